@@ -107,6 +107,12 @@ class InputError(AssayError):
         super().__init__(subject, cause, remedy)
 
 
+class CutOffError(InputError):
+    """A compressed file ends before its end; what was read from it before is right."""
+
+    code = "cut_off"
+
+
 class NoLaunchesError(InputError):
     """A recording is complete but holds no launches."""
 

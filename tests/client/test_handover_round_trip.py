@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,8 @@ import pytest
 
 from assay_report.beside import read_simulated
 from assay_sampling.errors import InputError, MisalignedError, RefusedError, StorageError
+from assay_sampling.handover.simulated_logs import GivenLog, read_log
+from assay_sampling.projection.files import ProjectionOptions
 from assay_sampling.simulators.accel_sim.output import read_output
 from tests.support.sampling import accel_sim_logs as logs
 from tests.support.sampling.accel_sim_traces import Listed, write_listed
@@ -20,6 +23,8 @@ Assay = Callable[..., Any]
 COPIES = ("MemcpyHtoD,0x00007f5c40000000,1048576", "MemcpyHtoD,0x00007f5c44000000,1048576")
 # A loose rule, by which some of these short launches stop.
 RULE = ("-p", "rule=instructions", "-p", "s=10", "-p", "window_cycles=1500")
+# Notes that say which launches of a log count.
+COUNTS = ("log_counts_launches", "log_cut_after_launches")
 METRICS = ("gpc__cycles_elapsed.avg", "smsp__inst_executed.sum")
 
 
@@ -273,6 +278,35 @@ def test_a_log_that_ends_within_a_launch_says_which_launches_count(
     said = refusal(assay("import", "accel-sim", made["log"], "--full", cut, "--selection", made["selection"]))
     assert f"missing: launch {last + 1}" in said
     assert f"cut.out holds 1-{last}" in said and f"ends within launch {last + 1}" in said
+
+
+def test_a_real_log_cut_in_its_compressed_stream_counts_as_far_as_it_goes(
+    mix: dict[str, Any], tmp_path: Path, assay: Assay
+) -> None:
+    packed = mix["log"].read_bytes()
+    cut, plain = tmp_path / "cut.out.gz", tmp_path / "plain.out"
+    held = []
+    for size in (len(packed) // 8, len(packed) // 2, len(packed) - 4000, len(packed) - 8, len(packed) - 1):
+        cut.write_bytes(packed[:size])
+        plain.write_bytes(zlib.decompressobj(wbits=31).decompress(packed[:size]))
+        found, wanted = (read_log(GivenLog(path), ProjectionOptions()) for path in (cut, plain))
+        assert found.numbers == wanted.numbers and found.started == wanted.started
+        note = next(note for note in found.notes() if note.code in COUNTS)
+        assert f"({found.counted_ids})" in note.text and str(cut) in note.text
+        held.append(len(found.numbers))
+    assert 0 < held[0] < held[1] < held[2] and held[3:] == [20, 20]  # the trailer holds no launch
+    document = document_of(assay("import", "accel-sim", cut, "--selection", mix["selection"], "--json"))
+    (log,) = document["logs"]
+    assert (log["ending"], log["counted_ids"]) == ("exit", "1-20")
+    assert "log_cut_in_compression" in [note["code"] for note in log["notes"]]
+    whole = assay("import", "accel-sim", mix["log"], "--selection", mix["selection"], "--json")
+    assert document["all_cycles"] == document_of(whole)["all_cycles"]
+    cut.write_bytes(packed[: len(packed) // 8])
+    said = refusal(assay("import", "accel-sim", cut, "--selection", mix["selection"]))
+    assert f"cut.out.gz holds 1-{held[0]}" in said
+    cut.write_bytes(packed[:10])
+    ended = assay("import", "accel-sim", cut, "--selection", mix["selection"])
+    assert ended.code == 3 and "cut off before its end" in ended.stderr
 
 
 def test_an_export_does_not_write_where_it_must_not(

@@ -11,6 +11,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import numpy as np
+import pandas as pd
 import pytest
 
 import assay as notebook
@@ -196,10 +198,15 @@ def test_a_profile_is_drawn_by_kernel(light: Path) -> None:
     assert "representative" not in plot.caption and "representative" not in plot.svg()
 
 
-def test_scores_are_drawn_by_kind_of_weights(window: Path, light: Path, tmp_path: Path) -> None:
-    slow = hand_made.write_kineto(tmp_path / "slow.json", 60, slower=1.5, gpu=hand_made.A100)
-    selection = notebook.Profile.read(window, light=light).select("stem")
-    found = selection.evaluate(slow)
+def noisy(seed: int) -> Any:
+    times = np.random.default_rng(seed).normal(1000 * seed, 100, 200).round()
+    return pd.DataFrame({"kernel": ["a", "b"] * 100, "grid_x": 64, "block_x": 128, "duration_ns": times})
+
+
+def test_scores_are_drawn_by_kind_of_weights() -> None:
+    here, there = (notebook.Profile.from_pandas(noisy(seed), device=f"GPU {seed}") for seed in (1, 2))
+    selection = here.select("random")
+    found = selection.evaluate(there)
     rows = {row["series"]: row for row in rows_of(found.plot())}
     wanted = found.to_dict()["by_weights"]
     assert {name.replace(" ", "_"): row["error_percent"] for name, row in rows.items()} == {
@@ -211,7 +218,7 @@ def test_scores_are_drawn_by_kind_of_weights(window: Path, light: Path, tmp_path
     allowed = rows[found.to_dict()["weights"].replace("_", " ")]["allowed_percent"]
     reach = interval[1] - found.projected if found.total >= found.projected else found.projected - interval[0]
     assert allowed == pytest.approx(100 * max(reach, 0) / found.total)
-    both = selection.evaluate_speedup(light, slow)
+    both = selection.evaluate_speedup(here, there)
     speedups = {row["series"]: row["speedup"] for row in rows_of(both.plot())}
     assert speedups.pop("measured") == both.speedup_true
     assert speedups["weights by launches"] == both.to_dict()["by_weights"]["launches"]["speedup_predicted"]

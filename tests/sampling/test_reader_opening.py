@@ -155,7 +155,7 @@ def test_a_file_that_may_not_be_read(tmp_path: Path) -> None:
     ("content", "cause"),
     [
         (b"NVR\0\x02\0", "the report is cut off or damaged at byte"),
-        (b"\x28\xb5\x2f\xfd1234", "the compressed file is cut off or damaged"),
+        (b"\x28\xb5\x2f\xfd1234", "the compressed file is cut off before its end"),
         (b"PK\x03\x04", "zip"),
         (b"version https://git-lfs.github.com/spec/v1\noid", "LFS pointer"),
         ('\ufeff"ID"'.encode("utf-16-le"), "UTF-16"),

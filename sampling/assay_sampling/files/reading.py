@@ -1,4 +1,7 @@
-"""Reads files, plain or compressed by gzip or zstd; every failure is an InputError."""
+"""Reads files, plain or compressed by gzip or zstd; every failure is an InputError.
+
+A compressed file that is cut off is told from one that is damaged: what comes before a cut is right.
+"""
 
 from __future__ import annotations
 
@@ -14,8 +17,9 @@ from typing import IO, cast
 
 import pyarrow as pa
 
-from assay_sampling.errors import InputError, StorageError
+from assay_sampling.errors import CutOffError, InputError, StorageError
 from assay_sampling.files.watching import note_bytes
+from assay_sampling.files.zstd_frames import ends_within_a_frame
 
 HEAD_BYTES = 1 << 16
 HASH_BLOCK_BYTES = 1 << 20
@@ -60,17 +64,21 @@ def reading(path: Path) -> Iterator[None]:
     try:
         yield
     except EOFError as error:
-        raise InputError(path, "the compressed file is cut off before its end", _READ_AGAIN) from error
+        raise _cut_off(path) from error
     except (gzip.BadGzipFile, zlib.error) as error:
         raise InputError(path, f"the compressed file is damaged ({error})", _READ_AGAIN) from error
     except OSError as error:
         if error.errno is None:  # the decompressor's, not the system's
-            raise InputError(
-                path, f"the compressed file is cut off or damaged ({error})", _READ_AGAIN
-            ) from error
+            if _compression(path) == "zstd" and ends_within_a_frame(path):
+                raise _cut_off(path) from error
+            raise InputError(path, f"the compressed file is damaged ({error})", _READ_AGAIN) from error
         raise InputError(
             path, f"it cannot be read ({error.strerror or error})", "check that you may read it"
         ) from error
+
+
+def _cut_off(path: Path) -> CutOffError:
+    return CutOffError(path, "the compressed file is cut off before its end", _READ_AGAIN)
 
 
 def is_compressed(path: Path) -> bool:
@@ -117,16 +125,17 @@ def read_head(path: Path, size: int = HEAD_BYTES) -> bytes:
 def read_blocks(path: Path, block_bytes: int) -> Generator[bytes, None, None]:
     """The file, decompressed, in blocks of at most ``block_bytes``.
 
-    In a cut file, yields everything before the cut and then raises InputError.
+    In a cut file, yields everything before the cut and then raises CutOffError.
     """
+    compression = _compression(path)
     with (
         reading(path),
         path.open("rb", buffering=0) as raw,
-        _unpacked(raw, _compression(path)) as file,
+        _unpacked(raw, compression) as file,
     ):
         total_bytes = os.fstat(raw.fileno()).st_size
         read = getattr(file, "read1", file.read)
-        missing = 0
+        missing = given = 0
         while not missing:
             parts, missing, failure = [], block_bytes, None
             try:
@@ -136,10 +145,30 @@ def read_blocks(path: Path, block_bytes: int) -> Generator[bytes, None, None]:
             except (EOFError, OSError, zlib.error) as error:
                 failure = error
             note_bytes(path, raw.tell(), total_bytes)
+            given += block_bytes - missing
+            if failure is not None and compression == "zstd":
+                parts += filter(None, [_rest_of_zstd(path, given)])
             if parts:
                 yield b"".join(parts)
             if failure is not None:
                 raise failure
+
+
+def _rest_of_zstd(path: Path, given: int) -> bytes:
+    """What a cut zstd file has behind the first ``given`` bytes: at a cut, Arrow loses the bytes of the read
+    that it fails. So it reads again, in pieces that become smaller."""
+    found = bytearray()
+    for piece_bytes in (1 << 16, 1 << 8, 1):
+        with path.open("rb", buffering=0) as raw, _unpacked(raw, "zstd") as file:
+            skipped = 0
+            while skipped < given + len(found):
+                skipped += len(file.read(min(1 << 20, given + len(found) - skipped)))
+            try:
+                while piece := file.read(piece_bytes):
+                    found += piece
+            except OSError:
+                continue
+    return bytes(found)
 
 
 def content_hash_of(path: Path) -> bytes:

@@ -103,6 +103,15 @@ class ReadLog:
                     left_out=self.started[0],
                 )
             )
+        elif self.run.output.cut is not None:
+            found.append(
+                make_note(
+                    "log_cut_after_launches",
+                    log=name,
+                    counted=self.counted_ids,
+                    launches=len(self.launches),
+                )
+            )
         if self.replays:
             found.append(make_note("replays_left_out", log=name, launches=self.replays))
         return tuple(found)

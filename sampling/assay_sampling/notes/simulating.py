@@ -16,6 +16,16 @@ SIMULATOR_LOGS = (
         lambda line: f"the log ends within the statistics at line {line}, which are left out",
     ),
     NoteKind(
+        "log_cut_in_compression",
+        "the compressed file of a simulator's output is cut off: what comes before the cut is read",
+        lambda: "the compressed file is cut off before its end: what comes before is read",
+    ),
+    NoteKind(
+        "intervals_cut_in_compression",
+        "the compressed file of an interval log is cut off: what comes before the cut is read",
+        lambda: "the compressed interval log is cut off before its end: what comes before is read",
+    ),
+    NoteKind(
         "launches_at_once",
         "a simulator ran several launches at the same time and printed their statistics together",
         lambda launches: (
@@ -235,6 +245,14 @@ HAND_OVERS = (
         lambda log, counted, launches, left_out: (
             f"{log} ends within a launch: {launches_of(launches)} of it "
             f"{'counts' if launches == 1 else 'count'} ({counted or 'none'}), launch {left_out} does not"
+        ),
+    ),
+    NoteKind(
+        "log_cut_after_launches",
+        "a simulator's log is cut off, but not within a launch: which of its launches count",
+        lambda log, counted, launches: (
+            f"{log} is cut off: {launches_of(launches)} of it {'counts' if launches == 1 else 'count'} "
+            f"({counted or 'none'})"
         ),
     ),
     NoteKind(

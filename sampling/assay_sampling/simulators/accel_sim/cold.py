@@ -40,11 +40,12 @@ class ColdStartDetails:
 
 
 def read_details(path: Path) -> ColdStartDetails:
-    """Scan a standard output once, streaming. Raises InputError where it cannot be read."""
+    """Scan a standard output once, streaming, as far as it is there. Raises InputError where it cannot be
+    read."""
     found = ColdStartDetails()
     traces: list[bytes] = []
     uid, addresses = 0, set[bytes]()
-    for line in matching_lines(path, _LINES):
+    for line in matching_lines(path, _LINES, on_cut=lambda _: None):
         if line.name.startswith(b"["):
             addresses.add(line.rest)
         elif line.name.startswith(b"-"):

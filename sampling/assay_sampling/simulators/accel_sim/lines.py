@@ -7,11 +7,11 @@ Python would take longer than the simulator took to print them.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from assay_sampling.errors import InputError
+from assay_sampling.errors import CutOffError, InputError
 from assay_sampling.files.reading import read_blocks, require_file
 
 BLOCK_BYTES = 1 << 22
@@ -38,16 +38,21 @@ def starting_with(names: str) -> re.Pattern[bytes]:
     return re.compile(rb"\n(" + names.encode() + rb")([^\n]*)")
 
 
-def matching_lines(path: Path, pattern: re.Pattern[bytes]) -> Iterator[LogLine]:
+def matching_lines(
+    path: Path, pattern: re.Pattern[bytes], on_cut: Callable[[CutOffError], None] | None = None
+) -> Iterator[LogLine]:
     """Stream the lines of a log (plain, gzip or zstd) that ``pattern`` of :func:`starting_with` finds.
 
-    Raises InputError where the file cannot be read; for a cut or damaged compressed file after the lines
-    before the damage.
+    Simulations are ended by limits and their logs cut off: of a compressed file that is cut off, ``on_cut``
+    is told, and the whole lines before the cut are given.
+
+    Raises InputError where the file cannot be read; for a damaged compressed file, and for a cut one without
+    ``on_cut``, after the lines before it.
     """
     require_file(path)
     number = 0
     rest = b"\n"  # then every line starts after a line end, so a search for bytes finds it
-    for block in read_blocks(path, BLOCK_BYTES):
+    for block in _until_cut(path, on_cut):
         held = rest + block
         end = held.rfind(b"\n")
         yield from _in_block(held[:end], number, pattern, whole=True)
@@ -58,6 +63,15 @@ def matching_lines(path: Path, pattern: re.Pattern[bytes]) -> Iterator[LogLine]:
                 path, "it holds a line of more than 64 MiB", "name a simulator's log", line=number
             )
     yield from _in_block(rest, number, pattern, whole=False)
+
+
+def _until_cut(path: Path, on_cut: Callable[[CutOffError], None] | None) -> Iterator[bytes]:
+    try:
+        yield from read_blocks(path, BLOCK_BYTES)
+    except CutOffError as error:
+        if on_cut is None:
+            raise
+        on_cut(error)
 
 
 def _in_block(text: bytes, number: int, pattern: re.Pattern[bytes], *, whole: bool) -> Iterator[LogLine]:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from assay_sampling.counters.simulated import running_totals
-from assay_sampling.errors import InputError
+from assay_sampling.errors import CutOffError, InputError
 from assay_sampling.notes.registry import Note, make_note
 from assay_sampling.simulators.accel_sim.config import SimulatorConfig
 from assay_sampling.simulators.accel_sim.lines import LogLine, integer, matching_lines, starting_with
@@ -55,10 +55,11 @@ class SimulatorOutput:
     """A simulator's log. :meth:`launches` streams it; ``ending`` and ``notes`` are known afterwards.
 
     ``config`` holds all that the log echoes as soon as the first launch is given. ``ending`` is "exit" (the
-    simulator ended by itself), "early stop" or "cut off". ``tool`` is the program, ``version`` that of
-    GPGPU-Sim, ``commits`` those that each was built from; "" and empty if the log does not say. With
-    ``every_counter`` launches have all counters of :mod:`assay_sampling.counters.simulated`, else those that
-    projection needs. Memory: 60 bytes a launch.
+    simulator ended by itself), "early stop" or "cut off"; ``cut`` is the error of a compressed file that is
+    cut off, which is read as far as it goes. ``tool`` is the program, ``version`` that of GPGPU-Sim,
+    ``commits`` those that each was built from; "" and empty if the log does not say. With ``every_counter``
+    launches have all counters of :mod:`assay_sampling.counters.simulated`, else those that projection needs.
+    Memory: 60 bytes a launch.
     """
 
     def __init__(self, path: str | Path, *, every_counter: bool = False) -> None:
@@ -67,6 +68,7 @@ class SimulatorOutput:
         self.tool, self.version = "GPGPU-Sim", ""
         self.commits: dict[str, str] = {}
         self.ending = "cut off"
+        self.cut: CutOffError | None = None
         self.notes: list[Note] = []
         self._options: dict[str, str] = {}
         self._header = LaunchHeader()
@@ -92,10 +94,11 @@ class SimulatorOutput:
         """Every launch in the order in which the launches ended, read once from start to end.
 
         Raises InputError for a file that is not a simulator's log, for texts in place of numbers, and for
-        counters that go backwards (several simulations in one file); for a cut file after its launches.
+        counters that go backwards (several simulations in one file). A file that is cut off gives the
+        launches before the cut and a note; one that is cut off before anything of a log raises CutOffError.
         """
         seen = False
-        for line in matching_lines(self.path, self._lines):
+        for line in matching_lines(self.path, self._lines, self._note_cut):
             seen = True
             if not line.whole:
                 break  # it may end within a number
@@ -104,6 +107,8 @@ class SimulatorOutput:
                 self._banner(line, name)
             else:
                 yield from self._take(line, name)
+        if not seen and self.cut is not None:
+            raise self.cut
         if not seen:
             raise InputError(self.path, "it is not a log of Accel-Sim or GPGPU-Sim", _KNOWN)
         yield from self._close(last=True)
@@ -263,6 +268,10 @@ class SimulatorOutput:
             block.cut = True
         headers = [self._headers.pop(uid, LaunchHeader()) for uid in uids]
         yield self._differences.launch(block, headers, uids, self.config, self._ctas_per_sm)
+
+    def _note_cut(self, error: CutOffError) -> None:
+        self.cut = error
+        self.notes.append(make_note("log_cut_in_compression"))
 
     def _note_ending(self) -> None:
         for uid, header in self._headers.items():

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
-from assay_sampling.errors import InputError
+from assay_sampling.errors import CutOffError, InputError
 from assay_sampling.notes.registry import Note, make_note
 from assay_sampling.simulators.accel_sim.lines import LogLine, integer, matching_lines, starting_with
 
@@ -99,12 +99,13 @@ class IntervalLog:
         self.path = Path(path)
         self.interval_cycles: int | None = None
         self.notes: list[Note] = []
+        self._cut: CutOffError | None = None
 
     def series(self) -> Iterator[IntervalSeries]:
         """The samples of every launch that has any, in the order of the launches.
 
-        Raises InputError for a file that is not an interval log and for texts in place of numbers; for a cut
-        compressed file after the launches before the cut.
+        Raises InputError for a file that is not an interval log and for texts in place of numbers,
+        CutOffError for a compressed file that is cut off before its first sample.
         """
         held: list[_Block] = []
         first = True
@@ -113,17 +114,23 @@ class IntervalLog:
                 yield self._gather(held, first)
                 held, first = [], False
             held.append(block)
+        if not held and self._cut is not None:
+            raise self._cut
         if not held:
             raise InputError(
                 self.path, "it is not an interval log of Accel-Sim or GPGPU-Sim, or has no sample", _KNOWN
             )
         yield self._gather(held, first)
 
+    def _note_cut(self, error: CutOffError) -> None:
+        self._cut = error
+        self.notes.append(make_note("intervals_cut_in_compression"))
+
     def _samples(self) -> Iterator[_Block]:
         """Blocks of lines. The names come in the same order in each, so the first one starts a block."""
         start: tuple[bytes, bytes] | None = None
         block: _Block | None = None
-        for line in matching_lines(self.path, _LINES):
+        for line in matching_lines(self.path, _LINES, self._note_cut):
             if not line.whole:
                 break
             name = line.name[:-1]
