@@ -191,6 +191,10 @@ def kernel_configs() -> list[Seed]:
     return [b"-1 newptx\n/a/Kernel0/Trace.txt\n/a/Kernel1/Trace.txt\n"]
 
 
+def macsim_warps() -> list[Seed]:
+    return [b"4 newptx 8\n0 0\n1 0\n65536 0\n65537 0\n", b"11\n2 ptx\n0 0\n65536 0\n"]
+
+
 def campaigns() -> list[Seed]:
     shipped = sorted((Path(__file__).parents[2] / "campaigns").glob("*.yaml"))
     return [path.read_bytes() for path in shipped]

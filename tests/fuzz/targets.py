@@ -13,7 +13,6 @@ from random import Random
 from assay_client.recordings import analyses
 from assay_sampling.errors import AssayError
 from assay_sampling.files.reading import PlainFile
-from assay_sampling.handover.macsim import read_kernel_config
 from assay_sampling.handover.weights_file import read_weights
 from assay_sampling.projection.files import ProjectionOptions, project_file
 from assay_sampling.readers import inspect_recording, read_launches
@@ -25,6 +24,7 @@ from assay_sampling.simulators.accel_sim.kernels_list import read_kernels_list
 from assay_sampling.simulators.accel_sim.output import read_output
 from assay_sampling.simulators.accel_sim.trace import block_counts, read_blocks
 from assay_sampling.simulators.accel_sim.visualizer import IntervalLog
+from assay_sampling.simulators.macsim import read_kernel_config, read_traced_warps
 from assay_server.campaign_file.reading import load_campaign
 from tests.fuzz import seeds
 from tests.fuzz.mutations import mutate_bytes, mutate_parquet, mutate_sqlite, mutate_text
@@ -123,6 +123,7 @@ TARGETS = {
     ),
     "kernels-list": Target(read_kernels_list, seeds.kernels_list, mutate_text),
     "kernel-config": Target(read_kernel_config, seeds.kernel_configs, mutate_text),
+    "macsim-warps": Target(read_traced_warps, seeds.macsim_warps, mutate_text),
     "weights": Target(read_weights, seeds.weights_files, mutate_text, _ANY),
     "block-vectors": Target(
         lambda path: each(

@@ -32,6 +32,7 @@ from assay_sampling.scoring.selection import SavedSelection
 from assay_sampling.simulators.accel_sim.kernels_list import KernelsList, MemoryCopy
 from tests.support.client import hand_made
 from tests.support.sampling.accel_sim_traces import Listed, write_listed
+from tests.support.sampling.macsim_traces import write_warps
 from tests.support.sampling.made_selections import LINE_NAMES, saved_selections
 
 FEW = settings(max_examples=12)
@@ -72,6 +73,9 @@ def inputs(saved: SavedSelection, needs: frozenset[str], kind: str) -> Iterator[
             (folder / "kernel_config.txt").write_text("-1 newptx\n" + "\n".join(paths) + "\n")
             for at in range(len(paths)):
                 (folder / f"Kernel{at}").mkdir()
+            for row, launch in enumerate(saved.launch.tolist()):
+                path = folder / f"Kernel{launch}" / "Trace.txt"
+                write_warps(path, saved.grid[row].tolist(), saved.block[row].tolist())
         yield Given(Path("selection.json"), traces=folder if needs else None)
 
 

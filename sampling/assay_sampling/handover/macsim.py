@@ -1,51 +1,39 @@
 """Target ``macsim``: MacSim's list with the selected launches only, next to links to their folders.
 
-``kernel_config.txt`` has a first part with the number of threads (-1: a list follows) and the kind of trace,
-then one path to a ``Trace.txt`` for each launch, in order of launch. MacSim takes the last folder of each
-path and looks for it in the folder of the list. Its traces do not name kernels, so that names cannot be
-checked; the number of launches is.
+Its traces do not name kernels (:mod:`assay_sampling.simulators.macsim`). Compared are the number of launches,
+and of each selected one the warps of a block and, unless grids are left out, of the whole launch.
 
-Source: docs/simulator-files.md, "MacSim"; MacSim's process_manager_c::create_process.
+Source: docs/handover.md; docs/simulator-files.md, "MacSim".
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
 import numpy as np
 
 from assay_sampling.errors import InputError, MisalignedError
-from assay_sampling.files.reading import is_folder, reading, require_file
+from assay_sampling.files.reading import is_folder
 from assay_sampling.handover.target import Given, HandedFile, HandOver, Need, of_one_process, the_traces
 from assay_sampling.handover.weights import weights_entry
+from assay_sampling.launches.alignment import MatchKind
 from assay_sampling.notes.registry import make_note
+from assay_sampling.scoring.matching import DIFFERENCES_SHOWN
 from assay_sampling.scoring.selection import SavedSelection
+from assay_sampling.simulators.macsim import (
+    LIST_NAME,
+    TRACE_NAME,
+    TracedWarps,
+    read_kernel_config,
+    read_traced_warps,
+)
 
-LIST_NAME = "kernel_config.txt"
 _AGAIN = "name the folder with the kernel_config.txt of the traces"
-
-
-def read_kernel_config(path: Path) -> tuple[str, list[str]]:
-    """The first part of a ``kernel_config.txt``, and the paths of its launches in order.
-
-    Raises InputError for a file that is not such a list.
-    """
-    require_file(path)
-    with reading(path):
-        lines = path.read_bytes().decode("utf-8", "surrogateescape").splitlines()
-    first = next((at for at, line in enumerate(lines) if line.strip().endswith("Trace.txt")), len(lines))
-    head = [line for line in lines[:first] if line.strip()]
-    if "-1" not in " ".join(head).split():
-        raise InputError(path, "it is not a list of kernels: it does not say '-1'", _AGAIN, line=1)
-    paths = [line.strip() for line in lines[first:] if line.strip()]
-    for number, line in enumerate(lines[first:], first + 1):
-        if line.strip() and not line.strip().endswith("Trace.txt"):
-            raise InputError(path, f"{line[:60]!r} is not the path of a Trace.txt", _AGAIN, line=number)
-    if not paths:
-        raise InputError(path, "it lists no launch", _AGAIN)
-    return "\n".join(head), paths
+_COPY_AGAIN = "copy the traces again, with all folders that the list names"
+_WARP_THREADS = 32
 
 
 class MacSimTarget:
@@ -73,25 +61,65 @@ class MacSimTarget:
                 "trace all launches: MacSim's lists do not say which launch a trace is of",
             )
         order = np.argsort(launches, kind="stable")
-        # Only the last folder of a path counts, wherever the traces were moved.
-        chosen = [Path(paths[launch]).parts[-2:] for launch in launches[order].tolist()]
-        for parts, launch in zip(chosen, launches[order].tolist(), strict=True):
-            if len(parts) < 2 or parts[0] in ("/", ".", ".."):
-                raise InputError(listed, f"the path of launch {launch + 1} names no folder", _AGAIN)
-            if not is_folder(listed.parent / parts[0]):
-                raise InputError(
-                    listed.parent / parts[0],
-                    f"there is no such folder, and it has the trace of launch {launch + 1}",
-                    "copy the traces again, with all folders that the list names",
-                )
-        names = [head, *("/".join(parts) for parts in chosen)]
+        folders = {
+            row: _folder(listed, paths[int(launches[row])], int(launches[row])) for row in order.tolist()
+        }
+        _refuse_other_sizes(saved, given, listed, folders)
+        chosen = list(folders.values())
+        names = [head, *(f"{folder.name}/{TRACE_NAME}" for folder in chosen)]
         files = (
             HandedFile(LIST_NAME, "the selected launches in order", partial(_lines, names)),
             HandedFile("trace_file_list", "what MacSim starts from", _trace_file_list),
             weights_entry(saved, given),
         )
-        links = {parts[0]: listed.parent / parts[0] for parts in chosen}
+        links = {folder.name: folder for folder in chosen}
         return HandOver(files, order, tuple(sorted(links.items())), (make_note("names_not_in_traces"),))
+
+
+def _folder(listed: Path, path: str, launch: int) -> Path:
+    """The folder of a launch's trace: the last one of its path, wherever the traces were moved."""
+    parts = Path(path).parts[-2:]
+    if len(parts) < 2 or parts[0] in ("/", ".", ".."):
+        raise InputError(listed, f"the path of launch {launch + 1} names no folder", _AGAIN)
+    found = listed.parent / parts[0]
+    if not is_folder(found):
+        cause = f"there is no such folder, and it has the trace of launch {launch + 1}"
+        raise InputError(found, cause, _COPY_AGAIN)
+    return found
+
+
+def _refuse_other_sizes(
+    saved: SavedSelection, given: Given, listed: Path, folders: Mapping[int, Path]
+) -> None:
+    """Raise MisalignedError with the first differences where a selected launch has other blocks or warps.
+
+    ``folders`` are by the row of the representative.
+    """
+    differences = []
+    for row, folder in folders.items():
+        there = read_traced_warps(folder / TRACE_NAME)
+        said = _difference(there, saved.grid[row].tolist(), saved.block[row].tolist(), given.match)
+        if said:
+            differences.append(f"{folder.name}/{TRACE_NAME} (launch {saved.launch[row] + 1:,}): {said}")
+    if differences:
+        raise MisalignedError(
+            f"{listed} and {given.selection}",
+            f"{len(differences):,} of the {len(folders):,} selected launches have other blocks or warps",
+            "use the traces of the workload, with its input, that the selection was made on; for traces of "
+            "another GPU, on which libraries choose other grids: --match name_block",
+            tuple(differences[:DIFFERENCES_SHOWN]),
+        )
+
+
+def _difference(there: TracedWarps, grid: list[int], block: list[int], match: MatchKind) -> str:
+    """What differs; "" for a launch of the grid and block. A block's last warp may have fewer threads."""
+    of_block = -(-math.prod(block) // _WARP_THREADS)
+    if there.warps_per_block != of_block:
+        return f"{there.warps_per_block:,} warps in a block and not {of_block:,} (block {tuple(block)})"
+    wanted = math.prod(grid) * of_block
+    if match == "exact" and there.warps != wanted:
+        return f"{there.warps:,} warps and not {wanted:,} (grid {tuple(grid)})"
+    return ""
 
 
 def _lines(lines: Sequence[str]) -> Iterator[str]:

@@ -216,8 +216,12 @@ HAND_OVERS = (
     ),
     NoteKind(
         "names_not_in_traces",
-        "traces do not name their kernels, so that only the number of launches was compared",
-        lambda: "these traces do not name kernels: only their number was compared with the selection",
+        "traces do not name their kernels: the number of launches was compared, and blocks and warps of the "
+        "selected ones",
+        lambda: (
+            "these traces do not name kernels: their number was compared with the selection, and the blocks "
+            "and warps of the selected launches"
+        ),
     ),
     NoteKind(
         "ranges_too_long",

@@ -15,6 +15,8 @@ LINE_NAMES = st.text(
 ANY_NAMES = st.text(max_size=12)
 WEIGHTS = st.floats(min_value=0, max_value=1e300, allow_nan=False, allow_infinity=False)
 _SHAPE = st.lists(st.integers(1, 2**31), min_size=3, max_size=3)
+# At most as many threads as GPUs take: traces of MacSim have a line for each warp.
+_BLOCK = st.lists(st.integers(1, 10), min_size=3, max_size=3)
 
 
 @st.composite
@@ -32,7 +34,7 @@ def selection_documents(draw: st.DrawFn, names: st.SearchStrategy[str] = ANY_NAM
             groups.append(group)
         group["representatives"].append(
             {"process": 0, "launch": launch, "sim_id": launch + 1, "kernel": draw(names),
-             "grid": draw(_SHAPE), "block": draw(_SHAPE), "weight": draw(WEIGHTS),
+             "grid": draw(_SHAPE), "block": draw(_BLOCK), "weight": draw(WEIGHTS),
              "light_time_weight": draw(WEIGHTS) if by_light_time else None}
         )  # fmt: skip
         group["launches"] = launches if number == 0 else 1
