@@ -13,6 +13,7 @@ from assay_client.cli.main import main
 from tests.support.client import hand_made
 from tests.support.sampling import accel_sim_logs as logs
 from tests.support.sampling.accel_sim_traces import Listed, write_listed
+from tests.support.sampling.macsim_traces import write_warps
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "handover.md"
 LAUNCHES = 6
@@ -34,6 +35,7 @@ def prepare(work: Path) -> None:
     macsim = work / "macsim-traces"
     for at in range(LAUNCHES):
         (macsim / f"Kernel{at}").mkdir(parents=True)
+        write_warps(macsim / f"Kernel{at}" / "Trace.txt", grids[at], (128, 1, 1))
     paths = "".join(f"/here/Kernel{at}/Trace.txt\n" for at in range(LAUNCHES))
     (macsim / "kernel_config.txt").write_text(f"-1 newptx\n{paths}")
     made = [
