@@ -35,6 +35,7 @@ from assay_server.campaigns.scheduling.retry import RetryPolicy
 from assay_server.campaigns.scheduling.transitions import Effects, SchedulePolicy
 from assay_server.clock import Clock, SteadyClock
 from assay_server.config import ServerSettings, check_listen_address
+from assay_server.database.opening import asked_database
 from assay_server.identity.authority import read_authority
 from assay_server.identity.enrolment import Enrolment
 from assay_server.identity.server_certificate import ServerCertificate
@@ -164,7 +165,8 @@ class Server:
 
     def _start(self, resources: contextlib.ExitStack) -> None:
         state = self.settings.state_dir
-        database = opened_database(state, resources)
+        asked = asked_database(self.settings.database, self.settings.database_file)
+        database = opened_database(state, asked, resources)
         self.writability = writability = WritabilityWatch(state, self._writable)
         access = self._access(AuditedStore(database))
         room = Room(state, self.settings.records_limit_bytes, self.settings.minimum_free_bytes)

@@ -36,6 +36,20 @@ class ServerSettings(ProgramSettings):
         Path,
         Setting("Folder of metadata, records and reports; made if missing.", flag="state", metavar="DIR"),
     ]
+    database: Annotated[
+        str,
+        Setting(
+            "postgresql://USER@HOST:PORT/NAME: metadata there instead of in the folder. No password in it.",
+            default="the one the folder uses, first SQLite",
+            metavar="URL",
+        ),
+    ] = ""
+    database_file: Annotated[
+        Path | None,
+        Setting(
+            "Private file (mode 0600) whose first line is such a URL, also with a password.", metavar="FILE"
+        ),
+    ] = None
     listen: Annotated[
         tuple[str, ...],
         Setting(

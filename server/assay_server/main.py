@@ -21,6 +21,7 @@ from assay_sampling.errors import AssayError
 from assay_server.cli.extras import server_extra
 from assay_server.cli.health import health
 from assay_server.cli.init import init
+from assay_server.cli.move import move
 from assay_server.cli.state import backup, check, restore
 from assay_server.cli.token import token
 from assay_server.config import ServerSettings
@@ -67,7 +68,7 @@ serve.__signature__ = inspect.Signature([_context, *_served.values()])  # type: 
 serve.__annotations__ = {"context": typer.Context, **_serve_options.__annotations__}
 del serve.__wrapped__
 program.callback(invoke_without_command=True)(serve)
-for _verb in (init, token, backup, restore, check, health):
+for _verb in (init, token, backup, restore, check, move, health):
     program.command()(_verb)
 
 

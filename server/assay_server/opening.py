@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from assay_core.files.durable import storage_errors
 from assay_core.files.private_folders import take_state_folder
@@ -12,18 +13,24 @@ from assay_server.campaigns.ingest.lost_records import look_for_lost_records
 from assay_server.campaigns.scheduling.coordinator import Coordinator
 from assay_server.campaigns.scheduling.transitions import live_keys
 from assay_server.clock import wall_ms
+from assay_server.database.opening import AskedDatabase, open_database
 from assay_server.state_lock import locked_state
 from assay_server.store.protocols import KnownFiles
 from assay_server.store.set_aside import warn_of
 from assay_server.store.sqlite import SqliteStore
 
+if TYPE_CHECKING:
+    from assay_server.store.postgresql.store import PostgresqlStore
 
-def opened_database(state: Path, resources: contextlib.ExitStack) -> SqliteStore:
+
+def opened_database(
+    state: Path, asked: AskedDatabase, resources: contextlib.ExitStack
+) -> SqliteStore | PostgresqlStore:
     """The state folder's database, for this process alone; ``resources`` closes it. Raises StorageError."""
     with storage_errors(state):
         take_state_folder(state)
     resources.enter_context(locked_state(state))
-    database = SqliteStore(state / "metadata.sqlite")
+    database = open_database(state, asked, alone=True)
     resources.callback(database.close)
     database.require_sound()
     return database

@@ -26,7 +26,7 @@ WithoutAuthorityOption = Annotated[bool, typer.Option(help="Leave the certificat
 _MOST_PRINTED = 50
 
 
-@with_settings(ServerSettings, "state_dir")
+@with_settings(ServerSettings, "state_dir", "database", "database_file")
 def backup(
     target: Annotated[Path, typer.Argument(metavar="TARGET", help="A new folder, or a new file NAME.tar.")],
     *,
@@ -39,7 +39,8 @@ def backup(
     json_output: JsonOption = False,
 ) -> None:
     """Back up a state folder, also while its server runs."""
-    from assay_server.keeping.authority_key import read_passphrase  # noqa: PLC0415 - serving needs none of it
+    from assay_server.database.opening import asked_database  # noqa: PLC0415 - serving needs none of this
+    from assay_server.keeping.authority_key import read_passphrase  # noqa: PLC0415
     from assay_server.keeping.backup import make_backup  # noqa: PLC0415
     from assay_server.keeping.diary import Done, Task, note_done  # noqa: PLC0415
 
@@ -49,6 +50,7 @@ def backup(
         passphrase=None if passphrase_file is None else read_passphrase(passphrase_file),
         without_authority=without_authority,
         link=not copy,
+        asked=asked_database(settings.database, settings.database_file),
     )
     manifest = made.manifest
     done = Done(ended_at_ms=wall_ms(), faults=len(manifest.faults))
@@ -126,15 +128,17 @@ def _revoked_again(revocations: int | None) -> str:
     return f"{revocations:,} identities, certificates and tokens stay as withdrawn as in the replaced folder"
 
 
-@with_settings(ServerSettings, "state_dir")
+@with_settings(ServerSettings, "state_dir", "database", "database_file")
 def check(*, settings: ServerSettings, json_output: JsonOption = False) -> None:
     """Compare every published file with its hash, and every record with its rules. Mends nothing."""
+    from assay_server.database.opening import asked_database  # noqa: PLC0415
     from assay_server.keeping.check import check_state  # noqa: PLC0415
     from assay_server.keeping.diary import Done, Task, note_done  # noqa: PLC0415
 
     state = settings.state_dir.absolute()
     with counted("runs looked at") as looked_at:
-        checked = check_state(state, looked_at)
+        asked = asked_database(settings.database, settings.database_file)
+        checked = check_state(state, looked_at, asked)
     note_done(state, Task.CHECK, Done(ended_at_ms=wall_ms(), faults=len(checked.findings)))
     findings = [{**asdict(each), "remedy": each.kind.remedy} for each in checked.findings]
     document = {**asdict(checked), "state": str(state), "findings": findings}

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from assay_server.store.protocols import MetadataStore
 
 
-@with_settings(ServerSettings, "state_dir", "advertise_join")
+@with_settings(ServerSettings, "state_dir", "database", "database_file", "advertise_join")
 def token(
     *,
     settings: ServerSettings,
@@ -41,7 +41,7 @@ def token(
 
     It can be used once and for an hour, unless --uses and --valid say otherwise. The server may run."""
     with server_extra():
-        from assay_server.store.sqlite import SqliteStore  # noqa: PLC0415 - needs the extra
+        from assay_server.database.opening import asked_database, open_database  # noqa: PLC0415
 
     state = settings.state_dir.absolute()
     authority = read_authority(state)
@@ -50,7 +50,7 @@ def token(
             str(state), "this server has no certificate authority", "run: assay-server init --state DIR"
         )
     valid_ms = round(1000 * parse_span_seconds(valid, "--valid"))
-    store = SqliteStore(state / "metadata.sqlite")
+    store = open_database(state, asked_database(settings.database, settings.database_file))
     try:
         made = _make(store, authority, TokenAsked(role, name, project, tuple(label or ()), uses, valid_ms))
     finally:

@@ -15,6 +15,7 @@ from assay_core.files.durable import storage_errors
 from assay_core.program import distribution_version
 from assay_sampling.errors import ParameterError
 from assay_server.clock import wall_ms
+from assay_server.database.opening import AskedDatabase
 from assay_server.identity.authority import read_authority
 from assay_server.keeping.authority_key import CERTIFICATE, ENCRYPTED_KEY, encrypted_key
 from assay_server.keeping.manifest import MANIFEST, BackupFault, BackupManifest, KeptFile
@@ -37,10 +38,12 @@ def make_backup(
     passphrase: bytes | None = None,
     without_authority: bool = False,
     link: bool = True,
+    asked: AskedDatabase | None = None,
 ) -> MadeBackup:
     """Back up the state folder to ``place``, a new folder or a new ``.tar`` file.
 
-    ``passphrase`` encrypts the certificate authority's key. Raises ParameterError if it is needed and not
+    ``passphrase`` encrypts the certificate authority's key. ``asked``: where the database is, if the folder
+    does not say it; a backup always holds a SQLite file. Raises ParameterError if it is needed and not
     given or if ``place`` exists, StorageError if the database is damaged or a disk refuses.
     """
     authority = None if without_authority else read_authority(state)
@@ -54,7 +57,7 @@ def make_backup(
         kept: list[KeptFile] = []
         with tempfile.TemporaryDirectory(prefix=".assay-backup-", dir=place.parent) as folder:
             database = Path(folder) / METADATA
-            copy_database(state, database)
+            copy_database(state, database, asked)
             named = files_named(database, state)
             kept.append(target.add(METADATA, database))
         faults: list[BackupFault] = []

@@ -25,10 +25,17 @@ from assay_sampling.launches.table import check_schema
 from assay_server.analysis.runs.intact import what_changed
 from assay_server.campaigns.bundles.stored import FOLDER as BUNDLES
 from assay_server.campaigns.bundles.stored import PACKED, bundle_fault
+from assay_server.database.opening import AskedDatabase
 from assay_server.identity.authority import read_authority
 from assay_server.keeping.findings import Checked, Finding, FindingKind
 from assay_server.keeping.rules import RunRows, broken_in_campaign, broken_in_run, broken_tokens, rows_of
-from assay_server.keeping.stored_files import METADATA, copy_database, foreign_keys_broken, last_token
+from assay_server.keeping.stored_files import (
+    METADATA,
+    copy_database,
+    foreign_keys_broken,
+    has_metadata,
+    last_token,
+)
 from assay_server.state_lock import locked_state
 from assay_server.store.model import Slice
 from assay_server.store.protocols import MetadataReader
@@ -40,17 +47,20 @@ _COLUMNS = b"ARROW:schema"  # the key under which Arrow keeps a table's whole sc
 _UNDER_WAY = (AttemptState.LEASED, AttemptState.PUBLISHING, AttemptState.EXPIRED)
 
 
-def check_state(state: Path, looked_at: LookedAt = lambda runs, of: None) -> Checked:
+def check_state(
+    state: Path, looked_at: LookedAt = lambda runs, of: None, asked: AskedDatabase | None = None
+) -> Checked:
     """Check a state folder. Raises StorageError only if there is none, or it cannot be looked at.
 
-    ``looked_at`` is told how many runs were looked at, and how many there are.
+    ``looked_at`` is told how many runs were looked at, and how many there are. ``asked``: where the database
+    is, if the state folder does not say it.
     """
-    if not (state / METADATA).exists():
+    if not has_metadata(state):
         raise StorageError(str(state), "there is no state of an assay-server", "name its --state folder")
-    checked = _Check(state, looked_at).run()
+    checked = _Check(state, looked_at, asked).run()
     if not checked.findings or not _in_use(state):
         return checked
-    again = _Check(state, looked_at).run()
+    again = _Check(state, looked_at, asked).run()
     kept = set(checked.findings)
     return Checked(
         again.campaigns,
@@ -96,8 +106,8 @@ class LaunchTables:
 class _Check:
     """One pass over one copy of the database."""
 
-    def __init__(self, state: Path, looked_at: LookedAt) -> None:
-        self._state = state
+    def __init__(self, state: Path, looked_at: LookedAt, asked: AskedDatabase | None) -> None:
+        self._state, self._asked = state, asked
         self._looked_at = looked_at
         self._tables = LaunchTables()
         self._records = LocalRecordStore(state, make_folders=False)
@@ -110,7 +120,7 @@ class _Check:
         with tempfile.TemporaryDirectory(prefix="assay-check-") as folder:
             database = Path(folder) / METADATA
             try:
-                copy_database(self._state, database)
+                copy_database(self._state, database, self._asked)
                 self._look(database)
             except StorageError as error:
                 self._find(FindingKind.DATABASE, METADATA, error.cause)

@@ -14,8 +14,12 @@ from assay_core.files.private_folders import private_opener
 from assay_sampling.errors import StorageError
 from assay_server.campaigns.bundles.stored import FOLDER as BUNDLES
 from assay_server.campaigns.bundles.stored import PACKED, TOLD
+from assay_server.database.copying import copy_rows
+from assay_server.database.in_force import SQLITE_FILE, noted_database
+from assay_server.database.opening import AskedDatabase, open_database
+from assay_server.store.sqlite import SqliteStore
 
-METADATA = "metadata.sqlite"
+METADATA = SQLITE_FILE
 # Their segments are acknowledged, so the agents have deleted them.
 _LIVE = ("leased", "publishing", "expired")
 _STAGED = """
@@ -47,13 +51,37 @@ class StoredFiles:
     files: tuple[StoredFile, ...]
 
 
-def copy_database(state: Path, target: Path) -> None:
-    """A copy of one moment of the database, also while a server writes to it.
+def has_metadata(state: Path) -> bool:
+    """Whether a folder is a server's state, whichever database has its metadata."""
+    return (state / METADATA).is_file() or noted_database(state) is not None
 
-    One read transaction: in SQLite's write-ahead log readers block no writer (sqlite.org/wal.html), so leases
-    go on meanwhile. Raises StorageError.
+
+def copy_database(state: Path, target: Path, asked: AskedDatabase | None = None) -> None:
+    """A copy of one moment of the database as a SQLite file, also while a server writes to it.
+
+    One read transaction, which blocks no writer: in SQLite's write-ahead log (sqlite.org/wal.html) and in
+    PostgreSQL leases go on meanwhile. ``asked``: where the database is, if the state folder does not say it.
+    Raises StorageError.
     """
-    source = state / METADATA
+    if noted_database(state) is not None:
+        _copy_postgresql(state, target, asked or AskedDatabase())
+    else:
+        _copy_sqlite(state / METADATA, target)
+
+
+def _copy_postgresql(state: Path, target: Path, asked: AskedDatabase) -> None:
+    with (
+        closing(open_database(state, asked)) as source,
+        closing(SqliteStore(target)) as copy,
+        source.snapshot() as read,
+        copy.transaction(alone=True) as write,
+    ):
+        copy_rows(read.connection, write.connection)
+    with closing(sqlite3.connect(target)) as written:
+        written.execute("PRAGMA journal_mode = DELETE")
+
+
+def _copy_sqlite(source: Path, target: Path) -> None:
     if not source.exists():
         raise StorageError(str(source), "there is no database", "name the state folder of an assay-server")
     with storage_errors(target):

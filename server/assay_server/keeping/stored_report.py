@@ -13,7 +13,7 @@ from assay_report.reading import parse_report
 from assay_sampling.errors import CampaignError, ParameterError, StorageError
 from assay_server.analysis.runs.intact import require_intact
 from assay_server.campaigns.analysing.analyses import analysis_request
-from assay_server.keeping.stored_files import METADATA, copy_database
+from assay_server.keeping.stored_files import METADATA, copy_database, has_metadata
 from assay_server.store.model import Campaign, CampaignOverview
 from assay_server.store.records import LocalRecordStore
 from assay_server.store.sqlite import SqliteStore
@@ -28,7 +28,7 @@ def server_folder(state: Path) -> Path:
     Raises StorageError if there is none.
     """
     for inner in _SERVERS:
-        if (state / inner / METADATA).is_file():
+        if has_metadata(state / inner):
             return state / inner
     raise StorageError(
         str(state),

@@ -18,12 +18,13 @@ HEAD = "0015"  # the newest revision in migrations/versions; a database at HEAD 
 _VERSION = sa.table("alembic_version", sa.column("version_num", sa.Text))
 
 
-def upgrade(connection: sa.Connection, subject: str) -> None:
+def upgrade(connection: sa.Connection, subject: str, option: str = "--state") -> None:
     """Migrate to the newest schema inside the connection's transaction: completely or not at all.
 
-    Raises StorageError if a newer program wrote the database, or it is not one of ours.
+    ``option``: where to name another database. Raises StorageError if a newer program wrote this one, or it
+    is not one of ours.
     """
-    present = current_revision(connection, subject)
+    present = current_revision(connection, subject, option)
     if present == HEAD:
         return
     from alembic import command  # noqa: PLC0415 - takes longer to load than all else here together
@@ -36,23 +37,27 @@ def upgrade(connection: sa.Connection, subject: str) -> None:
         raise StorageError(
             subject,
             f"a newer Assay wrote it (schema {present!r}, which this program does not know)",
-            "use that release or a later one, or give another --state directory",
+            f"use that release or a later one, or give another {_place(option)}",
         )
     command.upgrade(config, "head")
 
 
-def current_revision(connection: sa.Connection, subject: str) -> str | None:
+def current_revision(connection: sa.Connection, subject: str, option: str = "--state") -> str | None:
     """The revision of the database, None if it is empty; raises StorageError if it is not ours."""
     tables = set(sa.inspect(connection).get_table_names())
-    if "alembic_version" in tables:
+    if "alembic_version" in tables and (len(tables) == 1 or "campaigns" in tables):
         return connection.scalar(sa.select(_VERSION.c.version_num))
     if tables:
         raise StorageError(
             subject,
             f"it is another program's database (tables {', '.join(sorted(tables))})",
-            "give another --state directory",
+            f"give another {_place(option)}",
         )
     return None
+
+
+def _place(option: str) -> str:
+    return "--state directory" if option == "--state" else option
 
 
 def migration_config(connection: sa.Connection) -> Config:

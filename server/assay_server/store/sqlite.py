@@ -18,7 +18,9 @@ from assay_sampling.errors import StorageError
 from assay_server.store.connections.prepared import PreparedStatements
 from assay_server.store.connections.shared_commit import SharedCommit
 from assay_server.store.connections.snapshots import Snapshots
+from assay_server.store.connections.words import Words
 from assay_server.store.migrate import upgrade
+from assay_server.store.plain_values import document_text
 from assay_server.store.sql import SqlTransaction
 
 _BUSY_MS = 30_000
@@ -29,6 +31,7 @@ _DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 _DAMAGED_REMEDY = (
     "check the disk, then restore the newest backup: assay-server restore BACKUP --state DIR --replace"
 )
+_WORDS = Words("BEGIN IMMEDIATE", "BEGIN", (sqlite3.Error,))
 _FULL_REMEDY = "free space on its disk and check that it is writable; acknowledged data is safe"
 
 
@@ -48,12 +51,12 @@ class SqliteStore:
         with self._errors():
             self._writer = _engine(path)
             prepared = PreparedStatements(self._writer.dialect)
-            self._shared = SharedCommit(self._writer, prepared, self._errors)
+            self._shared = SharedCommit(self._writer, prepared, self._errors, _WORDS)
             self._reader = self._writer if path is None else _engine(path)
-            self._snapshots = Snapshots(self._reader, prepared, self._errors)
+            self._snapshots = Snapshots(self._reader, prepared, self._errors, _WORDS)
             try:
                 with self._writer.begin() as connection:
-                    connection.exec_driver_sql("BEGIN IMMEDIATE")
+                    connection.exec_driver_sql(_WORDS.begin)
                     upgrade(connection, self._subject)
             except BaseException:
                 self.close()
@@ -101,6 +104,10 @@ class SqliteStore:
                 cause = f"the database is damaged: {reason}"
                 raise StorageError(self._subject, cause, _DAMAGED_REMEDY) from error
             raise StorageError(self._subject, f"the database refused ({reason})", _FULL_REMEDY) from error
+        except sa.exc.StatementError as error:  # a value that no database keeps
+            if isinstance(error.orig, StorageError):
+                raise error.orig from error
+            raise
 
 
 def _make_private(path: Path) -> None:
@@ -117,6 +124,7 @@ def _engine(path: Path | None) -> sa.Engine:
             poolclass=StaticPool,
             connect_args={"check_same_thread": False},
             hide_parameters=True,
+            json_serializer=document_text,
         )
     else:
         engine = sa.create_engine(
@@ -124,6 +132,7 @@ def _engine(path: Path | None) -> sa.Engine:
             poolclass=NullPool,  # whoever uses the engine keeps its connections
             connect_args={"check_same_thread": False, "cached_statements": _STATEMENTS},
             hide_parameters=True,
+            json_serializer=document_text,
         )
     sa.event.listen(engine, "connect", _configure)
     return engine

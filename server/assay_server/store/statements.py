@@ -125,7 +125,7 @@ def needs_of_open_runs(by_light: bool) -> sa.Select[Any]:
     """
     r, s = tables.runs.c, tables.slices.c
     awaits = ~sa.exists().where(s.run_id == r.run_id) if by_light else sa.false()
-    placing = (sa.type_coerce(each, sa.Text) for each in (r.placement, r.holds))
+    placing = (sa.cast(each, sa.Text) for each in (r.placement, r.holds))
     of_place = (r.profiler, r.device_key, r.device_kind, r.synthetic, r.state, _partitioned(), *placing,
                 _held_workload())  # fmt: skip
     need = (*of_place, awaits) if by_light else of_place
@@ -148,7 +148,7 @@ def needs_of_open_runs(by_light: bool) -> sa.Select[Any]:
 def _held_workload() -> sa.ColumnElement[str]:
     """The workload of a held run, "" for others."""
     r = tables.runs.c
-    return sa.case((sa.type_coerce(r.holds, sa.Text) == "[]", ""), else_=r.workload)
+    return sa.case((sa.cast(r.holds, sa.Text) == "[]", ""), else_=r.workload)
 
 
 def _partitioned() -> sa.ColumnElement[bool]:

@@ -6,6 +6,7 @@ import sqlalchemy as sa
 
 from assay_core.records.campaign import AttemptState
 from assay_server.store.model import ACTIVE_ATTEMPTS
+from assay_server.store.plain_values import StoredNumber, StoredText
 
 metadata = sa.MetaData(
     naming_convention={
@@ -18,7 +19,7 @@ metadata = sa.MetaData(
 
 
 def _text(name: str) -> sa.Column[str]:
-    return sa.Column(name, sa.Text, nullable=False)
+    return sa.Column(name, StoredText, nullable=False)
 
 
 def _integer(name: str) -> sa.Column[int]:
@@ -28,7 +29,7 @@ def _integer(name: str) -> sa.Column[int]:
 campaigns = sa.Table(
     "campaigns",
     metadata,
-    sa.Column("campaign_id", sa.Text, primary_key=True),
+    sa.Column("campaign_id", StoredText, primary_key=True),
     _integer("ordinal"),
     _text("name"),
     _integer("number"),
@@ -42,9 +43,9 @@ campaigns = sa.Table(
     _integer("ended_at_ms"),
     sa.Column("failure", sa.JSON(none_as_null=True)),
     sa.Column("has_report", sa.Boolean, nullable=False),
-    sa.Column("owner", sa.Text, nullable=False, server_default=""),
-    sa.Column("owner_name", sa.Text, nullable=False, server_default=""),
-    sa.Column("project", sa.Text, nullable=False, server_default=""),
+    sa.Column("owner", StoredText, nullable=False, server_default=""),
+    sa.Column("owner_name", StoredText, nullable=False, server_default=""),
+    sa.Column("project", StoredText, nullable=False, server_default=""),
     sa.Column("paused", sa.Boolean, nullable=False, server_default=sa.false()),
     sa.Column("retried", sa.BigInteger, nullable=False, server_default="0"),
     sa.UniqueConstraint("name", "number"),
@@ -54,8 +55,8 @@ campaigns = sa.Table(
 runs = sa.Table(
     "runs",
     metadata,
-    sa.Column("run_id", sa.Text, primary_key=True),
-    sa.Column("campaign_id", sa.Text, sa.ForeignKey("campaigns.campaign_id"), nullable=False),
+    sa.Column("run_id", StoredText, primary_key=True),
+    sa.Column("campaign_id", StoredText, sa.ForeignKey("campaigns.campaign_id"), nullable=False),
     _integer("ordinal"),
     _text("workload"),
     _text("device_kind"),
@@ -66,7 +67,7 @@ runs = sa.Table(
     sa.Column("synthetic", sa.Boolean, nullable=False),
     _text("recorded_path"),
     sa.Column("recorded_time", sa.Boolean, nullable=False),
-    sa.Column("device_key", sa.Text, nullable=False, server_default=""),
+    sa.Column("device_key", StoredText, nullable=False, server_default=""),
     sa.Column("command", sa.JSON(none_as_null=True)),
     sa.Column("counters", sa.JSON, nullable=False, server_default="[]"),
     sa.Column("under_mps", sa.Boolean, nullable=False, server_default=sa.false()),
@@ -86,16 +87,18 @@ lanes = sa.Table(
     metadata,
     sa.Column("lane_id", sa.Integer, primary_key=True),
     sa.Column(
-        "campaign_id", sa.Text, sa.ForeignKey("campaigns.campaign_id", ondelete="CASCADE"), nullable=False
+        "campaign_id", StoredText, sa.ForeignKey("campaigns.campaign_id", ondelete="CASCADE"), nullable=False
     ),
-    sa.Column("need", sa.Text, nullable=False),  # JSON with sorted keys, so that equal needs are equal texts
+    sa.Column(
+        "need", StoredText, nullable=False
+    ),  # JSON with sorted keys, so that equal needs are equal texts
     sa.UniqueConstraint("campaign_id", "need"),
 )
 
 slices = sa.Table(
     "slices",
     metadata,
-    sa.Column("run_id", sa.Text, sa.ForeignKey("runs.run_id"), primary_key=True),
+    sa.Column("run_id", StoredText, sa.ForeignKey("runs.run_id"), primary_key=True),
     sa.Column("index", sa.BigInteger, primary_key=True),
     _integer("launch_skip"),
     _integer("launch_count"),
@@ -123,7 +126,7 @@ sa.Index(
 attempts = sa.Table(
     "attempts",
     metadata,
-    sa.Column("run_id", sa.Text, primary_key=True),
+    sa.Column("run_id", StoredText, primary_key=True),
     sa.Column("slice", sa.BigInteger, primary_key=True),
     sa.Column("attempt", sa.BigInteger, primary_key=True),
     _integer("token"),
@@ -144,10 +147,10 @@ attempts = sa.Table(
     sa.Column("command", sa.JSON, nullable=False),
     sa.Column("environment", sa.JSON, nullable=False),
     _text("log"),
-    sa.Column("telemetry", sa.Text, nullable=False, server_default=""),
-    sa.Column("wall_seconds", sa.Float, nullable=False, server_default="0"),
-    sa.Column("facts", sa.Text, nullable=False, server_default=""),
-    sa.Column("write_secret", sa.Text, nullable=False, server_default=""),
+    sa.Column("telemetry", StoredText, nullable=False, server_default=""),
+    sa.Column("wall_seconds", StoredNumber, nullable=False, server_default="0"),
+    sa.Column("facts", StoredText, nullable=False, server_default=""),
+    sa.Column("write_secret", StoredText, nullable=False, server_default=""),
     sa.Column("gang", sa.JSON, nullable=False, server_default="[]"),
     sa.ForeignKeyConstraint(["run_id", "slice"], ["slices.run_id", "slices.index"]),
     sa.UniqueConstraint("token"),
@@ -168,7 +171,7 @@ _one_where("ux_attempts_published_slice", ("run_id", "slice"), (AttemptState.PUB
 segments = sa.Table(
     "segments",
     metadata,
-    sa.Column("run_id", sa.Text, primary_key=True),
+    sa.Column("run_id", StoredText, primary_key=True),
     sa.Column("slice", sa.BigInteger, primary_key=True),
     sa.Column("attempt", sa.BigInteger, primary_key=True),
     sa.Column("index", sa.BigInteger, primary_key=True),
@@ -186,7 +189,7 @@ segments = sa.Table(
 agents = sa.Table(
     "agents",
     metadata,
-    sa.Column("agent_id", sa.Text, primary_key=True),
+    sa.Column("agent_id", StoredText, primary_key=True),
     _text("session_id"),
     _text("name"),
     sa.Column("inventory", sa.JSON, nullable=False),
@@ -197,7 +200,7 @@ agents = sa.Table(
 identities = sa.Table(
     "identities",
     metadata,
-    sa.Column("identity_id", sa.Text, primary_key=True),
+    sa.Column("identity_id", StoredText, primary_key=True),
     _text("kind"),
     _text("name"),
     _text("role"),
@@ -205,7 +208,7 @@ identities = sa.Table(
     sa.Column("labels", sa.JSON, nullable=False),
     _integer("created_at_ms"),
     _integer("revoked_at_ms"),
-    sa.Column("budget_gpu_hours", sa.Float),
+    sa.Column("budget_gpu_hours", StoredNumber),
 )
 
 # Requests of people about runs that are carried out piece by piece; a row is gone when its request is done.
@@ -214,7 +217,7 @@ requests = sa.Table(
     metadata,
     sa.Column("request_id", sa.BigInteger, primary_key=True, autoincrement=False),
     sa.Column(
-        "campaign_id", sa.Text, sa.ForeignKey("campaigns.campaign_id", ondelete="CASCADE"), nullable=False
+        "campaign_id", StoredText, sa.ForeignKey("campaigns.campaign_id", ondelete="CASCADE"), nullable=False
     ),
     _text("action"),
     _text("workload"),
@@ -229,7 +232,7 @@ requests = sa.Table(
 join_tokens = sa.Table(
     "join_tokens",
     metadata,
-    sa.Column("token_id", sa.Text, primary_key=True),
+    sa.Column("token_id", StoredText, primary_key=True),
     _text("secret_hash"),
     _text("role"),
     _text("name"),
@@ -244,7 +247,7 @@ join_tokens = sa.Table(
 certificates = sa.Table(
     "certificates",
     metadata,
-    sa.Column("serial", sa.Text, primary_key=True),
+    sa.Column("serial", StoredText, primary_key=True),
     _text("identity_id"),
     _text("public_key_hash"),
     _integer("issued_at_ms"),
@@ -271,6 +274,6 @@ audit = sa.Table(
 tokens = sa.Table(
     "tokens",
     metadata,
-    sa.Column("name", sa.Text, primary_key=True),
+    sa.Column("name", StoredText, primary_key=True),
     _integer("value"),
 )

@@ -57,10 +57,14 @@ class Prepared:
 
 
 class PreparedStatements:
-    """What was prepared for one database. Statements must be kept by who makes them: one for each use."""
+    """What was prepared for one database. Statements must be kept by who makes them: one for each use.
 
-    def __init__(self, dialect: sa.Dialect) -> None:
+    ``by_cursor``: its driver executes on a cursor, of which one serves for a whole connection.
+    """
+
+    def __init__(self, dialect: sa.Dialect, *, by_cursor: bool = False) -> None:
         self._dialect = dialect
+        self.by_cursor = by_cursor
         self._prepared: dict[Statement, Prepared] = {}
 
     def of(self, statement: Statement, names: Sequence[str] | None = None) -> Prepared:
@@ -91,6 +95,9 @@ class PreparedStatements:
         return _Parameter(name, True, value if convert is None else convert(value), None)
 
     def _reader(self, kind: sa.types.TypeEngine[Any]) -> Convert | None:
+        plain = kind.impl_instance if isinstance(kind, sa.types.TypeDecorator) else kind
+        if self.by_cursor and isinstance(plain, sa.Numeric | sa.Float):
+            return None  # the driver reads numbers by what the server says they are
         return kind.dialect_impl(self._dialect).result_processor(self._dialect, None)
 
 
@@ -99,13 +106,25 @@ class Driver:
 
     def __init__(self, connection: sa.Connection, prepared: PreparedStatements) -> None:
         driver: Any = connection.connection.driver_connection
-        self._execute = driver.execute
-        self._execute_many = driver.executemany
+        place = driver.cursor() if prepared.by_cursor else driver
+        self._connection = driver
+        self._execute = place.execute
+        self._execute_many = place.executemany
         self._prepared = prepared
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether the connection to a database server is gone."""
+        return bool(getattr(self._connection, "closed", False))
 
     def run(self, command: str) -> None:
         """Execute a command of the database that has neither parameters nor rows."""
         self._execute(command)
+
+    def value_of(self, command: str) -> Any:
+        """The last column of the first row of a command that returns rows."""
+        found = self._execute(command).fetchone()
+        return None if found is None else found[-1]
 
     def rows(self, statement: sa.Select[Any], given: Mapping[str, Any]) -> list[dict[str, Any]]:
         """All rows of a query."""

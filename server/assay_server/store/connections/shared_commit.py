@@ -2,13 +2,12 @@
 
 Transactions run one after another, each in a savepoint, in one transaction of the database. The one behind
 which none waits commits, and only then do all of them return: what is reported as done is durable. A block
-that raises undoes its own changes only. If the commit fails, or an error makes SQLite roll back everything,
-all of them raise StorageError and nothing is kept.
+that raises undoes its own changes only. If the commit fails, or an error makes the database roll back
+everything, all of them raise StorageError and nothing is kept.
 """
 
 from __future__ import annotations
 
-import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -20,6 +19,7 @@ import sqlalchemy as sa
 
 from assay_sampling.errors import StorageError
 from assay_server.store.connections.prepared import Driver, PreparedStatements
+from assay_server.store.connections.words import Words
 
 _MOST_TOGETHER = 32
 LONGEST_SECONDS = 0.02  # nobody waits longer for those who come later, except for one that has begun
@@ -40,6 +40,9 @@ class SharedCommit:
     """The writer of a database. ``errors`` turns the database's errors into StorageError.
 
     The engine must not begin transactions itself: SQLAlchemy's took longer than most statements.
+
+    ``greet`` is given each new connection before its first transaction. A kept connection that cannot begin,
+    because the database was restarted, is replaced by a new one, once.
     """
 
     def __init__(
@@ -47,10 +50,14 @@ class SharedCommit:
         engine: sa.Engine,
         prepared: PreparedStatements,
         errors: Callable[[], AbstractContextManager[None]],
+        words: Words,
+        greet: Callable[[Driver], None] = lambda driver: None,
     ) -> None:
         self._engine = engine
         self._prepared = prepared
         self._errors = errors
+        self._words = words
+        self._greet = greet
         self._kept: tuple[sa.Connection, Driver] | None = None
         self._writing = threading.Lock()
         self._counting = threading.Lock()
@@ -94,40 +101,62 @@ class SharedCommit:
     def _opened(self) -> _Group:
         if self._group is None:
             with self._errors():
-                if self._kept is None:
-                    connection = self._engine.connect()
-                    self._kept = connection, Driver(connection, self._prepared)
-                try:
-                    # At once: to read first and then want to write can fail.
-                    self._kept[1].run("BEGIN IMMEDIATE")
-                    self._group = _Group(*self._kept)
-                except BaseException:
-                    self._drop()
-                    raise
+                self._group = self._begun_again() or self._newly_begun()
         return self._group
+
+    def _begun_again(self) -> _Group | None:
+        """A group on the kept connection; None if there is none, or it was lost."""
+        if self._kept is None:
+            return None
+        driver = self._kept[1]
+        try:
+            # At once: to read first and then want to write can fail.
+            driver.run(self._words.begin)
+            return _Group(*self._kept)
+        except BaseException as error:
+            self._drop()
+            if isinstance(error, self._words.failures) and driver.is_lost:
+                return None
+            raise
+
+    def _newly_begun(self) -> _Group:
+        connection = self._engine.connect()
+        try:
+            driver = Driver(connection, self._prepared)
+            self._greet(driver)
+            driver.run(self._words.begin)
+        except BaseException:
+            connection.close()
+            raise
+        self._kept = connection, driver
+        return _Group(connection, driver)
 
     def _drop(self) -> None:
         """Have the next group open a connection of its own."""
         kept, self._kept = self._kept, None
         if kept is not None:
-            kept[0].close()
+            with suppress(sa.exc.DBAPIError, *self._words.failures):
+                kept[0].close()
 
     @contextmanager
     def _savepoint(self, group: _Group) -> Iterator[None]:
+        words = self._words
         with self._errors():
-            group.driver.run("SAVEPOINT one")
+            if group.members or not words.begin_marks:
+                group.driver.run(words.mark)
             try:
                 yield
             except BaseException:
                 self._undo(group)
                 raise
-            group.driver.run("RELEASE one")
+            if words.keep:
+                group.driver.run(words.keep)
 
     def _undo(self, group: _Group) -> None:
         try:
-            group.driver.run("ROLLBACK TO one")
-            group.driver.run("RELEASE one")
-        except sqlite3.Error as error:  # a full disk makes SQLite roll back everything
+            for command in self._words.undo:
+                group.driver.run(command)
+        except self._words.failures as error:  # a full disk makes SQLite roll back everything
             self._abandon(group, error)
 
     def _is_full(self, group: _Group) -> bool:
@@ -146,15 +175,15 @@ class SharedCommit:
             with self._errors():
                 group.driver.run("COMMIT")
         except BaseException as error:  # noqa: BLE001 - every member hears of it
-            _roll_back(group)
+            self._roll_back(group)
             self._drop()
             group.committed.set_exception(error)
         else:
             group.committed.set_result(None)
 
-    def _abandon(self, group: _Group, error: sqlite3.Error) -> None:
+    def _abandon(self, group: _Group, error: Exception) -> None:
         self._group = None
-        _roll_back(group)
+        self._roll_back(group)
         self._drop()
         try:
             with self._errors():
@@ -162,7 +191,6 @@ class SharedCommit:
         except StorageError as typed:
             group.committed.set_exception(typed)
 
-
-def _roll_back(group: _Group) -> None:
-    with suppress(sqlite3.Error):  # SQLite may have done so itself
-        group.driver.run("ROLLBACK")
+    def _roll_back(self, group: _Group) -> None:
+        with suppress(*self._words.failures):  # the database may have done so itself
+            group.driver.run("ROLLBACK")

@@ -1,14 +1,15 @@
-"""Readers of a SQLite database: each sees one moment, and their connections are kept for the next ones."""
+"""Readers of a database: each sees one moment, and their connections are kept for the next ones."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 
 import sqlalchemy as sa
 
 from assay_server.store.connections.prepared import Driver, PreparedStatements
+from assay_server.store.connections.words import Words
 
 _MOST_KEPT = 8  # each holds a few MB of pages
 
@@ -16,7 +17,8 @@ _MOST_KEPT = 8  # each holds a few MB of pages
 class Snapshots:
     """``errors`` turns the database's errors into StorageError; the engine must not begin transactions.
 
-    SQLAlchemy's own pool and transactions took longer than most reads. Thread-safe.
+    SQLAlchemy's own pool and transactions took longer than most reads. Thread-safe. Kept connections that
+    cannot begin, because the database was restarted, are closed, and a new one is opened.
     """
 
     def __init__(
@@ -24,8 +26,9 @@ class Snapshots:
         engine: sa.Engine,
         prepared: PreparedStatements,
         errors: Callable[[], AbstractContextManager[None]],
+        words: Words,
     ) -> None:
-        self._engine, self._prepared, self._errors = engine, prepared, errors
+        self._engine, self._prepared, self._errors, self._words = engine, prepared, errors, words
         self._lock = threading.Lock()
         self._free: list[tuple[sa.Connection, Driver]] | None = []
 
@@ -33,10 +36,9 @@ class Snapshots:
     def snapshot(self) -> Iterator[tuple[sa.Connection, Driver]]:
         """A connection inside a transaction that only reads."""
         with self._errors():
-            connection, driver = self._taken()
+            connection, driver = self._begun()
             sound = False
             try:
-                driver.run("BEGIN")
                 try:
                     yield connection, driver
                 finally:
@@ -50,18 +52,38 @@ class Snapshots:
         with self._lock:
             kept, self._free = self._free or [], None
         for connection, _ in kept:
-            connection.close()
+            self._close(connection)
 
-    def _taken(self) -> tuple[sa.Connection, Driver]:
-        with self._lock:
-            if self._free:
-                return self._free.pop()
+    def _begun(self) -> tuple[sa.Connection, Driver]:
+        while (kept := self._kept()) is not None:
+            try:
+                kept[1].run(self._words.begin_reading)
+            except BaseException as error:
+                self._close(kept[0])
+                if not (isinstance(error, self._words.failures) and kept[1].is_lost):
+                    raise
+            else:
+                return kept
         connection = self._engine.connect()
-        return connection, Driver(connection, self._prepared)
+        try:
+            driver = Driver(connection, self._prepared)
+            driver.run(self._words.begin_reading)
+        except BaseException:
+            self._close(connection)
+            raise
+        return connection, driver
+
+    def _kept(self) -> tuple[sa.Connection, Driver] | None:
+        with self._lock:
+            return self._free.pop() if self._free else None
 
     def _give_back(self, connection: sa.Connection, driver: Driver, *, sound: bool) -> None:
         with self._lock:
             if sound and self._free is not None and len(self._free) < _MOST_KEPT:
                 self._free.append((connection, driver))
                 return
-        connection.close()
+        self._close(connection)
+
+    def _close(self, connection: sa.Connection) -> None:
+        with suppress(sa.exc.DBAPIError, *self._words.failures):
+            connection.close()

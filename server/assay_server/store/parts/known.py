@@ -33,6 +33,12 @@ class KnownRows:
         self._driver = driver
         self._known: dict[tuple[Any, ...], Any] = {}  # by table and key
 
+    @property
+    def connection(self) -> sa.Connection:
+        """The connection, for whoever reads or writes whole tables."""
+        self._known.clear()
+        return self._connection
+
     def _rows(self, query: sa.Select[Any], values: Mapping[str, Any] | None = None) -> Sequence[Row]:
         return self._connection.execute(query, values).mappings().all()
 

@@ -1,14 +1,28 @@
-"""Fencing tokens in SQL."""
+"""Fencing tokens, and the number of the state, in SQL."""
 
 from __future__ import annotations
+
+import sqlalchemy as sa
 
 from assay_server.store import statements, tables
 from assay_server.store.parts.known import KnownRows
 from assay_server.store.tokens import first_of_epoch
 
+_STATE = "state"  # a state folder and its database have the same number under this name
+
 
 class TokenRows(KnownRows):
-    """Fencing tokens in SQL."""
+    """Fencing tokens, and the number of the state, in SQL."""
+
+    def state_number(self) -> int | None:
+        """The number of the state whose metadata these are; None: it was given none."""
+        t = tables.tokens.c
+        found = self._connection.scalar(sa.select(t.value).where(t.name == _STATE))
+        return None if found is None else int(found)
+
+    def keep_state_number(self, number: int) -> None:
+        """Give the state its number."""
+        self._write(sa.insert(tables.tokens), [{"name": _STATE, "value": number}])
 
     def next_token(self) -> int:
         token = self._last_token() + 1

@@ -159,7 +159,11 @@ def gpu_uses_from(ended: list[Mapping[Any, Any]], held: list[Mapping[Any, Any]])
     """The uses of these rows; ended ones count from the end of their hour on."""
     return [
         GpuUse(
-            row["campaign_id"], row["owner"], row["project"], row["ms"] / 1000, (row["hour"] + 1) * _HOUR_MS
+            row["campaign_id"],
+            row["owner"],
+            row["project"],
+            int(row["ms"]) / 1000,
+            (row["hour"] + 1) * _HOUR_MS,
         )
         for row in ended
     ] + [

@@ -68,7 +68,7 @@ def _requested(asked: RunsRequest) -> list[sa.ColumnElement[bool]]:
 
 def _paused() -> sa.ColumnElement[bool]:
     """Whether a run is paused itself: its holds are a JSON list of names."""
-    return sa.type_coerce(tables.runs.c.holds, sa.Text).contains(f'"{Hold.PAUSED}"')
+    return sa.cast(tables.runs.c.holds, sa.Text).contains(f'"{Hold.PAUSED}"')
 
 
 def select_holds(run_ids: Sequence[str]) -> sa.Select[Any]:

@@ -1,0 +1,90 @@
+"""All rows of one database into another, checked row for row. Both have the newest schema."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import sqlalchemy as sa
+
+from assay_sampling.errors import StorageError
+from assay_server.store import tables
+from assay_server.store.plain_values import plain_values
+
+# Logs of attempts may have megabytes.
+_TOGETHER = 100
+Told = Callable[[str, int], None]  # a table, and how many of its rows so far
+
+
+def copy_rows(source: sa.Connection, target: sa.Connection, told: Told = lambda table, rows: None) -> int:
+    """Copy every row inside the target's transaction, whose rows are deleted first; returns how many.
+
+    Raises StorageError if a row in the target differs from its source, or the numbers of rows do.
+    """
+    ordered = tables.metadata.sorted_tables
+    for table in reversed(ordered):
+        target.execute(sa.delete(table))
+    copied = sum(_copy(table, source, target, told) for table in ordered)
+    for table in ordered:
+        _go_on_counting(table, target)
+        require_equal(table, source, target)
+    return copied
+
+
+def has_rows(connection: sa.Connection) -> bool:
+    """Whether a database has any row of ours."""
+    every = (sa.select(table).limit(1) for table in tables.metadata.sorted_tables)
+    return any(connection.execute(query).first() is not None for query in every)
+
+
+def _copy(table: sa.Table, source: sa.Connection, target: sa.Connection, told: Told) -> int:
+    copied = 0
+    for rows in _pieces(table, source):
+        target.execute(sa.insert(table), rows)
+        copied += len(rows)
+        told(table.name, copied)
+    return copied
+
+
+def _pieces(table: sa.Table, connection: sa.Connection) -> Iterator[list[dict[str, Any]]]:
+    """The rows in the order of their key, some at a time."""
+    key = list(table.primary_key)
+    query = sa.select(table).order_by(*key).limit(_TOGETHER)
+    after: list[Any] | None = None
+    while True:
+        here = query if after is None else query.where(sa.tuple_(*key) > sa.tuple_(*map(sa.literal, after)))
+        rows = [plain_values(dict(row)) for row in connection.execute(here).mappings()]
+        if rows:
+            yield rows
+        if len(rows) < _TOGETHER:
+            return
+        after = [rows[-1][column.name] for column in key]
+
+
+def require_equal(table: sa.Table, source: sa.Connection, target: sa.Connection) -> None:
+    """Raise StorageError if two databases differ in a row of a table."""
+    for there, here in itertools.zip_longest(_rows(table, source), _rows(table, target)):
+        if there != here:
+            row = there or here
+            assert row is not None
+            named = ", ".join(f"{column.name}={row[column.name]}" for column in table.primary_key)
+            raise StorageError(
+                "the copy of the metadata",
+                f"the row {named} of {table.name} is not as in its source",
+                "nothing was moved; look for another program that writes in the new database, and try again",
+            )
+
+
+def _rows(table: sa.Table, connection: sa.Connection) -> Iterator[dict[str, Any]]:
+    return itertools.chain.from_iterable(_pieces(table, connection))
+
+
+def _go_on_counting(table: sa.Table, target: sa.Connection) -> None:
+    """Have PostgreSQL number new rows after those that were copied; SQLite sees them itself."""
+    column = table.autoincrement_column
+    if target.dialect.name != "postgresql" or column is None:
+        return
+    last = target.scalar(sa.select(sa.func.max(column)))
+    sequence = sa.func.pg_get_serial_sequence(table.name, column.name)
+    target.execute(sa.select(sa.func.setval(sequence, last or 1, last is not None)))

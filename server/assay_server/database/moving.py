@@ -1,0 +1,124 @@
+"""Moving the metadata of a stopped server from SQLite to PostgreSQL, and back.
+
+Everything is copied and compared first. One durable step at the end puts the new database in force; whatever
+interrupts the move before that leaves the old one in force, and the move can be done again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from assay_core.files.durable import replace, storage_errors, sync_directory
+from assay_sampling.errors import ParameterError, StorageError
+from assay_server.database.copying import Told, copy_rows, has_rows
+from assay_server.database.in_force import (
+    SQLITE_FILE,
+    forget_database,
+    new_state_number,
+    note_database,
+    noted_database,
+)
+from assay_server.database.opening import AskedDatabase, open_database, opened_place
+from assay_server.state_lock import locked_state
+from assay_server.store.sqlite import SqliteStore
+
+_EMPTY = "name an empty one: createdb --owner USER --encoding UTF8 --locale C --template template0 NAME"
+_NEW = f"{SQLITE_FILE}.moving"
+
+
+@dataclass(frozen=True)
+class Moved:
+    """What was moved; ``kept``: SQLite's old file, under its new name."""
+
+    rows: int
+    to: str
+    kept: Path | None = None
+
+
+def move_to_postgresql(state: Path, asked: AskedDatabase, told: Told) -> Moved:
+    """Move a state's metadata from SQLite to a PostgreSQL database.
+
+    Raises StorageError if a server has either of them, the database has other campaigns, or a copy differs.
+    """
+    place = asked.place
+    assert place is not None
+    with _stopped(state):
+        if noted_database(state) is not None:
+            raise ParameterError(
+                "--to", "the metadata are in PostgreSQL already", "move them --to sqlite first"
+            )
+        with (
+            contextlib.closing(SqliteStore(state / SQLITE_FILE)) as source,
+            contextlib.closing(opened_place(place, alone=True)) as target,
+        ):
+            source.require_sound()
+            number = _number_of(source)
+            with source.snapshot() as read, target.transaction(alone=True) as write:
+                theirs = write.state_number()
+                # Our own rows are those of an earlier move, of which another one is in force since.
+                if theirs != number and (theirs is not None or has_rows(write.connection)):
+                    raise StorageError(place.shown, "it has the campaigns of another state folder", _EMPTY)
+                rows = copy_rows(read.connection, write.connection, told)
+        note_database(state, place, asked.file, number)
+        kept = state / f"{SQLITE_FILE}.moved-{datetime.now(UTC):%Y-%m-%dT%H-%M-%SZ}"
+        with storage_errors(state):
+            replace(state / SQLITE_FILE, kept)
+            sync_directory(state)
+    return Moved(rows, place.shown, kept)
+
+
+def move_to_sqlite(state: Path, asked: AskedDatabase, told: Told) -> Moved:
+    """Move a state's metadata from PostgreSQL to SQLite's file in the state folder. Raises StorageError."""
+    with _stopped(state):
+        if noted_database(state) is None:
+            raise ParameterError(
+                "--to", "the metadata are in SQLite already", "name a database to move them to"
+            )
+        new = state / _NEW
+        _remove(new)
+        try:
+            with (
+                contextlib.closing(open_database(state, asked, alone=True)) as source,
+                contextlib.closing(SqliteStore(new)) as target,
+                source.snapshot() as read,
+                target.transaction(alone=True) as write,
+            ):
+                rows = copy_rows(read.connection, write.connection, told)
+            with storage_errors(new):
+                replace(new, state / SQLITE_FILE)
+                sync_directory(state)
+        finally:
+            _remove(new)
+        forget_database(state)
+    return Moved(rows, str(state / SQLITE_FILE))
+
+
+def _number_of(store: SqliteStore) -> int:
+    """The number of the state, which it is given at its first move."""
+    with store.transaction() as write:
+        number = write.state_number()
+        if number is None:
+            number = new_state_number()
+            write.keep_state_number(number)
+    return number
+
+
+@contextlib.contextmanager
+def _stopped(state: Path) -> Iterator[None]:
+    if not (state / SQLITE_FILE).exists() and noted_database(state) is None:
+        raise StorageError(str(state), "there is no state of an assay-server", "name its --state folder")
+    with locked_state(state):
+        yield
+
+
+def _remove(path: Path) -> None:
+    with storage_errors(path):
+        for left in (
+            path,
+            *(path.with_name(f"{path.name}{suffix}") for suffix in ("-wal", "-shm", "-journal")),
+        ):
+            left.unlink(missing_ok=True)

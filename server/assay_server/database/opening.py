@@ -1,0 +1,108 @@
+"""Opening the database of a state folder, whichever it is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from assay_sampling.errors import StorageError
+from assay_server.database.in_force import (
+    SQLITE_FILE,
+    DatabaseInForce,
+    new_state_number,
+    note_database,
+    noted_database,
+)
+from assay_server.store.postgresql.place import DatabasePlace, asked_place, require_driver
+from assay_server.store.sqlite import SqliteStore
+
+if TYPE_CHECKING:
+    from assay_server.store.postgresql.store import PostgresqlStore
+
+
+@dataclass(frozen=True)
+class AskedDatabase:
+    """What settings ask for; ``place`` None: the database that the state folder notes."""
+
+    place: DatabasePlace | None = None
+    file: Path | None = None
+
+
+def asked_database(database: str, file: Path | None) -> AskedDatabase:
+    """What the settings ``--database`` and ``--database-file`` ask for. Raises ParameterError."""
+    return AskedDatabase(asked_place(database, file), file)
+
+
+def place_in_force(state: Path, asked: AskedDatabase) -> DatabasePlace | None:
+    """Where the metadata of a state folder are, or will be; None: in SQLite's file.
+
+    Raises StorageError if the folder has campaigns in SQLite and another database is asked for.
+    """
+    noted = noted_database(state)
+    if noted is not None:
+        return asked.place or noted.place
+    if asked.place is not None and (state / SQLITE_FILE).exists():
+        raise StorageError(
+            str(state),
+            f"its metadata are in {SQLITE_FILE}, not in {asked.place.shown}",
+            "move them: assay-server move --to URL --state DIR; or leave --database out",
+        )
+    return asked.place
+
+
+def open_database(
+    state: Path, asked: AskedDatabase = AskedDatabase(), *, alone: bool = False
+) -> SqliteStore | PostgresqlStore:
+    """The database of a state folder. ``alone``: for its server; the folder is locked then.
+
+    A new folder and an empty database are bound to each other. Raises StorageError, also if the database has
+    the campaigns of another folder.
+    """
+    place = place_in_force(state, asked)
+    if place is None:
+        return SqliteStore(state / SQLITE_FILE)
+    store = opened_place(place, alone=alone)
+    try:
+        _bind(state, asked, place, store)
+    except BaseException:
+        store.close()
+        raise
+    return store
+
+
+def opened_place(place: DatabasePlace, *, alone: bool) -> PostgresqlStore:
+    """A PostgreSQL database. Raises StorageError, and MissingExtraError without its packages."""
+    require_driver()
+    from assay_server.store.postgresql.store import PostgresqlStore  # noqa: PLC0415 - loads libpq
+
+    return PostgresqlStore(place, alone=alone)
+
+
+def _bind(state: Path, asked: AskedDatabase, place: DatabasePlace, store: PostgresqlStore) -> None:
+    """Make sure that the folder and the database belong together."""
+    noted = noted_database(state)
+    with store.snapshot() as read:
+        number, is_empty = read.state_number(), not (read.campaigns(most=1) or read.identities())
+    if noted is not None and number == noted.state:
+        if asked.place is not None and _is_news(noted, asked):
+            note_database(state, asked.place, asked.file, number)
+        return
+    if noted is not None or not is_empty:
+        belongs = "it is empty" if number is None else "it has the campaigns of another state folder"
+        raise StorageError(
+            place.shown,
+            f"it is not the database of {state}: {belongs}",
+            "name the right database; to start anew, name an empty one and a new --state directory",
+        )
+    if number is None:
+        number = new_state_number()
+        with store.transaction() as write:
+            write.keep_state_number(number)
+    note_database(state, place, asked.file, number)
+
+
+def _is_news(noted: DatabaseInForce, asked: AskedDatabase) -> bool:
+    """Whether the database has another address now, so that verbs without it find it too."""
+    file = "" if asked.file is None else str(asked.file.absolute())
+    return asked.place is not None and (noted.url, noted.file) != (asked.place.without_secret, file)

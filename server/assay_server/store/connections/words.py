@@ -1,0 +1,26 @@
+"""How one kind of database is told to begin, mark, undo and commit."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Words:
+    """The commands of one kind of database.
+
+    Args:
+        begin: begins a transaction that writes, with the writer's lock.
+        begin_reading: begins one that reads one moment.
+        failures: what its driver raises.
+        begin_marks: whether ``begin`` sets the first savepoint too, which saves one message.
+        keep: ends a savepoint; "": the commit does it.
+    """
+
+    begin: str
+    begin_reading: str
+    failures: tuple[type[Exception], ...]
+    begin_marks: bool = False
+    mark: str = "SAVEPOINT one"
+    keep: str = "RELEASE one"
+    undo: tuple[str, ...] = ("ROLLBACK TO one", "RELEASE one")

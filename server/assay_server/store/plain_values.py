@@ -1,0 +1,77 @@
+"""Values that every database stores alike: text without NUL, numbers that are finite, documents of both.
+
+PostgreSQL refuses NUL in text and cannot read a part of a JSON document with one anywhere in it; SQLite keeps
+both. SQLite stores NaN as null, PostgreSQL as NaN. So NUL becomes a visible sign, and NaN is refused.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+import sqlalchemy as sa
+
+from assay_sampling.errors import StorageError
+
+NUL_SIGN = "␀"  # U+2400, symbol for null
+
+
+def without_nul(text: str) -> str:
+    """The text with a visible sign in place of each NUL."""
+    return text.replace("\0", NUL_SIGN) if "\0" in text else text
+
+
+def finite(number: float, of: str = "a number") -> float:
+    """The number; raises StorageError if it is not finite."""
+    if not math.isfinite(number):
+        raise StorageError("metadata", f"{of} is {number}, which cannot be stored")
+    return number
+
+
+def document_text(document: Any) -> str:
+    """The JSON text of a document. Raises StorageError if a number in it is not finite."""
+    try:
+        text = json.dumps(document, allow_nan=False)
+        if "\\u0000" in text:
+            text = json.dumps(_document_without_nul(document), allow_nan=False)
+    except ValueError as error:
+        raise StorageError("metadata", f"a document cannot be stored ({error})") from error
+    return text
+
+
+def _document_without_nul(value: Any) -> Any:
+    if isinstance(value, str):
+        return without_nul(value)
+    if isinstance(value, dict):
+        return {_document_without_nul(name): _document_without_nul(each) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_document_without_nul(each) for each in value]
+    return value
+
+
+def plain_values(row: dict[str, Any]) -> dict[str, Any]:
+    """A row of any database as every other one would keep it."""
+    return {name: _document_without_nul(value) for name, value in row.items()}
+
+
+class StoredText(sa.types.TypeDecorator[str]):
+    """Text without NUL."""
+
+    impl = sa.Text
+    cache_ok = True
+
+    def process_bind_param(self, value: str | None, dialect: sa.Dialect) -> str | None:
+        """The text as it is stored."""
+        return None if value is None else without_nul(value)
+
+
+class StoredNumber(sa.types.TypeDecorator[float]):
+    """A finite number."""
+
+    impl = sa.Float
+    cache_ok = True
+
+    def process_bind_param(self, value: float | None, dialect: sa.Dialect) -> float | None:
+        """The number as it is stored; raises StorageError if it is not finite."""
+        return None if value is None else finite(value)

@@ -1,0 +1,62 @@
+"""What a PostgreSQL server and database must be, looked at before anything is written."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from assay_sampling.errors import StorageError
+
+if TYPE_CHECKING:
+    import sqlalchemy as sa
+
+_log = logging.getLogger(__name__)
+
+OLDEST = 15
+# In these, texts are ordered by their bytes, as in every other store, and no update of the system changes that.
+_COLLATIONS = ("C", "POSIX", "C.UTF-8", "C.UTF8", "C.utf8")
+_MAKE = "make one: createdb --owner USER --encoding UTF8 --locale C --template template0 NAME"
+_ASKED = """
+SELECT current_setting('server_version_num')::integer AS version, current_setting('server_version') AS shown,
+  pg_encoding_to_char(encoding) AS encoding, datcollate AS collation, pg_is_in_recovery() AS standby,
+  current_schema() AS schema, current_setting('fsync') AS fsync,
+  current_schema() IS NOT NULL AND has_schema_privilege(current_schema(), 'CREATE, USAGE') AS may
+FROM pg_database WHERE datname = current_database()
+"""
+
+
+def require_fit(connection: sa.Connection, subject: str) -> None:
+    """Raise StorageError if the database cannot be used; ``subject``: its URL without a password."""
+    found = connection.exec_driver_sql(_ASKED).mappings().one()
+    fault = _fault(found["version"] // 10_000, found)
+    if fault is not None:
+        raise StorageError(subject, *fault)
+    if found["fsync"] == "off":
+        _log.warning("%s: its setting fsync is off, so a crash of its machine can lose everything", subject)
+
+
+def _fault(version: int, found: sa.RowMapping) -> tuple[str, str] | None:
+    return _wrong_kind(version, found) or _wrong_rights(found)
+
+
+def _wrong_kind(version: int, found: sa.RowMapping) -> tuple[str, str] | None:
+    if version < OLDEST:
+        return f"it is PostgreSQL {found['shown']}", f"use PostgreSQL {OLDEST} or newer"
+    if found["encoding"] != "UTF8":
+        return f"its encoding is {found['encoding']}, so it cannot keep every name", _MAKE
+    if found["collation"] not in _COLLATIONS:
+        return f"it orders text by the rules of {found['collation']}, not by its bytes", _MAKE
+    return None
+
+
+def _wrong_rights(found: sa.RowMapping) -> tuple[str, str] | None:
+    if found["standby"]:
+        return "it is a standby, which cannot be written", "name the primary server"
+    if found["schema"] is None:
+        return "its user has no schema to write in", "as a superuser: GRANT ALL ON SCHEMA public TO USER"
+    if not found["may"]:
+        return (
+            f"its user may not make tables in the schema {found['schema']!r}",
+            f"as a superuser: GRANT ALL ON SCHEMA {found['schema']} TO USER",
+        )
+    return None

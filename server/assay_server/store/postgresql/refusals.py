@@ -1,0 +1,108 @@
+"""What PostgreSQL refuses, as typed errors with a remedy; never with the values of a statement.
+
+Codes are SQLSTATE (postgresql.org, "PostgreSQL Error Codes"). A connection that was never made has none, so
+there the driver's words decide, which come from the client's library and the server.
+"""
+
+from __future__ import annotations
+
+import psycopg
+import sqlalchemy as sa
+
+from assay_sampling.errors import StorageError
+
+_ASK_AGAIN = "ask again; nothing was changed"
+_LOST = (
+    "it was restarted, or the network failed: the server goes on as soon as the database answers; "
+    "what was acknowledged is safe"
+)
+_UNREACHABLE = (
+    "start the database, and check host, port and firewall; agents keep what they measure meanwhile"
+)
+_RIGHTS = (
+    "as its owner or a superuser: GRANT ALL ON DATABASE NAME TO USER; GRANT ALL ON SCHEMA public TO USER"
+)
+_GENERAL = "look into the log of the database; acknowledged data is safe"
+
+# By the beginning of the code: the cause in our words ("": the database's own), and the remedy.
+_BY_CODE: tuple[tuple[str, str, str], ...] = (
+    ("40001", "another transaction was in the way", _ASK_AGAIN),
+    ("40P01", "two transactions waited for each other, and the database ended one", _ASK_AGAIN),
+    ("55P03", "another program has held the database's lock for long", "end it, or wait; then ask again"),
+    ("42501", "the database's user lacks a right", _RIGHTS),
+    ("25006", "the database is read-only, as a standby is", "name the primary server"),
+    ("53100", "the disk of the database is full", "free space on it; acknowledged data is safe"),
+    ("53300", "the database has no connection left", "raise its max_connections, or end other programs"),
+    ("53", "the database lacks a resource", "look into the log of the database"),
+    ("57P", "the database was shut down or is starting", _LOST),
+    ("57014", "the database cancelled a statement", "look for statement_timeout in its settings"),
+    ("08", "the connection to the database was lost", _LOST),
+    ("XX001", "the database is damaged", "restore a backup of the database"),
+    ("XX002", "an index of the database is damaged", "REINDEX DATABASE, and check the disk"),
+)
+# Of connections that were not made: words of the driver, our cause, the remedy.
+_BY_WORDS: tuple[tuple[tuple[str, ...], str, str], ...] = (
+    (
+        ("password authentication failed", "no password supplied"),
+        "the database refused the user or the password",
+        "check the user in the URL, and the password in --database-file, PGPASSFILE or PGPASSWORD",
+    ),
+    (
+        ("no pg_hba.conf entry", "authentication failed"),
+        "the database does not let this user in from here",
+        "add a line to its pg_hba.conf, and reload it",
+    ),
+    (
+        ("role", "does not exist"),
+        "the database has no such user",
+        "as a superuser: createuser --pwprompt USER",
+    ),
+    (
+        ("database", "does not exist"),
+        "the server has no such database",
+        "createdb --owner USER --encoding UTF8 --locale C --template template0 NAME",
+    ),
+    (("too many clients", "remaining connection slots"), "the database has no connection left",
+     "raise its max_connections, or end other programs"),
+    (
+        ("is starting up", "is shutting down", "in recovery mode"),
+        "the database was shut down or is starting",
+        _LOST,
+    ),
+)  # fmt: skip
+_ALL_WORDS = ("does not exist",)
+
+
+def refusal(subject: str, error: sa.exc.DBAPIError | psycopg.Error) -> StorageError:
+    """The error as a typed one; ``subject``: the database without its password."""
+    reason = error.orig if isinstance(error, sa.exc.DBAPIError) else error
+    if not isinstance(reason, psycopg.Error):
+        return StorageError(subject, f"the database refused ({reason})", _GENERAL)
+    code, said = reason.sqlstate, reason.diag.message_primary
+    if code is None:
+        return _without_code(subject, reason)
+    for begin, cause, remedy in _BY_CODE:
+        if code.startswith(begin):
+            return StorageError(subject, f"{cause} ({said})" if said else cause, remedy)
+    # Only the first line: the others quote values.
+    return StorageError(subject, f"the database refused ({said or type(reason).__name__})", _GENERAL)
+
+
+def _without_code(subject: str, reason: psycopg.Error) -> StorageError:
+    said = str(reason)
+    for words, cause, remedy in _BY_WORDS:
+        is_it = all if words[-1] in _ALL_WORDS else any
+        if is_it(word in said for word in words):
+            return StorageError(subject, cause, remedy)
+    first = said.strip().splitlines()[0] if said.strip() else type(reason).__name__
+    if isinstance(reason, psycopg.OperationalError):
+        if "connection failed" in said or "connection timeout" in said or "could not" in said:
+            return StorageError(subject, f"the database does not answer ({first})", _UNREACHABLE)
+        return StorageError(subject, f"the connection to the database was lost ({first})", _LOST)
+    return StorageError(subject, f"the database refused ({first})", _GENERAL)
+
+
+def is_conflict(error: BaseException) -> bool:
+    """Whether a transaction failed only because another was in its way."""
+    reason = error.orig if isinstance(error, sa.exc.DBAPIError) else error
+    return isinstance(reason, psycopg.Error) and reason.sqlstate in ("40001", "40P01")

@@ -1,0 +1,147 @@
+"""The metadata store on PostgreSQL: one writer at a time by an advisory lock, and shared commits.
+
+Writers take their turn by a lock that ends with its transaction, so that programs beside the server (such as
+``assay-server token``) write safely too. A server also holds a lock as long as its writing connection lives:
+a second server on the same database is refused. Readers see one moment (REPEATABLE READ) and never wait.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import psycopg
+import sqlalchemy as sa
+from sqlalchemy.pool import NullPool
+
+from assay_sampling.errors import StorageError
+from assay_server.store.connections.prepared import Driver, PreparedStatements
+from assay_server.store.connections.shared_commit import SharedCommit
+from assay_server.store.connections.snapshots import Snapshots
+from assay_server.store.connections.words import Words
+from assay_server.store.migrate import upgrade
+from assay_server.store.plain_values import document_text
+from assay_server.store.postgresql.fitness import require_fit
+from assay_server.store.postgresql.place import DatabasePlace
+from assay_server.store.postgresql.refusals import refusal
+from assay_server.store.sql import SqlTransaction
+
+# Advisory locks of ours, in each schema: "ASSA" and "ASSB" in ASCII.
+_WRITER, _SERVER = 0x41535341, 0x41535342
+_LOCK_SECONDS = 30
+_BEGIN = (
+    "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; "
+    f"SELECT pg_advisory_xact_lock({_WRITER}, hashtext(current_schema())); SAVEPOINT one"
+)
+_BEGIN_READING = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
+_WORDS = Words(_BEGIN, _BEGIN_READING, (psycopg.Error,), begin_marks=True, keep="", undo=("ROLLBACK TO one",))
+_HAVE_SERVER = f"SELECT pg_try_advisory_lock({_SERVER}, hashtext(current_schema()))"
+_CONNECTION = {
+    "connect_timeout": 10,
+    "application_name": "assay-server",
+    # A database host that vanished is noticed within a minute.
+    "keepalives_idle": 20,
+    "keepalives_interval": 10,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 45_000,
+}
+_SETTINGS = {
+    "lock_timeout": f"{_LOCK_SECONDS}s",
+    "statement_timeout": "0",
+    "idle_in_transaction_session_timeout": "0",
+    "timezone": "UTC",
+}
+
+
+class PostgresqlStore:
+    """A ``MetadataStore`` in a PostgreSQL database.
+
+    Args:
+        place: the database.
+        alone: as the only server; other programs may still write beside it.
+
+    Opening looks whether the database can be used, and makes or migrates its tables. Raises StorageError.
+    """
+
+    def __init__(self, place: DatabasePlace, *, alone: bool = False) -> None:
+        self.subject = place.shown
+        self._alone = alone
+        self._engine = _engine(place)
+        prepared = PreparedStatements(self._engine.dialect, by_cursor=True)
+        self._shared = SharedCommit(self._engine, prepared, self._errors, _WORDS, self._greet)
+        self._snapshots = Snapshots(self._engine, prepared, self._errors, _WORDS)
+        try:
+            with self._errors(), self._engine.begin() as connection:
+                require_fit(connection, self.subject)
+                connection.exec_driver_sql(_BEGIN)
+                upgrade(connection, self.subject, "--database")
+            if alone:
+                with self.transaction():
+                    pass
+        except BaseException:
+            self.close()
+            raise
+
+    def require_sound(self) -> None:
+        """PostgreSQL looks after its own pages; nothing is read here."""
+
+    @contextmanager
+    def snapshot(self) -> Iterator[SqlTransaction]:
+        with self._snapshots.snapshot() as (connection, driver):
+            yield SqlTransaction(connection, driver)
+
+    @contextmanager
+    def transaction(self, *, alone: bool = False) -> Iterator[SqlTransaction]:
+        with self._shared.transaction(alone=alone) as (connection, driver):
+            yield SqlTransaction(connection, driver)
+
+    def close(self) -> None:
+        self._shared.close()
+        self._snapshots.close()
+        self._engine.dispose()
+
+    def _greet(self, driver: Driver) -> None:
+        """Take the server's lock, which the connection holds as long as it lives."""
+        if self._alone and not driver.value_of(_HAVE_SERVER):
+            raise StorageError(
+                self.subject,
+                "another assay-server uses this database",
+                "stop that server, or give this one a database of its own",
+            )
+
+    @contextmanager
+    def _errors(self) -> Iterator[None]:
+        try:
+            yield
+        except (sa.exc.DBAPIError, psycopg.Error) as error:
+            raise refusal(self.subject, error) from error
+        except sa.exc.StatementError as error:  # a value that no database keeps
+            if isinstance(error.orig, StorageError):
+                raise error.orig from error
+            raise
+
+
+def _engine(place: DatabasePlace) -> sa.Engine:
+    engine = sa.create_engine(
+        place.url,
+        poolclass=NullPool,  # whoever uses the engine keeps its connections
+        isolation_level="AUTOCOMMIT",  # transactions begin and end by our own commands
+        connect_args=_CONNECTION,
+        paramstyle="format",
+        # Errors must not quote the values of statements, which include the secrets of leases.
+        hide_parameters=True,
+        json_serializer=document_text,
+    )
+    sa.event.listen(engine, "connect", _configure)
+    return engine
+
+
+def _configure(connection: Any, _record: Any) -> None:
+    autocommit, connection.autocommit = connection.autocommit, True
+    for name, value in _SETTINGS.items():
+        connection.execute("SELECT set_config(%s, %s, false)", (name, value))
+    # Whoever turned this off for the whole database did not know of our promise that commits are durable.
+    off = "current_setting('synchronous_commit') = 'off'"
+    connection.execute(f"SELECT set_config('synchronous_commit', 'on', false) WHERE {off}")
+    connection.autocommit = autocommit

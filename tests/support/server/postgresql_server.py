@@ -1,0 +1,77 @@
+"""Stores on the PostgreSQL server that ASSAY_POSTGRESQL names (``make test-services`` starts one).
+
+Each store has a schema of its own, which is emptied and used again when the store is closed: to make the
+tables takes longer than most tests.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Callable
+from typing import Any
+
+import psycopg
+import sqlalchemy as sa
+
+from assay_server.store import tables
+from assay_server.store.postgresql.place import DatabasePlace, place_of
+from assay_server.store.postgresql.store import PostgresqlStore
+
+VARIABLE = "ASSAY_POSTGRESQL"
+_numbers = itertools.count()
+_free: list[str] = []
+
+
+def server_url() -> str:
+    """The URL of a server for tests, with a database; "": none is given."""
+    return os.environ.get(VARIABLE, "")
+
+
+def place_in_schema(schema: str) -> DatabasePlace:
+    """The place of a schema of the server's database."""
+    url = sa.make_url(server_url()).update_query_dict({"options": f"-csearch_path={schema}"})
+    return place_of(url.render_as_string(hide_password=False), with_secret=True)
+
+
+def administrate(*commands: str) -> None:
+    """Run commands as the tests' user, who may do everything."""
+    with psycopg.connect(server_url(), autocommit=True) as connection:
+        for command in commands:
+            connection.execute(command)  # type: ignore[call-overload]
+
+
+def fresh_schema() -> str:
+    """A schema without a row; one that was used before has its tables already."""
+    if _free:
+        schema = _free.pop()
+        names = ", ".join(f'{schema}."{table}"' for table in tables.metadata.tables)
+        administrate(f"TRUNCATE {names} RESTART IDENTITY")
+        return schema
+    schema = f"t{os.getpid()}_{next(_numbers)}"
+    administrate(f"DROP SCHEMA IF EXISTS {schema} CASCADE", f"CREATE SCHEMA {schema}")
+    return schema
+
+
+def release(schema: str) -> None:
+    """Let another test have it, whose tables are as the program made them."""
+    _free.append(schema)
+
+
+class StoreInSchema(PostgresqlStore):
+    """A store in a schema of its own."""
+
+    def __init__(self, **given: Any) -> None:
+        self._schema = fresh_schema()
+        super().__init__(place_in_schema(self._schema), **given)
+
+    def close(self) -> None:
+        super().close()
+        if self._schema:
+            release(self._schema)
+            self._schema = ""
+
+
+def metadata_stores() -> dict[str, Callable[[Any], PostgresqlStore]]:
+    """By name, as METADATA_STORES has them; empty without a server."""
+    return {"postgresql": lambda _folder: StoreInSchema()} if server_url() else {}
