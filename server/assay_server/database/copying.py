@@ -10,6 +10,7 @@ import sqlalchemy as sa
 
 from assay_sampling.errors import StorageError
 from assay_server.store import tables
+from assay_server.store.parts.tokens import STATE_NUMBER
 from assay_server.store.plain_values import plain_values
 
 # Logs of attempts may have megabytes.
@@ -32,10 +33,12 @@ def copy_rows(source: sa.Connection, target: sa.Connection, told: Told = lambda 
     return copied
 
 
-def has_rows(connection: sa.Connection) -> bool:
-    """Whether a database has any row of ours."""
-    every = (sa.select(table).limit(1) for table in tables.metadata.sorted_tables)
-    return any(connection.execute(query).first() is not None for query in every)
+def has_rows(connection: sa.Connection, *, beside_number: bool = False) -> bool:
+    """Whether a database has any row of ours; ``beside_number``: besides the number of its state."""
+    every = {table.name: sa.select(table).limit(1) for table in tables.metadata.sorted_tables}
+    if beside_number:
+        every["tokens"] = every["tokens"].where(tables.tokens.c.name != STATE_NUMBER)
+    return any(connection.execute(query).first() is not None for query in every.values())
 
 
 def _copy(table: sa.Table, source: sa.Connection, target: sa.Connection, told: Told) -> int:

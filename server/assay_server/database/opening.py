@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from assay_sampling.errors import StorageError
+from assay_server.database.copying import has_rows
 from assay_server.database.in_force import (
     SQLITE_FILE,
     DatabaseInForce,
@@ -83,7 +84,7 @@ def _bind(state: Path, asked: AskedDatabase, place: DatabasePlace, store: Postgr
     """Make sure that the folder and the database belong together."""
     noted = noted_database(state)
     with store.snapshot() as read:
-        number, is_empty = read.state_number(), not (read.campaigns(most=1) or read.identities())
+        number, is_empty = read.state_number(), not has_rows(read.connection, beside_number=True)
     if noted is not None and number == noted.state:
         if asked.place is not None and _is_news(noted, asked):
             note_database(state, asked.place, asked.file, number)

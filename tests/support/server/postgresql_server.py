@@ -45,12 +45,21 @@ def fresh_schema() -> str:
     """A schema without a row; one that was used before has its tables already."""
     if _free:
         schema = _free.pop()
-        names = ", ".join(f'{schema}."{table}"' for table in tables.metadata.tables)
-        administrate(f"TRUNCATE {names} RESTART IDENTITY")
+        empty(schema)
         return schema
     schema = f"t{os.getpid()}_{next(_numbers)}"
     administrate(f"DROP SCHEMA IF EXISTS {schema} CASCADE", f"CREATE SCHEMA {schema}")
     return schema
+
+
+def empty(schema: str) -> None:
+    """Delete every row; to truncate tables takes longer than to delete a few rows."""
+    ordered = [table.name for table in reversed(tables.metadata.sorted_tables)]
+    administrate(
+        *(f'DELETE FROM {schema}."{name}"' for name in ordered),
+        f"ALTER SEQUENCE {schema}.lanes_lane_id_seq RESTART",
+        f"ALTER SEQUENCE {schema}.audit_entry_id_seq RESTART",
+    )
 
 
 def release(schema: str) -> None:

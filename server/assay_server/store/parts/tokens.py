@@ -8,7 +8,7 @@ from assay_server.store import statements, tables
 from assay_server.store.parts.known import KnownRows
 from assay_server.store.tokens import first_of_epoch
 
-_STATE = "state"  # a state folder and its database have the same number under this name
+STATE_NUMBER = "state"  # a state folder and its database have the same number under this name
 
 
 class TokenRows(KnownRows):
@@ -17,12 +17,12 @@ class TokenRows(KnownRows):
     def state_number(self) -> int | None:
         """The number of the state whose metadata these are; None: it was given none."""
         t = tables.tokens.c
-        found = self._connection.scalar(sa.select(t.value).where(t.name == _STATE))
+        found = self._connection.scalar(sa.select(t.value).where(t.name == STATE_NUMBER))
         return None if found is None else int(found)
 
     def keep_state_number(self, number: int) -> None:
         """Give the state its number."""
-        self._write(sa.insert(tables.tokens), [{"name": _STATE, "value": number}])
+        self._write(sa.insert(tables.tokens), [{"name": STATE_NUMBER, "value": number}])
 
     def next_token(self) -> int:
         token = self._last_token() + 1

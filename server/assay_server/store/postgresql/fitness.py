@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 OLDEST = 15
-# In these, texts are ordered by their bytes, as in every other store, and no update of the system changes that.
+# In these, texts are ordered by their bytes, as in every other store, and no update of the system changes it.
 _COLLATIONS = ("C", "POSIX", "C.UTF-8", "C.UTF8", "C.utf8")
 _MAKE = "make one: createdb --owner USER --encoding UTF8 --locale C --template template0 NAME"
 _ASKED = """
