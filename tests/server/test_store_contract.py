@@ -588,6 +588,33 @@ class TestMetadataStore:
             assert (read.has_open_runs("made-1"), read.has_open_runs("made-7")) == (True, False)
             assert (read.campaign_of("made-1.0000"), read.campaign_of("made-7.0000")) == ("made-1", None)
 
+    def test_what_databases_keep_differently_is_kept_alike(self, metadata: MetadataStore) -> None:
+        """A NUL, quotes, backslashes, an escape that only looks like a NUL, and a log of ten megabytes."""
+        ugly = 'it\'s "quoted" \\u0000 %s %% :name 測定 \U0001f600'
+        log = AttemptLog(("a",), {"A": ugly}, "\0" + ugly + "x" * 10_000_000 + "\0")
+        failed = attempt(1, agent_name=ugly, log=log, failure=replace(FAILURE, cause=f"\0{ugly}"))
+        with metadata.transaction() as store:
+            store.add_campaign(campaign(name=ugly), [run(0, workload=ugly)], [Slice("made-1.0000", 0)])
+            store.add_attempt(failed)
+        with metadata.snapshot() as read:
+            assert read.campaign_numbers(ugly) == [1]
+            assert read.runs("made-1")[0].workload == ugly
+            found = read.attempts("made-1.0000")[0]
+            assert [each.campaign_id for each in read.entrants()] == ["made-1"]
+        assert found.log.text == "␀" + ugly + "x" * 10_000_000 + "␀"
+        assert (found.agent_name, found.log.environment) == (ugly, {"A": ugly})
+        assert found.failure == replace(FAILURE, cause=f"␀{ugly}")
+
+    @pytest.mark.parametrize("number", [float("nan"), float("inf")])
+    def test_a_number_that_is_not_finite_is_refused(self, metadata: MetadataStore, number: float) -> None:
+        with metadata.transaction() as store:
+            fill(store)
+            store.add_attempt(attempt(1))
+        with pytest.raises(StorageError, match="cannot be stored"), metadata.transaction() as store:
+            store.save_attempt(attempt(1, log=AttemptLog(wall_seconds=number)))
+        with metadata.snapshot() as read:
+            assert read.attempts("made-1.0000") == [attempt(1)]
+
     def test_many_threads_write_one_after_the_other(self, metadata: MetadataStore) -> None:
         tokens: list[int] = []
 

@@ -48,6 +48,7 @@ from assay_server.store.model import (
     WorkloadCost,
     need_of,
 )
+from assay_server.store.plain_values import finite, without_nul
 from assay_server.store.sight import EVERYTHING, Belonging, Sight
 from assay_server.store.tokens import first_of_epoch
 
@@ -576,12 +577,13 @@ class MemoryTransaction(MemoryReader):
         _require((key.run_id, key.slice_index) in self._tables.slices, "there is no such slice")
         tokens = {each.key.token for each in self._tables.attempts.values()}
         _require(key.token not in tokens, "its token is taken")
-        _add(self._tables.attempts, (key.run_id, key.slice_index, key.attempt), attempt)
+        _add(self._tables.attempts, (key.run_id, key.slice_index, key.attempt), _as_stored(attempt))
         self._check_leases(attempt)
 
     def save_attempt(self, attempt: Attempt) -> None:
         key = attempt.key
-        _replace(self._tables.attempts, (key.run_id, key.slice_index, key.attempt), attempt, "attempt")
+        stored = _as_stored(attempt)
+        _replace(self._tables.attempts, (key.run_id, key.slice_index, key.attempt), stored, "attempt")
         self._check_leases(attempt)
 
     def _check_leases(self, attempt: Attempt) -> None:
@@ -714,3 +716,12 @@ def _add(table: dict[Any, Any], key: object, record: object) -> None:
 def _replace(table: dict[Any, Any], key: object, record: object, named: str) -> None:
     _require(key in table, f"there is no record {named}={key} to replace")
     table[key] = record
+
+
+def _as_stored(attempt: Attempt) -> Attempt:
+    """The attempt as databases keep it: no NUL in texts, no number that is not finite."""
+    finite(attempt.log.wall_seconds)
+    failure = attempt.failure
+    if failure is not None:
+        failure = replace(failure, cause=without_nul(failure.cause))
+    return replace(attempt, failure=failure, log=replace(attempt.log, text=without_nul(attempt.log.text)))

@@ -138,7 +138,8 @@ def gpu_seconds() -> sa.Select[Any]:
         .join_from(tables.attempts, tables.runs, a.run_id == r.run_id)
         .join(tables.campaigns, r.campaign_id == c.campaign_id)
         .where(r.device_key != "", a.ended_at_ms > 0)
-        .group_by(c.campaign_id, hour)
+        # By its name: PostgreSQL does not see that two expressions with parameters are one.
+        .group_by(c.campaign_id, sa.column(hour.name))
     )
 
 
