@@ -1,4 +1,4 @@
-"""Where a database is: its URL, its password that nobody sees, the note in the state folder, what it refuses."""
+"""Where a database is: its URL, its password that nobody sees, the folder's note, and what it refuses."""
 
 from __future__ import annotations
 

@@ -6,6 +6,7 @@ A password is never part of what programs print, log or show in a list of proces
 from __future__ import annotations
 
 import stat
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -34,14 +35,18 @@ class DatabasePlace:
     @property
     def shown(self) -> str:
         """The URL without its password and its parameters, which may hold another."""
-        return self.url.set(drivername=SCHEME, password=None, query={}).render_as_string()
+        return self._rendered({})
 
     @property
     def without_secret(self) -> str:
         """The URL that reaches the database if the password comes from elsewhere."""
         query = {name: value for name, value in self.url.query.items() if name not in _SECRETS}
-        url = self.url.set(drivername=SCHEME, password=None, query=query)
-        return url.render_as_string(hide_password=False)
+        return self._rendered(query)
+
+    def _rendered(self, query: Mapping[str, str | tuple[str, ...]]) -> str:
+        url = self.url  # set() cannot take a password away
+        made = type(url).create(SCHEME, url.username, None, url.host, url.port, url.database, query)
+        return made.render_as_string()
 
     def __repr__(self) -> str:
         return f"DatabasePlace({self.shown})"
