@@ -38,6 +38,10 @@ _PATTERN_METHODS = frozenset({"findall", "finditer", "fullmatch", "match", "sear
 
 # file, function: whose words they are.
 WORDS_OF_OTHERS = {
+    (
+        "server/assay_server/store/postgresql/refusals.py",
+        "_without_code",
+    ): "libpq, which gives no code where a connection was not made",
     ("sampling/assay_sampling/readers/base.py", "said_by_profiler"): "what a profiler wrote into its file",
     (
         "agent/assay_virtual/workloads/loading.py",

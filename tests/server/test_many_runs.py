@@ -149,7 +149,7 @@ def steps_of_a_lease(state: Path, workloads: int, slot: Slot) -> int:
                 store.save_slice(replace(piece, state=SliceState.DONE))
     steps = itertools.count()
     with metadata.snapshot() as store:
-        connection = store._connection.connection.driver_connection
+        connection = store.connection.connection.driver_connection
         connection.set_progress_handler(lambda: next(steps) < 0, 100)
         found = waiting_slice(store, slot, 10**9)
         connection.set_progress_handler(None, 0)

@@ -12,43 +12,43 @@ class AccessRows(KnownRows):
     """Identities, join tokens, certificates and the audit log in SQL."""
 
     def identity(self, identity_id: str) -> Identity | None:
-        return identities.identity(self._connection, identity_id)
+        return identities.identity(self.connection, identity_id)
 
     def identities(self) -> list[Identity]:
-        return identities.all_identities(self._connection)
+        return identities.all_identities(self.connection)
 
     def put_identity(self, identity: Identity) -> None:
-        self._known.clear()
-        identities.put(self._connection, identity)
+        self.known.clear()
+        identities.put(self.connection, identity)
 
     def join_tokens(self) -> list[StoredToken]:
-        return certificates.all_tokens(self._connection)
+        return certificates.all_tokens(self.connection)
 
     def join_token(self, secret_hash: str) -> StoredToken | None:
-        return certificates.token_of(self._connection, secret_hash)
+        return certificates.token_of(self.connection, secret_hash)
 
     def put_join_token(self, token: StoredToken) -> None:
-        certificates.put_token(self._connection, token)
+        certificates.put_token(self.connection, token)
 
     def forget_join_tokens(self, expired_before_ms: int) -> None:
-        certificates.forget_tokens(self._connection, expired_before_ms)
+        certificates.forget_tokens(self.connection, expired_before_ms)
 
     def certificates(self, identity_id: str | None = None) -> list[StoredCertificate]:
-        return certificates.certificates(self._connection, identity_id)
+        return certificates.certificates(self.connection, identity_id)
 
     def put_certificate(self, certificate: StoredCertificate) -> None:
-        certificates.put_certificate(self._connection, certificate)
+        certificates.put_certificate(self.connection, certificate)
 
     def forget_certificate(self, serial: str) -> None:
-        certificates.forget_certificate(self._connection, serial)
+        certificates.forget_certificate(self.connection, serial)
 
     def audit_entries(
         self, *, before: int = 0, most: int = 100, identity: str = "", since_ms: int = 0
     ) -> list[AuditEntry]:
-        return audit.entries(self._connection, before, most, identity, since_ms)
+        return audit.entries(self.connection, before, most, identity, since_ms)
 
     def add_audit(self, entry: AuditEntry) -> None:
-        audit.add(self._connection, entry)
+        audit.add(self.connection, entry)
 
     def forget_audit(self, before_ms: int) -> None:
-        audit.forget(self._connection, before_ms)
+        audit.forget(self.connection, before_ms)

@@ -7,9 +7,10 @@ from collections.abc import Sequence
 import sqlalchemy as sa
 
 from assay_core.records.campaign import AttemptState
-from assay_server.store import heartbeats, statements, tables
+from assay_server.store import statements, tables
 from assay_server.store.model import Agent, AgentSession
 from assay_server.store.parts.known import KnownRows
+from assay_server.store.rows import heartbeats
 from assay_server.store.values.agents import agent_of, agent_values
 
 
@@ -17,29 +18,29 @@ class AgentRows(KnownRows):
     """Agents and their heartbeats in SQL."""
 
     def agent(self, agent_id: str) -> Agent | None:
-        found: Agent | None = self._known.get((tables.agents.name, agent_id))
+        found: Agent | None = self.known.get((tables.agents.name, agent_id))
         if found is None:
-            row = self._driver.first(statements.agent_with_labels(), {"agent_id": agent_id})
-            found = None if row is None else self._keep(tables.agents, (agent_id,), agent_of(row))
+            row = self.driver.first(statements.agent_with_labels(), {"agent_id": agent_id})
+            found = None if row is None else self.keep(tables.agents, (agent_id,), agent_of(row))
         return found
 
     def agents(self) -> list[Agent]:
         query = statements.agents_with_labels().order_by(tables.agents.c.agent_id)
-        return [agent_of(row) for row in self._rows(query)]
+        return [agent_of(row) for row in self.rows(query)]
 
     def sessions(self, agent_ids: Sequence[str]) -> dict[str, AgentSession]:
-        return heartbeats.sessions(self._connection, agent_ids)
+        return heartbeats.sessions(self.connection, agent_ids)
 
     def put_agent(self, agent: Agent) -> None:
-        self._write(sa.delete(tables.agents).where(tables.agents.c.agent_id == agent.agent_id))
-        self._write(sa.insert(tables.agents), [agent_values(agent)])
+        self.write(sa.delete(tables.agents).where(tables.agents.c.agent_id == agent.agent_id))
+        self.write(sa.insert(tables.agents), [agent_values(agent)])
 
     def saw_agents(self, agent_ids: Sequence[str], now_ms: int) -> None:
-        self._known.clear()
-        heartbeats.saw_agents(self._connection, agent_ids, now_ms)
+        self.known.clear()
+        heartbeats.saw_agents(self.connection, agent_ids, now_ms)
 
     def forget_agents(self, most: int) -> None:
         g, a = tables.agents.c, tables.attempts.c
         kept = sa.select(g.agent_id).order_by(g.seen_at_ms.desc(), g.agent_id).limit(most)
         busy = sa.select(a.agent_id).where(a.state == str(AttemptState.LEASED))
-        self._write(sa.delete(tables.agents).where(g.agent_id.not_in(kept), g.agent_id.not_in(busy)))
+        self.write(sa.delete(tables.agents).where(g.agent_id.not_in(kept), g.agent_id.not_in(busy)))

@@ -10,10 +10,10 @@ from assay_core.records.attempt import AttemptKey
 from assay_core.records.campaign import AttemptState
 from assay_core.records.failure import Failure
 from assay_core.records.runs_request import RunsRequest
-from assay_server.store import heartbeats, statements, tables
+from assay_server.store import statements, tables
 from assay_server.store.model import Attempt
 from assay_server.store.parts.known import KnownRows
-from assay_server.store.rows import deleting, selected_runs
+from assay_server.store.rows import deleting, heartbeats, selected_runs
 from assay_server.store.values.attempts import attempt_of, attempt_values
 from assay_server.store.values.fields import Row, failure_of
 
@@ -22,11 +22,11 @@ class AttemptRows(KnownRows):
     """Attempts at slices in SQL."""
 
     def attempt(self, run_id: str, slice_index: int, attempt: int) -> Attempt | None:
-        return self._by_key(tables.attempts, (run_id, slice_index, attempt), attempt_of)
+        return self.by_key(tables.attempts, (run_id, slice_index, attempt), attempt_of)
 
     def attempts(self, run_id: str, slice_index: int | None = None) -> list[Attempt]:
         given = {"run_id": run_id} if slice_index is None else {"run_id": run_id, "slice": slice_index}
-        return self._attempts(self._driver.rows(statements.attempts_of(tuple(given)), given))
+        return self._attempts(self.driver.rows(statements.attempts_of(tuple(given)), given))
 
     def attempts_in(
         self,
@@ -39,55 +39,55 @@ class AttemptRows(KnownRows):
         wanted = {"agent_id": agent_id, "slot_id": slot_id, "lease_ended_before_ms": lease_ended_before_ms}
         given = {name: value for name, value in wanted.items() if value is not None}
         if agent_id is not None and tuple(states) == (AttemptState.LEASED,):
-            return self._attempts(self._driver.rows(statements.leases_of(tuple(given)), given))
-        rows = self._rows(statements.attempts_in(tuple(given)), {"states": [str(s) for s in states], **given})
+            return self._attempts(self.driver.rows(statements.leases_of(tuple(given)), given))
+        rows = self.rows(statements.attempts_in(tuple(given)), {"states": [str(s) for s in states], **given})
         return [attempt_of(row) for row in rows]
 
     def attempts_of(self, run_ids: Sequence[str], states: Sequence[AttemptState]) -> list[Attempt]:
-        return [attempt_of(row) for row in self._rows(selected_runs.select_attempts_of(run_ids, states))]
+        return [attempt_of(row) for row in self.rows(selected_runs.select_attempts_of(run_ids, states))]
 
     def attempts_by_key(self, keys: Sequence[AttemptKey]) -> list[Attempt]:
-        found = [attempt_of(row) for row in heartbeats.attempts_by_key(self._connection, keys)]
+        found = [attempt_of(row) for row in heartbeats.attempts_by_key(self.connection, keys)]
         wanted = set(keys)
         return [attempt for attempt in found if attempt.key in wanted]
 
     def requested_attempts(self, asked: RunsRequest, states: Sequence[AttemptState]) -> list[Attempt]:
-        return [attempt_of(row) for row in self._rows(selected_runs.select_attempts(asked, states))]
+        return [attempt_of(row) for row in self.rows(selected_runs.select_attempts(asked, states))]
 
     def untried_from(self, run_id: str) -> int:
         a = tables.attempts.c
-        last = self._connection.scalar(sa.select(sa.func.max(a.slice)).where(a.run_id == run_id))
+        last = self.connection.scalar(sa.select(sa.func.max(a.slice)).where(a.run_id == run_id))
         return 0 if last is None else int(last) + 1
 
     def seconds_spent(self, run_id: str) -> float:
-        return float(self._connection.scalar(statements.seconds_spent(), {"run_id": run_id}) or 0.0)
+        return float(self.connection.scalar(statements.seconds_spent(), {"run_id": run_id}) or 0.0)
 
     def workload_failures(
         self, campaign_id: str, workload: str
     ) -> list[tuple[tuple[str, ...], Failure | None]]:
         given = {"campaign_id": campaign_id, "workload": workload}
-        rows = self._rows(statements.workload_failures(), given)
+        rows = self.rows(statements.workload_failures(), given)
         return [((row["slot_id"], *row["gang"]), failure_of(row["failure"])) for row in rows]
 
     def published_facts(self, run_id: str) -> list[tuple[int, str]]:
-        rows = self._rows(statements.published_facts(), {"run_id": run_id})
+        rows = self.rows(statements.published_facts(), {"run_id": run_id})
         return [(int(row["leased_at_ms"]), row["facts"]) for row in rows]
 
     def add_attempt(self, attempt: Attempt) -> None:
-        self._driver.write(statements.insert_into(tables.attempts), attempt_values(attempt))
+        self.driver.write(statements.insert_into(tables.attempts), attempt_values(attempt))
         self._attempts_known([attempt])
 
     def save_attempt(self, attempt: Attempt) -> None:
         key = attempt.key
-        self._save(tables.attempts, (key.run_id, key.slice_index, key.attempt), attempt, attempt_values)
+        self.save(tables.attempts, (key.run_id, key.slice_index, key.attempt), attempt, attempt_values)
 
     def extend_attempts(self, progress: Sequence[tuple[AttemptKey, int]], lease_ends_at_ms: int) -> None:
-        self._known.clear()
-        heartbeats.extend_attempts(self._connection, progress, lease_ends_at_ms)
+        self.known.clear()
+        heartbeats.extend_attempts(self.connection, progress, lease_ends_at_ms)
 
     def forget_logs(self, before_ms: int, most: int, told: str) -> int:
-        self._known.clear()
-        return deleting.forget_logs(self._connection, before_ms, most, told)
+        self.known.clear()
+        return deleting.forget_logs(self.connection, before_ms, most, told)
 
     def _attempts(self, rows: Sequence[Row]) -> list[Attempt]:
         """The attempts of these rows, which need not be read again."""
@@ -98,4 +98,4 @@ class AttemptRows(KnownRows):
     def _attempts_known(self, attempts: Sequence[Attempt]) -> None:
         for attempt in attempts:
             key = attempt.key
-            self._keep(tables.attempts, (key.run_id, key.slice_index, key.attempt), attempt)
+            self.keep(tables.attempts, (key.run_id, key.slice_index, key.attempt), attempt)

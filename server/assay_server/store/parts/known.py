@@ -29,28 +29,22 @@ class KnownRows:
     """One transaction of a connection. The parts that inherit from it share what it knows."""
 
     def __init__(self, connection: sa.Connection, driver: Driver) -> None:
-        self._connection = connection
-        self._driver = driver
-        self._known: dict[tuple[Any, ...], Any] = {}  # by table and key
+        self.connection = connection
+        self.driver = driver
+        self.known: dict[tuple[Any, ...], Any] = {}  # by table and key
 
-    @property
-    def connection(self) -> sa.Connection:
-        """The connection, for whoever reads or writes whole tables."""
-        self._known.clear()
-        return self._connection
+    def rows(self, query: sa.Select[Any], values: Mapping[str, Any] | None = None) -> Sequence[Row]:
+        return self.connection.execute(query, values).mappings().all()
 
-    def _rows(self, query: sa.Select[Any], values: Mapping[str, Any] | None = None) -> Sequence[Row]:
-        return self._connection.execute(query, values).mappings().all()
-
-    def _write(
+    def write(
         self, statement: sa.Insert | sa.Update | sa.Delete, values: Sequence[Mapping[str, Any]] | None = None
     ) -> int:
         if values is not None and not values:
             return 0
-        self._known.clear()
-        return int(self._connection.execute(statement, list(values) if values else None).rowcount)
+        self.known.clear()
+        return int(self.connection.execute(statement, list(values) if values else None).rowcount)
 
-    def _save(
+    def save(
         self,
         table: sa.Table,
         key: tuple[Any, ...],
@@ -58,9 +52,9 @@ class KnownRows:
         values_of: Callable[[Any], dict[str, Any]],
     ) -> None:
         """Save a record; only what differs from the known one is written."""
-        known = self._known.get((table.name, *key))
+        known = self.known.get((table.name, *key))
         if known is None:
-            self._replace(table, values_of(record), key)
+            self.replace(table, values_of(record), key)
             return
         changed = [
             item.name
@@ -70,26 +64,26 @@ class KnownRows:
         if changed:
             names = {column for name in changed for column in _COLUMNS.get(name, (name,))}
             values = values_of(record)
-            self._replace(table, {name: values[name] for name in values if name in names}, key)
-            self._known[(table.name, *key)] = record
+            self.replace(table, {name: values[name] for name in values if name in names}, key)
+            self.known[(table.name, *key)] = record
 
-    def _replace(self, table: sa.Table, values: Mapping[str, Any], key: tuple[Any, ...]) -> None:
+    def replace(self, table: sa.Table, values: Mapping[str, Any], key: tuple[Any, ...]) -> None:
         names = tuple(name for name in values if not table.c[name].primary_key)
         keys = {statements.KEY + k.name: value for k, value in zip(table.primary_key, key, strict=True)}
-        if self._driver.write(statements.update_of(table, names), {**values, **keys}) != 1:
+        if self.driver.write(statements.update_of(table, names), {**values, **keys}) != 1:
             named = ", ".join(f"{k.name}={value}" for k, value in zip(table.primary_key, key, strict=True))
             raise StorageError("metadata", f"{table.name} has no record {named} to replace")
 
-    def _by_key(self, table: sa.Table, key: tuple[Any, ...], make: Callable[[Row], Record]) -> Record | None:
-        known: Record | None = self._known.get((table.name, *key))
+    def by_key(self, table: sa.Table, key: tuple[Any, ...], make: Callable[[Row], Record]) -> Record | None:
+        known: Record | None = self.known.get((table.name, *key))
         if known is not None:
             return known
         names = [column.name for column in table.primary_key]
-        row = self._driver.first(statements.select_of(table), dict(zip(names, key, strict=True)))
-        return None if row is None else self._keep(table, key, make(row))
+        row = self.driver.first(statements.select_of(table), dict(zip(names, key, strict=True)))
+        return None if row is None else self.keep(table, key, make(row))
 
-    def _keep(self, table: sa.Table, key: tuple[Any, ...], record: Record) -> Record:
-        if len(self._known) >= _MOST_KNOWN:
-            self._known.clear()
-        self._known[(table.name, *key)] = record
+    def keep(self, table: sa.Table, key: tuple[Any, ...], record: Record) -> Record:
+        if len(self.known) >= _MOST_KNOWN:
+            self.known.clear()
+        self.known[(table.name, *key)] = record
         return record

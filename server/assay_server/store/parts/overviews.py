@@ -39,7 +39,7 @@ class OverviewRows(CampaignRows, SliceRows):
         if run_id is not None:
             within.append(r.run_id == run_id)
         query = sa.select(tables.runs).where(*within).order_by(r.ordinal).limit(most)
-        runs = [run_of(row) for row in self._rows(query)]
+        runs = [run_of(row) for row in self.rows(query)]
         if not runs:
             return []
         chosen = sa.select(r.run_id).where(*within, r.ordinal <= runs[-1].ordinal)
@@ -47,26 +47,26 @@ class OverviewRows(CampaignRows, SliceRows):
         columns = (a.run_id, a.slice, a.token, a.state, a.agent_name, a.launches, a.launches_spooled)
         attempts: dict[str, list[Row]] = {}
         query = sa.select(*columns).where(a.run_id.in_(chosen)).order_by(a.token)
-        for row in self._rows(query):
+        for row in self.rows(query):
             attempts.setdefault(row["run_id"], []).append(row)
         s, slices = tables.slices.c, dict[str, dict[str, int]]()
         query = sa.select(s.run_id, s.state, sa.func.count().label("slices")).where(s.run_id.in_(chosen))
-        for row in self._rows(query.group_by(s.run_id, s.state)):
+        for row in self.rows(query.group_by(s.run_id, s.state)):
             slices.setdefault(row["run_id"], {})[row["state"]] = row["slices"]
         return [overview_of(run, attempts.get(run.run_id, []), slices.get(run.run_id, {})) for run in runs]
 
     def progress(self, campaign_id: str) -> CampaignProgress:
         given = {"campaign_id": campaign_id}
-        [counted] = self._rows(statements.slice_counts(), given)
+        [counted] = self.rows(statements.slice_counts(), given)
         campaign = self.campaign(campaign_id)
         slicing = None if campaign is None else campaign.compiled.slicing
         by_light = slicing is not None and slicing.by_light
-        found = self._rows(statements.needs_of_open_runs(by_light), given)
+        found = self.rows(statements.needs_of_open_runs(by_light), given)
         needs = [(run, int(row["runs"])) for row in found if (run := self.run(row["run_id"])) is not None]
         return CampaignProgress(
             int(counted["slices"]),
             int(counted["slices_done"] or 0),
-            int(self._connection.scalar(statements.retries(), given) or 0),
+            int(self.connection.scalar(statements.retries(), given) or 0),
             tuple(needs),
             frozenset(row["run_id"] for row in found if row["awaits"]),
         )
@@ -74,10 +74,10 @@ class OverviewRows(CampaignRows, SliceRows):
     def workload_costs(self, campaign_id: str, now_ms: int) -> list[WorkloadCost]:
         given = {"campaign_id": campaign_id}
         costs: dict[tuple[str, str, str], WorkloadCost] = {}
-        for row in self._rows(costing.open_slices(), given):
+        for row in self.rows(costing.open_slices(), given):
             key = (row["workload"], row["device_key"], row["level"])
             costs[key] = WorkloadCost(*key, open_slices=int(row["slices"]))
-        for row in self._rows(costing.spent(), {**given, "now_ms": now_ms}):
+        for row in self.rows(costing.spent(), {**given, "now_ms": now_ms}):
             key = (row["workload"], row["device_key"], row["level"])
             costs[key] = dataclasses.replace(
                 costs.get(key, WorkloadCost(*key)),
@@ -90,11 +90,9 @@ class OverviewRows(CampaignRows, SliceRows):
 
     def load(self) -> StoreLoad:
         def counted(query: sa.Select[Any]) -> dict[str, int]:
-            return {row["state"]: int(row["number"]) for row in self._rows(query)}
+            return {row["state"]: int(row["number"]) for row in self.rows(query)}
 
-        active = {
-            AttemptState(row["state"]): row for row in self._rows(statements.active_attempts_by_state())
-        }
+        active = {AttemptState(row["state"]): row for row in self.rows(statements.active_attempts_by_state())}
         leased = active.get(AttemptState.LEASED)
         return StoreLoad(
             {CampaignState(s): n for s, n in counted(statements.campaigns_by_state()).items()},
@@ -104,8 +102,8 @@ class OverviewRows(CampaignRows, SliceRows):
         )
 
     def add_campaign(self, campaign: Campaign, runs: Sequence[Run], slices: Sequence[Slice]) -> None:
-        self._known.clear()
-        last = self._connection.scalar(sa.select(sa.func.max(tables.campaigns.c.ordinal)))
+        self.known.clear()
+        last = self.connection.scalar(sa.select(sa.func.max(tables.campaigns.c.ordinal)))
         values = {**campaign_values(campaign), "ordinal": 0 if last is None else last + 1}
-        self._write(sa.insert(tables.campaigns), [values])
+        self.write(sa.insert(tables.campaigns), [values])
         self.add_runs(runs, slices)

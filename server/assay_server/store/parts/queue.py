@@ -15,7 +15,7 @@ class QueueRows(SliceRows):
 
     def entrants(self, campaign_ids: Sequence[str] | None = None) -> list[Entrant]:
         given = {} if campaign_ids is None else {"campaign_ids": list(campaign_ids)}
-        return queue.entrants_from(list(self._rows(queue.entrants(bool(given)), given)))
+        return queue.entrants_from(list(self.rows(queue.entrants(bool(given)), given)))
 
     def first_waiting(
         self,
@@ -31,7 +31,7 @@ class QueueRows(SliceRows):
             given |= {"untried_agent": untried_in[0], "untried_slot": untried_in[1]}
         query = queue.first_of_lane(bool(passed), bool(untried_in))
         # A list of slices in a statement has another length each time, so that only SQLAlchemy can run it.
-        rows = self._rows if passed else self._driver.rows
+        rows = self.rows if passed else self.driver.rows
         found = [row for lane in lane_ids for row in rows(query, {**given, "lane": lane})]
         if not found:
             return None
@@ -40,13 +40,13 @@ class QueueRows(SliceRows):
         return None if run is None or piece is None else (run, piece)
 
     def earliest_due_ms(self, lane_id: int) -> int | None:
-        found = self._driver.scalar(queue.earliest_of_lane(), {"lane": lane_id})
+        found = self.driver.scalar(queue.earliest_of_lane(), {"lane": lane_id})
         return None if found is None else int(found)
 
     def gpu_uses(self) -> list[GpuUse]:
-        ended, held = self._rows(queue.gpu_seconds()), self._rows(queue.gpus_held())
+        ended, held = self.rows(queue.gpu_seconds()), self.rows(queue.gpus_held())
         return queue.gpu_uses_from(list(ended), list(held))
 
     def held_workloads(self, campaign_id: str) -> set[str]:
-        rows = self._driver.rows(queue.held_workloads(), {"campaign_id": campaign_id})
+        rows = self.driver.rows(queue.held_workloads(), {"campaign_id": campaign_id})
         return {row["workload"] for row in rows}

@@ -20,16 +20,16 @@ class RequestRows(KnownRows):
         query = sa.select(tables.requests).order_by(q.request_id)
         if campaign_id is not None:
             query = query.where(q.campaign_id == campaign_id)
-        return [selected_runs.request_of(row) for row in self._rows(query)]
+        return [selected_runs.request_of(row) for row in self.rows(query)]
 
     def add_request(self, request: PendingRequest) -> PendingRequest:
-        last = self._connection.scalar(sa.select(sa.func.max(tables.requests.c.request_id)))
+        last = self.connection.scalar(sa.select(sa.func.max(tables.requests.c.request_id)))
         numbered = dataclasses.replace(request, request_id=1 if last is None else int(last) + 1)
-        self._write(sa.insert(tables.requests), [selected_runs.request_values(numbered)])
+        self.write(sa.insert(tables.requests), [selected_runs.request_values(numbered)])
         return numbered
 
     def save_request(self, request: PendingRequest) -> None:
-        self._replace(tables.requests, selected_runs.request_values(request), (request.request_id,))
+        self.replace(tables.requests, selected_runs.request_values(request), (request.request_id,))
 
     def end_request(self, request_id: int) -> None:
-        self._write(sa.delete(tables.requests).where(tables.requests.c.request_id == request_id))
+        self.write(sa.delete(tables.requests).where(tables.requests.c.request_id == request_id))

@@ -20,17 +20,17 @@ class RunRows(KnownRows):
     """Runs of campaigns in SQL."""
 
     def run(self, run_id: str) -> Run | None:
-        return self._by_key(tables.runs, (run_id,), run_of)
+        return self.by_key(tables.runs, (run_id,), run_of)
 
     def runs(self, campaign_id: str) -> list[Run]:
         query = sa.select(tables.runs).where(tables.runs.c.campaign_id == campaign_id)
-        return [run_of(row) for row in self._rows(query.order_by(tables.runs.c.ordinal))]
+        return [run_of(row) for row in self.rows(query.order_by(tables.runs.c.ordinal))]
 
     def campaign_of(self, run_id: str) -> str | None:
-        known: Run | None = self._known.get((tables.runs.name, run_id))
+        known: Run | None = self.known.get((tables.runs.name, run_id))
         if known is not None:
             return known.campaign_id
-        found: str | None = self._driver.scalar(statements.campaign_of(), {"run_id": run_id})
+        found: str | None = self.driver.scalar(statements.campaign_of(), {"run_id": run_id})
         return found
 
     def run_counts(self, campaign_id: str) -> dict[RunState, int]:
@@ -41,7 +41,7 @@ class RunRows(KnownRows):
         query = sa.select(r.campaign_id, r.state, sa.func.count().label("runs"))
         query = query.where(r.campaign_id.in_(campaign_ids)).group_by(r.campaign_id, r.state)
         counts: dict[str, dict[RunState, int]] = {campaign_id: {} for campaign_id in campaign_ids}
-        for row in self._rows(query):
+        for row in self.rows(query):
             counts[row["campaign_id"]][RunState(row["state"])] = int(row["runs"])
         return counts
 
@@ -50,7 +50,7 @@ class RunRows(KnownRows):
         kind = (r.workload, r.device_kind, r.state)
         first = sa.func.min(r.ordinal)
         query = sa.select(*kind, sa.func.count().label("runs")).where(r.campaign_id == campaign_id)
-        found = self._rows(query.group_by(*kind).order_by(first))
+        found = self.rows(query.group_by(*kind).order_by(first))
         return [
             RunsAlike(f["workload"], f["device_kind"], RunState(f["state"]), int(f["runs"])) for f in found
         ]
@@ -59,24 +59,24 @@ class RunRows(KnownRows):
         r = tables.runs.c
         noted = sa.or_(r.failure.is_not(None), sa.cast(r.flags, sa.Text) != "[]")
         query = sa.select(tables.runs).where(r.campaign_id == campaign_id, noted)
-        return [run_of(row) for row in self._rows(query.order_by(r.ordinal).limit(most))]
+        return [run_of(row) for row in self.rows(query.order_by(r.ordinal).limit(most))]
 
     def open_runs(self, campaign_id: str) -> int:
         r = tables.runs.c
         query = sa.select(sa.func.count()).where(
             r.campaign_id == campaign_id, r.state.in_([str(state) for state in OPEN_RUNS])
         )
-        return int(self._connection.scalar(query) or 0)
+        return int(self.connection.scalar(query) or 0)
 
     def has_open_runs(self, campaign_id: str) -> bool:
-        return self._driver.scalar(statements.an_open_run(), {"campaign_id": campaign_id}) is not None
+        return self.driver.scalar(statements.an_open_run(), {"campaign_id": campaign_id}) is not None
 
     def open_workloads(self, campaign_id: str) -> set[str]:
         r = tables.runs.c
         query = sa.select(r.workload).where(
             r.campaign_id == campaign_id, r.state.in_([str(state) for state in OPEN_RUNS])
         )
-        return set(self._connection.scalars(query.distinct()))
+        return set(self.connection.scalars(query.distinct()))
 
     def requested_runs(
         self,
@@ -88,33 +88,33 @@ class RunRows(KnownRows):
         most: int = 1,
     ) -> list[tuple[int, str]]:
         query = selected_runs.select_places(asked, states, paused=paused, first=first, most=most)
-        return [(int(row["ordinal"]), row["run_id"]) for row in self._rows(query)]
+        return [(int(row["ordinal"]), row["run_id"]) for row in self.rows(query)]
 
     def requested_counts(self, asked: RunsRequest) -> dict[RunState, int]:
-        rows = self._rows(selected_runs.select_counts(asked))
+        rows = self.rows(selected_runs.select_counts(asked))
         return {RunState(row["state"]): int(row["runs"]) for row in rows}
 
     def paused_runs(self, campaign_ids: Sequence[str]) -> dict[str, int]:
-        rows = self._rows(selected_runs.select_paused(campaign_ids))
+        rows = self.rows(selected_runs.select_paused(campaign_ids))
         return {row["campaign_id"]: int(row["runs"]) for row in rows}
 
     def save_run(self, run: Run) -> None:
-        known: Run | None = self._known.get((tables.runs.name, run.run_id))
+        known: Run | None = self.known.get((tables.runs.name, run.run_id))
         if known is not None:  # its holds stay as they are
             run = dataclasses.replace(run, holds=known.holds)
-        self._save(tables.runs, (run.run_id,), run, run_values)
+        self.save(tables.runs, (run.run_id,), run, run_values)
 
     def set_holds(self, run_ids: Sequence[str], holds: Collection[Hold]) -> None:
         r, s = tables.runs.c, tables.slices.c
         kept = sorted(str(hold) for hold in set(holds))
-        self._write(sa.update(tables.runs).where(r.run_id.in_(run_ids)).values(holds=kept))
+        self.write(sa.update(tables.runs).where(r.run_id.in_(run_ids)).values(holds=kept))
         lane = queue.lane_of_holds(bool(kept))
-        self._write(sa.update(tables.slices).where(s.run_id.in_(run_ids)).values(lane=lane))
+        self.write(sa.update(tables.slices).where(s.run_id.in_(run_ids)).values(lane=lane))
 
     def pause_runs(self, run_ids: Sequence[str], paused: bool) -> None:
         # Runs with the same holds are changed together.
         changed: dict[frozenset[Hold], list[str]] = {}
-        for row in self._rows(selected_runs.select_holds(run_ids)):
+        for row in self.rows(selected_runs.select_holds(run_ids)):
             holds = frozenset(Hold(hold) for hold in row["holds"])
             if (Hold.PAUSED in holds) is not paused:
                 changed.setdefault(holds ^ {Hold.PAUSED}, []).append(row["run_id"])
@@ -124,12 +124,12 @@ class RunRows(KnownRows):
     def cancel_runs(self, run_ids: Sequence[str]) -> None:
         self.pause_runs(run_ids, False)
         for statement in selected_runs.cancelling(run_ids):
-            self._write(statement)
+            self.write(statement)
 
     def retry_runs(self, run_ids: Sequence[str]) -> None:
         for statement in selected_runs.retrying(run_ids):
-            self._write(statement)
+            self.write(statement)
 
     def delete_runs(self, run_ids: Sequence[str]) -> None:
-        self._known.clear()
-        deleting.delete_runs(self._connection, run_ids)
+        self.known.clear()
+        deleting.delete_runs(self.connection, run_ids)

@@ -16,12 +16,12 @@ class SegmentRows(KnownRows):
     """Staged segments in SQL."""
 
     def segment(self, key: AttemptKey, index: int) -> Segment | None:
-        return self._by_key(tables.segments, (key.run_id, key.slice_index, key.attempt, index), segment_of)
+        return self.by_key(tables.segments, (key.run_id, key.slice_index, key.attempt, index), segment_of)
 
     def segments(self, key: AttemptKey) -> list[Segment]:
         given = {"run_id": key.run_id, "slice": key.slice_index, "attempt": key.attempt}
-        return [segment_of(row) for row in self._driver.rows(statements.segments_of(), given)]
+        return [segment_of(row) for row in self.driver.rows(statements.segments_of(), given)]
 
     def add_segments(self, segments: Sequence[Segment]) -> None:
         for segment in segments:
-            self._driver.write(statements.insert_into(tables.segments), shallow(segment))
+            self.driver.write(statements.insert_into(tables.segments), shallow(segment))

@@ -18,45 +18,45 @@ class SliceRows(RunRows):
     """Slices of runs, and their places in the queue, in SQL."""
 
     def slice(self, run_id: str, index: int) -> Slice | None:
-        return self._by_key(tables.slices, (run_id, index), slice_of)
+        return self.by_key(tables.slices, (run_id, index), slice_of)
 
     def slices(self, run_id: str) -> list[Slice]:
-        return [slice_of(row) for row in self._driver.rows(statements.slices_of(), {"run_id": run_id})]
+        return [slice_of(row) for row in self.driver.rows(statements.slices_of(), {"run_id": run_id})]
 
     def published_slices(self) -> list[Slice]:
         query = sa.select(*statements.SLICE).where(tables.slices.c.file != "")
-        return [slice_of(row) for row in self._rows(query)]
+        return [slice_of(row) for row in self.rows(query)]
 
     def published_bytes(self) -> int:
-        return deleting.published_bytes(self._connection)
+        return deleting.published_bytes(self.connection)
 
     def resting_slices(self, now_ms: int) -> list[Slice]:
         s = tables.slices.c
         query = sa.select(*statements.SLICE).where(
             s.state == str(SliceState.WAITING), s.not_before_ms > now_ms
         )
-        return [slice_of(row) for row in self._rows(query.order_by(s.run_id, s.index))]
+        return [slice_of(row) for row in self.rows(query.order_by(s.run_id, s.index))]
 
     def slice_states(self, run_id: str) -> list[SliceState]:
-        rows = self._driver.rows(statements.slice_states(), {"run_id": run_id})
+        rows = self.driver.rows(statements.slice_states(), {"run_id": run_id})
         return [SliceState(row["state"]) for row in rows]
 
     def slice_times(self, most: int) -> list[SliceTime]:
-        return [slice_time_of(row) for row in self._rows(statements.slice_times(), {"most": most})]
+        return [slice_time_of(row) for row in self.rows(statements.slice_times(), {"most": most})]
 
     def save_slice(self, piece: Slice) -> None:
-        self._save(tables.slices, (piece.run_id, piece.index), piece, slice_values)
+        self.save(tables.slices, (piece.run_id, piece.index), piece, slice_values)
 
     def replace_slices(self, run_id: str, index: int, slices: Sequence[Slice]) -> None:
         s = tables.slices.c
-        self._write(sa.delete(tables.slices).where(s.run_id == run_id, s.index >= index))
+        self.write(sa.delete(tables.slices).where(s.run_id == run_id, s.index >= index))
         run = self.run(run_id)
         self._add_slices(slices, [] if run is None else [run])
 
     def add_runs(self, runs: Sequence[Run], slices: Sequence[Slice]) -> None:
-        self._known.clear()
+        self.known.clear()
         insert = statements.insert_into(tables.runs)
-        self._driver.insert_copies(insert, runs, new_run_values, ("run_id", "ordinal", "repeat"))
+        self.driver.insert_copies(insert, runs, new_run_values, ("run_id", "ordinal", "repeat"))
         self._add_slices(slices, runs)
 
     def _add_slices(self, slices: Sequence[Slice], runs: Sequence[Run]) -> None:
@@ -71,15 +71,15 @@ class SliceRows(RunRows):
             lane = -lanes[alike] if run.holds else lanes[alike]
             places[run.run_id] = {"lane": lane, "ordinal": run.ordinal}
         rows = (slice_values(piece) | places[piece.run_id] for piece in slices)
-        self._driver.insert(statements.insert_into(tables.slices), tables.slices.c.keys(), rows)
+        self.driver.insert(statements.insert_into(tables.slices), tables.slices.c.keys(), rows)
 
     def _lane(self, campaign_id: str, need: Need) -> int:
         """The lane of a need in a campaign, made at its first use."""
         lane, values = tables.lanes.c, {"campaign_id": campaign_id, "need": queue.need_text(need)}
         where = (lane.campaign_id == values["campaign_id"], lane.need == values["need"])
         query = sa.select(lane.lane_id).where(*where)
-        found = self._connection.scalar(query)
+        found = self.connection.scalar(query)
         if found is None:
-            self._write(sa.insert(tables.lanes), [values])
-            found = self._connection.scalar(query)
+            self.write(sa.insert(tables.lanes), [values])
+            found = self.connection.scalar(query)
         return int(found or 0)

@@ -17,12 +17,12 @@ class TokenRows(KnownRows):
     def state_number(self) -> int | None:
         """The number of the state whose metadata these are; None: it was given none."""
         t = tables.tokens.c
-        found = self._connection.scalar(sa.select(t.value).where(t.name == STATE_NUMBER))
+        found = self.connection.scalar(sa.select(t.value).where(t.name == STATE_NUMBER))
         return None if found is None else int(found)
 
     def keep_state_number(self, number: int) -> None:
         """Give the state its number."""
-        self._write(sa.insert(tables.tokens), [{"name": STATE_NUMBER, "value": number}])
+        self.write(sa.insert(tables.tokens), [{"name": STATE_NUMBER, "value": number}])
 
     def next_token(self) -> int:
         token = self._last_token() + 1
@@ -35,8 +35,8 @@ class TokenRows(KnownRows):
         return epoch
 
     def _last_token(self) -> int:
-        return int(self._driver.scalar(statements.last_token(), {}) or 0)
+        return int(self.driver.scalar(statements.last_token(), {}) or 0)
 
     def _keep_token(self, token: int) -> None:
-        if not self._driver.write(statements.keep_token(), {"value": token}):
-            self._driver.write(statements.insert_into(tables.tokens), {"name": "lease", "value": token})
+        if not self.driver.write(statements.keep_token(), {"value": token}):
+            self.driver.write(statements.insert_into(tables.tokens), {"name": "lease", "value": token})
