@@ -19,6 +19,7 @@ from pathlib import Path
 
 from assay_client.remote.client import Client
 from assay_server.app import Server, ServerSettings
+from tests.bench.first_paint import first_paints
 from tests.bench.lab.goals import Goal
 from tests.bench.served import Served, served
 from tests.support.server.playing_agent import PlayingAgent
@@ -102,12 +103,14 @@ def live_page(scale: float, goals: list[Goal]) -> Iterator[str]:
         alone = _phase(server, client, agent, [], seconds)
         streams = [_stream(browser) for _ in range(WATCHERS)]
         watched = _phase(server, client, agent, streams, seconds)
+        painted = list(first_paints(Path(folder), client, "wide-1", scale, goals))
     cost = watched.cores - alone.cores
     yield "| watchers | cores of the server | heartbeats' 99th percentile, ms | bytes a second for each |"
     yield "|---|---:|---:|---:|"
     each = watched.bytes_read / WATCHERS / seconds
     yield f"| none | {alone.cores:.3f} | {alone.beat_p99_ms:.1f} | |"
     yield f"| {WATCHERS} | {watched.cores:.3f} | {watched.beat_p99_ms:.1f} | {each:,.0f} |"
+    yield from painted
     text = f"what {WATCHERS} watchers of one page cost the server, in cores"
     goals.append(Goal(text, f"{cost:.3f}", f"at most {WATCHED_CORES:g}", cost <= WATCHED_CORES))
 

@@ -19,7 +19,6 @@ pytestmark = pytest.mark.timeout(300)
 
 HOSTILE = "<b onclick=alert(1)>gemm</b> & \u202ecexe.exe"
 _LONG_MS = 120_000
-DRAWN = "document.querySelector('[data-region=figures] img').naturalWidth > 100"
 
 
 @pytest.fixture(scope="module")
@@ -85,7 +84,8 @@ def test_a_campaign_is_watched_from_its_submission_to_its_report_without_a_reloa
     figure = page.locator("[data-region=figures] img").first
     figure.wait_for(timeout=_LONG_MS)
     figure.scroll_into_view_if_needed()
-    page.wait_for_function(DRAWN, timeout=_LONG_MS)
+    figure.evaluate("image => image.decode()")
+    assert figure.evaluate("image => image.naturalWidth") > 100
     page.screenshot(path=screenshots / "page-done.png", full_page=True)
     page.get_by_role("link", name="Open the report").click()
     page.wait_for_url(re.compile("report.html"))
