@@ -309,6 +309,26 @@ def test_a_real_log_cut_in_its_compressed_stream_counts_as_far_as_it_goes(
     assert ended.code == 3 and "cut off before its end" in ended.stderr
 
 
+def test_a_weights_file_gives_what_its_selection_gives(
+    mix: dict[str, Any], tmp_path: Path, assay: Assay
+) -> None:
+    weights = tmp_path / "weights.txt"
+    document_of(assay("export", mix["selection"], "--to", "weights", "-o", weights, "--json"))
+    documents = []
+    for selection in (mix["selection"], weights):
+        given = ("import", "accel-sim", mix["log"], "--selection", selection, "--workload", "mix20", "--json")
+        documents.append(document_of(assay(*given)))
+        assert documents[-1]["selection"].pop("path") == str(selection)
+    assert documents[0] == documents[1]
+    for recording in (mix["page"], mix["log"]):
+        by_selection, by_weights = (
+            document_of(assay("evaluate", selection, recording, "--json"))
+            for selection in (mix["selection"], weights)
+        )
+        assert by_selection["group_error_percent"] is not None
+        assert by_selection == by_weights
+
+
 def test_an_export_does_not_write_where_it_must_not(
     mix: dict[str, Any], tmp_path: Path, assay: Assay
 ) -> None:

@@ -28,6 +28,7 @@ from assay_sampling.launches.profile import Profile
 from assay_sampling.launches.table import Names
 from assay_sampling.methods import registry
 from assay_sampling.readers import read_launches
+from assay_sampling.scoring.elsewhere import score_saved_by_weights
 from assay_sampling.scoring.selection import SavedSelection
 from assay_sampling.simulators.accel_sim.kernels_list import KernelsList, MemoryCopy
 from tests.support.client import hand_made
@@ -297,6 +298,53 @@ def test_copies_stay_where_a_launch_needs_them() -> None:
     assert left(a, one, again, two, kept={one, two}) == [a, one, again, two]
 
 
+@pytest.mark.parametrize("method", ["random", "pks", "proportional", "sieve", "stem"])
+def test_a_weights_file_scores_as_its_selection(method: str, tmp_path: Path) -> None:
+    page = read_launches(hand_made.write_raw_page(tmp_path / "page.csv", 40))
+    free = read_launches(hand_made.write_kineto(tmp_path / "light.json", 40))
+    there = read_launches(hand_made.write_kineto(tmp_path / "slow.json", 40, slower=1.5, gpu=hand_made.A100))
+    made = registry.select(method, Profile(detailed=page, light=free), {}, 0)
+    saved = SavedSelection.of(made.document(labels=True), "selection")
+    again = read_back(saved, tmp_path)
+    assert again.labels() is not None and np.array_equal(again.labels(), saved.labels())  # type: ignore[arg-type]
+    assert again.predicts_labels == saved.predicts_labels
+    for kind, scores in score_saved_by_weights(saved, there).items():
+        found = score_saved_by_weights(again, there)[kind]
+        assert found.to_dict() == scores.to_dict() and found.interval_dict() == scores.interval_dict()
+    # Lines of the table in another order are the same selection; releases before had no facts for scores.
+    path = tmp_path / "weights.txt"
+    lines = path.read_text().split("\n")
+    at = next(number for number, line in enumerate(lines) if line.startswith("group\t")) + 1
+    path.write_text("\n".join([*lines[:at], *sorted(lines[at:-1], reverse=True), ""]))
+    for kind, scores in score_saved_by_weights(read_weights(path), there).items():
+        wanted = score_saved_by_weights(saved, there)[kind]
+        assert scores.projected == pytest.approx(wanted.projected)
+        assert scores.group_error_percent == pytest.approx(wanted.group_error_percent)
+        assert (scores.interval is None) == (wanted.interval is None)
+    path.write_text("\n".join(line for line in lines if not line.startswith(FACTS_FOR_SCORES)))
+    old = read_weights(path)
+    assert (old.labels(), old.design) == (None, None)
+    assert [e.projected for e in score_saved_by_weights(old, there).values()] == [
+        e.projected for e in score_saved_by_weights(saved, there).values()
+    ]
+
+
+FACTS_FOR_SCORES = (
+    "# drawing",
+    "# launches_without_time",
+    "# two_level",
+    "# groups",
+    "# representatives",
+    "# labels",
+)
+
+
+def read_back(saved: SavedSelection, folder: Path) -> SavedSelection:
+    (entry,) = TARGETS["weights"].hand_over(saved, Given(Path("s"))).files
+    (folder / "weights.txt").write_text("".join(map(str, entry.pieces())))
+    return read_weights(folder / "weights.txt")
+
+
 def refused_weights(text: str, tmp_path: Path) -> AssayError:
     path = tmp_path / "weights.txt"
     path.write_text(text)
@@ -337,6 +385,9 @@ def test_a_weights_file_of_another_tool_or_version_is_refused(
         text.replace("group\tprocess", "group\trank"): "the columns are not",
         text.replace('# seed: 0', "# seed: {"): "seed",
         text.replace("# group_launches: [", "# group_launches: [-"): "group_launches",
+        re.sub("# groups: .*", "# groups: [1]", text): "'groups': it is not an object of lists",
+        re.sub("# groups: .*", '# groups: {"kernels": [1, 2]}', text): "kernels is not a list of 1 values",
+        re.sub("# drawing: .*", '# drawing: "by hand"', text): "drawing",
     }  # fmt: skip
     for changed, said in cases.items():
         assert changed != text

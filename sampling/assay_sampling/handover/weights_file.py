@@ -1,9 +1,10 @@
 """The weights file: a selection as one text that people, shells and spreadsheets read, and Assay reads back.
 
 Lines of facts begin with ``#`` and hold JSON; then comes a table with one line a representative, separated by
-tabs. It has no labels, so that errors by group cannot be computed from it.
+tabs. With the facts of :mod:`assay_sampling.handover.weights_facts` it scores as the selection does; files of
+earlier releases lack them.
 
-Format: docs/weights-format.md. Memory to read it: about 1 KiB a representative.
+Format: docs/weights-format.md. Memory to read it: about 1 KiB a representative, and the labels.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from typing import Any
 from assay_sampling.documents.selection import SELECTION_VERSION, RepresentativeEntry
 from assay_sampling.errors import InputError
 from assay_sampling.files.reading import read_blocks, require_file
+from assay_sampling.handover.weights_facts import FactError, added, more_facts
 from assay_sampling.readers.known_files import WEIGHTS_MAGIC, known_file
 from assay_sampling.scoring.selection import SavedSelection
 
@@ -47,6 +49,7 @@ def weights_text(saved: SavedSelection, made_by: str) -> Iterator[str]:
         "weights": {"here": saved.weights.here, "elsewhere": saved.weights.elsewhere},
         "cost": None if document.cost is None else document.cost.to_dict(),
         "group_launches": [group.launches for group in document.groups],
+        **more_facts(document),
     }
     yield f"{MAGIC} {WEIGHTS_VERSION}\n"
     for name, value in facts.items():
@@ -99,8 +102,14 @@ def read_weights(path: Path) -> SavedSelection:
     groups = [
         {"id": at, "launches": launches, "representatives": entries[at]} for at, launches in enumerate(counts)
     ]
+    try:
+        more = added(facts, groups)
+    except FactError as error:
+        raise InputError(path, error.cause, _AGAIN, field=error.fact) from error
     document = {name: facts[name] for name in ("method", "parameters", "seed", "profile", "weights", "cost")}
-    return SavedSelection.read({"version": SELECTION_VERSION, **document, "groups": groups}, str(path))
+    return SavedSelection.read(
+        {"version": SELECTION_VERSION, **document, **more, "groups": groups}, str(path)
+    )
 
 
 def _text(path: Path) -> str:
