@@ -101,6 +101,8 @@ REPLACED: tuple[tuple[str, str], ...] = (
     # Folders that a verb makes for itself; the socket of this user, whoever that is.
     (r"/tmp/assay-[a-z0-9_]{8}/", "<temporary>/"),
     (r"unix:/tmp/assay-\d+/server\.sock", "<own socket>"),
+    # The release, in files that name the program that wrote them.
+    (r"assay \d+\.\d+[^\s\"]*", "assay <release>"),
 )
 
 

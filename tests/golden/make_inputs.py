@@ -16,6 +16,9 @@ from pathlib import Path
 
 import numpy as np
 
+from tests.support.sampling.accel_sim_traces import Listed, write_listed
+from tests.support.sampling.macsim_traces import write_warps
+
 KERNELS = (
     "void at::native::vectorized_elementwise_kernel<4, float>(int, float*)",
     "volta_sgemm_128x64_nn",
@@ -157,6 +160,24 @@ def main(folder: Path) -> None:
     write_kineto(folder / "periodic.json", periodic, v100)
     write_vectors(folder / "vectors.csv", periodic)
     write_kineto(folder / "other.json", launches(90, 2)[::-1], a100)
+    write_traces(folder)
+
+
+def write_traces(folder: Path) -> None:
+    """Traces of the four launches of ``simulated.out``, in the forms of two simulators."""
+    shape = (256, 1, 1)
+    launches_there = [
+        Listed(at + 1, "_Z4kern0Pf" if at % 2 == 0 else "_Z5kern1Pf", (16 + at, 2, 1), shape)
+        for at in range(4)
+    ]
+    copies = ("MemcpyHtoD,0x00007f0000000000,64", "MemcpyHtoD,0x00007f0000000000,128")
+    write_listed(folder / "simulated_traces", launches_there, copies=copies)
+    paths = [f"Kernel{at}/Trace.txt" for at in range(4)]
+    for path, each in zip(paths, launches_there, strict=True):
+        (folder / "macsim_traces" / path).parent.mkdir(parents=True)
+        write_warps(folder / "macsim_traces" / path, each.grid, each.block)
+    text = "".join(f"/where/they/were/made/{path}\n" for path in paths)
+    (folder / "macsim_traces" / "kernel_config.txt").write_text(f"-1 newptx\n{text}")
 
 
 def write_vectors(path: Path, made: Sequence[Launch]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gzip
 import io
 import json
 import os
@@ -111,4 +112,7 @@ def _document(text: str) -> Any:
 def _file(path: Path) -> Any:
     if path.is_symlink():
         return {"link_to": str(path.readlink())}
-    return _document(path.read_text()) if path.exists() else "missing"
+    if not path.exists():
+        return "missing"
+    data = path.read_bytes()
+    return _document((gzip.decompress(data) if data.startswith(b"\x1f\x8b") else data).decode())

@@ -115,6 +115,25 @@ def _check(
 ) -> tuple[Note, ...]:
     """Raise where the traces are not those of the selected launches; notes on how they were compared."""
     subject = f"{folder.kernels.path} and {given.selection}"
+    there = [int(launch) for launch in np.sort(launches) if int(launch) + 1 in folder.by_id]
+    headers = {launch: folder.header(launch + 1) for launch in there}
+    _refuse_mixed_tracers(folder, headers)
+    seen = {
+        launch: SeenLaunch(h.kernel_name, h.grid, h.block, folder.by_id[launch + 1].name)
+        for launch, h in headers.items()
+    }
+    beyond = max(folder.by_id)
+    if beyond > saved.document.profile.launches:
+        seen[beyond - 1] = SeenLaunch("", None, None, folder.by_id[beyond].name)
+    notes = refuse_other_launches(subject, saved, seen, given.match)
+    _refuse_missing(subject, folder, launches)
+    if len(folder.by_id) == saved.document.profile.launches:
+        refuse_another_sequence(subject, saved, read_listed_launches(folder.kernels.path), given.match)
+    return notes
+
+
+def _refuse_missing(subject: str, folder: TraceFolder, launches: np.ndarray) -> None:
+    """Raise MisalignedError where selected launches have no trace; those there are of this workload."""
     missing = [int(launch) + 1 for launch in np.sort(launches) if int(launch) + 1 not in folder.by_id]
     if missing:
         raise MisalignedError(
@@ -123,19 +142,6 @@ def _check(
             "trace them: assay export SELECTION --to nvbit writes what the tracer needs",
             tuple(f"kernel-{number}.traceg is not in the list" for number in missing[:DIFFERENCES_SHOWN]),
         )
-    beyond = max(folder.by_id)
-    headers = {int(launch): folder.header(int(launch) + 1) for launch in np.sort(launches)}
-    _refuse_mixed_tracers(folder, headers)
-    seen = {
-        launch: SeenLaunch(h.kernel_name, h.grid, h.block, folder.by_id[launch + 1].name)
-        for launch, h in headers.items()
-    }
-    if beyond > saved.document.profile.launches:
-        seen[beyond - 1] = SeenLaunch("", None, None, folder.by_id[beyond].name)
-    notes = refuse_other_launches(subject, saved, seen, given.match)
-    if len(folder.by_id) == saved.document.profile.launches:
-        refuse_another_sequence(subject, saved, read_listed_launches(folder.kernels.path), given.match)
-    return notes
 
 
 def _refuse_mixed_tracers(folder: TraceFolder, headers: dict[int, TraceHeader]) -> None:
