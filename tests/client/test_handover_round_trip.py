@@ -400,6 +400,15 @@ def test_folders_of_other_tools_name_what_to_do(mix: dict[str, Any], tmp_path: P
     assert "does not read that compression" in exported("accel-sim", packed)
     assert "hand over with: --to macsim" in exported("accel-sim", macsim)
     assert "hand over with: --to accel-sim" in exported("macsim", mix["traces"].parent)
+    lines = mix["traces"].read_text().splitlines()
+    at = next(number for number, line in enumerate(lines, 1) if line == "kernel-1.traceg")
+    (mix["traces"].parent / "kernel-1.traceg").unlink()
+    said = exported("accel-sim", mix["traces"])
+    assert f"kernelslist.g:{at}: there is no kernel-1.traceg, which it lists" in said
+    assert "copy the trace of launch 1 next to the list" in said
+    (empty / "kernelslist.g").write_text("")
+    said = exported("accel-sim", empty)
+    assert "it is empty" in said and "profiler" not in said
     ended = assay("export", mix["selection"], "--to", "macsim", "--traces", macsim)
     assert "it lists 1 launches, and the selection was made on 20" in refusal(ended)
 

@@ -39,18 +39,23 @@ def is_folder(path: Path) -> bool:
         return False
 
 
-def require_file(path: Path) -> None:
-    """Raises InputError unless ``path`` is a regular file with something in it."""
+def require_file(path: Path, remedy: str | None = None) -> None:
+    """Raises InputError unless ``path`` is a regular file with something in it.
+
+    ``remedy``: what to do about a missing or empty file that no profiler wrote.
+    """
     try:
         if not path.exists():
-            raise InputError(path, "there is no such file", "check the path")
+            raise InputError(path, "there is no such file", remedy or "check the path")
         if path.is_dir():
             raise InputError(path, "it is a directory", "name the files in it that hold the recording")
         if not path.is_file():
             raise InputError(path, "it is not a regular file", "copy its content into a file first")
         if path.stat().st_size == 0:
             raise InputError(
-                path, "it is empty", "the profiler wrote nothing; look at its log and run it again"
+                path,
+                "it is empty",
+                remedy or "the profiler wrote nothing; look at its log and run it again",
             )
     except (OSError, ValueError) as error:
         raise InputError(

@@ -33,6 +33,7 @@ from assay_sampling.simulators.macsim import (
 
 _AGAIN = "name the folder with the kernel_config.txt of the traces"
 _COPY_AGAIN = "copy the traces again, with all folders that the list names"
+_SAME = "use the traces of the workload, with its input, that the selection was made on"
 _WARP_THREADS = 32
 
 
@@ -95,9 +96,12 @@ def _refuse_other_sizes(
 
     ``folders`` are by the row of the representative.
     """
-    differences = []
+    differences, of_blocks = [], False
     for row, folder in folders.items():
         there = read_traced_warps(folder / TRACE_NAME)
+        of_blocks |= bool(
+            _difference(there, saved.grid[row].tolist(), saved.block[row].tolist(), "name_block")
+        )
         said = _difference(there, saved.grid[row].tolist(), saved.block[row].tolist(), given.match)
         if said:
             differences.append(f"{folder.name}/{TRACE_NAME} (launch {saved.launch[row] + 1:,}): {said}")
@@ -105,8 +109,10 @@ def _refuse_other_sizes(
         raise MisalignedError(
             f"{listed} and {given.selection}",
             f"{len(differences):,} of the {len(folders):,} selected launches have other blocks or warps",
-            "use the traces of the workload, with its input, that the selection was made on; for traces of "
-            "another GPU, on which libraries choose other grids: --match name_block",
+            _SAME
+            if of_blocks
+            else f"{_SAME}; for those of another GPU, on which libraries choose other grids: "
+            "--match name_block",
             tuple(differences[:DIFFERENCES_SHOWN]),
         )
 

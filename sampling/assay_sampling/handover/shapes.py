@@ -56,11 +56,15 @@ def refuse_other_launches(
     if differences:
         raise MisalignedError(
             subject,
-            f"they are of another workload than the selection: {len(differences):,} launches differ",
+            f"they are of another workload than the selection: {_differ(len(differences))}",
             _remedy(saved, seen, match),
             tuple(differences[:DIFFERENCES_SHOWN]),
         )
     return (make_note("names_compared_without_arguments"),) if mangled else ()
+
+
+def _differ(launches: int) -> str:
+    return "1 launch differs" if launches == 1 else f"{launches:,} launches differ"
 
 
 def _differences(saved: SavedSelection, index: int, there: SeenLaunch, match: MatchKind) -> Iterator[str]:

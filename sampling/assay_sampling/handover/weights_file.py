@@ -76,7 +76,7 @@ def read_weights(path: Path) -> SavedSelection:
     Raises InputError for a file of another tool or a newer version, and for the first line that is not as
     the format says.
     """
-    require_file(path)
+    require_file(path, _AGAIN)
     text = _text(path)
     if not text.startswith(MAGIC):
         raise _of_another_tool(path, text)

@@ -43,7 +43,7 @@ def read_kernel_config(path: Path) -> tuple[str, list[str]]:
 
     Raises InputError for a file that is not such a list.
     """
-    require_file(path)
+    require_file(path, _AGAIN)
     with reading(path):
         lines = path.read_bytes().decode("utf-8", "surrogateescape").splitlines()
     first = next((at for at, line in enumerate(lines) if line.strip().endswith(TRACE_NAME)), len(lines))
@@ -64,7 +64,7 @@ def read_traced_warps(path: Path) -> TracedWarps:
 
     Raises InputError for a file that is not the list of a GPU launch's warps.
     """
-    require_file(path)
+    require_file(path, _TRACE_AGAIN)
     words = _words(path)
     head: list[bytes] = []
     for word in words:

@@ -38,6 +38,12 @@ class KernelsList:
     copies: tuple[MemoryCopy, ...]
     entries: tuple[Path | MemoryCopy, ...] = ()
 
+    def line_of(self, trace: Path) -> int | None:
+        """The 1-based line that names a trace, for messages."""
+        with reading(self.path):
+            lines = self.path.read_bytes().decode("utf-8", "surrogateescape").splitlines()
+        return next((at for at, line in enumerate(lines, 1) if line.strip() == trace.name), None)
+
 
 def read_kernels_list(path: Path) -> KernelsList:
     """Read ``kernelslist.g``: lines ``MemcpyHtoD,ADDRESS,BYTES`` and ``kernel...``; others are ignored.
@@ -45,7 +51,7 @@ def read_kernels_list(path: Path) -> KernelsList:
     Traces are relative to the list's own folder. Raises InputError for a list that cannot be read, a copy
     that is not of that form, or a list without launches.
     """
-    require_file(path)
+    require_file(path, _AGAIN)
     entries: list[Path | MemoryCopy] = []
     with reading(path):
         text = path.read_bytes().decode("utf-8", "surrogateescape")

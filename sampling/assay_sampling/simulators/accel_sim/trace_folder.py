@@ -35,6 +35,13 @@ class TraceFolder:
     def header(self, kernel_id: int) -> TraceHeader:
         """The header of a launch's trace; raises InputError unless it is that of this launch."""
         path = self.by_id[kernel_id]
+        if not path.exists():
+            raise InputError(
+                self.kernels.path,
+                f"there is no {path.name}, which it lists",
+                f"copy the trace of launch {kernel_id} next to the list, or trace the launch again",
+                line=self.kernels.line_of(path),
+            )
         header = read_header(path)
         if header.kernel_id != kernel_id:
             raise InputError(

@@ -64,7 +64,7 @@ def read_header(path: Path) -> TraceHeader:
 @contextmanager
 def open_trace(path: Path) -> Iterator[TraceText]:
     """The decompressed trace; a damaged file raises InputError."""
-    require_file(path)
+    require_file(path, _AGAIN)
     try:
         with reading(path):
             with path.open("rb") as raw:
