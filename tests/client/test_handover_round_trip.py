@@ -406,6 +406,11 @@ def test_folders_of_other_tools_name_what_to_do(mix: dict[str, Any], tmp_path: P
     said = exported("accel-sim", mix["traces"])
     assert f"kernelslist.g:{at}: there is no kernel-1.traceg, which it lists" in said
     assert "copy the trace of launch 1 next to the list" in said
+    (empty / "kernelslist.g").write_text("kernel-20.traceg\n")
+    (empty / "kernel-20.traceg").symlink_to(mix["traces"].parent / "kernel-20.traceg")
+    ended = assay("export", mix["selection"], "--to", "accel-sim", "--traces", empty, "-o", tmp_path / "out")
+    assert "selected launches have no trace" in refusal(ended)
+    assert "kernel-1.traceg is not in the list" in ended.stderr
     (empty / "kernelslist.g").write_text("")
     said = exported("accel-sim", empty)
     assert "it is empty" in said and "profiler" not in said
