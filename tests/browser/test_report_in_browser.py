@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from assay_report.beside import set_beside
+from assay_report.figures import forms, gallery
+from assay_report.figures.theme import DARK, INK, PAPER
 from assay_report.html import render_html
 from assay_report.model.beside import SimulatedEntry
 from assay_report.model.scores import Row
@@ -29,7 +31,7 @@ ROOT = Path(__file__).resolve().parents[2]
 DEMO = Path(os.environ.get("ASSAY_DEMO", ROOT / "demo")) / "report.json"
 SCREENS, SHEETS, SCREEN_PX, LEAST_CHART_PX, LEAST_CHARACTERS = 8, 8, 900, 11.0, 10
 # A4 landscape without the page's margins of 10 mm, at 96 px to the inch.
-PAPER = Window(width=1046, height=700)
+SHEET = Window(width=1046, height=700)
 
 # Of hundreds of workloads the first: the others are drawn alike, and browsers take minutes for all at once.
 UNFOLD = """[...document.querySelectorAll('details')]
@@ -205,7 +207,7 @@ def test_a_phone_shows_every_line_of_the_suite_as_a_block(
 def test_paper_has_whole_tables(
     open_page: OpenPage, pages: dict[str, Path], name: str, screenshots: Path
 ) -> None:
-    page = open_page(page_of(pages, name), PAPER)
+    page = open_page(page_of(pages, name), SHEET)
     assert 1 <= pages_printed(page, screenshots / f"report-{name.replace(' ', '-')}.pdf") <= SHEETS
     page.emulate_media(media="print")
     page.evaluate(UNFOLD)
@@ -251,3 +253,23 @@ def test_a_button_makes_a_figure_interactive_although_the_page_forbids_eval(
     drawn.wait_for()
     assert drawn.locator("text").count() > 3
     page.screenshot(path=screenshots / f"interactive-{name.replace(' ', '-')}.png")
+
+
+def test_an_interactive_figure_is_dark_where_the_reader_asks_for_it_and_light_on_paper(
+    open_page: OpenPage, tmp_path: Path, screenshots: Path
+) -> None:
+    place = tmp_path / "figure.html"
+    place.write_text(forms.html(gallery.of_report(read_report(made_report(2)))[0]))
+    page = open_page(place, Window(scheme="dark"))
+    page.locator("button[data-figure]").click()
+    drawn = page.locator("svg.marks")
+    drawn.locator("text").first.wait_for()
+    page.screenshot(path=screenshots / "interactive-dark.png")
+    colours = """[getComputedStyle(document.querySelector('svg.marks')).backgroundColor,
+      getComputedStyle(document.querySelector('svg.marks text')).fill]"""
+    in_rgb = {
+        name: "rgb({}, {}, {})".format(*bytes.fromhex(name[1:])) for name in (INK, PAPER, *DARK.values())
+    }
+    assert page.evaluate(colours) == [in_rgb[DARK[PAPER]], in_rgb[DARK[INK]]]
+    page.emulate_media(media="print")
+    assert page.evaluate(colours) == [in_rgb[PAPER], in_rgb[INK]]

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from html import escape
 
 from assay_report.figures.figure import Figure
+from assay_report.figures.theme import CLASS, DARK, GRID, INK, PAPER, STYLE
 
 # Vega's interpreter of expressions needs no `eval`, so a page may forbid it.
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data: blob:"
@@ -23,12 +24,13 @@ def specifications(figures: Sequence[Figure]) -> str:
 
 
 def starting_script(bundle: str) -> str:
-    """The script elements behind :func:`specifications`: Vega, and buttons that start a figure.
+    """The style and the script elements behind :func:`specifications`: Vega, and buttons that start a figure.
 
     A figure is started by a button with the attribute ``data-figure`` (the figure's name), which stands next
-    to an element with the attribute ``data-drawn`` and that name: the interactive form replaces its content.
+    to an element with the attribute ``data-drawn`` and that name: the interactive form replaces its content,
+    in the reader's colours, and in light ones on paper.
     """
-    return f"<script>{bundle}</script><script>{_START}</script>"
+    return f"<style>{STYLE}{_DARK}</style><script>{bundle}</script><script>{_START}</script>"
 
 
 def page(figure: Figure, picture: str, bundle: str) -> str:
@@ -56,6 +58,16 @@ _STYLE = (
     ":root{color-scheme:light dark}body{font:15px/1.5 system-ui,sans-serif;margin:16px}"
     ".scroll{overflow-x:auto}button{font:inherit}"
 )
+# What Vega's page part draws around a figure: its ground, the tooltip and the menu.
+_DARK = (
+    "@media (prefers-color-scheme:dark){@media not print{"
+    f"body,.{CLASS} svg.marks,.{CLASS} .vega-actions,.{CLASS} .vega-embed summary"
+    f"{{background:{DARK[PAPER]}!important;color:{DARK[INK]}!important;border-color:{DARK[GRID]}!important}}"
+    f".{CLASS} .vega-actions a{{color:{DARK[INK]}!important}}"
+    f".{CLASS} .vega-actions a:hover{{background:{DARK[GRID]}!important}}"
+    f"#vg-tooltip-element{{background:{DARK[PAPER]}!important;color:{DARK[INK]}!important;"
+    f"border-color:{DARK[GRID]}!important}}}}}}"
+)
 _START = f"""
 const specs = JSON.parse(document.getElementById('assay-figures').textContent);
 for (const button of document.querySelectorAll('button[data-figure]')) {{
@@ -63,8 +75,9 @@ for (const button of document.querySelectorAll('button[data-figure]')) {{
     const name = button.dataset.figure;
     for (const place of document.querySelectorAll('[data-drawn]'))
       if (place.dataset.drawn === name)
-        vegaEmbed(place, specs[name], {_OPTIONS})
-          .then(() => button.remove(), error => {{ place.append(String(error)); }});
+        vegaEmbed(place, specs[name], {_OPTIONS}).then(
+          () => {{ place.classList.add('{CLASS}'); button.remove(); }},
+          error => {{ place.append(String(error)); }});
   }});
 }}
 """
