@@ -7,13 +7,15 @@ from collections.abc import Sequence
 from assay_report.model.scores import Row
 from assay_report.model.verdicts import Asked, Cause
 
-PARTS = {
-    "representatives": "representatives cost other than the launches that they stand for",
-    "labels": "launches were put into groups other than their counters give",
+_PARTS = {
+    "representatives": "its representatives cost {} than the launches that they stand for",
+    "labels": "launches were put into other groups than their counters give",
     "kernels_never_profiled": "some kernels have no counters",
-    "cold_start": "representatives start with cold caches",
-    "projection_within_launches": "simulations of representatives were stopped early",
+    "cold_start": "its representatives start with cold caches",
+    "projection_within_launches": "simulations of its representatives were stopped early",
 }
+# A part that is so nearly the whole error needs no number of its own.
+_ALMOST_ALL = 0.9
 _SHOWN = 2
 _KERNEL_WIDTH = 48
 
@@ -24,22 +26,24 @@ def percentage(value: float) -> str:
     return f"{value:,.{digits}f} %"
 
 
-def counted(number: int, word: str) -> str:
-    """``1 projection``, ``12 projections``."""
-    return f"{number:,} {word}{'' if number == 1 else 's'}"
+def counted(number: int, word: str, several: str = "") -> str:
+    """``1 projection``, ``12 projections``; ``several`` where that has no ``s`` of its own."""
+    return f"{number:,} {word if number == 1 else several or word + 's'}"
 
 
-def because(cause: Cause, there: str, here: str) -> str:
+def because(cause: Cause, signed_error_percent: float | None, there: str, here: str) -> str:
     """The clause behind an error, with its comma; nothing where the cause is not known."""
     if cause.kind == "group" and cause.ratio is not None and cause.representative_ratio is not None:
-        several = "1 launch" if cause.launches == 1 else f"{cause.launches or 0:,} launches"
         return (
-            f", because the launch that stands for {several} of {kernel_name(cause.kernel or '')} costs "
-            f"{cause.representative_ratio:.2f} times as much {there} as {here}, and all of them "
-            f"{cause.ratio:.2f} times"
+            f", because a group of {counted(cause.launches or 0, 'launch', 'launches')} costs "
+            f"{cause.ratio:.2f} times as much {there} as {here}, but what stands for it "
+            f"({kernel_name(cause.kernel or '')}) {cause.representative_ratio:.2f} times"
         )
     if cause.kind == "part" and cause.part is not None and cause.points is not None:
-        return f", because {_part(cause)} ({cause.points:+,.1f} points)"
+        signed = signed_error_percent or 0.0
+        almost_all = abs(cause.points - signed) <= (1.0 - _ALMOST_ALL) * abs(signed)
+        number = "" if almost_all else f" ({cause.points:+,.1f} points of {signed:+,.1f})"
+        return f", because {_part(cause, cause.points)}{number}"
     return ""
 
 
@@ -50,34 +54,38 @@ def kernel_name(name: str) -> str:
     return bare if len(bare) <= _KERNEL_WIDTH else f"{bare[: _KERNEL_WIDTH - 3]}..."
 
 
-def _part(cause: Cause) -> str:
+def _part(cause: Cause, points: float) -> str:
+    less = "less" if points < 0 else "more"
     if cause.part != "not_separated":
-        return PARTS[cause.part or ""]
-    told = " and ".join(PARTS[name] for name in cause.together if name in PARTS)
-    return told or "several parts that were not told apart"
+        return _PARTS[cause.part or ""].format(less)
+    told = [_PARTS[name].format(less) for name in cause.together if name in _PARTS]
+    return ", or because ".join(told) if told else "of several parts that were not told apart"
 
 
 def shortfall_sentence(row: Row, method: str, error_percent: float, cause: Cause) -> str:
     """What happened to one projection, and why: the sentence of a shortfall."""
-    chosen = row.selected_on
+    chosen, signed = row.selected_on, row.signed_error_percent
     name = f"{row.workload} ({method})"
     if chosen is not None and chosen.device != row.device:
-        why = because(cause, "there", f"on the {chosen.device}")
+        why = because(cause, signed, "there", f"on the {chosen.device}")
         return f"{name} does not carry over to the {row.device}: {percentage(error_percent)}{why}"
     if chosen is not None and chosen.condition != row.condition:
-        why = because(cause, "here", "where it was selected")
+        why = because(cause, signed, "here", "where it was selected")
         return f"{name} does not carry over to this condition: {percentage(error_percent)}{why}"
-    return f"{name} is off by {percentage(error_percent)}{because(cause, 'here', 'where it was selected')}"
+    why = because(cause, signed, "here", "where it was selected")
+    return f"{name} is off by {percentage(error_percent)}{why}"
 
 
 def asked_sentences(asked: Asked, target_percent: float) -> list[str]:
     """What the campaign asked, and what of it is there."""
-    made = f" selected on {listed(asked.selected_on)}," if asked.selected_on else ""
     conditions = f" under {counted(asked.conditions, 'condition')}" if asked.conditions > 1 else ""
+    methods = listed(asked.methods) or "no method"
+    made = f", which selected on {listed(asked.selected_on)}" if asked.selected_on else ""
+    launches = counted(asked.launches, "launch", "launches")
     said = [
-        f"{counted(asked.workloads, 'workload')} of {asked.launches:,} launches together; "
-        f"{listed(asked.methods) or 'no method'},{made} scored on {listed(asked.devices) or 'no GPU'}"
-        f"{conditions}. Errors up to {target_percent:g} % are on target."
+        f"{counted(asked.workloads, 'workload')} with {launches} in all, "
+        f"by {methods}{made}; scored on {listed(asked.devices) or 'no GPU'}{conditions}. "
+        f"The target is an error of at most {target_percent:g} %."
     ]
     lacking = asked.runs_without_data
     if lacking:

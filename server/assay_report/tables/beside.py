@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -18,14 +19,39 @@ _OTHER_RUNS = (
     "Published numbers are of other GPUs, inputs and releases of the same workloads: they show the order of "
     "size, not a contest."
 )
+# On silicon, PKA is its selection alone.
+_OTHER_NAMES = {"pka": "pks"}
+_ARCHITECTURES = {
+    "pascal": re.compile(r"\b(P100|P40|P4|GTX 10\d\d|TITAN Xp?)\b"),
+    "volta": re.compile(r"\b(G?V100|TITAN V)\b"),
+    "turing": re.compile(r"\b(RTX 20\d\d|GTX 16\d\d|T4|TITAN RTX)\b"),
+    "ampere": re.compile(r"\b(A100|A30|A10G?|A40|RTX 30\d\d|RTX A\d000)\b"),
+    "ada": re.compile(r"\b(RTX 40\d\d|L4|L40S?)\b"),
+    "hopper": re.compile(r"\bG?H[12]00\b"),
+}
 
 
 @dataclass(frozen=True)
 class _Pair:
-    """A published result, and the row for the same workload: of that method and GPU if there is one."""
+    """A published result, and our row for the same workload, method and GPU, if there is one."""
 
     published: PublishedEntry
     ours: Row | None
+
+    @property
+    def our_error_percent(self) -> float | None:
+        return None if self.ours is None else error_of(self.ours)
+
+
+def _more_points(pair: _Pair) -> str:
+    """By how much our error is larger than the published one; negative where it is smaller."""
+    ours, theirs = pair.our_error_percent, pair.published.error_percent
+    return percent(None if ours is None or theirs is None else ours - theirs, signed=True)
+
+
+def _quotient(pair: _Pair) -> float | None:
+    ours, theirs = None if pair.ours is None else pair.ours.speedup, pair.published.speedup
+    return None if ours is None or not theirs else ours / theirs
 
 
 _PAIRS: list[Filled[_Pair]] = [
@@ -37,8 +63,10 @@ _PAIRS: list[Filled[_Pair]] = [
     numbers("published speedup", lambda pair: ratio(pair.published.speedup)),
     names("our method", lambda pair: ABSENT if pair.ours is None else pair.ours.method),
     names("our GPU", lambda pair: ABSENT if pair.ours is None else pair.ours.device),
-    numbers("our error", lambda pair: percent(None if pair.ours is None else error_of(pair.ours)), "%"),
+    numbers("our error", lambda pair: percent(pair.our_error_percent), "%"),
     numbers("our speedup", lambda pair: ratio(None if pair.ours is None else pair.ours.speedup)),
+    numbers("our error more by", _more_points, "points"),
+    numbers("our speedup / theirs", lambda pair: ratio(_quotient(pair))),
     names("source", lambda pair: text(pair.published.source), shared=True),
 ]
 
@@ -110,11 +138,28 @@ def _pairs(report: Report) -> list[_Pair]:
 
 
 def _closest(entry: PublishedEntry, rows: Sequence[Row]) -> Row | None:
-    def fits(row: Row) -> tuple[bool, bool, bool]:
-        method = row.method.casefold() == entry.method.casefold()
-        return error_of(row) is not None, method, row.device.casefold() == entry.device.casefold()
+    """The row of the published method and GPU, as far as the publication names them; with an error, if one
+    has. Another method or GPU would not be a comparison."""
+    fitting = [row for row in rows if _is_method(entry, row) and _is_gpu(entry, row)]
+    return max(fitting, key=lambda row: (error_of(row) is not None, _made_here(row)), default=None)
 
-    return max(rows, key=fits, default=None)
+
+def _is_method(entry: PublishedEntry, row: Row) -> bool:
+    theirs = entry.method.casefold()
+    return not theirs or row.method.casefold() == _OTHER_NAMES.get(theirs, theirs)
+
+
+def _is_gpu(entry: PublishedEntry, row: Row) -> bool:
+    """Whether it is the published GPU, or one of the architecture that the publication names."""
+    theirs = entry.device.casefold()
+    of_architecture = _ARCHITECTURES.get(theirs)
+    if of_architecture is not None:
+        return of_architecture.search(row.device) is not None
+    return not theirs or row.device.casefold() == theirs
+
+
+def _made_here(row: Row) -> bool:
+    return row.selected_on is not None and row.selected_on.device == row.device
 
 
 def _mean(entries: Sequence[PublishedEntry]) -> float | None:

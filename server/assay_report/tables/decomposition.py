@@ -48,7 +48,7 @@ _PARTS: list[Filled[Decomposed]] = [
     names("method", lambda entry: entry.method),
     numbers("signed error", lambda entry: percent(entry.signed_error_percent, signed=True)),
     *(_part(name) for name in PART_NAMES),
-    names("together in the last", lambda entry: _together(entry.parts), optional=True, shared=True),
+    names("parts not separated", lambda entry: _together(entry.parts), optional=True, shared=True),
 ]
 
 

@@ -18,7 +18,7 @@ from assay_report.tables.runs import failed_runs_table, provenance_table, runs_t
 from assay_report.tables.scores import summary_table
 from assay_report.tables.slices import slices_summary, slices_tables
 from assay_report.tables.table import Table
-from assay_report.tables.verdicts import suite_table
+from assay_report.tables.verdicts import shortfalls_table, suite_table
 
 DEFINITIONS: tuple[tuple[str, str], ...] = (
     (
@@ -78,7 +78,9 @@ def workload_sections(report: Report) -> Iterator[Section]:
 
 def further_sections(report: Report) -> Iterator[Section]:
     """The sections that are not about one workload."""
+    verdicts = verdicts_of(report)
     found = [
+        ("Every projection above the target", "and why it is", [shortfalls_table(verdicts)]),
         ("Every workload on every GPU", "one line for each", [summary_table(report)]),
         ("Published and simulated", "numbers from elsewhere, beside these", beside_tables(report)),
         ("Conditions", "SM shares, caches, clocks, repeats, profilers", list(compared_tables(report))),

@@ -10,6 +10,7 @@ from assay_report.model.verdicts import (
     BestMethod,
     Excluded,
     FlagCount,
+    Shortfall,
     SuiteEntry,
     SuiteSimulated,
     Verdicts,
@@ -19,10 +20,11 @@ from assay_report.tables.table import Cell, Filled, Table, names, numbers, sente
 from assay_report.texts import ABSENT, count, percent, ratio, text
 
 _NAMED = 3
+_SHORTFALLS = 100
 _TABLE4 = (
     "Errors: arithmetic mean over workloads; speedup: geometric mean, as in PKA's Table 4. Intervals: how "
     "many held the true total, and how many missed it. Largest part: of the error decomposition, by mean "
-    "absolute points."
+    "absolute points; not separated: parts that could not be told apart."
 )
 SIMULATED = (
     "Simulated: errors of Accel-Sim's cycles against those of silicon, when all launches are simulated "
@@ -152,7 +154,10 @@ def best_table(verdicts: Verdicts) -> Table | None:
     """Which method to take; None where no two methods were compared."""
     if not verdicts.best:
         return None
-    note = "For how many workloads, where selections were made ('assay docs comparing')."
+    note = (
+        "For how many workloads it is the method to take, on the GPU of the selections, and for how many of "
+        "these its fair error is on target ('assay docs comparing')."
+    )
     return table_of("Best method", _BEST, verdicts.best, [note])
 
 
@@ -190,6 +195,25 @@ def flags_table(verdicts: Verdicts) -> Table | None:
     if not verdicts.flags:
         return None
     return table_of("Validity", _FLAGS, verdicts.flags, ["'assay docs validity' says what each flag means."])
+
+
+def shortfalls_table(verdicts: Verdicts) -> Table:
+    """Every projection above the target, and why; the largest errors, where there are very many."""
+    every = [each for gpu in verdicts.gpus for each in gpu.shortfalls]
+    largest = sorted(every, key=lambda each: -each.error_percent)[:_SHORTFALLS]
+    kept = [each for each in every if len(every) <= _SHORTFALLS or each in largest]
+    more = [f"The {len(kept):,} with the largest errors of {len(every):,}."] if len(kept) < len(every) else []
+    title = f"Above {verdicts.target_error_percent:g} %, and why"
+    return table_of(title, _SHORT, kept, more)
+
+
+_SHORT: list[Filled[Shortfall]] = [
+    names("GPU", lambda entry: entry.device, clips=True),
+    names("workload", lambda entry: entry.workload, clips=True),
+    names("method", lambda entry: entry.method),
+    numbers("error", lambda entry: Cell(percent(entry.error_percent), mark="above"), "%"),
+    sentences("what happened", lambda entry: entry.sentence),
+]
 
 
 def some(names_of: Sequence[str]) -> str:

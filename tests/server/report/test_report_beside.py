@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 from pathlib import Path
 
@@ -37,7 +38,8 @@ def test_published_results_are_beside_ours(tmp_path: Path) -> None:
         ["a paper", "made", "Sieve", "V100", "1", "-", "3.00"],
     ]
     ours = [row for row in report.rows if (row.device, row.method) == ("V100", "pks")]
-    assert [[row[0].text, row[-3].text] for row in pairs.rows] == [
+    at = [column.title for column in pairs.columns].index("our error")
+    assert [[row[0].text, row[at].text] for row in pairs.rows] == [
         [row.workload, f"{row.error_percent:.2f}"] for row in ours
     ]
     page = render_html(report)
@@ -103,3 +105,53 @@ def test_simulations_are_taken_from_a_pka_table(tmp_path: Path) -> None:
 def test_a_report_without_them_has_no_key_for_them() -> None:
     document = read_report(made_report(1)).to_document()
     assert "published" not in document and "simulated" not in document
+
+
+def test_ours_and_theirs_are_compared_where_method_and_gpu_are_the_same_and_the_difference_is_said(
+    tmp_path: Path,
+) -> None:
+    report = read_report(made_report(1))
+    ours = {row.device: row for row in report.rows if row.method == "pks"}
+    table = "workload,method,device,error,speedup\n" + "".join(
+        f"workload-000,{method},{device},10,25\n"
+        for method, device in (("PKA", "turing"), ("pks", "RTX 3070"), ("pks", "A100"), ("stem", "V100"))
+    )
+    report.published = read_published(written(tmp_path, table))
+    pairs = {each.title: each for each in beside_tables(report)}["Published and ours, by workload"]
+    headings = [column.heading for column in pairs.columns]
+    shown = [dict(zip(headings, (cell.text for cell in row), strict=True)) for row in pairs.rows]
+    for line, device in zip(shown, ("RTX 2060", "RTX 3070"), strict=False):
+        error = ours[device].error_percent
+        assert error is not None
+        assert (line["our GPU"], line["our error / %"]) == (device, f"{error:.2f}")
+        assert line["our error more by / points"] == f"{error - 10.0:+.2f}"
+        assert line["our speedup / theirs"] == "4.00"
+    for line in shown[2:]:
+        assert [line[name] for name in headings if name.startswith("our")] == ["-"] * 6
+
+
+def test_what_is_shown_of_the_papers_equals_the_files(shared_data: Path) -> None:
+    for path in sorted((shared_data / "published").glob("*.csv")):
+        lines = list(csv.DictReader(path.read_text().splitlines()))
+        expected = [
+            (line["workload"], float(line[error]) if line[error] else None,
+             float(line[speedup]) if line[speedup] else None)
+            for line in lines
+            for error, speedup in (
+                [("error", "speedup")]
+                if "error" in line
+                else [(f"{gpu}_error_pct", f"{gpu}_speedup") for gpu in ("volta", "turing", "ampere")]
+            )
+            if line[error] or line[speedup]
+        ]  # fmt: skip
+        found = read_published(path)
+        assert [(entry.workload, entry.error_percent, entry.speedup) for entry in found] == expected
+        report = read_report(made_report(1))
+        report.published = found
+        [means] = beside_tables(report)
+        suites: dict[tuple[str, ...], list[float]] = {}
+        for entry in found:
+            errors = suites.setdefault((entry.source, entry.suite, entry.method, entry.device), [])
+            errors += [entry.error_percent] if entry.error_percent is not None else []
+        shown = [row[-2].text for row in means.rows]
+        assert shown == [f"{sum(errors) / len(errors):,.2f}" if errors else "-" for errors in suites.values()]

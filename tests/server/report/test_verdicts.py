@@ -39,8 +39,8 @@ def test_a_gpus_verdict_counts_its_projections_and_says_why_one_does_not_carry_o
     }  # fmt: skip
     assert turing.sentence == (
         "47 of 48 projections within 5 % on the RTX 2060; workload-012 (pks) does not carry over to the "
-        "RTX 2060: 114 %, because the launch that stands for 6,000 launches of gemm costs 3.60 times as much "
-        "there as on the V100, and all of them 1.60 times; 3 rows without a number."
+        "RTX 2060: 114 %, because a group of 6,000 launches costs 1.60 times as much there as on the V100, "
+        "but what stands for it (gemm) 3.60 times; 3 rows without a number."
     )
 
 
