@@ -17,8 +17,8 @@ from assay_report.judging.verdicts import verdicts_of
 from assay_report.markdown import escaped, render_markdown
 from assay_report.model.report import Report
 from assay_report.reading import parse_report
-from assay_report.tables import scores
 from assay_report.tables.sections import (
+from assay_report.tables.summary import summary_table
     by_workload,
     further_sections,
     short_tables,
@@ -98,7 +98,7 @@ def test_headings_and_notes_are_in_both_pages(report: Report) -> None:
 
 def test_a_terminal_has_the_cells_that_it_has_room_for(report: Report) -> None:
     shown = on_terminal(report)
-    for table in (scores.summary_table(report), *short_tables(report)):
+    for table in (summary_table(report), *short_tables(report)):
         for note in table.notes:
             assert note in shown
         for row in table.rows:

@@ -20,16 +20,9 @@ class PublishedEntry(Part):
     source: Annotated[str, says("where it was published; the file's name if it does not say")] = ""
 
 
-class SimulatedEntry(Part):
-    """Simulations of a workload's launches: a document of `assay import accel-sim`, or a row of that of
-    `assay pka-table`."""
+class SimulatedNumbers(Part):
+    """The simulator's columns of PKA's Table 4."""
 
-    suite: Annotated[str, says("its suite")] = ""
-    application: Annotated[str, says("the workload's name")] = ""
-    method: Annotated[str, says("method of the selection; empty if the document does not say")] = ""
-    parameters: Annotated[Parameters, says("parameters of the selection")] = {}
-    silicon_devices: Annotated[list[str], says("GPUs whose cycles are the truth; empty: not known")] = []
-    simulator: Annotated[str, says("the simulated GPU; empty if the document does not say")] = ""
     simulator_error_percent: Annotated[
         float | None, says("of simulating every launch, against silicon", "percent")
     ] = None
@@ -48,6 +41,18 @@ class SimulatedEntry(Part):
         Literal["full", "pks"] | None,
         says("`full`: over all launches; `pks`: these were not simulated, so over the selected ones"),
     ] = None
+
+
+class SimulatedEntry(SimulatedNumbers):
+    """Simulations of a workload's launches: a document of `assay import accel-sim`, or a row of that of
+    `assay pka-table`."""
+
+    suite: Annotated[str, says("its suite")] = ""
+    application: Annotated[str, says("the workload's name")] = ""
+    method: Annotated[str, says("method of the selection; empty if the document does not say")] = ""
+    parameters: Annotated[Parameters, says("parameters of the selection")] = {}
+    silicon_devices: Annotated[list[str], says("GPUs whose cycles are the truth; empty: not known")] = []
+    simulator: Annotated[str, says("the simulated GPU; empty if the document does not say")] = ""
     applications: Annotated[int, says("1, or how many a row of means rests on", "applications")] = 1
     synthetic: Annotated[bool, says("no silicon produced the cycles of silicon")] = False
     means: Annotated[bool, says("the row holds the means of its suite")] = False

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, ClassVar, Literal
 
+from assay_report.model.beside import SimulatedNumbers
 from assay_report.model.common import Placed, Status
 from assay_sampling.documents.base import ArrangedPart, Part, says
 
@@ -70,28 +71,12 @@ class GpuVerdict(Part):
     sentence: Annotated[str, says("for people: the headline, the first shortfalls and what has no number")]
 
 
-class SuiteSimulated(Part):
+class SuiteSimulated(SimulatedNumbers):
     """Simulations of a suite's workloads: the simulator's columns of PKA's Table 4. Errors are arithmetic
     means against silicon cycles, speedups geometric means, each over the workloads with a known value."""
 
     workloads: Annotated[int, says("workloads that were simulated", "workloads")]
     simulators: Annotated[list[str], says("the simulated GPUs")]
-    simulator_error_percent: Annotated[float | None, says("of simulating every launch", "percent")] = None
-    pks_error_percent: Annotated[float | None, says("of simulating the selected launches", "percent")] = None
-    pka_error_percent: Annotated[
-        float | None, says("of these, each until its projection stops it", "percent")
-    ] = None
-    active_simulator_error_percent: Annotated[
-        float | None, says("in active cycles, which leave out the launch latency", "percent")
-    ] = None
-    active_pks_error_percent: Annotated[float | None, says("in active cycles", "percent")] = None
-    active_pka_error_percent: Annotated[float | None, says("in active cycles", "percent")] = None
-    pks_speedup: Annotated[float | None, says("simulated cycles of all / of the selected", "times")] = None
-    pka_speedup: Annotated[float | None, says("the same with projection", "times")] = None
-    pka_speedup_over: Annotated[
-        Literal["full", "pks"] | None,
-        says("`full`: over all launches; `pks`: these were not simulated, so over the selected ones"),
-    ] = None
 
 
 class SuiteEntry(ArrangedPart):

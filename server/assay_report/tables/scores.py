@@ -1,20 +1,13 @@
-"""Tables of scores: the summary, every method, the window and its models, the groups."""
+"""Tables of a workload's scores: every method, which to take, both kinds of weights, what was refused."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
 
-from assay_report.model.report import Report
 from assay_report.model.scores import (
-    ChosenModel,
-    LabelModel,
     RecommendedEntry,
     Row,
-    ShareSummary,
-    SummaryEntry,
-    Unknown,
 )
 from assay_report.tables import shared_columns as shared
 from assay_report.tables.table import Cell, Filled, Table, Width, names, numbers, sentences, table_of
@@ -27,121 +20,15 @@ from assay_report.texts import (
     percent,
     quantity,
     ratio,
-    share_kind,
     text,
 )
 from assay_sampling.documents.common import Cost, FairEntry, WeightedScores
-from assay_sampling.documents.selection import (
-    Accuracies,
-    GroupEntry,
-    RepresentativeEntry,
-    SelectionDocument,
-    Window,
-)
 from assay_sampling.parameters import WeightKind
 
-Entry = TypeVar("Entry")
-
-_GROUPS_SHOWN = 12
-_HOW_HELD_OUT = (
-    "Chronological: the first 80 % of the window predict the last 20 %; grouped: no signature on both "
-    "sides; balanced: mean over groups; expected: both kinds by their light time after the window, which "
-    "chooses the model."
-)
-_OF_THE_MODEL = "Accuracies are held out, of the model that labels the launches after the window."
 _BOTH_WEIGHTS = (
     "By light time: each representative stands for the light time of its group on the GPU of the selection, "
     "the mean of repeated runs ('assay docs methods/weights' says when that does not help)."
 )
-_LIGHT_ALONE = (
-    "Light runs only, without counters: each error is against the times of all launches in a light run "
-    "('assay docs light-only' says what such runs can give)."
-)
-
-
-def _accuracies(of: Callable[[Entry], Accuracies | None]) -> list[Filled[Entry]]:
-    """Held-out accuracies of a model; left out where no entry has one."""
-
-    def column(title: str, value: Callable[[Accuracies], float | None]) -> Filled[Entry]:
-        def cell(entry: Entry) -> str:
-            found = of(entry)
-            return ABSENT if found is None else percent(value(found))
-
-        return numbers(title, cell, "%", optional=True)
-
-    return [
-        column("accuracy, expected", lambda found: found.expected_accuracy_percent),
-        column("accuracy, chronological", lambda found: found.chronological_accuracy_percent),
-        column("chronological, balanced", lambda found: found.chronological_balanced_accuracy_percent),
-        column("accuracy, grouped", lambda found: found.grouped_accuracy_percent),
-        column("grouped, balanced", lambda found: found.grouped_balanced_accuracy_percent),
-    ]
-
-
-def _itself(entry: SummaryEntry) -> Accuracies:
-    return entry
-
-
-_SUMMARY: list[Filled[SummaryEntry]] = [
-    shared.workload(lambda entry: entry),
-    shared.gpu(lambda entry: entry),
-    shared.condition(lambda entry: entry),
-    names("method", lambda entry: entry.method),
-    shared.status(lambda entry: entry),
-    names("cost", lambda entry: text(entry.cost_quantity), shared=True, optional=True),
-    numbers("launches", lambda entry: count(entry.launches)),
-    shared.error("error", lambda entry: (entry, entry.error_percent)),
-    numbers("group error", lambda entry: percent(entry.group_error_percent), "%"),
-    numbers("speedup", lambda entry: ratio(entry.speedup)),
-    numbers("match", lambda entry: match_percent(entry.match_percent), "%"),
-    numbers(
-        "speedup of all SMs, true", lambda entry: _shares(entry, lambda share: share.speedup_true),
-        optional=True,
-    ),
-    numbers(
-        "predicted", lambda entry: _shares(entry, lambda share: share.speedup_predicted), optional=True
-    ),
-    numbers(
-        "flushed difference", lambda entry: percent(entry.flushed_difference_percent), "%", optional=True
-    ),
-    numbers(
-        "by representatives", lambda entry: percent(entry.flushed_difference_of_selection_percent), "%",
-        optional=True, width=Width.WIDE,
-    ),
-    *_accuracies(_itself),
-    numbers(
-        "agreement", lambda entry: percent(entry.agreement_percent), "%", optional=True, width=Width.WIDE
-    ),
-    numbers(
-        "ambiguous", lambda entry: percent(entry.ambiguous_percent), "%", optional=True, width=Width.WIDE
-    ),
-    numbers("unknown launches", lambda entry: count(entry.unknown_launches), optional=True),
-]  # fmt: skip
-
-
-def summary_table(report: Report) -> Table:
-    """Workload x GPU: the facts that readers want first."""
-    notes = []
-    if any(getattr(entry, name) is not None for entry in report.summary for name in Accuracies.model_fields):
-        notes.append(f"{_OF_THE_MODEL} {_HOW_HELD_OUT}")
-    if _light_alone(report):
-        notes.append(_LIGHT_ALONE)
-    return table_of("Workload x GPU", _SUMMARY, report.summary, notes)
-
-
-def _light_alone(report: Report) -> bool:
-    """Whether the campaign asked only for light runs: no detailed run has data, and none failed."""
-    made = {run.level for run in report.runs}
-    return "light" in made and "detailed" not in made | {run.level for run in report.failed_runs}
-
-
-def _shares(entry: SummaryEntry, what: Callable[[ShareSummary], float | None]) -> str:
-    """A speedup at each SM share; where there are several, each with its share."""
-    shares = entry.sm_share or []
-    if len(shares) == 1:
-        return ratio(what(shares[0]))
-    said = (f"{share.sm_percent:g} %{share_kind(share.sm_share)}: {ratio(what(share))}" for share in shares)
-    return ", ".join(said) or ABSENT
 
 
 @dataclass(frozen=True)
@@ -288,90 +175,6 @@ def _row_weighed(entry: _Weighed) -> Row:
     return entry.row
 
 
-@dataclass(frozen=True)
-class _OfModel:
-    row: Row
-    chosen: str
-    model: LabelModel
-
-
-_MODELS: list[Filled[_OfModel]] = [
-    shared.gpu(lambda entry: entry.row),
-    shared.condition(lambda entry: entry.row),
-    names("model", lambda entry: entry.model.name),
-    names("labels the launches", lambda entry: "yes" if entry.model.name == entry.chosen else ""),
-    *_accuracies(lambda entry: entry.model),
-    numbers("error", lambda entry: percent(entry.model.error_percent), "%"),
-    numbers("group error", lambda entry: percent(entry.model.group_error_percent), "%"),
-    numbers("speedup", lambda entry: ratio(entry.model.speedup)),
-]
-
-
-def models_table(rows: Sequence[Row]) -> Table | None:
-    """Each classifier's accuracy in a two-level selection, and the error under its labels."""
-    entries = [
-        _OfModel(row, row.model.chosen, model)
-        for row in rows
-        if row.model is not None and _made_here(row)
-        for model in row.model.models
-    ]
-    if not entries:
-        return None
-    return table_of(
-        "Models that label the launches after the window", _MODELS, entries, [_HOW_HELD_OUT]
-    )  # fmt: skip
-
-
-def _made_here(row: Row) -> bool:
-    return row.selected_on is not None and row.selected_on.device == row.device
-
-
-@dataclass(frozen=True)
-class _OfWindow:
-    row: Row
-    window: Window
-
-    @property
-    def model(self) -> ChosenModel | None:
-        return self.row.model
-
-
-_WINDOWS: list[Filled[_OfWindow]] = [
-    shared.gpu(lambda entry: entry.row),
-    shared.condition(lambda entry: entry.row),
-    numbers("launches in the window", lambda entry: count(entry.window.launches)),
-    numbers("groups", lambda entry: count(entry.window.k)),
-    names("cost", lambda entry: ABSENT if entry.window.cost is None else entry.window.cost.quantity),
-    numbers("error", lambda entry: percent(entry.window.error_percent), "%"),
-    numbers("group error", lambda entry: percent(entry.window.group_error_percent), "%"),
-    numbers("speedup", lambda entry: ratio(entry.window.speedup)),
-    numbers("agreement of the models", lambda entry: _of(entry.model, lambda m: m.agreement_percent), "%"),
-    numbers("ambiguous", lambda entry: _of(entry.model, lambda m: m.ambiguous_percent), "%"),
-    numbers("unknown launches", lambda entry: _unknown(entry.row, lambda found: found.launches)),
-    numbers("unknown signatures", lambda entry: _unknown(entry.row, lambda found: found.groups)),
-    numbers("unseen time", lambda entry: percent(entry.row.unseen_time_percent), "%"),
-]
-
-
-def _of(model: ChosenModel | None, value: Callable[[ChosenModel], float | None]) -> str:
-    return ABSENT if model is None else percent(value(model))
-
-
-def _unknown(row: Row, value: Callable[[Unknown], int | None]) -> str:
-    return ABSENT if row.unknown is None else count(value(row.unknown))
-
-
-def window_table(rows: Sequence[Row]) -> Table | None:
-    """The detailed window that each two-level selection was made on."""
-    entries = [
-        _OfWindow(row, row.window) for row in rows if row.window is not None and _made_here(row)
-    ]  # fmt: skip
-    if not entries:
-        return None
-    note = "The window has counters and cycles; its cost is never mixed with the whole workload's time."
-    return table_of("The window", _WINDOWS, entries, [note])
-
-
 def differences_table(rows: Sequence[Row]) -> Table | None:
     """For each refusal, once per GPU, the first launches that differ."""
     found = dict.fromkeys(
@@ -385,38 +188,3 @@ def differences_table(rows: Sequence[Row]) -> Table | None:
         sentences("first differences, and what to do", lambda entry: entry[2]),
     ]
     return table_of("Launches that differ", columns, found) if found else None
-
-
-_GROUPS: list[Filled[tuple[GroupEntry, int]]] = [
-    numbers("group", lambda entry: count(entry[0].id)),
-    numbers("launches", lambda entry: count(entry[0].launches)),
-    numbers("share of launches", lambda entry: percent(100.0 * entry[0].launches / entry[1]), "%"),
-    numbers("share of instructions", lambda entry: _instruction_share(entry[0]), "%", optional=True),
-    numbers("representatives", lambda entry: count(len(entry[0].representatives))),
-    numbers("process", lambda entry: _first(entry[0], lambda first: count(first.process))),
-    numbers("launch", lambda entry: _first(entry[0], lambda first: str(first.launch))),
-    numbers("weight", lambda entry: _first(entry[0], lambda first: quantity(first.weight))),
-    sentences("kernel", lambda entry: _first(entry[0], lambda first: first.kernel)),
-    names("grid", lambda entry: _first(entry[0], lambda first: " x ".join(map(str, first.grid)))),
-    names("block", lambda entry: _first(entry[0], lambda first: " x ".join(map(str, first.block)))),
-]
-
-
-def groups_table(key: str, selection: SelectionDocument | None) -> Table | None:
-    """The largest groups of a selection, with their first representative; None for a single group."""
-    groups = selection.groups if selection is not None else []
-    if len(groups) < 2:
-        return None
-    total = sum(group.launches for group in groups) or 1
-    largest = sorted(groups, key=lambda group: (-group.launches, group.id))[:_GROUPS_SHOWN]
-    shown = f"The {len(largest)} largest of {len(groups):,} groups; launch is 0-based in API order."
-    return table_of(f"Groups of {key}", _GROUPS, [(group, total) for group in largest], [shown])
-
-
-def _instruction_share(group: GroupEntry) -> str:
-    share = group.instruction_share
-    return ABSENT if share is None else percent(100.0 * share)
-
-
-def _first(group: GroupEntry, shown: Callable[[RepresentativeEntry], str]) -> str:
-    return shown(group.representatives[0]) if group.representatives else ABSENT

@@ -14,10 +14,12 @@ from assay_report.tables import scores
 from assay_report.tables.beside import beside_tables
 from assay_report.tables.compared import compared_tables
 from assay_report.tables.decomposition import report_tables
+from assay_report.tables.groups import groups_table
 from assay_report.tables.runs import failed_runs_table, provenance_table, runs_table
-from assay_report.tables.scores import summary_table
 from assay_report.tables.slices import slices_summary, slices_tables
+from assay_report.tables.summary import summary_table
 from assay_report.tables.table import Table
+from assay_report.tables.two_level import models_table, window_table
 from assay_report.tables.verdicts import shortfalls_table, suite_table
 
 DEFINITIONS: tuple[tuple[str, str], ...] = (
@@ -127,14 +129,14 @@ def workload_tables(report: Report, rows: Sequence[Row]) -> Iterator[Table]:
     for table in (
         scores.weights_table(rows),
         scores.differences_table(rows),
-        scores.window_table(rows),
-        scores.models_table(rows),
+        window_table(rows),
+        models_table(rows),
     ):
         if table is not None:
             yield table
     yield from slices_tables(report, rows[0].workload)
     for key in dict.fromkeys(row.selection for row in rows if row.selection):
-        groups = scores.groups_table(key, report.selections.get(key))
+        groups = groups_table(key, report.selections.get(key))
         if groups is not None:
             yield groups
 

@@ -163,9 +163,10 @@ def test_no_two_series_look_alike_and_no_mark_is_at_the_end_of_an_axis() -> None
 
 
 def test_a_long_name_does_not_push_the_mark_of_synthetic_data_out_of_a_title() -> None:
-    row = {"workload": "w" * 400, "device": "V100", "condition": CONDITION, "method": "pks", "status": "ok",
+    name = "w" * 400
+    row = {"workload": name, "device": "V100", "condition": CONDITION, "method": "pks", "status": "ok",
            "error_percent": 1.0, "speedup": 2.0}  # fmt: skip
-    figure = errors.of_workload([Row.model_validate(row)], row["workload"], " (synthetic)")
+    figure = errors.of_workload([Row.model_validate(row)], name, " (synthetic)")
     assert any(text.endswith("(synthetic)") and "…" in text for text in texts(figure))
 
 

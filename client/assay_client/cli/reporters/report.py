@@ -12,8 +12,8 @@ from assay_client.cli.reporters.text import clipped, printable
 from assay_report.judging.verdicts import verdicts_of
 from assay_report.model.report import Report
 from assay_report.tables.remarks import remarks
-from assay_report.tables.scores import summary_table
 from assay_report.tables.sections import short_tables
+from assay_report.tables.summary import summary_table
 from assay_report.tables.table import Cell, Column, Width
 from assay_report.tables.table import Table as ReportTable
 from assay_report.texts import ABSENT
