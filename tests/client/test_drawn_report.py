@@ -18,13 +18,13 @@ from assay_report.markdown import escaped, render_markdown
 from assay_report.model.report import Report
 from assay_report.reading import parse_report
 from assay_report.tables.sections import (
-from assay_report.tables.summary import summary_table
     by_workload,
     further_sections,
     short_tables,
     workload_sections,
     workload_tables,
 )
+from assay_report.tables.summary import summary_table
 from assay_report.tables.table import Cell, Table, Width, condensed, names, numbers, table_of
 from assay_report.tables.verdicts import first_tables
 
