@@ -9,6 +9,8 @@ BIN := $(VENV)/bin
 # Many tests wait for processes: three workers keep two cores busy.
 PYTEST_WORKERS ?= 3
 STAMP := $(VENV)/.installed
+# Tests and demos start hundreds of processes; each compiles all of Assay where this is set.
+unexport PYTHONDONTWRITEBYTECODE
 
 $(STAMP): pyproject.toml requirements/constraints.txt
 	@echo "installing into $(VENV): about 700 MB, a minute or more"
@@ -195,7 +197,7 @@ scale: $(STAMP)  ## a campaign of 1,000 runs over 50 virtual GPUs, through serve
 slices: $(STAMP)  ## 100,000 launches in slices, the agent killed 20 times, and two GPUs side by side; ten minutes on two cores
 	ASSAY_KILLS=short ASSAY_SLICES=full $(BIN)/pytest -q -s tests/integration/test_slices_killed.py $(PYTEST_ARGS)
 
-KILLING_TESTS := $(addprefix tests/integration/test_,gang_killed.py recorded_campaign.py recorded_chaos.py sick_box.py slices_auto.py slices_killed.py) tests/client/test_demo.py
+KILLING_TESTS := $(addprefix tests/integration/test_,gang_killed.py recorded_campaign.py recorded_chaos.py sick_box.py slices_auto.py slices_killed.py) tests/client/test_demo.py tests/agent/test_agent_process.py
 
 .PHONY: kills-short
 kills-short: $(STAMP)  ## kill -9 of every program at some moments, and nothing may differ; two minutes on two cores

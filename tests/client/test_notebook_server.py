@@ -17,7 +17,8 @@ from assay_sampling.errors import CampaignError, ParameterError, ServerUnreachab
 from assay_server.rpc.published import launches
 from tests.support.client import hand_made
 
-pytestmark = pytest.mark.processes
+# One campaign for all tests here: they stay on one worker.
+pytestmark = [pytest.mark.processes, pytest.mark.xdist_group("notebook_server")]
 
 CAMPAIGN = """\
 campaign: two
