@@ -17,8 +17,9 @@ import pytest
 import typer
 
 from assay_client.cli import main as main_module
-from assay_client.cli.main import VERBS, app, main
+from assay_client.cli.main import VERBS, LazyVerbs, app, main
 from assay_client.cli.reporters.failure import Failure, render_failure
+from assay_client.cli.summaries import SUMMARIES
 from assay_client.ending import ended_in_order, raise_if_asked
 from assay_sampling import errors
 from tests.support.client import hand_made
@@ -62,6 +63,20 @@ def test_help_names_every_verb(assay: Assay) -> None:
     assert ended.stderr == ""
     for verb in VERBS:
         assert re.search(rf"^ +{verb} ", ended.stdout, re.MULTILINE), verb
+
+
+def test_the_help_page_says_of_each_verb_what_its_own_help_begins_with() -> None:
+    verbs = LazyVerbs()
+    assert list(SUMMARIES.items()) == [(verb, verbs[verb].get_short_help_str(200)) for verb in VERBS]
+
+
+def test_the_help_page_imports_no_verb() -> None:
+    look = (
+        "import sys; from assay_client.cli.main import main; main(['--help']); "
+        "assert not [m for m in sys.modules if m.startswith('assay_client.cli.verbs.')]; "
+        "assert not {'numpy', 'pyarrow', 'grpc', 'rich'} & set(sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", look], check=True, capture_output=True)
 
 
 def test_what_a_verb_does_is_said_whole_on_80_columns(assay: Assay, monkeypatch: pytest.MonkeyPatch) -> None:
