@@ -72,11 +72,14 @@ SERVICES ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/assay/services
 .PHONY: services
 services:  ## Debian's Prometheus and bubblewrap into a cache folder (19 MB once)
 	$(PYTHON) tests/services/unpack.py --cache "$(SERVICES)"
+	@ls /usr/lib/postgresql/*/bin/initdb > /dev/null 2>&1 || { [ "$$(id -u)" = 0 ] && apt-get install -y -q --no-install-recommends postgresql-15; } \
+	  || echo "services: no PostgreSQL: install Debian's package postgresql-15"
 
 .PHONY: test-services
-test-services: $(STAMP) services  ## a real Prometheus scrapes both daemons, promtool checks the alerts, and bubblewrap confines; skipped if they cannot be downloaded
+test-services: $(STAMP) services  ## a real Prometheus scrapes both daemons, promtool checks the alerts, bubblewrap confines, and PostgreSQL keeps the metadata; skipped if they cannot be downloaded
 	ASSAY_SERVICES="$(SERVICES)" $(BIN)/pytest tests/services $(PYTEST_ARGS)
 	ASSAY_SERVICES="$(SERVICES)" $(BIN)/pytest tests/integration/test_bundle_runs.py -k bubblewrap $(PYTEST_ARGS)
+	$(BIN)/python -m tests.services.postgresql $(BIN)/pytest tests/server/test_store_contract.py $(PYTEST_ARGS)
 
 # A browser for tests of pages, from Debian's packages; nothing is installed. Its pictures are kept in build/screenshots, or in ASSAY_SCREENSHOTS.
 BROWSER ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/assay/browser

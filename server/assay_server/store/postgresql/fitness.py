@@ -20,7 +20,8 @@ _ASKED = """
 SELECT current_setting('server_version_num')::integer AS version, current_setting('server_version') AS shown,
   pg_encoding_to_char(encoding) AS encoding, datcollate AS collation, pg_is_in_recovery() AS standby,
   current_schema() AS schema, current_setting('fsync') AS fsync,
-  current_schema() IS NOT NULL AND has_schema_privilege(current_schema(), 'CREATE, USAGE') AS may
+  current_schema() IS NOT NULL AND has_schema_privilege(current_schema(), 'CREATE')
+    AND has_schema_privilege(current_schema(), 'USAGE') AS may
 FROM pg_database WHERE datname = current_database()
 """
 

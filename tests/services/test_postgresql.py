@@ -1,0 +1,191 @@
+"""A real PostgreSQL: killed and started again, refused where it is not fit, moved to and back."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from assay_core.records.campaign import RunState
+from assay_sampling.errors import ParameterError, StorageError
+from assay_server.database import moving
+from assay_server.database.in_force import noted_database
+from assay_server.database.moving import move_to_postgresql, move_to_sqlite
+from assay_server.database.opening import AskedDatabase, open_database
+from assay_server.keeping.stored_files import copy_database
+from assay_server.store.model import Slice
+from assay_server.store.postgresql.place import place_of
+from assay_server.store.postgresql.store import PostgresqlStore
+from assay_server.store.protocols import MetadataStore
+from assay_server.store.sqlite import SqliteStore
+from tests.services.postgresql import OwnPostgresql, programs
+from tests.support.server.stored_values import attempt, campaign, run
+
+AWAY = r"lost|does not answer|shut down"
+pytestmark = pytest.mark.skipif(
+    not os.environ.get("ASSAY_SERVICES") or programs() is None, reason="make test-services has a PostgreSQL"
+)
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[OwnPostgresql]:
+    with OwnPostgresql() as own:
+        yield own
+
+
+@pytest.fixture
+def url(server: OwnPostgresql) -> str:
+    server.administrate("DROP DATABASE IF EXISTS one WITH (FORCE)", "CREATE DATABASE one")
+    return server.url("one")
+
+
+def asked(url: str) -> AskedDatabase:
+    return AskedDatabase(place_of(url))
+
+
+def nothing(_table: str, _rows: int) -> None:
+    pass
+
+
+def fill(store: MetadataStore) -> None:
+    with store.transaction() as write:
+        write.begin_epoch(1)
+        write.add_campaign(campaign(paused=True), [run(0), run(1)], [Slice(run(i).run_id, 0) for i in (0, 1)])
+        write.add_attempt(attempt(1))
+
+
+def test_a_killed_database_is_a_typed_error_and_the_store_goes_on_by_itself(
+    server: OwnPostgresql, url: str
+) -> None:
+    store = PostgresqlStore(place_of(url), alone=True)
+    fill(store)
+    with store.snapshot() as read:
+        before = read.runs("made-1")
+    server.kill()
+    for _ in range(2):
+        with (
+            pytest.raises(StorageError, match=AWAY),
+            store.transaction() as write,
+        ):
+            write.next_token()
+        with pytest.raises(StorageError, match=AWAY), store.snapshot() as read:
+            read.campaigns()
+    server.start()
+    with store.snapshot() as read:
+        assert read.runs("made-1") == before
+    with store.transaction() as write:
+        write.save_run(run(0, state=RunState.DONE))
+    with pytest.raises(StorageError, match="another assay-server uses this database"):
+        PostgresqlStore(place_of(url), alone=True)  # the lock was taken again
+    store.close()
+
+
+def test_a_paused_campaign_moves_there_and_back_and_goes_on(url: str, tmp_path: Path) -> None:
+    old = SqliteStore(tmp_path / "metadata.sqlite")
+    fill(old)
+    old.close()
+    moved = move_to_postgresql(tmp_path, asked(url), nothing)
+    assert moved.kept is not None and moved.kept.exists() and not (tmp_path / "metadata.sqlite").exists()
+    with pytest.raises(ParameterError, match="in PostgreSQL already"):
+        move_to_postgresql(tmp_path, asked(url), nothing)
+    store = open_database(tmp_path, alone=True)
+    with store.transaction() as write:
+        assert write.attempts("made-1.0000") == [attempt(1)]
+        last = write.next_token()
+        write.save_campaign(campaign(paused=False))
+        write.add_campaign(campaign("made-2", 2), [run(0, "made-2")], [Slice("made-2.0000", 0)])  # a new lane
+    with pytest.raises(StorageError, match="another assay-server uses this database"):
+        move_to_sqlite(tmp_path, AskedDatabase(), nothing)
+    store.close()
+    assert move_to_sqlite(tmp_path, AskedDatabase(), nothing).rows == moved.rows + 4
+    assert noted_database(tmp_path) is None
+    back = open_database(tmp_path)
+    with back.transaction() as write:
+        assert write.next_token() == last + 1
+        assert [(each.campaign_id, each.paused) for each in write.campaigns()] == [
+            ("made-1", False), ("made-2", False),
+        ]  # fmt: skip
+        assert [each.campaign_id for each in write.entrants()] == ["made-1", "made-2"]
+    back.close()
+    move_to_postgresql(tmp_path, asked(url), nothing)  # over our own rows of the first time
+
+
+def test_an_interrupted_move_leaves_the_old_database_in_force(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old = SqliteStore(tmp_path / "metadata.sqlite")
+    fill(old)
+    old.close()
+
+    def stop(*_given: object) -> None:
+        raise KeyboardInterrupt
+
+    for step in ("copy_rows", "note_database"):
+        with monkeypatch.context() as patch:
+            patch.setattr(moving, step, stop)
+            with pytest.raises(KeyboardInterrupt):
+                move_to_postgresql(tmp_path, asked(url), nothing)
+        assert noted_database(tmp_path) is None and (tmp_path / "metadata.sqlite").exists()
+    move_to_postgresql(tmp_path, asked(url), nothing)
+    for step in ("copy_rows", "forget_database"):
+        with monkeypatch.context() as patch:
+            patch.setattr(moving, step, stop)
+            with pytest.raises(KeyboardInterrupt):
+                move_to_sqlite(tmp_path, AskedDatabase(), nothing)
+        assert noted_database(tmp_path) is not None
+    move_to_sqlite(tmp_path, AskedDatabase(), nothing)
+    assert noted_database(tmp_path) is None
+
+
+def test_a_copy_of_postgresql_is_a_sqlite_file_with_the_same_rows(url: str, tmp_path: Path) -> None:
+    store = open_database(tmp_path, asked(url), alone=True)
+    fill(store)
+    copy_database(tmp_path, tmp_path / "copy.sqlite")
+    store.close()
+    copy = SqliteStore(tmp_path / "copy.sqlite")
+    with copy.snapshot() as read:
+        assert read.attempts("made-1.0000") == [attempt(1)]
+    copy.close()
+
+
+def test_a_database_with_the_campaigns_of_another_folder_is_refused(url: str, tmp_path: Path) -> None:
+    first, second = tmp_path / "first", tmp_path / "second"
+    first.mkdir(), second.mkdir()
+    store = open_database(first, asked(url), alone=True)
+    fill(store)
+    store.close()
+    with pytest.raises(StorageError, match="it has the campaigns of another state folder"):
+        open_database(second, asked(url))
+    SqliteStore(second / "metadata.sqlite").close()
+    with pytest.raises(StorageError, match="it has the campaigns of another state folder"):
+        move_to_postgresql(second, asked(url), nothing)
+    open_database(first).close()  # by its note
+
+
+def test_databases_that_are_not_fit_are_refused_each_with_its_remedy(
+    server: OwnPostgresql, url: str, tmp_path: Path
+) -> None:
+    server.administrate(
+        "DROP DATABASE IF EXISTS latin", "DROP DATABASE IF EXISTS bare", "DROP ROLE IF EXISTS guest",
+        "CREATE DATABASE latin ENCODING 'LATIN1' TEMPLATE template0", "CREATE ROLE guest LOGIN",
+        "CREATE DATABASE bare",
+    )  # fmt: skip
+
+    def refused(place: str, match: str) -> None:
+        with pytest.raises(StorageError, match=match) as caught:
+            PostgresqlStore(place_of(place))
+        assert caught.value.remedy
+
+    refused(server.url("latin"), "its encoding is LATIN1")
+    refused(server.url("bare", "guest"), "its user may not make tables in the schema 'public'")
+    refused(server.url("missing"), "the server has no such database")
+    refused(server.url("one", "nobody"), "the database has no such user")
+    server.administrate("CREATE TABLE photos (id integer)", database="bare")
+    refused(server.url("bare"), "it is another program's database")
+    PostgresqlStore(place_of(url)).close()
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute("UPDATE alembic_version SET version_num = '9999'")
+    refused(url, "a newer Assay wrote it")
