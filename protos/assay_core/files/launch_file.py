@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import io
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import IO, Any, cast
 
@@ -72,6 +72,20 @@ def new_launch_file(
         LaunchWriter(file if hashed is None else hashed.of(file), schema, str(path)) as writer,
     ):
         yield writer
+
+
+def launch_file_content(
+    schema: pa.Schema, batches: Iterable[LaunchBatch], subject: str, *, named: bool = False
+) -> bytes:
+    """The bytes of the file that :func:`new_launch_file` makes of these launches, for few of them.
+
+    ``named``: the caller has checked that each id has its name.
+    """
+    content = io.BytesIO()
+    with LaunchWriter(content, schema, subject) as writer:
+        for batch in batches:
+            writer.write(batch, named=named)
+    return content.getvalue()
 
 
 class LaunchFileUnderWay:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
+from typing import TypeVar
 
 from assay_core.program import distribution_version
 from assay_core.records.lease import (
@@ -18,12 +20,14 @@ from assay_core.records.lease import (
     LeaseRequest,
 )
 from assay_core.records.machine import Registered, Registration
-from assay_sampling.errors import ParameterError
+from assay_sampling.errors import AssayError, ParameterError
 from assay_server.access.audit import note_nothing_new
 from assay_server.access.caller import current_caller
 from assay_server.campaigns.heartbeats.answering import Heartbeats
 from assay_server.campaigns.ingest.publish import Publisher
 from assay_server.campaigns.scheduling.coordinator import Coordinator
+from assay_server.campaigns.scheduling.leases import Lease
+from assay_server.campaigns.scheduling.schedule import Schedule
 from assay_server.identity.agent_names import require_free_name
 from assay_server.limits import DEFAULT_LIMITS, AgentLimits
 from assay_server.rpc.bounds import agent_of, bounded_failure, bounded_flags, bounded_log
@@ -32,6 +36,9 @@ from assay_server.store.model import Agent
 from assay_server.store.protocols import MetadataReader
 
 _LOOK_FOR_ROOM_SECONDS = 5.0
+
+Asked = TypeVar("Asked")
+Told = TypeVar("Told")
 
 
 class AgentHandler:
@@ -95,18 +102,45 @@ class AgentHandler:
 
     def lease(self, request: LeaseRequest) -> LeaseAnswer:
         """Work for a slot, now; an empty answer if there is none."""
-        agent_id, session_id, slot_id = request.agent_id, request.session_id, request.slot_id
-        self._coordinator.queue.asks(agent_id, slot_id)
+        [told] = self._lease_together([request])
+        if isinstance(told, Exception):
+            raise told
+        return told
+
+    def leases(self, requests: Sequence[LeaseRequest]) -> list[LeaseAnswer | Exception]:
+        """The answer of :meth:`lease` to each request, or its error; all in one transaction."""
+        try:
+            return self._lease_together(requests)
+        except AssayError:  # one of them spoiled the transaction for all
+            return [_told(self.lease, request) for request in requests]
+
+    def _lease_together(self, requests: Sequence[LeaseRequest]) -> list[LeaseAnswer | Exception]:
+        queue, lease_ms = self._coordinator.queue, self._coordinator.policy.lease_ms
+        for request in requests:
+            queue.asks(request.agent_id, request.slot_id)
+        found: list[Lease | LeaseAnswer | ParameterError | None] = []
         with self._coordinator.schedule() as schedule:
-            if not schedule.is_registered(agent_id, session_id):
-                return LeaseAnswer(register_again=True)
-            if self._is_short_of_room():
-                return LeaseAnswer()
-            lease = schedule.lease(agent_id, slot_id)
-        if lease is None:
-            self._coordinator.queue.got_nothing(agent_id, session_id, slot_id)
+            for request in requests:
+                try:
+                    found.append(self._leased(schedule, request))
+                except ParameterError as error:  # a slot that its agent did not register
+                    found.append(error)
+        told: list[LeaseAnswer | Exception] = []
+        for request, each in zip(requests, found, strict=True):
+            if each is None:
+                queue.got_nothing(request.agent_id, request.session_id, request.slot_id)
+            told.append(
+                LeaseAnswer(work_of(each, lease_ms)) if isinstance(each, Lease) else each or LeaseAnswer()
+            )
+        return told
+
+    def _leased(self, schedule: Schedule, request: LeaseRequest) -> Lease | LeaseAnswer | None:
+        """The lease for a slot; None if it gets none, an answer if it was not looked for."""
+        if not schedule.is_registered(request.agent_id, request.session_id):
+            return LeaseAnswer(register_again=True)
+        if self._is_short_of_room():
             return LeaseAnswer()
-        return LeaseAnswer(work_of(lease, self._coordinator.policy.lease_ms))
+        return schedule.lease(request.agent_id, request.slot_id)
 
     def _is_short_of_room(self) -> bool:
         """Whether no new work is given out, because there is no room for its records."""
@@ -136,14 +170,12 @@ class AgentHandler:
 
     def finish(self, attempt: FinishedAttempt) -> FinishAnswer:
         """Publish; answers once the slice's file is durable. After a StorageError the agent asks again."""
-        published = self._publisher.finish(
-            attempt.claim,
-            attempt.segments,
-            attempt.launches,
-            bounded_flags(attempt.flags),
-            bounded_log(attempt.log),
-        )
-        return FinishAnswer(published)
+        return FinishAnswer(self._publisher.finish_one(_bounded(attempt)))
+
+    def finish_small(self, attempts: Sequence[FinishedAttempt]) -> list[FinishAnswer | Exception]:
+        """The answer of :meth:`finish` to each attempt of few launches, or its error; published together."""
+        told = self._publisher.finish_together([_bounded(attempt) for attempt in attempts])
+        return [FinishAnswer(each) if isinstance(each, bool) else each for each in told]
 
     def fail(self, attempt: FailedAttempt) -> FailAnswer:
         """End a failed attempt; changes nothing if the sender does not hold its lease."""
@@ -151,6 +183,18 @@ class AgentHandler:
             if schedule.is_held(attempt.claim):
                 schedule.fail(attempt.claim.key, bounded_failure(attempt.failure), bounded_log(attempt.log))
         return FailAnswer()
+
+
+def _told(answer: Callable[[Asked], Told], asked: Asked) -> Told | Exception:
+    try:
+        return answer(asked)
+    except AssayError as error:
+        return error
+
+
+def _bounded(attempt: FinishedAttempt) -> FinishedAttempt:
+    """What is kept of an attempt's flags and log."""
+    return replace(attempt, flags=bounded_flags(attempt.flags), log=bounded_log(attempt.log))
 
 
 def idle_heartbeat_ms(heartbeat_ms: int, lease_ms: int) -> int:

@@ -197,8 +197,9 @@ class RpcServer:
             connection_idle_seconds=joins.join_idle_seconds,
         )
         server, joining = self._server(self._limits.calls), self._server(bounds, joining=True)
+        agents = AgentServicer(self._agents, threads, self._changes, self._limits)
         try:
-            self._add_services(server, threads)
+            self._add_services(server, threads, agents)
             add_joining(joining, self._identified.enrolment, threads)
             addresses = self._bind(server, joining)
             await server.start()
@@ -209,6 +210,7 @@ class RpcServer:
         finally:
             self._changes.stop()
             await asyncio.gather(server.stop(_GRACE_SECONDS), joining.stop(_GRACE_SECONDS))
+            await asyncio.to_thread(agents.close)
             await asyncio.to_thread(threads.close)
 
     def _server(self, limits: CallLimits, *, joining: bool = False) -> grpc.aio.Server:
@@ -244,12 +246,10 @@ class RpcServer:
         )
         return addresses
 
-    def _add_services(self, server: grpc.aio.Server, threads: Threads) -> None:
+    def _add_services(self, server: grpc.aio.Server, threads: Threads, agents: AgentServicer) -> None:
         self._health = HealthServicer(services(), Places(lambda: self._limits.queries.watch_streams))
         health_pb2_grpc.add_HealthServicer_to_server(self._health, server)
-        agent_pb2_grpc.add_AgentServiceServicer_to_server(  # type: ignore[no-untyped-call]
-            AgentServicer(self._agents, threads, self._changes, self._limits), server
-        )
+        agent_pb2_grpc.add_AgentServiceServicer_to_server(agents, server)  # type: ignore[no-untyped-call]
         campaign_pb2_grpc.add_CampaignServiceServicer_to_server(  # type: ignore[no-untyped-call]
             CampaignServicer(self._campaigns, threads, self._changes, self._limits), server
         )

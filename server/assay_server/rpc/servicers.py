@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Protocol, Self, TypeVar
@@ -24,13 +24,17 @@ from assay_core.records.lease import FailedAttempt, FinishedAttempt, Heartbeat, 
 from assay_core.records.machine import Registration
 from assay_core.records.runs_request import RunsRequest
 from assay_protos import agent_pb2_grpc, campaign_pb2_grpc
+from assay_sampling.errors import AssayError
+from assay_server.campaigns.ingest.publish import MOST_SMALL_SEGMENTS
 from assay_server.limits import DEFAULT_LIMITS, Limits
 from assay_server.rpc.agent_handler import AgentHandler
 from assay_server.rpc.campaign_handler import CampaignHandler
 from assay_server.rpc.changes import WORK, Changes, campaign_topic
 from assay_server.rpc.errors import abort, send_in_time
+from assay_server.rpc.gathering import Gathering
 from assay_server.rpc.observing.calls import waiting
 from assay_server.rpc.places import BoundedThreads, Places
+from assay_server.store.records import MOST_SMALL_LAUNCHES
 
 _LONGEST_WAIT_MS = 60_000
 _WATCH_POLL_SECONDS = 5.0
@@ -154,6 +158,14 @@ class AgentServicer(agent_pb2_grpc.AgentServiceServicer):
         self._handler = handler
         self._threads = threads
         self._changes = changes
+        most = limits.calls.calls_waiting
+        self._leases = Gathering("assay-leases", self._lease_all, most)
+        self._finishes = Gathering("assay-finishes", self._finish_all, most)
+
+    def close(self) -> None:
+        """Answer what was asked and stop; no call is under way any more."""
+        self._leases.close()
+        self._finishes.close()
 
     async def Register(self, request: Any, context: Context) -> Any:
         read = Registration.from_proto
@@ -185,7 +197,10 @@ class AgentServicer(agent_pb2_grpc.AgentServiceServicer):
             # Most slots that news wakes, or that ask again, find in memory that there is nothing for them.
             worth = self._handler.must_ask if first else self._handler.is_worth_asking
             if worth(request):
-                told = await answer(context, self._threads.short, self._asking(first), as_it_is, request)
+                try:
+                    told = await self._leases.ask((request, first))
+                except Exception as error:  # noqa: BLE001 - as in answer()
+                    await abort(context, error, "lease")
             first, rest = False, until - loop.time()
             if told.work is not None or told.register_again or rest <= 0 or self._changes.stopping:
                 return told
@@ -193,22 +208,40 @@ class AgentServicer(agent_pb2_grpc.AgentServiceServicer):
             with waiting():
                 await self._changes.wait(WORK, seen, min(rest, pause))
 
-    def _asking(self, first: bool) -> Callable[[LeaseRequest], LeaseAnswer]:
-        def lease(request: LeaseRequest) -> LeaseAnswer:
-            # It may have been taken while this request waited for a thread.
-            if not first and not self._handler.is_worth_asking(request):
-                return LeaseAnswer(None)
-            return self._handler.lease(request)
-
-        return lease
+    def _lease_all(self, asked: Sequence[tuple[LeaseRequest, bool]]) -> list[LeaseAnswer | Exception]:
+        """Answers requests for work; with each, whether it has not waited yet."""
+        # Work may have been taken while a request waited for its turn.
+        due = [request for request, first in asked if first or self._handler.is_worth_asking(request)]
+        told = dict(zip(map(id, due), self._handler.leases(due), strict=True)) if due else {}
+        return [told.get(id(request), LeaseAnswer(None)) for request, _ in asked]
 
     async def FinishAttempt(self, request: Any, context: Context) -> Any:
+        if request.launches <= MOST_SMALL_LAUNCHES and request.segments <= MOST_SMALL_SEGMENTS:
+            try:
+                return await self._finishes.ask(request)
+            except Exception as error:  # noqa: BLE001 - as in answer()
+                await abort(context, error, "finish")
         read = FinishedAttempt.from_proto
         return await sent(context, self._threads.publish, self._handler.finish, read, request)
+
+    def _finish_all(self, requests: Sequence[Any]) -> list[Any]:
+        """Answers finished attempts of few launches, as messages."""
+        read = [_read_finished(request) for request in requests]
+        found = [each for each in read if isinstance(each, FinishedAttempt)]
+        answers = iter(self._handler.finish_small(found))
+        told = [next(answers) if isinstance(each, FinishedAttempt) else each for each in read]
+        return [each if isinstance(each, Exception) else each.to_proto() for each in told]
 
     async def FailAttempt(self, request: Any, context: Context) -> Any:
         read = FailedAttempt.from_proto
         return await sent(context, self._threads.short, self._handler.fail, read, request)
+
+
+def _read_finished(request: Any) -> FinishedAttempt | AssayError:
+    try:
+        return FinishedAttempt.from_proto(request)
+    except AssayError as error:
+        return error
 
 
 class CampaignServicer(campaign_pb2_grpc.CampaignServiceServicer):

@@ -21,6 +21,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
+import pyarrow as pa
+
 from assay_core.files.durable import make_folder, temporary_of
 from assay_core.files.launch_file import LaunchFileUnderWay
 from assay_core.records.attempt import AttemptKey
@@ -164,6 +166,17 @@ class FileAhead:
                 self._write_rest(rest)
         assert self._file is not None
         return self._file.end()
+
+    def few(self) -> tuple[pa.Schema, list[LaunchBatch]] | None:
+        """Its schema and launches; None if a file was begun for them, or they are in many pieces.
+
+        Nothing may be added after that.
+        """
+        pieces = None if self._filling is None else self._filling.pieces()
+        if self._schema is None or self._file is not None or not pieces:
+            return None
+        first, *others = pieces
+        return self._schema.schema, [LaunchBatch(first, self._names), *(LaunchBatch(p, {}) for p in others)]
 
     def _write_rest(self, rest: WaitingLaunches) -> None:
         group = rest.copied()

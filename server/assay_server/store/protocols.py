@@ -449,6 +449,15 @@ class RecordStore(Protocol):
     def publish(self, key: AttemptKey, segments: Sequence[Segment]) -> PublishedFile:
         """Write all segments of an attempt, in order, as its slice's one file; atomic, repeatable."""
 
+    def publish_small(
+        self, attempts: Sequence[tuple[AttemptKey, Sequence[Segment]]]
+    ) -> dict[AttemptKey, PublishedFile]:
+        """As :meth:`publish` for each attempt that has few launches; the others are left out.
+
+        The files become durable together. After an error, some of them may be in their place.
+        """
+        ...
+
     def withdraw(self, run_id: str, slice_index: int) -> None:
         """Remove the file of a slice, if there is one."""
 

@@ -29,7 +29,9 @@ from assay_core.files.durable import (
     sync_directory,
     write_atomically,
     write_pieces,
+    write_together,
 )
+from assay_core.files.launch_file import launch_file_content, new_launch_file
 from assay_core.records.attempt import AttemptKey
 from assay_core.records.campaign import SetAsideReason
 from assay_sampling.errors import LaunchTableError, ParameterError, StorageError
@@ -47,6 +49,7 @@ _STAGED = re.compile(r"slice-(\d+)-attempt-(\d+)")
 REPORT_FORMS = ("json", "html")
 _UNPACKED_AHEAD = 2
 _STAGED_TOGETHER = 8
+MOST_SMALL_LAUNCHES = 4_096
 
 
 class DamagedSegmentError(StorageError):
@@ -130,9 +133,40 @@ class LocalRecordStore:
                 content_hash,
             )
 
-    def _write_staged(self, path: Path, key: AttemptKey, segments: Sequence[Segment]) -> None:
-        from assay_core.files.launch_file import new_launch_file  # noqa: PLC0415 - only publishing needs Parquet
+    def publish_small(
+        self, attempts: Sequence[tuple[AttemptKey, Sequence[Segment]]]
+    ) -> dict[AttemptKey, PublishedFile]:
+        made: dict[AttemptKey, tuple[Path, bytes, int]] = {}
+        for key, segments in attempts:
+            launches = sum(segment.launches for segment in segments)
+            if 0 < launches <= MOST_SMALL_LAUNCHES:
+                path = self._published_path(key.run_id, key.slice_index)
+                made[key] = path, self._content(key, segments), launches
+        with storage_errors(self._records):
+            write_together({path: content for path, content, _ in made.values()}, self._stagers)
+        return {
+            key: PublishedFile(
+                str(path.relative_to(self._records)), len(content), launches, part_hash(content).hex()
+            )
+            for key, (path, content, launches) in made.items()
+        }
 
+    def _content(self, key: AttemptKey, segments: Sequence[Segment]) -> bytes:
+        """The file of an attempt of few launches."""
+        ahead = self._ahead.take(_without_token(key), segments)
+        few = None if ahead is None else ahead.few()
+        if few is not None:
+            return launch_file_content(*few, str(key), named=True)
+        if ahead is not None:
+            ahead.drop()
+        contents = [self._decoded(key, segment) for segment in segments]
+        batches = [batch for content in contents for batch in content.launch_batches()]
+        return launch_file_content(contents[0].schema, batches, str(key))
+
+    def _decoded(self, key: AttemptKey, segment: Segment) -> SegmentContent:
+        return decode_segment(*self.staged(segment), subject=f"{key}, segment {segment.index}")
+
+    def _write_staged(self, path: Path, key: AttemptKey, segments: Sequence[Segment]) -> None:
         contents = self._contents(key, segments)
         first = next(contents)
         with new_launch_file(path, first.schema, private=True) as writer:
@@ -237,13 +271,10 @@ class LocalRecordStore:
     def _contents(self, key: AttemptKey, segments: Sequence[Segment]) -> Iterator[SegmentContent]:
         """The segments in order; another thread unpacks the next ones while one is written."""
 
-        def content(segment: Segment) -> SegmentContent:
-            return decode_segment(*self.staged(segment), subject=f"{key}, segment {segment.index}")
-
         with ThreadPoolExecutor(1, "assay-unpack") as thread:
             ahead: deque[Future[SegmentContent]] = deque()
             for segment in segments:
-                ahead.append(thread.submit(content, segment))
+                ahead.append(thread.submit(self._decoded, key, segment))
                 if len(ahead) > _UNPACKED_AHEAD:
                     yield ahead.popleft().result()
             while ahead:

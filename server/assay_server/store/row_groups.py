@@ -91,6 +91,12 @@ class WaitingLaunches:
             self._copied = self.copied()
         return taken
 
+    def pieces(self) -> list[pa.RecordBatch] | None:
+        """All of them as they came, in full; None if they were copied already."""
+        if self._copied is not None:
+            return None
+        return [batch.plain().slice(first, taken) for batch, first, taken in self._pieces]
+
     def copied(self) -> RowGroup:
         """All of them in one row group; give it back when it is written."""
         group = self._copied or self._groups.take(self._schema)

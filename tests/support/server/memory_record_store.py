@@ -70,6 +70,11 @@ class MemoryRecordStore:
         file = name.removeprefix("records/")
         return PublishedFile(file, len(self.files[name]), launches, fresh_hash_of(path))
 
+    def publish_small(
+        self, attempts: Sequence[tuple[AttemptKey, Sequence[Segment]]]
+    ) -> dict[AttemptKey, PublishedFile]:
+        return {key: self.publish(key, segments) for key, segments in attempts if segments}
+
     def withdraw(self, run_id: str, slice_index: int) -> None:
         self.files.pop(_published(run_id, slice_index), None)
 

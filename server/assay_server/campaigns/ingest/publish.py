@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import threading
+from collections.abc import Sequence
+from operator import itemgetter
 from weakref import WeakValueDictionary
 
 from assay_core.program_log import log_about
 from assay_core.records.attempt import AttemptKey, AttemptLog, Claim
 from assay_core.records.campaign import AttemptState
 from assay_core.records.failure import Failure
+from assay_core.records.lease import FinishedAttempt
 from assay_core.records.validity_flag import ValidityFlag
 from assay_sampling.errors import AssayError, LaunchTableError
 from assay_server.analysis.runs.intact import RecordsChangedError
@@ -22,7 +26,7 @@ from assay_server.campaigns.slicing.after_light import plan_from
 from assay_server.campaigns.slicing.kinds import LaunchKinds
 from assay_server.campaigns.slicing.reslice import slicing_of
 from assay_server.store.model import Slice
-from assay_server.store.protocols import PublishedFile
+from assay_server.store.protocols import MetadataReader, PublishedFile
 from assay_server.store.records import DamagedSegmentError
 from assay_server.store.set_aside import warn_of
 
@@ -30,6 +34,7 @@ _log = logging.getLogger(__name__)
 
 # A slice behind the end of its workload is published without a file.
 _NO_FILE = PublishedFile("", 0, 0, "")
+MOST_SMALL_SEGMENTS = 8  # of an attempt that is finished together with others
 
 
 class Publisher:
@@ -57,6 +62,68 @@ class Publisher:
         if outcome is FinishOutcome.PUBLISH:
             return self._publish(key)
         return outcome is FinishOutcome.ALREADY_PUBLISHED
+
+    def finish_one(self, attempt: FinishedAttempt) -> bool:
+        """As :meth:`finish`."""
+        return self.finish(attempt.claim, attempt.segments, attempt.launches, attempt.flags, attempt.log)
+
+    def finish_together(self, attempts: Sequence[FinishedAttempt]) -> list[bool | AssayError]:
+        """The answer of :meth:`finish` to each attempt of few launches, or its error.
+
+        They share each commit. If anything is amiss with one of them, each is finished alone.
+        """
+        try:
+            told = self._finished_together(attempts)
+        except AssayError:
+            told = {}
+        return [told[each.claim] if each.claim in told else self._alone(each) for each in attempts]
+
+    def _alone(self, attempt: FinishedAttempt) -> bool | AssayError:
+        try:
+            return self.finish_one(attempt)
+        except AssayError as error:
+            return error
+
+    def _finished_together(self, attempts: Sequence[FinishedAttempt]) -> dict[Claim, bool]:
+        """The answers to those that were published together, or need not be published."""
+        told: dict[Claim, bool] = {}
+        due: dict[AttemptKey, Claim] = {}
+        with self._coordinator.schedule() as schedule:
+            for each in attempts:
+                key = each.claim.key
+                if not schedule.is_held(each.claim):
+                    told[each.claim] = False
+                    continue
+                outcome = schedule.begin_publish(key, each.segments, each.launches, each.flags, each.log)
+                if outcome is FinishOutcome.PUBLISH:
+                    due[key] = each.claim
+                else:
+                    told[each.claim] = outcome is FinishOutcome.ALREADY_PUBLISHED
+        if due:
+            published = self._published_together(list(due))
+            told |= {due[key]: wanted for key, wanted in published.items()}
+        return told
+
+    def _published_together(self, keys: Sequence[AttemptKey]) -> dict[AttemptKey, bool]:
+        """Publish attempts that are finished; whether each is wanted. Those with large files are left out."""
+        # Everybody else holds one such lock at most, so that to take several in order cannot block for ever.
+        slices = {(key.run_id, key.slice_index): self._slice_lock(key) for key in keys}
+        with contextlib.ExitStack() as held:
+            for _, lock in sorted(slices.items(), key=itemgetter(0)):
+                held.enter_context(lock)
+            with self._coordinator.snapshot() as store:
+                found = {key: store.segments(key) for key in keys if _is_publishing(store, key)}
+            files = self._coordinator.records.publish_small(list(found.items()))
+            with self._coordinator.snapshot() as store:
+                plans = {key: self._look_at(store, key, file) for key, file in files.items()}
+            with self._coordinator.schedule() as schedule:
+                wanted = {
+                    key: schedule.end_publish(key, file, self._kinds, plans[key])
+                    for key, file in files.items()
+                }
+            for key in (key for key, is_wanted in wanted.items() if not is_wanted):
+                self._coordinator.records.withdraw(key.run_id, key.slice_index)
+        return wanted
 
     def resume(self) -> None:
         """Publish the attempts that finished before a restart or while the disk was full."""
@@ -87,7 +154,9 @@ class Publisher:
             return self._commit(key, file)
 
     def _commit(self, key: AttemptKey, file: PublishedFile) -> bool:
-        wanted = self._ended(key, file, self._look_at(key, file))
+        with self._coordinator.snapshot() as store:
+            plan = self._look_at(store, key, file)
+        wanted = self._ended(key, file, plan)
         if not wanted:
             self._coordinator.records.withdraw(key.run_id, key.slice_index)
         return wanted
@@ -101,16 +170,15 @@ class Publisher:
             except RecordsChangedError as error:
                 lose_records(self._coordinator, [f for f in error.files if f.run_id == key.run_id])
 
-    def _look_at(self, key: AttemptKey, file: PublishedFile) -> SlicePlan | None:
+    def _look_at(self, store: MetadataReader, key: AttemptKey, file: PublishedFile) -> SlicePlan | None:
         """Read the file before the transaction if its launches decide how runs continue: the plan for the
         detailed runs that wait for this light run, or the new kinds of launches in this slice."""
-        with self._coordinator.snapshot() as store:
-            run = store.run(key.run_id)
-            if run is None or not file.file:
-                return None
-            if run.level == "light":
-                return plan_from(store, run, self._coordinator.records.path(file.file))
-            slicing = slicing_of(store, run)
+        run = store.run(key.run_id)
+        if run is None or not file.file:
+            return None
+        if run.level == "light":
+            return plan_from(store, run, self._coordinator.records.path(file.file))
+        slicing = slicing_of(store, run)
         if slicing is not None and slicing.is_open and run.plan is None:
             self._kinds.of(Slice(key.run_id, key.slice_index, file=file.file, content_hash=file.content_hash))
         return None
@@ -132,3 +200,8 @@ class Publisher:
     def _slice_lock(self, key: AttemptKey) -> threading.Lock:
         with self._lock:
             return self._slices.setdefault((key.run_id, key.slice_index), threading.Lock())
+
+
+def _is_publishing(store: MetadataReader, key: AttemptKey) -> bool:
+    attempt = store.attempt(key.run_id, key.slice_index, key.attempt)
+    return attempt is not None and attempt.key == key and attempt.state is AttemptState.PUBLISHING

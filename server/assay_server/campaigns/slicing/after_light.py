@@ -78,9 +78,9 @@ def plan_from(store: MetadataReader, light: Run, path: Path) -> SlicePlan | None
     None if none waits, or if its launches do not tell: they are of several processes, or without times.
     """
     waiting = waiting_for_light(store, light)
-    campaign = store.campaign(light.campaign_id)
+    campaign = store.campaign(light.campaign_id) if waiting else None
     slicing = None if campaign is None else campaign.compiled.slicing
-    if slicing is None or not waiting:
+    if slicing is None:
         return None
     try:
         read = _read(path, light.run_id)
