@@ -1,0 +1,107 @@
+"""Requests that are answered together: each gets its own answer or error, and nobody is forgotten."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Sequence
+
+import pytest
+
+from assay_sampling.errors import ParameterError, StorageError
+from assay_server.rpc.gathering import Gathering
+
+
+class Desk:
+    """Answers after :meth:`open`, and keeps what it was asked together."""
+
+    def __init__(self) -> None:
+        self.groups: list[list[int]] = []
+        self.begun = threading.Event()
+        self._open = threading.Event()
+
+    def open(self) -> None:
+        self._open.set()
+
+    def answer(self, asked: Sequence[int]) -> list[int | Exception]:
+        self.groups.append(list(asked))
+        self.begun.set()
+        self._open.wait(60)
+        return [ParameterError("number", "it is odd", "give another") if n % 2 else 10 * n for n in asked]
+
+
+async def asked_behind(desk: Desk, gathering: Gathering[int, int], numbers: Sequence[int]) -> list[object]:
+    """The answers to 0 and to these numbers, which are asked while 0 is being answered."""
+    first = asyncio.create_task(gathering.ask(0))
+    await asyncio.to_thread(desk.begun.wait, 60)
+    others = [asyncio.create_task(gathering.ask(number)) for number in numbers]
+    await asyncio.sleep(0)  # each of them has asked then
+    desk.open()
+    return await asyncio.gather(first, *others, return_exceptions=True)
+
+
+def play(
+    most_waiting: int, most_together: int, course: Callable[[Desk, Gathering[int, int]], object]
+) -> tuple[Desk, object]:
+    desk = Desk()
+    gathering = Gathering("test-gathering", desk.answer, most_waiting, most_together)
+    try:
+        return desk, asyncio.run(course(desk, gathering))  # type: ignore[arg-type]
+    finally:
+        desk.open()
+        gathering.close()
+
+
+def test_what_waits_is_answered_together_and_an_error_is_its_own() -> None:
+    desk, told = play(100, 3, lambda desk, gathering: asked_behind(desk, gathering, [2, 3, 4, 6]))
+    assert desk.groups == [[0], [2, 3, 4], [6]]
+    assert isinstance(told, list)
+    assert [each for each in told if not isinstance(each, Exception)] == [0, 20, 40, 60]
+    assert isinstance(told[2], ParameterError)
+
+
+def test_more_than_may_wait_are_refused_at_once_and_later_ones_are_not() -> None:
+    async def course(desk: Desk, gathering: Gathering[int, int]) -> list[object]:
+        told = await asked_behind(desk, gathering, [2, 4, 6])
+        return [*told, await gathering.ask(8)]
+
+    _, told = play(3, 10, course)
+    assert isinstance(told, list)
+    assert told[:3] + told[4:] == [0, 20, 40, 80]
+    assert isinstance(told[3], StorageError)
+
+
+def test_a_call_that_is_cancelled_takes_no_answer_from_the_others() -> None:
+    async def course(desk: Desk, gathering: Gathering[int, int]) -> object:
+        first = asyncio.create_task(gathering.ask(0))
+        await asyncio.to_thread(desk.begun.wait, 60)
+        gone, kept = (asyncio.create_task(gathering.ask(number)) for number in (2, 4))
+        await asyncio.sleep(0)
+        gone.cancel()
+        desk.open()
+        return await asyncio.gather(first, gone, kept, return_exceptions=True)
+
+    _, told = play(100, 10, course)
+    assert isinstance(told, list)
+    assert (told[0], type(told[1]), told[2]) == (0, asyncio.CancelledError, 40)
+
+
+def test_a_bug_is_told_to_all_who_wait_and_the_thread_goes_on() -> None:
+    calls = []
+
+    def answer(asked: Sequence[int]) -> list[int | Exception]:
+        calls.append(asked)
+        if len(calls) == 1:
+            raise RuntimeError("a bug")
+        return list(asked)
+
+    async def course() -> object:
+        with pytest.raises(RuntimeError, match="a bug"):
+            await gathering.ask(1)
+        return await gathering.ask(2)
+
+    gathering: Gathering[int, int] = Gathering("test-gathering", answer, 10)
+    try:
+        assert asyncio.run(course()) == 2
+    finally:
+        gathering.close()
