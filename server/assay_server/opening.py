@@ -58,4 +58,5 @@ def recover(coordinator: Coordinator) -> None:
         schedule.extend_all()
         schedule.mend_clocks()
         schedule.fail_uncompiled()
+        schedule.store.release_ended()
     look_for_lost_records(coordinator)

@@ -57,7 +57,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
         eventually(lambda: agent.status("ended-1").state == "done", "the end of the campaign")
         agent.submit(TWO_RUNS)
         agent.play(made_segments((20,)))
-        agent.upload(agent.work(wait_ms=5000).key, made_segments((40, 30))[:1])
+        agent.upload(agent.work(wait_ms=5000).key, made_segments((40, 20_000, 30))[:2])
         assert check_state(top / "state").findings == (), "while it serves"
     analysis.close()
     return top / "state"
@@ -121,6 +121,7 @@ ROWS = {
         "rule",
         "run two-1.0001 slice 0 attempt 1",
     ),
+    "held_segments SET launches = x'00'": ("segment", "run two-1.0001 slice 0 attempt 1"),
     "runs SET campaign_id = 'x-1' WHERE run_id = 'two-1.0001'": ("rule", "runs, row 3"),
     "runs SET state = 'done' WHERE run_id = 'two-1.0001'": ("rule", "run two-1.0001"),
     "runs SET state = 'running' WHERE run_id = 'ended-1.0000'": ("rule", "run ended-1.0000"),

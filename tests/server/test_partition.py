@@ -6,6 +6,7 @@ Real agents and a real server over mutual TLS in this process; the minutes pass 
 from __future__ import annotations
 
 import contextlib
+import sqlite3
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -62,6 +63,13 @@ def submitted(folder: Path, owner: PlayingAgent, seconds: float) -> str:
     return f"{owner.submit(text, str(folder))}.0000"
 
 
+def durable_launches(server: Server, run_id: str) -> int:
+    """The launches of a run's attempts that are under way."""
+    query = "SELECT SUM(launches) FROM attempts WHERE run_id = ? AND state = 'leased'"
+    with contextlib.closing(sqlite3.connect(server.settings.state_dir / "metadata.sqlite")) as database:
+        return int(database.execute(query, (run_id,)).fetchone()[0] or 0)
+
+
 def published(server: Server, run_id: str) -> bytes:
     return (server.settings.state_dir / "records" / run_id / "slice-00000.parquet").read_bytes()
 
@@ -77,8 +85,7 @@ def test_after_ten_minutes_away_an_agent_changes_nothing_that_was_published_mean
     with contextlib.closing(wire), PlayingAgent(server.addresses[-1]) as owner:
         run_id = submitted(tmp_path, owner, seconds=2.0)
         with agent(server, tmp_path, "away", wire.address) as spool_of:
-            staged = server.settings.state_dir / "staging" / run_id
-            eventually(staged.exists, "the first segment")
+            eventually(lambda: durable_launches(server, run_id) > 0, "the first segment")
             before = wire.counts
             wire.set(weather)
             began_ms = clock.ms
@@ -116,12 +123,11 @@ def test_uploads_live_on_over_the_renewal_of_a_certificate(
         run_id = submitted(tmp_path, owner, seconds=4.0)
         with agent(server, tmp_path, "box") as state:
             folder = CredentialsFolder(state / "credentials")
-            staged = server.settings.state_dir / "staging" / run_id
             serials: set[str] = set()
 
             def done() -> bool:
                 found = folder.read()
-                if found is not None and staged.exists():
+                if found is not None and durable_launches(server, run_id) > 0:
                     serials.add(found.identity.serial)
                 return owner.run(run_id).run.state == "done"
 

@@ -145,7 +145,8 @@ def test_a_full_disk_leaves_the_attempt_finished_and_asking_again_publishes_it(
     box.close()
 
 
-def test_acknowledged_data_that_the_disk_lost_make_another_attempt(box: Box) -> None:
+def test_acknowledged_data_that_the_disk_lost_make_another_attempt(tmp_path: Path) -> None:
+    box = Box(tmp_path / "in files", most_held_bytes=0)
     for segment in made_segments((100, 50)):
         box.send(segment)
     [path] = (box.state / "staging").rglob("slice-*")

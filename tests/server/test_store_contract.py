@@ -24,6 +24,7 @@ from assay_server.store import statements
 from assay_server.store.model import (
     Agent,
     Attempt,
+    HeldSegment,
     Hold,
     Identity,
     PendingRequest,
@@ -685,7 +686,7 @@ class TestRecordStore:
     def test_staged_segments_come_back(self, records: RecordStore) -> None:
         made = made_segments((10, 20))
         for segment, record in zip(made, stage(records, KEY, made), strict=True):
-            assert records.staged(record) == (segment.names, segment.data)
+            assert records.staged(record) == HeldSegment(segment.names, segment.data)
 
     def test_what_a_crash_left_behind_the_last_segment_is_overwritten(
         self, records: RecordStore, bench: RecordBench
@@ -696,8 +697,8 @@ class TestRecordStore:
         bench.write(name, bench.read(name) + b"torn" * 1000)
         following = second.record(KEY, staged.end_bytes)
         records.stage([(following, second.names, second.data)])
-        assert records.staged(staged) == (first.names, first.data)
-        assert records.staged(following) == (second.names, second.data)
+        assert records.staged(staged) == HeldSegment(first.names, first.data)
+        assert records.staged(following) == HeldSegment(second.names, second.data)
 
     def test_publishing_writes_all_segments_in_order_and_may_be_repeated(self, records: RecordStore) -> None:
         staged = stage(records, KEY, made_segments((10, 20, 30)))
@@ -718,11 +719,11 @@ class TestRecordStore:
         segments = made_segments((10, 20, 30))
         alone = records.publish(KEY, stage(records, KEY, segments))
         other = AttemptKey("made-1.0001", 0, 1, 11)
-        due = [(KEY, stage(records, KEY, segments)), (other, stage(records, other, segments[:2]))]
+        due = [(KEY, stage(records, KEY, segments), {}), (other, stage(records, other, segments[:2]), {})]
         told = records.publish_small(due)
         assert told[KEY] == alone
         assert launches_of(records.path(told[other].file)) == list(range(30))
-        assert records.publish_small([(KEY, [])]) == {}
+        assert records.publish_small([(KEY, [], {})]) == {}
 
     def test_a_segment_that_changed_on_the_disk_is_not_published(
         self, records: RecordStore, bench: RecordBench

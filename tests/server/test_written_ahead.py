@@ -15,8 +15,8 @@ from assay_core.records.attempt import AttemptKey
 from assay_sampling.errors import StorageError
 from assay_sampling.wire.packing import packed as packed_columns
 from assay_server.store.ahead import AheadLimits
-from assay_server.store.model import Segment
-from assay_server.store.protocols import KnownFiles, PublishedFile
+from assay_server.store.model import HeldSegment, Segment
+from assay_server.store.protocols import Held, KnownFiles, PublishedFile
 from assay_server.store.records import LocalRecordStore
 from assay_server.store.segments import decode_segment
 from tests.support.server.made_segments import MadeSegment, made_segments, packed
@@ -140,9 +140,9 @@ def test_the_attempts_that_were_silent_longest_make_room(tmp_path: Path, monkeyp
     read = []
     staged = LocalRecordStore.staged
 
-    def noted(self: LocalRecordStore, segment: Segment) -> tuple[bytes, bytes]:
+    def noted(self: LocalRecordStore, segment: Segment, held: Held) -> HeldSegment:
         read.append(segment.run_id)
-        return staged(self, segment)
+        return staged(self, segment, held)
 
     monkeypatch.setattr(LocalRecordStore, "staged", noted)
 
@@ -169,7 +169,9 @@ def test_small_attempts_take_no_place_among_those_with_a_file(
     read = []
     staged = LocalRecordStore.staged
     monkeypatch.setattr(
-        LocalRecordStore, "staged", lambda self, one: (read.append(one.run_id), staged(self, one))[1]
+        LocalRecordStore,
+        "staged",
+        lambda self, one, held: (read.append(one.run_id), staged(self, one, held))[1],
     )
 
     for key, segments in zip(keys, records, strict=True):

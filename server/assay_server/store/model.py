@@ -310,6 +310,14 @@ class Segment:
 
 
 @dataclass(frozen=True)
+class HeldSegment:
+    """The two compressed parts of a segment."""
+
+    names: bytes
+    launches: bytes
+
+
+@dataclass(frozen=True)
 class Agent:
     """A registered agent; ``session_id`` is that of its current process, ``place`` as in Registration.
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Protocol
 
 from assay_core.records.attempt import AttemptKey
@@ -22,6 +23,7 @@ from assay_server.store.model import (
     CampaignProgress,
     Entrant,
     GpuUse,
+    HeldSegment,
     Hold,
     Identity,
     PendingRequest,
@@ -190,6 +192,10 @@ class MetadataReader(Protocol):
 
     def segments(self, key: AttemptKey) -> list[Segment]: ...
 
+    def held_segments(self, key: AttemptKey) -> dict[int, HeldSegment]:
+        """The parts of an attempt's segments that are kept here, by the segments' indexes."""
+        ...
+
     def load(self) -> StoreLoad:
         """How much there is to do; states without members are left out."""
 
@@ -330,6 +336,16 @@ class MetadataTransaction(MetadataReader, Protocol):
 
     def add_segments(self, segments: Sequence[Segment]) -> None: ...
 
+    def hold_segment(self, segment: Segment, parts: HeldSegment) -> None:
+        """Keep the parts of a segment that was added, until its attempt has ended."""
+        ...
+
+    def release_segments(self, key: AttemptKey) -> None:
+        """Remove what is held for an attempt."""
+
+    def release_ended(self) -> None:
+        """Remove what is held for attempts that have ended."""
+
     def delete_runs(self, run_ids: Sequence[str]) -> None:
         """Delete runs with their slices, attempts and segments."""
 
@@ -405,6 +421,11 @@ class PublishedFile:
     content_hash: str
 
 
+# Of one attempt, by the segments' indexes.
+Held = Mapping[int, HeldSegment]
+NOTHING_HELD: Held = MappingProxyType({})
+
+
 @dataclass(frozen=True)
 class KnownFiles:
     """The files of a record store that the metadata know.
@@ -443,14 +464,20 @@ class RecordStore(Protocol):
     def forget_ahead(self, key: AttemptKey) -> None:
         """Drop what was written ahead for an attempt, if anything was."""
 
-    def staged(self, segment: Segment) -> tuple[bytes, bytes]:
-        """The compressed names and launches of a staged segment, checked against its hashes."""
+    def staged(self, segment: Segment, held: Held = NOTHING_HELD) -> HeldSegment:
+        """The compressed parts of a segment, held or staged, checked against its hashes."""
 
-    def publish(self, key: AttemptKey, segments: Sequence[Segment]) -> PublishedFile:
-        """Write all segments of an attempt, in order, as its slice's one file; atomic, repeatable."""
+    def publish(
+        self, key: AttemptKey, segments: Sequence[Segment], held: Held = NOTHING_HELD
+    ) -> PublishedFile:
+        """Write all segments of an attempt, in order, as its slice's one file; atomic, repeatable.
+
+        ``held``: the segments that the metadata hold; the others were staged.
+        """
+        ...
 
     def publish_small(
-        self, attempts: Sequence[tuple[AttemptKey, Sequence[Segment]]]
+        self, attempts: Sequence[tuple[AttemptKey, Sequence[Segment], Held]]
     ) -> dict[AttemptKey, PublishedFile]:
         """As :meth:`publish` for each attempt that has few launches; the others are left out.
 

@@ -1,6 +1,7 @@
 """The record store on a local disk.
 
-    <state>/staging/<run_id>/slice-00000-attempt-0001    segments one after another: names, launches
+    <state>/staging/<run_id>/slice-00000-attempt-0001    segments one after another: names, launches;
+                                                         small ones are in the metadata store
     <state>/records/<run_id>/slice-00000.parquet         one file per slice
     <state>/reports/<campaign_id>/report.json, report.html
     <state>/set-aside/...                                files that the database does not know: see set_aside
@@ -38,8 +39,8 @@ from assay_sampling.errors import LaunchTableError, ParameterError, StorageError
 from assay_sampling.launches.table import LaunchBatch
 from assay_server.content_hash import fresh_hash_of
 from assay_server.store.ahead import DEFAULT_AHEAD_LIMITS, AheadLimits, FilesAhead
-from assay_server.store.model import Segment
-from assay_server.store.protocols import KnownFiles, PublishedFile
+from assay_server.store.model import HeldSegment, Segment
+from assay_server.store.protocols import NOTHING_HELD, Held, KnownFiles, PublishedFile
 from assay_server.store.segments import SegmentContent, decode_segment, part_hash
 from assay_server.store.set_aside import MovedFiles, SetAsideFolder
 
@@ -96,7 +97,9 @@ class LocalRecordStore:
     def forget_ahead(self, key: AttemptKey) -> None:
         self._ahead.forget(_without_token(key))
 
-    def staged(self, segment: Segment) -> tuple[bytes, bytes]:
+    def staged(self, segment: Segment, held: Held = NOTHING_HELD) -> HeldSegment:
+        if (kept := held.get(segment.index)) is not None:
+            return _unchanged(segment, kept, self._staging.parent / "metadata.sqlite")
         path = self._staging_path(_key(segment))
         try:
             with path.open("rb") as file:
@@ -108,13 +111,11 @@ class LocalRecordStore:
             raise StorageError(
                 str(path), f"it cannot be read ({error.strerror})", "check the disk"
             ) from error
-        if part_hash(launches) != segment.launches_hash or (
-            segment.names_bytes and part_hash(names) != segment.names_hash
-        ):
-            raise _damaged(path, f"segment {segment.index} in it has changed since it was acknowledged")
-        return names, launches
+        return _unchanged(segment, HeldSegment(names, launches), path)
 
-    def publish(self, key: AttemptKey, segments: Sequence[Segment]) -> PublishedFile:
+    def publish(
+        self, key: AttemptKey, segments: Sequence[Segment], held: Held = NOTHING_HELD
+    ) -> PublishedFile:
         if not segments:
             raise LaunchTableError(str(key), "it has no segments, so there is nothing to publish")
         path = self._published_path(key.run_id, key.slice_index)
@@ -124,7 +125,7 @@ class LocalRecordStore:
             if ahead is not None:
                 content_hash = ahead.end()
             else:
-                self._write_staged(path, key, segments)
+                self._write_staged(path, key, segments, held)
                 content_hash = fresh_hash_of(path)
             return PublishedFile(
                 str(path.relative_to(self._records)),
@@ -134,14 +135,14 @@ class LocalRecordStore:
             )
 
     def publish_small(
-        self, attempts: Sequence[tuple[AttemptKey, Sequence[Segment]]]
+        self, attempts: Sequence[tuple[AttemptKey, Sequence[Segment], Held]]
     ) -> dict[AttemptKey, PublishedFile]:
         made: dict[AttemptKey, tuple[Path, bytes, int]] = {}
-        for key, segments in attempts:
+        for key, segments, held in attempts:
             launches = sum(segment.launches for segment in segments)
             if 0 < launches <= MOST_SMALL_LAUNCHES:
                 path = self._published_path(key.run_id, key.slice_index)
-                made[key] = path, self._content(key, segments), launches
+                made[key] = path, self._content(key, segments, held), launches
         with storage_errors(self._records):
             write_together({path: content for path, content, _ in made.values()}, self._stagers)
         return {
@@ -151,7 +152,7 @@ class LocalRecordStore:
             for key, (path, content, launches) in made.items()
         }
 
-    def _content(self, key: AttemptKey, segments: Sequence[Segment]) -> bytes:
+    def _content(self, key: AttemptKey, segments: Sequence[Segment], held: Held) -> bytes:
         """The file of an attempt of few launches."""
         ahead = self._ahead.take(_without_token(key), segments)
         few = None if ahead is None else ahead.few()
@@ -159,15 +160,16 @@ class LocalRecordStore:
             return launch_file_content(*few, str(key), named=True)
         if ahead is not None:
             ahead.drop()
-        contents = [self._decoded(key, segment) for segment in segments]
+        contents = [self._decoded(key, segment, held) for segment in segments]
         batches = [batch for content in contents for batch in content.launch_batches()]
         return launch_file_content(contents[0].schema, batches, str(key))
 
-    def _decoded(self, key: AttemptKey, segment: Segment) -> SegmentContent:
-        return decode_segment(*self.staged(segment), subject=f"{key}, segment {segment.index}")
+    def _decoded(self, key: AttemptKey, segment: Segment, held: Held) -> SegmentContent:
+        parts = self.staged(segment, held)
+        return decode_segment(parts.names, parts.launches, f"{key}, segment {segment.index}")
 
-    def _write_staged(self, path: Path, key: AttemptKey, segments: Sequence[Segment]) -> None:
-        contents = self._contents(key, segments)
+    def _write_staged(self, path: Path, key: AttemptKey, segments: Sequence[Segment], held: Held) -> None:
+        contents = self._contents(key, segments, held)
         first = next(contents)
         with new_launch_file(path, first.schema, private=True) as writer:
             for batch in _launch_batches(first, contents):
@@ -268,13 +270,13 @@ class LocalRecordStore:
             raise ParameterError("report", f"there is no format {form!r}", f"use {' or '.join(REPORT_FORMS)}")
         return self._reports / campaign_id / f"report.{form}"
 
-    def _contents(self, key: AttemptKey, segments: Sequence[Segment]) -> Iterator[SegmentContent]:
+    def _contents(self, key: AttemptKey, segments: Sequence[Segment], held: Held) -> Iterator[SegmentContent]:
         """The segments in order; another thread unpacks the next ones while one is written."""
 
         with ThreadPoolExecutor(1, "assay-unpack") as thread:
             ahead: deque[Future[SegmentContent]] = deque()
             for segment in segments:
-                ahead.append(thread.submit(self._decoded, key, segment))
+                ahead.append(thread.submit(self._decoded, key, segment, held))
                 if len(ahead) > _UNPACKED_AHEAD:
                     yield ahead.popleft().result()
             while ahead:
@@ -311,6 +313,14 @@ def _launch_batches(first: SegmentContent, others: Iterator[SegmentContent]) -> 
     yield from first.launch_batches()
     for content in others:
         yield from content.launch_batches()
+
+
+def _unchanged(segment: Segment, parts: HeldSegment, path: Path) -> HeldSegment:
+    """The parts of a segment from this file, if they are as they were acknowledged."""
+    launches_changed = part_hash(parts.launches) != segment.launches_hash
+    if launches_changed or (segment.names_bytes and part_hash(parts.names) != segment.names_hash):
+        raise _damaged(path, f"segment {segment.index} in it has changed since it was acknowledged")
+    return parts
 
 
 def _damaged(path: Path, cause: str) -> DamagedSegmentError:

@@ -7,6 +7,7 @@ from pathlib import Path
 from assay_core.records.attempt import AttemptKey, AttemptLog, Claim
 from assay_core.records.campaign import AttemptState, RunState, Submission
 from assay_core.records.machine import Inventory, Slot
+from assay_server.campaigns.ingest.group_commit import MOST_HELD_BYTES
 from assay_server.campaigns.ingest.publish import Publisher
 from assay_server.campaigns.ingest.segments import Ingest
 from assay_server.campaigns.ingest.upload import Answer, Upload
@@ -36,8 +37,12 @@ workloads:
 class Box:
     """A coordinator over a state directory, with one agent that has leased the first run."""
 
-    def __init__(self, state: Path, *, synthetic: bool = False) -> None:
+    def __init__(
+        self, state: Path, *, synthetic: bool = False, most_held_bytes: int = MOST_HELD_BYTES
+    ) -> None:
+        """``most_held_bytes`` 0: every segment is staged in a file."""
         self.state = state
+        self.most_held_bytes = most_held_bytes
         state.mkdir(parents=True, exist_ok=True)
         self.clock = HandClock()
         self.open()
@@ -51,7 +56,7 @@ class Box:
         self.metadata = SqliteStore(self.state / "metadata.sqlite")
         policy = SchedulePolicy(1000, RetryPolicy(delay_ms=0))
         self.coordinator = Coordinator(self.metadata, LocalRecordStore(self.state), policy, self.clock)
-        self.ingest = Ingest(self.coordinator)
+        self.ingest = Ingest(self.coordinator, self.most_held_bytes)
         self.publisher = Publisher(self.coordinator)
 
     def close(self) -> None:

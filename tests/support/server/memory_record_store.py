@@ -15,8 +15,8 @@ from assay_core.records.attempt import AttemptKey
 from assay_core.records.campaign import SetAsideReason
 from assay_sampling.errors import LaunchTableError, ParameterError, StorageError
 from assay_server.content_hash import fresh_hash_of
-from assay_server.store.model import Segment
-from assay_server.store.protocols import KnownFiles, PublishedFile
+from assay_server.store.model import HeldSegment, Segment
+from assay_server.store.protocols import NOTHING_HELD, Held, KnownFiles, PublishedFile
 from assay_server.store.records import REPORT_FORMS, DamagedSegmentError
 from assay_server.store.segments import SegmentContent, decode_segment, part_hash
 from assay_server.store.set_aside import MovedFiles
@@ -42,22 +42,28 @@ class MemoryRecordStore:
     def forget_ahead(self, key: AttemptKey) -> None:
         """Nothing was written ahead."""
 
-    def staged(self, segment: Segment) -> tuple[bytes, bytes]:
+    def staged(self, segment: Segment, held: Held = NOTHING_HELD) -> HeldSegment:
         name = _staged(segment.run_id, segment.slice, segment.attempt)
-        if name not in self.files:
+        if segment.index in held:
+            names, launches = held[segment.index].names, held[segment.index].launches
+        elif name not in self.files:
             raise DamagedSegmentError(name, "it is gone", "run the attempt again")
-        data = self.files[name][segment.offset_bytes : segment.end_bytes]
-        names, launches = data[: segment.names_bytes], data[segment.names_bytes :]
+        else:
+            data = self.files[name][segment.offset_bytes : segment.end_bytes]
+            names, launches = data[: segment.names_bytes], data[segment.names_bytes :]
         hashes = (part_hash(names) if names else segment.names_hash, part_hash(launches))
         if hashes != (segment.names_hash, segment.launches_hash):
             cause = f"segment {segment.index} in it has changed"
             raise DamagedSegmentError(name, cause, "run the attempt again")
-        return names, launches
+        return HeldSegment(names, launches)
 
-    def publish(self, key: AttemptKey, segments: Sequence[Segment]) -> PublishedFile:
+    def publish(
+        self, key: AttemptKey, segments: Sequence[Segment], held: Held = NOTHING_HELD
+    ) -> PublishedFile:
         if not segments:
             raise LaunchTableError(str(key), "there is nothing to publish")
-        contents = [decode_segment(*self.staged(segment), subject=str(key)) for segment in segments]
+        parts = [self.staged(segment, held) for segment in segments]
+        contents = [decode_segment(each.names, each.launches, str(key)) for each in parts]
         name = _published(key.run_id, key.slice_index)
         path = self._fetched / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -71,9 +77,9 @@ class MemoryRecordStore:
         return PublishedFile(file, len(self.files[name]), launches, fresh_hash_of(path))
 
     def publish_small(
-        self, attempts: Sequence[tuple[AttemptKey, Sequence[Segment]]]
+        self, attempts: Sequence[tuple[AttemptKey, Sequence[Segment], Held]]
     ) -> dict[AttemptKey, PublishedFile]:
-        return {key: self.publish(key, segments) for key, segments in attempts if segments}
+        return {key: self.publish(key, segments, held) for key, segments, held in attempts if segments}
 
     def withdraw(self, run_id: str, slice_index: int) -> None:
         self.files.pop(_published(run_id, slice_index), None)

@@ -9,16 +9,22 @@ from assay_core.records.attempt import AttemptKey
 from assay_core.records.failure import Failure, failure
 from assay_sampling.errors import StorageError
 from assay_sampling.running.failures import FailureClass
-from assay_server.store.protocols import RecordStore
+from assay_server.campaigns.scheduling.coordinator import Coordinator
 from assay_server.store.records import DamagedSegmentError
 from assay_server.store.set_aside import warn_of
 
 _log = logging.getLogger(__name__)
 
 
-def staging_damaged(records: RecordStore, key: AttemptKey, error: DamagedSegmentError) -> Failure:
+def staging_damaged(coordinator: Coordinator, key: AttemptKey, error: DamagedSegmentError) -> Failure:
     """The failure of the attempt; what is left of its segments is set aside, which the status tells."""
+    records = coordinator.records
     try:
+        with coordinator.snapshot() as store:
+            held = store.held_segments(key)
+            kept = [segment for segment in store.segments(key) if segment.index in held]
+        parts = ((segment, held[segment.index]) for segment in kept)
+        records.stage([(segment, each.names, each.launches) for segment, each in parts])
         moved = records.set_aside_staged(key)
         if moved is not None:
             warn_of(moved)

@@ -15,7 +15,7 @@ from assay_core.records.attempt import AttemptKey, Claim
 from assay_sampling.errors import AssayError, StorageError
 from assay_server.campaigns.scheduling.attempt_results import SegmentOutcome
 from assay_server.campaigns.scheduling.coordinator import Coordinator
-from assay_server.store.model import Attempt, Segment
+from assay_server.store.model import Attempt, HeldSegment, Segment
 
 _log = logging.getLogger(__name__)
 
@@ -23,6 +23,9 @@ _MOST_TOGETHER = 64
 # A segment that is being checked may still join, but nobody waits for others longer than this.
 _LONGEST_SECONDS = 0.03
 _LOOK_SECONDS = 0.003
+# The first segments of an attempt, up to so many bytes, are kept in the metadata store, in the commit that
+# records them: a file of their own would take three more syncs of the disk.
+MOST_HELD_BYTES = 64 << 10
 
 
 @dataclass(eq=False)
@@ -45,6 +48,7 @@ class GroupCommit:
 
     ``on_failure`` is called with attempts of which a segment was not stored. ``more_come``: whether segments
     are being checked now: a transaction costs as much for several as for one, so it waits for them a little.
+    ``most_held_bytes``: of an attempt, kept in the metadata store.
     """
 
     def __init__(
@@ -52,7 +56,9 @@ class GroupCommit:
         coordinator: Coordinator,
         on_failure: Callable[[AttemptKey], None],
         more_come: Callable[[], bool] = lambda: False,
+        most_held_bytes: int = MOST_HELD_BYTES,
     ) -> None:
+        self._most_held_bytes = most_held_bytes
         self._coordinator = coordinator
         self._on_failure = on_failure
         self._more_come = more_come
@@ -113,7 +119,9 @@ class GroupCommit:
         due = [prepared for prepared in group if prepared not in found]
         if not due:
             return [found[prepared] for prepared in group]
-        self._coordinator.records.stage([(p.segment, p.names, p.launches) for p in due])
+        large = [p for p in due if not self._is_held(p.segment)]
+        if large:
+            self._coordinator.records.stage([(p.segment, p.names, p.launches) for p in large])
         by_attempt: dict[AttemptKey, list[PreparedSegment]] = {}
         for prepared in due:
             by_attempt.setdefault(prepared.key, []).append(prepared)
@@ -121,7 +129,14 @@ class GroupCommit:
             for key, members in by_attempt.items():
                 outcome = schedule.add_segments([prepared.segment for prepared in members], key)
                 found |= dict.fromkeys(members, outcome)
+                for each in members if outcome is SegmentOutcome.ADDED else ():
+                    if self._is_held(each.segment):
+                        schedule.store.hold_segment(each.segment, HeldSegment(each.names, each.launches))
         return [found[prepared] for prepared in group]
+
+    def _is_held(self, segment: Segment) -> bool:
+        """Whether the metadata store keeps a segment: all before it are small, too."""
+        return segment.end_bytes <= self._most_held_bytes
 
     def _before_storing(self, group: list[PreparedSegment]) -> dict[PreparedSegment, SegmentOutcome]:
         """The outcome of segments that must not reach the disk: those whose sender does not hold the lease

@@ -112,8 +112,9 @@ class Publisher:
             for _, lock in sorted(slices.items(), key=itemgetter(0)):
                 held.enter_context(lock)
             with self._coordinator.snapshot() as store:
-                found = {key: store.segments(key) for key in keys if _is_publishing(store, key)}
-            files = self._coordinator.records.publish_small(list(found.items()))
+                ready = (key for key in keys if _is_publishing(store, key))
+                found = [(key, store.segments(key), store.held_segments(key)) for key in ready]
+            files = self._coordinator.records.publish_small(found)
             with self._coordinator.snapshot() as store:
                 plans = {key: self._look_at(store, key, file) for key, file in files.items()}
             with self._coordinator.schedule() as schedule:
@@ -143,12 +144,12 @@ class Publisher:
         with self._slice_lock(key):
             with self._coordinator.snapshot() as store:
                 attempt = store.attempt(key.run_id, key.slice_index, key.attempt)
-                segments = store.segments(key)
+                segments, held = store.segments(key), store.held_segments(key)
             if attempt is None or attempt.state is not AttemptState.PUBLISHING:
                 return attempt is not None and attempt.state is AttemptState.PUBLISHED
             try:
                 empty = not segments and not attempt.segments
-                file = _NO_FILE if empty else self._coordinator.records.publish(key, segments)
+                file = _NO_FILE if empty else self._coordinator.records.publish(key, segments, held)
             except (DamagedSegmentError, LaunchTableError) as error:
                 return self._give_up(key, error)
             return self._commit(key, file)
@@ -190,7 +191,7 @@ class Publisher:
         if moved is not None:
             warn_of(moved)
         if isinstance(error, DamagedSegmentError):
-            why = staging_damaged(self._coordinator.records, key, error)
+            why = staging_damaged(self._coordinator, key, error)
         else:
             why = Failure("internal", error.subject, error.cause, error.remedy, retryable=True)
         with self._coordinator.schedule() as schedule:

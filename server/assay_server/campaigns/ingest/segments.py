@@ -18,7 +18,7 @@ from assay_core.records.failure import Failure, failure
 from assay_sampling.errors import LaunchTableError, StorageError
 from assay_sampling.running.failures import FailureClass
 from assay_server.campaigns.ingest.damaged_staging import staging_damaged
-from assay_server.campaigns.ingest.group_commit import GroupCommit, PreparedSegment
+from assay_server.campaigns.ingest.group_commit import MOST_HELD_BYTES, GroupCommit, PreparedSegment
 from assay_server.campaigns.ingest.progress import ChangedOnTheWayError, Progress
 from assay_server.campaigns.ingest.upload import Answer, Upload
 from assay_server.campaigns.scheduling.attempt_results import SegmentOutcome, server_restored
@@ -32,15 +32,18 @@ _PAUSE_SECONDS = 0.002  # between two uploads of a stream that are there already
 
 
 class Ingest:
-    """Takes uploads. Thread-safe."""
+    """Takes uploads. Thread-safe.
 
-    def __init__(self, coordinator: Coordinator) -> None:
+    ``most_held_bytes``: of the first segments of an attempt that the metadata store keeps itself.
+    """
+
+    def __init__(self, coordinator: Coordinator, most_held_bytes: int = MOST_HELD_BYTES) -> None:
         self._coordinator = coordinator
         self._lock = threading.Lock()
         self._progress: OrderedDict[AttemptKey, Progress] = OrderedDict()
         self._checking = 0
         self._checked_at = 0.0
-        self._commit = GroupCommit(coordinator, self.forget, self._more_come)
+        self._commit = GroupCommit(coordinator, self.forget, self._more_come, most_held_bytes)
         coordinator.listen(self._heard)
 
     def close(self) -> None:
@@ -132,7 +135,7 @@ class Ingest:
         except LaunchTableError as error:
             self._refuse_attempt(upload, _refusal(error.cause, upload, error.remedy))
         except DamagedSegmentError as error:
-            self._refuse_attempt(upload, staging_damaged(self._coordinator.records, upload.key, error))
+            self._refuse_attempt(upload, staging_damaged(self._coordinator, upload.key, error))
 
     def _look_up(self, upload: Upload, progress: Progress) -> PreparedSegment | Answer:
         """The first upload after a start, one again, or one out of order."""
@@ -148,13 +151,14 @@ class Ingest:
                 raise _Refused(_not_wanted(upload))
             known = store.segment(key, upload.index)
             segments = store.segments(key) if progress.expected is None else []
+            held = store.held_segments(key) if segments else {}
         if known is not None:
             self._require_same(upload, known)
             return Answer(duplicate=True)
         if not attempt.takes_segments_from(upload.claim):
             raise _Refused(_not_wanted(upload))
         if progress.expected is None:
-            progress.load(run, segments, self._coordinator.records)
+            progress.load(run, segments, held, self._coordinator.records)
         if upload.index > progress.next_index and upload.follows:
             raise _not_stored(upload)
         if upload.index > progress.next_index:

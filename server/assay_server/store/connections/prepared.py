@@ -15,7 +15,7 @@ import sqlalchemy as sa
 _MOST_MADE = 1_000
 
 Convert = Callable[[Any], Any]
-Statement = sa.Select[Any] | sa.Insert | sa.Update
+Statement = sa.Select[Any] | sa.Insert | sa.Update | sa.Delete
 
 
 @dataclass(frozen=True)
@@ -143,7 +143,7 @@ class Driver:
         found = self.first(statement, given)
         return None if found is None else next(iter(found.values()))
 
-    def write(self, statement: sa.Insert | sa.Update, given: Mapping[str, Any]) -> int:
+    def write(self, statement: sa.Insert | sa.Update | sa.Delete, given: Mapping[str, Any]) -> int:
         """Change one record; returns how many rows were changed."""
         prepared = self._prepared.of(statement, tuple(given))
         return int(self._execute(prepared.sql, prepared.values(given)).rowcount)

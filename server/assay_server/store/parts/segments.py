@@ -1,4 +1,4 @@
-"""Staged segments in SQL."""
+"""Durable segments in SQL, and the parts of small ones."""
 
 from __future__ import annotations
 
@@ -6,14 +6,15 @@ from collections.abc import Sequence
 
 from assay_core.records.attempt import AttemptKey
 from assay_server.store import statements, tables
-from assay_server.store.model import Segment
+from assay_server.store.model import HeldSegment, Segment
 from assay_server.store.parts.known import KnownRows
+from assay_server.store.rows import held
 from assay_server.store.values.attempts import segment_of
 from assay_server.store.values.fields import shallow
 
 
 class SegmentRows(KnownRows):
-    """Staged segments in SQL."""
+    """Durable segments in SQL, and the parts of small ones."""
 
     def segment(self, key: AttemptKey, index: int) -> Segment | None:
         return self.by_key(tables.segments, (key.run_id, key.slice_index, key.attempt, index), segment_of)
@@ -25,3 +26,16 @@ class SegmentRows(KnownRows):
     def add_segments(self, segments: Sequence[Segment]) -> None:
         for segment in segments:
             self.driver.write(statements.insert_into(tables.segments), shallow(segment))
+
+    def held_segments(self, key: AttemptKey) -> dict[int, HeldSegment]:
+        rows = self.driver.rows(held.of_attempt(), held.key_of(key))
+        return {row["index"]: HeldSegment(row["names"], row["launches"]) for row in rows}
+
+    def hold_segment(self, segment: Segment, parts: HeldSegment) -> None:
+        self.driver.write(statements.insert_into(tables.held_segments), held.values_of(segment, parts))
+
+    def release_segments(self, key: AttemptKey) -> None:
+        self.driver.write(held.releasing(), held.key_of(key))
+
+    def release_ended(self) -> None:
+        held.release_ended(self.connection)
