@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from assay_sampling.errors import ParameterError, StorageError
-from assay_server.rpc.gathering import Gathering
+from assay_server.rpc.places import Gathering
 
 
 class Desk:

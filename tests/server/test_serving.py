@@ -353,7 +353,7 @@ class TestUploadProtocol:
         self, agent: PlayingAgent, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         key = agent.lease().work.key
-        segments = made_segments([500] * 12)
+        segments = made_segments([8_000] * 12)
         stage = LocalRecordStore.stage
 
         def sometimes_full(self: LocalRecordStore, pieces: Sequence[tuple[Segment, bytes, bytes]]) -> None:

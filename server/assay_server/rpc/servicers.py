@@ -31,9 +31,8 @@ from assay_server.rpc.agent_handler import AgentHandler
 from assay_server.rpc.campaign_handler import CampaignHandler
 from assay_server.rpc.changes import WORK, Changes, campaign_topic
 from assay_server.rpc.errors import abort, send_in_time
-from assay_server.rpc.gathering import Gathering
 from assay_server.rpc.observing.calls import waiting
-from assay_server.rpc.places import BoundedThreads, Places
+from assay_server.rpc.places import BoundedThreads, Gathering, Places
 from assay_server.store.records import MOST_SMALL_LAUNCHES
 
 _LONGEST_WAIT_MS = 60_000
