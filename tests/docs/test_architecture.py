@@ -14,7 +14,7 @@ PACKAGES = {
 }
 # A folder of one kind (a verb, a reporter, a reader of one tool, a method) may have more.
 MOST_MODULES = 15
-OF_ONE_KIND = {"verbs", "reporters"}
+OF_ONE_KIND = {"verbs", "reporters", "versions"}
 
 
 def is_there(name: str) -> bool:

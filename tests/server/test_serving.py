@@ -369,7 +369,7 @@ class TestUploadProtocol:
         assert document["type"] == "StorageError"
         monkeypatch.undo()
         assert [a.index for a in agent.upload(key, segments)] == list(range(12))
-        assert agent.finish(key, 12, 6000).published
+        assert agent.finish(key, 12, 96_000).published
 
     @pytest.mark.parametrize(
         ("break_it", "cause"),
