@@ -173,6 +173,8 @@ def test_wrong_counts_strangers_and_repetitions_concern_only_themselves(box: Box
     first, second = finished(box, both(box))
     stranger = replace(first, claim=replace(first.claim, session_id="another"))
     wrong = replace(second, launches=71)
+    assert box.publisher.finish_together([stranger]) == [False]
+    assert box.state_of(first.claim.key) is AttemptState.LEASED
     assert box.publisher.finish_together([stranger, first, first, wrong]) == [False, True, True, False]
     assert box.state_of(first.claim.key) is AttemptState.PUBLISHED
     assert box.state_of(second.claim.key) is AttemptState.FAILED
