@@ -8,7 +8,7 @@ import re
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from assay_report.html import render_html
@@ -88,7 +88,9 @@ def test_the_campaigns_own_target_counts() -> None:
     assert all(not gpu.shortfalls for gpu in verdicts.gpus)
 
 
+# An example draws a whole page: 40 are five seconds of the processor.
 @given(st.lists(st.floats(0.0, 300.0) | st.none(), min_size=1, max_size=6))
+@settings(max_examples=40)
 def test_nothing_above_the_target_is_called_good(errors: list[float | None]) -> None:
     document = made_report(1)
     template = document["rows"][0]
