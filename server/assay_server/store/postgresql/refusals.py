@@ -100,9 +100,3 @@ def _without_code(subject: str, reason: psycopg.Error) -> StorageError:
             return StorageError(subject, f"the database does not answer ({first})", _UNREACHABLE)
         return StorageError(subject, f"the connection to the database was lost ({first})", _LOST)
     return StorageError(subject, f"the database refused ({first})", _GENERAL)
-
-
-def is_conflict(error: BaseException) -> bool:
-    """Whether a transaction failed only because another was in its way."""
-    reason = error.orig if isinstance(error, sa.exc.DBAPIError) else error
-    return isinstance(reason, psycopg.Error) and reason.sqlstate in ("40001", "40P01")
