@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -75,6 +76,19 @@ RanksOption = Annotated[
         help="Each FILE of a level is a rank of one job, on one kind of GPU; the order of the files numbers "
         "their processes. Without it files must be windows of one run.",
     ),
+]
+ProjectionParameterOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--param",
+        "-p",
+        metavar="NAME=VALUE",
+        help="A parameter of the projection, as in assay project; repeatable.",
+    ),
+]
+DocumentOption = Annotated[
+    Path | None,
+    typer.Option("--output", "-o", readable=False, metavar="FILE", help="Also write the JSON document here."),
 ]
 MatchOption = Annotated[
     str,

@@ -15,9 +15,11 @@ import typer
 from assay_client.cli.follow import follow, raise_for_failure
 from assay_client.cli.inputs import INTERVAL_LOG, RECORDING, SELECTION, SIMULATOR_OUTPUT, require
 from assay_client.cli.options import (
+    DocumentOption,
     JsonOption,
     MatchOption,
     MemoryLimitOption,
+    ProjectionParameterOption,
     SyntheticOption,
     match_kind,
     parse_parameters,
@@ -190,21 +192,8 @@ def accel_sim(
         typer.Option("--workload", metavar="NAME", help="The workload's name; default: that of --selection."),
     ] = "",
     match: MatchOption = "exact",
-    param: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--param",
-            "-p",
-            metavar="NAME=VALUE",
-            help="A parameter of the projection, as in assay project; repeatable.",
-        ),
-    ] = None,
-    output: Annotated[
-        Path | None,
-        typer.Option(
-            "--output", "-o", readable=False, metavar="FILE", help="Also write the JSON document here."
-        ),
-    ] = None,
+    param: ProjectionParameterOption = None,
+    output: DocumentOption = None,
     memory_limit: MemoryLimitOption = None,
     as_json: JsonOption = False,
 ) -> None:

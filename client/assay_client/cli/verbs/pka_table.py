@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from assay_client.cli.inputs import INTERVAL_LOG, PKA_ROW, RECORDING, SELECTION, SIMULATOR_OUTPUT, require
-from assay_client.cli.options import JsonOption, parse_parameters
+from assay_client.cli.options import DocumentOption, JsonOption, ProjectionParameterOption, parse_parameters
 from assay_client.cli.output import json_text, show
 from assay_client.cli.progress import activity
 from assay_client.cli.reporters.pka_table import render_pka_table
@@ -18,11 +18,6 @@ from assay_client.recordings.pka import PkaApplication, pka_row, pka_suites
 from assay_sampling.projection.files import ProjectionOptions, parse_options
 
 app = verb_app()
-
-OutputOption = Annotated[
-    Path | None,
-    typer.Option("--output", "-o", readable=False, metavar="FILE", help="Also write the JSON document here."),
-]
 
 
 @app.callback()
@@ -81,16 +76,8 @@ def row(
             help="Speed of the simulator, for the hours; default: from its log.",
         ),
     ] = None,
-    param: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--param",
-            "-p",
-            metavar="NAME=VALUE",
-            help="A parameter of the projection, as in assay project; repeatable.",
-        ),
-    ] = None,
-    output: OutputOption = None,
+    param: ProjectionParameterOption = None,
+    output: DocumentOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Score one application: errors and speedups of PKS and of PKA, against silicon.
@@ -123,7 +110,7 @@ def suites(
         typer.Argument(readable=False, metavar="ROWS...", help="Files written by row with -o, one per row."),
     ],
     *,
-    output: OutputOption = None,
+    output: DocumentOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Put applications into one table, with the means of each suite.
