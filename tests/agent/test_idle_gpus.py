@@ -26,6 +26,7 @@ class Driver:
     persistence: bool = True
     broken: bool = False
     holds: threading.Event | None = None
+    reading: threading.Event = field(default_factory=threading.Event)
     synthetic: bool = False
 
     def opened(self, uuid: str) -> Driver:
@@ -35,8 +36,9 @@ class Driver:
         return self
 
     def read(self) -> Reading:
+        self.reading.set()
         if self.holds is not None:
-            self.holds.wait(20)
+            self.holds.wait(60)
         return WARM
 
     def state(self) -> GpuState:
@@ -66,7 +68,10 @@ class Box:
         reasons = (lambda: self.lost, lambda: "")
         slots = [SlotGpu(gpu.device.uuid, gpu, why) for gpu, why in zip(gpus, reasons, strict=True)]
         self.gpus = gpus
-        self.sensors = BoxSensors(slots, lambda: self.measuring, self.driver.opened, lambda: self.now)
+        patience = 60.0 if self.driver.holds is None else 0.01
+        self.sensors = BoxSensors(
+            slots, lambda: self.measuring, self.driver.opened, lambda: self.now, patience_seconds=patience
+        )
 
 
 def test_idle_gpus_are_asked_once_a_heartbeat_and_released() -> None:
@@ -115,6 +120,7 @@ def test_a_driver_that_hangs_delays_no_heartbeat_and_is_not_asked_twice() -> Non
     box = Box(Driver(holds=holds))
     try:
         assert box.sensors.samples() == ()
+        assert box.driver.reading.wait(60)
         assert box.sensors.samples() == ()
         assert box.driver.asked == ["GPU-0"]
     finally:
@@ -124,6 +130,8 @@ def test_a_driver_that_hangs_delays_no_heartbeat_and_is_not_asked_twice() -> Non
 def test_a_virtual_gpu_tells_what_its_model_says_of_an_idle_one(tmp_path: Path) -> None:
     [place] = virtual_places([VirtualGPUs(kind="V100", count=1)], tmp_path)
     assert place.gpu is not None
-    [told] = BoxSensors([SlotGpu("slot", place.gpu, lambda: "")], lambda: False).samples()
+    [told] = BoxSensors(
+        [SlotGpu("slot", place.gpu, lambda: "")], lambda: False, patience_seconds=60
+    ).samples()
     assert (told.temperature_celsius, told.busy_percent) == (IDLE.temperature_celsius, 0.0)
     assert place.slot.synthetic

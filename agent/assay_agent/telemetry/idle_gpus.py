@@ -43,6 +43,7 @@ class BoxSensors:
         measuring: whether a run is under way on any of them.
         open_sensors: of a real GPU, by its UUID; only tests replace it.
         monotonic: seconds of a clock that never goes back.
+        patience_seconds: how long a heartbeat waits for the driver.
     """
 
     def __init__(
@@ -51,8 +52,11 @@ class BoxSensors:
         measuring: Callable[[], bool],
         open_sensors: OpenSensors = NvmlSensors,
         monotonic: Callable[[], float] = time.monotonic,
+        *,
+        patience_seconds: float = _PATIENCE_SECONDS,
     ) -> None:
         self._gpus = gpus
+        self._patience_seconds = patience_seconds
         self._measuring = measuring
         self._open = open_sensors
         self._monotonic = monotonic
@@ -60,11 +64,11 @@ class BoxSensors:
         self._looking: threading.Thread | None = None
 
     def samples(self) -> tuple[GpuSample, ...]:
-        """What is known, at most a minute old; asks idle GPUs first. Returns after 0.2 s at most."""
+        """What is known, at most a minute old; asks idle GPUs first, and waits a moment."""
         if self._gpus and not self._measuring() and (self._looking is None or not self._looking.is_alive()):
             self._looking = threading.Thread(target=self._look, name="assay-idle-gpus", daemon=True)
             self._looking.start()
-            self._looking.join(_PATIENCE_SECONDS)
+            self._looking.join(self._patience_seconds)
         return tuple(told for each in self._gpus if (told := _sample(each)) is not None)
 
     def _look(self) -> None:
