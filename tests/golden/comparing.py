@@ -49,6 +49,8 @@ ADDED: frozenset[str] = frozenset(
         "parameters.tolerance_percent", "launches.[].would_stop", "summary.active_error_percent",
         "mean_error_over_all_percent", "mean_active_error_over_all_percent", "largest_error_percent",
         "largest_active_error_percent", "summary.saved_percent", "active_saved_percent",
+        # Ranks that are evaluated each alone.
+        "rows.[].rank", "rows.[].processes", "properties.ranks",
         # When each group of a selection ran.
         "lanes",
         # What a report says in one screen.

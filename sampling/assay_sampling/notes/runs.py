@@ -35,6 +35,14 @@ SEVERAL_RUNS = (
         ),
     ),
     NoteKind(
+        "ranks_together",
+        "the launches of several processes (ranks) are taken together",
+        lambda processes: (
+            f"the launches of {processes:,} processes (ranks) together; 'ranks: each' of the workload in the "
+            "campaign file evaluates each alone"
+        ),
+    ),
+    NoteKind(
         "repeats_differ",
         "repeats of one run have different numbers of launches",
         lambda launches: f"the repeats differ in launches: {', '.join(f'{n:,}' for n in launches)}",

@@ -70,6 +70,10 @@ class Row(Scores, Judged, Placed):
     seed: Annotated[int, says("seed of every random choice")] = 0
     selected_on: Annotated[SelectedOn | None, says("where the selection was made")] = None
     selection: Annotated[str | None, says("its key in `selections`")] = None
+    rank: Annotated[
+        int | None, says("the process that alone is evaluated; `null`: all of them", "ordinal")
+    ] = None
+    processes: Annotated[int | None, says("processes of which the launches are", "processes")] = None
     launches: Annotated[int | None, says("launches of the workload", "launches")] = None
     kernels: Annotated[int | None, says("distinct kernels", "kernels")] = None
     groups: Annotated[int | None, says("groups of the selection", "groups")] = None

@@ -17,6 +17,7 @@ from assay_report.model.scores import Row
 from assay_sampling.documents.common import ConditionEntry
 from assay_sampling.documents.selection import SelectionInReport
 from assay_server.analysis import rows
+from assay_server.analysis.by_rank import analyse_by_rank
 from assay_server.analysis.cells import cells_by_workload, refuse_mixed_marks
 from assay_server.analysis.chosen_slices import chosen_slices_entries
 from assay_server.analysis.fair import compare_fairly
@@ -56,6 +57,8 @@ def analyse_part(request: AnalysisRequest, workload: str) -> WorkloadAnalysis:
     runs = [run for run in request.runs if run.workload == workload]
     cells = cells_by_workload(runs).get(workload, [])
     with single_threaded():
+        if workload in request.ranks:
+            return analyse_by_rank(request, runs, methods, load_run)
         return analyse_workload(request, runs, cells, methods, load_run)
 
 

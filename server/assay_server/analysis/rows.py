@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from assay_report.model.common import ErrorEntry, FlagEntry, Outcome, OverlapEntry
 from assay_report.model.compared import Compared, SmShareEntry
 from assay_report.model.runs import ProvenanceEntry
@@ -17,7 +19,7 @@ from assay_sampling.errors import AssayError, RefusedError, RunFailedError
 from assay_sampling.estimation.intervals import Interval
 from assay_sampling.launches.in_memory import Launches
 from assay_sampling.launches.overlap import CONCURRENT_SHARE_PERCENT, Overlap, overlap_of
-from assay_sampling.notes.registry import Note
+from assay_sampling.notes.registry import Note, make_note
 from assay_sampling.parameters import WeightKind
 from assay_sampling.running.gpu_names import names_another
 from assay_sampling.scoring.evaluation import Evaluation
@@ -46,7 +48,8 @@ def empty_row(cell: Cell, method: Method) -> Row:
         asked_parameters=plain(method.parameters),
         parameters=plain(method.parameters),
         seed=method.seed,
-        launches=cell.whole.launches,
+        rank=cell.whole.rank,
+        launches=cell.whole.launches if cell.whole.rank is None else None,
         notes=[NoteEntry.of(note) for note in cell.notes],
     )
 
@@ -74,17 +77,19 @@ def flag(entry: Row | Compared | ProvenanceEntry, run_id: str, name: str, detail
 
 @dataclass(frozen=True)
 class LaunchFacts:
-    """Counts of a run's launches, the names of their GPUs, and how much they overlap in time."""
+    """Counts of a run's launches and their processes, the names of their GPUs, and how much they overlap."""
 
     launches: int
     kernels: int
     overlap: Overlap | None
     gpus: tuple[str, ...] = ()
+    processes: int = 1
 
     @classmethod
     def of(cls, launches: Launches) -> LaunchFacts:
         gpus = tuple(dict.fromkeys(device.name for device in launches.devices() if device.name))
-        return cls(len(launches), launches.kernels(), overlap_of(launches), gpus)
+        processes = len(np.unique(launches.column("process")))
+        return cls(len(launches), launches.kernels(), overlap_of(launches), gpus, processes)
 
 
 def describe_launches(entry: Row | SmShareEntry, facts: LaunchFacts, run: RunData) -> None:
@@ -102,6 +107,13 @@ def describe_launches(entry: Row | SmShareEntry, facts: LaunchFacts, run: RunDat
         flag(
             entry, run.run_id, "concurrent_launches", f"{detail}, more than {CONCURRENT_SHARE_PERCENT:g} %"
         )  # fmt: skip
+
+
+def describe_ranks(row: Row, facts: LaunchFacts) -> None:
+    """Fill in of how many processes the row's launches are; a note says that several are taken together."""
+    row.processes = facts.processes
+    if facts.processes > 1:
+        row.notes.append(NoteEntry.of(make_note("ranks_together", processes=facts.processes)))
 
 
 def describe_selection(row: Row, selection: Selection, key: str, made_on: Cell) -> None:

@@ -237,6 +237,7 @@ class _Work:
 
     def _describe(self, row: Row, run: RunData) -> None:
         rows.describe_launches(row, self.facts(run), run)
+        rows.describe_ranks(row, self.facts(run))
 
     def facts(self, run: RunData) -> LaunchFacts:
         """Counts and overlap of a run's launches."""

@@ -19,12 +19,16 @@ COMPILED_VERSION: Literal[1] = 1
 
 @dataclass(frozen=True)
 class AnalysisSettings:
-    """How a campaign's runs are analysed; ``methods`` are (name, parameters) in the order of the report."""
+    """How a campaign's runs are analysed; ``methods`` are (name, parameters) in the order of the report.
+
+    ``ranks``: of workloads whose ranks are evaluated each alone, all ("each") or those with these ordinals.
+    """
 
     seed: int
     methods: tuple[tuple[str, dict[str, Any]], ...]
     reference: str | None
     memory_limit_bytes: int
+    ranks: dict[str, Literal["each"] | tuple[int, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

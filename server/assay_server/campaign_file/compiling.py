@@ -14,6 +14,7 @@ from assay_server.campaign_file.compiled import (
     RepeatRule,
     SchedulingRules,
 )
+from assay_server.campaign_file.ranks import ranks_of_workloads
 from assay_server.campaign_file.reading import load_campaign
 from assay_server.campaign_file.spec import Campaign
 
@@ -27,6 +28,7 @@ def compile_campaign(campaign: Campaign, bundles: Iterable[Bundle] = ()) -> Comp
             methods=tuple((method.name, dict(method.parameters)) for method in campaign.methods),
             reference=campaign.analysis.reference,
             memory_limit_bytes=campaign.analysis.memory_limit_bytes,
+            ranks=ranks_of_workloads(campaign),
         ),
     )
     return replace(compiled, bundles=tuple(dict.fromkeys(bundles)))

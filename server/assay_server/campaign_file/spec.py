@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, Field, ValidationError, WrapValidator
 from pydantic_core import PydanticCustomError
+from pydantic_core.core_schema import ValidatorFunctionWrapHandler
 
 from assay_sampling.launches.in_memory import DEFAULT_MEMORY_LIMIT_BYTES
 from assay_sampling.launches.table import CacheCondition, ClockCondition, Condition, Level
@@ -74,6 +75,22 @@ class RecordingSpec(SpecModel):
             yield "light", self.light
 
 
+def _ranks(value: Any, validate: ValidatorFunctionWrapHandler) -> Any:
+    """One message for whatever is neither a word nor a list of ranks."""
+    try:
+        return validate(value)
+    except ValidationError:
+        cause = "not 'together', 'each' or a list of ranks from 0 on, such as [0, 3]"
+        raise PydanticCustomError("ranks", cause) from None
+
+
+_Rank = Annotated[int, Field(ge=0, lt=1 << 31)]
+RanksSpec = Annotated[
+    Literal["together", "each"] | Annotated[list[_Rank], Field(min_length=1, max_length=_MOST_PROCESSES)],
+    WrapValidator(_ranks),
+]
+
+
 class WorkloadSpec(SpecModel):
     """A workload: a command to measure on the campaign's ``gpus``, or recordings of it."""
 
@@ -84,6 +101,7 @@ class WorkloadSpec(SpecModel):
     memory_limit_bytes: int | None = Field(default=None, ge=1 << 20, lt=1 << 62)
     kineto: str | None = Field(default=None, min_length=1, max_length=4096)
     processes: int | None = Field(default=None, ge=1, le=_MOST_PROCESSES)
+    ranks: RanksSpec = "together"
     bundle: str | None = Field(default=None, min_length=1, max_length=4096)
     requires: RequiresSpec | None = None
     exclusive: ExclusiveSpec | None = None

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from assay_sampling.errors import AssayError, InputError, LaunchTableError, RefusedError
 from assay_sampling.launches.in_memory import Launches, gather
@@ -137,11 +138,16 @@ def _batches(
         extents.append({})
         with open_recording(path) as recording:
             for batch in recording.batches():
+                records = _of_rank(batch.records, run.rank)
                 if len(run.files) > 1:
-                    held = (batch.records["process"].to_numpy(), batch.records["launch"].to_numpy())
+                    held = (records["process"].to_numpy(), records["launch"].to_numpy())
                     extents[-1] = joined_extent(extents[-1], extent_of(*held))
-                yield LaunchBatch(_renumbered(batch.records, ordinals, devices.schema), batch.new_names)
+                yield LaunchBatch(_renumbered(records, ordinals, devices.schema), batch.new_names)
             notes.update(dict.fromkeys(recording.notes))
+
+
+def _of_rank(records: pa.RecordBatch, rank: int | None) -> pa.RecordBatch:
+    return records if rank is None else records.filter(pc.equal(records["process"], rank))
 
 
 def _renumbered(records: pa.RecordBatch, ordinals: dict[int, int], schema: pa.Schema) -> pa.RecordBatch:
@@ -174,6 +180,12 @@ def _check_against_plan(run: RunData, launches: Launches) -> None:
             f"run {run.run_id}",
             f"its records are of the {metadata.level} level, but the {run.level} level was planned",
             f"name the recording under '{metadata.level}' in the campaign file",
+        )
+    if not len(launches) and run.rank is not None:
+        raise RefusedError(
+            f"run {run.run_id}",
+            f"its rank {run.rank} launched no kernel",
+            "name ranks that launch kernels under 'ranks', or 'each'",
         )
     if not len(launches):
         raise RefusedError(f"run {run.run_id}", "it has no launches", "see the run's log for the cause")

@@ -12,6 +12,7 @@ from assay_sampling.launches.in_memory import DEFAULT_MEMORY_LIMIT_BYTES
 from assay_sampling.launches.most_unseen import MOST_UNSEEN_TIME_PERCENT
 from assay_sampling.launches.table import BASELINE, Condition
 from assay_sampling.running.identity import RunLevel
+from assay_server.campaign_file.ranks import Ranks
 from assay_server.campaign_file.slices.chosen import SlicePlan
 
 DEFAULT_METHODS: tuple[tuple[str, Mapping[str, Any]], ...] = (("pks", {}), ("random", {}), ("systematic", {}))
@@ -73,6 +74,7 @@ class RunData:
         busy_seconds: how long the GPU ran kernels in that time, by the driver's count; None: not known.
         facts: what its numbers were measured with, besides the GPU.
         plan: its slices as they were chosen from a light run; None: they were not.
+        rank: the process whose launches alone are meant; None: those of all processes.
     """
 
     run_id: str
@@ -98,6 +100,7 @@ class RunData:
     busy_seconds: float | None = None
     facts: RunFacts = field(default_factory=RunFacts, hash=False)
     plan: SlicePlan | None = None
+    rank: int | None = None
 
     @property
     def slices(self) -> int:
@@ -149,6 +152,7 @@ class AnalysisRequest:
         accept_invalid: analyse runs whose flags invalidate them; each row then shows the flags.
         owner_name: who submitted the campaign; "" if that is not known.
         project: the campaign's project; "" if it has none.
+        ranks: by workload, whose ranks are evaluated each alone.
     """
 
     campaign_id: str
@@ -164,3 +168,4 @@ class AnalysisRequest:
     accept_invalid: bool = False
     owner_name: str = ""
     project: str = ""
+    ranks: Mapping[str, Ranks] = field(default_factory=dict)

@@ -54,7 +54,7 @@ def fault_of(details: ErrorDetails) -> Fault:
         return Fault(place, text.format(given=shown(given), **context))
     if kind == "method":
         return Fault(place, details["msg"])
-    if kind == "detailed":
+    if kind in ("detailed", "ranks"):
         return Fault(place, f"{shown(given)} is {details['msg']}")
     return Fault(place, f"{details['msg'][:1].lower()}{details['msg'][1:]}, not {shown(given)}")
 

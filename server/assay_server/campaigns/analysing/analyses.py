@@ -313,6 +313,7 @@ def analysis_request(
         methods=settings.methods,
         reference=settings.reference,
         memory_limit_bytes=settings.memory_limit_bytes,
+        ranks=settings.ranks,
         unseen_percent=_most_unseen(campaign),
         runs=_paired(
             failed_runs,
