@@ -18,7 +18,7 @@ from assay_server.analysis.rows import Method
 from assay_server.analysis.runs.held import Load
 from assay_server.analysis.runs.request import AnalysisRequest, RunData
 from assay_server.analysis.workload import WorkloadAnalysis, analyse_workload
-from assay_server.campaign_file.ranks import rank_name
+from assay_server.campaign_file.compiled import rank_name
 
 
 def analyse_by_rank(

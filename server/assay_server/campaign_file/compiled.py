@@ -17,6 +17,15 @@ from assay_core.records.upload import Bundle
 COMPILED_VERSION: Literal[1] = 1
 
 
+# All ranks that launched kernels, or those with these ordinals.
+Ranks = Literal["each"] | tuple[int, ...]
+
+
+def rank_name(workload: str, rank: int) -> str:
+    """What reports call a rank of a workload that is evaluated alone."""
+    return f"{workload}[rank {rank}]"
+
+
 @dataclass(frozen=True)
 class AnalysisSettings:
     """How a campaign's runs are analysed; ``methods`` are (name, parameters) in the order of the report.
@@ -28,7 +37,7 @@ class AnalysisSettings:
     methods: tuple[tuple[str, dict[str, Any]], ...]
     reference: str | None
     memory_limit_bytes: int
-    ranks: dict[str, Literal["each"] | tuple[int, ...]] = field(default_factory=dict)
+    ranks: dict[str, Ranks] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

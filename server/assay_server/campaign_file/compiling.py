@@ -11,10 +11,10 @@ from assay_server.campaign_file.compiled import (
     AnalysisSettings,
     CompiledCampaign,
     CompileFault,
+    Ranks,
     RepeatRule,
     SchedulingRules,
 )
-from assay_server.campaign_file.ranks import ranks_of_workloads
 from assay_server.campaign_file.reading import load_campaign
 from assay_server.campaign_file.spec import Campaign
 
@@ -28,10 +28,21 @@ def compile_campaign(campaign: Campaign, bundles: Iterable[Bundle] = ()) -> Comp
             methods=tuple((method.name, dict(method.parameters)) for method in campaign.methods),
             reference=campaign.analysis.reference,
             memory_limit_bytes=campaign.analysis.memory_limit_bytes,
-            ranks=ranks_of_workloads(campaign),
+            ranks=_ranks(campaign),
         ),
     )
     return replace(compiled, bundles=tuple(dict.fromkeys(bundles)))
+
+
+def _ranks(campaign: Campaign) -> dict[str, Ranks]:
+    """The workloads whose ranks are evaluated each alone, with the ranks that are."""
+    found: dict[str, Ranks] = {}
+    for workload in campaign.workloads:
+        if workload.ranks == "each":
+            found[workload.name] = "each"
+        elif workload.ranks != "together":
+            found[workload.name] = tuple(sorted(workload.ranks))
+    return found
 
 
 def compile_stored(text: str, file_name: str, analysis: AnalysisSettings) -> CompiledCampaign:

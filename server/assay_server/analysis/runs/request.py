@@ -12,7 +12,7 @@ from assay_sampling.launches.in_memory import DEFAULT_MEMORY_LIMIT_BYTES
 from assay_sampling.launches.most_unseen import MOST_UNSEEN_TIME_PERCENT
 from assay_sampling.launches.table import BASELINE, Condition
 from assay_sampling.running.identity import RunLevel
-from assay_server.campaign_file.ranks import Ranks
+from assay_server.campaign_file.compiled import Ranks
 from assay_server.campaign_file.slices.chosen import SlicePlan
 
 DEFAULT_METHODS: tuple[tuple[str, Mapping[str, Any]], ...] = (("pks", {}), ("random", {}), ("systematic", {}))

@@ -14,7 +14,7 @@ from assay_server.campaign_file.faults.light_only import light_only_faults
 from assay_server.campaign_file.faults.live import command_faults, kineto_faults, live_faults
 from assay_server.campaign_file.faults.messages import Fault, shown
 from assay_server.campaign_file.faults.order import order_faults
-from assay_server.campaign_file.ranks import rank_faults
+from assay_server.campaign_file.faults.ranks import rank_faults
 from assay_server.campaign_file.spec import Campaign, MethodSpec, WorkloadSpec
 from assay_server.campaign_file.yaml_source import Place
 

@@ -1,32 +1,12 @@
-"""Ranks: the processes of a workload that are evaluated each alone, and the names that reports give them."""
+"""Faults of ranks that are evaluated each alone."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Literal
 
 from assay_server.campaign_file.faults.messages import Fault
 from assay_server.campaign_file.spec import Campaign
-
-# All ranks that launched kernels, or those with these ordinals.
-Ranks = Literal["each"] | tuple[int, ...]
-
-
-def rank_name(workload: str, rank: int) -> str:
-    """What reports call a rank of a workload."""
-    return f"{workload}[rank {rank}]"
-
-
-def ranks_of_workloads(campaign: Campaign) -> dict[str, Ranks]:
-    """The workloads whose ranks are evaluated each alone, with the ranks that are."""
-    found: dict[str, Ranks] = {}
-    for workload in campaign.workloads:
-        if workload.ranks == "each":
-            found[workload.name] = "each"
-        elif workload.ranks != "together":
-            found[workload.name] = tuple(sorted(workload.ranks))
-    return found
 
 
 def rank_faults(campaign: Campaign) -> Iterator[Fault]:
