@@ -48,6 +48,9 @@ def _serve_options(
     set_up_log(settings.log_level, settings.log_format)
     # gRPC's own messages on standard error only help its authors; our errors say what people need.
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
+    # Arrow reads this as it is loaded. Its own allocator gives memory back to the kernel between row groups
+    # and fetches it again, which is a tenth of the time of ingest.
+    os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
     _serve(_absolute(settings), lambda: _absolute(again()), json_output)
 
 

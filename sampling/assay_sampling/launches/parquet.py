@@ -10,16 +10,15 @@ from __future__ import annotations
 
 import base64
 import binascii
-import contextlib
 import functools
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Self
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from assay_sampling.errors import AssayError, InputError, LaunchTableError
+from assay_sampling.launches.column_chunks import RowGroupsFile
 from assay_sampling.launches.table import NAMES_SCHEMA, LaunchBatch, Names, check_names, check_schema
 
 NAMES_KEY = b"assay.names"
@@ -30,7 +29,6 @@ _DELTA_COLUMNS = ("launch", "report_id", "graph_launch", "graph_node", "start_ns
 MAX_NAMES_BYTES = 2 << 30
 _SMALL_NAMES_BYTES = 64 << 20
 _MOST_UNPACKED_TIMES = 250
-_BUFFER_BYTES = 1 << 20
 _FEW_NAMES = 200
 
 
@@ -39,8 +37,14 @@ def encoding_of(schema: pa.Schema) -> dict[str, Any]:
     return {
         "compression": "zstd",
         "use_dictionary": [name for name in schema.names if name not in _DELTA_COLUMNS],
-        "column_encoding": dict.fromkeys(_DELTA_COLUMNS, "DELTA_BINARY_PACKED"),
+        "column_encoding": {name: "DELTA_BINARY_PACKED" for name in _DELTA_COLUMNS if name in schema.names}
+        or None,
     }
+
+
+def _options_of(schema: pa.Schema) -> dict[str, Any]:
+    """As :func:`encoding_of`, with what our files have besides."""
+    return encoding_of(schema) | {"write_page_checksum": True, "store_schema": True}
 
 
 class LaunchWriter:
@@ -57,26 +61,16 @@ class LaunchWriter:
 
     def __init__(self, file: IO[bytes], schema: pa.Schema, subject: str = "launches") -> None:
         check_schema(schema)
-        self._file = file
         self._subject = subject
         self.launches = 0
         self._schema = schema
         self._names = Names()
         self._held: list[pa.RecordBatch] = []
         self._held_rows = 0
-        self._writer: pq.ParquetWriter | None = None
-        self._sink: Any = None
+        self._ended = False
+        self._groups = RowGroupsFile(schema, _options_of, file.write)
 
     def __enter__(self) -> Self:
-        # Parquet writes a page at a time, in hundreds of small pieces for each row group.
-        self._sink = pa.BufferedOutputStream(pa.PythonFile(self._file, mode="w"), _BUFFER_BYTES)
-        self._writer = pq.ParquetWriter(
-            self._sink,
-            self._schema,
-            **encoding_of(self._schema),
-            write_page_checksum=True,
-            store_schema=True,
-        )
         return self
 
     def write(self, batch: LaunchBatch, *, named: bool = False) -> None:
@@ -93,43 +87,28 @@ class LaunchWriter:
         self._held_rows += batch.records.num_rows
         self.launches += batch.records.num_rows
         while self._held_rows >= ROW_GROUP_ROWS:
-            self._write_group(ROW_GROUP_ROWS)
+            self._groups.write_group(self._group(ROW_GROUP_ROWS))
 
     def write_rest(self) -> None:
-        """Write the launches that wait for a row group to fill: no launches may follow them."""
-        if self._held_rows:
-            self._write_group(self._held_rows)
+        """Complete the file with the launches that wait for a row group to fill: none may follow."""
+        if not self._ended:
+            last = self._group(self._held_rows) if self._held_rows else None
+            self._groups.end({NAMES_KEY: pack_names(self._names)}, last)
+            self._ended = True
 
-    def _write_group(self, rows: int) -> None:
-        assert self._writer is not None, "use the writer as a context manager"
+    def _group(self, rows: int) -> pa.Table:
         table = pa.Table.from_batches(self._held, schema=self._schema)
         # One chunk per column: page boundaries must not depend on how the rows arrived.
         group = table.slice(0, rows).combine_chunks()
         rest = table.slice(rows)
         self._held, self._held_rows = rest.to_batches(), rest.num_rows
-        self._writer.write_table(group, row_group_size=ROW_GROUP_ROWS)
+        return group
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        assert self._writer is not None
-        try:
-            if error is None:
-                self._finish()
-        finally:
-            # Closing writes a footer, which a full disk refuses; the file is removed anyway.
-            with contextlib.suppress(OSError, pa.ArrowException):
-                self._writer.close()
-            # The caller closes the file; a sink that still has it would close it, too.
-            with contextlib.suppress(OSError, pa.ArrowException):
-                self._sink.detach()
-
-    def _finish(self) -> None:
-        assert self._writer is not None
-        self.write_rest()
-        self._writer.add_key_value_metadata({NAMES_KEY: pack_names(self._names)})
-        self._writer.close()
-        self._sink.flush()
+        if error is None:
+            self.write_rest()
 
 
 def pack_names(names: Names) -> bytes:
