@@ -97,6 +97,15 @@ def test_the_bytes_are_those_of_pyarrow_whatever_the_columns_hold(
         assert by_chunks(schema, groups, last_at_end=last_at_end) == by_pyarrow(schema, groups)
 
 
+@pytest.mark.parametrize(
+    "values", [[0.0] * 70 + [-0.0], [-0.0] + [0.0] * 70, [float("nan")] * 70, [1.5] * 70]
+)
+def test_numbers_are_equal_if_their_bits_are(values: list[float]) -> None:
+    schema = pa.schema([pa.field("instructions", pa.float64())])
+    group = pa.Table.from_arrays([pa.array(values)], schema=schema)
+    assert by_chunks(schema, [group], last_at_end=False) == by_pyarrow(schema, [group])
+
+
 def test_many_row_groups_and_pages_are_described_where_they_are() -> None:
     rows = 40_000
     schema = pa.schema([pa.field("kernel_id", pa.uint64(), False), pa.field("device", pa.int32())])
