@@ -193,10 +193,11 @@ _PAGE_FOOT = """
   sender, in row groups of 131,072 launches, columns encoded alike. Servers are processes of their own;
   senders share one. We also validate every batch and name, fsync every segment before acknowledging it,
   keep an attempt's state in SQLite, and write checksums of pages and the hash of the file; Flight and the
-  message stream do none of that. Our segments cross the wire packed and compressed, as they lie on the agent's
-  disk; Flight's batches do not. Columns in which all rows of a row group are equal we encode once; pyarrow, which
-  writes the same bytes, encodes them each time. Both servers use the system's allocator for Arrow, which makes
-  both faster. Runs of the cases alternate, and a promise takes the median of the ratios of each round.
+  message stream do none of that. Our segments cross the wire packed and compressed, as they lie on the
+  agent's disk; Flight's batches do not. Columns in which all rows of a row group are equal we encode once;
+  pyarrow, which writes the same bytes, encodes them each time. Both servers use the system's allocator for
+  Arrow, which makes both faster. Runs of the cases alternate, and a promise takes the median of the ratios
+  of each round.
 - *Download* takes launches that are published on a server process, over a Unix socket. A copy neither checks
   nor decodes; `assay fetch` checks each file's hash and makes it durable; the stream of record batches is
   decoded by the server, packed with LZ4, and validated by the receiver, which has names as text.
