@@ -15,6 +15,7 @@ from assay_core.records.campaign import AttemptState, CampaignState, RunState
 from assay_core.records.failure import Failure
 from assay_core.records.machine import InstalledDevice, Inventory, Slot
 from assay_core.records.runs_request import RunsAction, RunsRequest
+from assay_core.records.upload import Bundle
 from assay_core.records.work import CommandSource
 from assay_sampling.errors import AssayError, StorageError
 from assay_sampling.launches.table import Condition
@@ -480,6 +481,23 @@ class TestMetadataStore:
             needs = [need for need, _ in read.progress("made-1").needs]
         assert [each and each[0].run_id for each in found] == ["made-1.0001", "made-1.0000", "made-1.0002"]
         assert [need.run_id for need in needs] == ["made-1.0000", "made-1.0001", "made-1.0002"]
+
+    def test_runs_with_and_without_a_bundle_wait_apart(self, metadata: MetadataStore) -> None:
+        """One of them may have a slot while the other waits for an agent that takes bundles."""
+        live = {"profiler": "nsys", "device_key": "h100", "state": RunState.RUNNING}
+        plain = CommandSource(("./run",))
+        packed = replace(plain, bundle=Bundle("0" * 64, 2048, 1))
+        # As a plan makes them: all that they share are the same objects.
+        runs = [run(n, recorded=None, command=command, **live) for n, command in enumerate([packed, plain])]
+        runs = [replace(each, condition=runs[0].condition, placement=runs[0].placement) for each in runs]
+        with metadata.transaction() as store:
+            store.add_campaign(campaign(), runs, [Slice(each.run_id, 0) for each in runs])
+        slot = Slot("a", ("nsys",), False, InstalledDevice(name="H100"))
+        with metadata.snapshot() as read:
+            found = waiting_slice(read, slot, 0)
+            needs = [need for need, _ in read.progress("made-1").needs]
+        assert found is not None and found[0] == runs[1]
+        assert needs == runs
 
     def test_agents_are_listed(self, metadata: MetadataStore) -> None:
         agents = [Agent(name, "s", name, Inventory(), (Slot("0", ("ncu",)),), 7) for name in ("b", "a")]

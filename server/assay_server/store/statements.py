@@ -126,8 +126,8 @@ def needs_of_open_runs(by_light: bool) -> sa.Select[Any]:
     r, s = tables.runs.c, tables.slices.c
     awaits = ~sa.exists().where(s.run_id == r.run_id) if by_light else sa.false()
     placing = (sa.cast(each, sa.Text) for each in (r.placement, r.holds))
-    of_place = (r.profiler, r.device_key, r.device_kind, r.synthetic, r.state, _partitioned(), *placing,
-                _held_workload())  # fmt: skip
+    of_place = (r.profiler, r.device_key, r.device_kind, r.synthetic, r.state, _partitioned(), _bundled(),
+                *placing, _held_workload())  # fmt: skip
     need = (*of_place, awaits) if by_light else of_place
     each = (
         sa.select(
@@ -155,6 +155,12 @@ def _partitioned() -> sa.ColumnElement[bool]:
     """Whether a run's SM share is a partition; documents of other conditions have no kind."""
     kind = tables.runs.c.condition["sm_share"].as_string()
     return sa.func.coalesce(kind, "") == "partition"
+
+
+def _bundled() -> sa.ColumnElement[bool]:
+    """Whether a run brings its submitter's files."""
+    bundled: sa.ColumnElement[bool] = tables.runs.c.command["bundle"].as_string().is_not(None)
+    return bundled
 
 
 @cache

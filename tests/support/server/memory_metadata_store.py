@@ -193,7 +193,8 @@ class MemoryReader:
                 sliced = not by_light or bool(self.slices(run.run_id))
                 need = (
                     run.profiler, run.device_key, run.device_kind, run.synthetic, run.placement, run.state,
-                    run.holds, run.workload if run.holds else "", _partitioned(run), sliced,
+                    run.holds, run.workload if run.holds else "", _partitioned(run),
+                    need_of(run).bundles, sliced,
                 )  # fmt: skip
                 known, count = needs.get(need, (run, 0))
                 needs[need] = (known, count + 1)

@@ -65,7 +65,8 @@ class SliceRows(RunRows):
         places = {}
         for run in runs:
             # Most runs of a campaign share these very objects; to compare them by value takes long.
-            alike = tuple(map(id, of_need(run)))
+            bundled = run.command is not None and run.command.bundle is not None
+            alike = (bundled, *map(id, of_need(run)))
             if alike not in lanes:
                 lanes[alike] = self._lane(run.campaign_id, need_of(run))
             lane = -lanes[alike] if run.holds else lanes[alike]

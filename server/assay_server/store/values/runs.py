@@ -17,7 +17,7 @@ from assay_server.campaign_file.slices.chosen import SlicePlan
 from assay_server.store.model import Hold, Run
 from assay_server.store.values.fields import Row, documents_of, failure_of, flags_of, shallow
 
-# What the need of a run is made of.
+# What the need of a run is made of, besides whether it brings a bundle.
 of_need = attrgetter("campaign_id", "profiler", "device_key", "synthetic", "condition", "placement")
 
 
