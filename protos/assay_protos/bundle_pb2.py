@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from assay_protos import common_pb2 as assay__protos_dot_common__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x19\x61ssay_protos/bundle.proto\x12\x08\x61ssay.v1\x1a\x19\x61ssay_protos/common.proto\"7\n\x12\x46indMissingRequest\x12!\n\x07\x62undles\x18\x01 \x03(\x0b\x32\x10.assay.v1.Bundle\"&\n\x13\x46indMissingResponse\x12\x0f\n\x07missing\x18\x01 \x03(\t\"=\n\x0b\x42undleChunk\x12 \n\x06\x62undle\x18\x01 \x01(\x0b\x32\x10.assay.v1.Bundle\x12\x0c\n\x04\x64\x61ta\x18\x02 \x01(\x0c\"F\n\x0cStoredBundle\x12 \n\x06\x62undle\x18\x01 \x01(\x0b\x32\x10.assay.v1.Bundle\x12\x14\n\x0cstored_bytes\x18\x02 \x01(\x03\"\x83\x01\n\x12\x46\x65tchBundleRequest\x12\x10\n\x08\x61gent_id\x18\x01 \x01(\t\x12\x12\n\nsession_id\x18\x02 \x01(\t\x12!\n\x03key\x18\x03 \x01(\x0b\x32\x14.assay.v1.AttemptKey\x12\x14\n\x0cwrite_secret\x18\x04 \x01(\x0c\x12\x0e\n\x06sha256\x18\x05 \x01(\t2\xe2\x01\n\rBundleService\x12J\n\x0b\x46indMissing\x12\x1c.assay.v1.FindMissingRequest\x1a\x1d.assay.v1.FindMissingResponse\x12?\n\nSendBundle\x12\x15.assay.v1.BundleChunk\x1a\x16.assay.v1.StoredBundle(\x01\x30\x01\x12\x44\n\x0b\x46\x65tchBundle\x12\x1c.assay.v1.FetchBundleRequest\x1a\x15.assay.v1.BundleChunk0\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x19\x61ssay_protos/bundle.proto\x12\x08\x61ssay.v1\x1a\x19\x61ssay_protos/common.proto\"7\n\x12\x46indMissingRequest\x12!\n\x07\x62undles\x18\x01 \x03(\x0b\x32\x10.assay.v1.Bundle\"K\n\x13\x46indMissingResponse\x12\x0f\n\x07missing\x18\x01 \x03(\t\x12#\n\x05parts\x18\x02 \x03(\x0b\x32\x14.assay.v1.BundlePart\"@\n\nBundlePart\x12\x0e\n\x06sha256\x18\x01 \x01(\t\x12\r\n\x05\x62ytes\x18\x02 \x01(\x03\x12\x13\n\x0bpart_sha256\x18\x03 \x01(\t\"M\n\x0b\x42undleChunk\x12 \n\x06\x62undle\x18\x01 \x01(\x0b\x32\x10.assay.v1.Bundle\x12\x0c\n\x04\x64\x61ta\x18\x02 \x01(\x0c\x12\x0e\n\x06offset\x18\x03 \x01(\x03\"F\n\x0cStoredBundle\x12 \n\x06\x62undle\x18\x01 \x01(\x0b\x32\x10.assay.v1.Bundle\x12\x14\n\x0cstored_bytes\x18\x02 \x01(\x03\"\x83\x01\n\x12\x46\x65tchBundleRequest\x12\x10\n\x08\x61gent_id\x18\x01 \x01(\t\x12\x12\n\nsession_id\x18\x02 \x01(\t\x12!\n\x03key\x18\x03 \x01(\x0b\x32\x14.assay.v1.AttemptKey\x12\x14\n\x0cwrite_secret\x18\x04 \x01(\x0c\x12\x0e\n\x06sha256\x18\x05 \x01(\t2\xe2\x01\n\rBundleService\x12J\n\x0b\x46indMissing\x12\x1c.assay.v1.FindMissingRequest\x1a\x1d.assay.v1.FindMissingResponse\x12?\n\nSendBundle\x12\x15.assay.v1.BundleChunk\x1a\x16.assay.v1.StoredBundle(\x01\x30\x01\x12\x44\n\x0b\x46\x65tchBundle\x12\x1c.assay.v1.FetchBundleRequest\x1a\x15.assay.v1.BundleChunk0\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -35,13 +35,15 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_FINDMISSINGREQUEST']._serialized_start=66
   _globals['_FINDMISSINGREQUEST']._serialized_end=121
   _globals['_FINDMISSINGRESPONSE']._serialized_start=123
-  _globals['_FINDMISSINGRESPONSE']._serialized_end=161
-  _globals['_BUNDLECHUNK']._serialized_start=163
-  _globals['_BUNDLECHUNK']._serialized_end=224
-  _globals['_STOREDBUNDLE']._serialized_start=226
-  _globals['_STOREDBUNDLE']._serialized_end=296
-  _globals['_FETCHBUNDLEREQUEST']._serialized_start=299
-  _globals['_FETCHBUNDLEREQUEST']._serialized_end=430
-  _globals['_BUNDLESERVICE']._serialized_start=433
-  _globals['_BUNDLESERVICE']._serialized_end=659
+  _globals['_FINDMISSINGRESPONSE']._serialized_end=198
+  _globals['_BUNDLEPART']._serialized_start=200
+  _globals['_BUNDLEPART']._serialized_end=264
+  _globals['_BUNDLECHUNK']._serialized_start=266
+  _globals['_BUNDLECHUNK']._serialized_end=343
+  _globals['_STOREDBUNDLE']._serialized_start=345
+  _globals['_STOREDBUNDLE']._serialized_end=415
+  _globals['_FETCHBUNDLEREQUEST']._serialized_start=418
+  _globals['_FETCHBUNDLEREQUEST']._serialized_end=549
+  _globals['_BUNDLESERVICE']._serialized_start=552
+  _globals['_BUNDLESERVICE']._serialized_end=778
 # @@protoc_insertion_point(module_scope)

@@ -14,18 +14,32 @@ class FindMissingRequest(_message.Message):
     def __init__(self, bundles: _Optional[_Iterable[_Union[_common_pb2.Bundle, _Mapping]]] = ...) -> None: ...
 
 class FindMissingResponse(_message.Message):
-    __slots__ = ("missing",)
+    __slots__ = ("missing", "parts")
     MISSING_FIELD_NUMBER: _ClassVar[int]
+    PARTS_FIELD_NUMBER: _ClassVar[int]
     missing: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, missing: _Optional[_Iterable[str]] = ...) -> None: ...
+    parts: _containers.RepeatedCompositeFieldContainer[BundlePart]
+    def __init__(self, missing: _Optional[_Iterable[str]] = ..., parts: _Optional[_Iterable[_Union[BundlePart, _Mapping]]] = ...) -> None: ...
+
+class BundlePart(_message.Message):
+    __slots__ = ("sha256", "bytes", "part_sha256")
+    SHA256_FIELD_NUMBER: _ClassVar[int]
+    BYTES_FIELD_NUMBER: _ClassVar[int]
+    PART_SHA256_FIELD_NUMBER: _ClassVar[int]
+    sha256: str
+    bytes: int
+    part_sha256: str
+    def __init__(self, sha256: _Optional[str] = ..., bytes: _Optional[int] = ..., part_sha256: _Optional[str] = ...) -> None: ...
 
 class BundleChunk(_message.Message):
-    __slots__ = ("bundle", "data")
+    __slots__ = ("bundle", "data", "offset")
     BUNDLE_FIELD_NUMBER: _ClassVar[int]
     DATA_FIELD_NUMBER: _ClassVar[int]
+    OFFSET_FIELD_NUMBER: _ClassVar[int]
     bundle: _common_pb2.Bundle
     data: bytes
-    def __init__(self, bundle: _Optional[_Union[_common_pb2.Bundle, _Mapping]] = ..., data: _Optional[bytes] = ...) -> None: ...
+    offset: int
+    def __init__(self, bundle: _Optional[_Union[_common_pb2.Bundle, _Mapping]] = ..., data: _Optional[bytes] = ..., offset: _Optional[int] = ...) -> None: ...
 
 class StoredBundle(_message.Message):
     __slots__ = ("bundle", "stored_bytes")

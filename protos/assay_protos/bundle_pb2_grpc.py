@@ -63,7 +63,8 @@ class BundleServiceServicer:
 
     def SendBundle(self, request_iterator, context):
         """Take one bundle, compressed, in chunks of at most 1 MiB; the first chunk says which. One answer, once it is
-        checked and durable. A stream that breaks leaves nothing; sending a bundle again changes nothing.
+        checked and durable. What a stream brought before it broke is kept for a while, for whoever sent it, and the
+        next stream may continue there; sending a bundle again changes nothing.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -137,6 +137,7 @@ class BundleLimits:
     ``bundle_bytes``: of one archive, uncompressed; ``bundle_entries``: files and folders in it;
     ``bundle_path_bytes``: of the longest name; ``bundle_chunk_bytes``: per message;
     ``bundle_identity_bytes``: compressed, of all that one identity sent; ``bundle_total_bytes``: of all;
+    ``bundle_parts``: of one identity, that broken streams left;
     ``bundle_unnamed_seconds``: how long one is kept that no campaign names; ``bundle_streams``: on their way
     at a time, either way; ``bundle_idle_seconds``: wait for the next chunk, and for
     the receiver to take one.
@@ -148,6 +149,7 @@ class BundleLimits:
     bundle_chunk_bytes: int = 1 * _MIB
     bundle_identity_bytes: int = 2_048 * _MIB
     bundle_total_bytes: int = 20_480 * _MIB
+    bundle_parts: int = 16
     bundle_unnamed_seconds: int = 3_600
     bundle_streams: int = 16
     bundle_idle_seconds: int = 60

@@ -41,6 +41,7 @@ DEVICE = machine.InstalledDevice(1, "V100", "GPU-1", "7.0", 80, 1 << 34, "cannot
 SLOT = machine.Slot("GPU-1", ("nsys", "ncu"), True, DEVICE, "XID 79", True, True, True)
 INVENTORY = machine.Inventory("box", "0.1.0", 16, 1 << 36, (DEVICE,), "550", "12.4", "none")
 BUNDLE = upload.Bundle("a" * 64, 3, 2)
+PART = upload.BundlePart("a", 5, "b")
 LAUNCHES_CURSOR = archive.LaunchesCursor(2, 1 << 40, "ab")
 FOLDER = campaign.BundleFolder("./f", "w", 3)
 COMMAND = work.CommandSource(("./a", "-n"), {"A": "1"}, "/w", 7.5, 1 << 30, "t.json", 4, BUNDLE)
@@ -110,8 +111,9 @@ RECORDS: list[Any] = [
     lease.FinishedAttempt(CLAIM, 2, 20, (FLAG,), LOG), lease.FailedAttempt(CLAIM, WHY, LOG),
     upload.AnnouncedSegment(CLAIM, HEADER), upload.SegmentAnswer(KEY, 4, duplicate=True),
     upload.SegmentAnswer(KEY, 4, refusal=WHY),
-    upload.BundlesNamed((BUNDLE,)), upload.BundlesMissing(("a",)), upload.BundleChunk(b"x", BUNDLE),
-    upload.BundleChunk(b"x"), upload.StoredBundle(BUNDLE, 1), upload.BundleWanted(CLAIM, "a"),
+    upload.BundlesNamed((BUNDLE,)), upload.BundlesMissing(("a",), (PART,)), PART,
+    upload.BundleChunk(b"x", BUNDLE, 5), upload.BundleChunk(b"x"),
+    upload.StoredBundle(BUNDLE, 1), upload.BundleWanted(CLAIM, "a"),
     archive.RecordsAsked("c-1", 2), archive.RecordsPage((RECORD_FILE,), 3), archive.RecordsChunk(b"x"),
     archive.RecordWanted("c-1", "c-1.0000", 1, 2),
     archive.LaunchesAsked("c-1", "c-1.0000", ("launch", "kernel_id"), LAUNCHES_CURSOR),

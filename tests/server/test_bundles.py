@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 import zlib
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from assay_client.remote.archives import export_to, import_from
@@ -18,7 +21,7 @@ from assay_core.records.attempt import Claim
 from assay_core.records.campaign import BundleFolder, Submitted
 from assay_core.records.lab import AuditAsked
 from assay_core.records.machine import InstalledDevice, Slot
-from assay_core.records.upload import Bundle, BundleChunk, BundleWanted
+from assay_core.records.upload import Bundle, BundleChunk, BundlePart, BundlesMissing, BundleWanted
 from assay_protos import bundle_pb2_grpc
 from assay_sampling.errors import AssayError, CampaignError, InputError, StorageError
 from assay_server.access.caller import OWNER_ID, Caller, called_by
@@ -30,6 +33,7 @@ from assay_server.keeping.backup import make_backup
 from assay_server.keeping.check import check_state
 from assay_server.keeping.restore import restore_backup
 from assay_server.limits import DEFAULT_LIMITS, BundleLimits
+from tests.support.server.cut_once import CutOnce
 from tests.support.server.playing_agent import PlayingAgent
 from tests.support.server.server_support import eventually
 
@@ -127,6 +131,93 @@ def test_what_does_not_come_whole_leaves_nothing(tmp_path: Path) -> None:
     assert files(tmp_path) == []
 
 
+def broken(store: BundleStore, who: str, bundle: Bundle, data: bytes) -> tuple[BundlePart, ...]:
+    """What is kept of a stream that breaks after these bytes."""
+    with store.begin(who, bundle) as incoming:
+        incoming.feed(data)
+    return store.parts(who, [bundle])
+
+
+def test_a_broken_stream_goes_on_for_its_sender_alone_and_is_checked_again(tmp_path: Path) -> None:
+    store = BundleStore(tmp_path)
+    bundle, data = packed(tmp_path)
+    [part] = broken(store, "ann", bundle, data[:20])
+    assert part == BundlePart(bundle.sha256, 20, hashlib.sha256(data[:20]).hexdigest())
+    assert store.parts("bob", [bundle]) == () and store.missing("ann", [bundle]) == (bundle.sha256,)
+    with pytest.raises(InputError, match="no such part"):
+        store.begin("bob", bundle, 20)
+    with store.begin("ann", bundle, 20) as incoming:
+        with pytest.raises(InputError, match="no such part"):
+            store.begin("ann", bundle, 20)  # one stream continues it
+        incoming.feed(data[20:])
+        incoming.finish()
+    assert store.missing("ann", [bundle]) == () and store.parts("ann", [bundle]) == ()
+    assert store.path(bundle.sha256).read_bytes() == data
+    assert files(tmp_path) == [f"{bundle.sha256}.json", f"{bundle.sha256}.tar.z"]
+
+
+def test_what_continues_a_part_wrongly_leaves_nothing(tmp_path: Path) -> None:
+    store = BundleStore(tmp_path)
+    bundle, data = packed(tmp_path)
+    broken(store, "ann", bundle, data[:20])
+    with pytest.raises(InputError), store.begin("ann", bundle, 20) as incoming:
+        incoming.feed(data[21:])
+        incoming.finish()
+    assert files(tmp_path) == [] and store.parts("ann", [bundle]) == ()
+    broken(store, "ann", bundle, data[:20])
+    put(store, "ann", bundle, data)  # from its beginning
+    assert store.parts("ann", [bundle]) == ()
+    assert files(tmp_path) == [f"{bundle.sha256}.json", f"{bundle.sha256}.tar.z"]
+
+
+def test_parts_are_few_count_as_their_sender_s_and_go_after_an_hour(tmp_path: Path) -> None:
+    now = [10_000_000]
+    made = [packed(tmp_path, f"exit {number}\n", f"files-{number}") for number in range(18)]
+    store = BundleStore(tmp_path, now_ms=lambda: now[0])
+    for bundle, data in made:
+        broken(store, "ann", bundle, data[:20])
+    kept = store.parts("ann", [bundle for bundle, _ in made])
+    assert [part.sha256 for part in kept] == [bundle.sha256 for bundle, _ in made[2:]]
+    assert len(files(tmp_path)) == 16
+    now[0] += 3_601_000
+    store.forget({})
+    assert files(tmp_path) == [] and store.parts("ann", [bundle for bundle, _ in made]) == ()
+    small = BundleStore(tmp_path, replace(BundleLimits(), bundle_identity_bytes=20))
+    broken(small, "ann", made[0][0], made[0][1][:20])
+    with pytest.raises(StorageError, match="no room"):
+        small.begin("ann", made[1][0])
+    put_by_bob = small.begin("bob", made[1][0])
+    put_by_bob.close()
+
+
+def test_an_upload_whose_connection_is_cut_goes_on_where_it_was(
+    server: Server, person: Connection, tmp_path: Path
+) -> None:
+    packed(tmp_path)
+    (tmp_path / "files" / "input").write_bytes(np.random.default_rng(1).bytes(6 << 20))
+    target = tmp_path / "again"
+    bundle, size = pack_bundle(tmp_path / "files", target), target.stat().st_size
+    with (
+        CutOnce(server.addresses[0], tmp_path / "wire", after_bytes=3 << 20) as wire,
+        Connection(f"unix:{tmp_path / 'wire'}") as far,
+        ThreadPoolExecutor(1) as thread,
+    ):
+        answer = thread.submit(submit_with_files, far, CAMPAIGN, tmp_path / "sent.yaml")
+        parts: list[BundlePart] = []
+
+        def broke() -> bool:
+            parts[:] = person.missing_bundles((bundle,)).parts
+            return bool(parts)
+
+        eventually(broke, "what arrived before the cut is kept", seconds=60)
+        wire.mended.set()
+        assert answer.result(timeout=120).campaign_id == "sent-1"
+    [part] = parts
+    assert 0 < part.bytes < size
+    assert wire.bytes_after_cut < size - part.bytes + (256 << 10), "only the rest was sent"
+    assert person.missing_bundles((bundle,)) == BundlesMissing(())
+
+
 @pytest.mark.parametrize(
     "limit", ["bundle_identity_bytes", "bundle_total_bytes", "bundle_bytes", "bundle_entries"]
 )
@@ -218,7 +309,7 @@ def test_a_stream_that_is_no_bundle_is_refused(chunks: object, person: Connectio
     }.get(str(chunks), chunks)
     with pytest.raises(AssayError):
         person.send_bundle(iter(made))  # type: ignore[call-overload]
-    assert person.missing_bundles((bundle,)) == (bundle.sha256,)
+    assert person.missing_bundles((bundle,)).missing == (bundle.sha256,)
 
 
 def test_bundles_are_in_backups_archives_and_checks(

@@ -7,20 +7,25 @@ does not name (docs/security.md).
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 import tempfile
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from assay_client.ending import raise_if_asked
 from assay_client.remote.connection import Connection
 from assay_core.bundles.packing import pack_bundle
 from assay_core.files.durable import storage_errors
 from assay_core.records.campaign import BundleFolder, Submitted
-from assay_core.records.upload import Bundle, BundleChunk
-from assay_sampling.errors import CampaignError, InputError
+from assay_core.records.upload import Bundle, BundleChunk, BundlePart
+from assay_sampling.errors import CampaignError, InputError, ServerUnreachableError
 
 _CHUNK_BYTES = 1 << 20
+# Times in a row that nothing new arrived before a broken connection is an error; the pauses double.
+_MOST_USELESS, _PAUSE_SECONDS = 5, 0.2
 # The line breaks of YAML 1.1, section 5.4, by which servers count lines.
 _LINE_BREAKS = re.compile("\r\n|[\n\r\x85\u2028\u2029]")
 _COMMENT = re.compile(r"(?:^|\s)#")
@@ -73,12 +78,47 @@ def _sent(connection: Connection, folders: Sequence[BundleFolder], path: Path) -
     with tempfile.TemporaryDirectory(prefix="assay-bundles-") as work:
         packed = {each.folder: Path(work) / str(number) for number, each in enumerate(folders)}
         bundles = {each.folder: _packed(each, path, packed[each.folder]) for each in folders}
-        missing = set(connection.missing_bundles(tuple(bundles.values())))
-        for folder, bundle in bundles.items():
-            if bundle.sha256 in missing:
-                connection.send_bundle(_chunks(bundle, packed[folder]))
-                missing.discard(bundle.sha256)
+        paths = {bundle.sha256: packed[folder] for folder, bundle in bundles.items()}
+        for bundle in dict.fromkeys(bundles.values()):
+            _send(connection, bundle, paths[bundle.sha256])
     return bundles
+
+
+def _send(connection: Connection, bundle: Bundle, path: Path) -> None:
+    """Send a bundle that the server lacks; if the connection breaks, go on behind what has arrived.
+
+    Raises ServerUnreachableError if nothing arrives any more.
+    """
+    # By hand: tenacity repeats a call from its beginning, and this continues where a stream broke.
+    arrived, useless = 0, 0
+    while True:
+        try:
+            told = connection.missing_bundles((bundle,))
+            if not told.missing:
+                return
+            start = max((part.bytes for part in told.parts if _is_of(part, bundle, path)), default=0)
+            useless = 0 if start > arrived else useless
+            arrived = max(arrived, start)
+            connection.send_bundle(_chunks(bundle, path, start))
+            return
+        except ServerUnreachableError:
+            if useless >= _MOST_USELESS:
+                raise
+        raise_if_asked()
+        time.sleep(_PAUSE_SECONDS * 2**useless)
+        useless += 1
+
+
+def _is_of(part: BundlePart, bundle: Bundle, path: Path) -> bool:
+    """Whether the server's part is the beginning of this file, and not of one that was packed otherwise."""
+    if part.sha256 != bundle.sha256 or not 0 < part.bytes < path.stat().st_size:
+        return False
+    hashing, rest = hashlib.sha256(), part.bytes
+    with storage_errors(path), path.open("rb") as file:
+        while data := file.read(min(rest, _CHUNK_BYTES)):
+            hashing.update(data)
+            rest -= len(data)
+    return hashing.hexdigest() == part.part_sha256
 
 
 def _packed(named: BundleFolder, path: Path, target: Path) -> Bundle:
@@ -89,8 +129,9 @@ def _packed(named: BundleFolder, path: Path, target: Path) -> Bundle:
         raise CampaignError(f"{path}:{named.line}", cause, error.remedy) from error
 
 
-def _chunks(bundle: Bundle, path: Path) -> Iterator[BundleChunk]:
+def _chunks(bundle: Bundle, path: Path, start: int) -> Iterator[BundleChunk]:
     with storage_errors(path), path.open("rb") as file:
-        yield BundleChunk(file.read(_CHUNK_BYTES), bundle)
+        file.seek(start)
+        yield BundleChunk(file.read(_CHUNK_BYTES), bundle, start)
         while data := file.read(_CHUNK_BYTES):
             yield BundleChunk(data)

@@ -215,11 +215,10 @@ class Connection:
         )
         return self._call(lambda: self._stub.Submit, submission, Submitted.from_proto)
 
-    def missing_bundles(self, bundles: tuple[Bundle, ...]) -> tuple[str, ...]:
-        """Names of those that must be sent first."""
-        asked = BundlesNamed(bundles)
+    def missing_bundles(self, bundles: tuple[Bundle, ...]) -> BundlesMissing:
+        """Those that must be sent first."""
         return self._call(
-            lambda: self._bundle_stub.FindMissing, asked, lambda told: BundlesMissing.from_proto(told).missing
+            lambda: self._bundle_stub.FindMissing, BundlesNamed(bundles), BundlesMissing.from_proto
         )
 
     def send_bundle(self, chunks: Iterator[BundleChunk]) -> StoredBundle:

@@ -166,33 +166,53 @@ class BundlesNamed:
 
 
 @dataclass(frozen=True)
+class BundlePart:
+    """The first ``bytes`` of a compressed bundle, which a server has, and their SHA-256."""
+
+    sha256: str
+    bytes: int
+    part_sha256: str
+
+    def to_proto(self) -> bundle_pb2.BundlePart:
+        return bundle_pb2.BundlePart(sha256=self.sha256, bytes=self.bytes, part_sha256=self.part_sha256)
+
+    @classmethod
+    def from_proto(cls, message: bundle_pb2.BundlePart) -> BundlePart:
+        return cls(message.sha256, message.bytes, message.part_sha256)
+
+
+@dataclass(frozen=True)
 class BundlesMissing:
-    """Names of those that the caller must send."""
+    """Names of those that the caller must send, and what streams of theirs brought before they broke."""
 
     missing: tuple[str, ...]
+    parts: tuple[BundlePart, ...] = ()
 
     def to_proto(self) -> bundle_pb2.FindMissingResponse:
-        return bundle_pb2.FindMissingResponse(missing=self.missing)
+        parts = [part.to_proto() for part in self.parts]
+        return bundle_pb2.FindMissingResponse(missing=self.missing, parts=parts)
 
     @classmethod
     def from_proto(cls, message: bundle_pb2.FindMissingResponse) -> BundlesMissing:
-        return cls(tuple(message.missing))
+        return cls(tuple(message.missing), tuple(map(BundlePart.from_proto, message.parts)))
 
 
 @dataclass(frozen=True)
 class BundleChunk:
-    """A piece of a compressed bundle; the first one of a stream says which."""
+    """A piece of a compressed bundle; the first one of a stream says which, and where the stream begins."""
 
     data: bytes
     bundle: Bundle | None = None
+    offset: int = 0
 
     def to_proto(self) -> bundle_pb2.BundleChunk:
         said = None if self.bundle is None else self.bundle.to_proto()
-        return bundle_pb2.BundleChunk(bundle=said, data=self.data)
+        return bundle_pb2.BundleChunk(bundle=said, data=self.data, offset=self.offset)
 
     @classmethod
     def from_proto(cls, message: bundle_pb2.BundleChunk) -> BundleChunk:
-        return cls(message.data, Bundle.from_proto(message.bundle) if message.HasField("bundle") else None)
+        bundle = Bundle.from_proto(message.bundle) if message.HasField("bundle") else None
+        return cls(message.data, bundle, message.offset)
 
 
 @dataclass(frozen=True)

@@ -2,16 +2,20 @@
 
     <state>/bundles/<sha256>.tar.z    the compressed archive, as its first sender compressed it
     <state>/bundles/<sha256>.json     its size, and who sent it when: its holders
-    <state>/bundles/incoming/...      on their way in; removed at every start
+    <state>/bundles/incoming/...      on their way in, and what broken streams brought; removed at every start
 
 Only who sent a bundle may name it in a campaign: the hash of somebody's files must not be enough to have them
 run, or to learn that they are here. A holder's claim goes when no campaign of theirs names the bundle any
 more and they did not ask for it for a while; the files go with the last claim.
+
+What a stream brought before it broke is kept as long, for whoever sent it, counts as theirs, and is checked
+again when the next stream continues it.
 """
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import itertools
 import json
 import logging
@@ -28,13 +32,13 @@ from assay_core.bundles.form import BundleBounds, is_hash
 from assay_core.bundles.reading import BundleReader, Checked
 from assay_core.files.durable import (
     make_folder,
-    replacing,
     storage_errors,
     sync_directory,
     write_atomically,
 )
 from assay_core.files.free_space import free_space
-from assay_core.records.upload import Bundle
+from assay_core.files.private_folders import private_opener
+from assay_core.records.upload import Bundle, BundlePart
 from assay_sampling.errors import AssayError, InputError, StorageError
 from assay_server.clock import wall_ms
 from assay_server.limits import DEFAULT_LIMITS, BundleLimits
@@ -45,6 +49,15 @@ FOLDER, PACKED, TOLD = "bundles", ".tar.z", ".json"
 _PIECE_BYTES = 1 << 20
 _AGAIN = "submit the campaign again: it is sent then"
 _counter = itertools.count()
+
+
+@dataclass(frozen=True)
+class _Part:
+    """What a broken stream brought, and when it broke (Unix ms)."""
+
+    path: Path
+    told: BundlePart
+    at_ms: int
 
 
 @dataclass
@@ -85,6 +98,7 @@ class BundleStore:
         self._now_ms = now_ms
         self._lock = threading.Lock()
         self._kept: dict[str, _Kept] = {}
+        self._parts: dict[tuple[str, str], _Part] = {}  # by holder and bundle, the oldest first
         with storage_errors(self._folder):
             shutil.rmtree(self._folder / "incoming", ignore_errors=True)
             if self._folder.is_dir():
@@ -110,12 +124,30 @@ class BundleStore:
             if not here:
                 raise InputError(f"bundle {each.sha256[:64]}", "you have not sent it to this server", _AGAIN)
 
-    def begin(self, holder: str, bundle: Bundle) -> Incoming:
-        """Begin to receive a bundle. Raises InputError or StorageError if it cannot be taken."""
+    def parts(self, holder: str, bundles: Iterable[Bundle]) -> tuple[BundlePart, ...]:
+        """What streams of this holder brought of these bundles before they broke."""
+        with self._lock:
+            found = (self._parts.get((holder, each.sha256)) for each in bundles)
+            return tuple(dict.fromkeys(part.told for part in found if part is not None))
+
+    def begin(self, holder: str, bundle: Bundle, offset: int = 0) -> Incoming:
+        """Begin to receive a bundle, or go on behind the part of it that the holder sent.
+
+        Raises InputError or StorageError if it cannot be taken.
+        """
         reader = BundleReader(bundle, Checked(), self.bounds)
         with self._lock, storage_errors(self._folder):
+            part = self._parts.pop((holder, bundle.sha256), None)  # one stream continues it
+            if part is not None and part.told.bytes != offset:
+                part.path.unlink(missing_ok=True)
+                part = None
+            if offset and part is None:
+                cause = f"it goes on at byte {offset:,}, and the server has no such part of it from you"
+                raise InputError(f"bundle {bundle.sha256[:64]}", cause, "send it from its beginning")
             mine = sum(each.stored_bytes for each in self._kept.values() if holder in each.holders)
+            mine += sum(each.told.bytes for (who, _), each in self._parts.items() if who == holder)
             total = sum(each.stored_bytes for each in self._kept.values())
+            total += sum(each.told.bytes for each in self._parts.values())
             room = min(
                 self.limits.bundle_identity_bytes - mine,
                 self.limits.bundle_total_bytes - total,
@@ -124,7 +156,30 @@ class BundleStore:
             make_folder(self._folder / "incoming")
         if room <= 0:
             raise _no_room(self.limits, mine, total)
-        return Incoming(self, holder, bundle, reader, room)
+        path = self._new_path() if part is None else part.path
+        incoming = Incoming(self, holder, bundle, reader, most_bytes=room, path=path)
+        if part is not None:
+            try:
+                incoming.read_again()
+            except BaseException:
+                incoming.close()
+                raise
+        return incoming
+
+    def keep_part(self, holder: str, bundle: Bundle, path: Path, told: BundlePart) -> None:
+        """Keep what a stream brought that broke; the oldest parts of a holder with too many go."""
+        with self._lock, storage_errors(path):
+            replaced = [self._parts.pop((holder, bundle.sha256), None)]
+            kept = self._kept.get(bundle.sha256)
+            if kept is not None and holder in kept.holders:
+                path.unlink(missing_ok=True)  # another stream was faster
+            else:
+                self._parts[holder, bundle.sha256] = _Part(path, told, self._now_ms())
+            mine = [key for key in self._parts if key[0] == holder]
+            replaced += [self._parts.pop(key) for key in mine[: -self.limits.bundle_parts]]
+            for part in replaced:
+                if part is not None:
+                    part.path.unlink(missing_ok=True)
 
     def keep(self, holder: str, bundle: Bundle, packed: Path) -> None:
         """Give a checked file its name and its holder, durably; a second copy changes nothing."""
@@ -138,6 +193,9 @@ class BundleStore:
             kept.holders[holder] = self._now_ms()
             self._tell(kept)
             self._kept[bundle.sha256] = kept
+            part = self._parts.pop((holder, bundle.sha256), None)
+            if part is not None:
+                part.path.unlink(missing_ok=True)
 
     def stored_bytes(self, sha256: str) -> int:
         """The compressed bytes of a bundle; 0: it is not here."""
@@ -167,11 +225,15 @@ class BundleStore:
                 elif holders != kept.holders:
                     kept.holders = holders
                     self._tell(kept)
+            for key, part in list(self._parts.items()):
+                if part.at_ms < before:
+                    del self._parts[key]
+                    part.path.unlink(missing_ok=True)
         if gone:
             _log.info("%d bundles are gone that no campaign names any more", len(gone))
         return gone
 
-    def incoming(self) -> Path:
+    def _new_path(self) -> Path:
         """A new name for a file on its way in."""
         return self._folder / "incoming" / f"{os.getpid()}-{next(_counter)}"
 
@@ -229,18 +291,29 @@ def _pieces(path: Path) -> Iterator[bytes]:
 
 
 class Incoming:
-    """A bundle on its way in: :meth:`feed` its pieces, then :meth:`finish`. A context manager."""
+    """A bundle on its way in: :meth:`feed` its pieces, then :meth:`finish`. A context manager.
+
+    What came of it is kept as a part if it is closed before it is finished, unless something in it was wrong.
+    """
 
     def __init__(
-        self, store: BundleStore, holder: str, bundle: Bundle, reader: BundleReader, most_bytes: int
+        self,
+        store: BundleStore,
+        holder: str,
+        bundle: Bundle,
+        reader: BundleReader,
+        *,
+        most_bytes: int,
+        path: Path,
     ) -> None:
         self._store, self._holder, self.bundle = store, holder, bundle
         self._reader, self._room = reader, most_bytes
-        self._path = store.incoming()
-        self._open = contextlib.ExitStack()
+        self._path = path
+        self._bytes, self._hash = 0, hashlib.sha256()
+        self._ended = self._wrong = False
+        self._using = threading.Lock()  # a call that was cancelled is closed while a thread may still feed
         with storage_errors(self._path):
-            temporary = self._path.with_suffix(".part")
-            self._file: IO[bytes] = self._open.enter_context(replacing(self._path, temporary=temporary))
+            self._file: IO[bytes] = open(self._path, "ab", opener=private_opener)  # noqa: SIM115 - see close
 
     def __enter__(self) -> Self:
         return self
@@ -250,32 +323,60 @@ class Incoming:
     ) -> None:
         self.close()
 
+    def read_again(self) -> None:
+        """Check the part that is here, which the next pieces continue."""
+        for piece in _pieces(self._path):
+            self._take(piece)
+
     def feed(self, data: bytes) -> None:
         """Take the next piece. Raises InputError for what is not the bundle, StorageError without room."""
-        self._room -= len(data)
-        if self._room < 0:
-            raise _no_room(self._store.limits, 0, 0)
-        self._reader.feed(data)
-        with storage_errors(self._path):
-            self._file.write(data)
+        with self._using:
+            if not self._ended:
+                self._take(data)
+                with self._or_wrong(), storage_errors(self._path):
+                    self._file.write(data)
+
+    def _take(self, data: bytes) -> None:
+        with self._or_wrong():
+            self._room -= len(data)
+            if self._room < 0:
+                raise _no_room(self._store.limits, 0, 0)
+            self._reader.feed(data)
+        self._bytes += len(data)
+        self._hash.update(data)
 
     def finish(self) -> None:
         """Raises InputError unless it came whole; then it is durable."""
-        self._reader.finish()
-        with storage_errors(self._path):
-            self._open.close()
-        self._store.keep(self._holder, self.bundle, self._path)
+        with self._using, self._or_wrong():
+            self._reader.finish()
+            with storage_errors(self._path):
+                self._file.flush()
+                os.fsync(self._file.fileno())
+                self._file.close()
+            self._store.keep(self._holder, self.bundle, self._path)
+
+    @contextlib.contextmanager
+    def _or_wrong(self) -> Iterator[None]:
+        try:
+            yield
+        except BaseException:
+            self._wrong = True
+            raise
 
     def close(self) -> None:
-        """Remove what was received, unless it was finished."""
-        with contextlib.suppress(_Abandoned):
-            self._open.__exit__(_Abandoned, _Abandoned(), None)
-        with contextlib.suppress(OSError):
-            self._path.unlink(missing_ok=True)
-
-
-class _Abandoned(Exception):
-    """A bundle did not come whole."""
+        """Keep what was received as a part, unless it was finished or is wrong."""
+        with self._using:
+            if self._ended:
+                return
+            self._ended = True
+        is_part = not self._file.closed and not self._wrong and self._bytes
+        with contextlib.suppress(OSError, StorageError):
+            self._file.close()
+            if is_part:
+                told = BundlePart(self.bundle.sha256, self._bytes, self._hash.hexdigest())
+                self._store.keep_part(self._holder, self.bundle, self._path, told)
+            else:
+                self._path.unlink(missing_ok=True)
 
 
 def _no_room(limits: BundleLimits, mine: int, total: int) -> StorageError:

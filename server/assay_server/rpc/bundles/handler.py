@@ -27,11 +27,13 @@ class BundleHandler:
         self._store = store
 
     def missing(self, named: BundlesNamed) -> BundlesMissing:
-        """Those that the caller must send."""
+        """Those that the caller must send, and what is here of them already."""
         most = self._store.limits.campaign_bundles
         if len(named.bundles) > most:
             raise ParameterError("bundles", f"a campaign names at most {most:,}", "make several campaigns")
-        return BundlesMissing(self._store.missing(holder(), named.bundles))
+        missing = self._store.missing(holder(), named.bundles)
+        wanted = [bundle for bundle in named.bundles if bundle.sha256 in missing]
+        return BundlesMissing(missing, self._store.parts(holder(), wanted))
 
     def begin(self, first: BundleChunk) -> Incoming:
         """Begin to receive a bundle, which the first chunk names."""
@@ -40,7 +42,7 @@ class BundleHandler:
         if self._coordinator.room is not None:
             self._coordinator.room.require()
         note_subject(f"bundle {first.bundle.sha256[:64]}", f"{first.bundle.files} files")
-        return self._store.begin(holder(), first.bundle)
+        return self._store.begin(holder(), first.bundle, first.offset)
 
     def finish(self, incoming: Incoming) -> StoredBundle:
         """The answer once the bundle is durable."""
