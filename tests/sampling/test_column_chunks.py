@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from assay_sampling.launches import column_chunks
-from assay_sampling.launches.column_chunks import RowGroupsFile
+from assay_sampling.files import column_chunks
+from assay_sampling.files.column_chunks import RowGroupsFile
 from assay_sampling.launches.parquet import encoding_of
 
 METADATA = {b"assay.names": b"names", b"more": bytes(300)}

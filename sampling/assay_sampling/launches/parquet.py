@@ -18,7 +18,7 @@ from typing import IO, Any, Self
 import pyarrow as pa
 
 from assay_sampling.errors import AssayError, InputError, LaunchTableError
-from assay_sampling.launches.column_chunks import RowGroupsFile
+from assay_sampling.files.column_chunks import RowGroupsFile
 from assay_sampling.launches.table import NAMES_SCHEMA, LaunchBatch, Names, check_names, check_schema
 
 NAMES_KEY = b"assay.names"
