@@ -203,7 +203,13 @@ def test_an_upload_whose_connection_is_cut_goes_on_where_it_was(
         ThreadPoolExecutor(1) as thread,
     ):
         answer = thread.submit(submit_with_files, far, CAMPAIGN, tmp_path / "sent.yaml")
-        parts: list[BundlePart] = []
+        folder, parts = server.settings.state_dir / "bundles" / "incoming", list[BundlePart]()
+
+        def arrives() -> bool:
+            return folder.is_dir() and any(path.stat().st_size > 1 << 20 for path in folder.iterdir())
+
+        eventually(arrives, "some of the bundle has arrived")
+        wire.cut()
 
         def broke() -> bool:
             parts[:] = person.missing_bundles((bundle,)).parts

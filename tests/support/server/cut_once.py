@@ -15,7 +15,7 @@ _PIECE_BYTES = 1 << 16
 class CutOnce:
     """Listens at ``path``, and passes everything on until ``after_bytes`` were sent to the server.
 
-    Then all connections break, and new ones wait until ``mended`` is set.
+    Then nothing passes until :meth:`cut`, with which all connections break, and new ones wait for ``mended``.
     """
 
     def __init__(self, address: str, path: Path, after_bytes: int) -> None:
@@ -79,7 +79,11 @@ class CutOnce:
             return
         self._left -= size
         if self._is_cut:
-            self._break()
+            self.mended.wait()  # holds the rest back
+
+    def cut(self) -> None:
+        """Break all connections."""
+        self._break()
 
     def _break(self) -> None:
         with self._lock:
