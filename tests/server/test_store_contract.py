@@ -228,6 +228,26 @@ class TestMetadataStore:
             assert read.segment(ended.key, 0) == segment
             assert read.agent("agent-1") == agent
 
+    def test_segments_are_held_until_their_attempt_has_ended(self, metadata: MetadataStore) -> None:
+        live, ended = attempt(1), attempt(2, ordinal=1, slot_id="1")
+        parts = HeldSegment(b"", b"\x00\xfflaunches")
+        with metadata.transaction() as store:
+            fill(store)
+            for each in (live, ended):
+                store.add_attempt(each)
+                for index in range(2):
+                    kept = Segment(each.key.run_id, 0, 1, index, 0, 1, 0, 10, b"", b"\xff" * 32)
+                    store.add_segments([kept])
+                    store.hold_segment(kept, parts)
+        with metadata.transaction() as store:
+            assert store.held_segments(live.key) == {0: parts, 1: parts}
+            store.save_attempt(replace(ended, state=AttemptState.FAILED, ended_at_ms=30))
+            store.release_ended()
+            assert (len(store.held_segments(live.key)), store.held_segments(ended.key)) == (2, {})
+            store.release_segments(live.key)
+            assert store.held_segments(live.key) == {}
+            assert len(store.segments(live.key)) == 2
+
     def test_what_is_deleted_is_gone_with_all_its_rows_and_its_number_is_kept(
         self, metadata: MetadataStore
     ) -> None:

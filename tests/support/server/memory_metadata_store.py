@@ -30,6 +30,7 @@ from assay_server.store.model import (
     CampaignProgress,
     Entrant,
     GpuUse,
+    HeldSegment,
     Hold,
     Identity,
     Lane,
@@ -64,6 +65,7 @@ class _Tables:
     slices: dict[tuple[str, int], Slice] = field(default_factory=dict)
     attempts: dict[tuple[str, int, int], Attempt] = field(default_factory=dict)
     segments: dict[tuple[str, int, int, int], Segment] = field(default_factory=dict)
+    held: dict[tuple[str, int, int, int], HeldSegment] = field(default_factory=dict)
     agents: dict[str, Agent] = field(default_factory=dict)
     identities: dict[str, Identity] = field(default_factory=dict)
     requests: dict[int, PendingRequest] = field(default_factory=dict)
@@ -385,6 +387,10 @@ class MemoryReader:
         found = [segment for place, segment in self._tables.segments.items() if place[:3] == of]
         return sorted(found, key=lambda segment: segment.index)
 
+    def held_segments(self, key: AttemptKey) -> dict[int, HeldSegment]:
+        of = (key.run_id, key.slice_index, key.attempt)
+        return {place[3]: parts for place, parts in self._tables.held.items() if place[:3] == of}
+
     def _requested(self, asked: RunsRequest) -> list[Run]:
         return [
             run
@@ -609,9 +615,25 @@ class MemoryTransaction(MemoryReader):
             _require(of in self._tables.attempts, "there is no such attempt")
             _add(self._tables.segments, (*of, segment.index), segment)
 
+    def hold_segment(self, segment: Segment, parts: HeldSegment) -> None:
+        place = (segment.run_id, segment.slice, segment.attempt, segment.index)
+        _require(place in self._tables.segments, "there is no such segment")
+        _add(self._tables.held, place, parts)
+
+    def release_segments(self, key: AttemptKey) -> None:
+        of, held = (key.run_id, key.slice_index, key.attempt), self._tables.held
+        self._tables.held = {place: parts for place, parts in held.items() if place[:3] != of}
+
+    def release_ended(self) -> None:
+        unended = (AttemptState.LEASED, AttemptState.PUBLISHING, AttemptState.EXPIRED)
+        for place in list(self._tables.held):
+            if self._tables.attempts[place[:3]].state not in unended:
+                del self._tables.held[place]
+
     def delete_runs(self, run_ids: Sequence[str]) -> None:
         tables = self._tables
         gone = set(run_ids)
+        tables.held = {place: parts for place, parts in tables.held.items() if place[0] not in gone}
         tables.segments = {k: v for k, v in tables.segments.items() if v.run_id not in gone}
         tables.attempts = {k: v for k, v in tables.attempts.items() if v.key.run_id not in gone}
         tables.slices = {k: v for k, v in tables.slices.items() if v.run_id not in gone}
