@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from assay_core.records.campaign import AttemptState, CampaignState
-from assay_core.records.lease import LeaseAnswer
+from assay_core.records.lease import LeaseAnswer, LeaseRequest
 from assay_server.app import Server
 from assay_server.campaign_file.compiled import SchedulingRules
 from assay_server.campaigns.queue.shares import HALF_LIFE_MS, Account, Shares, Usage
@@ -224,13 +224,13 @@ TestKeptQueueOnSqlite.settings = settings(max_examples=3, stateful_step_count=15
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """When the server looked for work in its store."""
     looks: list[float] = []
-    real = AgentHandler.lease
+    real = AgentHandler.leases
 
-    def lease(self: AgentHandler, request: object) -> LeaseAnswer:
-        looks.append(time.monotonic())
-        return real(self, request)  # type: ignore[arg-type]
+    def leases(self: AgentHandler, requests: Sequence[LeaseRequest]) -> list[LeaseAnswer | Exception]:
+        looks.extend(time.monotonic() for _ in requests)
+        return real(self, requests)
 
-    monkeypatch.setattr(AgentHandler, "lease", lease)
+    monkeypatch.setattr(AgentHandler, "leases", leases)
     return looks
 
 
