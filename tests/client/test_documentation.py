@@ -117,7 +117,7 @@ def campaign_examples() -> list[str]:
 
 
 def test_the_example_campaigns_are_valid() -> None:
-    whole, methods, chosen, workloads = campaign_examples()
+    whole, methods, chosen, ranks, workloads = campaign_examples()
     campaign = load_campaign(whole, "example.yaml")
     assert [w.name for w in campaign.workloads] == ["hotspot", "training"]
     assert set(re.findall(r"^ *-? *(\w+):", whole, re.MULTILINE)) >= set(Campaign.model_fields)
@@ -125,7 +125,9 @@ def test_the_example_campaigns_are_valid() -> None:
     assert len(load_campaign(head + methods, "example.yaml").analysis.methods) == 3
     fixed = next(line for line in whole.splitlines(keepends=True) if line.startswith("detailed:"))
     assert load_campaign(whole.replace(fixed, chosen), "example.yaml").detailed.unseen_percent == 1
-    training = load_campaign(head[: head.index("workloads:")] + workloads, "example.yaml").workloads
+    above = head[: head.index("workloads:")]
+    assert [w.ranks for w in load_campaign(above + ranks, "example.yaml").workloads] == ["each"]
+    training = load_campaign(above + workloads, "example.yaml").workloads
     assert [w.kineto for w in training] == ["trace.json"]
 
 
