@@ -118,13 +118,14 @@ class RunningAgent:
 def running(
     server: FakeServer, state: Path, profiler: ScriptedProfiler, **options: Any
 ) -> Iterator[RunningAgent]:
+    before = set(threading.enumerate())  # those of tests that ran earlier in this process
     made = RunningAgent(config_for(server, state, **options), profiler)
     try:
         yield made
     finally:
         made.stop()
         assert not made.problems
-        left = [t.name for t in threading.enumerate() if t.name.startswith("assay-")]
+        left = [t.name for t in set(threading.enumerate()) - before if t.name.startswith("assay-")]
         assert left == []
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
@@ -12,6 +12,8 @@ import grpc
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
+from assay_core.records.lease import FinishedAttempt
+from assay_sampling.errors import AssayError
 from assay_server.app import Server
 from assay_server.campaigns.ingest.publish import Publisher
 from tests.support.metrics import value
@@ -23,13 +25,13 @@ from tests.support.server.server_support import CAMPAIGN, eventually
 @pytest.fixture
 def slow_finish(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
     """Publishing waits for this event."""
-    may_end, finish = threading.Event(), Publisher.finish
+    may_end, finish = threading.Event(), Publisher.finish_together
 
-    def slow(self: Publisher, *arguments: Any) -> bool:
+    def slow(self: Publisher, attempts: Sequence[FinishedAttempt]) -> list[bool | AssayError]:
         assert may_end.wait(30)
-        return finish(self, *arguments)
+        return finish(self, attempts)
 
-    monkeypatch.setattr(Publisher, "finish", slow)
+    monkeypatch.setattr(Publisher, "finish_together", slow)
     yield may_end
     may_end.set()
 

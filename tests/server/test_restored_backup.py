@@ -17,7 +17,7 @@ from assay_core.records.campaign import SetAside
 from assay_sampling.readers import open_recording
 from assay_server.app import Server
 from assay_server.store.model import Segment
-from assay_server.store.protocols import PublishedFile
+from assay_server.store.protocols import NOTHING_HELD, Held, PublishedFile
 from assay_server.store.records import LocalRecordStore
 from assay_server.store.tokens import EPOCH_SHIFT
 from tests.support.server.made_segments import made_segments
@@ -25,6 +25,8 @@ from tests.support.server.playing_agent import PlayingAgent
 from tests.support.server.server_support import eventually
 
 RUNS = 6
+# Launches of a segment that is staged in a file: small ones are held in the database.
+STAGED = 60_000
 CAMPAIGN = """\
 campaign: six
 workloads:
@@ -114,7 +116,7 @@ def test_staged_segments_and_reports_that_the_database_does_not_know_are_kept_to
         agent.play(made_segments((10,)))
         eventually(lambda: agent.status(campaign_id).state == "done", "the end of the campaign")
         agent.submit(ONE_RUN)
-        agent.upload(agent.lease(wait_ms=5000).work.key, made_segments((7, 3))[:1])
+        agent.upload(agent.lease(wait_ms=5000).work.key, made_segments((STAGED, 3))[:1])
     server.stop()
     newer = {k: v for top in ("records", "reports", "staging") for k, v in contents(state / top).items()}
     assert len(newer) == 4
@@ -241,21 +243,23 @@ def test_a_file_beside_an_attempt_whose_segments_are_gone_is_set_aside_and_never
     """The backup was made just before the attempt was published and its segments were removed."""
     real = LocalRecordStore.publish
 
-    def backed_up(records: LocalRecordStore, key: AttemptKey, segments: Sequence[Segment]) -> PublishedFile:
+    def backed_up(
+        records: LocalRecordStore, key: AttemptKey, segments: Sequence[Segment], held: Held = NOTHING_HELD
+    ) -> PublishedFile:
         if not (short_path / "backup.sqlite").exists():
             back_up(records.path("").parent, short_path / "backup.sqlite")
-        return real(records, key, segments)
+        return real(records, key, segments, held)
 
     monkeypatch.setattr(LocalRecordStore, "publish", backed_up)
     server = make_server()
     state = server.settings.state_dir
-    segments = made_segments((40, 30))
+    segments = made_segments((STAGED, 30))
     with PlayingAgent(server.addresses[0]) as agent:
         agent.register()
         campaign_id = agent.submit(ONE_RUN)
         work = agent.lease(wait_ms=5000).work
         agent.upload(work.key, segments)
-        assert agent.finish(work.key, 2, 70).published
+        assert agent.finish(work.key, 2, STAGED + 30).published
         eventually(lambda: agent.status(campaign_id).state == "done", "the end of the campaign")
     server.stop()
     newer = contents(state / "records")
