@@ -30,13 +30,13 @@ from tests.support.client.demo_kills import (
     small_campaign,
     wait_until_gone,
 )
-from tests.support.integration.kills import AT_MANY_MOMENTS, MORE_THAN_A_FEW
+from tests.support.integration.kills import AT_MANY_MOMENTS
 
 pytestmark = [pytest.mark.processes, pytest.mark.xdist_group("demo")]
 
 SEED = 20_260
 # Runs done when a demo is killed: while it measures, and in the analysis.
-KILLED_AFTER = (7, 1_000_000) if MORE_THAN_A_FEW else (7,)
+KILLED_AFTER = (7, 1_000_000)
 
 
 @pytest.fixture(scope="module")
@@ -108,6 +108,7 @@ def test_kills_of_every_child_are_mended_and_change_nothing(
     assert wait_until_gone(tmp_path / "out", 0.0) == []
 
 
+@AT_MANY_MOMENTS
 def test_a_killed_demo_takes_everything_along_and_the_next_goes_on(
     undisturbed: tuple[Path, str, list[str]], campaign: Path, tmp_path: Path
 ) -> None:

@@ -63,7 +63,7 @@ class Size:
         return self.workloads * len(KINDS) * SLICES_EACH
 
 
-SIZE = Size(5, 2, 50) if os.environ.get("ASSAY_SCALE") == "full" else Size(2, 2, 4)
+SIZE = Size(5, 2, 50) if os.environ.get("ASSAY_SCALE") == "full" else Size(2, 2, 3)
 
 
 def workload_text(number: int) -> str:
