@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import queue
 import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
@@ -13,6 +12,7 @@ from typing import Any, Generic, TypeVar
 
 from assay_sampling.errors import StorageError
 from assay_server.access.caller import current_caller
+from assay_server.grouping import GroupingThread
 
 Asked = TypeVar("Asked")
 Told = TypeVar("Told")
@@ -113,11 +113,10 @@ class Gathering(Generic[Asked, Told]):
     ) -> None:
         self._answer_all = answer_all
         self._most_waiting = most_waiting
-        self._most_together = most_together
         self._under_way = 0
-        self._asked: queue.SimpleQueue[tuple[Asked, asyncio.Future[Told]] | None] = queue.SimpleQueue()
-        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
-        self._thread.start()
+        self._thread: GroupingThread[tuple[Asked, asyncio.Future[Told]]] = GroupingThread(
+            name, self._answer, most_together
+        )
 
     async def ask(self, asked: Asked) -> Told:
         """The answer; call it on the event loop. Raises StorageError if too many requests wait."""
@@ -127,7 +126,7 @@ class Gathering(Generic[Asked, Told]):
         answer: asyncio.Future[Told] = asyncio.get_running_loop().create_future()
         self._under_way += 1
         answer.add_done_callback(self._done)
-        self._asked.put((asked, answer))
+        self._thread.put((asked, answer))
         return await answer
 
     def _done(self, _answer: object) -> None:
@@ -135,23 +134,7 @@ class Gathering(Generic[Asked, Told]):
 
     def close(self) -> None:
         """Answer what was asked, then stop; nobody asks any more."""
-        self._asked.put(None)
-        self._thread.join()
-
-    def _run(self) -> None:
-        ends = False
-        while not ends and (first := self._asked.get()) is not None:
-            group = [first]
-            while len(group) < self._most_together:
-                try:
-                    following = self._asked.get_nowait()
-                except queue.Empty:
-                    break
-                if following is None:
-                    ends = True
-                    break
-                group.append(following)
-            self._answer(group)
+        self._thread.close()
 
     def _answer(self, group: list[tuple[Asked, asyncio.Future[Told]]]) -> None:
         told: Sequence[Told | Exception]

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
-import queue
-import threading
-import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass, field
@@ -15,14 +11,12 @@ from assay_core.records.attempt import AttemptKey, Claim
 from assay_sampling.errors import AssayError, StorageError
 from assay_server.campaigns.scheduling.attempt_results import SegmentOutcome
 from assay_server.campaigns.scheduling.coordinator import Coordinator
+from assay_server.grouping import GroupingThread
 from assay_server.store.model import Attempt, HeldSegment, Segment
 
 _log = logging.getLogger(__name__)
 
 _MOST_TOGETHER = 64
-# A segment that is being checked may still join, but nobody waits for others longer than this.
-_LONGEST_SECONDS = 0.03
-_LOOK_SECONDS = 0.003
 # The first segments of an attempt, up to so many bytes, are kept in the metadata store, in the commit that
 # records them: a file of their own would take three more syncs of the disk.
 MOST_HELD_BYTES = 64 << 10
@@ -61,40 +55,14 @@ class GroupCommit:
         self._most_held_bytes = most_held_bytes
         self._coordinator = coordinator
         self._on_failure = on_failure
-        self._more_come = more_come
-        self._waiting: queue.SimpleQueue[PreparedSegment | None] = queue.SimpleQueue()
-        self._thread = threading.Thread(target=self._run, name="assay-ingest-commit", daemon=True)
-        self._thread.start()
+        self._thread = GroupingThread("assay-ingest-commit", self._commit, _MOST_TOGETHER, more_come)
 
     def submit(self, prepared: PreparedSegment) -> None:
-        self._waiting.put(prepared)
+        self._thread.put(prepared)
 
     def close(self) -> None:
         """Finish what was submitted, then stop."""
-        self._waiting.put(None)
-        self._thread.join()
-
-    def _run(self) -> None:
-        ends = False
-        while not ends and (first := self._waiting.get()) is not None:
-            group, until = [first], time.monotonic() + _LONGEST_SECONDS
-            while len(group) < _MOST_TOGETHER:
-                try:
-                    following = self._next(until)
-                except queue.Empty:
-                    break
-                if following is None:
-                    ends = True
-                    break
-                group.append(following)
-            self._commit(group)
-
-    def _next(self, until: float) -> PreparedSegment | None:
-        """What was submitted next; raises queue.Empty if nothing comes soon."""
-        while self._waiting.empty() and self._more_come() and time.monotonic() < until:
-            with contextlib.suppress(queue.Empty):
-                return self._waiting.get(timeout=_LOOK_SECONDS)
-        return self._waiting.get_nowait()
+        self._thread.close()
 
     def _commit(self, group: list[PreparedSegment]) -> None:
         try:
