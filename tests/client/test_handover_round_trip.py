@@ -168,6 +168,11 @@ def test_a_launch_that_was_simulated_alone_shows_the_cold_start(
     assert "no_silicon_cycles" in [note["code"] for note in document["notes"]]
     shown = assay("import", "accel-sim", alone, "--full", full, "--selection", selection).stdout
     assert f"{cold - warm:,}" in shown and f"launch counts ({launch})" in shown
+    assert "by launches, as PKA has them" in shown
+    by_time = assay(
+        "import", "accel-sim", alone, "--full", full, "--selection", selection, "--weights", "light_time"
+    )
+    assert "by light time" in by_time.stdout and "as PKA has them" not in by_time.stdout
 
 
 def test_a_replay_of_memory_instructions_is_no_simulation_of_its_launch(

@@ -84,6 +84,7 @@ def test_only_the_selected_launches_were_simulated_each_in_a_log_of_its_own(
     assert any("there is no interval log" in note for note in notes)
     shown = assay("pka-table", "row", selection, *logs).stdout
     assert "1.0 over PKS" in shown and "PKA, Table 4" in shown and " * " in shown
+    assert "\n*     not known" in shown
 
 
 def test_silicon_is_another_recording_of_the_same_launches(

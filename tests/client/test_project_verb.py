@@ -108,8 +108,8 @@ def test_a_run_gives_an_entry_a_launch(assay: Assay, log: Path, intervals: Path)
     assert "give --intervals FILE" in told
     assert "Launches that do not stop" not in told
     strict = assay("project", log, "--intervals", intervals, "-p", "tolerance_percent=1").stdout
-    assert "Launches that do not stop, and which rules would" in strict
-    assert "waves tolerance 2.01 (-1.0 %), instructions s 0.25 (0.0 %)" in strict
+    assert "why the rule does not, and which rules would" in strict
+    assert "would stop: waves tolerance 2.01 (-1.0 %), instructions s 0.25 (0.0 %)" in strict
 
 
 def test_for_people_a_csv_is_a_list_of_facts(assay: Assay, series: Path) -> None:

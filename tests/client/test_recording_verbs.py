@@ -124,6 +124,18 @@ def test_select_for_people_has_scores_groups_and_sweep(assay: Assay, raw_page: P
     assert "\x1b" not in ended.stdout
 
 
+def test_a_condition_that_nobody_recorded_is_said_in_words(
+    assay: Assay, raw_page: Path, shared_data: Path
+) -> None:
+    shown = assay("select", "pks", raw_page).stdout
+    assert "cache, clock and SM share not recorded\n" in shown and "cache=?" not in shown
+    log = shared_data / "accel_sim" / "reuse.base.out.gz"
+    # A simulator has no such condition.
+    simulated = assay("select", "pks", log).stdout.splitlines()
+    assert next(line for line in simulated if line.startswith("cost")).endswith("cycles_simulated_active")
+    assert any(" 4 launches of 1 kernel on simulated" in line for line in simulated)
+
+
 @pytest.mark.parametrize(
     ("method", "parameter", "shown"),
     [

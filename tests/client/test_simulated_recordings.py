@@ -83,6 +83,7 @@ def test_a_log_is_inspected_like_any_other_file(assay: Assay, simulated: Path) -
     assert (found["launches"], found["kernels"], found["levels"]) == (40, 3, ["detailed"])
     shown = assay("inspect", simulated).stdout
     assert "simulated: a cycle-level simulator ran these launches" in shown
+    assert f"assay select pks {simulated} -o selection.json" in shown
 
 
 def test_a_selection_on_a_log_holds_on_another_gpu(assay: Assay, simulated: Path, tmp_path: Path) -> None:

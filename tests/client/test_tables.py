@@ -62,6 +62,17 @@ def test_leading_columns_that_take_most_of_the_width_are_not_all_repeated() -> N
     ]
 
 
+def test_names_stay_readable_in_a_pipe_that_is_too_narrow_anyway() -> None:
+    name = "void at::native::vectorized_elementwise_kernel<4, int>"
+    table = Table("Groups", ["grid", "weight", "kernel"], right=["weight"], clip=["kernel"])
+    table.add_row("25088x1x1", "261", name)
+    # With a name of 12 characters the row would fit into 40 columns, but not into 20.
+    assert max(map(len, drawn(table, 40, terminal=False))) <= 40
+    (row,) = [line for line in drawn(table, 20, terminal=False) if line.startswith("25088")]
+    assert len(row.partition("261")[2].strip()) == 40
+    assert all(part in row for part in ("void at::native::vector", "kernel<4, int>"[-13:]))
+
+
 def test_a_text_in_the_last_column_is_broken_between_words() -> None:
     table = Table("Assumptions", ["name", "value", "meaning"], right=["value"])
     table.add_row("launches", "100", "launches a workload makes in one run of its program")

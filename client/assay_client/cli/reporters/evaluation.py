@@ -68,7 +68,7 @@ def score_facts(document: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Cost, errors and speedup of a selection or evaluation document."""
     cost = document["cost"]
     return [
-        ("cost", f"{cost['quantity']}, {condition(cost['condition'])}"),
+        ("cost", f"{cost['quantity']}{_under(document)}"),
         ("true total", quantity(cost["total"], cost["unit"])),
         ("projected", quantity(cost["projected"], cost["unit"])),
         ("error", f"{percent(document['error_percent'])} ({_signed(document['signed_error_percent'])})"),
@@ -77,6 +77,15 @@ def score_facts(document: Mapping[str, Any]) -> list[tuple[str, str]]:
         ("speedup", _speedups(document)),
         *_interval_facts(document),
     ]
+
+
+def _under(document: Mapping[str, Any]) -> str:
+    """The condition behind a cost, in words if nothing of it was recorded; a simulator has none."""
+    recorded = document["cost"]["condition"] or {}
+    if any(value is not None for value in recorded.values()):
+        return f", {condition(recorded)}"
+    simulated = (document.get("evaluated_on") or document.get("profile") or {}).get("simulated")
+    return "" if simulated else ", cache, clock and SM share not recorded"
 
 
 def _parts(document: Mapping[str, Any], name: str = "error by part") -> list[tuple[str, str]]:
@@ -160,5 +169,9 @@ def _signed(value: float | None) -> str:
 def _profile(profile: Mapping[str, Any]) -> str:
     devices = ", ".join(dict.fromkeys(map(str, profile.get("devices") or ()))) or "unknown device"
     sources = ", ".join(map(str, profile.get("sources") or ()))
-    counts = f"{count(profile.get('launches'))} launches of {count(profile.get('kernels'))} kernels"
+    launches, kernels = profile.get("launches"), profile.get("kernels")
+    counts = (
+        f"{count(launches)} launch{'' if launches == 1 else 'es'} of "
+        f"{count(kernels)} kernel{'' if kernels == 1 else 's'}"
+    )
     return f"{counts}, {devices}{ranks_text(profile)}" + (f" ({sources})" if sources else "")

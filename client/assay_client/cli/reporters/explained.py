@@ -58,7 +58,8 @@ def _draw_launch(asked: LaunchExplained, console: Console) -> None:
 
 
 def _draw_representative(each: RepresentativeExplained, console: Console) -> None:
-    where = f"launch {each.launch}" + (f" of process {each.process}" if each.process else "")
+    process = f" of process {each.process}" if each.process else ""
+    where = f"launch {each.launch}{process} (simulators: {each.sim_id})"
     console.print(
         f"{where} counts {each.weight:,.6g} times: {clipped(printable(each.kernel), _NAME_WIDTH)}",
         soft_wrap=True,

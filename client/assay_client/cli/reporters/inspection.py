@@ -12,7 +12,8 @@ from assay_client.cli.reporters.text import clipped, count
 
 # What else reads a file of a format.
 _NEXT = {
-    "accel-sim-output": "assay project {path}, or assay import accel-sim {path} --selection SELECTION",
+    "accel-sim-output": "assay select pks {path} -o selection.json, assay project {path}, or "
+    "assay import accel-sim {path} --selection SELECTION",
 }
 
 

@@ -11,6 +11,7 @@ from assay_client.cli.reporters.tables import Table, print_facts, synthetic_mark
 from assay_client.cli.reporters.text import clipped
 
 MISSING = "*"
+_LEGEND = "not known: a note says why, or a recording or a simulation of all launches was not given"
 _NUMBERS = ["sim error %", "PKS error %", "PKS h", "PKS speedup", "PKA error %", "PKA h", "PKA speedup",
             "DRAM full %", "DRAM PKA %"]  # fmt: skip
 
@@ -35,7 +36,9 @@ def render_pka_table(document: Mapping[str, Any], console: Console) -> None:
             _shown(row["dram_pka_percent"], 1),
         )
     drawn.print(console)
-    below = [*synthetic_mark(document["synthetic"]), *(("note", str(note)) for note in document["notes"])]
+    missing = any(MISSING in row for row in drawn.rows)
+    below = [(MISSING, _LEGEND)] if missing else []
+    below += [*synthetic_mark(document["synthetic"]), *(("note", str(note)) for note in document["notes"])]
     if below:
         print_facts(below, console)
 

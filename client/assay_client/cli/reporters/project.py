@@ -99,11 +99,12 @@ def _render_unstopped(launches: list[Mapping[str, Any]], console: Console) -> No
     unstopped = [launch for launch in launches if launch["stop_cycles"] is None]
     if not unstopped:
         return
-    title = f"Launches that do not stop, and which rules would (the first {_LAUNCHES_SHOWN})"
-    drawn = Table(title, ["id", "would stop", "why the rule does not"], right=["id"])
+    title = f"Launches that do not stop (the first {_LAUNCHES_SHOWN})"
+    drawn = Table(title, ["id", "why the rule does not, and which rules would"], right=["id"])
     for launch in unstopped[:_LAUNCHES_SHOWN]:
         reason = note_text(launch["reason"]) if launch["reason"] else ""
-        drawn.add_row(_id(launch), _would_stop(launch), reason)
+        drawn.add_row(_id(launch), reason or "no reason was recorded")
+        drawn.add_row("", f"would stop: {_would_stop(launch)}")
     drawn.print(console)
 
 

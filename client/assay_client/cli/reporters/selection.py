@@ -50,6 +50,7 @@ def render_selection(
         render_two_level(document["two_level"], console)
     if written_to is not None:
         console.print(f"written to {written_to}", soft_wrap=True)
+    console.print("what the numbers mean: assay docs concepts")
 
 
 def _weights(weights: Mapping[str, Any]) -> str:

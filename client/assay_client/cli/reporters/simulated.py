@@ -17,6 +17,7 @@ def render_simulated(document: SimulationDocument, console: Console) -> None:
     _representatives(document, console)
     facts = [("simulated", f"{document.simulator.tool} {document.simulator.version}".strip())]
     facts.append(("GPU", document.simulator.gpu))
+    facts.append(("weights", _weights(document.selection.weights)))
     for log in document.logs:
         what = "all launches" if log.kind == "full" else "selected launches"
         ids = f" ({log.counted_ids})" if log.counted_ids else ""
@@ -24,6 +25,16 @@ def render_simulated(document: SimulationDocument, console: Console) -> None:
     facts += synthetic_mark(document.synthetic)
     facts += [("note", note.text) for note in (*document.notes, *(n for g in document.logs for n in g.notes))]
     print_facts(facts, console)
+
+
+def _weights(kind: str) -> str:
+    """Which weights multiplied the cycles, and where ``assay evaluate`` takes others."""
+    if kind == "light_time":
+        return "by light time"
+    return (
+        f"by {kind}, as PKA has them; assay evaluate takes light time on another GPU "
+        "(--weights light_time; 'assay docs weights')"
+    )
 
 
 def _errors(document: SimulationDocument, console: Console) -> None:

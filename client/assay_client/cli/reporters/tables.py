@@ -21,6 +21,7 @@ SIMULATED_NOTICE = "simulated: a cycle-level simulator ran these launches"
 _GAP = "  "
 _LEAST_WIDTH = 12
 _LEAST_TEXT_WIDTH = 24
+_LEAST_WIDTH_IN_A_PIPE = 40
 
 
 @dataclass
@@ -49,7 +50,7 @@ class Table:
     def print(self, console: Console) -> None:
         """Draw it. On a narrow terminal the remaining columns follow below, with the first ones repeated.
 
-        In a pipe or a file every row stays one line.
+        In a pipe or a file every row stays one line; names keep some length there if it is too long anyway.
         """
         gone = self._too_many(console.width)
         if gone:
@@ -57,6 +58,8 @@ class Table:
             console.print(f"(left out on this narrow terminal: {', '.join(gone)})", soft_wrap=True)
             return
         widths = self._widths(console.width)
+        if not console.is_terminal and _span(widths) > console.width:
+            widths = self._widths(console.width, _LEAST_WIDTH_IN_A_PIPE)
         if not console.is_terminal or _span(widths) <= console.width:
             self._draw(console, widths)
             return
@@ -124,12 +127,12 @@ class Table:
             for index, name in enumerate(self.columns)
         ]
 
-    def _widths(self, available: int) -> list[int]:
+    def _widths(self, available: int, least: int = _LEAST_WIDTH) -> list[int]:
         widths = self._natural_widths()
         for name in [name for name in self.clip if name in self.columns]:
             index = list(self.columns).index(name)
             excess = _span(widths) - available
-            widths[index] = min(widths[index], max(widths[index] - excess, _LEAST_WIDTH))
+            widths[index] = min(widths[index], max(widths[index] - excess, least))
         return widths
 
     def _line(self, cells: Sequence[str], widths: Sequence[int]) -> str:

@@ -90,7 +90,8 @@ def share_kind(document: Mapping[str, object]) -> str:
 def profile_text(profile: Mapping[str, Any]) -> str:
     """A profile in short: its launches, its GPU and its ranks."""
     return (
-        f"{count(profile['launches'])} launches of {count(profile['kernels'])} kernels on "
+        f"{counted(profile['launches'], 'launch', 'launches')} of "
+        f"{counted(profile['kernels'], 'kernel', 'kernels')} on "
         f"{', '.join(dict.fromkeys(profile['devices'])) or 'an unnamed device'}{ranks_text(profile)}"
     )
 
