@@ -92,9 +92,9 @@ class AgentSettings(ProgramSettings):
             metavar="DIR",
         ),
     ] = Path("assay-agent-state")
-    name: Annotated[str, Setting("What people call this agent.", default="the host's name")] = Field(
-        default_factory=socket.gethostname, min_length=1
-    )
+    name: Annotated[
+        str, Setting("What people call this agent.", default="the one it joined with, else the host's name")
+    ] = Field(default_factory=socket.gethostname, min_length=1)
     agent_id: Annotated[
         str,
         Setting(

@@ -79,7 +79,10 @@ def test_what_a_rule_names_may_run_and_nothing_else(box: Box) -> None:
     refused = gate.decide(command(f"{box.bin}/stencil"))
     assert not refused.allowed
     assert refused.why == f"no rule of {box.file} allows the program '{box.bin}/stencil'"
-    assert refused.remedy == f"change the campaign, or have {box.file} allow it, and reload the agent"
+    assert refused.remedy == (
+        f"change the campaign, or have {box.file} allow it, reload the agent, and try again what failed: "
+        "assay retry CAMPAIGN"
+    )
 
 
 def test_an_empty_policy_allows_nothing(box: Box) -> None:
@@ -192,6 +195,17 @@ def test_working_directories_are_those_of_the_file_and_of_the_rule(box: Box) -> 
     assert gate.decide(command("matmul", directory=f"{box.work}/a/..//../bin")).allowed
     refused = gate.decide(command("matmul", directory=f"{box.work}/out"))
     assert refused.why.endswith("but not the working directory '/etc'")
+
+
+def test_a_pattern_for_what_is_below_a_directory_says_that_the_directory_is_not(box: Box) -> None:
+    gate = box.gate(f'directories = ["{box.work}/**"]\n[[allow]]\nprogram = "{box.bin}/matmul"\n')
+    (box.work / "a").mkdir()
+    assert gate.decide(command("matmul", directory=str(box.work / "a"))).allowed
+    refused = gate.decide(command("matmul", directory=str(box.work)))
+    assert refused.why.endswith(
+        f"not the working directory '{box.work}', for '{box.work}/**' allows only what is below it: "
+        "add the directory itself"
+    )
 
 
 LOADERS = (

@@ -46,7 +46,22 @@ def test_check_explains_which_rule_decides(policy: Path) -> None:
     assert refused.returncode == 7
     assert "argument 1, '-c', is not '/opt/workloads/*.sh'" in refused.stdout
     assert refused.stderr.startswith("assay-agent: this command: rule 'shell scripts of ours'")
-    assert f"have {policy} allow it, and reload the agent" in refused.stderr
+    assert f"have {policy} allow it, reload the agent" in refused.stderr
+
+
+def test_check_takes_a_program_below_the_folder_as_a_campaign_does(tmp_path: Path) -> None:
+    policy = tmp_path / "policy.toml"
+    policy.write_text(
+        f'version = 1\nallow_root = true\ndirectories = ["{tmp_path}"]\n'
+        f'[[allow]]\nprogram = "{tmp_path}/run.sh"\n'
+    )
+    (tmp_path / "run.sh").write_text("#!/bin/sh\n")
+    (tmp_path / "run.sh").chmod(0o755)
+    done = run_agent(
+        "policy", "check", "--policy", str(policy), "--directory", str(tmp_path), "--", "./run.sh"
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert f"program  '{tmp_path}/run.sh'" in done.stdout
 
 
 def test_check_answers_in_json(policy: Path) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import shutil
 import sqlite3
 from collections.abc import Callable
@@ -19,6 +21,7 @@ from assay_server.app import Server, ServerSettings
 from assay_server.cli.counting import bar
 from assay_server.keeping.check import check_state
 from assay_server.main import program
+from assay_server.store.sqlite import SqliteStore
 from tests.support.server.made_segments import made_segments
 from tests.support.server.playing_agent import PlayingAgent
 from tests.support.server.server_support import StandInExecutor, eventually
@@ -169,9 +172,27 @@ def _tear(state: Path) -> None:
 def test_a_server_does_not_start_on_a_torn_database(state: Path, make_server: Callable[..., Server]) -> None:
     _tear(state)
     before = contents(state / "records")
-    with pytest.raises(StorageError, match=r"the database is damaged.*restore"):
+    with pytest.raises(StorageError, match=r"the database is damaged, or its disk .*dmesg.*restore"):
         make_server()
     assert contents(state / "records") == before and not (state / "set-aside").exists()
+
+
+@pytest.mark.parametrize("code", [errno.EIO, errno.EROFS, errno.ENOSPC])
+def test_a_database_that_cannot_be_read_on_a_disk_that_fails_is_not_called_damaged(
+    state: Path, code: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _tear(state)
+
+    def refused(path: Path, content: bytes) -> None:
+        raise OSError(code, os.strerror(code), str(path))
+
+    monkeypatch.setattr("assay_server.store.sqlite.write_atomically", refused)
+    with closing(SqliteStore(state / "metadata.sqlite")) as store, pytest.raises(StorageError) as caught:
+        store.require_sound()
+    failed = code != errno.ENOSPC  # a full disk still gives what it holds
+    assert ("its disk fails" in caught.value.cause) is failed
+    assert ("whether it is damaged is not known" in caught.value.cause) is failed
+    assert caught.value.cause.startswith("the database is damaged, or its disk") is not failed
 
 
 def test_the_columns_of_many_files_are_read_once_and_those_of_another_kind_again(

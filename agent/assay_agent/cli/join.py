@@ -9,7 +9,13 @@ from typing import Annotated
 import typer
 
 from assay_agent.config import AgentSettings
-from assay_agent.daemon.state import StateDirectory, credentials_folder, kept_agent_id
+from assay_agent.daemon.state import (
+    StateDirectory,
+    agent_name,
+    credentials_folder,
+    keep_joined_name,
+    kept_agent_id,
+)
 from assay_core.connecting import joining
 from assay_core.connecting.token_option import given_token, token_option
 from assay_core.settings.command_line import with_settings
@@ -36,9 +42,14 @@ def join(
     # The same key proves that the identity is ours, even after the certificate has expired.
     key = before.key if before is not None and before.identity.identity_id == agent_id else None
     credentials, joined = joining.join(
-        address, given_token(token), name=settings.name, identity_id=agent_id, key=key
+        address,
+        given_token(token),
+        name=agent_name(settings),
+        identity_id=agent_id,
+        key=key,
     )
     folder.write(credentials)
+    keep_joined_name(settings.state_dir, agent_id, joined.name)
     until = datetime.fromtimestamp(credentials.identity.not_after_ms / 1000, UTC)
     document = {
         "agent_id": agent_id,

@@ -50,7 +50,9 @@ def check(
     file = policy_in_force(settings.policy_file)
     policy = read_policy(file) if file is not None else None
     gate = gate_for(policy, settings.server, settings.socket_owner)
-    decision = gate.decide(CommandSource(tuple(command), _variables(environment or []), directory))
+    # Of a campaign the server makes such a program absolute, from the folder of the campaign file.
+    program = str(Path(directory).absolute() / command[0]) if "/" in command[0] else command[0]
+    decision = gate.decide(CommandSource((program, *command[1:]), _variables(environment or []), directory))
     if as_json:
         document = {**dataclasses.asdict(decision), "policy": str(file) if file is not None else None}
         typer.echo(json.dumps(document, indent=2))

@@ -23,7 +23,7 @@ from assay_agent.daemon.attempts import AttemptRunner
 from assay_agent.daemon.bundles import BundleCache
 from assay_agent.daemon.places import Place, installed_places, missing_places, recorded_places, virtual_places
 from assay_agent.daemon.slots import SlotWorker
-from assay_agent.daemon.state import StateDirectory, credentials_folder
+from assay_agent.daemon.state import StateDirectory, agent_name, credentials_folder
 from assay_agent.execution.environment import remove_old_jobs
 from assay_agent.gpus.inventory import read_inventory
 from assay_agent.gpus.latest import LatestReading
@@ -205,6 +205,7 @@ class _Process:
         self._policy = policy
         self._agent_id = agent_id
         self._place = place
+        self._name = agent_name(agent.settings)
         self._spool = spool
         self._connection = connection
         self._renewal = renewal
@@ -324,7 +325,7 @@ class _Process:
         registration = Registration(
             agent_id=self._agent_id,
             session_id=self._session.session_id,
-            name=self._agent.settings.name,
+            name=self._name,
             inventory=inventory,
             slots=tuple(slots),
             held=tuple(held),
@@ -340,7 +341,7 @@ class _Process:
             self._idle_heartbeat_seconds = max(response.heartbeat_ms, response.idle_heartbeat_ms) / 1000
         _log.info(
             "registered with %s (assay-server %s) as %s, %d slots",
-            self._connection.address, response.server_version, self._agent.settings.name, len(slots),
+            self._connection.address, response.server_version, self._name, len(slots),
         )  # fmt: skip
         self._session.register(announced)
         return True

@@ -10,6 +10,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from assay_agent.config import AgentSettings
 from assay_core.files import durable
 from assay_core.files.durable import storage_errors
 from assay_core.files.private_folders import take_state_folder
@@ -36,6 +37,28 @@ def kept_agent_id(state: Path) -> str | None:
         return _read_identity(path) if path.exists() else None
     except OSError as error:
         raise durable.storage_error(path, error) from error
+
+
+def agent_name(settings: AgentSettings) -> str:
+    """What people call the agent: the name given, else the one by which it joined, else its host's.
+
+    Raises StorageError if the folder's identity is damaged.
+    """
+    if "name" in settings.model_fields_set:
+        return settings.name
+    path = settings.state_dir.absolute() / _IDENTITY
+    try:
+        joined = _read_document(path)["name"] if path.exists() else ""
+    except OSError as error:
+        raise durable.storage_error(path, error) from error
+    return joined or settings.name
+
+
+def keep_joined_name(state: Path, agent_id: str, name: str) -> None:
+    """Keep the name for ``assay-agent run``, and for joining again. Raises StorageError."""
+    path = state.absolute() / _IDENTITY
+    with storage_errors(path):
+        durable.write_atomically(path, json.dumps({"agent_id": agent_id, "name": name}).encode())
 
 
 class StateDirectory:
@@ -100,7 +123,7 @@ class StateDirectory:
     def renew_identity(self) -> str:
         """Give the folder a new identity, which a copy of another folder needs; returns it.
 
-        The credentials of the old one are removed.
+        The credentials of the old one are removed, and so is its name: it is the other box's.
         """
         with storage_errors(self._subject):
             credentials_folder(self.directory).remove()
@@ -123,9 +146,14 @@ class StateDirectory:
 
 
 def _read_identity(path: Path) -> str:
+    return _read_document(path)["agent_id"]
+
+
+def _read_document(path: Path) -> dict[str, str]:
     try:
-        return str(json.loads(path.read_bytes())["agent_id"])
-    except (ValueError, KeyError, TypeError) as error:
+        document = json.loads(path.read_bytes())
+        return {"agent_id": str(document["agent_id"]), "name": str(document.get("name", ""))}
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise StorageError(
             str(path),
             f"it does not hold an agent's identity ({error})",

@@ -287,7 +287,10 @@ class Gate:
             why = f"{title} of {policy.path} allows the program {shown(resolved)}, but {against}"
         else:
             why = f"no rule of {policy.path} allows the program {shown(resolved)}"
-        remedy = f"change the campaign, or have {policy.path} allow it, and reload the agent"
+        remedy = (
+            f"change the campaign, or have {policy.path} allow it, reload the agent, "
+            "and try again what failed: assay retry CAMPAIGN"
+        )
         if any(loads_code(name) for name in command.environment):
             remedy = "leave variables of loaders and tools out of the campaign file: no policy lets them in"
         return Decision(False, why, remedy, program, resolved, title)
@@ -345,7 +348,9 @@ def _wrong_directory(patterns: list[str], command: CommandSource, paths: JudgedP
         return  # one of the agent's own folders
     resolved = paths.resolved(command.working_directory)
     if not any(matches_path(pattern, resolved) for pattern in patterns):
-        yield f"not the working directory {shown(resolved)}"
+        below = next((each for each in patterns if each in (f"{resolved}/*", f"{resolved}/**")), "")
+        hint = f", for {shown(below)} allows only what is below it: add the directory itself" if below else ""
+        yield f"not the working directory {shown(resolved)}{hint}"
 
 
 def _wrong_environment(named: set[str], command: CommandSource) -> Iterator[str]:

@@ -53,6 +53,8 @@ _CHANNEL_OPTIONS = (
     ("grpc.enable_retries", 0),
 )
 
+# The server says then itself whose word is needed.
+_NO_RIGHT = {grpc.StatusCode.PERMISSION_DENIED, grpc.StatusCode.UNAUTHENTICATED}
 _AWAY = {
     grpc.StatusCode.UNAVAILABLE,
     grpc.StatusCode.DEADLINE_EXCEEDED,
@@ -293,6 +295,6 @@ class Connection:
             return ServerUnreachableError(
                 subject, f"it does not answer ({details or code.name})", "check that assay-server runs there"
             )
-        return ServerRefusedError(
-            subject, f"it refused: {details or code.name}", "look at the server's log for the cause"
-        )
+        # The server's words about rights say already what to do.
+        remedy = "" if details and code in _NO_RIGHT else "look at the server's log for the cause"
+        return ServerRefusedError(subject, f"it refused: {details or code.name}", remedy)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sqlite3
 from collections.abc import Iterator
@@ -12,7 +13,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.pool import NullPool, StaticPool
 
-from assay_core.files.durable import storage_errors
+from assay_core.files.durable import storage_errors, write_atomically
 from assay_core.files.private_folders import private_opener
 from assay_sampling.errors import StorageError
 from assay_server.store.connections.prepared import PreparedStatements
@@ -29,8 +30,15 @@ _CACHE_KIB = 16_384
 _CHECKPOINT_PAGES = 4_096
 _DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 _DAMAGED_REMEDY = (
-    "check the disk, then restore the newest backup: assay-server restore BACKUP --state DIR --replace"
+    "look into the kernel's log (dmesg): if the disk failed, mend it or mount it again, and start the "
+    "server; if it did not, restore the newest backup: assay-server restore BACKUP --state DIR --replace"
 )
+_DISK_REMEDY = (
+    "look into the kernel's log (dmesg), mend the disk or mount it again, and start the server, which then "
+    "looks whether the database is whole; only if it is not, restore a backup"
+)
+_PROBE = "disk-probe"
+_FAILED_DISK = (errno.EIO, errno.ENXIO, errno.ENODEV, errno.ESTALE, errno.EUCLEAN, errno.EROFS)
 _WORDS = Words("BEGIN IMMEDIATE", "BEGIN", (sqlite3.Error,))
 _FULL_REMEDY = "free space on its disk and check that it is writable; acknowledged data is safe"
 
@@ -44,6 +52,7 @@ class SqliteStore:
 
     def __init__(self, path: Path | None) -> None:
         self._subject = "metadata in memory" if path is None else str(path)
+        self._folder = None if path is None else path.parent
         # In memory there is only one connection, so readers take their turn with writers.
         self._in_memory = path is None
         if path is not None:
@@ -71,7 +80,18 @@ class SqliteStore:
             found = list(connection.exec_driver_sql("PRAGMA quick_check(3)").scalars())
         if found != ["ok"]:
             said = "; ".join(map(str, found))
-            raise StorageError(self._subject, f"the database is damaged: {said}", _DAMAGED_REMEDY)
+            raise self._damage(said)
+
+    def _damage(self, said: str) -> StorageError:
+        """SQLite calls a file damaged that it cannot read for EIO, too: say which of the two is known."""
+        if self._folder is not None and (refused := _disk_failure(self._folder)):
+            cause = (
+                f"its disk fails: it refuses a small write: {refused}; SQLite calls the database damaged "
+                f"({said}), as it does where a disk does not answer, so whether it is damaged is not known"
+            )
+            return StorageError(self._subject, cause, _DISK_REMEDY)
+        cause = f"the database is damaged, or its disk does not give all of it: {said}"
+        return StorageError(self._subject, cause, _DAMAGED_REMEDY)
 
     @contextmanager
     def snapshot(self) -> Iterator[SqlTransaction]:
@@ -101,13 +121,27 @@ class SqliteStore:
             reason = error.orig if isinstance(error, sa.exc.DBAPIError) else error
             # Codes of SQLite: the lowest byte is the kind of error.
             if (getattr(reason, "sqlite_errorcode", 0) or 0) & 0xFF in _DAMAGED:
-                cause = f"the database is damaged: {reason}"
-                raise StorageError(self._subject, cause, _DAMAGED_REMEDY) from error
+                raise self._damage(str(reason)) from error
             raise StorageError(self._subject, f"the database refused ({reason})", _FULL_REMEDY) from error
         except sa.exc.StatementError as error:  # a value that no database keeps
             if isinstance(error.orig, StorageError):
                 raise error.orig from error
             raise
+
+
+def _disk_failure(folder: Path) -> str:
+    """How the disk fails a small write; "" if it takes it, or is only full.
+
+    Not asked of the database itself: closing a second descriptor of it would drop SQLite's locks.
+    """
+    probe = folder / _PROBE
+    try:
+        write_atomically(probe, b"?")
+        probe.unlink()
+    except OSError as error:
+        if error.errno in _FAILED_DISK:
+            return f"{error.strerror} ({errno.errorcode[error.errno]})"
+    return ""
 
 
 def _make_private(path: Path) -> None:
