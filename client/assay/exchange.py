@@ -149,11 +149,14 @@ def _checked_columns(schema: pa.Schema, name: str) -> tuple[CounterColumn, ...]:
     if twice:
         raise LaunchTableError(name, f"it has two columns {twice[0]!r}", "leave one of them out")
     missing = [each for each in _REQUIRED if each not in schema.names]
+    wanted = ", ".join(map(repr, missing))
     unknown = [each for each in schema.names if each not in _BASE and _counter(each) is None]
     if unknown:
-        raise LaunchTableError(name, f"it has an unknown column {unknown[0]!r}", _instead(unknown[0]))
+        lacking = f" and lacks {wanted}" if missing else ""
+        raise LaunchTableError(
+            name, f"it has an unknown column {unknown[0]!r}{lacking}", _instead(unknown[0])
+        )
     if missing:
-        wanted = ", ".join(map(repr, missing))
         raise LaunchTableError(name, f"it lacks {wanted}", f"add what is missing; {_PAGE}")
     for item in schema:
         _check_unit(item, name)

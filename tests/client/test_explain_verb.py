@@ -153,3 +153,14 @@ def test_a_run_that_waits_says_what_for(run: dict[str, Any], detail: str) -> Non
     client: Any = SimpleNamespace(run=lambda _: run)
     (reason,) = explain_run(client, "c-1.0003").reasons
     assert (reason.what, reason.detail) == ("waits", detail)
+
+
+def test_a_word_that_is_neither_code_nor_id_is_told_from_a_server_that_is_away(
+    assay: Callable[..., Any], tmp_path: Path
+) -> None:
+    away = ("--server", f"unix:{tmp_path}/away.sock")
+    word = assay("explain", "invalidates", *away)
+    assert word.code == 2
+    assert "'invalidates' is no file, no code, and no id" in word.stderr
+    for given_id in ("training-1", "training-1.0004"):
+        assert assay("explain", given_id, *away).code == 5

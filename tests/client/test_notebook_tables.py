@@ -121,6 +121,7 @@ def test_a_plain_frame_is_a_light_profile_that_methods_take() -> None:
     [
         (frame().drop(columns="kernel"), "lacks 'kernel'", "assay docs python"),
         (frame().drop(columns=["grid_x", "block_x"]), "lacks 'grid_x', 'block_x'", "assay docs python"),
+        (frame().rename(columns={"kernel": "name"}), "'name' and lacks 'kernel'", "drop or rename"),
         (frame(duration_us=[1, 2, 3]), "unknown column 'duration_us'", "multiply it by 1,000"),
         (frame(duration=[1, 2, 3]), "unknown column 'duration'", "'duration_ns'"),
         (frame(instrutions=[1, 2, 3]), "unknown column 'instrutions'", "did you mean 'instructions'"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from pathlib import Path
 from typing import Any
 
 from rich.console import Console
@@ -107,3 +108,10 @@ def test_a_refused_row_does_not_make_the_cost_of_all_a_column() -> None:
     stream = io.StringIO()
     render_report(read_report(report), Console(file=stream, width=200, no_color=True))
     assert "Workload x GPU, condition cache=none clock=none sm=100%, cost duration_ns" in stream.getvalue()
+
+
+def test_groups_of_a_light_recording_have_no_column_of_instructions(shared_data: Path, assay: Any) -> None:
+    shown = assay("select", "stem", shared_data / "nsys" / "rtx3060_graphs_as_a_whole.sqlite.gz").stdout
+    assert "3 launches of 1 kernel on" in shown
+    assert "weight" in shown
+    assert "instructions" not in shown

@@ -87,8 +87,10 @@ def _render_groups(document: Mapping[str, Any], projected: Sequence[float], cons
     groups = document["groups"]
     order = sorted(range(len(groups)), key=lambda index: -projected[index])
     cost = f"projected {document['cost']['unit']}s".replace("nss", "ns")
-    numbers = ["group", "launches", cost, "instructions %", "sim id", "weight"]
-    columns = [*numbers[:5], "grid", "block", "weight", "kernel"]
+    # Light recordings have no instructions: their column would push the kernels' names off the line.
+    shares = ["instructions %"] if any(group["instruction_share"] is not None for group in groups) else []
+    numbers = ["group", "launches", cost, *shares, "sim id", "weight"]
+    columns = [*numbers[:-1], "grid", "block", "weight", "kernel"]
     drawn = Table("Groups", columns, right=numbers, clip=["kernel"])
     for index in order[:_GROUPS_SHOWN]:
         group = groups[index]
@@ -97,7 +99,7 @@ def _render_groups(document: Mapping[str, Any], projected: Sequence[float], cons
             str(group["id"]),
             count(group["launches"]),
             f"{projected[index]:,.0f}",
-            "-" if share is None else f"{100 * share:,.2f}",
+            *(["-" if share is None else f"{100 * share:,.2f}"] if shares else []),
         ]
         drawn.add_row(*row, *_representative(group["representatives"]))
     drawn.print(console)

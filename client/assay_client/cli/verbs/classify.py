@@ -87,7 +87,11 @@ def classify(
     Groups come from the counters of a part of the launches (PKS); models give them to the rest, and the
     table says how far each can be trusted."""
     if light is None and listed is None:
-        raise typer.BadParameter("give --light or --launches", ctx=context)
+        raise typer.BadParameter(
+            "give --light or --launches, which hold the whole workload; groups of one recording alone come "
+            "from 'assay select pks', or without counters from 'assay select stem' (labels in --json)",
+            ctx=context,
+        )
     if light is not None and listed is not None:
         raise ParameterError(
             "classify",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from pathlib import Path
 from typing import Annotated
 
@@ -27,6 +28,9 @@ from assay_client.settings import settings_of
 from assay_sampling.errors import CampaignError, ParameterError, ServerUnreachableError
 
 app = verb_app()
+
+# The server numbers campaigns ("training-1") and their runs ("training-1.0004").
+_CAMPAIGN_OR_RUN = re.compile(r"-\d+(\.\d+)?$")
 
 
 @app.command()
@@ -108,6 +112,8 @@ def _campaign(what: str, server: str | None, as_json: bool) -> None:
     except (CampaignError, ServerUnreachableError) as error:
         if close:
             raise _unknown(what, close[0]) from error
+        if isinstance(error, ServerUnreachableError) and not _CAMPAIGN_OR_RUN.search(what):
+            raise _no_code(what) from error
         raise
     show(found.to_dict(), as_json, lambda console: render_campaign_explained(found, console))
 
@@ -117,4 +123,12 @@ def _unknown(what: str, close: str) -> ParameterError:
         "assay explain",
         f"there is no code {what!r}; did you mean {close}?",
         "assay docs notes lists all notes",
+    )
+
+
+def _no_code(what: str) -> ParameterError:
+    return ParameterError(
+        "assay explain",
+        f"{what!r} is no file, no code, and no id of a campaign or run such as my-campaign-1.0004",
+        "assay docs notes, assay docs validity and assay docs failures list all codes",
     )
