@@ -12,6 +12,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
+from assay_core.identity.roles import IdentityKind, Role
 from assay_core.records.campaign import QueueKind
 from assay_core.records.lab import LabQuestion, SlotHealth
 from assay_core.records.machine import InstalledDevice, Inventory, Slot
@@ -29,7 +30,7 @@ from assay_server.campaigns.scheduling.transitions import SchedulePolicy
 from assay_server.campaigns.scheduling.waiting import WaitKind, wait_reasons
 from assay_server.rpc.lab.handler import LabHandler
 from assay_server.rpc.status_board import StatusBoard
-from assay_server.store.model import Agent, Hold, Need, Run, Slice
+from assay_server.store.model import Agent, Hold, Identity, Need, Run, Slice
 from assay_server.store.protocols import MetadataStore
 from assay_server.store.sqlite import SqliteStore
 from tests.support.server.memory_metadata_store import MemoryMetadataStore
@@ -397,6 +398,19 @@ def test_an_agent_in_maintenance_gets_no_runs_until_it_ends() -> None:
     [told] = LabHandler(lab.coordinator).agents(LabQuestion()).agents[0].slots
     assert (told.health, told.maintenance_until_ms, told.why) == (SlotHealth.READY, 0, "")
     assert lab.got("v100-0") == "c-1.0000"
+
+
+def test_an_agent_whose_identity_was_revoked_is_shown_as_lost_at_once() -> None:
+    lab = QueueLab(agent_of("v100", 1))
+    handler = LabHandler(lab.coordinator)
+    assert handler.agents(LabQuestion()).agents[0].present
+    revoked = Identity("v100", IdentityKind.AGENT, "v100", Role.AGENT, revoked_at_ms=lab.clock.ms)
+    with lab.store.transaction() as transaction:
+        transaction.put_identity(revoked)
+    [agent] = handler.agents(LabQuestion()).agents
+    [slot] = agent.slots
+    assert not agent.present
+    assert (slot.health, slot.why) == (SlotHealth.LOST, "its agent's identity was revoked")
 
 
 @pytest.mark.parametrize("text", ["", "box-1", "box-1 now/then", "box-1 2026-01-02/2026-01-01"])

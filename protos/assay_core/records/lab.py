@@ -248,7 +248,8 @@ def role_named(name: str) -> Role:
 
 class SlotHealth(StrEnum):
     """Whether a slot takes runs: RESTING after failures of its box, QUARANTINED until a person clears it,
-    LOST while its agent gives no sign of life, MAINTENANCE while a window keeps new runs from its agent."""
+    LOST while its agent gives no sign of life or was revoked, MAINTENANCE while a window keeps new runs
+    from its agent."""
 
     READY = "ready"
     RESTING = "resting"

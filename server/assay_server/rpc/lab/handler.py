@@ -73,6 +73,7 @@ class LabHandler:
             agents = store.agents()
             leased = store.attempts_in((AttemptState.LEASED,))
             hidden = hidden_runs(store, leased, sight_of(current_caller()))
+            revoked = frozenset(each.identity_id for each in store.identities() if each.revoked_at_ms)
         by_slot = {
             (each.agent_id, slot_id): _measured(each, hidden) for each in leased for slot_id in each.slots
         }
@@ -82,6 +83,7 @@ class LabHandler:
             coordinator.resting(),
             coordinator.policy.windows,
             coordinator.gpu_samples,
+            revoked,
         )
         return LabAgents(tuple(_agent(agent, by_slot, moment) for agent in agents))
 
@@ -180,12 +182,16 @@ _IDLE = _Measured()
 
 @dataclass(frozen=True)
 class _Moment:
-    """What decides besides agents whether slots take runs now, and what their sensors said."""
+    """What decides besides agents whether slots take runs now, and what their sensors said.
+
+    ``revoked``: the identities that may not call any more, among them agents, which are called as these are.
+    """
 
     now_ms: int
     resting: Row
     windows: tuple[Window, ...]
     samples: GpuSamples
+    revoked: frozenset[str] = frozenset()
 
 
 def _agent(agent: Agent, leased: dict[tuple[str, str], _Measured], moment: _Moment) -> LabAgent:
@@ -195,7 +201,7 @@ def _agent(agent: Agent, leased: dict[tuple[str, str], _Measured], moment: _Mome
         agent.name,
         agent.inventory,
         agent.labels,
-        moment.now_ms - agent.seen_at_ms <= AWAY_AFTER_MS,
+        agent.agent_id not in moment.revoked and moment.now_ms - agent.seen_at_ms <= AWAY_AFTER_MS,
         agent.seen_at_ms,
         agent.since_ms,
         tuple(
@@ -212,7 +218,9 @@ def _slot(agent: Agent, slot: Slot, measured: _Measured, moment: _Moment) -> Lab
     rest = moment.resting.at(agent.agent_id, slot.slot_id)
     window = window_of(moment.windows, agent, moment.now_ms)
     health, why, remaining_ms, until_ms = SlotHealth.READY, "", 0, 0
-    if moment.now_ms - agent.seen_at_ms > AWAY_AFTER_MS:
+    if agent.agent_id in moment.revoked:
+        health, why = SlotHealth.LOST, "its agent's identity was revoked"
+    elif moment.now_ms - agent.seen_at_ms > AWAY_AFTER_MS:
         health, why = SlotHealth.LOST, "its agent gives no sign of life"
     elif slot.quarantine_reason:
         health, why = SlotHealth.QUARANTINED, slot.quarantine_reason
