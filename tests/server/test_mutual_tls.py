@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import gc
 import socket
 import ssl
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import grpc
@@ -35,7 +36,7 @@ from assay_core.records.identity import JoinAsked, RenewalAsked
 from assay_core.records.lease import Heartbeat, LeaseRequest
 from assay_core.records.machine import Inventory, Registration, Slot
 from assay_core.server_address import parse_address
-from assay_protos import campaign_pb2_grpc, identity_pb2_grpc
+from assay_protos import campaign_pb2_grpc, identity_pb2_grpc, ingest_pb2, ingest_pb2_grpc
 from assay_sampling.errors import (
     NotIdentifiedError,
     NotPermittedError,
@@ -270,6 +271,33 @@ def test_a_revocation_ends_calls_under_way_and_refuses_the_next(lab: Server, tmp
             list(watch)
         with pytest.raises(NotPermittedError, match="its identity was revoked"):
             client.campaigns()
+
+
+def test_an_upload_of_a_revoked_agent_ends_once(lab: Server, caplog: pytest.LogCaptureFixture) -> None:
+    """Its reader sees the end of the call as an error of its own, and must not end the call again."""
+    agent, ended = joined(lab, Role.AGENT, "box", BOX), threading.Event()
+
+    def requests() -> Iterator[ingest_pb2.UploadRequest]:
+        ended.wait(60)
+        yield from ()
+
+    with mutual_channel(parse_address(lab.addresses[0]), agent, ()) as channel:
+        stub = ingest_pb2_grpc.IngestServiceStub(channel)  # type: ignore[no-untyped-call]
+        upload = stub.Upload(requests(), timeout=60)
+        uploads = {"call": "Upload"}
+        registry = lab.metrics.registry
+        eventually(lambda: registry.get_sample_value("assay_server_calls_running", uploads) == 1, "the call")
+        with Client(lab.addresses[1]) as owner:
+            owner.revoke("box")
+        with pytest.raises(grpc.RpcError) as caught:
+            next(upload)
+        ended.set()
+        assert caught.value.code() is grpc.StatusCode.PERMISSION_DENIED
+        eventually(lambda: registry.get_sample_value("assay_server_calls_running", uploads) == 0, "its end")
+    assert "Upload failed" not in caplog.text
+    assert "Abort already called" not in caplog.text
+    gc.collect()
+    assert "never retrieved" not in caplog.text
 
 
 def test_a_withdrawn_certificate_is_refused_and_the_persons_others_are_not(lab: Server) -> None:

@@ -61,7 +61,12 @@ def status_code(error: AssayError) -> grpc.StatusCode:
 
 
 async def abort(context: grpc.aio.ServicerContext[Any, Any], error: Exception, call: str) -> NoReturn:
-    """End a call with an error; an error that is not an AssayError is a bug and goes to the log."""
+    """End a call with an error; an error that is not an AssayError is a bug and goes to the log.
+
+    A call that was ended before, as that of somebody who was revoked is, keeps the status that it has.
+    """
+    if isinstance(error, grpc.aio.AbortError):
+        raise error
     if not isinstance(error, AssayError):
         _log.error("%s failed", call, exc_info=error)
         error = AssayError(

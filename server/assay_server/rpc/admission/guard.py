@@ -113,8 +113,10 @@ class Guard(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
         finally:
             if not task.done():
                 task.cancel()
-                with contextlib.suppress(asyncio.CancelledError, StopAsyncIteration):
+                with contextlib.suppress(asyncio.CancelledError, StopAsyncIteration, grpc.aio.AbortError):
                     await task
+            elif not task.cancelled():
+                task.exception()  # if the call ended meanwhile, the step saw that as an error of its own
 
     async def _require_same_sight(
         self, before: Caller, now: Caller | None, call: _Call, context: Context
