@@ -19,7 +19,6 @@ def render_audit(found: Mapping[str, Any], console: Console) -> None:
     drawn = Table(
         "Audit log",
         ["at", "who", "role", "from", "call", "about", "outcome", "detail"],
-        clip=["detail"],
         spare=["from", "role"],
     )
     for entry in found["entries"]:
