@@ -65,7 +65,7 @@ def test_a_full_spool_takes_no_work_until_the_server_has_taken_some(
     add("c-1.0000")
     with agent_of(tmp_path / "agent", server.address, lease_wait_ms=200):
         wait_for(lambda: list((tmp_path / "agent/spool").glob("*/seal.json")))
-        wait_for(lambda: server.heartbeats[-1].spool.used_bytes)
+        wait_for(lambda: server.heartbeats and server.heartbeats[-1].spool.used_bytes)
     one = server.heartbeats[-1].spool.used_bytes
     options = {"recorded_slots": 2, "lease_wait_ms": 20_000, "spool_limit_bytes": int(2.6 * one)}
     with agent_of(tmp_path / "agent", server.address, **options):
