@@ -170,6 +170,19 @@ def test_what_continues_a_part_wrongly_leaves_nothing(tmp_path: Path) -> None:
     assert files(tmp_path) == [f"{bundle.sha256}.json", f"{bundle.sha256}.tar.z"]
 
 
+def test_a_stream_that_ends_too_early_is_refused_and_goes_on(tmp_path: Path) -> None:
+    store = BundleStore(tmp_path)
+    bundle, data = packed(tmp_path)
+    with pytest.raises(InputError, match="cut off"), store.begin("ann", bundle) as incoming:
+        incoming.feed(data[:20])
+        incoming.finish()  # what the server does when gRPC takes a cut connection for the end of the stream
+    assert [part.bytes for part in store.parts("ann", [bundle])] == [20]
+    with store.begin("ann", bundle, 20) as incoming:
+        incoming.feed(data[20:])
+        incoming.finish()
+    assert store.missing("ann", [bundle]) == ()
+
+
 def test_parts_are_few_count_as_their_sender_s_and_go_after_an_hour(tmp_path: Path) -> None:
     now = [10_000_000]
     made = [packed(tmp_path, f"exit {number}\n", f"files-{number}") for number in range(18)]

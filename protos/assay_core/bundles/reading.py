@@ -110,6 +110,11 @@ class BundleReader:
         self._folders: set[tuple[str, ...]] = {()}
         self._ended = False
 
+    @property
+    def has_ended(self) -> bool:
+        """Whether its compressed bytes came to their end; before that, more may follow."""
+        return self._inflating.eof
+
     def feed(self, data: bytes) -> None:
         """The next compressed bytes."""
         if self._inflating.eof and data:

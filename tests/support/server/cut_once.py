@@ -16,6 +16,7 @@ class CutOnce:
     """Listens at ``path``, and passes everything on until ``after_bytes`` were sent to the server.
 
     Then nothing passes until :meth:`cut`, with which all connections break, and new ones wait for ``mended``.
+    A cut that comes earlier does the same: what connects again at once waits too.
     """
 
     def __init__(self, address: str, path: Path, after_bytes: int) -> None:
@@ -57,6 +58,10 @@ class CutOnce:
                 far = socket.socket(socket.AF_UNIX)
                 far.connect(self._to)
                 with self._lock:
+                    if self._is_cut and not self.mended.is_set():  # it was cut in between
+                        near.close()
+                        far.close()
+                        continue
                     self._open += [near, far]
                 for source, target, counted in ((near, far, True), (far, near, False)):
                     threading.Thread(
@@ -82,7 +87,9 @@ class CutOnce:
             self.mended.wait()  # holds the rest back
 
     def cut(self) -> None:
-        """Break all connections."""
+        """Break all connections; what connects from now on waits for ``mended``."""
+        with self._lock:
+            self._left = 0
         self._break()
 
     def _break(self) -> None:

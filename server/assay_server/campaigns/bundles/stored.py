@@ -347,6 +347,8 @@ class Incoming:
 
     def finish(self) -> None:
         """Raises InputError unless it came whole; then it is durable."""
+        if not self._reader.has_ended:
+            self._reader.finish()  # raises; a connection that is cut looks like this too, so the part is kept
         with self._using, self._or_wrong():
             self._reader.finish()
             with storage_errors(self._path):
