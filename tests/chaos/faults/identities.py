@@ -61,13 +61,21 @@ class Revocation(Fault):
 
 
 class SecondAgent(Fault):
-    """A copy of an agent's state is started elsewhere; it must be refused while the first one lives."""
+    """A copy of an agent's state is started elsewhere; it must be refused while the first one is heard.
+
+    Of an agent that was cut off for half of its lease the server cannot know that it lives; so the copy comes
+    after a sign of life. A copy that never reaches the server, because the clock jumped, say, shows nothing.
+    """
 
     kind = "second_agent"
     needs_server = True
     weight = 3
 
     def inject(self) -> None:
+        self._status = 0
+        before = self._seen()
+        if not waited(lambda: self._seen() != before, _REFUSED_SECONDS):
+            return
         copy = self.lab.root / f"copy-{time.monotonic_ns()}"
         shutil.copytree(self.box.state, copy, ignore=shutil.ignore_patterns("spool*", "jobs", "lock", "of-*"))
         copy.chmod(0o700)
@@ -80,12 +88,21 @@ class SecondAgent(Fault):
             done = subprocess.run(command, capture_output=True, text=True, timeout=40, check=False)
             self._status, said = done.returncode, done.stderr
         except subprocess.TimeoutExpired as error:
-            self._status, said = 0, str(error.stderr)
+            said = (error.stderr or b"").decode(errors="replace")
         finally:
             shutil.rmtree(copy)
-        if not self._status:
+        if not self._status and "registered with" in said:
             sys.stderr.write(said[-2000:])
             raise RuleBrokenError("a second agent with the same identity was not refused")
 
     def effect(self) -> str:
         return "refused" if self._status == 7 else ""
+
+    def _seen(self) -> object:
+        """When the server last heard of the first agent."""
+        agents = self.lab.ask(lambda owner: owner.agents())["agents"]
+        mine = self.box.credentials.read()
+        return next(
+            (each["seen_at"] for each in agents if mine and each["agent_id"] == mine.identity.identity_id),
+            None,
+        )
