@@ -24,8 +24,8 @@ from assay_core.records.upload import Bundle, BundleChunk, BundlePart
 from assay_sampling.errors import CampaignError, InputError, ServerUnreachableError
 
 _CHUNK_BYTES = 1 << 20
-# Times in a row that nothing new arrived before a broken connection is an error, after about half a minute; the
-# pauses double up to the longest.
+# Times in a row that nothing new arrived before a broken connection is an error, after about half a minute;
+# the pauses double up to the longest.
 _MOST_USELESS, _PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 9, 0.2, 5.0
 # The line breaks of YAML 1.1, section 5.4, by which servers count lines.
 _LINE_BREAKS = re.compile("\r\n|[\n\r\x85\u2028\u2029]")
