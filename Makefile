@@ -184,6 +184,11 @@ bench: $(STAMP)  ## ingest and classification compared with other tools; see doc
 bench-memory: $(STAMP)  ## memory of agent and server while 50 million launches are published
 	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m tests.bench --only ingest-memory-long
 
+# SCALE_ARGS='--only metadata --scale 10': some sections, a tenth of each size.
+.PHONY: bench-scale
+bench-scale: $(STAMP) services  ## databases, engines and stores of large labs, each beside what it is compared with; docs/scale.md
+	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m tests.bench.scale $(SCALE_ARGS)
+
 .PHONY: abuse
 abuse: $(STAMP)  ## 10,000 idle streams and a flood of registrations, and what they do to others' heartbeats
 	$(BIN)/python -m tests.bench.lab.abuse $(ABUSE_ARGS)

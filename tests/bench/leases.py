@@ -61,17 +61,18 @@ def made(lab: Lab) -> Iterator[Coordinator]:
         metadata = SqliteStore(Path(folder) / "metadata.sqlite")
         coordinator = Coordinator(metadata, LocalRecordStore(Path(folder)), SchedulePolicy(), SteadyClock())
         for number in range(lab.unserved):
-            _submit(coordinator, f"absent-{number + 1}", 10, _ABSENT)
+            submit(coordinator, f"absent-{number + 1}", 10, _ABSENT)
         for number in range(lab.campaigns):
-            _submit(coordinator, f"made-{number + 1}", lab.queued // lab.campaigns, _OURS, lab.gang)
+            submit(coordinator, f"made-{number + 1}", lab.queued // lab.campaigns, _OURS, lab.gang)
         for number in range(lab.agents):
             with coordinator.schedule() as schedule:
-                schedule.register(_agent(number, lab.gang), {})
+                schedule.register(made_agent(number, lab.gang), {})
         yield coordinator
         metadata.close()
 
 
-def _submit(coordinator: Coordinator, campaign_id: str, runs: int, gpu: str, gang: int = 1) -> None:
+def submit(coordinator: Coordinator, campaign_id: str, runs: int, gpu: str = _OURS, gang: int = 1) -> None:
+    """A campaign of light runs, five of each workload."""
     name, _, number = campaign_id.rpartition("-")
     campaign = Campaign(
         campaign_id, name, int(number), False, CampaignState.RUNNING, "", "c.yaml", "/", _COMPILED, 0
@@ -95,7 +96,8 @@ def _submit(coordinator: Coordinator, campaign_id: str, runs: int, gpu: str, gan
         schedule.add_campaign(campaign, planned, [Slice(run.run_id, 0) for run in planned])
 
 
-def _agent(number: int, gpus: int = 1) -> Agent:
+def made_agent(number: int, gpus: int = 1) -> Agent:
+    """An agent on a box with so many GPUs."""
     first = Slot(f"GPU-{number}", ("nsight_systems",), False, InstalledDevice(name=_OURS), gangs=True)
     others = [
         replace(first, slot_id=f"{first.slot_id}-{index}", device=InstalledDevice(index, _OURS))

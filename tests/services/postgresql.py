@@ -75,9 +75,24 @@ class OwnPostgresql:
         log = ("-l", str(self._folder / "log"))
         self._run("pg_ctl", "-D", str(self._data), "-w", "-t", "120", *log, "-o", settings, "start")
 
+    @property
+    def cpu_seconds(self) -> float:
+        """CPU time of the server and its processes so far, also of those that have ended."""
+        parent = self._postmaster()
+        times = parent.cpu_times()
+        total = times.user + times.system + times.children_user + times.children_system
+        for child in parent.children(recursive=True):
+            with suppress(psutil.NoSuchProcess):
+                own = child.cpu_times()
+                total += own.user + own.system
+        return float(total)
+
+    def _postmaster(self) -> psutil.Process:
+        return psutil.Process(int((self._data / "postmaster.pid").read_text().splitlines()[0]))
+
     def kill(self) -> None:
         """Kill -9 the server and its children, which would keep its memory for a while."""
-        parent = psutil.Process(int((self._data / "postmaster.pid").read_text().splitlines()[0]))
+        parent = self._postmaster()
         family = [parent, *parent.children(recursive=True)]
         for process in family:
             with suppress(psutil.NoSuchProcess):

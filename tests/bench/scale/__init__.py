@@ -1,0 +1,1 @@
+"""``make bench-scale``: what grows with a lab, each beside what it is compared with, in one run."""

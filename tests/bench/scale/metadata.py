@@ -1,0 +1,153 @@
+"""Section ``metadata``: leases, heartbeats and ends of attempts on SQLite and on PostgreSQL.
+
+Every case has the same campaign and agents, and processes of its own, which do as a server does for each
+call, without sockets. A round runs each case once.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack, closing
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from assay_server.campaigns.scheduling.coordinator import Coordinator
+from assay_server.campaigns.scheduling.transitions import SchedulePolicy
+from assay_server.clock import SteadyClock
+from assay_server.store.records import LocalRecordStore
+from tests.bench.lab.goals import Goal
+from tests.bench.leases import made_agent, submit
+from tests.bench.scale.sections import ScaleSize
+from tests.bench.scale.transactions import FINISH, HEARTBEAT, LEASE, opened
+from tests.services.postgresql import OwnPostgresql, programs
+
+_LEASES, _THREADS = 1_000, 8
+_SHOWN = (LEASE, HEARTBEAT, FINISH)
+_AT_LEAST = 1.0
+
+
+@dataclass(frozen=True)
+class Case:
+    """Where the metadata are, and how many servers share the load."""
+
+    title: str
+    on_postgresql: bool
+    servers: int = 1
+
+
+SQLITE = Case("SQLite, one process", False)
+CASES = (
+    SQLITE,
+    Case("PostgreSQL, one process", True),
+    Case("PostgreSQL, two processes", True, 2),
+)
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Of one round: transactions a second, percentiles by kind (ms), and CPU time of a transaction (ms)."""
+
+    rate: float
+    p50: dict[str, float]
+    p99: dict[str, float]
+    own_cpu_ms: float
+    database_cpu_ms: float
+
+
+def metadata_page(size: ScaleSize, goals: list[Goal]) -> Iterator[str]:
+    """The section's lines."""
+    leases = size.of(_LEASES, 20)
+    yield f"\n## Metadata: {leases:,} runs of {_THREADS} agents at a time\n"
+    columns = [f"{kind} {percent}, ms" for kind in _SHOWN for percent in ("p50", "p99")]
+    columns += ["CPU a transaction: ours, ms", "database's, ms"]
+    yield f"| case | transactions a second | beside SQLite | {' | '.join(columns)} |"
+    yield f"|---|---:|---:|{'---:|' * len(columns)}"
+    cases = CASES if programs() is not None else CASES[:1]
+    rounds: dict[Case, list[Measured]] = {case: [] for case in cases}
+    for _ in range(size.rounds):
+        for case in cases:
+            rounds[case].append(_round(case, leases))
+    for case, found in rounds.items():
+        ratios = [mine.rate / its.rate for mine, its in zip(found, rounds[SQLITE], strict=True)]
+        ratio = statistics.median(ratios)
+        yield f"| {case.title} | {' | '.join(_cells(found, ratio))} |"
+        if case.on_postgresql:
+            goals.append(
+                Goal(
+                    f"transactions a second: {case.title} / SQLite",
+                    f"{ratio:.3g}",
+                    f"at least {_AT_LEAST:g}",
+                    ratio >= _AT_LEAST,
+                )
+            )
+    if len(cases) == 1:
+        yield "\nPostgreSQL was left out: install Debian's package postgresql-15."
+
+
+def _cells(found: list[Measured], ratio: float) -> Iterator[str]:
+    yield f"{statistics.median(each.rate for each in found):,.0f}"
+    yield f"{ratio:.2f}"
+    for kind in _SHOWN:
+        yield f"{statistics.median(each.p50[kind] for each in found):.1f}"
+        yield f"{statistics.median(each.p99[kind] for each in found):.1f}"
+    yield f"{statistics.median(each.own_cpu_ms for each in found):.2f}"
+    yield f"{statistics.median(each.database_cpu_ms for each in found):.2f}"
+
+
+def _round(case: Case, leases: int) -> Measured:
+    with ExitStack() as stack:
+        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="assay-scale-"))
+        database = stack.enter_context(OwnPostgresql()) if case.on_postgresql else None
+        place = folder if database is None else database.url()
+        _prepare(place, leases)
+        before = 0.0 if database is None else database.cpu_seconds
+        told = _run(place, case.servers, leases)
+        database_cpu = 0.0 if database is None else database.cpu_seconds - before
+    seconds = {kind: np.concatenate([each["seconds"][kind] for each in told]) for kind in told[0]["seconds"]}
+    transactions = sum(len(each) for each in seconds.values())
+    return Measured(
+        transactions / max(each["took"] for each in told),
+        {kind: 1e3 * float(np.percentile(each, 50)) for kind, each in seconds.items()},
+        {kind: 1e3 * float(np.percentile(each, 99)) for kind, each in seconds.items()},
+        1e3 * sum(each["cpu"] for each in told) / transactions,
+        1e3 * database_cpu / transactions,
+    )
+
+
+def _prepare(place: str, runs: int) -> None:
+    with closing(opened(place)) as store, tempfile.TemporaryDirectory() as folder:
+        coordinator = Coordinator(store, LocalRecordStore(Path(folder)), SchedulePolicy(), SteadyClock())
+        submit(coordinator, "made-1", runs)
+        for number in range(_THREADS):
+            with coordinator.schedule() as schedule:
+                schedule.register(made_agent(number), {})
+
+
+def _run(place: str, servers: int, leases: int) -> list[dict]:
+    agents = _THREADS // servers
+    children = [
+        subprocess.Popen(
+            [
+                sys.executable, "-m", "tests.bench.scale.transactions", place,
+                *map(str, (number * agents, agents, leases // servers, agents)),
+            ],
+            cwd=Path(__file__).resolve().parents[3],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+        )
+        for number in range(servers)
+    ]  # fmt: skip
+    for child in children:
+        assert child.stdout is not None
+        assert child.stdout.readline() == "ready\n"
+    for child in children:
+        assert child.stdin is not None
+        child.stdin.write("go\n")
+        child.stdin.flush()
+    return [json.loads(child.communicate()[0]) for child in children]

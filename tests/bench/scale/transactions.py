@@ -1,0 +1,129 @@
+"""The load of one server process: leases, heartbeats and ends of attempts, and how long each took.
+
+    python -m tests.bench.scale.transactions PLACE FIRST AGENTS LEASES THREADS
+
+PLACE: a folder with a SQLite file, or the URL of a PostgreSQL database; the campaign and all agents are there
+already. FIRST and AGENTS say which of them ask here. It prints "ready", waits for a line, and prints one
+JSON document: seconds by the kind of transaction, and CPU seconds of this process.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from assay_core.records.attempt import AttemptKey, AttemptLog
+from assay_core.records.lease import AttemptProgress, Heartbeat
+from assay_server.campaigns.heartbeats.answering import Heartbeats
+from assay_server.campaigns.scheduling.coordinator import Coordinator
+from assay_server.campaigns.scheduling.leases import Lease
+from assay_server.campaigns.scheduling.transitions import SchedulePolicy
+from assay_server.clock import SteadyClock
+from assay_server.database.opening import opened_place
+from assay_server.store.model import HeldSegment, Segment
+from assay_server.store.postgresql.place import SCHEME, place_of
+from assay_server.store.protocols import MetadataStore, PublishedFile
+from assay_server.store.records import LocalRecordStore
+from assay_server.store.sqlite import SqliteStore
+
+LEASE, HEARTBEAT, SEGMENT, FINISH, PUBLISH = KINDS = "lease", "heartbeat", "segment", "finish", "publish"
+_LAUNCHES, _BYTES = 50, 3_000
+
+
+def opened(place: str) -> MetadataStore:
+    """The store of a place, for one of several processes."""
+    if place.startswith(SCHEME):
+        return opened_place(place_of(place), alone=False)
+    return SqliteStore(Path(place) / "metadata.sqlite")
+
+
+class Load:
+    """Agents of one process that work until so many leases were given."""
+
+    def __init__(self, coordinator: Coordinator, heartbeats: Heartbeats, agents: range, leases: int) -> None:
+        self._coordinator, self._heartbeats = coordinator, heartbeats
+        self._agents, self._left = agents, leases
+        self._counting = threading.Lock()
+        self.seconds: dict[str, list[float]] = {kind: [] for kind in KINDS}
+
+    def work(self, threads: int) -> None:
+        """Share the agents out among threads; returns when no lease is left."""
+        workers = [
+            threading.Thread(target=self._play, args=(self._agents[number::threads],))
+            for number in range(threads)
+        ]
+        for worker in workers:
+            worker.start()
+        for worker in workers:
+            worker.join()
+
+    def _play(self, agents: range) -> None:
+        while True:
+            for number in agents:
+                with self._counting:
+                    if self._left == 0:
+                        return
+                    self._left -= 1
+                self._one(number)
+
+    def _one(self, number: int) -> None:
+        agent_id = f"agent-{number}"
+        with self._timed(LEASE), self._coordinator.schedule() as schedule:
+            assert schedule.is_registered(agent_id, "session")
+            lease = schedule.lease(agent_id, f"GPU-{number}")
+        assert lease is not None
+        key = lease.attempt.key
+        with self._timed(HEARTBEAT):
+            self._beat(agent_id, lease)
+        segment = Segment(key.run_id, key.slice_index, key.attempt, 0, 0, _LAUNCHES, 100, _BYTES, b"n", b"h")
+        with self._timed(SEGMENT), self._coordinator.schedule() as schedule:
+            schedule.add_segments([segment], key)
+            schedule.store.hold_segment(segment, HeldSegment(b"n" * 100, b"l" * _BYTES))
+        with self._timed(FINISH), self._coordinator.schedule() as schedule:
+            schedule.begin_publish(key, 1, _LAUNCHES, (), AttemptLog())
+        with self._timed(PUBLISH):
+            self._publish(key)
+
+    def _beat(self, agent_id: str, lease: Lease) -> None:
+        attempt = lease.attempt
+        told = AttemptProgress(attempt.key, 0, attempt.write_secret)
+        answer = self._heartbeats.take(Heartbeat(agent_id, "session", (told,))).result()
+        assert not answer.drop and not answer.register_again
+
+    def _publish(self, key: AttemptKey) -> None:
+        file = PublishedFile(f"{key.run_id}/{key.slice_index}", 5, _LAUNCHES, "hash")
+        with self._coordinator.schedule() as schedule:
+            assert schedule.end_publish(key, file)
+
+    @contextmanager
+    def _timed(self, kind: str) -> Iterator[None]:
+        began = time.perf_counter()
+        yield
+        self.seconds[kind].append(time.perf_counter() - began)
+
+
+def main() -> None:
+    """One process."""
+    place, first, agents, leases, threads = sys.argv[1], *map(int, sys.argv[2:])
+    store = opened(place)
+    folder = Path(place) if not place.startswith(SCHEME) else Path.cwd()
+    coordinator = Coordinator(store, LocalRecordStore(folder), SchedulePolicy(), SteadyClock())
+    heartbeats = Heartbeats(coordinator)
+    load = Load(coordinator, heartbeats, range(first, first + agents), leases)
+    print("ready", flush=True)
+    sys.stdin.readline()
+    began, cpu = time.perf_counter(), time.process_time()
+    load.work(threads)
+    took, cpu = time.perf_counter() - began, time.process_time() - cpu
+    heartbeats.close()
+    store.close()
+    print(json.dumps({"seconds": load.seconds, "took": took, "cpu": cpu}), flush=True)
+
+
+if __name__ == "__main__":
+    main()
