@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
@@ -50,7 +51,7 @@ def parts(
     folder: Path, slices: Sequence[Slice], cursor: LaunchesCursor | None = None, columns: Sequence[str] = ()
 ) -> list[LaunchesPart]:
     wanted = streamed.after(streamed.published_files(slices), cursor or LaunchesCursor())
-    return list(streamed.launch_parts(lambda file: folder / file, wanted, columns))
+    return list(streamed.launch_parts(lambda file: nullcontext(folder / file), wanted, columns))
 
 
 def batch_of(part: LaunchesPart) -> pa.RecordBatch:

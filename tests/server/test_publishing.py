@@ -88,7 +88,8 @@ def test_a_power_cut_anywhere_in_publishing_loses_nothing_and_doubles_nothing(
     assert files(box.state, "staging") == []
     with box.coordinator.snapshot() as store:
         [piece] = store.published_slices()
-    path = box.coordinator.records.path(piece.file)
+    with box.coordinator.records.reading(piece.file) as path:
+        pass
     assert launches_of(path) == list(range(150))
     assert piece.file_bytes == path.stat().st_size
     box.close()

@@ -247,7 +247,7 @@ def test_a_file_beside_an_attempt_whose_segments_are_gone_is_set_aside_and_never
         records: LocalRecordStore, key: AttemptKey, segments: Sequence[Segment], held: Held = NOTHING_HELD
     ) -> PublishedFile:
         if not (short_path / "backup.sqlite").exists():
-            back_up(records.path("").parent, short_path / "backup.sqlite")
+            back_up(Path(records.location("")).parent, short_path / "backup.sqlite")
         return real(records, key, segments, held)
 
     monkeypatch.setattr(LocalRecordStore, "publish", backed_up)

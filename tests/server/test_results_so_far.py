@@ -7,7 +7,6 @@ import json
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -78,8 +77,8 @@ class Store:
 
 
 class Records:
-    def path(self, file: str) -> Path:
-        return Path("/records") / file
+    def location(self, file: str) -> str:
+        return f"/records/{file}"
 
 
 @dataclass

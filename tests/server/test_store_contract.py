@@ -742,8 +742,11 @@ class TestRecordStore:
         staged = stage(records, KEY, made_segments((10, 20, 30)))
         first = records.publish(KEY, staged)
         assert first.launches == 60
-        assert first.file_bytes == records.path(first.file).stat().st_size
-        assert launches_of(records.path(first.file)) == list(range(60))
+        with records.reading(first.file) as path:
+            assert first.file_bytes == path.stat().st_size
+            assert launches_of(path) == list(range(60))
+        assert records.sizes([first.file, "made-1.0009/none"]) == {first.file: first.file_bytes}
+        assert list(records.listed()) == [first.file]
         assert records.publish(KEY, staged) == first
 
     def test_the_file_does_not_depend_on_how_launches_were_cut(self, records: RecordStore) -> None:
@@ -760,7 +763,8 @@ class TestRecordStore:
         due = [(KEY, stage(records, KEY, segments), {}), (other, stage(records, other, segments[:2]), {})]
         told = records.publish_small(due)
         assert told[KEY] == alone
-        assert launches_of(records.path(told[other].file)) == list(range(30))
+        with records.reading(told[other].file) as path:
+            assert launches_of(path) == list(range(30))
         assert records.publish_small([(KEY, [], {})]) == {}
 
     def test_a_segment_that_changed_on_the_disk_is_not_published(
@@ -796,7 +800,8 @@ class TestRecordStore:
         published = records.publish(KEY, stage(records, KEY, made_segments((10,))))
         for _ in range(2):
             records.withdraw(KEY.run_id, KEY.slice_index)
-        assert not records.path(published.file).exists()
+        with records.reading(published.file) as path:
+            assert not path.exists()
 
     def test_a_sweep_keeps_what_is_known_and_sets_the_rest_aside(
         self, records: RecordStore, bench: RecordBench
@@ -838,7 +843,7 @@ class TestRecordStore:
         for size in (10, 20):
             published = records.publish(KEY, stage(records, KEY, made_segments((size,))))
             moved = records.set_aside(KEY.run_id, KEY.slice_index)
-            assert moved is not None and not records.path(published.file).exists()
+            assert moved is not None and records.sizes([published.file]) == {}
             found.append((moved.names, moved.reason, moved.file_bytes))
             records.discard(KEY)
         assert [(m.names, m.reason, m.file_bytes) for m in records.all_set_aside()] == found

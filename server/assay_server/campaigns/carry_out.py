@@ -102,9 +102,10 @@ class RequestRunner:
             lights = awaited_lights(store, campaign_id)
         for light in lights:
             with self._coordinator.snapshot() as store:
-                file = _file_of(store, light)
-                path = self._coordinator.records.path(file) if file else None
-                plan = None if path is None else plan_from(store, light, path)
+                plan = None
+                if file := _file_of(store, light):
+                    with self._coordinator.records.reading(file) as path:
+                        plan = plan_from(store, light, path)
             with self._coordinator.schedule() as schedule:
                 schedule.start_detailed(light, plan)
 

@@ -96,17 +96,17 @@ def export_campaign(coordinator: Coordinator, campaign_id: str) -> Iterator[byte
     with tempfile.TemporaryDirectory(prefix="assay-export-") as folder:
         database = Path(folder) / METADATA
         _write_rows(database, rows)
-        sources = [(_kept(METADATA, database), database)]
+        sources = [(_kept(METADATA, database), _at(database))]
         for piece in rows.slices:
             if piece.file:
                 kept = KeptFile(name=f"records/{piece.file}", bytes=piece.file_bytes, hash=piece.content_hash)
-                sources.append((kept, coordinator.records.path(piece.file)))
+                sources.append((kept, coordinator.records.reading(piece.file)))
         for form in REPORT_FORMS if rows.campaign.has_report else ():
             path = coordinator.records.report_path(campaign_id, form)
-            sources.append((_kept(f"reports/{campaign_id}/{path.name}", path), path))
+            sources.append((_kept(f"reports/{campaign_id}/{path.name}", path), _at(path)))
         bundles = coordinator.bundles
         for path in () if bundles is None else map(bundles.path, _named(rows.campaign)):
-            sources.append((_kept(f"{BUNDLES}/{path.name}", path), path))
+            sources.append((_kept(f"{BUNDLES}/{path.name}", path), _at(path)))
         manifest = ArchiveManifest(
             campaign_id=campaign_id,
             release=distribution_version(),
@@ -115,9 +115,14 @@ def export_campaign(coordinator: Coordinator, campaign_id: str) -> Iterator[byte
         )
         data = json.dumps(manifest.model_dump(), indent=1).encode()
         yield _header(MANIFEST, len(data)) + data + _padding(len(data))
-        for kept, path in sources:
-            yield from _member(kept, path)
+        for kept, source in sources:
+            with source as path:
+                yield from _member(kept, path)
         yield bytes(2 * _BLOCK)
+
+
+def _at(path: Path) -> contextlib.AbstractContextManager[Path]:
+    return contextlib.nullcontext(path)
 
 
 def _named(campaign: Campaign) -> list[str]:

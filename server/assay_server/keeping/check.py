@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -16,8 +15,6 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from assay_core.files.durable import TEMPORARY, storage_errors
-from assay_core.records.attempt import AttemptKey
 from assay_core.records.campaign import AttemptState
 from assay_core.records.upload import Bundle
 from assay_sampling.errors import AssayError, StorageError
@@ -202,16 +199,16 @@ class _Check:
             self._find(kind, f"{BUNDLES}/{path.name}", cause)
 
     def _published(self, piece: Slice) -> None:
-        path = self._records.path(piece.file)
         name = f"records/{piece.file}"
-        self._known.add(str(path))
+        self._known.add(piece.file)
         self._files += 1
-        change = what_changed(path, piece.content_hash)
-        if change is not None:
-            self._find(FindingKind(str(change)), name, f"it is {change} since it was published")
-            return
-        self._bytes += path.stat().st_size
-        fault = self._tables.fault(path, piece)
+        with self._records.reading(piece.file) as path:
+            change = what_changed(path, piece.content_hash)
+            if change is not None:
+                self._find(FindingKind(str(change)), name, f"it is {change} since it was published")
+                return
+            self._bytes += path.stat().st_size
+            fault = self._tables.fault(path, piece)
         if fault:
             self._find(FindingKind.UNREADABLE, name, fault)
 
@@ -224,7 +221,6 @@ class _Check:
             if [each.index for each in segments] != list(range(attempt.segments)):
                 cause = f"it has {attempt.segments} segments, of which {len(segments)} are there"
                 self._find(FindingKind.RULE, str(attempt.key), cause)
-            self._known.add(str(self._staging_path(attempt.key)))
             for segment in segments:
                 try:
                     self._records.staged(segment, held)
@@ -232,26 +228,6 @@ class _Check:
                     self._find(FindingKind.SEGMENT, str(attempt.key), error.cause)
                     break
 
-    def _staging_path(self, key: AttemptKey) -> Path:
-        name = f"slice-{key.slice_index:05d}-attempt-{key.attempt:04d}"
-        return self._state / "staging" / key.run_id / name
-
     def _unknown_files(self) -> None:
-        top = self._state / "records"
-        with storage_errors(self._state):
-            found = {entry.path: entry.name for entry in _files_below(top)} if top.is_dir() else {}
-        for path in sorted(found.keys() - self._known):
-            # Half-written files of our own are removed at the next start, or renamed.
-            if TEMPORARY not in found[path]:
-                name = str(Path(path).relative_to(self._state))
-                self._find(FindingKind.UNKNOWN, name, "the database does not know it")
-
-
-def _files_below(folder: Path | str) -> Iterator[os.DirEntry[str]]:
-    """Every file in a folder and those in it; entries of a folder say themselves what is a folder."""
-    with os.scandir(folder) as entries:
-        for entry in entries:
-            if entry.is_dir(follow_symlinks=False):
-                yield from _files_below(entry.path)
-            elif not entry.is_dir():
-                yield entry
+        for file in sorted(set(self._records.listed()) - self._known):
+            self._find(FindingKind.UNKNOWN, f"records/{file}", "the database does not know it")

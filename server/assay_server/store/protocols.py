@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -507,8 +507,24 @@ class RecordStore(Protocol):
         """The files that were set aside and are still there, oldest first."""
         ...
 
-    def path(self, file: str) -> Path:
-        """The path of a published file."""
+    def reading(self, file: str) -> AbstractContextManager[Path]:
+        """Where a published file can be read on this machine, until the block ends.
+
+        If it is gone, there is nothing at that path. Raises StorageError if it cannot be brought here.
+        """
+        ...
+
+    def location(self, file: str) -> str:
+        """Where workers of an analysis find a published file: a path, or a URI that ``place`` explains."""
+        ...
+
+    def listed(self) -> Iterator[str]:
+        """The published files that are there, and what else lies among them; nothing half-written."""
+        ...
+
+    def sizes(self, files: Collection[str]) -> dict[str, int]:
+        """The sizes in bytes of those of these published files that are there. Raises StorageError."""
+        ...
 
     def delete_run(self, run_id: str) -> None:
         """Remove the files of a run that the metadata no longer know."""
@@ -522,7 +538,9 @@ class RecordStore(Protocol):
     def write_report(self, campaign_id: str, form: str, data: bytes) -> None:
         """Store a report; ``form`` is "json" or "html"."""
 
-    def report_path(self, campaign_id: str, form: str) -> Path: ...
+    def report_path(self, campaign_id: str, form: str) -> Path:
+        """Where a report can be read on this machine now; nothing is there if there is none."""
+        ...
 
 
 __all__ = [

@@ -13,11 +13,12 @@ of the staged segments and ends in one rename, so it can be repeated.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shutil
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import replace
 from pathlib import Path
@@ -239,8 +240,26 @@ class LocalRecordStore:
     def all_set_aside(self) -> list[MovedFiles]:
         return self._set_aside.all()
 
-    def path(self, file: str) -> Path:
-        return self._records / file
+    @contextlib.contextmanager
+    def reading(self, file: str) -> Iterator[Path]:
+        yield self._records / file
+
+    def location(self, file: str) -> str:
+        return str(self._records / file)
+
+    def listed(self) -> Iterator[str]:
+        with storage_errors(self._records):
+            for entry in _files_below(self._records) if self._records.is_dir() else ():
+                # Half-written files of our own are removed at the next start, or renamed.
+                if TEMPORARY not in entry.name:
+                    yield os.path.relpath(entry.path, self._records)
+
+    def sizes(self, files: Collection[str]) -> dict[str, int]:
+        found = {}
+        for file in files:
+            with contextlib.suppress(OSError):
+                found[file] = (self._records / file).stat().st_size
+        return found
 
     def delete_run(self, run_id: str) -> None:
         for top in (self._records, self._staging):
@@ -294,6 +313,16 @@ def _stage_file(staged: tuple[Path, list[tuple[int, bytes]]]) -> None:
     with storage_errors(path):
         make_folder(path.parent)
         write_pieces(path, pieces)
+
+
+def _files_below(folder: Path | str) -> Iterator[os.DirEntry[str]]:
+    """Every file in a folder and those in it; entries of a folder say themselves what is a folder."""
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.is_dir(follow_symlinks=False):
+                yield from _files_below(entry.path)
+            elif not entry.is_dir():
+                yield entry
 
 
 def _within(path: Path) -> list[Path]:

@@ -6,8 +6,9 @@ path, as one would be that is fetched from afar.
 
 from __future__ import annotations
 
+import contextlib
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 
 from assay_core.files.launch_file import new_launch_file
@@ -123,8 +124,18 @@ class MemoryRecordStore:
     def all_set_aside(self) -> list[MovedFiles]:
         return list(self._set_aside)
 
-    def path(self, file: str) -> Path:
-        return self._fetch(f"records/{file}")
+    @contextlib.contextmanager
+    def reading(self, file: str) -> Iterator[Path]:
+        yield self._fetch(f"records/{file}")
+
+    def location(self, file: str) -> str:
+        return str(self._fetch(f"records/{file}"))
+
+    def listed(self) -> Iterator[str]:
+        return (name.removeprefix("records/") for name in self.files if name.startswith("records/"))
+
+    def sizes(self, files: Collection[str]) -> dict[str, int]:
+        return {file: len(self.files[name]) for file in files if (name := f"records/{file}") in self.files}
 
     def delete_run(self, run_id: str) -> None:
         for name in [n for n in self.files if n.startswith((f"records/{run_id}/", f"staging/{run_id}/"))]:

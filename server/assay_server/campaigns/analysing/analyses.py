@@ -377,7 +377,7 @@ def _run_data(
         level=run.level,
         condition=run.condition,
         repeat=run.repeat,
-        files=tuple(str(records.path(piece.file)) for piece in kept),
+        files=tuple(records.location(piece.file) for piece in kept),
         file_hashes=tuple(piece.content_hash for piece in kept),
         flags=tuple(
             (flag.name, flag.detail, flag.invalidates) for flag in (*run.flags, *capture_flags(slices))

@@ -25,12 +25,13 @@ def lose_records(coordinator: Coordinator, changed: Collection[ChangedFile]) -> 
 
     Raises StorageError.
     """
-    by_path = {each.file: each for each in changed}
+    # A file's name in its run is its own, wherever the one who found it has read it.
+    by_name = {(each.run_id, Path(each.file).name): each for each in changed}
     with coordinator.snapshot() as store:
         run_ids = sorted({each.run_id for each in changed})
         pieces = [piece for run_id in run_ids for piece in store.slices(run_id) if piece.file]
     for piece in pieces:
-        found = by_path.get(str(coordinator.records.path(piece.file)))
+        found = by_name.get((piece.run_id, Path(piece.file).name))
         if found is not None:
             _lose(coordinator, piece, found)
 
@@ -55,13 +56,14 @@ def look_for_lost_records(coordinator: Coordinator) -> None:
     """
     lost: list[ChangedFile] = []
     with coordinator.snapshot() as store:
-        for piece in store.published_slices():
-            path = coordinator.records.path(piece.file)
-            if _has_size(path, piece.file_bytes):
+        pieces = [piece for piece in store.published_slices() if piece.file]
+        sizes = coordinator.records.sizes([piece.file for piece in pieces])
+        for piece in pieces:
+            size = sizes.get(piece.file)
+            if size == piece.file_bytes:
                 continue
-            found = ChangedFile(
-                piece.run_id, str(path), FileChange.CHANGED if path.exists() else FileChange.MISSING
-            )
+            what = FileChange.MISSING if size is None else FileChange.CHANGED
+            found = ChangedFile(piece.run_id, piece.file, what)
             if _has_ended(store, piece):
                 _log.warning("%s, of a campaign that has ended, is %s", _name(piece), found.what)
                 coordinator.changed_records.note(replace(found, file=_name(piece)))
@@ -76,7 +78,8 @@ def changed_files(coordinator: Coordinator, campaign_id: str) -> list[ChangedFil
         pieces = [p for run in store.runs(campaign_id) for p in store.slices(run.run_id) if p.file]
     found = []
     for piece in pieces:
-        what = what_changed(coordinator.records.path(piece.file), piece.content_hash)
+        with coordinator.records.reading(piece.file) as path:
+            what = what_changed(path, piece.content_hash)
         if what is not None:
             with log_about(campaign=campaign_id, run=piece.run_id, slice=piece.index):
                 _log.warning("%s, which the report was made from, is %s", _name(piece), what)
@@ -89,13 +92,6 @@ def changed_files(coordinator: Coordinator, campaign_id: str) -> list[ChangedFil
 
 def _name(piece: Slice) -> str:
     return f"records/{piece.file}"
-
-
-def _has_size(path: Path, size: int) -> bool:
-    try:
-        return path.stat().st_size == size
-    except OSError:
-        return False
 
 
 def _has_ended(store: MetadataReader, piece: Slice) -> bool:

@@ -178,7 +178,8 @@ class Publisher:
         if run is None or not file.file:
             return None
         if run.level == "light":
-            return plan_from(store, run, self._coordinator.records.path(file.file))
+            with self._coordinator.records.reading(file.file) as path:
+                return plan_from(store, run, path)
         slicing = slicing_of(store, run)
         if slicing is not None and slicing.is_open and run.plan is None:
             self._kinds.of(Slice(key.run_id, key.slice_index, file=file.file, content_hash=file.content_hash))

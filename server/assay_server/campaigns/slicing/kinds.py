@@ -35,11 +35,11 @@ class LaunchKinds:
             known = self._held.get(piece.content_hash)
         if known is not None:
             return known
-        path = self._records.path(piece.file)
-        what = what_changed(path, piece.content_hash)
-        if what is not None:
-            raise RecordsChangedError((ChangedFile(piece.run_id, str(path), what),))
-        found = _kinds(str(path))
+        with self._records.reading(piece.file) as path:
+            what = what_changed(path, piece.content_hash)
+            if what is not None:
+                raise RecordsChangedError((ChangedFile(piece.run_id, str(path), what),))
+            found = _kinds(str(path))
         with self._lock:
             self._held[piece.content_hash] = found
             while len(self._held) > _MOST_HELD:

@@ -82,11 +82,10 @@ class PublishedHandler:
                 f"run {asked.run_id[:100]!r}", "the campaign has no such run", "see: assay status CAMPAIGN"
             )
         files = published_files(slices)
-        return launch_parts(self._coordinator.records.path, after(files, asked.cursor), asked.columns)
+        return launch_parts(self._coordinator.records.reading, after(files, asked.cursor), asked.columns)
 
     def _chunks(self, name: str, offset: int) -> Iterator[RecordsChunk]:
-        path = self._coordinator.records.path(name)
-        with storage_errors(path), path.open("rb") as file:
+        with self._coordinator.records.reading(name) as path, storage_errors(path), path.open("rb") as file:
             file.seek(offset)
             while data := file.read(_CHUNK_BYTES):
                 yield RecordsChunk(data)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -75,25 +76,31 @@ def after(files: Sequence[PublishedFile], cursor: LaunchesCursor) -> list[Wanted
 
 
 def launch_parts(
-    path_of: Callable[[str], Path], wanted: Sequence[Wanted], columns: Sequence[str]
+    reading: Callable[[str], AbstractContextManager[Path]], wanted: Sequence[Wanted], columns: Sequence[str]
 ) -> Iterator[LaunchesPart]:
     """Names and launches of files, part by part; ``columns`` empty: all.
 
     Raises ParameterError for a column that a file lacks, StorageError for a file that cannot be read.
     """
     for published, first in wanted:
-        path = path_of(published.file)
-        try:
-            with pq.ParquetFile(path, page_checksum_verification=True, pre_buffer=False) as file:
-                yield from _parts_of(file, published, first, columns)
-        except (pa.ArrowException, OSError) as error:
-            with storage_errors(path):
-                # Arrow reports damage as an OSError, too, then without the system's number.
-                if getattr(error, "errno", None):
-                    raise
-            raise StorageError(
-                f"records {published.file}", "its file is damaged", "see what assay-server check finds"
-            ) from error
+        with reading(published.file) as path:
+            yield from _parts_in(path, published, first, columns)
+
+
+def _parts_in(
+    path: Path, published: PublishedFile, first: int, columns: Sequence[str]
+) -> Iterator[LaunchesPart]:
+    try:
+        with pq.ParquetFile(path, page_checksum_verification=True, pre_buffer=False) as file:
+            yield from _parts_of(file, published, first, columns)
+    except (pa.ArrowException, OSError) as error:
+        with storage_errors(path):
+            # Arrow reports damage as an OSError, too, then without the system's number.
+            if getattr(error, "errno", None):
+                raise
+        raise StorageError(
+            f"records {published.file}", "its file is damaged", "see what assay-server check finds"
+        ) from error
 
 
 def _parts_of(

@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 
+from starlette.background import BackgroundTask
 from starlette.requests import Request
 from starlette.responses import FileResponse, Response
 
@@ -89,16 +90,18 @@ class Downloads:
         campaign_id = given["campaign_id"]
         find = partial(asking.handlers.pages.record_file, campaign_id, given["run_id"], given["slice"])
         call = "assay.v1.RecordsService/ReadRecords"
-        path, file = await asking.of_campaign(call, caller, find, campaign_id)
+        path, file, close = await asking.of_campaign(call, caller, find, campaign_id)
         name = f"{file.run_id}-slice-{file.slice:05d}.parquet"
         # Its hash names its content: a download goes on only with the same file (RFC 9110, 13.1.5).
         headers = {"ETag": f'"{file.content_hash}"'}
-        return _download(path, "application/vnd.apache.parquet", name, headers)
+        return _download(path, "application/vnd.apache.parquet", name, headers, BackgroundTask(close))
 
 
-def _download(path: Path, media: str, name: str | None, headers: Mapping[str, str]) -> FileResponse:
+def _download(
+    path: Path, media: str, name: str | None, headers: Mapping[str, str], then: BackgroundTask | None = None
+) -> FileResponse:
     """A file, of which a browser may ask for a part (RFC 9110, 14); ``name`` None: it is shown, not kept."""
-    return FileResponse(path, media_type=media, filename=name, headers=dict(headers))
+    return FileResponse(path, media_type=media, filename=name, headers=dict(headers), background=then)
 
 
 def _kept_as(name: str) -> dict[str, str]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -91,8 +92,13 @@ class CampaignPage:
             if each.file
         ]
 
-    def record_file(self, campaign_id: str, run_id: str, index: int) -> tuple[Path, RecordFile]:
-        """A published file; raises UnknownThingError if the campaign has no such file."""
+    def record_file(
+        self, campaign_id: str, run_id: str, index: int
+    ) -> tuple[Path, RecordFile, Callable[[], None]]:
+        """A published file, and what to call once it was read.
+
+        Raises UnknownThingError if the campaign has no such file.
+        """
         if self.of_run(run_id) != campaign_id:
             raise unknown_run(run_id)
         found = next((each for each in self.files_of(run_id) if each.slice == index), None)
@@ -102,7 +108,9 @@ class CampaignPage:
                 "the server has published no such file",
                 "see the files of the campaign",
             )
-        return self._coordinator.records.path(found.file), found
+        with contextlib.ExitStack() as held:
+            path = held.enter_context(self._coordinator.records.reading(found.file))
+            return path, found, held.pop_all().close
 
     def report(self, asked: ReportRequest) -> Path | bytes:
         """The file of a stored report, or the content of one of what is there so far.

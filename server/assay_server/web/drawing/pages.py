@@ -103,8 +103,10 @@ class Pages:
         """The report whose figures a campaign's page shows; raises NotYetError, UnknownThingError."""
         return self._campaign.figure_source(campaign_id)
 
-    def record_file(self, campaign_id: str, run_id: str, index: int) -> tuple[Path, RecordFile]:
-        """A published file; raises UnknownThingError if the campaign has no such file."""
+    def record_file(
+        self, campaign_id: str, run_id: str, index: int
+    ) -> tuple[Path, RecordFile, Callable[[], None]]:
+        """A published file, and what to call once it was read; raises UnknownThingError."""
         return self._campaign.record_file(campaign_id, run_id, index)
 
     def version(self, asked: PageAsked) -> int:
