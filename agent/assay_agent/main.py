@@ -81,12 +81,18 @@ def new_identity(
     settings: AgentSettings,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
-    """Give the state folder of a cloned box a new identity; its agent must not run."""
+    """Give the state folder of a cloned box a new identity; its agent must not run.
+
+    The new agent joins with a new token; it has the labels of that token, not those of the old identity."""
     with StateDirectory(settings.state_dir) as folder:
         before, now = folder.agent_id, folder.renew_identity()
     state = str(settings.state_dir)
     document = {"state": state, "agent_id_before": before, "agent_id": now}
-    typer.echo(json.dumps(document, indent=2) if as_json else f"{state}: agent {now} (was {before})")
+    text = (
+        f"{state}: agent {now} (was {before})\n"
+        "join the lab with a new token; labels come with it: assay-server token --role agent --label LABEL"
+    )
+    typer.echo(json.dumps(document, indent=2) if as_json else text)
 
 
 @app.command()

@@ -22,6 +22,7 @@ from assay_agent.config import AgentSettings
 from assay_agent.daemon.attempts import AttemptRunner
 from assay_agent.daemon.bundles import BundleCache
 from assay_agent.daemon.places import Place, installed_places, missing_places, recorded_places, virtual_places
+from assay_agent.daemon.seldom import SeldomLog
 from assay_agent.daemon.slots import SlotWorker
 from assay_agent.daemon.state import StateDirectory, agent_name, credentials_folder
 from assay_agent.execution.environment import remove_old_jobs
@@ -210,6 +211,7 @@ class _Process:
         self._connection = connection
         self._renewal = renewal
         self._session = agent._session
+        self._seldom = SeldomLog(_log)
         self._give_up = agent._give_up
         self._identity = Identity(agent_id, self._session.session_id)
         self._meter = agent.meter
@@ -384,7 +386,7 @@ class _Process:
         try:
             self._register(inventory)
         except ServerRefusedError as error:
-            _log.error("the server does not accept this agent again: %s", error)
+            self._seldom.say(logging.ERROR, f"the server does not accept this agent again: {error}")
             self._session.stopping.wait(_PAUSE_AFTER_REFUSAL_SECONDS)
 
     def _heartbeat(self) -> None:
@@ -401,7 +403,7 @@ class _Process:
             response = self._connection.heartbeat(heartbeat, timeout=max(self._heartbeat_seconds, 2.0))
         except (ServerUnreachableError, ServerRefusedError, WireError) as error:
             self._meter.heartbeat(time.monotonic() - began, answered=False)
-            _log.info("no heartbeat: %s", error)
+            self._seldom.say(logging.INFO, f"no heartbeat: {error}")
             return
         self._meter.heartbeat(time.monotonic() - began, answered=True)
         self._answered_at, self._told = began, spool

@@ -10,6 +10,7 @@ from typing import Any
 from tenacity import Retrying, retry_if_exception_type, sleep_using_event, stop_when_event_set
 
 from assay_agent.daemon.attempts import AttemptRunner
+from assay_agent.daemon.seldom import SeldomLog
 from assay_agent.health.slot_health import LOOK_SECONDS, SlotHealth
 from assay_agent.spool.spool import Spool
 from assay_agent.uplink.connection import PAUSES, Connection, ServerRefusedError
@@ -51,6 +52,7 @@ class SlotWorker:
         self.slot = slot
         self.health = health
         self._session = session
+        self._seldom = SeldomLog(_log)
         self._connection = connection
         self._runner = runner
         self._spool = spool
@@ -110,7 +112,7 @@ class SlotWorker:
         try:
             response = self._connection.lease(self._asking)
         except ServerRefusedError as error:
-            _log.error("no work for slot %s: %s", self.slot.slot_id, error)
+            self._seldom.say(logging.ERROR, f"no work for slot {self.slot.slot_id}: {error}")
             raise
         if response.register_again:
             self._session.lose()

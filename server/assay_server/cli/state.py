@@ -143,6 +143,7 @@ def check(*, settings: ServerSettings, json_output: JsonOption = False) -> None:
     findings = [{**asdict(each), "remedy": each.kind.remedy} for each in checked.findings]
     document = {**asdict(checked), "state": str(state), "findings": findings}
     text = f"{checked.campaigns:,} campaigns, {checked.runs:,} runs, {checked.files:,} files looked at"
+    text += "" if findings else "; nothing is missing or damaged"
     lines = [f"{each['subject']}: {each['cause']} [{each['kind']}]" for each in findings[:_MOST_PRINTED]]
     _show(document, json_output, "\n".join([*lines, text]))
     if findings:

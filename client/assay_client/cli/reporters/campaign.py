@@ -13,6 +13,8 @@ from assay_client.cli.reporters.text import ASSUMED, clipped, condition_of, coun
 from assay_client.cli.reporters.warnings import render_warnings
 from assay_core.identity.roles import OWNER_NAME
 
+_MOST_RUNS_NAMED = 5
+
 
 def render_overview(overview: Mapping[str, Any], console: Console) -> None:
     """Draw the campaigns of a server, the slots that rest, and files that were moved aside."""
@@ -145,9 +147,23 @@ def render_campaign(campaign: Mapping[str, Any], console: Console) -> None:
     drawn.print(console)
     for line in (*waiting_lines(campaign["waiting"]), *resting_lines(campaign["resting"])):
         console.print(line, soft_wrap=True)
-    for run in campaign["runs"]:
+    for line in failure_lines(campaign["runs"]):
+        console.print(line)
+
+
+def failure_lines(runs: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Each failure once, with the runs that it ended: a missing tool ends all of them in the same way."""
+    ended: dict[str, list[str]] = {}
+    for run in runs:
         if run["failure"]:
-            console.print(f"{run['run_id']}: {describe_failure(run['failure'])}")
+            ended.setdefault(describe_failure(run["failure"]), []).append(run["run_id"])
+    return [f"{_runs_named(names)}: {why}" for why, names in ended.items()]
+
+
+def _runs_named(names: Sequence[str]) -> str:
+    more = len(names) - _MOST_RUNS_NAMED
+    named = ", ".join(names[:_MOST_RUNS_NAMED])
+    return f"{named} and {counted(more, 'more run', 'more runs')}" if more > 0 else named
 
 
 def described(campaign: Mapping[str, Any]) -> str:
