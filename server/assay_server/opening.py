@@ -36,7 +36,11 @@ def opened_database(
     return database
 
 
-def recover(coordinator: Coordinator) -> None:
+# Where other servers may write, only what is older is swept: publishing takes seconds, an outage hours.
+SWEPT_AFTER_SECONDS = 86_400.0
+
+
+def recover(coordinator: Coordinator, swept_after_seconds: float = 0.0) -> None:
     """Begin an epoch of tokens, clean up the files, restart every lease's clock.
 
     Campaigns from an earlier release that this release cannot compile fail here.
@@ -50,7 +54,7 @@ def recover(coordinator: Coordinator) -> None:
             campaigns={campaign.campaign_id for campaign in store.campaigns()},
             has_attempt=lambda *key: store.attempt(*key) is not None,
         )
-        moved = coordinator.records.sweep(known)
+        moved = coordinator.records.sweep(known, swept_after_seconds)
     if moved is not None:
         warn_of(moved)
     with coordinator.schedule() as schedule:

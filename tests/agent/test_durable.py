@@ -48,6 +48,11 @@ class Calls:
         self.made.append((what, str(path.resolve().relative_to(self._root))))
 
 
+def half_written(path: str) -> str:
+    """The temporary file of a path, relative as it."""
+    return str(durable.temporary_of(Path(path)))
+
+
 def test_a_directory_is_synced_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     calls = Calls(monkeypatch, tmp_path)
     durable.sync_directory(tmp_path)
@@ -62,7 +67,7 @@ def test_an_atomic_write_syncs_content_then_renames_then_syncs_the_directory(
     (tmp_path / "folder").mkdir()
     durable.write_atomically(tmp_path / "folder" / "file", b"data")
     assert calls.made == [
-        ("fsync", f"folder/file.tmp-{os.getpid()}"),
+        ("fsync", half_written("folder/file")),
         ("rename to", "folder/file"),
         ("fsync", "folder"),
     ]
@@ -86,7 +91,7 @@ def test_a_segment_counts_only_once_its_name_is_on_the_disk(
         )
     )
     assert calls.made == [
-        ("fsync", f"{RUN}/manifest.json.tmp-{os.getpid()}"),
+        ("fsync", half_written(f"{RUN}/manifest.json")),
         ("rename to", f"{RUN}/manifest.json"),
         ("fsync", RUN),
         ("fsync", "."),  # the attempt's own folder is an entry too
@@ -105,10 +110,10 @@ def test_a_segment_counts_only_once_its_name_is_on_the_disk(
     (segment,) = (p.name for p in (tmp_path / RUN).iterdir() if p.name not in ("manifest.json", "seal.json"))
     assert seal.segments == 1
     assert calls.made == [
-        ("fdatasync", f"{RUN}/{segment}.tmp-{os.getpid()}"),
+        ("fdatasync", half_written(f"{RUN}/{segment}")),
         ("rename to", f"{RUN}/{segment}"),
         ("fsync", RUN),
-        ("fsync", f"{RUN}/seal.json.tmp-{os.getpid()}"),
+        ("fsync", half_written(f"{RUN}/seal.json")),
         ("rename to", f"{RUN}/seal.json"),
         ("fsync", RUN),
     ]

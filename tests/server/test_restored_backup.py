@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import logging
-import os
 import shutil
 import sqlite3
 from collections.abc import Callable, Sequence
@@ -12,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from assay_core.files.durable import temporary_of
 from assay_core.records.attempt import AttemptKey
 from assay_core.records.campaign import SetAside
 from assay_sampling.readers import open_recording
@@ -149,7 +149,7 @@ def test_half_written_files_of_our_own_are_removed_and_what_ended_leaves_no_segm
     make_server()
     assert not (state / "set-aside").exists()
     # The new server may be trying to write at this moment.
-    trying = state / f"write-probe.tmp-{os.getpid()}"
+    trying = temporary_of(state / "write-probe")
     assert [left for left in state.rglob("*.tmp-*") if left != trying] == []
     assert not list((state / "staging").iterdir())
 

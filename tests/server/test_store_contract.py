@@ -752,7 +752,7 @@ class TestRecordStore:
     def test_the_file_does_not_depend_on_how_launches_were_cut(self, records: RecordStore) -> None:
         first = records.publish(KEY, stage(records, KEY, made_segments((10, 20, 30))))
         second = records.publish(OTHER, stage(records, OTHER, made_segments((45, 15))))
-        assert (first.file, first.content_hash) == (second.file, second.content_hash)
+        assert first.content_hash == second.content_hash
 
     def test_attempts_of_few_launches_are_published_together_with_the_same_bytes(
         self, records: RecordStore
@@ -796,10 +796,10 @@ class TestRecordStore:
         assert records.staged(kept)
         records.discard(OTHER)
 
-    def test_withdrawing_takes_the_file_of_a_slice(self, records: RecordStore) -> None:
+    def test_withdrawing_takes_the_file_of_a_publication(self, records: RecordStore) -> None:
         published = records.publish(KEY, stage(records, KEY, made_segments((10,))))
         for _ in range(2):
-            records.withdraw(KEY.run_id, KEY.slice_index)
+            records.withdraw(published.file)
         with records.reading(published.file) as path:
             assert not path.exists()
 
@@ -809,10 +809,10 @@ class TestRecordStore:
         kept_file = records.publish(KEY, stage(records, KEY, made_segments((10,))))
         [kept] = stage(records, OTHER, made_segments((10,)))
         lost = AttemptKey("made-1.0001", 0, 1, 3)
-        records.publish(lost, stage(records, lost, made_segments((10,))))
+        lost_file = records.publish(lost, stage(records, lost, made_segments((10,))))
         records.write_report("made-1", "json", b"{}")
         halfway = AttemptKey("made-1.0002", 0, 1, 4)
-        records.publish(halfway, stage(records, halfway, made_segments((10,))))
+        halfway_file = records.publish(halfway, stage(records, halfway, made_segments((10,))))
         known = KnownFiles(
             live=[OTHER, halfway],
             publishing=[halfway],
@@ -820,16 +820,17 @@ class TestRecordStore:
             campaigns=["made-1"],
             has_attempt=lambda run_id, index, attempt: run_id != lost.run_id,
         )
+        assert records.sweep(known, least_age_seconds=3600) is None
         moved = records.sweep(known)
         assert moved is not None and records.all_set_aside() == [moved]
         assert moved.names == (
-            "records/made-1.0001/slice-00000.parquet",
+            f"records/{lost_file.file}",
             "staging/made-1.0001/slice-00000-attempt-0001",
         )
         folder = Path(moved.folder).name
         assert bench.names() == [
-            "records/made-1.0000/slice-00000.parquet",
-            "records/made-1.0002/slice-00000.parquet",
+            f"records/{kept_file.file}",
+            f"records/{halfway_file.file}",
             "reports/made-1/report.json",
             *(f"set-aside/{folder}/{name}" for name in moved.names),
             "staging/made-1.0000/slice-00000-attempt-0002",
@@ -842,12 +843,12 @@ class TestRecordStore:
         found = []
         for size in (10, 20):
             published = records.publish(KEY, stage(records, KEY, made_segments((size,))))
-            moved = records.set_aside(KEY.run_id, KEY.slice_index)
+            moved = records.set_aside(published.file)
             assert moved is not None and records.sizes([published.file]) == {}
             found.append((moved.names, moved.reason, moved.file_bytes))
             records.discard(KEY)
         assert [(m.names, m.reason, m.file_bytes) for m in records.all_set_aside()] == found
-        assert records.set_aside(KEY.run_id, KEY.slice_index) is None
+        assert records.set_aside(published.file) is None
 
     def test_reports_are_replaced_whole(self, records: RecordStore) -> None:
         for data in (b"first", b"second"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -92,9 +93,9 @@ def test_memory_of_the_last_rows_is_given_to_nobody_before_the_file_has_ended(
     of_other_launches = [replace(each, index=n) for n, each in enumerate(others)]
     of_other_launches[0] = replace(of_other_launches[0], names=first.names)
 
-    def end(file: LaunchFileUnderWay) -> str:
+    def end(file: LaunchFileUnderWay, named: Callable[[str], Path]) -> str:
         bring(store, of_other_launches, other, ahead=True)
-        return real(file)
+        return real(file, named)
 
     monkeypatch.setattr(LaunchFileUnderWay, "end", end)
     assert store.publish(KEY, records) == expected

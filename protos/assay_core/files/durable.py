@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import secrets
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Executor, wait
@@ -19,8 +20,10 @@ from typing import IO
 from assay_core.files.private_folders import make_private_folder, private_opener
 from assay_sampling.errors import StorageError
 
-# The suffix of a file while it is written; the process ID follows.
+# The suffix of a file while it is written; what follows is this process's own. Two containers may have equal
+# process numbers and write into one folder, so there is a part by chance, too.
 TEMPORARY = ".tmp-"
+_BY_CHANCE = secrets.token_hex(6)
 
 _NO_SPACE = {
     errno.ENOSPC: "no space left on the disk",
@@ -56,16 +59,23 @@ def storage_error(subject: str | Path, error: OSError, remedy: str = "") -> Stor
 
 def temporary_of(path: Path) -> Path:
     """The temporary file that this process writes before it replaces ``path``."""
-    return path.with_name(f"{path.name}{TEMPORARY}{os.getpid()}")
+    return path.with_name(f"{path.name}{TEMPORARY}{os.getpid()}-{_BY_CHANCE}")
 
 
 @contextlib.contextmanager
-def replacing(path: Path, *, private: bool = True, temporary: Path | None = None) -> Iterator[IO[bytes]]:
+def replacing(
+    path: Path,
+    *,
+    private: bool = True,
+    temporary: Path | None = None,
+    named: Callable[[], Path] | None = None,
+) -> Iterator[IO[bytes]]:
     """Write a new file for ``path``: readers and crashes see the old file or all of the new one.
 
     The file is renamed to ``path``, durably, when the block ends; on any error it is removed. ``private``:
     its mode is 0600, regardless of the umask. ``temporary``: where it is until then, if two such files for
-    one path may be under way; None: :func:`temporary_of` the path.
+    one path may be under way; None: :func:`temporary_of` the path. ``named``: asked at the end for another
+    path in the same folder, for names that depend on the content.
     """
     temporary = temporary or temporary_of(path)
     try:
@@ -73,7 +83,7 @@ def replacing(path: Path, *, private: bool = True, temporary: Path | None = None
             yield file
             file.flush()
             os.fsync(file.fileno())
-        replace(temporary, path)
+        replace(temporary, path if named is None else named())
         sync_directory(path.parent)
     except BaseException:
         with contextlib.suppress(OSError):
@@ -164,7 +174,9 @@ def _write_all(write: Callable[[memoryview], int | None], data: memoryview) -> N
 def write_pieces(path: Path, pieces: Iterable[tuple[int, bytes]]) -> None:
     """Write each piece at its offset in a file, then sync once; a missing file is created with mode 0600."""
     is_new = not path.exists()
-    with open(path, "r+b" if not is_new else "w+b", opener=private_opener) as file:
+    # Never truncated: another server may have made and filled it a moment ago.
+    descriptor = private_opener(str(path), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC)
+    with os.fdopen(descriptor, "r+b") as file:
         for offset, data in pieces:
             file.seek(offset)
             file.write(data)

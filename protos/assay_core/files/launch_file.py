@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import io
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import IO, Any, cast
 
@@ -58,17 +58,18 @@ def new_launch_file(
     private: bool = False,
     temporary: Path | None = None,
     hashed: HashedContent | None = None,
+    named: Callable[[], Path] | None = None,
 ) -> Iterator[LaunchWriter]:
     """Write launches to ``path``, which appears only if the block ends without an error.
 
-    ``private``: its mode is 0600, regardless of the umask; ``temporary``: as in
+    ``private``: its mode is 0600, regardless of the umask; ``temporary``, ``named``: as in
     :func:`assay_core.files.durable.replacing`; ``hashed`` hashes what is written. Raises StorageError if the
     disk refuses, and what :class:`assay_sampling.launches.parquet.LaunchWriter` raises; on any error nothing
     is left behind.
     """
     with (
         storage_errors(path),
-        replacing(path, private=private, temporary=temporary) as file,
+        replacing(path, private=private, temporary=temporary, named=named) as file,
         LaunchWriter(file if hashed is None else hashed.of(file), schema, str(path)) as writer,
     ):
         yield writer
@@ -98,7 +99,15 @@ class LaunchFileUnderWay:
         """Private, and at ``temporary`` until it ends."""
         self._open = contextlib.ExitStack()
         self._hashed = HashedContent()
-        made = new_launch_file(path, schema, private=True, temporary=temporary, hashed=self._hashed)
+        self._named: Callable[[str], Path] = lambda content_hash: path
+        made = new_launch_file(
+            path,
+            schema,
+            private=True,
+            temporary=temporary,
+            hashed=self._hashed,
+            named=lambda: self._named(self._hashed.hexdigest()),
+        )
         self._writer = self._open.enter_context(made)
 
     def write(self, batch: LaunchBatch, *, named: bool = False) -> None:
@@ -108,8 +117,12 @@ class LaunchFileUnderWay:
         """Write the last launches, which fill no row group; only :meth:`end` may follow."""
         self._writer.write_rest()
 
-    def end(self) -> str:
-        """Complete the file, durably, under its name; returns the hash of its content, as HashedContent."""
+    def end(self, named: Callable[[str], Path] | None = None) -> str:
+        """Complete the file, durably, under its name; returns the hash of its content, as HashedContent.
+
+        ``named``: another path in its folder, by that hash.
+        """
+        self._named = named or self._named
         self._open.close()
         return self._hashed.hexdigest()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import re
 import shutil
 import tarfile
 from dataclasses import replace
@@ -110,7 +111,7 @@ class Import:
             self._store(rows)
         except BaseException:
             for piece in placed:
-                records.withdraw(piece.run_id, piece.index)
+                records.withdraw(piece.file)
             raise
         return ImportedCampaign(campaign.campaign_id, len(rows.runs), rows.files, rows.published_bytes)
 
@@ -207,13 +208,19 @@ def _check_files(rows: CampaignRows, manifest: ArchiveManifest, files: Path) -> 
     for piece in rows.slices:
         if not piece.file:
             continue
-        if piece.file != f"{piece.run_id}/slice-{piece.index:05d}.parquet":
+        if not _is_name_of(piece):
             raise _not_ours(f"the file of slice {piece.index} of run {piece.run_id} is {piece.file!r}")
         if hashes.get(f"records/{piece.file}") != piece.content_hash:
             raise _not_ours(f"records/{piece.file} is not what was published")
         fault = tables.fault(files / "records" / piece.file, piece)
         if fault:
             raise _not_ours(f"records/{piece.file}: {fault}")
+
+
+def _is_name_of(piece: Slice) -> bool:
+    """Whether a published file has a name that a server gives it, alone or beside others."""
+    name = re.escape(f"{piece.run_id}/slice-{piece.index:05d}")
+    return re.fullmatch(rf"{name}(-[0-9a-f]+-[0-9a-f]+)?\.parquet", piece.file) is not None
 
 
 def _not_ours(cause: str) -> AssayError:

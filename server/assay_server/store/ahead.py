@@ -16,7 +16,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -158,14 +158,17 @@ class FileAhead:
             self._changed.wait_for(lambda: self.idle)
             return not self._dropped and self.segments == list(segments)
 
-    def end(self) -> str:
-        """Complete the file, durably, under its name; returns its content hash. Raises StorageError."""
+    def end(self, named: Callable[[str], Path] | None = None) -> str:
+        """Complete the file, durably, under its name; returns its content hash. Raises StorageError.
+
+        ``named``: its path by that hash, if it is not the one that it was begun with.
+        """
         rest, self._filling = self._filling, None
         if rest is not None:
             with self._writers:  # at most as many row groups are in memory as threads write
                 self._write_rest(rest)
         assert self._file is not None
-        return self._file.end()
+        return self._file.end(named)
 
     def few(self) -> tuple[pa.Schema, list[LaunchBatch]] | None:
         """Its schema and launches; None if a file was begun for them, or they are in many pieces.

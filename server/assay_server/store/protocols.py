@@ -485,20 +485,25 @@ class RecordStore(Protocol):
         """
         ...
 
-    def withdraw(self, run_id: str, slice_index: int) -> None:
-        """Remove the file of a slice, if there is one."""
+    def withdraw(self, file: str) -> None:
+        """Remove the file of a publication that the metadata do not want, if there is one."""
 
     def discard(self, key: AttemptKey) -> None:
         """Remove the staged segments of an attempt, if there are any."""
 
-    def sweep(self, known: KnownFiles) -> MovedFiles | None:
-        """Remove leftovers of our own crashes and of ended attempts; only while nothing else writes.
+    def sweep(self, known: KnownFiles, least_age_seconds: float = 0.0) -> MovedFiles | None:
+        """Remove leftovers of our own crashes and of ended attempts.
 
         Other files that the metadata do not know are set aside, never removed; None if there are none.
+        ``least_age_seconds``: what is younger stays as it is, because other servers may be about to commit
+        it; 0 only while nothing else writes.
         """
 
-    def set_aside(self, run_id: str, slice_index: int) -> MovedFiles | None:
-        """Set aside the file of a slice that changed since it was published; None if it is gone."""
+    def set_aside(self, file: str) -> MovedFiles | None:
+        """Set aside a published file that changed since it was published; None if it is gone."""
+
+    def make_way(self, key: AttemptKey) -> MovedFiles | None:
+        """Set aside a file that lies where this attempt's would be, though the metadata do not know it."""
 
     def set_aside_staged(self, key: AttemptKey) -> MovedFiles | None:
         """Set aside the staged segments of an attempt, which changed on the disk; None if they are gone."""

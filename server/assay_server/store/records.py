@@ -3,12 +3,15 @@
     <state>/staging/<run_id>/slice-00000-attempt-0001    segments one after another: names, launches;
                                                          small ones are in the metadata store
     <state>/records/<run_id>/slice-00000.parquet         one file per slice
+    <state>/records/<run_id>/slice-00000-1f-9d5c....parquet    in a folder that several servers share: the
+                                                         attempt's token and the hash of the content
     <state>/reports/<campaign_id>/report.json, report.html
     <state>/set-aside/...                                files that the database does not know: see set_aside
 
 Staged bytes only count once the metadata store names them: the next segment overwrites what a crash left
 after the last named one. So any number of segments of an attempt take one sync. Publishing is a pure function
-of the staged segments and ends in one rename, so it can be repeated.
+of the staged segments and ends in one rename, so it can be repeated. In a shared folder a rename never
+replaces the file of another attempt: which one is published, the metadata store alone decides.
 """
 
 from __future__ import annotations
@@ -17,8 +20,9 @@ import contextlib
 import os
 import re
 import shutil
+import tempfile
 from collections import deque
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import replace
 from pathlib import Path
@@ -33,12 +37,11 @@ from assay_core.files.durable import (
     write_pieces,
     write_together,
 )
-from assay_core.files.launch_file import launch_file_content, new_launch_file
+from assay_core.files.launch_file import HashedContent, launch_file_content, new_launch_file
 from assay_core.records.attempt import AttemptKey
 from assay_core.records.campaign import SetAsideReason
 from assay_sampling.errors import LaunchTableError, ParameterError, StorageError
 from assay_sampling.launches.table import LaunchBatch
-from assay_server.content_hash import fresh_hash_of
 from assay_server.store.ahead import DEFAULT_AHEAD_LIMITS, AheadLimits, FilesAhead
 from assay_server.store.model import HeldSegment, Segment
 from assay_server.store.protocols import NOTHING_HELD, Held, KnownFiles, PublishedFile
@@ -46,7 +49,10 @@ from assay_server.store.segments import SegmentContent, decode_segment, part_has
 from assay_server.store.set_aside import MovedFiles, SetAsideFolder
 
 # Our own publications and reports that a crash cut short: nothing refers to them.
-_HALF_WRITTEN = re.compile(rf"(slice-\d+\.parquet|report\.(json|html)){re.escape(TEMPORARY)}\d+(-\d+)?")
+_HALF_WRITTEN = re.compile(
+    rf"(slice-\d+(-\w+)*\.parquet|report\.(json|html)){re.escape(TEMPORARY)}\d+(-\w+)*"
+)
+_HASH_DIGITS = 16  # of a content hash in a name
 _STAGED = re.compile(r"slice-(\d+)-attempt-(\d+)")
 REPORT_FORMS = ("json", "html")
 _UNPACKED_AHEAD = 2
@@ -59,11 +65,20 @@ class DamagedSegmentError(StorageError):
 
 
 class LocalRecordStore:
-    """A ``RecordStore`` in a local folder; ``make_folders`` False: it is only looked at."""
+    """A ``RecordStore`` in a folder; ``make_folders`` False: it is only looked at.
+
+    ``shared``: other servers write in the same folder.
+    """
 
     def __init__(
-        self, state_dir: Path, ahead: AheadLimits = DEFAULT_AHEAD_LIMITS, *, make_folders: bool = True
+        self,
+        state_dir: Path,
+        ahead: AheadLimits = DEFAULT_AHEAD_LIMITS,
+        *,
+        make_folders: bool = True,
+        shared: bool = False,
     ) -> None:
+        self._shared = shared
         self._staging = state_dir / "staging"
         self._records = state_dir / "records"
         self._reports = state_dir / "reports"
@@ -123,11 +138,12 @@ class LocalRecordStore:
         with storage_errors(path):
             make_folder(path.parent)
             ahead = self._ahead.take(_without_token(key), segments)
+            named = self._naming(key)
             if ahead is not None:
-                content_hash = ahead.end()
+                content_hash = ahead.end(named)
             else:
-                self._write_staged(path, key, segments, held)
-                content_hash = fresh_hash_of(path)
+                content_hash = self._write_staged(path, key, segments, held, named)
+            path = named(content_hash)
             return PublishedFile(
                 str(path.relative_to(self._records)),
                 path.stat().st_size,
@@ -142,8 +158,9 @@ class LocalRecordStore:
         for key, segments, held in attempts:
             launches = sum(segment.launches for segment in segments)
             if 0 < launches <= MOST_SMALL_LAUNCHES:
-                path = self._published_path(key.run_id, key.slice_index)
-                made[key] = path, self._content(key, segments, held), launches
+                content = self._content(key, segments, held)
+                path = self._naming(key)(part_hash(content).hex())
+                made[key] = path, content, launches
         with storage_errors(self._records):
             write_together({path: content for path, content, _ in made.values()}, self._stagers)
         return {
@@ -169,15 +186,26 @@ class LocalRecordStore:
         parts = self.staged(segment, held)
         return decode_segment(parts.names, parts.launches, f"{key}, segment {segment.index}")
 
-    def _write_staged(self, path: Path, key: AttemptKey, segments: Sequence[Segment], held: Held) -> None:
-        contents = self._contents(key, segments, held)
+    def _write_staged(
+        self,
+        path: Path,
+        key: AttemptKey,
+        segments: Sequence[Segment],
+        held: Held,
+        named: Callable[[str], Path],
+    ) -> str:
+        """Write an attempt's file; returns the hash of its content."""
+        contents, hashed = self._contents(key, segments, held), HashedContent()
         first = next(contents)
-        with new_launch_file(path, first.schema, private=True) as writer:
+        with new_launch_file(
+            path, first.schema, private=True, hashed=hashed, named=lambda: named(hashed.hexdigest())
+        ) as writer:
             for batch in _launch_batches(first, contents):
                 writer.write(batch)
+        return hashed.hexdigest()
 
-    def withdraw(self, run_id: str, slice_index: int) -> None:
-        path = self._published_path(run_id, slice_index)
+    def withdraw(self, file: str) -> None:
+        path = self._records / file
         with storage_errors(path):
             path.unlink(missing_ok=True)
             remove_empty_parents(path.parent, self._records)
@@ -189,41 +217,68 @@ class LocalRecordStore:
             path.unlink(missing_ok=True)
             remove_empty_parents(path.parent, self._staging)
 
-    def sweep(self, known: KnownFiles) -> MovedFiles | None:
+    def sweep(self, known: KnownFiles, least_age_seconds: float = 0.0) -> MovedFiles | None:
         with storage_errors(self._records):
+            is_old = self._is_old(least_age_seconds)
             for top in (self._records, self._reports):
                 for file in list(top.glob(f"*/*{TEMPORARY}*")):
-                    if _HALF_WRITTEN.fullmatch(file.name):
-                        file.unlink()
-            unknown = [*self._unknown_records(known), *self._unknown_staged(known)]
-            unknown += [p for p in self._reports.iterdir() if p.name not in known.campaigns]
+                    if _HALF_WRITTEN.fullmatch(file.name) and is_old(file):
+                        file.unlink(missing_ok=True)
+            unknown = [*self._unknown_records(known, is_old), *self._unknown_staged(known, is_old)]
+            unknown += [p for p in self._reports.iterdir() if p.name not in known.campaigns and is_old(p)]
             moved = self._set_aside.put(unknown, SetAsideReason.UNKNOWN)
             for top in (self._staging, self._records, self._reports):
-                for folder in [p for p in top.iterdir() if p.is_dir()]:
+                for folder in [p for p in top.iterdir() if p.is_dir() and is_old(p)]:
                     remove_empty_parents(folder, top)
         return moved
 
-    def _unknown_records(self, known: KnownFiles) -> Iterator[Path]:
+    def _is_old(self, least_age_seconds: float) -> Callable[[Path], bool]:
+        """Whether a file has been there for so long under its name, by the clock that stamps files here."""
+        if not least_age_seconds:
+            return lambda path: True
+        with tempfile.NamedTemporaryFile(dir=self._records.parent, prefix="age-probe-") as probe:
+            before = os.fstat(probe.fileno()).st_ctime - least_age_seconds
+
+        def is_old(path: Path) -> bool:
+            try:
+                return path.lstat().st_ctime < before
+            except FileNotFoundError:  # its own server took it away
+                return False
+
+        return is_old
+
+    def _unknown_records(self, known: KnownFiles, is_old: Callable[[Path], bool]) -> Iterator[Path]:
         keep = {self._records / file for file in known.published}
         keep |= {self._published_path(key.run_id, key.slice_index) for key in known.publishing}
+        of_tokens = {(key.run_id, f"{key.slice_index:05d}-{key.token:x}") for key in known.publishing}
         for run in self._records.iterdir():
-            yield from (p for p in _within(run) if p not in keep)
+            for path in _within(run):
+                token = path.name.removeprefix("slice-").rpartition("-")[0]
+                if path not in keep and (run.name, token) not in of_tokens and is_old(path):
+                    yield path
 
-    def _unknown_staged(self, known: KnownFiles) -> Iterator[Path]:
+    def _unknown_staged(self, known: KnownFiles, is_old: Callable[[Path], bool]) -> Iterator[Path]:
         """The staged files of unknown attempts; removes those of ended attempts."""
         keep = {self._staging_path(key) for key in known.live}
         for run in self._staging.iterdir():
             for path in _within(run):
                 named = _STAGED.fullmatch(path.name)
-                if path in keep:
+                if path in keep or not is_old(path):
                     continue
                 if named and known.has_attempt(run.name, int(named[1]), int(named[2])):
-                    path.unlink()
+                    path.unlink(missing_ok=True)
                 else:
                     yield path
 
-    def set_aside(self, run_id: str, slice_index: int) -> MovedFiles | None:
-        path = self._published_path(run_id, slice_index)
+    def set_aside(self, file: str) -> MovedFiles | None:
+        return self._set_changed_aside(self._records / file)
+
+    def make_way(self, key: AttemptKey) -> MovedFiles | None:
+        if self._shared:  # the name of an attempt's file is its own
+            return None
+        return self._set_changed_aside(self._published_path(key.run_id, key.slice_index))
+
+    def _set_changed_aside(self, path: Path) -> MovedFiles | None:
         with storage_errors(path):
             found = [path] if path.is_symlink() or path.exists() else []
             moved = self._set_aside.put(found, SetAsideReason.CHANGED)
@@ -306,6 +361,14 @@ class LocalRecordStore:
 
     def _published_path(self, run_id: str, slice_index: int) -> Path:
         return self._records / run_id / f"slice-{slice_index:05d}.parquet"
+
+    def _naming(self, key: AttemptKey) -> Callable[[str], Path]:
+        """Where the file of an attempt lies, by the hash of its content."""
+        path = self._published_path(key.run_id, key.slice_index)
+        if not self._shared:
+            return lambda content_hash: path
+        own = f"{path.stem}-{key.token:x}"
+        return lambda content_hash: path.with_name(f"{own}-{content_hash[:_HASH_DIGITS]}{path.suffix}")
 
 
 def _stage_file(staged: tuple[Path, list[tuple[int, bytes]]]) -> None:

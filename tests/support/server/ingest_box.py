@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from pathlib import Path
 
 from assay_core.records.attempt import AttemptKey, AttemptLog, Claim
@@ -38,10 +39,15 @@ class Box:
     """A coordinator over a state directory, with one agent that has leased the first run."""
 
     def __init__(
-        self, state: Path, *, synthetic: bool = False, most_held_bytes: int = MOST_HELD_BYTES
+        self,
+        state: Path,
+        *,
+        synthetic: bool = False,
+        most_held_bytes: int = MOST_HELD_BYTES,
+        shared: bool = False,
     ) -> None:
-        """``most_held_bytes`` 0: every segment is staged in a file."""
-        self.state = state
+        """``most_held_bytes`` 0: every segment is staged in a file. ``shared``: others may be beside it."""
+        self.state, self.shared = state, shared
         self.most_held_bytes = most_held_bytes
         state.mkdir(parents=True, exist_ok=True)
         self.clock = HandClock()
@@ -54,10 +60,20 @@ class Box:
 
     def open(self) -> None:
         self.metadata = SqliteStore(self.state / "metadata.sqlite")
+        self._begin()
+
+    def _begin(self) -> None:
         policy = SchedulePolicy(1000, RetryPolicy(delay_ms=0))
-        self.coordinator = Coordinator(self.metadata, LocalRecordStore(self.state), policy, self.clock)
+        records = LocalRecordStore(self.state, shared=self.shared)
+        self.coordinator = Coordinator(self.metadata, records, policy, self.clock)
         self.ingest = Ingest(self.coordinator, self.most_held_bytes)
         self.publisher = Publisher(self.coordinator)
+
+    def beside(self) -> Box:
+        """Another server on the same database and folder; close its ingest before this box."""
+        other = copy.copy(self)
+        other._begin()
+        return other
 
     def close(self) -> None:
         self.ingest.close()

@@ -82,13 +82,15 @@ class MemoryRecordStore:
     ) -> dict[AttemptKey, PublishedFile]:
         return {key: self.publish(key, segments, held) for key, segments, held in attempts if segments}
 
-    def withdraw(self, run_id: str, slice_index: int) -> None:
-        self.files.pop(_published(run_id, slice_index), None)
+    def withdraw(self, file: str) -> None:
+        self.files.pop(f"records/{file}", None)
 
     def discard(self, key: AttemptKey) -> None:
         self.files.pop(_staged(key.run_id, key.slice_index, key.attempt), None)
 
-    def sweep(self, known: KnownFiles) -> MovedFiles | None:
+    def sweep(self, known: KnownFiles, least_age_seconds: float = 0.0) -> MovedFiles | None:
+        if least_age_seconds:  # everything here is young
+            return None
         keep = {f"records/{file}" for file in known.published}
         keep |= {_published(key.run_id, key.slice_index) for key in known.publishing}
         keep |= {_staged(key.run_id, key.slice_index, key.attempt) for key in known.live}
@@ -106,8 +108,11 @@ class MemoryRecordStore:
         name = _staged(key.run_id, key.slice_index, key.attempt)
         return self._move([name] if name in self.files else [], SetAsideReason.CHANGED)
 
-    def set_aside(self, run_id: str, slice_index: int) -> MovedFiles | None:
-        name = _published(run_id, slice_index)
+    def make_way(self, key: AttemptKey) -> MovedFiles | None:
+        return self.set_aside(_published(key.run_id, key.slice_index).removeprefix("records/"))
+
+    def set_aside(self, file: str) -> MovedFiles | None:
+        name = f"records/{file}"
         return self._move([name] if name in self.files else [], SetAsideReason.CHANGED)
 
     def _move(self, names: list[str], reason: SetAsideReason) -> MovedFiles | None:

@@ -31,9 +31,9 @@ class RecordBench(Protocol):
 class LocalBench:
     """A folder of this machine."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, shared: bool = False) -> None:
         self._state = folder / "state"
-        self.records: RecordStore = LocalRecordStore(self._state)
+        self.records: RecordStore = LocalRecordStore(self._state, shared=shared)
 
     def read(self, name: str) -> bytes:
         return (self._state / name).read_bytes()
@@ -71,5 +71,6 @@ class MemoryBench:
 
 RECORD_STORES: dict[str, Callable[[Path], RecordBench]] = {
     "local disk": LocalBench,
+    "shared folder": lambda folder: LocalBench(folder, shared=True),
     "dictionaries": MemoryBench,
 }

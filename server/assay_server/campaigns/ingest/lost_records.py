@@ -40,7 +40,7 @@ def _lose(coordinator: Coordinator, piece: Slice, found: ChangedFile) -> None:
     with log_about(run=piece.run_id, slice=piece.index):
         _log.warning("%s is %s: its slice is measured again", _name(piece), found.what)
     # First the file: as soon as the slice waits, another attempt may publish it again.
-    moved = coordinator.records.set_aside(piece.run_id, piece.index)
+    moved = coordinator.records.set_aside(piece.file)
     if moved is not None:
         warn_of(moved)
     cause = f"{_name(piece)} is {found.what} since it was published"

@@ -76,6 +76,7 @@ class Progress:
 
     def load(self, run: Run, segments: Sequence[Segment], held: Held, records: RecordStore) -> None:
         """Read the durable segments back. Raises DamagedSegmentError."""
+        self.schema, self.names = None, set()
         self.ordinals = LaunchOrdinals(may_skip=Expected.of(run).may_skip)
         subject = str(None if self.claim is None else self.claim.key)
         for segment in segments:

@@ -123,7 +123,7 @@ class Publisher:
                     for key, file in files.items()
                 }
             for key in (key for key, is_wanted in wanted.items() if not is_wanted):
-                self._coordinator.records.withdraw(key.run_id, key.slice_index)
+                self._coordinator.records.withdraw(files[key].file)
         return wanted
 
     def resume(self) -> None:
@@ -158,8 +158,8 @@ class Publisher:
         with self._coordinator.snapshot() as store:
             plan = self._look_at(store, key, file)
         wanted = self._ended(key, file, plan)
-        if not wanted:
-            self._coordinator.records.withdraw(key.run_id, key.slice_index)
+        if not wanted and file.file:
+            self._coordinator.records.withdraw(file.file)
         return wanted
 
     def _ended(self, key: AttemptKey, file: PublishedFile, plan: SlicePlan | None) -> bool:
@@ -187,8 +187,13 @@ class Publisher:
 
     def _give_up(self, key: AttemptKey, error: AssayError) -> bool:
         """Acknowledged data is gone: run the slice again (unless it was cancelled)."""
+        # Another server may have published it meanwhile, and removed its segments.
+        with self._coordinator.snapshot() as store:
+            attempt = store.attempt(key.run_id, key.slice_index, key.attempt)
+        if attempt is None or attempt.state is not AttemptState.PUBLISHING:
+            return attempt is not None and attempt.state is AttemptState.PUBLISHED
         # The database may be older than the records: an existing file is not this attempt's.
-        moved = self._coordinator.records.set_aside(key.run_id, key.slice_index)
+        moved = self._coordinator.records.make_way(key)
         if moved is not None:
             warn_of(moved)
         if isinstance(error, DamagedSegmentError):

@@ -1,8 +1,8 @@
 """Segments from agents: checked against everything known about their attempt, then made durable.
 
-The progress of an attempt (schema, names, number of segments) is kept in memory and read back from the
-staged segments after a restart. Segments of one attempt are checked one after another, those of different
-attempts in parallel.
+The progress of an attempt (schema, names, number of segments) is kept in memory. It is read back from the
+staged segments after a restart, and when another server has taken segments of the attempt since. Segments of
+one attempt are checked one after another, those of different attempts in parallel.
 """
 
 from __future__ import annotations
@@ -150,14 +150,15 @@ class Ingest:
             if attempt is None or run is None or not attempt.is_held_by(upload.claim):
                 raise _Refused(_not_wanted(upload))
             known = store.segment(key, upload.index)
-            segments = store.segments(key) if progress.expected is None else []
+            is_behind = progress.expected is None or attempt.segments > progress.next_index
+            segments = store.segments(key) if is_behind else []
             held = store.held_segments(key) if segments else {}
         if known is not None:
             self._require_same(upload, known)
             return Answer(duplicate=True)
         if not attempt.takes_segments_from(upload.claim):
             raise _Refused(_not_wanted(upload))
-        if progress.expected is None:
+        if is_behind:
             progress.load(run, segments, held, self._coordinator.records)
         if upload.index > progress.next_index and upload.follows:
             raise _not_stored(upload)

@@ -1,0 +1,166 @@
+"""Several servers on one database and one folder of records: what one does, another must not undo."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from assay_core.files import durable
+from assay_core.records.attempt import AttemptKey
+from assay_core.records.campaign import AttemptState, SetAsideReason
+from assay_sampling.errors import StorageError
+from assay_sampling.readers import open_recording
+from assay_server.opening import SWEPT_AFTER_SECONDS, recover
+from assay_server.store.protocols import KnownFiles
+from assay_server.store.records import LocalRecordStore
+from tests.support.server.ingest_box import Box
+from tests.support.server.made_segments import made_segments
+
+
+@pytest.fixture
+def box(tmp_path: Path) -> Iterator[Box]:
+    made = Box(tmp_path, shared=True, most_held_bytes=0)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def other(box: Box) -> Iterator[Box]:
+    made = box.beside()
+    yield made
+    made.ingest.close()
+
+
+def published(box: Box) -> list[int]:
+    """The launches of the only published slice."""
+    with box.coordinator.snapshot() as store:
+        [piece] = [each for each in store.published_slices() if each.file]
+    path = box.state / "records" / piece.file
+    assert path.stat().st_size == piece.file_bytes
+    with open_recording(path) as recording:
+        return [value for batch in recording.batches() for value in batch.records["launch"].to_pylist()]
+
+
+def test_a_starting_server_keeps_the_file_that_another_is_about_to_commit(
+    box: Box, other: Box, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was swept between its rename and its commit: published, then gone."""
+    box.send(made_segments((100,))[0])
+    ended = box.publisher._commit
+
+    @contextmanager
+    def before(snapshot: Any) -> Iterator[Any]:
+        """As the newcomer saw the database a moment earlier: nobody publishes."""
+        with snapshot as store:
+            monkeypatch.setattr(store, "attempts_in", lambda *_states: [])
+            yield store
+
+    def meanwhile(key: object, file: object) -> bool:
+        patched = other.coordinator.snapshot
+        monkeypatch.setattr(other.coordinator, "snapshot", lambda: before(patched()))
+        recover(other.coordinator, SWEPT_AFTER_SECONDS)
+        return ended(key, file)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(box.publisher, "_commit", meanwhile)
+    assert box.finish(1, 100)
+    assert published(box) == list(range(100))
+    assert box.coordinator.records.all_set_aside() == []
+
+
+def test_a_server_that_finds_the_segments_gone_keeps_what_another_has_published(
+    box: Box, other: Box, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both publish one attempt; the slower one took the winner's file for a stranger's and set it aside."""
+    box.send(made_segments((100,))[0])
+    publish = LocalRecordStore.publish
+
+    def slower(self: LocalRecordStore, *arguments: object) -> object:
+        monkeypatch.setattr(LocalRecordStore, "publish", publish)
+        box.publisher.resume()  # the quicker one ends it, and removes the staged segments
+        return publish(self, *arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(LocalRecordStore, "publish", slower)
+    assert other.finish(1, 100)
+    assert published(box) == list(range(100)) == published(other)
+    assert box.state_of() is AttemptState.PUBLISHED
+    assert box.coordinator.records.all_set_aside() == []
+
+
+def test_an_unwanted_publication_takes_only_its_own_file_away(box: Box) -> None:
+    records, segments = box.coordinator.records, made_segments((10,))
+    box.send(segments[0])
+    with box.coordinator.snapshot() as store:
+        staged = store.segments(box.key)
+    wanted = records.publish(box.key, staged)
+    unwanted = records.publish(key_with(box, 99), staged)
+    assert wanted.file != unwanted.file and wanted.content_hash == unwanted.content_hash
+    records.withdraw(unwanted.file)
+    assert (box.state / "records" / wanted.file).exists()
+    assert not (box.state / "records" / unwanted.file).exists()
+
+
+def key_with(box: Box, token: int) -> AttemptKey:
+    """The key of the box's attempt under another token."""
+    return replace(box.key, token=token)
+
+
+@pytest.mark.parametrize("path_of_segments", [(0, 1, 0), (0, 1, 1, 0, 0), (1, 0, 1, 0)])
+def test_a_stream_may_change_servers_and_come_back(
+    box: Box, other: Box, path_of_segments: tuple[int, ...]
+) -> None:
+    """The first server refused it as restored from a backup: it knew nothing of what the other had taken."""
+    servers, sizes = (box, other), tuple(range(30, 30 + len(path_of_segments)))
+    for segment, place in zip(made_segments(sizes), path_of_segments, strict=True):
+        assert servers[place].send(segment).refusal is None
+    assert servers[path_of_segments[0]].finish(len(sizes), sum(sizes))
+    assert published(box) == list(range(sum(sizes)))
+
+
+def test_a_segment_that_both_servers_get_is_stored_once(box: Box, other: Box) -> None:
+    first, second = made_segments((10, 20))
+    assert not box.send(first).duplicate
+    assert other.send(first).duplicate
+    assert not other.send(second).duplicate
+    with pytest.raises(StorageError, match="send both again"):
+        box.send(second)  # it did not know; its agent asks again
+    assert box.send(second).duplicate
+    assert box.finish(2, 30)
+    assert published(box) == list(range(30))
+
+
+def test_servers_with_equal_process_numbers_have_temporary_files_of_their_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Containers often have one number: half of all publications failed."""
+    path = tmp_path / "slice-00000.parquet"
+    mine = durable.temporary_of(path)
+    monkeypatch.setattr(durable, "_BY_CHANCE", "0123456789ab")  # another process, of the same number
+    assert durable.temporary_of(path) != mine
+
+
+def test_a_first_write_to_a_staged_file_never_empties_what_another_server_wrote(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "slice-00000-attempt-0001"
+    monkeypatch.setattr(Path, "exists", lambda self: False)  # both looked before either made it
+    durable.write_pieces(path, [(0, b"first")])
+    durable.write_pieces(path, [(5, b"second")])
+    assert path.read_bytes() == b"firstsecond"
+
+
+def test_an_old_leftover_is_set_aside_and_a_young_one_is_not(box: Box) -> None:
+    stray = box.state / "records" / "gone-1.0000" / "slice-00000-1-00ff.parquet"
+    stray.parent.mkdir()
+    stray.write_bytes(b"of a campaign that nobody knows")
+    recover(box.coordinator, SWEPT_AFTER_SECONDS)
+    assert stray.exists()
+    with box.coordinator.snapshot() as store:
+        assert store.published_slices() == []
+    moved = box.coordinator.records.sweep(KnownFiles([], [], [], {"made-1"}, lambda *_: False), 1e-9)
+    assert moved is not None and moved.reason is SetAsideReason.UNKNOWN
+    assert moved.names == ("records/gone-1.0000/slice-00000-1-00ff.parquet",)
