@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import datetime
+import json
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -12,7 +14,11 @@ from assay_agent.config import AgentSettings
 from assay_agent.daemon.state import StateDirectory, agent_name, kept_agent_id
 from assay_agent.main import app
 from assay_core.connecting import joining
+from assay_core.identity.join_token import JoinToken
+from assay_server.identity.authority import Authority
+from tests.support.identity.authorities import DAY, made_authority, made_credentials, now
 
+HOUR = datetime.timedelta(hours=1)
 UNTIL = SimpleNamespace(not_after_ms=0)
 
 
@@ -60,3 +66,31 @@ def test_a_folder_of_an_earlier_release_has_no_name(tmp_path: Path) -> None:
     (tmp_path / "agent.json").write_text('{"agent_id": "aa"}')
     settings = AgentSettings(state_dir=tmp_path)
     assert agent_name(settings) == settings.name
+
+
+def test_a_box_that_is_let_in_does_not_join_again(tmp_path: Path, asked: list[str]) -> None:
+    state, lab, other = tmp_path / "a", made_authority("Lab"), made_authority("Other")
+    join(state, "--name", "box-7")
+    agent_id = kept_agent_id(state)
+    assert agent_id is not None
+    again = ("--if-needed", "--token", JoinToken.new(lab.der).text)
+
+    def keep(authority: Authority, identity_id: str, validity: datetime.timedelta) -> None:
+        made = made_credentials(authority, identity_id=identity_id, validity=validity, at=now() - HOUR)
+        (state / "credentials").mkdir(exist_ok=True)
+        document = {
+            "version": 1, "server": made.server, "authority": made.authority.decode(),
+            "certificate": made.certificate.decode(), "key": made.key_pem.decode(),
+        }  # fmt: skip
+        path = state / "credentials" / "credentials.json"
+        path.touch(mode=0o600)
+        path.write_text(json.dumps(document))
+
+    keep(lab, agent_id, DAY)
+    join(state, *again)
+    assert asked == ["box-7"]
+    for authority, identity_id, validity in ((lab, agent_id, HOUR), (other, agent_id, DAY), (lab, "f" * 32, DAY)):
+        asked.clear()
+        keep(authority, identity_id, validity)  # expired, of another lab, of another agent
+        join(state, *again)
+        assert asked == ["box-7"]

@@ -113,6 +113,8 @@ def test_init_makes_an_authority_and_says_its_fingerprint(tmp_path: Path) -> Non
     assert state.stat().st_mode & 0o777 == 0o700
     again = CliRunner().invoke(program, arguments)
     assert isinstance(again.exception, StorageError)
+    kept = CliRunner().invoke(program, [*arguments, "--if-needed", "--name", "Lab 8"])
+    assert kept.exit_code == 0 and json.loads(kept.stdout) == document
 
 
 def test_token_makes_a_join_token_from_the_state_folder_and_says_so_in_the_audit_log(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -18,6 +19,8 @@ from assay_agent.daemon.state import (
 )
 from assay_core.connecting import joining
 from assay_core.connecting.token_option import given_token, token_option
+from assay_core.identity.credentials import Credentials
+from assay_core.identity.join_token import JoinToken
 from assay_core.settings.command_line import with_settings
 
 
@@ -27,6 +30,12 @@ def join(
     *,
     settings: AgentSettings,
     token: Annotated[str, token_option()],
+    if_needed: Annotated[
+        bool,
+        typer.Option(
+            "--if-needed", help="Keep a certificate that the token's authority issued while it is valid."
+        ),
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
     """Join a lab with a token; the certificate is kept in the state folder, and renewed while the agent runs.
@@ -39,21 +48,38 @@ def join(
         with StateDirectory(settings.state_dir, settings.agent_id) as state:
             agent_id = state.agent_id
     before = folder.read()
+    given = given_token(token)
+    if if_needed and before is not None and _is_enough(before, agent_id, JoinToken.parse(given)):
+        _say(before, agent_id, agent_name(settings), settings.state_dir, as_json)
+        return
     # The same key proves that the identity is ours, even after the certificate has expired.
     key = before.key if before is not None and before.identity.identity_id == agent_id else None
     credentials, joined = joining.join(
         address,
-        given_token(token),
+        given,
         name=agent_name(settings),
         identity_id=agent_id,
         key=key,
     )
     folder.write(credentials)
     keep_joined_name(settings.state_dir, agent_id, joined.name)
+    _say(credentials, agent_id, joined.name, settings.state_dir, as_json)
+
+
+def _is_enough(credentials: Credentials, agent_id: str, token: JoinToken) -> bool:
+    """Whether a server of the token's authority lets this agent in without joining."""
+    return (
+        not credentials.expired
+        and credentials.identity.identity_id == agent_id
+        and credentials.authority_fingerprint == token.fingerprint
+    )
+
+
+def _say(credentials: Credentials, agent_id: str, name: str, state: Path, as_json: bool) -> None:
     until = datetime.fromtimestamp(credentials.identity.not_after_ms / 1000, UTC)
     document = {
         "agent_id": agent_id,
-        "name": joined.name,
+        "name": name,
         "server": credentials.server,
         "fingerprint": credentials.authority_fingerprint,
         "valid_until": f"{until:%Y-%m-%dT%H:%M:%SZ}",
@@ -62,7 +88,7 @@ def join(
         typer.echo(json.dumps(document, indent=2))
     else:
         typer.echo(
-            f"agent {joined.name} ({agent_id}) joined {credentials.server}, authority "
+            f"agent {name} ({agent_id}) joined {credentials.server}, authority "
             f"{credentials.authority_fingerprint}\nstart it with: assay-agent run --state "
-            f"{settings.state_dir} --policy FILE"
+            f"{state} --policy FILE"
         )

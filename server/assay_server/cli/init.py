@@ -13,7 +13,12 @@ from assay_core.files.private_folders import take_state_folder
 from assay_core.settings.command_line import with_settings
 from assay_core.settings.quantities import parse_span_seconds
 from assay_server.config import ServerSettings
-from assay_server.identity.authority import authority_folder, new_authority, write_authority
+from assay_server.identity.authority import (
+    authority_folder,
+    new_authority,
+    read_authority,
+    write_authority,
+)
 
 
 @with_settings(ServerSettings, "state_dir")
@@ -24,6 +29,9 @@ def init(
     validity: Annotated[
         str, typer.Option(metavar="SPAN", help="How long the authority is valid; ends everybody's access.")
     ] = "3650d",
+    if_needed: Annotated[
+        bool, typer.Option("--if-needed", help="Keep the authority that is there, instead of refusing.")
+    ] = False,
     json_output: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
     """Make the lab's certificate authority, once; then the server may listen on HOST:PORT.
@@ -35,7 +43,10 @@ def init(
     authority = new_authority(name, span, datetime.datetime.now(datetime.UTC))
     with storage_errors(state):
         take_state_folder(state)
-    write_authority(authority, state)
+    kept = read_authority(state) if if_needed else None
+    if kept is None:
+        write_authority(authority, state)
+    authority = kept or authority
     document = {
         "authority": authority.name,
         "fingerprint": authority.fingerprint,
