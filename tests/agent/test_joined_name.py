@@ -89,7 +89,11 @@ def test_a_box_that_is_let_in_does_not_join_again(tmp_path: Path, asked: list[st
     keep(lab, agent_id, DAY)
     join(state, *again)
     assert asked == ["box-7"]
-    for authority, identity_id, validity in ((lab, agent_id, HOUR), (other, agent_id, DAY), (lab, "f" * 32, DAY)):
+    for authority, identity_id, validity in (
+        (lab, agent_id, HOUR),
+        (other, agent_id, DAY),
+        (lab, "f" * 32, DAY),
+    ):
         asked.clear()
         keep(authority, identity_id, validity)  # expired, of another lab, of another agent
         join(state, *again)

@@ -1,0 +1,62 @@
+"""The Helm chart, rendered by Helm's own library; and what its schema must say of our settings."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from assay_core.settings.declaration import DeclaredSetting, ProgramSettings
+
+CHART = Path(__file__).resolve().parents[2] / "deploy" / "helm" / "assay"
+STAGES = sorted((CHART / "values").glob("*.yaml"))
+# The chart sets these itself, from other values.
+_OWN = {
+    "assay-server": ("state", "listen", "join", "advertise_join", "database", "socket_group", "records"),
+    "assay-agent": ("state", "name", "agent_id", "server", "socket_owner", "policy", "virtual", "drain"),
+}
+_OWN_BEGINNINGS = ("metrics", "web", "database_")
+
+
+def is_the_charts(settings: type[ProgramSettings], key: str) -> bool:
+    return key in _OWN[settings.program] or key.startswith(_OWN_BEGINNINGS)
+
+
+def settings_schema(settings: type[ProgramSettings]) -> dict[str, Any]:
+    """What values.schema.json must say of ``server.settings`` or ``agents.settings``."""
+    free = [each for each in settings.declared() if not is_the_charts(settings, each.key)]
+    return {
+        "type": "object",
+        "additionalProperties": False,
+        "properties": {each.key: _value_schema(each) for each in free},
+    }
+
+
+def _value_schema(setting: DeclaredSetting) -> dict[str, Any]:
+    if setting.is_list:
+        return {"type": "array", "items": {"type": "string"}}
+    if setting.choices:
+        return {"enum": list(setting.choices)}
+    if setting.unit is None and setting.metavar == "NUMBER":
+        return {"type": "number", "minimum": 0}
+    return {"type": ["string", "boolean"]} if setting.metavar == "true|false" else {"type": "string"}
+
+
+def stage_values(stage: Path) -> dict[str, Any]:
+    found = yaml.safe_load(stage.read_text())
+    assert isinstance(found, dict)
+    return found
+
+
+def documents(manifests: dict[str, str]) -> list[dict[str, Any]]:
+    """What was rendered, without the notes."""
+    texts = [text for path, text in sorted(manifests.items()) if not path.endswith("NOTES.txt")]
+    return [each for text in texts for each in yaml.safe_load_all(text) if each]
+
+
+def file_of(found: list[dict[str, Any]], name: str) -> dict[str, Any]:
+    """A settings file in the config maps, parsed."""
+    [text] = [each["data"][name] for each in found if each["kind"] == "ConfigMap" and name in each["data"]]
+    return tomllib.loads(text)
