@@ -20,7 +20,8 @@ from assay_server.access.audit import AuditedStore, AuditLog
 from assay_server.access.directory import IdentityDirectory
 from assay_server.access.people import PeopleHandler
 from assay_server.access.recognising import Recognition
-from assay_server.campaigns.analysing.analyses import Analyses, WorkerPool
+from assay_server.campaigns.analysing.analyses import Analyses
+from assay_server.campaigns.analysing.executors.pool import WorkerPool
 from assay_server.campaigns.analysing.provisional import ProvisionalReports
 from assay_server.campaigns.budgets import BudgetHandler
 from assay_server.campaigns.bundles.stored import BundleStore
@@ -208,6 +209,7 @@ class Server:
             resources.callback(self.page.stop)
             self.web_address = self.page.start()
         analyses.resume()
+        resources.enter_context(analyses.watching())
 
     def _access(self, metadata: AuditedStore) -> _Access:
         directory, withdrawn = IdentityDirectory(metadata), WithdrawnCertificates(metadata)

@@ -15,7 +15,7 @@ from assay_core.records.campaign import CampaignState, RunState
 from assay_sampling.errors import MisalignedError, RefusedError
 from assay_sampling.launches.table import BASELINE
 from assay_server.analysis.runs.request import AnalysisRequest, FailedRun, RunData
-from assay_server.campaigns.analysing.analyses import WorkerPool
+from assay_server.campaigns.analysing.executors.pool import WorkerPool
 from assay_server.campaigns.analysing.parts import submit_analysis
 from tests.support.server.analysis_lab import HandExecutor, Lab
 from tests.support.server.server_support import eventually
@@ -187,8 +187,8 @@ def test_a_report_that_the_disk_refuses_again_and_again_fails_the_campaign(
             patch.setattr("os.fsync", full)
             real(self, *arguments)
 
-    real = type(lab.coordinator.records).write_report
-    monkeypatch.setattr(type(lab.coordinator.records), "write_report", refuse_reports)
+    real = type(lab.coordinator.records).stage_report
+    monkeypatch.setattr(type(lab.coordinator.records), "stage_report", refuse_reports)
     for made in range(tries + 1):
         eventually(lambda made=made: len(lab.futures) == made + 1, "the next analysis")
         assert lab.campaign().state is CampaignState.ANALYSING

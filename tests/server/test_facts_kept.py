@@ -14,7 +14,7 @@ from assay_core.records.work import CommandSource
 from assay_sampling.running.attempt_facts import MOST_BYTES, AttemptFacts, LibraryFact, LibraryFacts, ToolFact
 from assay_server.analysis.runs.facts import run_facts
 from assay_server.analysis.runs.request import RunFacts
-from assay_server.campaigns.analysing.analyses import analysis_request
+from assay_server.campaigns.analysing.asking import analysis_request
 from assay_server.rpc.bounds import bounded_log
 from assay_server.rpc.statuses import attempt_detail
 from assay_server.store import migrate

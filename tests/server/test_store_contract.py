@@ -24,6 +24,8 @@ from assay_server.campaign_file.compiled import Slicing
 from assay_server.store import statements
 from assay_server.store.model import (
     Agent,
+    Analysis,
+    AnalysisState,
     Attempt,
     HeldSegment,
     Hold,
@@ -59,6 +61,45 @@ def metadata(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Metadat
 
 
 class TestMetadataStore:
+    def test_of_two_that_want_an_analysis_one_gets_it(self, metadata: MetadataStore) -> None:
+        first = Analysis("made-1", state=AnalysisState.LEASED, holder="a", token=1, lease_ends_at_ms=50)
+        with metadata.transaction() as store:
+            fill(store)
+            assert store.analysis("made-1") is None
+            assert not store.save_analysis(replace(first, token=4), 3)
+            assert store.save_analysis(first, 0)
+            assert not store.save_analysis(replace(first, holder="b"), 0)
+            part = replace(first, workload="w\0", failure=FAILURE)
+            assert store.save_analysis(part, 0)
+        with metadata.transaction() as store:
+            assert store.save_analysis(replace(first, holder="b", token=2), 1)
+            assert not store.save_analysis(replace(first, lease_ends_at_ms=99), 1)
+        with metadata.snapshot() as read:
+            assert read.analysis("made-1") == replace(first, holder="b", token=2)
+
+    def test_analyses_are_due_once_nobody_holds_them_and_their_rest_is_over(
+        self, metadata: MetadataStore
+    ) -> None:
+        leased = Analysis(
+            "made-1", state=AnalysisState.LEASED, token=1, lease_ends_at_ms=50, not_before_ms=90
+        )
+        with metadata.transaction() as store:
+            fill(store)
+            assert store.due_analyses(0) == []
+            store.save_campaign(campaign(state=CampaignState.ANALYSING))
+            assert store.due_analyses(0) == ["made-1"]
+            part = replace(leased, workload="w", lease_ends_at_ms=1_000)
+            assert store.save_analysis(leased, 0) and store.save_analysis(part, 0)
+            assert [store.due_analyses(now_ms) for now_ms in (49, 50)] == [[], ["made-1"]]
+            assert store.save_analysis(replace(leased, state=AnalysisState.WAITING), 1)
+            assert [store.due_analyses(now_ms) for now_ms in (89, 90)] == [[], ["made-1"]]
+            assert store.save_analysis(replace(leased, lease_ends_at_ms=2_000), 1)
+            store.free_analyses()
+            assert store.due_analyses(0) == ["made-1"]
+            store.delete_runs([run(i).run_id for i in range(2)])
+            store.delete_campaign(campaign())
+            assert store.analysis("made-1") is None and store.due_analyses(5_000) == []
+
     def test_runs_are_found_by_what_a_request_names(self, metadata: MetadataStore) -> None:
         runs = [run(i, workload="w" if i % 2 else "v") for i in range(6)]
         runs[4] = replace(runs[4], state=RunState.DONE)
@@ -849,6 +890,19 @@ class TestRecordStore:
             records.discard(KEY)
         assert [(m.names, m.reason, m.file_bytes) for m in records.all_set_aside()] == found
         assert records.set_aside(published.file) is None
+
+    def test_of_several_staged_reports_one_is_put_and_the_others_are_gone(self, records: RecordStore) -> None:
+        for name in ("1", "2"):
+            forms = {"json": f"{name}".encode(), "html": b"<p>"}
+            records.stage_report("made-1", name, forms)
+            records.stage_report("made-1", name, forms)
+        assert not records.report_path("made-1", "json").exists()
+        records.put_report("made-1", "2", ("json", "html"))
+        for late in ("1", "2"):
+            with pytest.raises(StorageError):
+                records.put_report("made-1", late, ("json", "html"))
+        assert records.report_path("made-1", "json").read_bytes() == b"2"
+        assert records.report_path("made-1", "html").read_bytes() == b"<p>"
 
     def test_reports_are_replaced_whole(self, records: RecordStore) -> None:
         for data in (b"first", b"second"):

@@ -52,6 +52,7 @@ class FailureClass(StrEnum):
     STAGING_DAMAGED = "staging_damaged"
     RECORDS_CHANGED = "records_changed"
     REFUSED_BY_POLICY = "refused_by_policy"
+    ANALYSIS_WORKERS = "analysis_workers"
     CANCELLED = "cancelled"
     INTERNAL = "internal"
 
@@ -251,6 +252,11 @@ _TABLE: dict[FailureClass, _Entry] = {
         "allow it in the box's policy file and reload the agent, or change the campaign file",
         False,
         Fault.NOBODY,
+    ),
+    FailureClass.ANALYSIS_WORKERS: _Entry(
+        "the workers that analyse campaigns cannot be reached, or none may be used; the analysis waits",
+        "start the scheduler and workers of --analysis, with the server's releases of Assay and Python",
+        True,
     ),
     FailureClass.CANCELLED: _Entry(
         "a person cancelled the run, or paused it at once",

@@ -12,7 +12,7 @@ from assay_report.model.report import Report
 from assay_report.reading import parse_report
 from assay_sampling.errors import CampaignError, ParameterError, StorageError
 from assay_server.analysis.runs.intact import require_intact
-from assay_server.campaigns.analysing.analyses import analysis_request
+from assay_server.campaigns.analysing.asking import analysis_request
 from assay_server.keeping.stored_files import METADATA, copy_database, has_metadata
 from assay_server.store.model import Campaign, CampaignOverview
 from assay_server.store.records import LocalRecordStore

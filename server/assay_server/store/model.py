@@ -34,6 +34,15 @@ class SliceState(StrEnum):
     CANCELLED = "cancelled"
 
 
+class AnalysisState(StrEnum):
+    """The state of an analysis. Who looks first takes one that waits, or whose lease has ended."""
+
+    WAITING = "waiting"
+    LEASED = "leased"
+    DONE = "done"
+    FAILED = "failed"
+
+
 class Hold(StrEnum):
     """Why no slot may have a run's waiting slices."""
 
@@ -73,6 +82,28 @@ class Campaign:
     project: str = ""
     paused: bool = False
     retried: int = 0
+
+
+@dataclass(frozen=True)
+class Analysis:
+    """The analysis of a campaign, which one server at a time holds under a lease.
+
+    ``workload``: the one whose part of the report is meant; "": the whole report. ``token`` grows with each
+    lease: who shows another one has lost it. ``holder``: the process that has or had it. ``retried``: as the
+    campaign's when it was leased. ``attempts``: leases since somebody last ended one in order.
+    ``failure``: why it waits or has failed.
+    """
+
+    campaign_id: str
+    workload: str = ""
+    state: AnalysisState = AnalysisState.WAITING
+    holder: str = ""
+    token: int = 0
+    lease_ends_at_ms: int = 0
+    not_before_ms: int = 0
+    attempts: int = 0
+    retried: int = 0
+    failure: Failure | None = None
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ from assay_core.records.runs_request import RunsRequest
 from assay_server.store.model import (
     Agent,
     AgentSession,
+    Analysis,
     Attempt,
     Campaign,
     CampaignOverview,
@@ -228,6 +229,15 @@ class MetadataReader(Protocol):
     def pending_requests(self, campaign_id: str | None = None) -> list[PendingRequest]:
         """Requests that are not yet carried out, of all campaigns or one, oldest first."""
 
+    def analysis(self, campaign_id: str, workload: str = "") -> Analysis | None: ...
+
+    def due_analyses(self, now_ms: int) -> list[str]:
+        """Campaigns that are to be analysed and whose analysis nobody holds, oldest first.
+
+        Left out are those whose next try is not due yet.
+        """
+        ...
+
     def agent(self, agent_id: str) -> Agent | None: ...
 
     def sessions(self, agent_ids: Sequence[str]) -> dict[str, AgentSession]:
@@ -318,6 +328,16 @@ class MetadataTransaction(MetadataReader, Protocol):
     def end_request(self, request_id: int) -> None:
         """Forget a request that was carried out."""
         ...
+
+    def save_analysis(self, analysis: Analysis, after_token: int) -> bool:
+        """Add or replace an analysis, if its token still is this one (0: there is none yet); whether it was.
+
+        So of two that want the same analysis, one gets it.
+        """
+        ...
+
+    def free_analyses(self) -> None:
+        """End the leases of all analyses: whoever had them is gone."""
 
     def next_token(self) -> int:
         """A fencing token larger than all earlier ones, including those before a restart."""
@@ -542,6 +562,18 @@ class RecordStore(Protocol):
 
     def write_report(self, campaign_id: str, form: str, data: bytes) -> None:
         """Store a report; ``form`` is "json" or "html"."""
+
+    def stage_report(self, campaign_id: str, name: str, forms: Mapping[str, bytes]) -> None:
+        """Write a report, by form, where nobody sees it yet; another ``name`` is another report.
+
+        It may be written again, with the same bytes.
+        """
+
+    def put_report(self, campaign_id: str, name: str, forms: Collection[str]) -> None:
+        """Make a staged report the campaign's, and remove every other one that is staged.
+
+        StorageError if it is gone, for instance because another report was put since: then nothing changes.
+        """
 
     def report_path(self, campaign_id: str, form: str) -> Path:
         """Where a report can be read on this machine now; nothing is there if there is none."""

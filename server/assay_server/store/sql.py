@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from assay_server.store.parts.access import AccessRows
 from assay_server.store.parts.agents import AgentRows
+from assay_server.store.parts.analyses import AnalysisRows
 from assay_server.store.parts.attempts import AttemptRows
 from assay_server.store.parts.overviews import OverviewRows
 from assay_server.store.parts.queue import QueueRows
@@ -23,6 +24,7 @@ class SqlTransaction(
     RequestRows,
     SegmentRows,
     TokenRows,
+    AnalysisRows,
     AgentRows,
     AccessRows,
 ):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 
-from assay_server.campaigns.analysing.analyses import WorkerPool
+from assay_server.campaigns.analysing.executors.pool import WorkerPool
 from assay_server.campaigns.analysing.provisional import ProvisionalReports
 from assay_server.campaigns.scheduling.coordinator import Coordinator
 from assay_server.identity.server_certificate import ServerCertificate

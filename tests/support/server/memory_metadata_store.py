@@ -24,6 +24,8 @@ from assay_server.store.model import (
     OPEN_RUNS,
     Agent,
     AgentSession,
+    Analysis,
+    AnalysisState,
     Attempt,
     Campaign,
     CampaignOverview,
@@ -69,6 +71,7 @@ class _Tables:
     agents: dict[str, Agent] = field(default_factory=dict)
     identities: dict[str, Identity] = field(default_factory=dict)
     requests: dict[int, PendingRequest] = field(default_factory=dict)
+    analyses: dict[tuple[str, str], Analysis] = field(default_factory=dict)
     join_tokens: dict[str, StoredToken] = field(default_factory=dict)
     certificates: dict[str, StoredCertificate] = field(default_factory=dict)
     audit: dict[int, AuditEntry] = field(default_factory=dict)
@@ -432,6 +435,13 @@ class MemoryReader:
         pending = self._tables.requests.values()
         return [each for each in pending if campaign_id in (None, each.asked.campaign_id)]
 
+    def analysis(self, campaign_id: str, workload: str = "") -> Analysis | None:
+        return self._tables.analyses.get((campaign_id, workload))
+
+    def due_analyses(self, now_ms: int) -> list[str]:
+        asked = [c for c in self._tables.campaigns.values() if c.state is CampaignState.ANALYSING]
+        return [c.campaign_id for c in asked if _is_due(self.analysis(c.campaign_id), now_ms)]
+
     def agent(self, agent_id: str) -> Agent | None:
         agent, identity = self._tables.agents.get(agent_id), self._tables.identities.get(agent_id)
         if agent is None or identity is None:
@@ -571,6 +581,19 @@ class MemoryTransaction(MemoryReader):
     def end_request(self, request_id: int) -> None:
         del self._tables.requests[request_id]
 
+    def save_analysis(self, analysis: Analysis, after_token: int) -> bool:
+        _require(analysis.campaign_id in self._tables.campaigns, "there is no such campaign")
+        known = self.analysis(analysis.campaign_id, analysis.workload)
+        if (0 if known is None else known.token) != after_token:
+            return False
+        self._tables.analyses[(analysis.campaign_id, analysis.workload)] = analysis
+        return True
+
+    def free_analyses(self) -> None:
+        for key, each in self._tables.analyses.items():
+            if each.state is AnalysisState.LEASED:
+                self._tables.analyses[key] = replace(each, lease_ends_at_ms=0)
+
     def next_token(self) -> int:
         self._tables.token += 1
         return self._tables.token
@@ -642,6 +665,8 @@ class MemoryTransaction(MemoryReader):
     def delete_campaign(self, campaign: Campaign) -> None:
         _require(not self.runs(campaign.campaign_id), "it has runs")
         self._tables.campaigns.pop(campaign.campaign_id, None)
+        for key in [key for key in self._tables.analyses if key[0] == campaign.campaign_id]:
+            del self._tables.analyses[key]
         last = max(self._tables.deleted_numbers.get(campaign.name, 0), campaign.number)
         self._tables.deleted_numbers[campaign.name] = last
 
@@ -724,6 +749,13 @@ def _lane_id(campaign_id: str, need: Need) -> int:
 def _seconds(attempt: Attempt) -> float:
     """How long its tools ran; where its agent did not say, how long it had its lease."""
     return attempt.log.wall_seconds or (attempt.ended_at_ms - attempt.leased_at_ms) / 1000.0
+
+
+def _is_due(analysis: Analysis | None, now_ms: int) -> bool:
+    if analysis is None:
+        return True
+    leased = analysis.state is AnalysisState.LEASED
+    return (analysis.lease_ends_at_ms if leased else analysis.not_before_ms) <= now_ms
 
 
 def _require(holds: bool, cause: str) -> None:

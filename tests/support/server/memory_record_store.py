@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from assay_core.files.launch_file import new_launch_file
@@ -158,6 +158,19 @@ class MemoryRecordStore:
 
     def write_report(self, campaign_id: str, form: str, data: bytes) -> None:
         self.files[_report(campaign_id, form)] = data
+
+    def stage_report(self, campaign_id: str, name: str, forms: Mapping[str, bytes]) -> None:
+        for form, data in forms.items():
+            self.files[f"{_report(campaign_id, form)}.staged-{name}"] = data
+
+    def put_report(self, campaign_id: str, name: str, forms: Collection[str]) -> None:
+        own = {f"{_report(campaign_id, form)}.staged-{name}": _report(campaign_id, form) for form in forms}
+        if missing := own.keys() - self.files.keys():
+            raise StorageError(min(missing), "it is gone")
+        for staged, place in own.items():
+            self.files[place] = self.files.pop(staged)
+        for other in [n for n in self.files if n.startswith(f"reports/{campaign_id}/") and ".staged-" in n]:
+            del self.files[other]
 
     def report_path(self, campaign_id: str, form: str) -> Path:
         return self._fetch(_report(campaign_id, form))

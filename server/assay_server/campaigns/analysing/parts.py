@@ -8,6 +8,7 @@ from concurrent.futures import Executor, Future
 from typing import Any
 
 from assay_server.analysis.runs.request import AnalysisRequest
+from assay_server.campaigns.analysing.executors.seam import ExecutorApart
 from assay_server.campaigns.analysing.job import Pages, analyse_campaign, analyse_one_workload, join_workloads
 
 # The most that an analysis holds per launch.
@@ -15,13 +16,14 @@ _BYTES_PER_LAUNCH = 400
 
 
 def submit_analysis(executor: Executor, request: AnalysisRequest) -> Future[Pages]:
-    """The future report of a campaign; raises BrokenExecutor.
+    """The future report of a campaign; raises BrokenExecutor, WorkersAwayError.
 
-    Workloads are analysed one after the other if all at once might exceed the memory limit.
+    Workloads are analysed one after the other if all at once might exceed the memory limit of one machine.
     """
     workloads = tuple(dict.fromkeys(run.workload for run in request.runs))
     needed_bytes = _BYTES_PER_LAUNCH * sum(run.launches for run in request.runs)
-    if len(workloads) < 2 or needed_bytes > request.memory_limit_bytes:
+    fits = isinstance(executor, ExecutorApart) or needed_bytes <= request.memory_limit_bytes
+    if len(workloads) < 2 or not fits:
         return executor.submit(analyse_campaign, request)
     return _Joined(executor, request, workloads).report
 

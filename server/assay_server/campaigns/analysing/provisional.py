@@ -8,7 +8,8 @@ from collections.abc import Callable
 from concurrent.futures import BrokenExecutor, CancelledError, Future
 
 from assay_server.analysis.runs.request import AnalysisRequest
-from assay_server.campaigns.analysing.analyses import analysis_request
+from assay_server.campaigns.analysing.asking import analysis_request
+from assay_server.campaigns.analysing.executors.seam import WorkersAwayError
 from assay_server.campaigns.analysing.job import Pages
 from assay_server.campaigns.errors import NotYetError
 from assay_server.campaigns.scheduling.coordinator import Coordinator
@@ -63,6 +64,8 @@ class ProvisionalReports:
             raise NotYetError(
                 f"campaign {campaign_id}", "the analysis of what is there so far was ended", "ask again"
             ) from error
+        except WorkersAwayError as error:
+            raise NotYetError(error.subject, error.cause, error.remedy) from error
         self._kept[campaign_id] = (request, pages)
         self._kept.move_to_end(campaign_id)
         while len(self._kept) > _KEPT:

@@ -225,7 +225,7 @@ class Transitions:
         delay_ms = self.policy.retry.delay_after(self.store.attempts(piece.run_id, piece.index), why)
         # Reopen run and campaign first: setting the slice's state decides how they continue.
         self.store.save_run(replace(run, state=RunState.RUNNING, flags=self._flags_without(run, published)))
-        self.store.save_campaign(replace(campaign, state=CampaignState.RUNNING))
+        self.store.save_campaign(replace(campaign, state=CampaignState.RUNNING, failure=None))
         self.effects.campaigns.add(campaign.campaign_id)
         emptied = replace(piece, file="", file_bytes=0, content_hash="", launches=0)
         if delay_ms is None:

@@ -1,0 +1,189 @@
+"""What an analysis is asked for: a campaign's finished runs with all that is known of them."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+
+from assay_core.records.campaign import AttemptState, RunState
+from assay_core.records.validity_flag import ValidityFlag
+from assay_sampling.counters.definitions import COST_COUNTERS
+from assay_sampling.errors import StorageError
+from assay_sampling.launches.most_unseen import MOST_UNSEEN_TIME_PERCENT
+from assay_sampling.running.validity import invalidates
+from assay_server.analysis.runs.facts import run_facts
+from assay_server.analysis.runs.request import AnalysisRequest, FailedRun, RunData
+from assay_server.campaigns.analysing.short_windows import launches_asked, with_short_windows
+from assay_server.store.model import Campaign, Run, Slice
+from assay_server.store.protocols import MetadataReader, RecordStore
+
+
+def analysis_request(
+    store: MetadataReader, campaign_id: str, records: RecordStore, *, windows_so_far: bool = False
+) -> AnalysisRequest:
+    """The request for a campaign's analysis: its finished runs in order, and those without data.
+
+    ``windows_so_far``: with detailed runs under way, as far as their slices go without a gap: they are
+    shorter windows of the same workloads.
+    """
+    campaign = store.campaign(campaign_id)
+    if campaign is None:
+        raise StorageError(campaign_id, "the store lost this campaign")
+    runs = store.runs(campaign_id)
+    settings = campaign.compiled.analysis
+    windows = _windows_so_far(store, runs) if windows_so_far else {}
+    there = [run for run in runs if run.state is RunState.DONE or run.run_id in windows]
+    known = {run.run_id for run in there}
+    failed_runs = tuple(_failed_run(run) for run in runs if run.run_id not in known)
+    return AnalysisRequest(
+        campaign_id=campaign_id,
+        campaign_name=campaign.name,
+        owner_name=campaign.owner_name,
+        project=campaign.project,
+        synthetic=campaign.synthetic,
+        seed=settings.seed,
+        methods=settings.methods,
+        reference=settings.reference,
+        memory_limit_bytes=settings.memory_limit_bytes,
+        ranks=settings.ranks,
+        unseen_percent=_most_unseen(campaign),
+        runs=_paired(
+            failed_runs,
+            (
+                _timed(_run_data(run, campaign, store, records), store)
+                if _overheads_asked(run, runs)
+                else _run_data(run, campaign, store, records, windows.get(run.run_id))
+                for run in there
+            ),
+        ),
+        failed_runs=failed_runs,
+    )
+
+
+def _most_unseen(campaign: Campaign) -> float:
+    """The share of light time that its windows may leave unseen."""
+    slicing = campaign.compiled.slicing
+    asked = None if slicing is None else slicing.unseen_percent
+    return MOST_UNSEEN_TIME_PERCENT if asked is None else asked
+
+
+def _paired(failed_runs: Sequence[FailedRun], runs: Iterable[RunData]) -> tuple[RunData, ...]:
+    """The runs; those of features hold the runs that measured their cycles apart."""
+    from assay_server.analysis.runs.cycles_apart import paired  # noqa: PLC0415 - it loads the analysis
+
+    return paired(with_short_windows(tuple(runs)), failed_runs)
+
+
+def _windows_so_far(store: MetadataReader, runs: Sequence[Run]) -> dict[str, list[Slice]]:
+    """The first published slices of detailed runs under way, up to the first gap, by run."""
+    found = {}
+    for run in runs:
+        under_way = run.state in (RunState.RUNNING, RunState.WAITING) and run.level == "detailed"
+        if not under_way or run.plan is not None:  # chosen slices stand for the workload only together
+            continue
+        pieces = list(itertools.takewhile(lambda piece: piece.file, _by_launch(store.slices(run.run_id))))
+        if any(piece.launches for piece in pieces):
+            found[run.run_id] = pieces
+    return found
+
+
+def _by_launch(slices: Iterable[Slice]) -> list[Slice]:
+    """Slices that were chosen from a light run are measured in another order than that of their launches."""
+    return sorted(slices, key=lambda piece: (piece.launch_skip, piece.index))
+
+
+def _run_data(
+    run: Run,
+    campaign: Campaign,
+    store: MetadataReader,
+    records: RecordStore,
+    so_far: list[Slice] | None = None,
+) -> RunData:
+    """The data of a run; ``so_far``: only these of its slices."""
+    slices = so_far or _by_launch(store.slices(run.run_id))
+    kept = [piece for piece in slices if piece.file]  # slices behind the end of the workload have no file
+    return RunData(
+        run_id=run.run_id,
+        workload=run.workload,
+        device_kind=run.device_kind,
+        level=run.level,
+        condition=run.condition,
+        repeat=run.repeat,
+        files=tuple(records.location(piece.file) for piece in kept),
+        file_hashes=tuple(piece.content_hash for piece in kept),
+        flags=tuple(
+            (flag.name, flag.detail, flag.invalidates) for flag in (*run.flags, *capture_flags(slices))
+        ),
+        synthetic=campaign.synthetic,
+        launches=sum(piece.launches for piece in slices),
+        content_hash=_content_hash([piece.content_hash for piece in kept]),
+        live=run.command is not None,
+        under_mps=run.under_mps,
+        plan=run.plan,
+        slice_launches=tuple(piece.launches for piece in slices),
+        launches_asked=launches_asked(slices),
+        costs_only=run.level == "detailed" and set(run.counters) == set(COST_COUNTERS),
+        facts=run_facts(
+            store.published_facts(run.run_id), measured=run.command is not None and not campaign.synthetic
+        ),
+    )
+
+
+def _overheads_asked(run: Run, runs: Sequence[Run]) -> bool:
+    """Whether a run is compared with a bare run. Otherwise attempts' logs, which are long, are not read."""
+    return run.command is not None and any(other.level == "bare" for other in runs)
+
+
+def _timed(run: RunData, store: MetadataReader) -> RunData:
+    """The run with the times of its published attempts."""
+    logs = [a.log for a in store.attempts(run.run_id) if a.state is AttemptState.PUBLISHED]
+    busy = [(log.telemetry or {}).get("busy_seconds") for log in logs]
+    known = [seconds for seconds in busy if isinstance(seconds, int | float)]
+    return replace(
+        run,
+        executions=len(logs),
+        wall_seconds=sum(log.wall_seconds for log in logs),
+        busy_seconds=float(sum(known)) if known and len(known) == len(logs) else None,
+    )
+
+
+def capture_flags(slices: Sequence[Slice]) -> Iterator[ValidityFlag]:
+    """Flags that only a run's slices, in the order of their launches, together show: launches are missing
+    before later ones.
+
+    Each kind of flag appears once, with the first slice that shows it.
+    """
+    with_launches = [place for place, piece in enumerate(slices) if piece.launches]
+    last = with_launches[-1] if with_launches else -1
+    before = slices[: max(last, 0)]
+    empty = next((piece.index for piece in before if not piece.launches), None)
+    if empty is not None:
+        detail = f"slice {empty} has no launches, and slice {slices[last].index} has some"
+        yield ValidityFlag("empty_capture", detail, invalidates("empty_capture"))
+    short = next((piece for piece in before if 0 < piece.launches < piece.launch_count), None)
+    if short is not None:
+        had = f"{short.launches:,} of {short.launch_count:,} launches"
+        detail = f"slice {short.index} has {had}, and slice {slices[last].index} has some"
+        yield ValidityFlag("slice_gap", detail, invalidates("slice_gap"))
+
+
+def _content_hash(hashes: Sequence[str]) -> str:
+    """The hash of a run's only file; for several files, the hash of their hashes in order."""
+    if len(hashes) == 1:
+        return hashes[0]
+    return hashlib.blake2b("+".join(hashes).encode(), digest_size=32).hexdigest()
+
+
+def _failed_run(run: Run) -> FailedRun:
+    return FailedRun(
+        run.run_id,
+        run.state,
+        run.failure,
+        run.workload,
+        run.device_kind,
+        run.level,
+        run.condition,
+        run.repeat,
+    )
