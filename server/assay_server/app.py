@@ -22,6 +22,7 @@ from assay_server.access.people import PeopleHandler
 from assay_server.access.recognising import Recognition
 from assay_server.campaigns.analysing.analyses import Analyses
 from assay_server.campaigns.analysing.executors.pool import WorkerPool
+from assay_server.campaigns.analysing.executors.seam import Executors
 from assay_server.campaigns.analysing.provisional import ProvisionalReports
 from assay_server.campaigns.budgets import BudgetHandler
 from assay_server.campaigns.bundles.stored import BundleStore
@@ -379,14 +380,28 @@ class Server:
     def _analyses(self, coordinator: Coordinator, resources: contextlib.ExitStack) -> Analyses:
         make_executor = self._make_executor
         if make_executor is None:
-            pool = WorkerPool(self.settings.analysis_workers)
-            resources.callback(pool.end)
-            make_executor = pool
+            executors = _executors(self.settings)
+            resources.callback(executors.end)
+            make_executor = executors
         starter = ThreadPoolExecutor(1, "assay-start-analysis")
         resources.callback(starter.shutdown)
         analyses = Analyses(coordinator, make_executor, self.metrics.analysed, starter)
         resources.callback(analyses.close)
         return analyses
+
+
+def _executors(settings: ServerSettings) -> Executors:
+    place = settings.analysis_place
+    if place is None:
+        return WorkerPool(settings.analysis_workers)
+    from assay_server.campaigns.analysing.executors.dask_workers import DaskWorkers  # noqa: PLC0415
+
+    if not place.tls and not place.scheduler.on_this_machine:
+        _log.warning(
+            "%s: whoever reaches this scheduler can run programs as this server's user; dask+tls:// is safe",
+            place,
+        )
+    return DaskWorkers(place)
 
 
 def _policy(settings: ServerSettings) -> SchedulePolicy:

@@ -21,6 +21,7 @@ from assay_core.program_log import LogFormat, LogLevel
 from assay_core.server_address import ServerAddress, default_address, parse_address
 from assay_core.settings.declaration import ProgramSettings, Setting
 from assay_sampling.errors import ParameterError
+from assay_server.analysis_place import AnalysisPlace, analysis_place
 from assay_server.limits import limits_asked
 from assay_server.web_place import WebPlace, web_place
 
@@ -96,6 +97,22 @@ class ServerSettings(ProgramSettings):
     analysis_workers: Annotated[
         int, Setting("Processes that analyse campaigns, each one workload at a time."), Field(ge=1)
     ] = 1
+    analysis: Annotated[
+        str,
+        Setting(
+            "dask://HOST:PORT or dask+tls://HOST:PORT: workers of a Dask scheduler analyse campaigns.",
+            default="processes of the server",
+            metavar="URL",
+        ),
+    ] = ""
+    analysis_ca: Annotated[
+        Path | None,
+        Setting("Certificates (PEM) by which scheduler and server know each other.", metavar="FILE"),
+    ] = None
+    analysis_certificate: Annotated[
+        Path | None, Setting("The server's certificate (PEM) for that scheduler.", metavar="FILE")
+    ] = None
+    analysis_key: Annotated[Path | None, Setting("Its private key (PEM).", metavar="FILE")] = None
     retry_delay_ms: Annotated[
         int,
         Setting("How long a failed slice rests before its next try, doubled each time.", at_runtime=True),
@@ -195,6 +212,12 @@ class ServerSettings(ProgramSettings):
         limits_asked(self.limits)  # raises if they are not limits
         _ = self.metrics_place  # raises if it is not an address, or not safe
         _ = self.web_place  # the same of the live page
+        if self.analysis_place is not None and not self.state_dir.is_absolute():
+            raise ParameterError(
+                "--analysis",
+                "workers find records by their path, and that of --state is relative",
+                "give --state an absolute path that leads to the same folder on every worker",
+            )
         if (
             self.advertise_join
             and parse_address(self.advertise_join, f"--advertise-join {self.advertise_join!r}").socket
@@ -218,6 +241,11 @@ class ServerSettings(ProgramSettings):
     def metrics_place(self) -> MetricsPlace | None:
         """Where metrics are served; None: nowhere."""
         return metrics_place(self.metrics, self.metrics_certificate, self.metrics_key, self.metrics_readers)
+
+    @property
+    def analysis_place(self) -> AnalysisPlace | None:
+        """The workers that analyse campaigns; None: processes of the server."""
+        return analysis_place(self.analysis, self.analysis_ca, self.analysis_certificate, self.analysis_key)
 
     @property
     def web_place(self) -> WebPlace | None:

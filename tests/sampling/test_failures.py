@@ -11,7 +11,7 @@ from assay_sampling.running.failures import FailureClass, Fault, failure_class_n
 RETRYABLE = {
     "counter_busy", "lock_file", "hang", "report_short", "importer_failed", "dropped_events",
     "gpu_unhealthy", "throttled", "disk_full", "agent_restarted", "lease_expired", "gpu_lost", "window_short",
-    "spool_damaged", "box_memory", "driver_unusable", "records_changed",
+    "spool_damaged", "box_memory", "driver_unusable", "records_changed", "analysis_workers",
     "server_restored", "staging_damaged",
 }  # fmt: skip
 FINAL = {

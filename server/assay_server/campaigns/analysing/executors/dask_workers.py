@@ -1,0 +1,242 @@
+"""Analyses on the workers of a Dask scheduler: Dask hands out tasks and does nothing else.
+
+A worker that dies is Dask's to notice: it gives the task to another one. A task that several workers died of
+ends as KilledWorker there, and as a broken executor here. If the scheduler is lost, tasks under way end as
+WorkersAwayError, and so do those for which no worker is left. Source: distributed.dask.org, "Worker
+Resilience" and "Futures".
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Collection
+from concurrent.futures import BrokenExecutor, Future
+from typing import TYPE_CHECKING, Any
+
+from assay_sampling.errors import MissingExtraError
+from assay_server.analysis_place import AnalysisPlace
+from assay_server.campaigns.analysing.executors.on_worker import (
+    PACKAGES,
+    differences,
+    refused,
+    releases_here,
+    releases_of,
+    run_task,
+)
+from assay_server.campaigns.analysing.executors.seam import ExecutorApart, WorkersAwayError
+
+if TYPE_CHECKING:
+    from distributed import Client
+
+_log = logging.getLogger(__name__)
+
+_CONNECT_SECONDS = 10.0
+_LOOK_SECONDS = 2.0
+# A worker that died is started again by its nanny within seconds.
+_LOOKS_WITHOUT_WORKERS = 5
+
+
+class DaskWorkers:
+    """``Executors`` over a Dask scheduler. ``connect_seconds``: how long it is waited for."""
+
+    def __init__(self, place: AnalysisPlace, connect_seconds: float = _CONNECT_SECONDS) -> None:
+        self._place = place
+        self._connect_seconds = connect_seconds
+        self._last: _DaskExecutor | None = None
+
+    def __call__(self) -> _DaskExecutor:
+        """A connection to the scheduler, whose workers are checked; ends the earlier one."""
+        self.end()
+        client = _connected(self._place, self._connect_seconds)
+        try:
+            usable, others = _judged(client)
+            if not usable:
+                raise (
+                    refused(str(self._place), list(others.values())) if others else _no_workers(self._place)
+                )
+        except BaseException:
+            client.close(timeout=1)
+            raise
+        for reason in others.values():
+            _log.warning("%s: a worker gets no analyses: %s", self._place, reason)
+        self._last = _DaskExecutor(self._place, client, usable, some_refused=bool(others))
+        return self._last
+
+    def end(self) -> None:
+        """End its tasks, and the connection."""
+        if self._last is not None:
+            self._last.shutdown(wait=False, cancel_futures=True)
+            self._last = None
+
+
+class _DaskExecutor(ExecutorApart):
+    """One connection to a scheduler. Thread-safe.
+
+    ``usable``: addresses of the workers that may have tasks; ``some_refused``: there are others.
+    """
+
+    def __init__(
+        self, place: AnalysisPlace, client: Client, usable: Collection[str], *, some_refused: bool
+    ) -> None:
+        self._place = place
+        self._client = client
+        # Else any worker, so that one which replaces a dead one may have its tasks.
+        self._only = sorted(usable) if some_refused else None
+        self._lock = threading.Lock()
+        self._under_way: dict[Future[Any], Any] = {}
+        self._ended = threading.Event()
+        threading.Thread(target=self._watch, name="assay-dask-workers", daemon=True).start()
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        """Submit a task; keywords are not used. Raises WorkersAwayError."""
+        promised: Future[Any] = Future()
+        if self._ended.is_set() or self._client.status != "running":
+            raise _lost(self._place)
+        try:
+            task = self._client.submit(
+                run_task,
+                releases_here(),
+                str(self._place),
+                fn,
+                args,
+                pure=False,
+                workers=self._only,
+                key=None,
+            )
+        except Exception as error:
+            raise _lost(self._place, error) from error
+        with self._lock:
+            self._under_way[promised] = task
+        promised.add_done_callback(self._forget)
+        task.add_done_callback(lambda ended: self._take(promised, ended))
+        return promised
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        """Close the connection, which ends all tasks."""
+        self._ended.set()
+        with self._lock:
+            promises = list(self._under_way)
+        for promised in promises:
+            promised.cancel()
+        try:
+            self._client.close(timeout=2)
+        except Exception as error:  # noqa: BLE001 - it goes away in any case
+            _log.info("%s: closing the connection: %s", self._place, error)
+
+    def _forget(self, promised: Future[Any]) -> None:
+        with self._lock:
+            task = self._under_way.pop(promised, None)
+        if promised.cancelled() and task is not None and not task.done():
+            try:
+                task.cancel()
+            except Exception as error:  # noqa: BLE001 - nobody waits for it any more
+                _log.info("%s: dropping a task: %s", self._place, error)
+
+    def _take(self, promised: Future[Any], task: Any) -> None:
+        """A task has ended; called in a thread of Dask's."""
+        if not promised.set_running_or_notify_cancel():
+            return
+        try:
+            if task.status == "cancelled":
+                promised.set_exception(_lost(self._place))
+            else:
+                promised.set_result(task.result())
+        except BaseException as error:  # noqa: BLE001 - whoever waits must hear of it, whatever it is
+            promised.set_exception(_translated(self._place, error))
+
+    def _watch(self) -> None:
+        """End tasks that no worker is left for: Dask would let them wait for ever."""
+        missed = 0
+        while not self._ended.wait(_LOOK_SECONDS):
+            with self._lock:
+                under_way = bool(self._under_way)
+            missed = missed + 1 if under_way and not self._has_workers() else 0
+            if missed > _LOOKS_WITHOUT_WORKERS:
+                self._give_up()
+
+    def _has_workers(self) -> bool:
+        try:
+            there = self._client.scheduler_info()["workers"]
+        except Exception:  # noqa: BLE001 - without its scheduler, Dask cancels the tasks itself
+            return bool(self._client.status == "running")
+        return any(self._only is None or address in self._only for address in there)
+
+    def _give_up(self) -> None:
+        self._ended.set()
+        with self._lock:
+            promises = list(self._under_way)
+        for promised in promises:
+            if promised.set_running_or_notify_cancel():
+                promised.set_exception(_no_workers(self._place))
+
+
+def _connected(place: AnalysisPlace, seconds: float) -> Client:
+    try:
+        from distributed import Client  # noqa: PLC0415 - takes a second to load
+        from distributed.security import Security  # noqa: PLC0415
+    except ImportError as error:
+        raise MissingExtraError("assay-server", error.name or "distributed", "dask") from None
+    security = (
+        Security(
+            tls_ca_file=str(place.ca),
+            tls_client_cert=str(place.certificate),
+            tls_client_key=str(place.key),
+            require_encryption=True,
+        )
+        if place.tls
+        else None
+    )
+    try:
+        return Client(
+            place.address, timeout=seconds, security=security, set_as_default=False, name="assay-server"
+        )
+    except Exception as error:
+        said = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        raise WorkersAwayError(
+            str(place),
+            f"the Dask scheduler does not answer ({said})",
+            "start it (dask scheduler), and check host, port, firewall and the files for TLS",
+        ) from error
+
+
+def _judged(client: Client) -> tuple[set[str], dict[str, str]]:
+    """The addresses of workers with our releases, and what the others have instead, by address."""
+    here = releases_here()
+    reported = client.get_versions(packages=list(PACKAGES))["workers"]
+    known = client.scheduler_info()["workers"]
+    others = {}
+    for address, report in reported.items():
+        if differ := differences(releases_of(report), here):
+            name = known.get(address, {}).get("name", address)
+            others[address] = f"worker {name} ({address}) has {', '.join(differ)}"
+    return set(reported) - set(others), others
+
+
+def _translated(place: AnalysisPlace, error: BaseException) -> BaseException:
+    from distributed import KilledWorker  # noqa: PLC0415
+    from distributed.client import FutureCancelledError  # noqa: PLC0415
+    from distributed.comm import CommClosedError  # noqa: PLC0415
+
+    if isinstance(error, KilledWorker):
+        return BrokenExecutor(f"workers of {place} died of it")
+    if isinstance(error, FutureCancelledError | CommClosedError):
+        return _lost(place, error)
+    return error
+
+
+def _lost(place: AnalysisPlace, error: BaseException | None = None) -> WorkersAwayError:
+    said = "" if error is None else f" ({type(error).__name__})"
+    return WorkersAwayError(
+        str(place),
+        f"the connection to the Dask scheduler was lost{said}",
+        "nothing is lost: the analysis begins again as soon as scheduler and workers are there",
+    )
+
+
+def _no_workers(place: AnalysisPlace) -> WorkersAwayError:
+    return WorkersAwayError(
+        str(place),
+        "the Dask scheduler has no worker",
+        f"start workers: dask worker --nthreads 1 {place.address}",
+    )
