@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any
 
 import sqlalchemy as sa
+from sqlalchemy.sql.dml import ReturningUpdate
 
 from assay_core.records.campaign import AttemptState, CampaignState
 from assay_server.store import tables
@@ -23,6 +24,28 @@ def select_of(table: sa.Table) -> sa.Select[Any]:
     return sa.select(table).where(*(k == sa.bindparam(k.name) for k in table.primary_key))
 
 
+def labelled(*together: sa.Table) -> list[sa.ColumnElement[Any]]:
+    """All columns of some tables, each named after its table; :func:`parted` takes them apart."""
+    return [column.label(f"{table.name}.{column.name}") for table in together for column in table.c]
+
+
+def parted(row: Mapping[str, Any], *together: sa.Table) -> list[dict[str, Any]]:
+    """The rows of the tables in a row of :func:`labelled` columns."""
+    return [{c.name: row[f"{table.name}.{c.name}"] for c in table.c} for table in together]
+
+
+@cache
+def attempt_in_place() -> sa.Select[Any]:
+    """An attempt by its key, its slice and its run."""
+    a, s, r = tables.attempts.c, tables.slices.c, tables.runs.c
+    return (
+        sa.select(*labelled(tables.attempts, tables.slices, tables.runs))
+        .join_from(tables.attempts, tables.slices, sa.and_(s.run_id == a.run_id, s.index == a.slice))
+        .join(tables.runs, r.run_id == a.run_id)
+        .where(*(a[name] == sa.bindparam(name) for name in ("run_id", "slice", "attempt")))
+    )
+
+
 @cache
 def insert_into(table: sa.Table) -> sa.Insert:
     """One record with all its columns, whose parameters have their names."""
@@ -33,6 +56,13 @@ def insert_into(table: sa.Table) -> sa.Insert:
 def last_token() -> sa.Select[Any]:
     """The last fencing token."""
     return sa.select(tables.tokens.c.value).where(_of_leases())
+
+
+@cache
+def advance_token() -> ReturningUpdate[Any]:
+    """Replace the last fencing token by the next one, and return that."""
+    value = tables.tokens.c.value
+    return sa.update(tables.tokens).where(_of_leases()).values(value=value + 1).returning(value)
 
 
 @cache

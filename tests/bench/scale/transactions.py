@@ -85,6 +85,7 @@ class Load:
             schedule.add_segments([segment], key)
             schedule.store.hold_segment(segment, HeldSegment(b"n" * 100, b"l" * _BYTES))
         with self._timed(FINISH), self._coordinator.schedule() as schedule:
+            schedule.store.fetch_attempt(key)
             schedule.begin_publish(key, 1, _LAUNCHES, (), AttemptLog())
         with self._timed(PUBLISH):
             self._publish(key)

@@ -602,6 +602,9 @@ class MemoryTransaction(MemoryReader):
         epoch, self._tables.token = first_of_epoch(self._tables.token, now_ms)
         return epoch
 
+    def fetch_attempt(self, key: AttemptKey) -> None:
+        """Everything is at hand."""
+
     def add_attempt(self, attempt: Attempt) -> None:
         key = attempt.key
         _require((key.run_id, key.slice_index) in self._tables.slices, "there is no such slice")

@@ -140,8 +140,9 @@ class Heartbeats:
     def _answers(self, beats: Sequence[Heartbeat]) -> list[_Told]:
         """The answers, each with when its agent was last seen, as the store has it now."""
         now_ms = self._coordinator.clock.now_ms()
-        with self._coordinator.snapshot() as store:
-            seen = _seen_a_moment_ago(store, beats, now_ms)
+        if not any(beat.attempts for beat in beats):
+            with self._coordinator.snapshot() as store:
+                seen = _seen_a_moment_ago(store, beats, now_ms)
             if seen is not None:
                 return [(HeartbeatAnswer(), each) for each in seen]
         with self._coordinator.schedule() as schedule:
@@ -149,9 +150,7 @@ class Heartbeats:
 
 
 def _seen_a_moment_ago(store: MetadataReader, beats: Sequence[Heartbeat], now_ms: int) -> list[int] | None:
-    """When these agents were seen; None unless all are known, have no attempts and were just seen."""
-    if any(beat.attempts for beat in beats):
-        return None
+    """When these agents, which have no attempts, were seen; None unless all are known and were just seen."""
     known = store.sessions([beat.agent_id for beat in beats])
     if all(
         beat.agent_id in known

@@ -56,6 +56,7 @@ class Publisher:
         """
         key = claim.key
         with self._coordinator.schedule() as schedule:
+            schedule.store.fetch_attempt(key)
             if not schedule.is_held(claim):
                 return False
             outcome = schedule.begin_publish(key, segments, launches, flags, log)
@@ -91,6 +92,7 @@ class Publisher:
         with self._coordinator.schedule() as schedule:
             for each in attempts:
                 key = each.claim.key
+                schedule.store.fetch_attempt(key)
                 if not schedule.is_held(each.claim):
                     told[each.claim] = False
                     continue

@@ -272,8 +272,8 @@ class Transitions:
             self.effects.dead.append(attempt.key)
             if attempt.segments:
                 self.store.release_segments(attempt.key)
-        self.note_change(attempt.key.run_id)
         run = self.store.run(attempt.key.run_id)
+        self.note_change(attempt.key.run_id)
         if run is not None and run.placement.concerns_other_slots:
             self.effects.work = True  # its rivals were kept idle; the other slots of a gang are free
 
@@ -283,15 +283,17 @@ class Transitions:
         run = self.store.run(piece.run_id)
         if run is None or run.state in ENDED_RUNS:
             return
-        state = run_state(self.store.slice_states(piece.run_id))
+        # A run that has not ended has no slice that failed or was cancelled.
+        leased = piece.state is SliceState.LEASED
+        state = RunState.RUNNING if leased else run_state(self.store.slice_states(piece.run_id))
         if state is not run.state:
             self.store.save_run(replace(run, state=state, failure=why))
             self.note_change(run.run_id)
         if state in ENDED_RUNS:
             if run.paused:
                 self.store.pause_runs([run.run_id], False)
-            self.cancel_slices(run.run_id)
-            if state is not RunState.DONE:
+            if state is not RunState.DONE:  # of a run that is done no slice is open, and no attempt
+                self.cancel_slices(run.run_id)
                 self.start_detailed(run, None)
             self.advance(run.campaign_id)
 

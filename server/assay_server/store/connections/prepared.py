@@ -11,11 +11,13 @@ from operator import attrgetter
 from typing import Any
 
 import sqlalchemy as sa
+from sqlalchemy.sql.dml import ReturningUpdate
 
 _MOST_MADE = 1_000
 
 Convert = Callable[[Any], Any]
-Statement = sa.Select[Any] | sa.Insert | sa.Update | sa.Delete
+Reading = sa.Select[Any] | ReturningUpdate[Any]
+Statement = Reading | sa.Insert | sa.Update | sa.Delete
 
 
 @dataclass(frozen=True)
@@ -78,7 +80,7 @@ class PreparedStatements:
         columns = None if names is None else list(names)
         compiled: Any = statement.compile(dialect=self._dialect, column_keys=columns)
         parameters = tuple(self._parameter(name, compiled.binds[name]) for name in compiled.positiontup or ())
-        read = list(statement.selected_columns) if isinstance(statement, sa.Select) else []
+        read = _columns_read(statement)
         converts = {column.name: self._reader(column.type) for column in read}
         return Prepared(
             str(compiled),
@@ -121,24 +123,30 @@ class Driver:
         """Execute a command of the database that has neither parameters nor rows."""
         self._execute(command)
 
+    def send(self) -> None:
+        """Have the database execute what was kept back; its errors are raised."""
+
+    def forget(self) -> None:
+        """Leave out what was kept back."""
+
     def value_of(self, command: str) -> Any:
         """The last column of the first row of a command that returns rows."""
-        found = self._execute(command).fetchone()
+        found = self._answer(command).fetchone()
         return None if found is None else found[-1]
 
-    def rows(self, statement: sa.Select[Any], given: Mapping[str, Any]) -> list[dict[str, Any]]:
+    def rows(self, statement: Reading, given: Mapping[str, Any]) -> list[dict[str, Any]]:
         """All rows of a query."""
         prepared = self._prepared.of(statement)
         record = prepared.record
-        return [record(row) for row in self._execute(prepared.sql, prepared.values(given)).fetchall()]
+        return [record(row) for row in self._answer(prepared.sql, prepared.values(given)).fetchall()]
 
-    def first(self, statement: sa.Select[Any], given: Mapping[str, Any]) -> dict[str, Any] | None:
+    def first(self, statement: Reading, given: Mapping[str, Any]) -> dict[str, Any] | None:
         """The first row of a query, if there is one."""
         prepared = self._prepared.of(statement)
-        row = self._execute(prepared.sql, prepared.values(given)).fetchone()
+        row = self._answer(prepared.sql, prepared.values(given)).fetchone()
         return None if row is None else prepared.record(row)
 
-    def scalar(self, statement: sa.Select[Any], given: Mapping[str, Any]) -> Any:
+    def scalar(self, statement: Reading, given: Mapping[str, Any]) -> Any:
         """The only column of the first row; None without rows."""
         found = self.first(statement, given)
         return None if found is None else next(iter(found.values()))
@@ -146,7 +154,15 @@ class Driver:
     def write(self, statement: sa.Insert | sa.Update | sa.Delete, given: Mapping[str, Any]) -> int:
         """Change one record; returns how many rows were changed."""
         prepared = self._prepared.of(statement, tuple(given))
-        return int(self._execute(prepared.sql, prepared.values(given)).rowcount)
+        return int(self._answer(prepared.sql, prepared.values(given)).rowcount)
+
+    def write_later(self, statement: sa.Insert | sa.Update | sa.Delete, given: Mapping[str, Any]) -> None:
+        """Change one record, at the latest when the transaction ends or something is read."""
+        self.write(statement, given)
+
+    def _answer(self, command: str, values: Sequence[Any] = ()) -> Any:
+        """Execute a command; returns the cursor that has its rows and their number."""
+        return self._execute(command, values)
 
     def insert_copies(
         self,
@@ -168,6 +184,13 @@ class Driver:
         """Insert rows that all have these columns."""
         prepared = self._prepared.of(statement, names)
         self._execute_many(prepared.sql, map(prepared.values, rows))
+
+
+def _columns_read(statement: Statement) -> list[sa.ColumnElement[Any]]:
+    """The columns that a statement returns."""
+    if isinstance(statement, sa.Select):
+        return list(statement.selected_columns)
+    return list(statement.exported_columns)
 
 
 def _copies(

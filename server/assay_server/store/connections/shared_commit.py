@@ -33,6 +33,7 @@ class _Group:
     driver: Driver
     began: float = field(default_factory=time.monotonic)
     members: int = 0
+    commit_sent: bool = False
     committed: Future[None] = field(default_factory=Future)
 
 
@@ -52,12 +53,14 @@ class SharedCommit:
         errors: Callable[[], AbstractContextManager[None]],
         words: Words,
         greet: Callable[[Driver], None] = lambda driver: None,
+        make_driver: type[Driver] = Driver,
     ) -> None:
         self._engine = engine
         self._prepared = prepared
         self._errors = errors
         self._words = words
         self._greet = greet
+        self._make_driver = make_driver
         self._kept: tuple[sa.Connection, Driver] | None = None
         self._writing = threading.Lock()
         self._counting = threading.Lock()
@@ -73,11 +76,11 @@ class SharedCommit:
         with self._turn(alone=alone):
             group = self._opened()
             try:
-                with self._savepoint(group):
+                with self._savepoint(group, alone=alone):
                     yield group.connection, group.driver
             finally:
                 group.members += 1
-                if alone or self._is_full(group):
+                if alone or group.commit_sent or self._is_full(group):
                     self._commit()
         group.committed.result()
 
@@ -122,7 +125,7 @@ class SharedCommit:
     def _newly_begun(self) -> _Group:
         connection = self._engine.connect()
         try:
-            driver = Driver(connection, self._prepared)
+            driver = self._make_driver(connection, self._prepared)
             self._greet(driver)
             driver.run(self._words.begin)
         except BaseException:
@@ -139,25 +142,32 @@ class SharedCommit:
                 kept[0].close()
 
     @contextmanager
-    def _savepoint(self, group: _Group) -> Iterator[None]:
+    def _savepoint(self, group: _Group, *, alone: bool) -> Iterator[None]:
         words = self._words
         with self._errors():
             if group.members or not words.begin_marks:
                 group.driver.run(words.mark)
             try:
                 yield
-            except BaseException:
-                self._undo(group)
+                if words.commit_with_last and (alone or self._is_full(group)):
+                    group.commit_sent = True
+                    group.driver.run("COMMIT")
+                else:
+                    group.driver.send()
+            except BaseException as error:
+                group.driver.forget()
+                self._undo(group, error)
                 raise
             if words.keep:
                 group.driver.run(words.keep)
 
-    def _undo(self, group: _Group) -> None:
+    def _undo(self, group: _Group, cause: BaseException) -> None:
         try:
             for command in self._words.undo:
                 group.driver.run(command)
+            group.commit_sent = False  # it was left out, because something before it failed
         except self._words.failures as error:  # a full disk makes SQLite roll back everything
-            self._abandon(group, error)
+            self._abandon(group, cause if isinstance(cause, self._words.failures) else error)
 
     def _is_full(self, group: _Group) -> bool:
         return (
@@ -172,8 +182,9 @@ class SharedCommit:
         if group is None:
             return
         try:
-            with self._errors():
-                group.driver.run("COMMIT")
+            if not group.commit_sent:
+                with self._errors():
+                    group.driver.run("COMMIT")
         except BaseException as error:  # noqa: BLE001 - every member hears of it
             self._roll_back(group)
             self._drop()

@@ -15,12 +15,14 @@ class Words:
         failures: what its driver raises.
         begin_marks: whether ``begin`` sets the first savepoint too, which saves one message.
         keep: ends a savepoint; "": the commit does it.
+        commit_with_last: whether what the last of a group kept back is sent together with the commit.
     """
 
     begin: str
     begin_reading: str
     failures: tuple[type[Exception], ...]
     begin_marks: bool = False
+    commit_with_last: bool = False
     mark: str = "SAVEPOINT one"
     keep: str = "RELEASE one"
     undo: tuple[str, ...] = ("ROLLBACK TO one", "RELEASE one")

@@ -13,9 +13,14 @@ from assay_core.records.runs_request import RunsRequest
 from assay_server.store import statements, tables
 from assay_server.store.model import Attempt
 from assay_server.store.parts.known import KnownRows
-from assay_server.store.rows import deleting, heartbeats, selected_runs
+from assay_server.store.rows import deleting, heartbeats, held, selected_runs
 from assay_server.store.values.attempts import attempt_of, attempt_values
 from assay_server.store.values.fields import Row, failure_of
+from assay_server.store.values.runs import run_of
+from assay_server.store.values.slices import slice_of
+
+
+_OF_SLICE = "attempts of a slice"  # what is known by this is a list
 
 
 class AttemptRows(KnownRows):
@@ -24,9 +29,24 @@ class AttemptRows(KnownRows):
     def attempt(self, run_id: str, slice_index: int, attempt: int) -> Attempt | None:
         return self.by_key(tables.attempts, (run_id, slice_index, attempt), attempt_of)
 
+    def fetch_attempt(self, key: AttemptKey) -> None:
+        row = self.driver.first(statements.attempt_in_place(), held.key_of(key))
+        if row is None:
+            return
+        found = statements.parted(row, tables.attempts, tables.slices, tables.runs)
+        self._attempts_known([attempt_of(found[0])])
+        self.keep(tables.slices, (key.run_id, key.slice_index), slice_of(found[1]))
+        self.keep(tables.runs, (key.run_id,), run_of(found[2]))
+
     def attempts(self, run_id: str, slice_index: int | None = None) -> list[Attempt]:
-        given = {"run_id": run_id} if slice_index is None else {"run_id": run_id, "slice": slice_index}
-        return self._attempts(self.driver.rows(statements.attempts_of(tuple(given)), given))
+        if slice_index is None:
+            return self._attempts(self.driver.rows(statements.attempts_of(("run_id",)), {"run_id": run_id}))
+        known: list[Attempt] | None = self.known.get((_OF_SLICE, run_id, slice_index))
+        if known is None:
+            given = {"run_id": run_id, "slice": slice_index}
+            known = self._attempts(self.driver.rows(statements.attempts_of(tuple(given)), given))
+            self.known[(_OF_SLICE, run_id, slice_index)] = known
+        return list(known)
 
     def attempts_in(
         self,
@@ -74,11 +94,13 @@ class AttemptRows(KnownRows):
         return [(int(row["leased_at_ms"]), row["facts"]) for row in rows]
 
     def add_attempt(self, attempt: Attempt) -> None:
-        self.driver.write(statements.insert_into(tables.attempts), attempt_values(attempt))
+        self.driver.write_later(statements.insert_into(tables.attempts), attempt_values(attempt))
+        self.known.pop((_OF_SLICE, attempt.key.run_id, attempt.key.slice_index), None)
         self._attempts_known([attempt])
 
     def save_attempt(self, attempt: Attempt) -> None:
         key = attempt.key
+        self.known.pop((_OF_SLICE, key.run_id, key.slice_index), None)
         self.save(tables.attempts, (key.run_id, key.slice_index, key.attempt), attempt, attempt_values)
 
     def extend_attempts(self, progress: Sequence[tuple[AttemptKey, int]], lease_ends_at_ms: int) -> None:

@@ -29,9 +29,15 @@ class KnownRows:
     """One transaction of a connection. The parts that inherit from it share what it knows."""
 
     def __init__(self, connection: sa.Connection, driver: Driver) -> None:
-        self.connection = connection
+        self._connection = connection
         self.driver = driver
         self.known: dict[tuple[Any, ...], Any] = {}  # by table and key
+
+    @property
+    def connection(self) -> sa.Connection:
+        """The connection, on which everything that was written before has been executed."""
+        self.driver.send()
+        return self._connection
 
     def rows(self, query: sa.Select[Any], values: Mapping[str, Any] | None = None) -> Sequence[Row]:
         return self.connection.execute(query, values).mappings().all()
@@ -64,13 +70,12 @@ class KnownRows:
         if changed:
             names = {column for name in changed for column in _COLUMNS.get(name, (name,))}
             values = values_of(record)
-            self.replace(table, {name: values[name] for name in values if name in names}, key)
+            changes = {name: values[name] for name in values if name in names}
+            self.driver.write_later(*_replacing(table, changes, key))
             self.known[(table.name, *key)] = record
 
     def replace(self, table: sa.Table, values: Mapping[str, Any], key: tuple[Any, ...]) -> None:
-        names = tuple(name for name in values if not table.c[name].primary_key)
-        keys = {statements.KEY + k.name: value for k, value in zip(table.primary_key, key, strict=True)}
-        if self.driver.write(statements.update_of(table, names), {**values, **keys}) != 1:
+        if self.driver.write(*_replacing(table, values, key)) != 1:
             named = ", ".join(f"{k.name}={value}" for k, value in zip(table.primary_key, key, strict=True))
             raise StorageError("metadata", f"{table.name} has no record {named} to replace")
 
@@ -87,3 +92,12 @@ class KnownRows:
             self.known.clear()
         self.known[(table.name, *key)] = record
         return record
+
+
+def _replacing(
+    table: sa.Table, values: Mapping[str, Any], key: tuple[Any, ...]
+) -> tuple[sa.Update, dict[str, Any]]:
+    """The update of one record, and its parameters."""
+    names = tuple(name for name in values if not table.c[name].primary_key)
+    keys = {statements.KEY + k.name: value for k, value in zip(table.primary_key, key, strict=True)}
+    return statements.update_of(table, names), {**values, **keys}

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from assay_server.store import statements, tables
 from assay_server.store.model import Entrant, GpuUse, Run, Slice
 from assay_server.store.parts.slices import SliceRows
 from assay_server.store.rows import queue
+from assay_server.store.values.runs import run_of
+from assay_server.store.values.slices import slice_of
 
 
 class QueueRows(SliceRows):
@@ -35,9 +38,11 @@ class QueueRows(SliceRows):
         found = [row for lane in lane_ids for row in rows(query, {**given, "lane": lane})]
         if not found:
             return None
-        first = min(found, key=lambda row: int(row["ordinal"]))
-        run, piece = self.run(first["run_id"]), self.slice(first["run_id"], first["index"])
-        return None if run is None or piece is None else (run, piece)
+        first = min(found, key=lambda row: int(row["slices.ordinal"]))
+        of_slice, of_run = statements.parted(first, tables.slices, tables.runs)
+        run, piece = run_of(of_run), slice_of(of_slice)
+        self.keep(tables.slices, (piece.run_id, piece.index), piece)
+        return self.keep(tables.runs, (run.run_id,), run), piece
 
     def earliest_due_ms(self, lane_id: int) -> int | None:
         found = self.driver.scalar(queue.earliest_of_lane(), {"lane": lane_id})

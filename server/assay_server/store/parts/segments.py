@@ -25,17 +25,17 @@ class SegmentRows(KnownRows):
 
     def add_segments(self, segments: Sequence[Segment]) -> None:
         for segment in segments:
-            self.driver.write(statements.insert_into(tables.segments), shallow(segment))
+            self.driver.write_later(statements.insert_into(tables.segments), shallow(segment))
 
     def held_segments(self, key: AttemptKey) -> dict[int, HeldSegment]:
         rows = self.driver.rows(held.of_attempt(), held.key_of(key))
         return {row["index"]: HeldSegment(row["names"], row["launches"]) for row in rows}
 
     def hold_segment(self, segment: Segment, parts: HeldSegment) -> None:
-        self.driver.write(statements.insert_into(tables.held_segments), held.values_of(segment, parts))
+        self.driver.write_later(statements.insert_into(tables.held_segments), held.values_of(segment, parts))
 
     def release_segments(self, key: AttemptKey) -> None:
-        self.driver.write(held.releasing(), held.key_of(key))
+        self.driver.write_later(held.releasing(), held.key_of(key))
 
     def release_ended(self) -> None:
         held.release_ended(self.connection)

@@ -25,9 +25,10 @@ class TokenRows(KnownRows):
         self.write(sa.insert(tables.tokens), [{"name": STATE_NUMBER, "value": number}])
 
     def next_token(self) -> int:
-        token = self._last_token() + 1
-        self._keep_token(token)
-        return token
+        found = self.driver.scalar(statements.advance_token(), {})
+        if found is None:  # the first of all
+            self._keep_token(found := 1)
+        return int(found)
 
     def begin_epoch(self, now_ms: int) -> int:
         epoch, token = first_of_epoch(self._last_token(), now_ms)

@@ -16,6 +16,7 @@ import sqlalchemy as sa
 from sqlalchemy.pool import NullPool
 
 from assay_sampling.errors import StorageError
+from assay_server.store.connections.deferred import DeferringDriver
 from assay_server.store.connections.prepared import Driver, PreparedStatements
 from assay_server.store.connections.shared_commit import SharedCommit
 from assay_server.store.connections.snapshots import Snapshots
@@ -35,7 +36,15 @@ _BEGIN = (
     f"SELECT pg_advisory_xact_lock({_WRITER}, hashtext(current_schema())); SAVEPOINT one"
 )
 _BEGIN_READING = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
-_WORDS = Words(_BEGIN, _BEGIN_READING, (psycopg.Error,), begin_marks=True, keep="", undo=("ROLLBACK TO one",))
+_WORDS = Words(
+    _BEGIN,
+    _BEGIN_READING,
+    (psycopg.Error,),
+    begin_marks=True,
+    commit_with_last=True,
+    keep="",
+    undo=("ROLLBACK TO one",),
+)
 _HAVE_SERVER = f"SELECT pg_try_advisory_lock({_SERVER}, hashtext(current_schema()))"
 _CONNECTION = {
     "connect_timeout": 10,
@@ -69,7 +78,9 @@ class PostgresqlStore:
         self._alone = alone
         self._engine = _engine(place)
         prepared = PreparedStatements(self._engine.dialect, by_cursor=True)
-        self._shared = SharedCommit(self._engine, prepared, self._errors, _WORDS, self._greet)
+        self._shared = SharedCommit(
+            self._engine, prepared, self._errors, _WORDS, self._greet, DeferringDriver
+        )
         self._snapshots = Snapshots(self._engine, prepared, self._errors, _WORDS)
         try:
             with self._errors(), self._engine.begin() as connection:
