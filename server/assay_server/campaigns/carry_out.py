@@ -11,6 +11,7 @@ from assay_core.records.runs_request import RunsAction, RunsRequest
 from assay_sampling.errors import StorageError
 from assay_server.campaigns.scheduling.coordinator import Coordinator
 from assay_server.campaigns.slicing.after_light import awaited_lights, plan_from
+from assay_server.store.ended import repeated
 from assay_server.store.model import PendingRequest, Run
 from assay_server.store.protocols import MetadataReader
 
@@ -47,6 +48,7 @@ class RequestRunner:
         """Begin no further piece; the next server carries on."""
         self._closed = True
 
+    @repeated
     def ask(self, action: RunsAction, asked: RunsRequest) -> PendingRequest:
         """Carry out a request; returns it with its counts. Raises what the request is refused with."""
         with self._lock:
@@ -72,15 +74,19 @@ class RequestRunner:
         for request in pending:
             self._carry_on(request)
 
+    @repeated
+    def _next_piece(self, request: PendingRequest) -> tuple[PendingRequest | None, list[PendingRequest]]:
+        with self._coordinator.schedule() as schedule:
+            now = schedule.carry_on(request, self._piece_runs)
+            return now, schedule.store.pending_requests(request.asked.campaign_id)
+
     def _carry_on(self, request: PendingRequest) -> PendingRequest:
         while True:
             if self._closed:
                 cause = "it ends; its next start carries on what is left of the request"
                 raise StorageError("server", cause, "start it again, then see: assay status")
             began = time.monotonic()
-            with self._coordinator.schedule() as schedule:
-                now = schedule.carry_on(request, self._piece_runs)
-                left = schedule.store.pending_requests(request.asked.campaign_id)
+            now, left = self._next_piece(request)
             request = now or request
             if request.request_id not in [each.request_id for each in left]:
                 break

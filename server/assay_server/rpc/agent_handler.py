@@ -32,6 +32,7 @@ from assay_server.identity.agent_names import require_free_name
 from assay_server.limits import DEFAULT_LIMITS, AgentLimits
 from assay_server.rpc.bounds import agent_of, bounded_failure, bounded_flags, bounded_log
 from assay_server.rpc.statuses import work_of
+from assay_server.store.ended import repeated
 from assay_server.store.model import Agent
 from assay_server.store.protocols import MetadataReader
 
@@ -58,6 +59,7 @@ class AgentHandler:
         self._heartbeats = heartbeats
         self._heartbeat_ms = heartbeat_ms
 
+    @repeated
     def register(self, registration: Registration) -> Registered:
         """Register an agent's process.
 
@@ -114,6 +116,7 @@ class AgentHandler:
         except AssayError:  # one of them spoiled the transaction for all
             return [_told(self.lease, request) for request in requests]
 
+    @repeated
     def _lease_together(self, requests: Sequence[LeaseRequest]) -> list[LeaseAnswer | Exception]:
         queue, lease_ms = self._coordinator.queue, self._coordinator.policy.lease_ms
         for request in requests:
@@ -177,6 +180,7 @@ class AgentHandler:
         told = self._publisher.finish_together([_bounded(attempt) for attempt in attempts])
         return [FinishAnswer(each) if isinstance(each, bool) else each for each in told]
 
+    @repeated
     def fail(self, attempt: FailedAttempt) -> FailAnswer:
         """End a failed attempt; changes nothing if the sender does not hold its lease."""
         with self._coordinator.schedule() as schedule:

@@ -73,21 +73,21 @@ class Load:
 
     def _one(self, number: int) -> None:
         agent_id = f"agent-{number}"
-        with self._timed(LEASE), self._coordinator.schedule() as schedule:
+        with self.timed(LEASE), self._coordinator.schedule() as schedule:
             assert schedule.is_registered(agent_id, "session")
             lease = schedule.lease(agent_id, f"GPU-{number}")
         assert lease is not None
         key = lease.attempt.key
-        with self._timed(HEARTBEAT):
+        with self.timed(HEARTBEAT):
             self._beat(agent_id, lease)
         segment = Segment(key.run_id, key.slice_index, key.attempt, 0, 0, _LAUNCHES, 100, _BYTES, b"n", b"h")
-        with self._timed(SEGMENT), self._coordinator.schedule() as schedule:
+        with self.timed(SEGMENT), self._coordinator.schedule() as schedule:
             schedule.add_segments([segment], key)
             schedule.store.hold_segment(segment, HeldSegment(b"n" * 100, b"l" * _BYTES))
-        with self._timed(FINISH), self._coordinator.schedule() as schedule:
+        with self.timed(FINISH), self._coordinator.schedule() as schedule:
             schedule.store.fetch_attempt(key)
             schedule.begin_publish(key, 1, _LAUNCHES, (), AttemptLog())
-        with self._timed(PUBLISH):
+        with self.timed(PUBLISH):
             self._publish(key)
 
     def _beat(self, agent_id: str, lease: Lease) -> None:
@@ -102,7 +102,8 @@ class Load:
             assert schedule.end_publish(key, file)
 
     @contextmanager
-    def _timed(self, kind: str) -> Iterator[None]:
+    def timed(self, kind: str) -> Iterator[None]:
+        """Note how long a call takes."""
         began = time.perf_counter()
         yield
         self.seconds[kind].append(time.perf_counter() - began)

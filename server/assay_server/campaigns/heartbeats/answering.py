@@ -21,6 +21,7 @@ from assay_server.campaigns.heartbeats.known_agents import KnownAgents
 from assay_server.campaigns.scheduling.coordinator import Coordinator
 from assay_server.campaigns.scheduling.leases import SEEN_EVERY_MS
 from assay_server.campaigns.scheduling.schedule import Schedule
+from assay_server.store.ended import repeated
 from assay_server.store.model import Attempt
 from assay_server.store.protocols import MetadataReader
 
@@ -137,6 +138,7 @@ class Heartbeats:
             else:
                 self._known.forget(beat.agent_id)
 
+    @repeated
     def _answers(self, beats: Sequence[Heartbeat]) -> list[_Told]:
         """The answers, each with when its agent was last seen, as the store has it now."""
         now_ms = self._coordinator.clock.now_ms()

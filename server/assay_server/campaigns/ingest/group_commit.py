@@ -12,6 +12,7 @@ from assay_sampling.errors import AssayError, StorageError
 from assay_server.campaigns.scheduling.attempt_results import SegmentOutcome
 from assay_server.campaigns.scheduling.coordinator import Coordinator
 from assay_server.grouping import GroupingThread
+from assay_server.store.ended import repeated
 from assay_server.store.model import Attempt, HeldSegment, Segment
 
 _log = logging.getLogger(__name__)
@@ -82,6 +83,7 @@ class GroupCommit:
                 self._on_failure(prepared.key)
             prepared.outcome.set_result(outcome)
 
+    @repeated
     def _store(self, group: list[PreparedSegment]) -> list[SegmentOutcome]:
         found = self._before_storing(group)
         due = [prepared for prepared in group if prepared not in found]

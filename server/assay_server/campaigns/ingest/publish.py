@@ -25,6 +25,7 @@ from assay_server.campaigns.scheduling.coordinator import Coordinator
 from assay_server.campaigns.slicing.after_light import plan_from
 from assay_server.campaigns.slicing.kinds import LaunchKinds
 from assay_server.campaigns.slicing.reslice import slicing_of
+from assay_server.store.ended import repeated
 from assay_server.store.model import Slice
 from assay_server.store.protocols import MetadataReader, PublishedFile
 from assay_server.store.records import DamagedSegmentError
@@ -46,6 +47,7 @@ class Publisher:
         self._slices: WeakValueDictionary[tuple[str, int], threading.Lock] = WeakValueDictionary()
         self._kinds = LaunchKinds(coordinator.records)
 
+    @repeated
     def finish(
         self, claim: Claim, segments: int, launches: int, flags: tuple[ValidityFlag, ...], log: AttemptLog
     ) -> bool:
@@ -85,6 +87,7 @@ class Publisher:
         except AssayError as error:
             return error
 
+    @repeated
     def _finished_together(self, attempts: Sequence[FinishedAttempt]) -> dict[Claim, bool]:
         """The answers to those that were published together, or need not be published."""
         told: dict[Claim, bool] = {}
@@ -164,6 +167,7 @@ class Publisher:
             self._coordinator.records.withdraw(file.file)
         return wanted
 
+    @repeated
     def _ended(self, key: AttemptKey, file: PublishedFile, plan: SlicePlan | None) -> bool:
         """End the publication; first, other slices of the run whose files have changed wait again."""
         while True:

@@ -22,7 +22,7 @@ class DeferringDriver(Driver):
         self._kept: list[tuple[str, Sequence[Any]]] = []
 
     def write_later(self, statement: sa.Insert | sa.Update | sa.Delete, given: Mapping[str, Any]) -> None:
-        prepared = self._prepared.of(statement, tuple(given))
+        prepared = self.prepared.of(statement, tuple(given))
         self._kept.append((prepared.sql, prepared.values(given)))
 
     def send(self) -> None:
@@ -58,7 +58,7 @@ class DeferringDriver(Driver):
     def _sent(self, *last: tuple[str, Sequence[Any]]) -> Any:
         """Send what was kept and one more command, in one message; returns the cursor of the last."""
         kept, self._kept = [*self._kept, *last], []
-        connection: Any = self._connection
+        connection: Any = self.connection
         cursor: Any = None
         with connection.pipeline():
             for command, values in kept:

@@ -109,15 +109,15 @@ class Driver:
     def __init__(self, connection: sa.Connection, prepared: PreparedStatements) -> None:
         driver: Any = connection.connection.driver_connection
         place = driver.cursor() if prepared.by_cursor else driver
-        self._connection = driver
+        self.connection = driver
         self._execute = place.execute
         self._execute_many = place.executemany
-        self._prepared = prepared
+        self.prepared = prepared
 
     @property
     def is_lost(self) -> bool:
         """Whether the connection to a database server is gone."""
-        return bool(getattr(self._connection, "closed", False))
+        return bool(getattr(self.connection, "closed", False))
 
     def run(self, command: str) -> None:
         """Execute a command of the database that has neither parameters nor rows."""
@@ -136,13 +136,13 @@ class Driver:
 
     def rows(self, statement: Reading, given: Mapping[str, Any]) -> list[dict[str, Any]]:
         """All rows of a query."""
-        prepared = self._prepared.of(statement)
+        prepared = self.prepared.of(statement)
         record = prepared.record
         return [record(row) for row in self._answer(prepared.sql, prepared.values(given)).fetchall()]
 
     def first(self, statement: Reading, given: Mapping[str, Any]) -> dict[str, Any] | None:
         """The first row of a query, if there is one."""
-        prepared = self._prepared.of(statement)
+        prepared = self.prepared.of(statement)
         row = self._answer(prepared.sql, prepared.values(given)).fetchone()
         return None if row is None else prepared.record(row)
 
@@ -153,7 +153,7 @@ class Driver:
 
     def write(self, statement: sa.Insert | sa.Update | sa.Delete, given: Mapping[str, Any]) -> int:
         """Change one record; returns how many rows were changed."""
-        prepared = self._prepared.of(statement, tuple(given))
+        prepared = self.prepared.of(statement, tuple(given))
         return int(self._answer(prepared.sql, prepared.values(given)).rowcount)
 
     def write_later(self, statement: sa.Insert | sa.Update | sa.Delete, given: Mapping[str, Any]) -> None:
@@ -177,12 +177,12 @@ class Driver:
         """
         if not records:
             return
-        prepared = self._prepared.of(statement, tuple(values_of(records[0])))
+        prepared = self.prepared.of(statement, tuple(values_of(records[0])))
         self._execute_many(prepared.sql, _copies(prepared, records, values_of, varying))
 
     def insert(self, statement: sa.Insert, names: Sequence[str], rows: Iterator[Mapping[str, Any]]) -> None:
         """Insert rows that all have these columns."""
-        prepared = self._prepared.of(statement, names)
+        prepared = self.prepared.of(statement, names)
         self._execute_many(prepared.sql, map(prepared.values, rows))
 
 

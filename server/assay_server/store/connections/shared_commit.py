@@ -14,26 +14,48 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field
+from typing import Protocol
 
 import sqlalchemy as sa
 
 from assay_sampling.errors import StorageError
 from assay_server.store.connections.prepared import Driver, PreparedStatements
 from assay_server.store.connections.words import Words
+from assay_server.store.ended import NothingKeptError, OutcomeUnknownError, again
 
 _MOST_TOGETHER = 32
+_UNKNOWN = "whether the change was kept is not known"
+_LOOK = (
+    "start the database, look whether the change is there, and ask again only if it is not; "
+    "agents do so by themselves"
+)
 LONGEST_SECONDS = 0.02  # nobody waits longer for those who come later, except for one that has begun
+
+
+class Marks(Protocol):
+    """Tells of a commit whose answer was lost whether it was kept."""
+
+    def next(self) -> tuple[int, str]:
+        """A number for a transaction, and the command that writes it there."""
+
+    def was_kept(self, driver: Driver, number: int) -> bool:
+        """Whether the transaction of a number was committed; asked on a new connection."""
 
 
 @dataclass
 class _Group:
-    """Transactions that will be committed together."""
+    """Transactions that will be committed together.
+
+    ``number``: its mark; ``lost``: how the connection was lost while the commit was under way.
+    """
 
     connection: sa.Connection
     driver: Driver
     began: float = field(default_factory=time.monotonic)
     members: int = 0
     commit_sent: bool = False
+    number: int = 0
+    lost: BaseException | None = None
     committed: Future[None] = field(default_factory=Future)
 
 
@@ -52,8 +74,10 @@ class SharedCommit:
         prepared: PreparedStatements,
         errors: Callable[[], AbstractContextManager[None]],
         words: Words,
+        *,
         greet: Callable[[Driver], None] = lambda driver: None,
         make_driver: type[Driver] = Driver,
+        marks: Marks | None = None,
     ) -> None:
         self._engine = engine
         self._prepared = prepared
@@ -61,6 +85,7 @@ class SharedCommit:
         self._words = words
         self._greet = greet
         self._make_driver = make_driver
+        self._marks = marks
         self._kept: tuple[sa.Connection, Driver] | None = None
         self._writing = threading.Lock()
         self._counting = threading.Lock()
@@ -95,11 +120,15 @@ class SharedCommit:
                 self._commit()
             yield
 
-    def close(self) -> None:
-        """Close the connection; nobody writes any more."""
+    def close(self, leave: Callable[[Driver], None] = lambda driver: None) -> None:
+        """Close the connection, which ``leave`` is given before; nobody writes any more."""
         with self._writing:
             self._commit()
-            self._drop()
+            try:
+                if self._kept is not None and not self._kept[1].is_lost:
+                    leave(self._kept[1])
+            finally:
+                self._drop()
 
     def _opened(self) -> _Group:
         if self._group is None:
@@ -113,9 +142,7 @@ class SharedCommit:
             return None
         driver = self._kept[1]
         try:
-            # At once: to read first and then want to write can fail.
-            driver.run(self._words.begin)
-            return _Group(*self._kept)
+            return self._begun(*self._kept)
         except BaseException as error:
             self._drop()
             if isinstance(error, self._words.failures) and driver.is_lost:
@@ -123,16 +150,35 @@ class SharedCommit:
             raise
 
     def _newly_begun(self) -> _Group:
+        connection, driver = self._connected()
+        try:
+            return self._begun(connection, driver)
+        except BaseException:
+            self._drop()
+            raise
+
+    def _connected(self) -> tuple[sa.Connection, Driver]:
+        """A new connection, which is kept."""
         connection = self._engine.connect()
         try:
             driver = self._make_driver(connection, self._prepared)
             self._greet(driver)
-            driver.run(self._words.begin)
         except BaseException:
             connection.close()
             raise
         self._kept = connection, driver
-        return _Group(connection, driver)
+        return self._kept
+
+    def _begun(self, connection: sa.Connection, driver: Driver) -> _Group:
+        group, command = _Group(connection, driver), self._words.begin
+        if self._marks is not None:
+            group.number, note = self._marks.next()
+            command = f"{command}; {note}"
+        if self._words.begin_marks:
+            command = f"{command}; {self._words.mark}"
+        # At once: to read first and then want to write can fail.
+        driver.run(command)
+        return group
 
     def _drop(self) -> None:
         """Have the next group open a connection of its own."""
@@ -149,17 +195,26 @@ class SharedCommit:
                 group.driver.run(words.mark)
             try:
                 yield
-                if words.commit_with_last and (alone or self._is_full(group)):
-                    group.commit_sent = True
-                    group.driver.run("COMMIT")
-                else:
-                    group.driver.send()
+                self._send(group, alone=alone)
             except BaseException as error:
                 group.driver.forget()
                 self._undo(group, error)
                 raise
             if words.keep:
                 group.driver.run(words.keep)
+
+    def _send(self, group: _Group, *, alone: bool) -> None:
+        """Have the database execute what a member kept back, together with the commit if none waits."""
+        if not (self._words.commit_with_last and (alone or self._is_full(group))):
+            group.driver.send()
+            return
+        group.commit_sent = True
+        try:
+            group.driver.run("COMMIT")
+        except self._words.failures as error:
+            if not group.driver.is_lost:
+                raise
+            group.lost = error
 
     def _undo(self, group: _Group, cause: BaseException) -> None:
         try:
@@ -182,15 +237,41 @@ class SharedCommit:
         if group is None:
             return
         try:
-            if not group.commit_sent:
-                with self._errors():
+            with self._errors():
+                if group.lost is not None:
+                    raise group.lost
+                if not group.commit_sent:
                     group.driver.run("COMMIT")
         except BaseException as error:  # noqa: BLE001 - every member hears of it
+            lost = group.driver.is_lost
             self._roll_back(group)
             self._drop()
-            group.committed.set_exception(error)
-        else:
-            group.committed.set_result(None)
+            found = self._settled(group, error) if lost else error
+            if found is not None:
+                group.committed.set_exception(found)
+                return
+        group.committed.set_result(None)
+
+    def _settled(self, group: _Group, error: BaseException) -> BaseException | None:
+        """What became of a commit whose answer was lost: None if it was kept, else the error."""
+        if self._marks is None or not isinstance(error, StorageError):
+            return error
+        try:
+            kept = again(StorageError, lambda: self._was_kept(group.number))
+        except StorageError:
+            return OutcomeUnknownError(error.subject, f"{error.cause}; {_UNKNOWN}", _LOOK)
+        if kept:
+            return None
+        return NothingKeptError(error.subject, error.cause, error.remedy)
+
+    def _was_kept(self, number: int) -> bool:
+        assert self._marks is not None
+        try:
+            with self._errors():
+                return self._marks.was_kept(self._connected()[1], number)
+        except BaseException:
+            self._drop()
+            raise
 
     def _abandon(self, group: _Group, error: Exception) -> None:
         self._group = None

@@ -19,7 +19,6 @@ from assay_server.store.values.fields import Row, failure_of
 from assay_server.store.values.runs import run_of
 from assay_server.store.values.slices import slice_of
 
-
 _OF_SLICE = "attempts of a slice"  # what is known by this is a list
 
 

@@ -10,6 +10,7 @@ import psycopg
 import sqlalchemy as sa
 
 from assay_sampling.errors import StorageError
+from assay_server.store.ended import NothingKeptError
 
 _ASK_AGAIN = "ask again; nothing was changed"
 _LOST = (
@@ -40,6 +41,8 @@ _BY_CODE: tuple[tuple[str, str, str], ...] = (
     ("XX001", "the database is damaged", "restore a backup of the database"),
     ("XX002", "an index of the database is damaged", "REINDEX DATABASE, and check the disk"),
 )
+# By these the database ends a transaction by itself, and the same one may be done again.
+_ENDED = ("40001", "40P01", "57P", "08")
 # Of connections that were not made: words of the driver, our cause, the remedy.
 _BY_WORDS: tuple[tuple[tuple[str, ...], str, str], ...] = (
     (
@@ -74,7 +77,10 @@ _ALL_WORDS = ("does not exist",)
 
 
 def refusal(subject: str, error: sa.exc.DBAPIError | psycopg.Error) -> StorageError:
-    """The error as a typed one; ``subject``: the database without its password."""
+    """The error as a typed one; ``subject``: the database without its password.
+
+    NothingKeptError if the database ended the transaction, or was away before it began.
+    """
     reason = error.orig if isinstance(error, sa.exc.DBAPIError) else error
     if not isinstance(reason, psycopg.Error):
         return StorageError(subject, f"the database refused ({reason})", _GENERAL)
@@ -83,7 +89,8 @@ def refusal(subject: str, error: sa.exc.DBAPIError | psycopg.Error) -> StorageEr
         return _without_code(subject, reason)
     for begin, cause, remedy in _BY_CODE:
         if code.startswith(begin):
-            return StorageError(subject, f"{cause} ({said})" if said else cause, remedy)
+            kind = NothingKeptError if begin in _ENDED else StorageError
+            return kind(subject, f"{cause} ({said})" if said else cause, remedy)
     # Only the first line: the others quote values.
     return StorageError(subject, f"the database refused ({said or type(reason).__name__})", _GENERAL)
 
@@ -93,10 +100,11 @@ def _without_code(subject: str, reason: psycopg.Error) -> StorageError:
     for words, cause, remedy in _BY_WORDS:
         is_it = all if words[-1] in _ALL_WORDS else any
         if is_it(word in said for word in words):
-            return StorageError(subject, cause, remedy)
+            kind = NothingKeptError if remedy == _LOST else StorageError
+            return kind(subject, cause, remedy)
     first = said.strip().splitlines()[0] if said.strip() else type(reason).__name__
     if isinstance(reason, psycopg.OperationalError):
         if "connection failed" in said or "connection timeout" in said or "could not" in said:
-            return StorageError(subject, f"the database does not answer ({first})", _UNREACHABLE)
-        return StorageError(subject, f"the connection to the database was lost ({first})", _LOST)
+            return NothingKeptError(subject, f"the database does not answer ({first})", _UNREACHABLE)
+        return NothingKeptError(subject, f"the connection to the database was lost ({first})", _LOST)
     return StorageError(subject, f"the database refused ({first})", _GENERAL)

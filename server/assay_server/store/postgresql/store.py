@@ -8,7 +8,7 @@ a second server on the same database is refused. Readers see one moment (REPEATA
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import psycopg
@@ -24,6 +24,7 @@ from assay_server.store.connections.words import Words
 from assay_server.store.migrate import upgrade
 from assay_server.store.plain_values import document_text
 from assay_server.store.postgresql.fitness import require_fit
+from assay_server.store.postgresql.marks import CommitMarks
 from assay_server.store.postgresql.place import DatabasePlace
 from assay_server.store.postgresql.refusals import refusal
 from assay_server.store.sql import SqlTransaction
@@ -33,7 +34,7 @@ _WRITER, _SERVER = 0x41535341, 0x41535342
 _LOCK_SECONDS = 30
 _BEGIN = (
     "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; "
-    f"SELECT pg_advisory_xact_lock({_WRITER}, hashtext(current_schema())); SAVEPOINT one"
+    f"SELECT pg_advisory_xact_lock({_WRITER}, hashtext(current_schema()))"
 )
 _BEGIN_READING = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 _WORDS = Words(
@@ -78,8 +79,15 @@ class PostgresqlStore:
         self._alone = alone
         self._engine = _engine(place)
         prepared = PreparedStatements(self._engine.dialect, by_cursor=True)
+        self._marks = CommitMarks()
         self._shared = SharedCommit(
-            self._engine, prepared, self._errors, _WORDS, self._greet, DeferringDriver
+            self._engine,
+            prepared,
+            self._errors,
+            _WORDS,
+            greet=self._greet,
+            make_driver=DeferringDriver,
+            marks=self._marks,
         )
         self._snapshots = Snapshots(self._engine, prepared, self._errors, _WORDS)
         try:
@@ -87,6 +95,7 @@ class PostgresqlStore:
                 require_fit(connection, self.subject)
                 connection.exec_driver_sql(_BEGIN)
                 upgrade(connection, self.subject, "--database")
+                self._marks.make(connection)
             if alone:
                 with self.transaction():
                     pass
@@ -108,7 +117,8 @@ class PostgresqlStore:
             yield SqlTransaction(connection, driver)
 
     def close(self) -> None:
-        self._shared.close()
+        with suppress(StorageError, *_WORDS.failures):
+            self._shared.close(self._marks.forget)
         self._snapshots.close()
         self._engine.dispose()
 

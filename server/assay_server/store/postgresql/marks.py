@@ -1,0 +1,58 @@
+"""Whether a commit whose answer was lost was kept.
+
+Each transaction writes a number of its own into the row of its store. After a lost connection the row tells:
+it has that number, or the transaction was undone. The status that PostgreSQL keeps by a transaction's own
+number would be wrong after a crash, which may give that number to another one.
+"""
+
+from __future__ import annotations
+
+import secrets
+
+import sqlalchemy as sa
+
+from assay_server.store.connections.prepared import Driver
+
+_TABLE = "assay_commit_marks"
+_MAKE = (
+    f"CREATE TABLE IF NOT EXISTS {_TABLE} (writer bigint PRIMARY KEY, number bigint NOT NULL, "
+    "at timestamptz NOT NULL DEFAULT now()) WITH (fillfactor = 20)"
+)
+# Of programs that were killed.
+_SWEEP = f"DELETE FROM {_TABLE} WHERE at < now() - interval '7 days'"
+
+
+class CommitMarks:
+    """The row of one store."""
+
+    def __init__(self) -> None:
+        self._writer = secrets.randbits(62)
+        self._number = 0
+
+    @staticmethod
+    def make(connection: sa.Connection) -> None:
+        """Make the table where it is missing, inside the connection's transaction."""
+        for command in (_MAKE, _SWEEP):
+            connection.exec_driver_sql(command)
+
+    def next(self) -> tuple[int, str]:
+        """A number, and the command that writes it."""
+        self._number += 1
+        values = f"({self._writer}, {self._number}, now())"
+        return self._number, (
+            f"INSERT INTO {_TABLE} VALUES {values} ON CONFLICT (writer) "
+            f"DO UPDATE SET number = {self._number}, at = now()"
+        )
+
+    def was_kept(self, driver: Driver, number: int) -> bool:
+        """Whether the transaction of a number was committed; waits until it has ended.
+
+        Call it outside of a transaction, before the next number is written.
+        """
+        # The lock on the row waits for a transaction whose connection the server has not missed yet.
+        found = driver.value_of(f"SELECT number FROM {_TABLE} WHERE writer = {self._writer} FOR UPDATE")
+        return bool(found == number)
+
+    def forget(self, driver: Driver) -> None:
+        """Remove the row of a store that is closed."""
+        driver.run(f"DELETE FROM {_TABLE} WHERE writer = {self._writer}")

@@ -1,0 +1,209 @@
+"""Transactions that PostgreSQL ends, and commits whose answer is lost: done once, or told as unknown."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import closing
+
+import psycopg
+import pytest
+
+from assay_core.records.machine import Inventory
+from assay_sampling.errors import StorageError
+from assay_server.store import ended
+from assay_server.store.connections.deferred import DeferringDriver
+from assay_server.store.ended import NothingKeptError, OutcomeUnknownError, repeated
+from assay_server.store.model import Agent
+from assay_server.store.postgresql.place import place_of
+from assay_server.store.postgresql.store import PostgresqlStore
+from tests.services.postgresql import OwnPostgresql
+
+
+@pytest.fixture
+def store(fresh_database: str) -> Iterator[PostgresqlStore]:
+    with closing(PostgresqlStore(place_of(fresh_database), alone=True)) as made:
+        with made.transaction() as write:
+            write.begin_epoch(1)
+            for name in ("a", "b"):
+                write.put_agent(agent(name))
+        yield made
+
+
+def agent(name: str, seen_at_ms: int = 0) -> Agent:
+    return Agent(name, "session", name, Inventory(), (), seen_at_ms)
+
+
+def seen(store: PostgresqlStore) -> dict[str, int]:
+    with store.snapshot() as read:
+        return {each.agent_id: each.seen_at_ms for each in read.agents()}
+
+
+def next_token(store: PostgresqlStore) -> int:
+    with store.transaction() as write:
+        return write.next_token()
+
+
+class LostCommit:
+    """The connection breaks once, at a commit: before the server heard it, or before its answer came."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, *, heard: bool, after: Callable[[], None]) -> None:
+        self.lost = 0
+        run = DeferringDriver.run
+
+        def broken(driver: DeferringDriver, command: str) -> None:
+            if command != "COMMIT" or self.lost:
+                return run(driver, command)
+            if heard:
+                run(driver, command)
+            self.lost += 1
+            driver.connection.close()
+            after()
+            raise psycopg.OperationalError("server closed the connection unexpectedly")
+
+        monkeypatch.setattr(DeferringDriver, "run", broken)
+
+
+def nothing() -> None:
+    pass
+
+
+def test_a_commit_that_was_kept_is_no_error_though_its_answer_was_lost(
+    store: PostgresqlStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = next_token(store)
+    lost = LostCommit(monkeypatch, heard=True, after=nothing)
+    assert next_token(store) == first + 1
+    assert lost.lost == 1
+    assert next_token(store) == first + 2
+
+
+def test_a_commit_that_never_arrived_is_done_again(
+    store: PostgresqlStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = next_token(store)
+    lost = LostCommit(monkeypatch, heard=False, after=nothing)
+    with pytest.raises(NothingKeptError):
+        next_token(store)
+    lost.lost = 0
+    assert repeated(next_token)(store) == first + 1
+    assert lost.lost == 1
+
+
+@pytest.mark.parametrize("heard", [True, False])
+def test_a_commit_of_which_nobody_can_tell_is_an_error_of_its_own(
+    store: PostgresqlStore, own_postgresql: OwnPostgresql, monkeypatch: pytest.MonkeyPatch, *, heard: bool
+) -> None:
+    first = next_token(store)
+    monkeypatch.setattr(ended, "PATIENCE_SECONDS", 0.2)
+    LostCommit(monkeypatch, heard=heard, after=own_postgresql.kill)
+    calls: list[int] = []
+
+    @repeated
+    def once() -> int:
+        calls.append(1)
+        return next_token(store)
+
+    try:
+        with pytest.raises(OutcomeUnknownError, match="whether the change was kept is not known") as caught:
+            once()
+    finally:
+        own_postgresql.start()
+    assert caught.value.remedy and len(calls) == 1
+    monkeypatch.setattr(ended, "PATIENCE_SECONDS", 30.0)
+    assert repeated(next_token)(store) == first + 1 + heard
+
+
+def test_whoever_shares_a_lost_commit_is_done_again_too(
+    store: PostgresqlStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = next_token(store)
+    LostCommit(monkeypatch, heard=False, after=nothing)
+    found: list[int] = []
+    threads = [threading.Thread(target=lambda: found.append(repeated(next_token)(store))) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(found) == [first + 1 + number for number in range(8)]
+
+
+def test_the_victim_of_a_deadlock_is_done_again(store: PostgresqlStore, fresh_database: str) -> None:
+    calls: list[int] = []
+    with psycopg.connect(fresh_database) as other:
+        other.execute("SET deadlock_timeout = '60s'")
+        touch = "UPDATE agents SET name = 'other' WHERE agent_id = "
+        other.execute(touch + "'b'")
+
+        def cross() -> None:
+            other.execute(touch + "'a'")
+            other.commit()
+
+        crossing = threading.Thread(target=cross)
+
+        @repeated
+        def both() -> None:
+            with store.transaction() as write:
+                calls.append(1)
+                write.saw_agents(["a"], 5)
+                if len(calls) == 1:
+                    crossing.start()
+                write.saw_agents(["b"], 5)
+
+        both()
+        crossing.join()
+    assert len(calls) == 2
+    assert seen(store) == {"a": 5, "b": 5}
+
+
+@pytest.mark.parametrize("code", ["40001", "40P01"])
+def test_a_transaction_that_was_in_the_way_is_done_again_and_at_last_told(
+    store: PostgresqlStore, fresh_database: str, monkeypatch: pytest.MonkeyPatch, code: str
+) -> None:
+    """A trigger refuses the first tries: what a sequence has counted is not undone."""
+    with psycopg.connect(fresh_database, autocommit=True) as admin:
+        admin.execute("CREATE SEQUENCE tries")
+        admin.execute(
+            "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN "
+            f"IF nextval('tries') < 3 THEN RAISE EXCEPTION 'no' USING ERRCODE = '{code}'; END IF; "
+            "RETURN NEW; END $$"
+        )
+        admin.execute("CREATE TRIGGER refuse BEFORE UPDATE ON agents FOR EACH ROW EXECUTE FUNCTION refuse()")
+
+    @repeated
+    def see() -> None:
+        with store.transaction() as write:
+            write.next_token()
+            write.saw_agents(["a"], 7)
+
+    first = next_token(store)
+    see()
+    assert seen(store)["a"] == 7
+    assert next_token(store) == first + 2
+    with psycopg.connect(fresh_database, autocommit=True) as admin:
+        admin.execute("ALTER SEQUENCE tries RESTART MINVALUE -100000 START -100000")
+        admin.execute("ALTER SEQUENCE tries RESTART")
+    monkeypatch.setattr(ended, "PATIENCE_SECONDS", 0.1)
+    with pytest.raises(StorageError) as caught:
+        see()
+    assert "ask again; nothing was changed" in caught.value.remedy
+
+
+def test_a_restart_in_the_middle_of_a_transaction_is_not_noticed(
+    store: PostgresqlStore, own_postgresql: OwnPostgresql, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ended, "PATIENCE_SECONDS", 60.0)
+    calls: list[int] = []
+
+    @repeated
+    def see() -> None:
+        with store.transaction() as write:
+            calls.append(1)
+            write.saw_agents(["a"], len(calls))
+            if len(calls) == 1:
+                own_postgresql.kill()
+                own_postgresql.start()
+            write.saw_agents(["b"], len(calls))
+
+    see()
+    assert seen(store) == {"a": len(calls), "b": len(calls)} and len(calls) > 1
