@@ -127,6 +127,14 @@ class AgentSettings(ProgramSettings):
     installed_gpus: Annotated[
         bool, Setting("Offer the GPUs of this box, if their tools are found.", metavar="true|false")
     ] = True
+    gpus: Annotated[
+        tuple[str, ...],
+        Setting(
+            "Offer only these GPUs: ordinals in the order of the bus, UUIDs, or 'slurm': those of the Slurm job.",
+            default="all that CUDA_VISIBLE_DEVICES leaves",
+            metavar="GPU,...",
+        ),
+    ] = ()
     spool_limit_bytes: Annotated[
         int | None,
         Setting(

@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import json
-import logging
-import signal
-import socket
 import sys
-import threading
 from collections.abc import Callable
 from typing import Annotated
 
@@ -16,22 +12,18 @@ import typer
 from assay_agent.cli.join import join
 from assay_agent.cli.policy import policy_app, policy_in_force
 from assay_agent.cli.quarantine import quarantine_app
+from assay_agent.cli.running import run_agent
+from assay_agent.cli.slurm_job import slurm_job
 from assay_agent.config import AgentSettings
-from assay_agent.daemon.agent import Agent, server_of
+from assay_agent.daemon.agent import server_of
 from assay_agent.daemon.state import StateDirectory, credentials_folder
 from assay_agent.doctor.examination import examine, require_nothing_missing
 from assay_agent.doctor.probe import describe_probe, probe_box
 from assay_agent.gpus.inventory import read_inventory
-from assay_core.hangup import Terminal
 from assay_core.program import CONTEXT_SETTINGS, version_option
-from assay_core.program_log import set_up_log
 from assay_core.records.machine import Inventory
 from assay_core.settings.command_line import with_settings
 from assay_sampling.errors import AssayError
-
-_log = logging.getLogger(__name__)
-
-_ENDED = b"\0"  # not a signal's number
 
 app = typer.Typer(
     help="The agent of a GPU box: takes runs from an assay-server, measures, and streams launches.",
@@ -48,6 +40,7 @@ def _program(version: Annotated[bool, version_option("assay-agent")] = False) ->
 
 
 app.command()(join)
+app.command()(slurm_job)
 app.add_typer(policy_app, name="policy")
 app.add_typer(quarantine_app, name="quarantine")
 
@@ -56,22 +49,7 @@ app.add_typer(quarantine_app, name="quarantine")
 @with_settings(AgentSettings)
 def run(*, settings: AgentSettings, again: Callable[[], AgentSettings]) -> None:
     """Work for a server until SIGTERM or SIGINT; a second one hands runs back at once."""
-    set_up_log(settings.log_level, settings.log_format)
-    agent = Agent(_with_policy(settings))
-
-    def reload() -> None:
-        try:
-            agent.reload(_with_policy(again()))
-        except AssayError as error:
-            _log.error("reload is refused, and nothing has changed: %s", error)
-        else:
-            set_up_log(agent.settings.log_level, agent.settings.log_format)
-
-    _run_until_signalled(agent, reload)
-
-
-def _with_policy(settings: AgentSettings) -> AgentSettings:
-    return settings.model_copy(update={"policy_file": policy_in_force(settings.policy_file)})
+    run_agent(settings, again)
 
 
 @app.command()
@@ -160,45 +138,6 @@ def _described(found: Inventory) -> str:
     if found.no_device_reason:
         lines.append(f"no GPU  {found.no_device_reason}")
     return "\n".join(lines)
-
-
-def _run_until_signalled(agent: Agent, reload: Callable[[], None]) -> None:
-    """Run the agent in its own thread, so that a signal never finds one of its locks held.
-
-    SIGHUP reloads, unless the terminal of this process has gone: then the agent stops, as after SIGTERM.
-    """
-    terminal = Terminal()
-    problems: list[BaseException] = []
-    # Signals wake the main thread through a socket: one that comes just before it waits is not lost.
-    waiting, waking = socket.socketpair()
-    waking.setblocking(False)
-
-    def work() -> None:
-        try:
-            agent.run()
-        except BaseException as problem:  # noqa: BLE001 - raised again below, in the main thread
-            problems.append(problem)
-        finally:
-            waking.send(_ENDED)
-
-    with waiting, waking:
-        signal.set_wakeup_fd(waking.fileno())
-        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-            signal.signal(number, lambda received, frame: None)
-        thread = threading.Thread(target=work, name="assay-agent", daemon=True)
-        thread.start()
-        again = False
-        while (received := waiting.recv(1)) != _ENDED:
-            if received[0] == signal.SIGHUP and not terminal.is_gone:
-                reload()
-                continue
-            _log.info("%s: stopping", signal.Signals(received[0]).name)
-            agent.stop(at_once=again)
-            again = True
-        thread.join()
-        signal.set_wakeup_fd(-1)
-    if problems:
-        raise problems[0]
 
 
 def main() -> None:

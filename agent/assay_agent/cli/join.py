@@ -21,6 +21,7 @@ from assay_core.connecting import joining
 from assay_core.connecting.token_option import given_token, token_option
 from assay_core.identity.credentials import Credentials
 from assay_core.identity.join_token import JoinToken
+from assay_core.records.identity import Joined
 from assay_core.settings.command_line import with_settings
 
 
@@ -42,27 +43,18 @@ def join(
 
     Joining again, after the certificate has expired, keeps the agent's identity and its spool; a running
     agent takes the new certificate over."""
-    folder = credentials_folder(settings.state_dir)
-    agent_id = kept_agent_id(settings.state_dir)
-    if agent_id is None:
-        with StateDirectory(settings.state_dir, settings.agent_id) as state:
-            agent_id = state.agent_id
-    before = folder.read()
+    before = credentials_folder(settings.state_dir).read()
     given = given_token(token)
-    if if_needed and before is not None and _is_enough(before, agent_id, JoinToken.parse(given)):
+    agent_id = kept_agent_id(settings.state_dir)
+    if (
+        if_needed
+        and before is not None
+        and agent_id is not None
+        and _is_enough(before, agent_id, JoinToken.parse(given))
+    ):
         _say(before, agent_id, agent_name(settings), settings.state_dir, as_json)
         return
-    # The same key proves that the identity is ours, even after the certificate has expired.
-    key = before.key if before is not None and before.identity.identity_id == agent_id else None
-    credentials, joined = joining.join(
-        address,
-        given,
-        name=agent_name(settings),
-        identity_id=agent_id,
-        key=key,
-    )
-    folder.write(credentials)
-    keep_joined_name(settings.state_dir, agent_id, joined.name)
+    agent_id, credentials, joined = join_lab(settings, address, given)
     _say(credentials, agent_id, joined.name, settings.state_dir, as_json)
 
 
@@ -92,3 +84,28 @@ def _say(credentials: Credentials, agent_id: str, name: str, state: Path, as_jso
             f"{credentials.authority_fingerprint}\nstart it with: assay-agent run --state "
             f"{state} --policy FILE"
         )
+
+
+def join_lab(settings: AgentSettings, address: str, token: str) -> tuple[str, Credentials, Joined]:
+    """Join a lab, and keep its certificate in the state folder; returns the agent's identity, too.
+
+    Raises the typed errors of :func:`assay_core.connecting.joining.join`, and StorageError.
+    """
+    folder = credentials_folder(settings.state_dir)
+    agent_id = kept_agent_id(settings.state_dir)
+    if agent_id is None:
+        with StateDirectory(settings.state_dir, settings.agent_id) as state:
+            agent_id = state.agent_id
+    before = folder.read()
+    # The same key proves that the identity is ours, even after the certificate has expired.
+    key = before.key if before is not None and before.identity.identity_id == agent_id else None
+    credentials, joined = joining.join(
+        address,
+        token,
+        name=agent_name(settings),
+        identity_id=agent_id,
+        key=key,
+    )
+    folder.write(credentials)
+    keep_joined_name(settings.state_dir, agent_id, joined.name)
+    return agent_id, credentials, joined

@@ -21,11 +21,19 @@ from cryptography import x509
 from assay_agent.config import AgentSettings
 from assay_agent.daemon.attempts import AttemptRunner
 from assay_agent.daemon.bundles import BundleCache
-from assay_agent.daemon.places import Place, installed_places, missing_places, recorded_places, virtual_places
+from assay_agent.daemon.places import (
+    Place,
+    chosen_places,
+    installed_places,
+    missing_places,
+    recorded_places,
+    virtual_places,
+)
 from assay_agent.daemon.seldom import SeldomLog
 from assay_agent.daemon.slots import SlotWorker
 from assay_agent.daemon.state import StateDirectory, agent_name, credentials_folder
 from assay_agent.execution.environment import remove_old_jobs
+from assay_agent.gpus.chosen import ChosenGpus, chosen_gpus
 from assay_agent.gpus.inventory import read_inventory
 from assay_agent.gpus.latest import LatestReading
 from assay_agent.health.quarantine import Quarantine
@@ -133,8 +141,11 @@ class Agent:
             )
             self._spool = spool
             try:
+                chosen = chosen_gpus(settings.gpus)
                 inventory = self._read_inventory()
-                places = self._places(inventory, state)
+                if chosen is not None:
+                    inventory = chosen.applied(inventory)
+                places = self._places(inventory, state, chosen)
                 connection = Connection(
                     server, _own(credentials, state.agent_id), socket_owner=settings.socket_owner
                 )
@@ -174,7 +185,7 @@ class Agent:
         self.settings = found.settings
         found.log(_log, before, asked)
 
-    def _places(self, inventory: Inventory, state: StateDirectory) -> list[Place]:
+    def _places(self, inventory: Inventory, state: StateDirectory, chosen: ChosenGpus | None) -> list[Place]:
         remove_old_jobs(state.directory)
         places = recorded_places(self.settings.recorded_slots, self._profilers)
         if self.settings.installed_gpus:
@@ -183,7 +194,8 @@ class Agent:
         virtual = virtual_places(
             self.settings.virtual, state.directory, state.agent_id, self.settings.telemetry
         )
-        return _with_bundles([*places, *virtual], self._policy)
+        places = chosen_places([*places, *virtual], chosen)
+        return _with_bundles(places, self._policy)
 
 
 class _Process:

@@ -17,6 +17,7 @@ from assay_agent.conditions import makes_partitions, undo_leftovers
 from assay_agent.config import VirtualGPUs
 from assay_agent.execution.environment import LIBRARIES, MeasuredGPU
 from assay_agent.execution.tool_version import ToolBox
+from assay_agent.gpus.chosen import ChosenGpus
 from assay_agent.gpus.model import gpu_models
 from assay_agent.gpus.telemetry_settings import TelemetrySettings
 from assay_agent.health.quarantine import Quarantined
@@ -124,6 +125,28 @@ def virtual_places(
             )
             box[gpu.device.uuid] = gpu
             yield _gpu_place(gpu, tools, state, memory_bytes=made.memory_bytes, index=number)
+
+
+def chosen_places(places: Sequence[Place], chosen: ChosenGpus | None) -> list[Place]:
+    """The places without virtual GPUs that were not chosen; installed ones are left out already.
+
+    Raises NotReadyError if GPUs were chosen and none of them is there.
+    """
+    if chosen is None:
+        return list(places)
+    virtual: dict[str, list[InstalledDevice]] = {}
+    for place in places:
+        if place.slot.synthetic and place.slot.device is not None:
+            virtual.setdefault(place.slot.device.name, []).append(place.slot.device)
+    left_out = {
+        device.uuid
+        for devices in virtual.values()
+        for device, why in zip(devices, chosen.reasons(devices), strict=True)
+        if why
+    }
+    kept = [place for place in places if place.slot.slot_id not in left_out]
+    chosen.require_one([place.slot.device for place in kept if place.slot.device is not None])
+    return kept
 
 
 def _installed(device: InstalledDevice) -> Device:

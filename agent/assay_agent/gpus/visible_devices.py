@@ -41,9 +41,9 @@ def hidden(devices: Sequence[Numbered], environment: Mapping[str, str] | None = 
             f"bus; name UUIDs there, or set {ORDER}=PCI_BUS_ID as well"
         )
         return [reason] * len(devices)
-    named = _named(entries, devices)
+    found = named(entries, devices)
     reason = f"{VISIBLE}={text} of the agent does not name it; start the agent with one that does"
-    return ["" if device.index in named else reason for device in devices]
+    return ["" if device.index in found else reason for device in devices]
 
 
 def _uncertain(entries: Sequence[str], devices: Sequence[Numbered], order: str) -> bool:
@@ -53,7 +53,7 @@ def _uncertain(entries: Sequence[str], devices: Sequence[Numbered], order: str) 
     return bool(ordinals) and not alike and order != "PCI_BUS_ID" and len(ordinals) < len(devices)
 
 
-def _named(entries: Sequence[str], devices: Sequence[Numbered]) -> set[int]:
+def named(entries: Sequence[str], devices: Sequence[Numbered]) -> set[int]:
     """Indices of the GPUs that the entries name, up to the first invalid entry."""
     found: set[int] = set()
     for entry in entries:

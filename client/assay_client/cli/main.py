@@ -79,6 +79,7 @@ VERBS: dict[str, str] = {
     "token": "assay_client.cli.verbs.token",
     "identities": "assay_client.cli.verbs.identities",
     "revoke": "assay_client.cli.verbs.revoke",
+    "slurm": "assay_client.cli.verbs.slurm",
     "docs": "assay_client.cli.verbs.docs",
 }
 

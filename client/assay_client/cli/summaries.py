@@ -48,5 +48,6 @@ SUMMARIES: dict[str, str] = {
     "token": "Make a join token.",
     "identities": "Show who may connect to a server, and until when.",
     "revoke": "Withdraw an identity, a key or a join token.",
+    "slurm": "Submit agents as jobs of a Slurm cluster.",
     "docs": "Show a page of the documentation, or list all.",
 }

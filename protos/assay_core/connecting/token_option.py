@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import stat
 import sys
+from pathlib import Path
 from typing import Any
 
 import typer
 
+from assay_core.files.durable import storage_errors
 from assay_sampling.errors import ParameterError
 
 TOKEN_VARIABLE = "ASSAY_JOIN_TOKEN"
@@ -32,3 +36,22 @@ def given_token(option: str) -> str:
     if not text:
         raise ParameterError("--token", "standard input is empty", "pipe the token into it")
     return text
+
+
+def token_in_file(path: Path, option: str = "--token-file") -> str:
+    """The token in the first line of a private file.
+
+    Raises ParameterError if it is not this user's alone or holds no token, StorageError if it cannot be read.
+    """
+    with storage_errors(path):
+        state = path.stat()
+        lines = path.read_text("utf-8", errors="replace").split("\n")
+    if state.st_uid != os.geteuid() or stat.S_IMODE(state.st_mode) & 0o077:
+        raise ParameterError(
+            option,
+            f"others may read {path} (mode {stat.S_IMODE(state.st_mode):04o})",
+            f"it must be yours alone: chmod 600 {path}; have the token revoked if somebody has read it",
+        )
+    if not lines[0].strip():
+        raise ParameterError(option, f"the first line of {path} is empty", "write the join token into it")
+    return lines[0].strip()

@@ -1,0 +1,115 @@
+"""``assay-agent slurm-job``: an agent that is a Slurm job, and the same agent after a requeue.
+
+It replaces the shell of the job script (``exec``), so that each signal reaches it once: Slurm's warning
+before the time limit (``--signal=B:TERM@60``) goes to the process of the script alone, and at preemption and at
+``scancel`` every process of the job gets a SIGTERM. A shell that passed signals on would double that one, and a
+second SIGTERM means "hand back at once".
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from assay_agent.cli.join import join_lab
+from assay_agent.cli.running import run_agent
+from assay_agent.config import AgentSettings
+from assay_agent.daemon.state import credentials_folder
+from assay_agent.gpus.chosen import OF_THE_JOB
+from assay_agent.jobs.slurm import SlurmJob
+from assay_core.connecting.token_option import TOKEN_VARIABLE, token_in_file
+from assay_core.files.durable import storage_errors
+from assay_core.files.private_folders import make_private_folder
+from assay_core.settings.command_line import with_settings
+from assay_sampling.errors import AssayError, NotReadyError
+
+_log = logging.getLogger(__name__)
+
+# The job says these.
+_OF_THE_JOB = {"state_dir", "name", "agent_id", "gpus"}
+_OTHERS = tuple(each.field for each in AgentSettings.declared() if each.field not in _OF_THE_JOB)
+
+
+@with_settings(AgentSettings, *_OTHERS)
+def slurm_job(
+    *,
+    settings: AgentSettings,
+    again: Callable[[], AgentSettings],
+    state_root: Annotated[
+        Path,
+        typer.Option(metavar="DIR", help="Folder for the state folders of jobs, on a shared file system."),
+    ],
+    join: Annotated[
+        str, typer.Option(metavar="HOST:PORT", help="The server's --join listener; needs a token once.")
+    ] = "",
+    token_file: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help=f"Private file with the join token; without it ${TOKEN_VARIABLE}."),
+    ] = None,
+    requeue: Annotated[
+        bool, typer.Option("--requeue", help="Have Slurm run the job again after its time limit.")
+    ] = False,
+) -> None:
+    """Work as a Slurm job: identity, name, state folder and GPUs are those of the job.
+
+    Started by the job scripts of 'assay slurm sbatch'."""
+    token = os.environ.pop(TOKEN_VARIABLE, "")  # no child process needs it
+    job = SlurmJob.of()
+    # Slurm's ordinals are in this order; CUDA's own is by speed.
+    os.environ.setdefault("CUDA_DEVICE_ORDER", "PCI_BUS_ID")
+    with storage_errors(state_root):
+        make_private_folder(state_root)
+
+    def of_the_job(asked: AgentSettings) -> AgentSettings:
+        return asked.model_copy(
+            update={
+                "state_dir": state_root / job.folder,
+                "name": job.agent_name,
+                "agent_id": job.agent_id,
+                "gpus": (OF_THE_JOB,),
+            }
+        )
+
+    own = of_the_job(settings)
+    if join:
+        _join_once(own, join, token, token_file)
+    ending = _Ending(job)
+    run_agent(own, lambda: of_the_job(again()), ending.note if requeue else lambda: None)
+    if ending.at_limit:
+        _log.info("Slurm job %s: asking for its requeue", job.shown)
+        job.requeue()
+
+
+class _Ending:
+    """Whether the agent was told to stop while Slurm still wanted its job: the time limit is near."""
+
+    def __init__(self, job: SlurmJob) -> None:
+        self._job = job
+        self.at_limit = False
+
+    def note(self) -> None:
+        try:
+            self.at_limit = self._job.is_running()
+        except AssayError as error:
+            _log.warning("the job is not requeued: %s", error)
+
+
+def _join_once(settings: AgentSettings, address: str, token: str, token_file: Path | None) -> None:
+    """Join the lab unless the job's folder has a valid certificate, as after a requeue. Raises AssayError."""
+    found = credentials_folder(settings.state_dir).read()
+    if found is not None and not found.expired:
+        return
+    if token_file is not None:
+        token = token_in_file(token_file)
+    if not token:
+        raise NotReadyError(
+            settings.name,
+            f"it has no certificate of the lab, and no join token: neither --token-file nor ${TOKEN_VARIABLE}",
+            "make a token (assay token --role agent --uses NUMBER) and write it into a file of mode 0600",
+        )
+    join_lab(settings, address, token)

@@ -1,0 +1,139 @@
+"""The Slurm job in which this process runs, as Slurm tells it in the environment.
+
+Source: sbatch(1), "OUTPUT ENVIRONMENT VARIABLES"; gres.conf(5): GPUs are numbered in the order of the PCI bus.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import subprocess
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from assay_sampling.errors import NotReadyError
+
+_NO_JOB = "start it with 'assay slurm sbatch', or in a job script"
+_NO_GPU = "submit the job with GPUs: --gres gpu:1"
+_ASK_SECONDS = 20.0
+_UNSET = ("", "(null)", "NoDevFiles")
+
+
+@dataclass(frozen=True)
+class GivenGpus:
+    """The GPUs of a job: ``entries`` as CUDA_VISIBLE_DEVICES has them.
+
+    ``of_the_node``: ordinals count all GPUs of the node, also where the job sees only its own.
+    """
+
+    entries: tuple[str, ...]
+    of_the_node: bool = False
+
+
+@dataclass(frozen=True)
+class SlurmJob:
+    """A job: its number is the same after a requeue, and each task of an array has its own."""
+
+    number: int
+    cluster: str
+    shown: str  # how Slurm's own programs name it: 12, or 10_2 for a task of an array
+
+    @classmethod
+    def of(cls, environment: Mapping[str, str] | None = None) -> SlurmJob:
+        """The job of this process, or of an ``environment``; raises NotReadyError outside of jobs."""
+        told = os.environ if environment is None else environment
+        number = told.get("SLURM_JOB_ID", "")
+        cluster = told.get("SLURM_CLUSTER_NAME", "") or "slurm"
+        if not number.isascii() or not number.isdecimal():
+            raise NotReadyError("SLURM_JOB_ID", "this process is not in a Slurm job", _NO_JOB)
+        if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]*", cluster):
+            raise NotReadyError("SLURM_CLUSTER_NAME", f"{cluster!r} is not a cluster's name", _NO_JOB)
+        array, task = told.get("SLURM_ARRAY_JOB_ID", ""), told.get("SLURM_ARRAY_TASK_ID", "")
+        in_array = array.isascii() and array.isdecimal() and task.isascii() and task.isdecimal()
+        return cls(int(number), cluster, f"{array}_{task}" if in_array else number)
+
+    @property
+    def agent_name(self) -> str:
+        """What people call its agent."""
+        return f"slurm-{self.cluster}-{self.shown}"
+
+    @property
+    def agent_id(self) -> str:
+        """The identity of its agent: that of a requeued job is the same."""
+        text = f"slurm-{self.cluster}-{self.number}"
+        return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+
+    @property
+    def folder(self) -> str:
+        """The name of its state folder."""
+        return f"{self.cluster}-{self.number}"
+
+    def gpus(
+        self,
+        environment: Mapping[str, str] | None = None,
+        ask: Callable[..., str] | None = None,
+    ) -> GivenGpus:
+        """The GPUs that it was given; raises NotReadyError if it has none, or only a part of one (MIG).
+
+        ``ask`` runs a program of Slurm; only tests replace it.
+        """
+        told = os.environ if environment is None else environment
+        visible, of_the_node = told.get("CUDA_VISIBLE_DEVICES", ""), False
+        if visible in _UNSET:
+            visible, of_the_node = told.get("SLURM_JOB_GPUS", ""), True
+        if visible in _UNSET and told.get("SLURM_GPUS_ON_NODE", "0") not in ("", "0"):
+            visible = self._allocated(ask or printed)
+        entries = tuple(entry.strip() for entry in visible.split(","))
+        if visible in _UNSET or not all(entries):
+            raise NotReadyError(f"Slurm job {self.shown}", "it was given no GPU", _NO_GPU)
+        parts = [entry for entry in entries if entry.upper().startswith("MIG")]
+        if parts:
+            raise NotReadyError(
+                f"Slurm job {self.shown}",
+                f"it was given a part of a GPU ({parts[0]}), and parts share clocks, caches and counters, so "
+                "that a run on one measures its neighbours too",
+                "ask Slurm for a type of GPU that is not partitioned: --gres gpu:TYPE:1",
+            )
+        return GivenGpus(entries, of_the_node)
+
+    def is_running(self, ask: Callable[..., str] | None = None) -> bool:
+        """Whether Slurm still wants it to run: it was neither cancelled nor preempted."""
+        said = (ask or printed)("squeue", "--noheader", f"--jobs={self.number}", "--format=%i %T")
+        states = [line.split()[1] for line in said.splitlines() if line.split()[:1] == [self.shown]]
+        return states == ["RUNNING"]
+
+    def requeue(self, ask: Callable[..., str] | None = None) -> None:
+        """Have Slurm run it again; this process ends by it. Raises NotReadyError if Slurm refuses."""
+        (ask or printed)("scontrol", "requeue", str(self.number))
+
+    def _allocated(self, ask: Callable[..., str]) -> str:
+        """The ordinals on the node, where Slurm sets no variable (Flags=no_gpu_env, plain files as GPUs)."""
+        for line in ask("scontrol", "--oneliner", "--details", "show", "job", str(self.number)).splitlines():
+            if line.split()[:1] == [f"JobId={self.number}"]:
+                found = re.findall(r"\bgpu(?::[^():,\s]+)*:\d+\(IDX:([0-9,-]+)\)", line)
+                return ",".join(str(each) for text in found for each in _numbers(text))
+        return ""
+
+
+def printed(*command: str) -> str:
+    """What a program of Slurm prints; raises NotReadyError with its own words."""
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=_ASK_SECONDS, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise NotReadyError(
+            command[0], f"it cannot be asked ({error})", "look at the Slurm of this node"
+        ) from error
+    if done.returncode != 0:
+        said = done.stderr.strip() or f"it ended with {done.returncode}"
+        raise NotReadyError(" ".join(command), said, "look at the Slurm of this node")
+    return done.stdout
+
+
+def _numbers(text: str) -> list[int]:
+    """The numbers of Slurm's list, such as ``0,2-3``."""
+    found: list[int] = []
+    for part in text.split(","):
+        first, _, last = part.partition("-")
+        found += range(int(first), int(last or first) + 1)
+    return found

@@ -1,0 +1,30 @@
+"""Draws what was submitted to Slurm, or the job script alone."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+
+from assay_client.cli.output import console as console_for
+from assay_client.cli.reporters.text import counted, printable
+
+if TYPE_CHECKING:
+    from assay_client.slurm.submission import SubmittedAgents
+
+
+def render_submitted(made: SubmittedAgents, console: Console) -> None:
+    """Draw the job and what comes next; of a dry run the script, so that it can be piped to sbatch."""
+    beside = console_for(error=True)
+    for text in made.warnings:
+        beside.print(f"warning: {printable(text)}", soft_wrap=True)
+    if made.job_id is None:
+        console.print(made.script, soft_wrap=True, end="")
+        return
+    where = f" on {made.cluster}" if made.cluster else ""
+    agents = counted(len(made.jobs), "agent", "agents")
+    console.print(
+        f"Slurm job {made.job_id}{where}: {agents}, state in {printable(made.state_root)}", soft_wrap=True
+    )
+    console.print(f"see them:  squeue -j {made.job_id}; assay agents", soft_wrap=True)
+    console.print(f"stop them: scancel {made.job_id}", soft_wrap=True)

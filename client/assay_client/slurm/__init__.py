@@ -1,0 +1,1 @@
+"""Agents as Slurm jobs: the job script, what is checked before it, and its submission with sbatch."""
