@@ -130,7 +130,7 @@ class AgentSettings(ProgramSettings):
     gpus: Annotated[
         tuple[str, ...],
         Setting(
-            "Offer only these GPUs: ordinals in the order of the bus, UUIDs, or 'slurm': those of the Slurm job.",
+            "Offer only these GPUs: ordinals in the order of the bus, UUIDs, or 'slurm': the Slurm job's.",
             default="all that CUDA_VISIBLE_DEVICES leaves",
             metavar="GPU,...",
         ),

@@ -1,9 +1,9 @@
 """``assay-agent slurm-job``: an agent that is a Slurm job, and the same agent after a requeue.
 
 It replaces the shell of the job script (``exec``), so that each signal reaches it once: Slurm's warning
-before the time limit (``--signal=B:TERM@60``) goes to the process of the script alone, and at preemption and at
-``scancel`` every process of the job gets a SIGTERM. A shell that passed signals on would double that one, and a
-second SIGTERM means "hand back at once".
+before the time limit (``--signal=B:TERM@60``) goes to the process of the script alone; at preemption and at
+``scancel`` every process of the job gets a SIGTERM. A shell that passed signals on would double that one, and
+a second SIGTERM means "hand back at once".
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from assay_agent.cli.running import run_agent
 from assay_agent.config import AgentSettings
 from assay_agent.daemon.state import credentials_folder
 from assay_agent.gpus.chosen import OF_THE_JOB
-from assay_agent.jobs.slurm import SlurmJob
+from assay_agent.jobs.slurm import SlurmJob, WhyStopped
 from assay_core.connecting.token_option import TOKEN_VARIABLE, token_in_file
 from assay_core.files.durable import storage_errors
 from assay_core.files.private_folders import make_private_folder
@@ -30,6 +30,8 @@ from assay_sampling.errors import AssayError, NotReadyError
 
 _log = logging.getLogger(__name__)
 
+# The signal comes some seconds before the run must be back, and up to a minute earlier than asked for.
+_EARLY_SECONDS = 90.0
 # The job says these.
 _OF_THE_JOB = {"state_dir", "name", "agent_id", "gpus"}
 _OTHERS = tuple(each.field for each in AgentSettings.declared() if each.field not in _OF_THE_JOB)
@@ -78,25 +80,21 @@ def slurm_job(
     own = of_the_job(settings)
     if join:
         _join_once(own, join, token, token_file)
-    ending = _Ending(job)
-    run_agent(own, lambda: of_the_job(again()), ending.note if requeue else lambda: None)
-    if ending.at_limit:
+    why: list[WhyStopped] = []
+
+    def note() -> None:
+        try:
+            why.append(job.why_stopped(settings.drain_seconds + _EARLY_SECONDS))
+        except AssayError as error:
+            _log.warning("whether the job must be requeued is unknown: %s", error)
+        else:
+            _log.info("Slurm job %s: %s", job.shown, why[0].value)
+
+    run_agent(own, lambda: of_the_job(again()), note)
+    # A preempted job that ends within its grace time counts as complete, and Slurm would not run it again.
+    if why == [WhyStopped.PREEMPTED] or (requeue and why == [WhyStopped.LIMIT]):
         _log.info("Slurm job %s: asking for its requeue", job.shown)
         job.requeue()
-
-
-class _Ending:
-    """Whether the agent was told to stop while Slurm still wanted its job: the time limit is near."""
-
-    def __init__(self, job: SlurmJob) -> None:
-        self._job = job
-        self.at_limit = False
-
-    def note(self) -> None:
-        try:
-            self.at_limit = self._job.is_running()
-        except AssayError as error:
-            _log.warning("the job is not requeued: %s", error)
 
 
 def _join_once(settings: AgentSettings, address: str, token: str, token_file: Path | None) -> None:
@@ -109,7 +107,7 @@ def _join_once(settings: AgentSettings, address: str, token: str, token_file: Pa
     if not token:
         raise NotReadyError(
             settings.name,
-            f"it has no certificate of the lab, and no join token: neither --token-file nor ${TOKEN_VARIABLE}",
+            f"it has no certificate of the lab, and no join token, by --token-file or ${TOKEN_VARIABLE}",
             "make a token (assay token --role agent --uses NUMBER) and write it into a file of mode 0600",
         )
     join_lab(settings, address, token)

@@ -1,6 +1,6 @@
 """The Slurm job in which this process runs, as Slurm tells it in the environment.
 
-Source: sbatch(1), "OUTPUT ENVIRONMENT VARIABLES"; gres.conf(5): GPUs are numbered in the order of the PCI bus.
+Source: sbatch(1), "OUTPUT ENVIRONMENT VARIABLES"; gres.conf(5): GPUs are numbered by the PCI bus.
 """
 
 from __future__ import annotations
@@ -9,8 +9,11 @@ import hashlib
 import os
 import re
 import subprocess
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from datetime import datetime
+from enum import Enum
 
 from assay_sampling.errors import NotReadyError
 
@@ -18,6 +21,15 @@ _NO_JOB = "start it with 'assay slurm sbatch', or in a job script"
 _NO_GPU = "submit the job with GPUs: --gres gpu:1"
 _ASK_SECONDS = 20.0
 _UNSET = ("", "(null)", "NoDevFiles")
+
+
+class WhyStopped(Enum):
+    """Why the agent of a job gets a SIGTERM."""
+
+    LIMIT = "its time limit is near"
+    PREEMPTED = "another job takes its place"
+    ASKED = "somebody asks it to end"
+    ENDED = "Slurm has ended it"
 
 
 @dataclass(frozen=True)
@@ -97,11 +109,24 @@ class SlurmJob:
             )
         return GivenGpus(entries, of_the_node)
 
-    def is_running(self, ask: Callable[..., str] | None = None) -> bool:
-        """Whether Slurm still wants it to run: it was neither cancelled nor preempted."""
-        said = (ask or printed)("squeue", "--noheader", f"--jobs={self.number}", "--format=%i %T")
-        states = [line.split()[1] for line in said.splitlines() if line.split()[:1] == [self.shown]]
-        return states == ["RUNNING"]
+    def why_stopped(
+        self, limit_seconds: float, ask: Callable[..., str] | None = None, now: float | None = None
+    ) -> WhyStopped:
+        """Why Slurm signals a job that runs; it is at its limit if at most ``limit_seconds`` are left.
+
+        ``now``: Unix seconds. Raises NotReadyError if Slurm does not answer.
+        """
+        found = dict(re.findall(r"(?:^| )(\w+)=(\S*)", self._told(ask or printed)))
+        if found.get("JobState") != "RUNNING":
+            return WhyStopped.ENDED  # cancelled, or preempted without grace: then Slurm requeues it itself
+        if found.get("PreemptTime", "None") not in ("None", "Unknown"):
+            return WhyStopped.PREEMPTED
+        try:
+            end = datetime.fromisoformat(found.get("EndTime", "")).timestamp()
+        except ValueError:  # no limit
+            return WhyStopped.ASKED
+        left = end - (time.time() if now is None else now)
+        return WhyStopped.LIMIT if left <= limit_seconds else WhyStopped.ASKED
 
     def requeue(self, ask: Callable[..., str] | None = None) -> None:
         """Have Slurm run it again; this process ends by it. Raises NotReadyError if Slurm refuses."""
@@ -109,11 +134,14 @@ class SlurmJob:
 
     def _allocated(self, ask: Callable[..., str]) -> str:
         """The ordinals on the node, where Slurm sets no variable (Flags=no_gpu_env, plain files as GPUs)."""
-        for line in ask("scontrol", "--oneliner", "--details", "show", "job", str(self.number)).splitlines():
-            if line.split()[:1] == [f"JobId={self.number}"]:
-                found = re.findall(r"\bgpu(?::[^():,\s]+)*:\d+\(IDX:([0-9,-]+)\)", line)
-                return ",".join(str(each) for text in found for each in _numbers(text))
-        return ""
+        found = re.findall(r"\bgpu(?::[^():,\s]+)*:\d+\(IDX:([0-9,-]+)\)", self._told(ask))
+        return ",".join(str(each) for text in found for each in _numbers(text))
+
+    def _told(self, ask: Callable[..., str]) -> str:
+        """The line that Slurm tells of this job; the first job of an array also has those of the others."""
+        said = ask("scontrol", "--oneliner", "--details", "show", "job", str(self.number))
+        mine = [line for line in said.splitlines() if line.split()[:1] == [f"JobId={self.number}"]]
+        return mine[0] if mine else ""
 
 
 def printed(*command: str) -> str:

@@ -1,8 +1,8 @@
 """The job script of an agent. Pure: it touches neither disk nor Slurm.
 
 Slurm keeps the script and shows it to operators, so it holds no secret. Nothing that a person wrote becomes
-shell: words of the command are quoted, values of directives are of a few characters, or quoted as sbatch reads
-them.
+shell: words of the command are quoted, values of directives have few kinds of characters or are quoted as
+sbatch reads them.
 Source: sbatch(1), "--signal", "--output" and "filename pattern".
 """
 
@@ -78,7 +78,7 @@ def job_script(job: AgentJob) -> str:
     return "\n".join(
         [
             "#!/bin/bash",
-            "# Written by 'assay slurm sbatch'. The agent replaces this shell, so that signals reach it once.",
+            "# Written by 'assay slurm sbatch'. The agent replaces this shell: signals reach it once.",
             *lines,
             "umask 077",
             f"exec {' '.join(_quoted_word(word) for word in words)}",

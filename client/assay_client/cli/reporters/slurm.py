@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-from assay_client.cli.output import console as console_for
 from assay_client.cli.reporters.text import counted, printable
 
 if TYPE_CHECKING:
@@ -15,9 +14,6 @@ if TYPE_CHECKING:
 
 def render_submitted(made: SubmittedAgents, console: Console) -> None:
     """Draw the job and what comes next; of a dry run the script, so that it can be piped to sbatch."""
-    beside = console_for(error=True)
-    for text in made.warnings:
-        beside.print(f"warning: {printable(text)}", soft_wrap=True)
     if made.job_id is None:
         console.print(made.script, soft_wrap=True, end="")
         return
