@@ -95,6 +95,15 @@ image-wheels: $(STAMP)  ## the wheels of all images into build/wheels, for build
 test-image: image-wheels  ## build the images with Podman from a Debian tree, run them, and the Compose lab; needs root; skipped where Podman cannot be had
 	ASSAY_IMAGES="$(IMAGES)" $(BIN)/pytest -s tests/images $(PYTEST_ARGS)
 
+.PHONY: slurm
+slurm:
+	@[ -x /usr/sbin/slurmctld ] || { [ "$$(id -u)" = 0 ] && apt-get install -y -q --no-install-recommends slurm-wlm munge; } \
+	  || echo "slurm-long: no Slurm: as root, install Debian's package slurm-wlm"
+
+.PHONY: slurm-long
+slurm-long: $(STAMP) slurm  ## agents as jobs of a real Slurm: limits, preemption, requeue, two GPUs; six minutes; root and Debian's slurm-wlm (40 MB once)
+	ASSAY_SLURM=1 $(BIN)/pytest -s -n 2 tests/slurm $(PYTEST_ARGS)
+
 # A browser for tests of pages, from Debian's packages; nothing is installed. Its pictures are kept in build/screenshots, or in ASSAY_SCREENSHOTS.
 BROWSER ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/assay/browser
 

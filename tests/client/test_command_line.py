@@ -53,7 +53,7 @@ def test_the_verbs_that_scripts_rely_on_are_there() -> None:
         "status", "watch", "pause", "resume", "cancel", "retry", "agents", "gpus",
         "queue", "health", "runs", "explain", "report", "fetch",
         "campaigns", "role", "budget", "audit", "demo", "login", "logout", "token", "identities", "revoke",
-        "docs",
+        "slurm", "docs",
     ]  # fmt: skip
 
 

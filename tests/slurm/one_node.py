@@ -5,11 +5,13 @@ Root is needed: slurmd refuses other users. Everything lies in one folder, which
 
 from __future__ import annotations
 
+import contextlib
 import os
 import secrets
 import shutil
 import signal
 import socket
+import stat
 import subprocess
 import tempfile
 import time
@@ -22,7 +24,7 @@ import psutil
 
 PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "scontrol", "squeue", "scancel")
 _START_SECONDS = 60.0
-_GRACE_SECONDS = 60
+_NULL, _ZERO = 3, 5  # /dev/null, /dev/zero
 
 _CONFIGURATION = """\
 ClusterName=assay
@@ -73,9 +75,14 @@ def why_not() -> str:
 
 
 class OneNode:
-    """A cluster that lives as long as the block; ``parameters`` are further lines of slurm.conf."""
+    """A cluster that lives as long as the block.
 
-    def __init__(self, parameters: str = "") -> None:
+    Args:
+        parameters: further lines of slurm.conf.
+        grace_seconds: what a preempted job has.
+    """
+
+    def __init__(self, parameters: str = "", *, grace_seconds: int = 15) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="assay-slurm-"))
         self.folder.chmod(0o755)  # munged runs as another user
         self._processes: list[subprocess.Popen[bytes]] = []
@@ -87,15 +94,17 @@ class OneNode:
             "controller_port": next(ports),
             "daemon_port": next(ports),
             "cpus": os.cpu_count(),
-            "grace": _GRACE_SECONDS,
+            "grace": grace_seconds,
             "parameters": parameters,
         }
         (self.folder / "slurm.conf").write_text(_CONFIGURATION.format(**names))
         (self.folder / "gres.conf").write_text(_GPUS.format(**names))
         (self.folder / "cgroup.conf").write_text("CgroupPlugin=autodetect\n")
-        for name in ("state", "spool", "fakegpu0", "fakegpu1"):
-            path = self.folder / name
-            path.touch() if name.startswith("fake") else path.mkdir()
+        for name in ("state", "spool"):
+            (self.folder / name).mkdir()
+        for number, minor in enumerate((_NULL, _ZERO)):
+            # Slurm sets CUDA_VISIBLE_DEVICES and SLURM_JOB_GPUS for devices alone, not for plain files.
+            os.mknod(self.folder / f"fakegpu{number}", stat.S_IFCHR | 0o600, os.makedev(1, minor))
 
     @property
     def environment(self) -> Mapping[str, str]:
@@ -119,9 +128,25 @@ class OneNode:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
     ) -> None:
+        with contextlib.suppress(subprocess.CalledProcessError, AssertionError):
+            self.run("scancel", "--user=root", "--signal=KILL", "--full")
+            self.run("scancel", "--user=root")
+            self.wait_for(lambda: not self.run("squeue", "-h"), "end of all jobs", 20.0)
         for process in reversed(self._processes):
             _end(process)
+        for left in self._of_this_cluster():
+            with contextlib.suppress(psutil.NoSuchProcess):
+                left.kill()
         shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _of_this_cluster(self) -> list[psutil.Process]:
+        """Processes that know this cluster: steps and jobs, which are no children of slurmd."""
+        mine = []
+        for process in psutil.process_iter():
+            with contextlib.suppress(psutil.Error):
+                if process.environ().get("SLURM_CONF") == self.environment["SLURM_CONF"]:
+                    mine.append(process)
+        return mine
 
     def run(self, *command: str) -> str:
         """What a program of Slurm prints; raises CalledProcessError."""
@@ -191,19 +216,9 @@ def _free_ports(count: int) -> list[int]:
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """End a daemon with the job steps that it left, by their numbers."""
-    try:
-        children = psutil.Process(process.pid).children(recursive=True)
-    except psutil.NoSuchProcess:
-        children = []
     process.send_signal(signal.SIGTERM)
     try:
         process.wait(20)
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait(20)
-    for child in children:
-        try:
-            child.kill()
-        except psutil.NoSuchProcess:
-            continue

@@ -24,6 +24,8 @@ def run_agent(
     settings: AgentSettings,
     again: Callable[[], AgentSettings],
     on_stop: Callable[[], None] = lambda: None,
+    *,
+    signals_reach_all: bool = False,
 ) -> None:
     """Run an agent until it is told to stop.
 
@@ -31,9 +33,10 @@ def run_agent(
         settings: of the agent.
         again: settles them once more, at SIGHUP.
         on_stop: called once, after the agent was told to stop by a signal.
+        signals_reach_all: as of :class:`Agent`.
     """
     set_up_log(settings.log_level, settings.log_format)
-    agent = Agent(_with_policy(settings))
+    agent = Agent(_with_policy(settings), signals_reach_all=signals_reach_all)
 
     def reload() -> None:
         try:

@@ -20,7 +20,7 @@ from assay_agent.cli.join import join_lab
 from assay_agent.cli.running import run_agent
 from assay_agent.config import AgentSettings
 from assay_agent.daemon.state import credentials_folder
-from assay_agent.gpus.chosen import OF_THE_JOB
+from assay_agent.gpus.chosen import OF_THE_JOB, chosen_gpus
 from assay_agent.jobs.slurm import SlurmJob, WhyStopped
 from assay_core.connecting.token_option import TOKEN_VARIABLE, token_in_file
 from assay_core.files.durable import storage_errors
@@ -64,6 +64,7 @@ def slurm_job(
     job = SlurmJob.of()
     # Slurm's ordinals are in this order; CUDA's own is by speed.
     os.environ.setdefault("CUDA_DEVICE_ORDER", "PCI_BUS_ID")
+    chosen_gpus((OF_THE_JOB,))  # a job without GPUs ends before it joins
     with storage_errors(state_root):
         make_private_folder(state_root)
 
@@ -90,7 +91,7 @@ def slurm_job(
         else:
             _log.info("Slurm job %s: %s", job.shown, why[0].value)
 
-    run_agent(own, lambda: of_the_job(again()), note)
+    run_agent(own, lambda: of_the_job(again()), note, signals_reach_all=True)
     # A preempted job that ends within its grace time counts as complete, and Slurm would not run it again.
     if why == [WhyStopped.PREEMPTED] or (requeue and why == [WhyStopped.LIMIT]):
         _log.info("Slurm job %s: asking for its requeue", job.shown)

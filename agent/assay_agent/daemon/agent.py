@@ -80,6 +80,7 @@ class Agent:
         settings: of the agent.
         profilers: of the slots that need no GPU, by name; the player of recordings by default.
         inventory: reads what the box has; only tests replace it.
+        signals_reach_all: whether what stops this agent also signals every process that it started.
     """
 
     def __init__(
@@ -88,7 +89,9 @@ class Agent:
         *,
         profilers: Mapping[str, Profiler] | None = None,
         inventory: Callable[[], Inventory] = read_inventory,
+        signals_reach_all: bool = False,
     ) -> None:
+        self._signals_reach_all = signals_reach_all
         self.settings = settings
         self._profilers = profilers or {"recorded": RecordedProfiler()}
         self._read_inventory = inventory
@@ -288,6 +291,7 @@ class _Process:
             box=self._box,
             meter=self._meter,
             bundles=self._bundles,
+            stopped=self._session.stopping if self._agent._signals_reach_all else None,
         )
 
     def run(self, inventory: Inventory) -> None:

@@ -31,6 +31,8 @@ from assay_sampling.running.failures import FailureClass
 
 _log = logging.getLogger(__name__)
 
+# How far apart signals to all processes of a job may reach them on a busy box.
+_TOGETHER_SECONDS = 1.0
 _OF_THE_BOX = {
     **dict.fromkeys((errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS), FailureClass.DISK_FULL),
     **dict.fromkeys((errno.ENOMEM, errno.EAGAIN, errno.EMFILE, errno.ENFILE), FailureClass.BOX_MEMORY),
@@ -45,7 +47,8 @@ class AttemptRunner:
     waiting for a server that does not answer; ``on_begin`` is called when the spool holds a new attempt.
     ``health`` judges after each attempt whether it lost the GPU; None: the slot has no GPU. ``box``: the
     health of every slot, for runs over several GPUs. ``meter`` hears how each attempt ended.
-    ``bundles``: the files of submitters.
+    ``bundles``: the files of submitters. ``stopped``: set once the agent was told to stop, if what stops it
+    also signals every process that it started, as a batch system does; None: it signals the agent alone.
     """
 
     def __init__(
@@ -62,7 +65,9 @@ class AttemptRunner:
         box: BoxHealth | None = None,
         meter: Meter | None = None,
         bundles: BundleCache | None = None,
+        stopped: threading.Event | None = None,
     ) -> None:
+        self._stopped = stopped
         self._box = box or {}
         self._meter = meter or Meter()
         self._identity = identity
@@ -176,9 +181,20 @@ class AttemptRunner:
             problem = failure(_class_of(error), str(attempt.key), f"{type(error).__name__}: {error}")
         self._remove(attempt)
         if problem is not None:
+            problem = self._blamed(problem)
             self._meter.attempt_ended("failed", problem.failure_class)
             _log.warning("failed: %s", problem)
             self.report(attempt.key, attempt.write_secret, problem, log.log)
+
+    def _blamed(self, problem: Failure) -> Failure:
+        """The failure, or the stop of the agent that caused it: a workload that was signalled did not fail.
+
+        The signals come together, in no order, so the agent's own may be a moment late.
+        """
+        if self._stopped is None or not self._stopped.wait(_TOGETHER_SECONDS):
+            return problem
+        cause = f"the agent's job was told to stop, and every process of it was signalled ({problem.cause})"
+        return failure(FailureClass.AGENT_RESTARTED, problem.subject, cause)
 
     def _finish(self, attempt: SpooledAttempt) -> Failure | None:
         seal = attempt.wait_acknowledged()

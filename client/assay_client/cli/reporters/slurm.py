@@ -1,4 +1,4 @@
-"""Draws what was submitted to Slurm, or the job script alone."""
+"""Draws what was submitted to Slurm."""
 
 from __future__ import annotations
 
@@ -13,10 +13,7 @@ if TYPE_CHECKING:
 
 
 def render_submitted(made: SubmittedAgents, console: Console) -> None:
-    """Draw the job and what comes next; of a dry run the script, so that it can be piped to sbatch."""
-    if made.job_id is None:
-        console.print(made.script, soft_wrap=True, end="")
-        return
+    """Draw the job and what comes next."""
     where = f" on {made.cluster}" if made.cluster else ""
     agents = counted(len(made.jobs), "agent", "agents")
     console.print(

@@ -12,8 +12,9 @@ from typing import Annotated
 import typer
 
 from assay_client.cli.options import JsonOption, parse_parameters
-from assay_client.cli.output import show
+from assay_client.cli.output import console, show
 from assay_client.cli.reporters.slurm import render_submitted
+from assay_client.cli.reporters.text import printable
 from assay_client.cli.verb import verb_app
 from assay_client.slurm.checks import doubts, require_private_root
 from assay_client.slurm.script import AgentJob, further_options, job_script
@@ -34,7 +35,7 @@ def slurm() -> None:
 def sbatch(
     arguments: Annotated[
         list[str] | None,
-        typer.Argument(metavar="-- OPTION...", help="Further options of assay-agent run, after two dashes."),
+        typer.Argument(metavar="OPTION...", help="Further options of assay-agent run, after two dashes."),
     ] = None,
     *,
     state_root: Annotated[
@@ -99,9 +100,7 @@ def sbatch(
 
     A requeued job goes on as the same agent, with the same runs. docs/slurm.md says more."""
     root = Path(os.path.abspath(state_root))  # noqa: PTH100 - links are the business of the nodes
-    program = shlex.split(agent) if agent else [str(Path(sys.executable).with_name("assay-agent"))]
-    if not program:
-        raise ParameterError("--agent", "it is empty", "give the command that starts assay-agent")
+    program = _program(agent)
     if not join and not server:
         raise ParameterError("--join", "no server is named", "give --join HOST:PORT, or --server ADDRESS")
     _require_token(join, token_file, needed=not dry_run)
@@ -141,7 +140,31 @@ def sbatch(
         script=script,
         warnings=warnings,
     )
-    show(made.to_dict(), as_json, lambda console: render_submitted(made, console))
+    _show(made, as_json)
+
+
+def _show(made: SubmittedAgents, as_json: bool) -> None:
+    """Print what was submitted; of a dry run the script as it is, so that it can be piped to sbatch."""
+    if not as_json:
+        for text in made.warnings:
+            console(error=True).print(f"warning: {printable(text)}", soft_wrap=True)
+    if made.job_id is None and not as_json:
+        typer.echo(made.script, nl=False)
+    else:
+        show(made.to_dict(), as_json, lambda drawn: render_submitted(made, drawn))
+
+
+def _program(command: str) -> list[str]:
+    """The words that start the agent: those of a command, else the program beside this Python."""
+    if not command:
+        return [str(Path(sys.executable).with_name("assay-agent"))]
+    try:
+        words = shlex.split(command)
+    except ValueError as error:
+        raise ParameterError("--agent", f"{error}", "quote its words as for a shell") from error
+    if not words:
+        raise ParameterError("--agent", "it is empty", "give the command that starts assay-agent")
+    return words
 
 
 def _require_token(join: str, token_file: Path | None, *, needed: bool) -> None:
