@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from assay_server.store.sqlite import SqliteStore
 from tests.chaos.faults.seam import Outcome
 from tests.chaos.laboratory import LabError, Laboratory
 from tests.chaos.schedule import Lanes, Planned
@@ -130,17 +129,18 @@ def run_course(
     lanes.join()
     campaigns = tuple(submitting.campaigns)
     reports = {} if leftover else {each: lab.report(each) for each in campaigns}
-    course = Course(campaigns, seconds, lab.state / "records", reports, leftover=leftover)
+    records = lab.records(campaigns)
+    course = Course(campaigns, seconds, records, reports, leftover=leftover)
     course.outcomes = lanes.outcomes
     course.retries_by_hand = watch.retries_by_hand
-    course.restarts = Counter({"server": lab.server.starts - 1})
+    course.restarts = Counter({name: service.starts - 1 for name, service in lab.services.items()})
     course.restarts["agents"] = sum(box.program.starts - 1 for box in lab.boxes.values())
     _read_attempts(lab, course)
     return course
 
 
 def _read_attempts(lab: Laboratory, course: Course) -> None:
-    store = SqliteStore(lab.state / "metadata.sqlite")
+    store = lab.store()
     try:
         with store.snapshot() as read:
             for campaign_id in course.campaigns:

@@ -17,6 +17,8 @@ from typing import Any, TypeVar
 from assay_client.api import Client
 from assay_core.identity.credentials import CredentialsFolder
 from assay_sampling.errors import AssayError
+from assay_server.store.protocols import MetadataStore
+from assay_server.store.sqlite import SqliteStore
 from tests.chaos.interposing import Meddling, built
 from tests.chaos.needs import Need
 from tests.chaos.programs import Keeper, Program
@@ -100,9 +102,6 @@ class Laboratory:
         self.root = root
         self._packets = packets
         self.size = size
-        self._server_disk = _disk_in(root / "server", _SERVER_DISK_MIB, only_failing=True)
-        if self._server_disk is not None:
-            kept.callback(self._server_disk.close)
         self.state = root / "server" / "state"
         self.owner = f"unix:{root}/socket"
         self.passphrase = root / "passphrase"
@@ -115,23 +114,41 @@ class Laboratory:
         self._ports: dict[str, int] = {"address": 0, "join-address": 0}
         (root / "policy.toml").write_text(_POLICY)
         (root / "policy.toml").chmod(0o644)
-        self._checked("assay-server", "init", "--state", str(self.state))
-        self.server = Program(
-            "server", self._server_command, root / "server.log",
-            Meddling(self._library, root / "server.control", self.state), before_start=self._forget_addresses,
-        )  # fmt: skip
         self._keeper: Keeper | None = None
+        self._server_disk: Disk | None = None
         self.boxes: dict[str, Box] = {}
+        # What the agents talk to, in the order of its start; the servers are among it.
+        self.services: dict[str, Program] = {}
+        self.servers: list[str] = []
+        self.make_services(kept)
+
+    def make_services(self, kept: contextlib.ExitStack) -> None:
+        """Fill :attr:`services` and :attr:`servers`; none of them is started."""
+        self._server_disk = _disk_in(self.root / "server", _SERVER_DISK_MIB, only_failing=True)
+        if self._server_disk is not None:
+            kept.callback(self._server_disk.close)
+        self.command_done("assay-server", "init", "--state", str(self.state))
+        self.services["server"] = Program(
+            "server", self._server_command, self.root / "server.log", self.meddling("server", self.state),
+            before_start=self._forget_addresses,
+        )  # fmt: skip
+        self.servers.append("server")
+
+    def meddling(self, name: str, folder: Path) -> Meddling:
+        """What makes calls of a program on files of a folder fail."""
+        return Meddling(self._library, self.root / f"{name}.control", folder)
 
     def begin(self, size: Size, seed: int) -> None:
         """Start the server, have the agents join, and start them; from now on all are kept running."""
-        self.server.start()
+        for service in self.services.values():
+            service.start()
+        self._keeper = Keeper([*self.services.values()])
         self.wait_for_server()
         for number in range(size.agents):
             self.boxes[f"box-{number}"] = self._box(number, seed)
         with ThreadPoolExecutor(size.agents) as pool:
             list(pool.map(self._joined, self.boxes.values()))
-        self._keeper = Keeper([self.server, *(box.program for box in self.boxes.values())])
+        self._keeper.keep_too([box.program for box in self.boxes.values()])
 
     def close(self) -> None:
         """End all processes."""
@@ -142,15 +159,35 @@ class Laboratory:
             box.wire.close()
             if box.disk is not None:
                 box.disk.close()
-        self.server.end()
+        for service in reversed(self.services.values()):
+            service.end()
+
+    @property
+    def agents_port(self) -> int:
+        """Where agents reach the server."""
+        return self._ports["address"]
+
+    @property
+    def join_port(self) -> int:
+        """Where boxes join."""
+        return self._ports["join-address"]
 
     def program(self, target: str) -> Program:
-        """The program of "server" or of a box."""
-        return self.server if target == "server" else self.boxes[target].program
+        """The program of a service, "server" for one, or of a box."""
+        return self.services[target] if target in self.services else self.boxes[target].program
+
+    def said_by_servers(self, since: Sequence[int]) -> str:
+        """What the servers have logged since :meth:`logged_by_servers` had these lengths."""
+        logs = (self.services[name].said(begin) for name, begin in zip(self.servers, since, strict=True))
+        return "\n".join(logs)
+
+    def logged_by_servers(self) -> list[int]:
+        """How long the logs of the servers are, in bytes."""
+        return [self.services[name].log_bytes for name in self.servers]
 
     def disk_of(self, target: str) -> Disk | None:
         """The disk below the state of "server" or of a box."""
-        return self._server_disk if target == "server" else self.boxes[target].disk
+        return self._server_disk if target in self.services else self.boxes[target].disk
 
     @property
     def offers(self) -> frozenset[Need]:
@@ -184,8 +221,13 @@ class Laboratory:
         """Wait until it listens."""
         found = waited(self._ports_it_says, seconds)
         if not found:
-            raise LabError(f"the server does not start: {self.server.said()[-2000:]}")
+            raise LabError(f"the server does not start: {self.services['server'].said()[-2000:]}")
         self._ports = found
+
+    def wait_until_well(self, target: str) -> None:
+        """Wait until a service works."""
+        assert target in self.services
+        self.wait_for_server()
 
     def _ports_it_says(self) -> dict[str, int]:
         """Where the server says that it listens; empty while it starts, or starts again."""
@@ -222,7 +264,7 @@ class Laboratory:
         state.mkdir(mode=0o700)
         packets = self._packets[number] if self._packets else None
         host, inside = (packets.near_address, packets.at_far_end) if packets else ("127.0.0.1", ())
-        wire = Wire(self._ports["address"], seed + number, host)
+        wire = Wire(self.agents_port, seed + number, host)
         repeats = self.root / f"{name}.repeats"
         control = RepeatControl(repeats)
         command = [
@@ -232,7 +274,7 @@ class Laboratory:
             "--spool-limit", f"{_DISK_MIB // 3}MiB", "--minimum-free", "4MiB", "--flush", "700ms",
             *(["--virtual", "V100"] if self.size.live_runs else []),
         ]  # fmt: skip
-        meddling = Meddling(self._library, self.root / f"{name}.control", state)
+        meddling = self.meddling(name, state)
         log = self.root / f"{name}.log"
         log.touch()
         program = Program(name, lambda: command, log, meddling, environment={VARIABLE: str(repeats)})
@@ -245,13 +287,14 @@ class Laboratory:
     def join(self, box: Box) -> None:
         """Have an agent join, for the first time or again."""
         made = self.ask(lambda owner: owner.make_token("agent", ""))
-        join_address = f"127.0.0.1:{self._ports['join-address']}"
-        self._checked(
+        join_address = f"127.0.0.1:{self.join_port}"
+        self.command_done(
             "assay-agent", "join", join_address, "--token", str(made["token"]), "--state", str(box.state),
             "--name", box.name,
         )  # fmt: skip
 
-    def _checked(self, program: str, *arguments: str) -> str:
+    def command_done(self, program: str, *arguments: str) -> str:
+        """Run one of our programs; its standard output. Raises LabError if it fails."""
         done = self.command(program, *arguments)
         if done.returncode:
             raise LabError(f"{program} {arguments[0]} ended with {done.returncode}: {done.stderr}")
@@ -272,6 +315,14 @@ class Laboratory:
     def summary(self, campaign_id: str) -> dict[str, Any]:
         """How far a campaign is."""
         return self.ask(lambda owner: owner.summary(campaign_id))
+
+    def records(self, campaigns: Sequence[str]) -> Path:
+        """A folder with the published records of campaigns, a folder for each run."""
+        return self.state / "records"
+
+    def store(self) -> MetadataStore:
+        """The metadata, when the servers have ended."""
+        return SqliteStore(self.state / "metadata.sqlite")
 
     def report(self, campaign_id: str) -> dict[str, Any]:
         """A campaign's report."""

@@ -121,6 +121,7 @@ def table(found: dict[str, Any]) -> list[str]:
         lines.append(f"  {kind:24} {found['faults_by_kind'].get(kind, 0):4}  ({missed.get(kind, 0)})")
     ended = ", ".join(f"{state} {count}" for state, count in sorted(found["attempts"].items()))
     failed = ", ".join(f"{name} {count}" for name, count in sorted(found["failures"].items()))
+    restarts = ", ".join(f"{name} {count}" for name, count in found["restarts"].items())
     lines += [
         f"  {'all':24} {found['faults']:4}  of {found['kinds']} kinds; {found['faults_asked']} asked for",
         f"launches {found['launches']:,}: lost {found['lost']}, duplicated {found['duplicated']}, changed "
@@ -129,8 +130,7 @@ def table(found: dict[str, Any]) -> list[str]:
         f"results that differ: {len(found['result_differences'])}",
         *(f"  {each}" for each in found["result_differences"]),
         f"attempts: {ended}; failures: {failed or 'none'}",
-        f"restarts: server {found['restarts']['server']}, agents {found['restarts']['agents']}; campaigns "
-        f"taken up again by hand: {found['retries_by_hand']}",
+        f"restarts: {restarts}; campaigns taken up again by hand: {found['retries_by_hand']}",
         f"time: undisturbed {found['undisturbed_seconds']} s, with faults {found['disturbed_seconds']} s, "
         f"added {found['added_seconds']} s; in all {found['total_seconds']} s; seed {found['seed']}",
         *(f"RULE BROKEN: {each}" for each in found["broken_rules"]),

@@ -133,6 +133,10 @@ class Keeper:
         self._thread = threading.Thread(target=self._run, name="keeper", daemon=True)
         self._thread.start()
 
+    def keep_too(self, programs: Sequence[Program]) -> None:
+        """Keep these running, too."""
+        self._programs = [*self._programs, *programs]
+
     def _run(self) -> None:
         while not self._ended.wait(_LOOK_SECONDS):
             for program in self._programs:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from random import Random
@@ -19,6 +19,7 @@ from tests.chaos.laboratory import Laboratory, waited
 
 _PAUSE_SECONDS = 0.2, 1.5
 _WELL_SECONDS = 30.0
+ONE_SERVER: Mapping[Whom, Sequence[str]] = {Whom.SERVER: (SERVER,)}
 
 
 @dataclass(frozen=True)
@@ -30,7 +31,13 @@ class Planned:
     number: int
 
 
-def plan(chance: Random, faults: int, kinds: Sequence[str], agents: Sequence[str]) -> list[Planned]:
+def plan(
+    chance: Random,
+    faults: int,
+    kinds: Sequence[str],
+    agents: Sequence[str],
+    services: Mapping[Whom, Sequence[str]] = ONE_SERVER,
+) -> list[Planned]:
     """So many faults: every kind at least once if there are enough, the rest by their weights.
 
     Those of profilers come first: the workloads that these measure have the shortest runs.
@@ -40,14 +47,17 @@ def plan(chance: Random, faults: int, kinds: Sequence[str], agents: Sequence[str
     chosen += chance.choices(list(kinds), weights, k=faults - len(chosen))
     chance.shuffle(chosen)
     chosen.sort(key=lambda kind: not KINDS[kind].early)
-    return [Planned(kind, _target(chance, kind, agents), number) for number, kind in enumerate(chosen)]
+    return [
+        Planned(kind, _target(chance, KINDS[kind].whom, agents, services), number)
+        for number, kind in enumerate(chosen)
+    ]
 
 
-def _target(chance: Random, kind: str, agents: Sequence[str]) -> str:
-    whom = KINDS[kind].whom
-    if whom is Whom.SERVER or (whom is Whom.ANYBODY and chance.random() < 0.3):
-        return SERVER
-    return chance.choice(list(agents))
+def _target(chance: Random, whom: Whom, agents: Sequence[str], services: Mapping[Whom, Sequence[str]]) -> str:
+    if whom is Whom.ANYBODY and chance.random() < 0.3:
+        whom = Whom.SERVER
+    targets = list(services.get(whom, agents))
+    return targets[0] if len(targets) == 1 else chance.choice(targets)
 
 
 class Lanes:
@@ -136,7 +146,7 @@ class Lanes:
         time.sleep(chance.uniform(*_PAUSE_SECONDS))
         self._wait_until_well(each.target)
         with ExitStack() as held:
-            if each.target == SERVER or kind.needs_server:
+            if each.target in self._lab.services or kind.needs_server:
                 held.enter_context(self._lab.server_lock)
             fault = kind(self._lab, each.target, chance)
             began, broken = time.monotonic(), ""
@@ -158,8 +168,8 @@ class Lanes:
 
     def _wait_until_well(self, target: str) -> None:
         """A fault of who is already down would prove nothing."""
-        if target == SERVER:
-            self._lab.wait_for_server()
+        if target in self._lab.services:
+            self._lab.wait_until_well(target)
         else:
             box = self._lab.boxes[target]
             waited(lambda: box.program.pid and box.is_registered, _WELL_SECONDS)

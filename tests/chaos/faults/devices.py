@@ -7,7 +7,7 @@ import time
 from abc import abstractmethod
 from typing import ClassVar
 
-from tests.chaos.faults.seam import SERVER, Fault, Whom
+from tests.chaos.faults.seam import Fault, Whom
 from tests.chaos.laboratory import waited
 from tests.chaos.needs import Need
 from tests.support.machine.disks import Disk, DiskError, LoopDisk
@@ -40,7 +40,7 @@ class DeviceFault(Fault):
 
     def inject(self) -> None:
         self._log, self._deaths = self.program.log_bytes, len(self.program.deaths)
-        self._log_of_server = self.lab.server.log_bytes
+        self._logs_of_servers = self.lab.logged_by_servers()
         self.fail()
 
     def heal(self) -> None:
@@ -48,8 +48,8 @@ class DeviceFault(Fault):
         self.program.end()
         self.mend()
         self.program.start()
-        if self.target == SERVER:
-            self.lab.wait_for_server()
+        if self.target in self.lab.services:
+            self.lab.wait_until_well(self.target)
 
     def mend(self) -> None:
         """Make the disk good again while nobody uses it."""
@@ -61,7 +61,7 @@ class DeviceFault(Fault):
             return f"said {found[0]!r}"
         # An agent hands the attempts that its disk refuses back, and says why to the server.
         handed_back = rf"of agent {re.escape(self.target)}: [^\n]*(?:{self.said.pattern})"
-        if re.search(handed_back, self.lab.server.said(self._log_of_server)):
+        if re.search(handed_back, self.lab.said_by_servers(self._logs_of_servers)):
             return "handed attempts back for it"
         died = self.program.deaths[self._deaths :]
         return f"ended with {died[0]}" if died else ""

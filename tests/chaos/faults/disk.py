@@ -9,7 +9,7 @@ import re
 import sqlite3
 from pathlib import Path
 
-from tests.chaos.faults.seam import SERVER, Fault, Whom
+from tests.chaos.faults.seam import Fault, Whom
 from tests.chaos.interposing import Operation
 from tests.chaos.laboratory import waited
 from tests.chaos.wire import FAIR, Weather
@@ -114,7 +114,9 @@ class TornWrite(Fault):
         self._before = self.program.meddling.counters()
         self._deaths = len(self.program.deaths)
         server = ("metadata.sqlite-wal", "staging/", ".parquet", "")
-        self._part = self.chance.choice(server if self.target == SERVER else ("spool/", ".seg", ""))
+        self._part = self.chance.choice(
+            server if self.target in self.lab.services else ("spool/", ".seg", "")
+        )
         self.program.meddling.set(torn=1, part=self._part)
         waited(lambda: len(self.program.deaths) > self._deaths, self._SECONDS)
 
