@@ -5,12 +5,13 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tests.chaos.faults.seam import Outcome
+from tests.chaos.faults.kinds import KINDS
+from tests.chaos.faults.seam import Fault, Outcome
 from tests.chaos.laboratory import LabError, Laboratory
 from tests.chaos.schedule import Lanes, Planned
 
@@ -104,13 +105,14 @@ def run_course(
     limit_seconds: float,
     on_progress: Callable[[int, int], None],
     on_outcome: Callable[[Outcome], None],
+    known: Mapping[str, type[Fault]] = KINDS,
 ) -> Course:
     """Submit the campaigns, inject faults until ``enough`` took hold, wait for the end. Raises LabError."""
     began = time.monotonic()
     submitting = Submitting(lab, files, enough)
     submitting.look(0)
     watch = Watch(lab, submitting, on_progress)
-    lanes = Lanes(lab, planned, seed, enough=enough, over=watch.over.is_set, told=on_outcome)
+    lanes = Lanes(lab, planned, seed, enough=enough, over=watch.over.is_set, told=on_outcome, known=known)
     lanes.run()
     leftover = ""
     while True:
@@ -140,17 +142,11 @@ def run_course(
 
 
 def _read_attempts(lab: Laboratory, course: Course) -> None:
-    store = lab.store()
-    try:
-        with store.snapshot() as read:
-            for campaign_id in course.campaigns:
-                for run in read.runs(campaign_id):
-                    for attempt in read.attempts(run.run_id):
-                        course.attempts[str(attempt.state)] += 1
-                        if attempt.failure is not None:
-                            course.failures[attempt.failure.failure_class] += 1
-    finally:
-        store.close()
+    for campaign_id in course.campaigns:
+        for state, failure_class in lab.attempts(campaign_id):
+            course.attempts[state] += 1
+            if failure_class:
+                course.failures[failure_class] += 1
 
 
 def require_nothing_left(course: Course) -> None:

@@ -17,7 +17,6 @@ from typing import Any, TypeVar
 from assay_client.api import Client
 from assay_core.identity.credentials import CredentialsFolder
 from assay_sampling.errors import AssayError
-from assay_server.store.protocols import MetadataStore
 from assay_server.store.sqlite import SqliteStore
 from tests.chaos.interposing import Meddling, built
 from tests.chaos.needs import Need
@@ -320,9 +319,15 @@ class Laboratory:
         """A folder with the published records of campaigns, a folder for each run."""
         return self.state / "records"
 
-    def store(self) -> MetadataStore:
-        """The metadata, when the servers have ended."""
-        return SqliteStore(self.state / "metadata.sqlite")
+    def attempts(self, campaign_id: str) -> list[tuple[str, str]]:
+        """Of each attempt of a campaign its state, and the class of its failure; "" without one."""
+        store = SqliteStore(self.state / "metadata.sqlite")
+        try:
+            with store.snapshot() as read:
+                found = [each for run in read.runs(campaign_id) for each in read.attempts(run.run_id)]
+        finally:
+            store.close()
+        return [(str(each.state), each.failure.failure_class if each.failure else "") for each in found]
 
     def report(self, campaign_id: str) -> dict[str, Any]:
         """A campaign's report."""

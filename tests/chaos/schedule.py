@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from random import Random
 
 from tests.chaos.faults.kinds import KINDS
-from tests.chaos.faults.seam import SERVER, Outcome, RuleBrokenError, Whom
+from tests.chaos.faults.seam import SERVER, Fault, Outcome, RuleBrokenError, Whom
 from tests.chaos.laboratory import Laboratory, waited
 
 _PAUSE_SECONDS = 0.2, 1.5
@@ -37,18 +37,19 @@ def plan(
     kinds: Sequence[str],
     agents: Sequence[str],
     services: Mapping[Whom, Sequence[str]] = ONE_SERVER,
+    known: Mapping[str, type[Fault]] = KINDS,
 ) -> list[Planned]:
     """So many faults: every kind at least once if there are enough, the rest by their weights.
 
     Those of profilers come first: the workloads that these measure have the shortest runs.
     """
     chosen = chance.sample(list(kinds), min(faults, len(kinds)))
-    weights = [KINDS[kind].weight for kind in kinds]
+    weights = [known[kind].weight for kind in kinds]
     chosen += chance.choices(list(kinds), weights, k=faults - len(chosen))
     chance.shuffle(chosen)
-    chosen.sort(key=lambda kind: not KINDS[kind].early)
+    chosen.sort(key=lambda kind: not known[kind].early)
     return [
-        Planned(kind, _target(chance, KINDS[kind].whom, agents, services), number)
+        Planned(kind, _target(chance, known[kind].whom, agents, services), number)
         for number, kind in enumerate(chosen)
     ]
 
@@ -81,6 +82,7 @@ class Lanes:
         over: Callable[[], bool],
         told: Callable[[Outcome], None],
         tries: int = 3,
+        known: Mapping[str, type[Fault]] = KINDS,
     ) -> None:
         self._lab = lab
         self._seed = seed
@@ -88,6 +90,7 @@ class Lanes:
         self._enough = enough
         self._told = told
         self._tries = tries
+        self._known = known
         self._began = time.monotonic()
         self._lock = threading.Lock()
         self._outcomes: list[Outcome] = []
@@ -142,7 +145,7 @@ class Lanes:
                 self._problems.append(error)
 
     def _once(self, each: Planned, chance: Random) -> Outcome:
-        kind = KINDS[each.kind]
+        kind = self._known[each.kind]
         time.sleep(chance.uniform(*_PAUSE_SECONDS))
         self._wait_until_well(each.target)
         with ExitStack() as held:

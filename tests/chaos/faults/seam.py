@@ -16,11 +16,16 @@ SERVER = "server"
 
 
 class Whom(StrEnum):
-    """Whom a kind of fault can hit."""
+    """Whom a kind of fault can hit; what comes after ANYBODY is there in a site alone."""
 
     SERVER = "server"
     AGENTS = "agents"
     ANYBODY = "anybody"
+    DATABASE = "database"
+    BUCKET = "bucket"
+    BALANCER = "balancer"
+    SCHEDULER = "scheduler"
+    WORKERS = "workers"
 
 
 class RuleBrokenError(Exception):

@@ -1,0 +1,89 @@
+"""The way to the bucket: passes bytes on, or answers for the bucket with 503, or with nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+from enum import StrEnum
+
+_CHUNK_BYTES = 64 << 10
+_BUSY = (
+    b"HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/xml\r\nConnection: close\r\n"
+    b"Content-Length: 64\r\n\r\n<Error><Code>SlowDown</Code><Message>busy</Message></Error>     "
+)
+
+
+class Mood(StrEnum):
+    """What the gate does with requests."""
+
+    OPEN = "open"
+    BUSY = "busy"
+    CUT = "cut"
+
+
+class Gate:
+    """A proxy on a free port, with an event loop in a thread of its own."""
+
+    def __init__(self, target_port: int) -> None:
+        self._target_port = target_port
+        self.mood = Mood.OPEN
+        self.refused = 0
+        self._writers: set[asyncio.StreamWriter] = set()
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="gate", daemon=True)
+        self._thread.start()
+        serving = asyncio.start_server(self._accepted, "127.0.0.1", 0)
+        server = asyncio.run_coroutine_threadsafe(serving, self._loop).result(10)
+        self.port = int(server.sockets[0].getsockname()[1])
+
+    def set(self, mood: Mood) -> None:
+        """Change what happens; a cut breaks the connections there are."""
+        self.mood = mood
+        if mood is Mood.CUT:
+            self._loop.call_soon_threadsafe(self._break)
+
+    def close(self) -> None:
+        """End the thread."""
+        self._loop.call_soon_threadsafe(self._break)
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(10)
+
+    def _break(self) -> None:
+        for writer in list(self._writers):
+            writer.transport.abort()
+
+    async def _accepted(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._writers.add(writer)
+        try:
+            with contextlib.suppress(OSError):
+                await self._passed(reader, writer)
+        finally:
+            self._writers.discard(writer)
+            writer.close()
+
+    async def _passed(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if self.mood is Mood.CUT:
+            self.refused += 1
+            return
+        back, forth = await asyncio.open_connection("127.0.0.1", self._target_port)
+        answering = asyncio.create_task(self._answers(back, writer))
+        try:
+            while data := await reader.read(_CHUNK_BYTES):
+                if self.mood is Mood.BUSY:
+                    self.refused += 1
+                    writer.write(_BUSY)
+                    await writer.drain()
+                    return
+                forth.write(data)
+                await forth.drain()
+        finally:
+            answering.cancel()
+            forth.close()
+
+    async def _answers(self, back: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(OSError):
+            while data := await back.read(_CHUNK_BYTES):
+                writer.write(data)
+                await writer.drain()
+            writer.close()
