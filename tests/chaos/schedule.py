@@ -36,6 +36,7 @@ def plan(
     faults: int,
     kinds: Sequence[str],
     agents: Sequence[str],
+    *,
     services: Mapping[Whom, Sequence[str]] = ONE_SERVER,
     known: Mapping[str, type[Fault]] = KINDS,
 ) -> list[Planned]:

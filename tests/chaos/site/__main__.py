@@ -1,4 +1,4 @@
-"""``make chaos-site``: the same campaigns on one undisturbed server, and in a site with faults; nothing may differ.
+"""``make chaos-site``: one undisturbed server, and a site with faults; records and results may not differ.
 
 python -m tests.chaos.site [--short] [--seed N] [--faults N] [--kinds ...] [--minutes N] [--json]
 """
