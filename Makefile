@@ -42,6 +42,10 @@ chaos: $(STAMP)  ## kill everything that belongs to a demo at many moments; ASSA
 chaos-lab: $(STAMP)  ## 200 faults of 40 kinds over 10 million launches on four agents: nothing may differ; 20 minutes on two cores
 	$(BIN)/python -m tests.chaos $(CHAOS_ARGS)
 
+.PHONY: chaos-site
+chaos-site: $(STAMP) services  ## two servers on PostgreSQL and a bucket behind HAProxy, with Dask: every process is killed, and nothing may differ from one server on SQLite; 15 minutes
+	ASSAY_SERVICES="$(SERVICES)" $(BIN)/python -m tests.chaos.site $(CHAOS_ARGS)
+
 .PHONY: chaos-short
 chaos-short: $(STAMP)  ## the short form: 20 faults, about a minute; CHAOS_ARGS='--seed 7'
 	$(BIN)/python -m tests.chaos --short $(CHAOS_ARGS)

@@ -34,8 +34,8 @@ class Gate:
         self._thread = threading.Thread(target=self._loop.run_forever, name="gate", daemon=True)
         self._thread.start()
         serving = asyncio.start_server(self._accepted, "127.0.0.1", 0)
-        server = asyncio.run_coroutine_threadsafe(serving, self._loop).result(10)
-        self.port = int(server.sockets[0].getsockname()[1])
+        self._server = asyncio.run_coroutine_threadsafe(serving, self._loop).result(10)
+        self.port = int(self._server.sockets[0].getsockname()[1])
 
     def set(self, mood: Mood) -> None:
         """Change what happens; a cut breaks the connections there are."""
@@ -45,9 +45,11 @@ class Gate:
 
     def close(self) -> None:
         """End the thread."""
+        self._loop.call_soon_threadsafe(self._server.close)
         self._loop.call_soon_threadsafe(self._break)
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(10)
+        self._loop.close()
 
     def _break(self) -> None:
         for writer in list(self._writers):
