@@ -45,11 +45,17 @@ class Gate:
 
     def close(self) -> None:
         """End the thread."""
-        self._loop.call_soon_threadsafe(self._server.close)
-        self._loop.call_soon_threadsafe(self._break)
+        asyncio.run_coroutine_threadsafe(self._end(), self._loop).result(10)
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(10)
         self._loop.close()
+
+    async def _end(self) -> None:
+        self._server.close()
+        self._break()
+        under_way = asyncio.all_tasks() - {asyncio.current_task()}
+        if under_way:
+            await asyncio.wait(under_way, timeout=5)
 
     def _break(self) -> None:
         for writer in list(self._writers):
