@@ -56,6 +56,7 @@ class Gate:
         under_way = asyncio.all_tasks() - {asyncio.current_task()}
         if under_way:
             await asyncio.wait(under_way, timeout=5)
+        await asyncio.sleep(0.01)  # their transports close in the next round
 
     def _break(self) -> None:
         for writer in list(self._writers):
