@@ -102,6 +102,7 @@ class _Stream:
         self._budget = budget
         self._held_bytes = 0
         self._last: dict[AttemptKey, int] = {}
+        self._small: dict[AttemptKey, asyncio.Future[Answer]] = {}  # the last small uploads, until answered
 
     async def read(self, requests: AsyncIterator[Any]) -> None:
         """Read the whole stream; its end, for any reason, also ends the answers."""
@@ -124,13 +125,22 @@ class _Stream:
 
     async def _take(self, upload: Upload) -> None:
         await self._places.acquire()
-        loop = asyncio.get_running_loop()
         upload = replace(upload, follows=self._last.get(upload.key) == upload.index - 1)
         self._last[upload.key] = upload.index
-        stored = await loop.run_in_executor(self._threads.ingest, self._ingest.take, upload)
-        future = asyncio.wrap_future(stored)
+        future = await self._taken(upload)
         future.add_done_callback(_seen)  # also for futures that nobody awaits after the stream's end
         self.answers.put_nowait((upload, future))
+
+    async def _taken(self, upload: Upload) -> asyncio.Future[Answer]:
+        key, loop = upload.key, asyncio.get_running_loop()
+        if upload.is_small:
+            small = self._small[key] = asyncio.wrap_future(self._ingest.take_small(upload))
+            small.add_done_callback(lambda done: self._small.get(key) is done and self._small.pop(key))
+            return small
+        if (before := self._small.get(key)) is not None:
+            await asyncio.wait([before])  # another thread checks this one: their order must stay
+        stored = await loop.run_in_executor(self._threads.ingest, self._ingest.take, upload)
+        return asyncio.wrap_future(stored)
 
     async def answered(self, upload: Upload) -> None:
         self._places.release()

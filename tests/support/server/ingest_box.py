@@ -98,7 +98,8 @@ class Box:
 
     def send(self, segment: MadeSegment | Upload, key: AttemptKey | None = None) -> Answer:
         upload = segment if isinstance(segment, Upload) else segment.upload(self.claim(key))
-        return self.ingest.take(upload).result(timeout=20)
+        take = self.ingest.take_small if upload.is_small else self.ingest.take  # as a stream does
+        return take(upload).result(timeout=20)
 
     def refused(self, segment: MadeSegment | Upload, key: AttemptKey | None = None) -> str:
         answer = self.send(segment, key)

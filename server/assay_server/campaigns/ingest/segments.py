@@ -2,7 +2,8 @@
 
 The progress of an attempt (schema, names, number of segments) is kept in memory. It is read back from the
 staged segments after a restart, and when another server has taken segments of the attempt since. Segments of
-one attempt are checked one after another, those of different attempts in parallel.
+one attempt are checked one after another, those of different attempts in parallel, except for small ones:
+the thread that commits checks all that wait, with one look at the store.
 """
 
 from __future__ import annotations
@@ -10,21 +11,24 @@ from __future__ import annotations
 import threading
 import time
 from collections import OrderedDict
+from collections.abc import Callable
 from concurrent.futures import Future
 from typing import NoReturn
 
 from assay_core.records.attempt import AttemptKey, Claim
 from assay_core.records.failure import Failure, failure
-from assay_sampling.errors import LaunchTableError, StorageError
+from assay_sampling.errors import AssayError, LaunchTableError, StorageError
 from assay_sampling.running.failures import FailureClass
 from assay_server.campaigns.ingest.damaged_staging import staging_damaged
 from assay_server.campaigns.ingest.group_commit import MOST_HELD_BYTES, GroupCommit, PreparedSegment
 from assay_server.campaigns.ingest.progress import ChangedOnTheWayError, Progress
+from assay_server.campaigns.ingest.stored import Stored, is_behind
 from assay_server.campaigns.ingest.upload import Answer, Upload
 from assay_server.campaigns.scheduling.attempt_results import SegmentOutcome, server_restored
 from assay_server.campaigns.scheduling.coordinator import Coordinator
 from assay_server.campaigns.scheduling.transitions import Effects
-from assay_server.store.model import Segment
+from assay_server.store.model import Attempt, Segment
+from assay_server.store.protocols import MetadataReader
 from assay_server.store.records import DamagedSegmentError
 
 _MOST_REMEMBERED = 256
@@ -68,36 +72,58 @@ class Ingest:
         with self._lock:
             self._checking += 1
         try:
-            return self._take(upload)
+            return self._take(upload, None, self._commit.submit)
         finally:
             with self._lock:
                 self._checking -= 1
                 self._checked_at = time.monotonic()
 
+    def take_small(self, upload: Upload) -> Future[Answer]:
+        """As :meth:`take`, but never waits: the thread that commits checks it. For small uploads.
+
+        It is behind all uploads that were taken before it. The next one of its attempt that is not small must
+        not be taken before the future resolves.
+        """
+        small = _SmallUpload(upload, self._look, self._take)
+        self._commit.submit(small)
+        return small.answer
+
     def _more_come(self) -> bool:
         """Whether an upload is being checked, or the next one of a stream may be at once."""
         return self._checking > 0 or time.monotonic() - self._checked_at < _PAUSE_SECONDS
 
-    def _take(self, upload: Upload) -> Future[Answer]:
+    def _take(
+        self, upload: Upload, stored: Stored | None, submit: Callable[[PreparedSegment], None]
+    ) -> Future[Answer]:
+        """The answer to come. ``stored``: what was read for it; None: read it when it is needed."""
         progress = self._known(upload)
         if progress is None:
-            if not self._is_held(upload.claim):  # before anything about the attempt is stored or revealed
+            attempt = self._attempt(upload.key) if stored is None else stored.attempt
+            # Before anything about the attempt is stored or revealed.
+            if attempt is None or not attempt.is_held_by(upload.claim):
                 return _answered(Answer(refusal=_not_wanted(upload)))
             progress = self._begun(upload.claim)
         with progress.lock:
             try:
-                prepared = self._prepare(upload, progress)
+                prepared = self._prepare(upload, progress, stored, submit)
             except _Refused as refused:
                 return _answered(Answer(refusal=refused.why))
             if isinstance(prepared, Answer):
                 return _answered(prepared)
         return self._answer_when_stored(upload, prepared)
 
-    def _is_held(self, claim: Claim) -> bool:
-        key = claim.key
+    def _attempt(self, key: AttemptKey) -> Attempt | None:
         with self._coordinator.snapshot() as store:
-            attempt = store.attempt(key.run_id, key.slice_index, key.attempt)
-        return attempt is not None and attempt.is_held_by(claim)
+            return store.attempt(key.run_id, key.slice_index, key.attempt)
+
+    def _look(self, store: MetadataReader, upload: Upload) -> Stored | None:
+        """What the check of an upload needs from the store; None if it needs nothing."""
+        if self._known(upload) is not None:
+            return None
+        with self._lock:
+            progress = self._progress.get(upload.key)
+        mine = progress is not None and progress.is_of(upload.claim)
+        return Stored.read(store, upload, progress if mine else None)
 
     def _known(self, upload: Upload) -> Progress | None:
         """The progress that the upload is the next segment of.
@@ -124,12 +150,20 @@ class Ingest:
                 self._progress.popitem(last=False)
             return progress
 
-    def _prepare(self, upload: Upload, progress: Progress) -> PreparedSegment | Answer:
+    def _prepare(
+        self,
+        upload: Upload,
+        progress: Progress,
+        stored: Stored | None,
+        submit: Callable[[PreparedSegment], None],
+    ) -> PreparedSegment | Answer:
         """The segment on its way to the disk, or an immediate answer; raises _Refused."""
         try:
-            if progress.continues_with(upload):
-                return self._hand_over(upload, progress)
-            return self._look_up(upload, progress)
+            if not progress.continues_with(upload):
+                answer = self._look_up(upload, progress, stored)
+                if answer is not None:
+                    return answer
+            return self._hand_over(upload, progress, submit)
         except ChangedOnTheWayError as error:
             self._refuse_attempt(upload, _refusal(error.cause, upload, retryable=True))
         except LaunchTableError as error:
@@ -137,29 +171,27 @@ class Ingest:
         except DamagedSegmentError as error:
             self._refuse_attempt(upload, staging_damaged(self._coordinator, upload.key, error))
 
-    def _look_up(self, upload: Upload, progress: Progress) -> PreparedSegment | Answer:
-        """The first upload after a start, one again, or one out of order."""
-        key = upload.key
+    def _look_up(
+        self, upload: Upload, progress: Progress, stored: Stored | None
+    ) -> PreparedSegment | Answer | None:
+        """The first upload after a start, one again, or one out of order; None: it is next."""
         pending = progress.pending.get(upload.index)
         if pending is not None and not pending.outcome.done():
             self._require_same(upload, pending.segment)
             return pending
-        with self._coordinator.snapshot() as store:
-            attempt = store.attempt(key.run_id, key.slice_index, key.attempt)
-            run = store.run(key.run_id)
-            if attempt is None or run is None or not attempt.is_held_by(upload.claim):
-                raise _Refused(_not_wanted(upload))
-            known = store.segment(key, upload.index)
-            is_behind = progress.expected is None or attempt.segments > progress.next_index
-            segments = store.segments(key) if is_behind else []
-            held = store.held_segments(key) if segments else {}
-        if known is not None:
-            self._require_same(upload, known)
+        if stored is None or stored.lacks(progress):
+            with self._coordinator.snapshot() as store:
+                stored = Stored.read(store, upload, progress)
+        attempt, run = stored.attempt, stored.run
+        if attempt is None or run is None or not attempt.is_held_by(upload.claim):
+            raise _Refused(_not_wanted(upload))
+        if stored.segment is not None:
+            self._require_same(upload, stored.segment)
             return Answer(duplicate=True)
         if not attempt.takes_segments_from(upload.claim):
             raise _Refused(_not_wanted(upload))
-        if is_behind:
-            progress.load(run, segments, held, self._coordinator.records)
+        if is_behind(progress, attempt):
+            progress.load(run, stored.segments or (), stored.held, self._coordinator.records)
         if upload.index > progress.next_index and upload.follows:
             raise _not_stored(upload)
         if upload.index > progress.next_index:
@@ -169,9 +201,11 @@ class Ingest:
         if upload.index != progress.next_index:
             cause = f"it came instead of segment {progress.next_index}, which is next"
             self._refuse_attempt(upload, _refusal(cause, upload, retryable=True))
-        return self._hand_over(upload, progress)
+        return None
 
-    def _hand_over(self, upload: Upload, progress: Progress) -> PreparedSegment:
+    def _hand_over(
+        self, upload: Upload, progress: Progress, submit: Callable[[PreparedSegment], None]
+    ) -> PreparedSegment:
         content = progress.checked(upload)
         segment = Segment(
             upload.key.run_id,
@@ -190,7 +224,7 @@ class Ingest:
         progress.next_offset = segment.end_bytes
         progress.pending = {i: p for i, p in progress.pending.items() if not p.outcome.done()}
         progress.pending[upload.index] = prepared
-        self._commit.submit(prepared)
+        submit(prepared)
         self._coordinator.records.write_ahead(segment, content)
         return prepared
 
@@ -201,7 +235,8 @@ class Ingest:
 
     def _refuse_attempt(self, upload: Upload, why: Failure) -> NoReturn:
         """The segment cannot become the attempt's data, so the attempt has failed."""
-        if not self._is_held(upload.claim):
+        attempt = self._attempt(upload.key)
+        if attempt is None or not attempt.is_held_by(upload.claim):
             raise _Refused(_not_wanted(upload))
         with self._coordinator.schedule() as schedule:
             schedule.fail(upload.key, why)
@@ -226,6 +261,48 @@ class Ingest:
 
         prepared.outcome.add_done_callback(stored)
         return answer
+
+
+class _SmallUpload:
+    """An upload that the thread that commits checks; ``answer``: what its sender is told."""
+
+    def __init__(
+        self,
+        upload: Upload,
+        look: Callable[[MetadataReader, Upload], Stored | None],
+        take: Callable[[Upload, Stored | None, Callable[[PreparedSegment], None]], Future[Answer]],
+    ) -> None:
+        self._upload, self._look, self._take = upload, look, take
+        self._stored: Stored | None = None
+        self.answer: Future[Answer] = Future()
+        # A stream that ends cancels what it waits for; the segment is on its way all the same.
+        self.answer.set_running_or_notify_cancel()
+
+    @property
+    def key(self) -> AttemptKey:
+        return self._upload.key
+
+    def look(self, store: MetadataReader) -> None:
+        self._stored = self._look(store, self._upload)
+
+    def look_again(self) -> None:
+        self._stored = None
+
+    def checked(self) -> PreparedSegment | None:
+        prepared: list[PreparedSegment] = []
+        answer = self._take(self._upload, self._stored, prepared.append)
+        answer.add_done_callback(self._tell)
+        return prepared[0] if prepared else None
+
+    def refuse(self, error: AssayError) -> None:
+        self.answer.set_exception(error)
+
+    def _tell(self, answer: Future[Answer]) -> None:
+        error = answer.exception()
+        if error is not None:
+            self.answer.set_exception(error)
+        else:
+            self.answer.set_result(answer.result())
 
 
 class _Refused(Exception):
