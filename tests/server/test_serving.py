@@ -22,6 +22,7 @@ from assay_sampling.errors import CampaignError, ParameterError, StorageError
 from assay_sampling.readers import open_recording
 from assay_server.app import Server, ServerSettings
 from assay_server.identity.authority import write_authority
+from assay_server.rpc.watching.shared import Pace
 from assay_server.store.model import Segment
 from assay_server.store.records import LocalRecordStore
 from tests.support.identity.authorities import made_authority
@@ -172,8 +173,7 @@ def test_watch_tells_every_change_at_once_and_ends_with_the_campaign(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # On a busy machine a status takes long, and a watch rests for a multiple of that.
-    monkeypatch.setattr("assay_server.rpc.servicers._WATCH_REST", 0.0)
-    monkeypatch.setattr("assay_server.rpc.servicers._WATCH_POLL_SECONDS", 50.0)
+    monkeypatch.setattr("assay_server.rpc.watching.shared.PACE", Pace(poll_seconds=50.0, rest=0.0))
     with PlayingAgent(server.addresses[0]) as agent:
         agent.register()
         campaign_id = agent.submit(CAMPAIGN)

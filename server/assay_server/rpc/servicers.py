@@ -29,16 +29,14 @@ from assay_server.campaigns.ingest.publish import MOST_SMALL_SEGMENTS
 from assay_server.limits import DEFAULT_LIMITS, Limits
 from assay_server.rpc.agent_handler import AgentHandler
 from assay_server.rpc.campaign_handler import CampaignHandler
-from assay_server.rpc.changes import WORK, Changes, campaign_topic
+from assay_server.rpc.changes import WORK, Changes
 from assay_server.rpc.errors import abort, send_in_time
 from assay_server.rpc.observing.calls import waiting
 from assay_server.rpc.places import BoundedThreads, Gathering, Places
+from assay_server.rpc.watching.shared import SharedStatuses
 from assay_server.store.records import MOST_SMALL_LAUNCHES
 
 _LONGEST_WAIT_MS = 60_000
-_WATCH_POLL_SECONDS = 5.0
-_WATCH_LEAST_SECONDS = 0.1  # news of many segments give one status
-_WATCH_REST = 10.0  # x the time of making a status: a status of many runs must not keep the server busy
 
 Asked = TypeVar("Asked")
 Told = TypeVar("Told")
@@ -257,6 +255,7 @@ class CampaignServicer(campaign_pb2_grpc.CampaignServiceServicer):
             lambda: limits.queries.watch_streams, lambda: limits.callers.place_share_percent
         )
         self._queries = limits.queries
+        self._shared = SharedStatuses(changes)
         self._handler = handler
         self._threads = threads
         self._changes = changes
@@ -278,27 +277,29 @@ class CampaignServicer(campaign_pb2_grpc.CampaignServiceServicer):
             if not place:
                 await abort(context, self._places.refusal("watches"), "Watch")
             campaign_id = StatusRequest.from_proto(request).campaign_id
-            async for status in self._watch(campaign_id, context):
-                await send_in_time(context, status.to_proto(), self._queries.answer_stalled_seconds)
+            async for message in self._watch(campaign_id, context):
+                await send_in_time(context, message, self._queries.answer_stalled_seconds)
         return
         yield  # a call that answers in parts
 
-    async def _watch(self, campaign_id: str, context: Context) -> AsyncIterator[CampaignStatus]:
-        loop, topic, last = asyncio.get_running_loop(), campaign_topic(campaign_id), None
-        asked = StatusRequest(campaign_id, without_runs=True)
-        while True:
-            seen, began = self._changes.version(topic), loop.time()
-            status = await answer(context, self._threads.status, self._handler.status, as_it_is, asked)
-            took = loop.time() - began
-            if status != last:
-                yield status
-                last = status
-            if status.ended:
-                return
-            if self._changes.stopping:
-                await context.abort(grpc.StatusCode.UNAVAILABLE, "the server ends")
-            await self._changes.rest(min(max(_WATCH_LEAST_SECONDS, _WATCH_REST * took), _WATCH_POLL_SECONDS))
-            await self._changes.wait(topic, seen, _WATCH_POLL_SECONDS)
+    async def _watch(self, campaign_id: str, context: Context) -> AsyncIterator[Any]:
+        """The campaign's statuses as messages."""
+        asked, last = StatusRequest(campaign_id, without_runs=True), None
+
+        async def make() -> CampaignStatus:
+            return await answer(context, self._threads.status, self._handler.status, as_it_is, asked)
+
+        with self._shared.watching(campaign_id) as watching:
+            while True:
+                made = await watching.next(make)
+                if made.status != last:
+                    yield made.message
+                    last = made.status
+                if made.status.ended:
+                    return
+                if self._changes.stopping:
+                    await context.abort(grpc.StatusCode.UNAVAILABLE, "the server ends")
+                await watching.rest()
 
     async def Cancel(self, request: Any, context: Context) -> Any:
         read = NamedCampaign.from_proto

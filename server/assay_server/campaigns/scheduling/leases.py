@@ -89,7 +89,7 @@ class Leases(Transitions):
         if agent is None or agent.session_id != session_id:
             return False
         if self.now_ms - agent.seen_at_ms > SEEN_EVERY_MS:
-            self.store.put_agent(replace(agent, seen_at_ms=self.now_ms))
+            self.store.saw_agents([agent_id], self.now_ms)
         return True
 
     def lease(self, agent_id: str, slot_id: str) -> Lease | None:

@@ -36,8 +36,9 @@ class AgentRows(KnownRows):
         self.write(sa.insert(tables.agents), [agent_values(agent)])
 
     def saw_agents(self, agent_ids: Sequence[str], now_ms: int) -> None:
-        self.known.clear()
-        heartbeats.saw_agents(self.connection, agent_ids, now_ms)
+        for agent_id in agent_ids:
+            self.known.pop((tables.agents.name, agent_id), None)
+            self.driver.write(heartbeats.saw_agent(), {"agent": agent_id, "now_ms": now_ms})
 
     def forget_agents(self, most: int) -> None:
         g, a = tables.agents.c, tables.attempts.c

@@ -31,12 +31,6 @@ def attempts_by_key(connection: sa.Connection, keys: Sequence[AttemptKey]) -> It
         yield from connection.execute(_attempts_by_key(), given).mappings().all()
 
 
-def saw_agents(connection: sa.Connection, agent_ids: Sequence[str], now_ms: int) -> None:
-    """Note when these agents were seen."""
-    if agent_ids:
-        connection.execute(_saw_agents(), [{"agent": each, "now_ms": now_ms} for each in agent_ids])
-
-
 def extend_attempts(
     connection: sa.Connection, progress: Sequence[tuple[AttemptKey, int]], lease_ends_at_ms: int
 ) -> None:
@@ -72,7 +66,8 @@ def _attempts_by_key() -> sa.Select[Any]:
 
 
 @cache
-def _saw_agents() -> sa.Update:
+def saw_agent() -> sa.Update:
+    """Note when an agent was seen."""
     agent = tables.agents.c.agent_id == sa.bindparam("agent")
     return sa.update(tables.agents).where(agent).values(seen_at_ms=sa.bindparam("now_ms"))
 

@@ -1,0 +1,1 @@
+"""Watching campaigns: one status for all who watch a campaign."""
