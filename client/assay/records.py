@@ -18,7 +18,8 @@ from assay.profiles import Profile
 from assay_client.remote.client import Client
 from assay_core.records.archive import LaunchesCursor
 from assay_sampling.errors import ParameterError
-from assay_sampling.launches.in_memory import DEFAULT_MEMORY_LIMIT_BYTES, Launches, gather
+from assay_sampling.gathering.from_batches import gather
+from assay_sampling.launches.in_memory import DEFAULT_MEMORY_LIMIT_BYTES, Launches
 from assay_sampling.launches.joining import join
 from assay_sampling.launches.profile import Profile as Levels
 from assay_sampling.launches.table import METADATA_KEY, LaunchBatch, Names

@@ -7,8 +7,9 @@ import pyarrow as pa
 import pytest
 
 from assay_sampling.errors import LaunchTableError, RefusedError
+from assay_sampling.gathering.from_batches import gather
 from assay_sampling.launches import table as lt
-from assay_sampling.launches.in_memory import EXACT_IDENTITY, Launches, gather, sequence_hash
+from assay_sampling.launches.in_memory import EXACT_IDENTITY, Launches, sequence_hash
 
 CYCLES = lt.CounterColumn("cycles_gpc_avg", "cycle", "gpc__cycles_elapsed.avg", "hardware")
 

@@ -5,7 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay_sampling.launches.in_memory import Launches, gather
+from assay_sampling.gathering.from_batches import gather
+from assay_sampling.launches.in_memory import Launches
 from assay_sampling.launches.overlap import overlap_of
 from assay_sampling.launches.table import LaunchBatch, Names, TableMetadata, launch_schema, make_batch
 

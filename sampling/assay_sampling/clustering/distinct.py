@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
+from assay_sampling.engines.blockwise import label_kind
+from assay_sampling.engines.columns import ColumnWriter, give_back_pages, place_of
+from assay_sampling.engines.seam import ArrayRows
+from assay_sampling.errors import RefusedError
 from assay_sampling.launches.row_hash import hash_rows
 
 _BLOCK_ROWS = 1 << 15
+# Of each value of a distinct row while it is grouped: k-means keeps several copies.
+_BYTES_PER_VALUE = 40
 
 
 @dataclass(frozen=True)
@@ -39,6 +45,48 @@ def distinct_rows(rows: np.ndarray) -> DistinctRows:
         )
         inverse = inverse.reshape(-1)
     return DistinctRows(first, inverse, counts)
+
+
+def distinct_rows_on_disk(
+    parts: Callable[[], Iterator[np.ndarray]], like: np.ndarray
+) -> tuple[DistinctRows, np.ndarray]:
+    """As :func:`distinct_rows`, of a matrix (n, d) that does not fit into memory; and those rows, (m, d).
+
+    ``parts`` gives it from the start, in parts of any height; ``like`` is a column on disk of n values.
+    ``inverse`` lies beside it. Raises RefusedError for distinct rows that do not fit into memory, or two
+    that share a hash.
+    """
+    place = place_of(like)
+    assert place is not None
+    with ColumnWriter(place, np.uint64) as writer:
+        width = 1
+        for part in parts():
+            width = part.shape[1]
+            writer.write(hash_rows(list((part + 0.0).view(np.int64).T)))
+        hashes = writer.column()
+    most = place.memory_bytes // (_BYTES_PER_VALUE * (width + 2))
+    found = place.engine.groups(ArrayRows({"counters": hashes}), ["counters"], most=most)
+    order = np.argsort(found.key("counters"))
+    known, first = found.key("counters")[order], found.first_row[order]
+    rows = np.empty((len(first), width))
+    by_row = np.argsort(first)
+    begin = 0
+    with ColumnWriter(place, label_kind(len(first))) as writer:
+        for part in parts():
+            inverse = np.searchsorted(known, hashes[begin : begin + len(part)])
+            low, high = np.searchsorted(first[by_row], [begin, begin + len(part)])
+            new = by_row[low:high]
+            rows[new] = part[first[new] - begin]
+            if not np.array_equal(part, rows[inverse]):
+                raise RefusedError(
+                    "launches",
+                    "two of them differ and have one 64-bit hash of their counters",
+                    "raise --memory-limit, so that they fit into memory",
+                )
+            writer.write(inverse)
+            begin += len(part)
+            give_back_pages(hashes)
+        return DistinctRows(first, writer.column(), found.count[order]), rows
 
 
 def _blocks(rows: int) -> Iterator[slice]:

@@ -25,21 +25,42 @@ def feature_matrix(launches: Launches, features: Sequence[str], *, method: str =
     Raises CounterUnavailableError naming the source and the counters if some were not measured for every
     launch, or one is not a finite number.
     """
-    source = ", ".join(launches.sources) or "launches"
-    require_counters(launches.table, features, source, launches.unreadable, method=method)
+    require_features(launches, features, method=method)
     matrix = np.empty((len(launches), len(features)))
     for index, name in enumerate(features):
         matrix[:, index] = launches.column(name)
         finite = np.isfinite(matrix[:, index])
         if not finite.all():
             row = int(np.argmin(finite))
-            raise CounterUnavailableError(
-                source,
-                f"the counter {name!r} is {matrix[row, index]} for launch "
-                f"{launches.table['launch'][row].as_py()}",
-                "profile that launch again, or choose features without this counter",
-            )
+            raise _not_finite(launches, name, matrix[row, index], row)
     return matrix
+
+
+def require_features(launches: Launches, features: Sequence[str], *, method: str = "") -> None:
+    """Raise CounterUnavailableError unless every launch has the counters."""
+    source = ", ".join(launches.sources) or "launches"
+    require_counters(launches.table, features, source, launches.unreadable, method=method)
+
+
+def feature_parts(launches: Launches, features: Sequence[str]) -> Iterator[np.ndarray]:
+    """Counters of launches on disk, in parts of shape (b, f), in order; as :func:`feature_matrix`."""
+    first = 0
+    for columns in launches.batches(features):
+        part = np.stack(columns, axis=1)
+        finite = np.isfinite(part)
+        if not finite.all():
+            row, index = (int(each) for each in np.argwhere(~finite)[0])
+            raise _not_finite(launches, features[index], part[row, index], first + row)
+        first += len(part)
+        yield part
+
+
+def _not_finite(launches: Launches, feature: str, value: float, row: int) -> CounterUnavailableError:
+    return CounterUnavailableError(
+        ", ".join(launches.sources) or "launches",
+        f"the counter {feature!r} is {value} for launch {launches.table['launch'][row].as_py()}",
+        "profile that launch again, or choose features without this counter",
+    )
 
 
 @dataclass(frozen=True)

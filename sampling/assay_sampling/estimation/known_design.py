@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from assay_sampling.engines.columns import require_in_memory
 from assay_sampling.estimation.design_errors import expansion_errors, ratio_errors
 from assay_sampling.estimation.intervals import DEFAULT_CONFIDENCE, Interval
 
@@ -37,6 +38,7 @@ def known_design_interval(
     Its width depends on how many launches are drawn of which groups, not on which ones, except that no bound
     is below the cost of those drawn.
     """
+    require_in_memory(costs, labels)
     groups = labels[rows]
     sizes = np.bincount(labels)
     drawn = np.bincount(groups, minlength=len(sizes))

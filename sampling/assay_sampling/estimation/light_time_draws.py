@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from assay_sampling.engines.columns import require_in_memory
 from assay_sampling.errors import RefusedError
 from assay_sampling.estimation.rank_draws import draw_ranks, order_by_group
 
@@ -30,6 +31,7 @@ def draw_by_light_time(
 
     Raises RefusedError for a group without light time.
     """
+    require_in_memory(labels, light_time)
     if not len(labels):
         return np.empty(0, np.int64)
     groups = int(labels.max()) + 1

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from assay_sampling.engines.columns import blocks, place_of
+
 _DIGIT_BITS = 16
 
 
@@ -24,8 +26,26 @@ def draw_rows(
     They are in the order of (group, row). Memory: 24 bytes a launch.
     """
     groups, ranks = draw_ranks(sizes, wanted, rng)
+    if place_of(labels) is not None:
+        return _rows_on_disk(labels, len(sizes), groups, ranks), groups
     begin = np.cumsum(sizes) - sizes
     return order_by_group(labels, len(sizes))[begin[groups] + ranks], groups
+
+
+def _rows_on_disk(labels: np.ndarray, count: int, groups: np.ndarray, ranks: np.ndarray) -> np.ndarray:
+    """The rows of these ranks within these groups, shape (m,), found block by block."""
+    found = np.empty(len(groups), np.int64)
+    seen = np.zeros(count, np.int64)
+    for block in blocks(len(labels), labels):
+        here = labels[block].astype(np.int64)
+        sizes = np.bincount(here, minlength=count)
+        within = ranks - seen[groups]
+        mine = np.flatnonzero((within >= 0) & (within < sizes[groups]))
+        if mine.size:
+            begin = np.cumsum(sizes) - sizes
+            found[mine] = block.start + order_by_group(here, count)[begin[groups[mine]] + within[mine]]
+        seen += sizes
+    return found
 
 
 def draw_ranks(

@@ -13,6 +13,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from assay_sampling.engines.blockwise import counts_by, sums_by
+from assay_sampling.engines.columns import place_of
+from assay_sampling.engines.seam import ArrayRows
+
 # "rule": none at random. "uniform": within groups, without replacement. "light_time": as uniform, but the
 # first of each group in proportion to light time. "proportional": with replacement, in proportion to light
 # time, launches that dominate whole.
@@ -52,9 +56,9 @@ def cost_cov(costs: np.ndarray, labels: np.ndarray) -> np.ndarray:
     ``costs`` and ``labels`` (0-based) have shape (n,). The deviation has the divisor N - 1, because launches
     are drawn without replacement.
     """
-    counts = np.bincount(labels)
-    mean = np.bincount(labels, weights=costs) / np.maximum(counts, 1)
-    squares = np.bincount(labels, weights=np.square(costs - mean[labels]))
+    counts = counts_by(labels)
+    mean = sums_by(labels, costs) / np.maximum(counts, 1)
+    squares = sums_by(labels, costs, change=lambda part, group: np.square(part - mean[group]))
     deviation = np.sqrt(squares / np.maximum(counts - 1, 1))
     found: np.ndarray = np.divide(deviation, mean, out=np.zeros_like(mean), where=mean > 0)
     return found
@@ -62,6 +66,11 @@ def cost_cov(costs: np.ndarray, labels: np.ndarray) -> np.ndarray:
 
 def distinct_kernels(kernels: np.ndarray, labels: np.ndarray) -> np.ndarray:
     """Distinct kernels of each group, shape (g,); ``kernels`` (ids) and ``labels`` have shape (n,)."""
+    place = place_of(kernels, labels)
+    if place is not None:
+        rows = ArrayRows({"label": labels, "kernel": kernels})
+        of_label = place.engine.groups(rows, ["label", "kernel"]).key("label")
+        return np.bincount(of_label)
     # Arrow counts by hashing: no sort of all launches.
     encoded = pa.array(kernels).dictionary_encode()
     count = max(len(encoded.dictionary), 1)

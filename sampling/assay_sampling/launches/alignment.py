@@ -23,9 +23,10 @@ from typing import Literal
 
 import numpy as np
 
+from assay_sampling.engines.columns import blocks
 from assay_sampling.errors import MisalignedError
 from assay_sampling.launches.common_subsequence import common_subsequence
-from assay_sampling.launches.in_memory import EXACT_IDENTITY, Launches
+from assay_sampling.launches.in_memory import EXACT_IDENTITY, Launches, update_with
 from assay_sampling.launches.ranges import LaunchRange
 from assay_sampling.launches.row_hash import hash_rows
 
@@ -221,12 +222,20 @@ def totals_only(launches: Launches, what: Shape) -> bool:
 
 def shape_totals(launches: Launches, what: Shape) -> np.ndarray:
     """Blocks in the grid, or threads in a block, of every launch: shape (n,), int64."""
-    product = launches.column(f"{what}_x").astype(np.int64)
-    for axis in "yz":
-        column = launches.table[f"{what}_{axis}"]
-        if column.null_count < len(launches):
-            # An axis that is not known is 1: x then holds the total.
-            product *= np.maximum(launches.column(f"{what}_{axis}"), 1)
+    return _totals([launches.column(name) for name in _known_axes(launches, what)])
+
+
+def _known_axes(launches: Launches, what: Shape) -> list[str]:
+    """The columns of x, and of each of y and z that the recording knows for a launch."""
+    known = [axis for axis in "yz" if launches.table[f"{what}_{axis}"].null_count < len(launches)]
+    return [f"{what}_{axis}" for axis in ("x", *known)]
+
+
+def _totals(axes: list[np.ndarray]) -> np.ndarray:
+    product = axes[0].astype(np.int64)
+    for axis in axes[1:]:
+        # An axis that is not known is 1: x then holds the total.
+        product *= np.maximum(axis, 1)
     return product
 
 
@@ -236,9 +245,12 @@ def sequence_totals_hash(launches: Launches, kind: MatchKind) -> str:
     Equal for recordings of the same launches even where one knows only totals; hexadecimal BLAKE2b-128.
     """
     digest = hashlib.blake2b(digest_size=16)
-    shapes = [shape_totals(launches, what) for what in _SHAPES_COMPARED[kind]]
-    for values in (launches.column("process"), launches.column("kernel_id"), *shapes):
-        digest.update(np.ascontiguousarray(values).tobytes())
+    for name in ("process", "kernel_id"):
+        update_with(digest, launches.array(name))
+    for what in _SHAPES_COMPARED[kind]:
+        columns = [launches.array(name) for name in _known_axes(launches, what)]
+        for block in blocks(len(launches), *columns):
+            digest.update(_totals([column[block] for column in columns]).data)
     return digest.hexdigest()
 
 

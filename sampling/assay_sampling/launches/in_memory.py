@@ -1,24 +1,26 @@
 """Launches in memory: a launch table with its names, in the order of (process, launch).
 
 Analyses work on this; readers and the store produce it from streams. A launch takes the bytes of its columns
-(about 150 in a light table, 8 more for each counter); :func:`gather` refuses before it exceeds a limit.
+(about 150 in a light table, 8 more for each counter); :mod:`assay_sampling.gathering.from_batches` keeps to a
+memory limit.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from assay_sampling.errors import LaunchTableError, RefusedError
+from assay_sampling.engines.columns import blocks
+from assay_sampling.errors import LaunchTableError
 from assay_sampling.launches.ranges import LaunchRange
 from assay_sampling.launches.table import (
     Device,
-    LaunchBatch,
     Names,
     TableMetadata,
     counter_columns,
@@ -75,9 +77,27 @@ class Launches:
         """
         values = self.table[name].combine_chunks()
         if values.null_count:
-            values = pc.fill_null(values, pa.scalar(_null_value(values.type), values.type))
+            values = pc.fill_null(values, pa.scalar(null_value(values.type), values.type))
         array: np.ndarray = values.to_numpy(zero_copy_only=False)
         return array
+
+    @property
+    def is_on_disk(self) -> bool:
+        """Whether they did not fit into memory (:mod:`assay_sampling.gathering.on_disk`)."""
+        return False
+
+    def array(self, name: str) -> np.ndarray:
+        """A column as :meth:`column` gives it, for code that reads it in blocks: it may lie on disk."""
+        return self.column(name)
+
+    def floats(self, name: str) -> np.ndarray:
+        """A column without nulls as float64, shape (n,), for code that reads it in blocks."""
+        values: np.ndarray = self.table[name].to_numpy().astype(np.float64)
+        return values
+
+    def batches(self, names: Sequence[str]) -> Iterator[list[np.ndarray]]:
+        """Some columns of all launches, in order, part by part, with nulls as in :meth:`column`."""
+        yield [self.column(name) for name in names]
 
     def kernels(self) -> int:
         """Number of distinct kernels (demangled names)."""
@@ -102,41 +122,11 @@ class Launches:
         return replace(self, table=self.table.take(pa.array(rows)))
 
 
-def _null_value(kind: pa.DataType) -> float | int:
+def null_value(kind: pa.DataType) -> float | int:
+    """What stands for null in a column of NumPy."""
     if pa.types.is_floating(kind):
         return float("nan")
     return 0 if pa.types.is_unsigned_integer(kind) else -1
-
-
-def gather(
-    batches: Iterable[LaunchBatch],
-    schema: pa.Schema,
-    *,
-    sources: Sequence[str] = (),
-    notes: Sequence[Note] = (),
-    memory_limit_bytes: int = DEFAULT_MEMORY_LIMIT_BYTES,
-) -> Launches:
-    """Collect a stream of batches into memory, sort it, and check that each launch appears once.
-
-    Raises RefusedError before the table would exceed ``memory_limit_bytes``, LaunchTableError for a
-    launch that appears twice.
-    """
-    names = Names()
-    collected: list[pa.RecordBatch] = []
-    held_bytes = 0
-    for batch in batches:
-        names.update(batch.new_names)
-        # Sorting holds a second copy for a moment.
-        held_bytes += 2 * batch.records.nbytes
-        if held_bytes > memory_limit_bytes:
-            raise RefusedError(
-                ", ".join(sources) or "launches",
-                f"holding them takes more than the memory limit of {memory_limit_bytes:,} bytes",
-                "raise --memory-limit, or analyse fewer launches",
-            )
-        collected.append(batch.records)
-    table = pa.Table.from_batches(collected, schema=schema)
-    return Launches(sort_launches(table, sources), names, tuple(sources), tuple(notes))
 
 
 def sort_launches(table: pa.Table, sources: Sequence[str] = ()) -> pa.Table:
@@ -151,12 +141,17 @@ def sort_launches(table: pa.Table, sources: Sequence[str] = ()) -> pa.Table:
         same = (np.diff(process) == 0) & (np.diff(launch) == 0)
         if same.any():
             row = int(np.argmax(same))
-            raise LaunchTableError(
-                ", ".join(sources) or "launches",
-                f"launch {launch[row]} of process {process[row]} appears twice",
-                "give each recording once; a file with several recordings must be split",
-            )
+            raise twice(int(process[row]), int(launch[row]), sources)
     return table
+
+
+def twice(process: int, launch: int, sources: Sequence[str]) -> LaunchTableError:
+    """The error of a launch that appears twice."""
+    return LaunchTableError(
+        ", ".join(sources) or "launches",
+        f"launch {launch} of process {process} appears twice",
+        "give each recording once; a file with several recordings must be split",
+    )
 
 
 def sequence_hash(launches: Launches, columns: Sequence[str]) -> str:
@@ -168,8 +163,14 @@ def sequence_hash(launches: Launches, columns: Sequence[str]) -> str:
     digest = hashlib.blake2b(digest_size=16)
     for name in ("process", *columns):
         digest.update(name.encode())
-        digest.update(np.ascontiguousarray(launches.column(name)).tobytes())
+        update_with(digest, launches.array(name))
     return digest.hexdigest()
+
+
+def update_with(digest: Any, values: np.ndarray) -> None:
+    """Add the bytes of an array, shape (n,), to a hash, block by block."""
+    for block in blocks(len(values), values):
+        digest.update(np.ascontiguousarray(values[block]).data)
 
 
 EXACT_IDENTITY = ("kernel_id", "grid_x", "grid_y", "grid_z", "block_x", "block_y", "block_z")

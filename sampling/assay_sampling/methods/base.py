@@ -10,6 +10,7 @@ import numpy as np
 from pydantic import BaseModel
 
 from assay_sampling.counters.definitions import default_cost_counter
+from assay_sampling.engines.blockwise import count_where, counts_by, sums_by, total
 from assay_sampling.errors import MethodFailedError, RefusedError
 from assay_sampling.estimation.intervals import NO_INTERVAL_FIXED_RULE, Interval
 from assay_sampling.estimation.sample_design import Drawing, SampleDesign, cost_cov, distinct_kernels
@@ -68,7 +69,7 @@ def instruction_share(launches: Launches, labels: np.ndarray, groups: int) -> np
     executed = instructions_of(launches)
     if executed is None:
         return None
-    share: np.ndarray = np.bincount(labels, executed, groups) / executed.sum()
+    share: np.ndarray = sums_by(labels, executed, groups) / total(executed)
     return share
 
 
@@ -110,7 +111,7 @@ def grouped_selection(
     launches = profile.whole
     _require_sound(method, labels, rows, weights)
     groups = labels[rows]
-    group_launches = np.bincount(labels)
+    group_launches = counts_by(labels)
     asked = weights_asked(parameters)
     if asked == "launches" and weighed_by == "instructions":
         weights, weighed_by = launch_weights(labels, rows), asked
@@ -186,11 +187,11 @@ def with_design(selection: Selection, profile: Profile) -> Selection:
     design = SampleDesign(
         drawing=selection.drawing,
         launches=selection.group_launches,
-        kernels=distinct_kernels(launches.column("kernel_id"), labels),
+        kernels=distinct_kernels(launches.array("kernel_id"), labels),
         cost_cov=cost_cov(cost_of(launches, selection.evaluation.quantity).values, labels),
         light_time=None if time is None else time[selection.representatives.row],
         draws=selection.representatives.draws,
-        launches_without_time=0 if time is None else int((time <= 0).sum()),
+        launches_without_time=0 if time is None else count_where(time, lambda part: part <= 0),
     )
     return replace(selection, design=design)
 

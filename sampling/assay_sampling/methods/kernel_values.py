@@ -5,7 +5,7 @@ pair of kernel and value is one *atom* here, with the number of launches that ha
 costs by atoms. A table of few distinct values is built by hashing, one of many by sorting, with the same
 result.
 
-Memory: at most 80 bytes a launch.
+Memory: at most 80 bytes a launch, or of launches on disk 200 bytes an atom.
 """
 
 from __future__ import annotations
@@ -16,8 +16,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from assay_sampling.engines.blockwise import label_kind, relabelled
+from assay_sampling.engines.columns import Place, in_place_of, place_of
+from assay_sampling.engines.seam import ArrayRows
+
 _SAMPLED = 1 << 16
 _DENSE_CELLS_PER_LAUNCH = 4
+# What an atom takes while methods work on it, beyond memory.
+_BYTES_PER_ATOM = 200
 
 
 @dataclass(frozen=True)
@@ -42,12 +48,18 @@ class KernelValues:
     def groups(self, start: np.ndarray) -> np.ndarray:
         """Group of every launch, shape (n,), where group g is the atoms start[g] to start[g + 1]."""
         of_atom = np.repeat(np.arange(len(start) - 1, dtype=np.int64), np.diff(start))
-        found: np.ndarray = of_atom[self.atom]
-        return found
+        return relabelled(self.atom, of_atom)
+
+    def of_launches(self) -> np.ndarray:
+        """The value of every launch, shape (n,)."""
+        return in_place_of(self.atom, np.float64, lambda block: self.value[self.atom[block]])
 
 
 def kernel_values(kernel: np.ndarray, values: np.ndarray) -> KernelValues:
     """Atoms of launches with these kernel ids (integers) and values (finite numbers), both of shape (n,)."""
+    place = place_of(kernel, values)
+    if place is not None:
+        return _beyond_memory(place, kernel, values)
     kernel_code, kernels = codes_in_order_of_use(kernel)
     value_code, distinct = value_codes(values)
     pair = kernel_code.astype(np.int64) * max(1, len(distinct)) + value_code
@@ -61,6 +73,35 @@ def kernel_values(kernel: np.ndarray, values: np.ndarray) -> KernelValues:
         count=np.bincount(atom, minlength=len(pairs)).astype(np.float64),
         first_row=first_rows(atom, len(pairs)),
         kernel_start=np.searchsorted(of_kernel, np.arange(len(kernels) + 1)),
+    )
+
+
+def _beyond_memory(place: Place, kernel: np.ndarray, values: np.ndarray) -> KernelValues:
+    """As :func:`kernel_values` of columns on disk: an engine finds the atoms, and blocks of launches look
+    theirs up."""
+    rows = ArrayRows({"kernel": kernel, "value": values})
+    most = place.memory_bytes // _BYTES_PER_ATOM
+    found = place.engine.groups(rows, ["kernel", "value"], most=most)
+    kernels, of_kernel = np.unique(found.key("kernel"), return_inverse=True)
+    first_use = np.full(len(kernels), len(kernel))
+    np.minimum.at(first_use, of_kernel, found.first_row)
+    rank = np.empty(len(kernels), np.int64)
+    rank[np.argsort(first_use, kind="stable")] = np.arange(len(kernels))
+    distinct, of_value = np.unique(found.key("value"), return_inverse=True)
+    pairs = rank[of_kernel] * len(distinct) + of_value
+    order = np.argsort(pairs)
+    pairs = pairs[order]
+
+    def atoms(block: slice) -> np.ndarray:
+        code = rank[np.searchsorted(kernels, kernel[block])]
+        return np.searchsorted(pairs, code * len(distinct) + np.searchsorted(distinct, values[block]))
+
+    return KernelValues(
+        atom=place.column(len(kernel), label_kind(len(pairs)), atoms, kernel, values),
+        value=distinct[pairs % max(1, len(distinct))].astype(np.float64),
+        count=found.count[order].astype(np.float64),
+        first_row=found.first_row[order],
+        kernel_start=np.searchsorted(pairs, np.arange(len(kernels) + 1) * len(distinct)),
     )
 
 

@@ -83,6 +83,7 @@ class AssayParquetRecording(OpenRecording):
                     thrift_container_size_limit=100_000_000,
                 )
             super().__init__(path, FORMAT, self._launch_schema(path))
+            self.expected_launches = self._file.metadata.num_rows
         except BaseException:
             self._plain.close()
             raise

@@ -98,6 +98,8 @@ class OpenRecording:
         self.format = format_
         self.schema = schema
         self.notes: list[Note] = []
+        # How many launches it holds, if the file says so; 0 where it does not.
+        self.expected_launches = 0
         # The file's lines that hold the launches of the latest batch, where the reader knows them.
         self._lines: np.ndarray | None = None
 

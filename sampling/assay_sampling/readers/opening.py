@@ -7,7 +7,8 @@ from pathlib import Path
 
 from assay_sampling.errors import AssayError, InputError
 from assay_sampling.files.reading import is_folder, read_head, require_file
-from assay_sampling.launches.in_memory import DEFAULT_MEMORY_LIMIT_BYTES, Launches, gather
+from assay_sampling.gathering.from_batches import gather
+from assay_sampling.launches.in_memory import DEFAULT_MEMORY_LIMIT_BYTES, Launches
 from assay_sampling.readers.accel_sim import AccelSimReader
 from assay_sampling.readers.assay_parquet import AssayParquetReader
 from assay_sampling.readers.base import DEFAULT_OPTIONS, ProfileReader, ReadOptions, Recording
@@ -105,7 +106,8 @@ def read_launches(
     options: ReadOptions = DEFAULT_OPTIONS,
     memory_limit_bytes: int = DEFAULT_MEMORY_LIMIT_BYTES,
 ) -> Launches:
-    """All launches of a file in memory, in the order of (process, launch).
+    """All launches of a file, in the order of (process, launch): in memory, or beyond the limit on disk
+    (:mod:`assay_sampling.gathering.from_batches`).
 
     Raises InputError as :func:`open_recording`, RefusedError over the memory limit.
     """
@@ -115,5 +117,6 @@ def read_launches(
             recording.schema,
             sources=[str(path)],
             memory_limit_bytes=memory_limit_bytes,
+            expected_launches=getattr(recording, "expected_launches", 0),
         )
         return replace(launches, notes=tuple(recording.notes))

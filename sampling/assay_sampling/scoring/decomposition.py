@@ -21,6 +21,8 @@ from dataclasses import asdict, dataclass, replace
 
 import numpy as np
 
+from assay_sampling.engines import blockwise
+
 # How a launch of a two-level selection got its group: in the window, from a model, by a group of its own.
 ORIGINS = ("window", "model", "unknown", "abstained")
 UNKNOWN_GROUP = -1
@@ -113,7 +115,7 @@ def decompose(
 
     The parts add up to 100 (sum of projected_each - sum of costs) / sum of costs.
     """
-    total = float(costs.sum())
+    total = blockwise.total(costs)
     whole = 100.0 * (float(projected_each.sum()) - total) / total
     if facts is None:
         return ErrorParts(representatives=whole)

@@ -20,6 +20,14 @@ import pyarrow.compute as pc
 
 from assay_sampling.counters.definitions import COST_UNITS, registry
 from assay_sampling.counters.missing import how_to_collect
+from assay_sampling.engines.blockwise import (
+    counts_by,
+    first_not_finite,
+    first_row_where,
+    smallest,
+    sums_by,
+    total,
+)
 from assay_sampling.errors import CounterUnavailableError, RefusedError
 from assay_sampling.estimation.intervals import Interval
 from assay_sampling.launches.in_memory import Launches
@@ -65,19 +73,21 @@ def cost_of(launches: Launches, quantity: str) -> Cost:
             f"{len(launches):,} launches, first for {first}",
             "profile those launches again, or choose another cost",
         )
-    values = column.to_numpy().astype(np.float64)
-    finite = np.isfinite(values)
-    if not finite.all():
-        row = int(np.argmin(finite))
+    values = launches.floats(quantity)
+    row = first_not_finite(values)
+    if row is not None:
         cause = f"{_launch_at(launches, row)} has the cost {values[row]:g} in {quantity!r}"
         raise RefusedError(source, cause, _PROFILE_AGAIN)
-    if values.size and float(values.min()) < 0:
-        row = int(np.argmin(values))
+    lowest = smallest(values) if values.size else 0.0
+    if lowest < 0:
+        row = first_row_where(values, lambda part: part == lowest)
+        assert row is not None
         cause = f"{_launch_at(launches, row)} has the negative cost {values[row]:g} in {quantity!r}"
         raise RefusedError(source, cause, _PROFILE_AGAIN)
-    if not np.isfinite(values.sum()):
+    whole = total(values)
+    if not np.isfinite(whole):
         raise RefusedError(source, f"the sum of the costs in {quantity!r} is too large", _PROFILE_AGAIN)
-    if not float(values.sum()) > 0:
+    if not whole > 0:
         raise RefusedError(source, f"the launches have no cost at all in {quantity!r}", _PROFILE_AGAIN)
     return Cost(quantity, COST_UNITS[quantity], launches.metadata.condition, values)
 
@@ -189,12 +199,12 @@ def evaluate(
     are so large that the error in percent is not a finite number.
     """
     values = cost.values
-    total = float(values.sum())
+    whole = total(values)
     of_representatives = values[representative_rows]
     with np.errstate(over="ignore"):
         projected_each = weights * of_representatives
         projected = float(projected_each.sum())
-    signed = 100.0 * (projected - total) / total
+    signed = 100.0 * (projected - whole) / whole
     if not np.isfinite(signed):
         raise RefusedError(
             "selection",
@@ -208,13 +218,13 @@ def evaluate(
         quantity=cost.quantity,
         unit=cost.unit,
         condition=cost.condition,
-        total=total,
+        total=whole,
         projected=projected,
         simulated=simulated,
         error_percent=abs(signed),
         signed_error_percent=signed,
         group_error_percent=_group_error_percent(values, projected_each, labels, representative_groups),
-        speedup=total / simulated,
+        speedup=whole / simulated,
         speedup_launches=len(values) / len(representative_rows),
         speedup_instructions=_ratio(instructions, representative_rows),
         weighted_cov_percent=weighted_cov_percent(values, labels, instructions),
@@ -236,10 +246,11 @@ def _group_error_percent(
     """
     if labels is None or groups is None:
         return None
-    count = int(max(labels.max(initial=-1), groups.max(initial=-1))) + 1
-    true_by_group = np.bincount(labels, weights=values, minlength=count)
+    count = int(groups.max(initial=-1)) + 1
+    true_by_group = sums_by(labels, values, count)
+    count = len(true_by_group)
     projected_by_group = np.bincount(groups, weights=projected, minlength=count)
-    return 100.0 * float(np.abs(projected_by_group - true_by_group).sum()) / float(values.sum())
+    return 100.0 * float(np.abs(projected_by_group - true_by_group).sum()) / total(values)
 
 
 def doubts(
@@ -269,9 +280,9 @@ def instructions_of(launches: Launches) -> np.ndarray | None:
     name = "instructions"
     if name not in launches.table.schema.names or launches.table[name].null_count:
         return None
-    executed = launches.column(name)
-    total = float(executed.sum())
-    return executed if np.isfinite(total) and total > 0 and float(executed.min()) >= 0 else None
+    executed = launches.array(name)
+    whole = total(executed)
+    return executed if np.isfinite(whole) and whole > 0 and smallest(executed) >= 0 else None
 
 
 def weighted_cov_percent(
@@ -284,13 +295,13 @@ def weighted_cov_percent(
     """
     if labels is None or instructions is None:
         return None
-    count = np.bincount(labels)
+    count = counts_by(labels)
     safe = np.maximum(count, 1)
-    mean = np.bincount(labels, weights=values) / safe
+    mean = sums_by(labels, values) / safe
     # Deviations from the mean of the group: squares of the values themselves would cancel.
-    variance = np.bincount(labels, weights=np.square(values - mean[labels])) / safe
+    variance = sums_by(labels, values, change=lambda part, group: np.square(part - mean[group])) / safe
     cov = np.divide(np.sqrt(variance), mean, out=np.zeros_like(mean), where=mean > 0)
-    share = np.bincount(labels, weights=instructions) / instructions.sum()
+    share = sums_by(labels, instructions) / total(instructions)
     return 100.0 * float((share * cov).sum())
 
 
@@ -298,4 +309,4 @@ def _ratio(amounts: np.ndarray | None, rows: np.ndarray) -> float | None:
     if amounts is None:
         return None
     chosen = float(amounts[rows].sum())
-    return float(amounts.sum()) / chosen if chosen > 0 else None
+    return total(amounts) / chosen if chosen > 0 else None

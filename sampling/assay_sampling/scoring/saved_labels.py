@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from assay_sampling.documents.selection import LABELS_VERSION, CheckpointsEntry, LabelsEntry
+from assay_sampling.engines.columns import BLOCK_ROWS, give_back_pages
 from assay_sampling.errors import InputError
 from assay_sampling.launches.in_memory import EXACT_IDENTITY, NAME_BLOCK_IDENTITY, Launches
 from assay_sampling.launches.row_hash import hash_rows
@@ -159,10 +160,15 @@ def _block_hashes(launches: Launches, kind: str, size: int) -> np.ndarray:
     """Hash of each block of launches, shape (blocks,), uint32."""
     if not len(launches):
         return np.empty(0, "<u4")
-    columns = [launches.column(name) for name in ("process", *_COLUMNS[kind])]
-    rows = hash_rows([np.arange(len(launches)), *columns])
-    sums: np.ndarray = np.add.reduceat(rows, np.arange(0, len(rows), size)) >> np.uint64(32)
-    return sums.astype("<u4")
+    columns = [launches.array(name) for name in ("process", *_COLUMNS[kind])]
+    found = []
+    step = max(1, BLOCK_ROWS // size) * size
+    for first in range(0, len(launches), step):
+        end = min(first + step, len(launches))
+        rows = hash_rows([np.arange(first, end), *(column[first:end] for column in columns)])
+        found.append(np.add.reduceat(rows, np.arange(0, len(rows), size)) >> np.uint64(32))
+        give_back_pages(*columns)
+    return np.concatenate(found).astype("<u4")
 
 
 def _text(hashes: np.ndarray) -> str:

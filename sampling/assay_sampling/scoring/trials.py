@@ -16,6 +16,7 @@ from typing import Literal
 
 import numpy as np
 
+from assay_sampling.engines import blockwise
 from assay_sampling.estimation.rank_draws import order_by_group
 
 TrialBasis = Literal["draws", "split_halves"]
@@ -81,7 +82,7 @@ def drawn_trials(
 
 def scored_draws(costs: np.ndarray, draws: Iterable[Draw]) -> Trials:
     """Score draws of launches whose ``costs``, shape (n,), are known."""
-    total = float(costs.sum())
+    total = blockwise.total(costs)
     projected, simulated, held = [], [], []
     for rows, weights, interval in draws:
         of_rows = costs[rows]

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from assay_sampling.counters.definitions import SIMULATED_CYCLES
+from assay_sampling.engines.blockwise import counts_by, sums_by
 from assay_sampling.errors import MisalignedError, ParameterError, RefusedError
 from assay_sampling.launches.in_memory import EXACT_IDENTITY, Launches, sequence_hash
 from assay_sampling.launches.profile import Profile
@@ -58,10 +59,10 @@ def light_time_of(launches: Launches) -> np.ndarray | None:
     if launches.metadata.simulated:
         known = _SIMULATED_TIME in launches.table.schema.names
         unknown = not known or launches.table[_SIMULATED_TIME].null_count
-        return None if unknown else launches.column(_SIMULATED_TIME).astype(np.float64)
+        return None if unknown else launches.floats(_SIMULATED_TIME)
     if launches.metadata.level != "light" or launches.table["duration_ns"].null_count:
         return None
-    return launches.column("duration_ns").astype(np.float64)
+    return launches.floats("duration_ns")
 
 
 def light_time_of_profile(profile: Profile) -> np.ndarray | None:
@@ -127,9 +128,8 @@ def light_time_weights(
             "use weights=launches, another seed, or a light run that measures every launch",
         )
     groups = labels[rows]
-    count = int(labels.max(initial=0)) + 1
-    of_groups = np.bincount(labels, light_time, count)
-    of_chosen = np.bincount(groups, of_representatives, count)
+    of_groups = sums_by(labels, light_time, 1)
+    of_chosen = np.bincount(groups, of_representatives, len(of_groups))
     weights: np.ndarray = of_groups[groups] / of_chosen[groups]
     return weights
 
@@ -137,7 +137,7 @@ def light_time_weights(
 def launch_weights(labels: np.ndarray, rows: np.ndarray) -> np.ndarray:
     """Weight of each representative by launches, shape (r,): launches of its group / representatives."""
     groups = labels[rows]
-    counts = np.bincount(labels)
+    counts = counts_by(labels)
     weights: np.ndarray = counts[groups] / np.bincount(groups, minlength=len(counts))[groups]
     return weights
 

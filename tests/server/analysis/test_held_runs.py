@@ -4,7 +4,8 @@ import pyarrow as pa
 import pytest
 
 from assay_sampling.errors import RefusedError
-from assay_sampling.launches.in_memory import Launches, gather
+from assay_sampling.gathering.from_batches import gather
+from assay_sampling.launches.in_memory import Launches
 from assay_sampling.launches.table import LaunchBatch, Names, TableMetadata, launch_schema, make_batch
 from assay_server.analysis.runs.held import HeldRuns
 from assay_server.analysis.runs.request import RunData

@@ -15,12 +15,18 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
-from assay_sampling.clustering.distinct import distinct_rows
-from assay_sampling.clustering.feature_space import FeatureSpace, feature_matrix
+from assay_sampling.clustering.distinct import DistinctRows, distinct_rows, distinct_rows_on_disk
+from assay_sampling.clustering.feature_space import (
+    FeatureSpace,
+    feature_matrix,
+    feature_parts,
+    require_features,
+)
 from assay_sampling.clustering.kmeans import Clustering, cluster_sweep
 from assay_sampling.clustering.lloyd import blocks
 from assay_sampling.counters.definitions import ALL_CYCLES, CYCLE_COUNTERS, features_of
 from assay_sampling.counters.missing import how_to_collect
+from assay_sampling.engines.blockwise import counts_by, relabelled, total
 from assay_sampling.errors import CounterUnavailableError, ParameterError, RefusedError
 from assay_sampling.launches.in_memory import Launches
 from assay_sampling.scoring.evaluation import Cost, Evaluation, cost_of, evaluate, instructions_of
@@ -52,8 +58,7 @@ class LabelsByK(Mapping[int, np.ndarray]):
         return self._of_distinct[k]
 
     def __getitem__(self, k: int) -> np.ndarray:
-        labels: np.ndarray = self._of_distinct[k][self.inverse].astype(np.intp)
-        return labels
+        return relabelled(self.inverse, self._of_distinct[k], np.intp)
 
     def __iter__(self) -> Iterator[int]:
         return iter(self._of_distinct)
@@ -130,11 +135,12 @@ def principal_kernels(
     grouping = Grouping.of(launches, names, max(ks[-1], k_max), seed)
     choose = _Chooser(grouping, representative, seed)
     chosen_rows = {each: choose.rows(each) for each in ks}
-    sweep = tuple(grouping.score(each, chosen_rows[each], costs) for each in ks)
+    whole = total(costs.values)
+    sweep = tuple(grouping.score(each, chosen_rows[each], costs, whole) for each in ks)
     best = best_k(sweep, target_error_percent)
     labels_by_k = grouping.labels_of(ks)
     labels = labels_by_k[best]
-    counts = np.bincount(labels)
+    counts = counts_by(labels)
     return PrincipalKernels(
         features=names,
         k=best,
@@ -214,16 +220,15 @@ class Grouping:
 
     @classmethod
     def of(cls, launches: Launches, features: Sequence[str], k_max: int, seed: int) -> Grouping:
-        matrix = feature_matrix(launches, features)
-        distinct = distinct_rows(matrix)
-        matrix = matrix[distinct.first]
+        distinct, matrix = _distinct_launches(launches, features)
         # Fitted in an order that does not depend on the order of the launches.
         space = FeatureSpace.fit(matrix, distinct.counts)
         placed = space.project(matrix)
         order = np.argsort(distinct.first)
         rank = np.empty(len(order), np.intp)
         rank[order] = np.arange(len(order))
-        first, counts, inverse = distinct.first[order], distinct.counts[order], rank[distinct.inverse]
+        first, counts = distinct.first[order], distinct.counts[order]
+        inverse = relabelled(distinct.inverse, rank, np.intp)
         placed = placed[order]
         # Of all launches distinct, each of these is as large as the launches themselves.
         del matrix, distinct, order, rank
@@ -245,9 +250,8 @@ class Grouping:
         found = self.solutions[k]
         return np.bincount(found.labels, self.counts, found.groups)
 
-    def score(self, k: int, rows: np.ndarray, cost: Cost) -> SweepEntry:
-        """Error and speedup of K with these representatives, shape (g,)."""
-        total = float(cost.values.sum())
+    def score(self, k: int, rows: np.ndarray, cost: Cost, total: float) -> SweepEntry:
+        """Error and speedup of K with these representatives, shape (g,); ``total`` is that of the cost."""
         of_representatives = cost.values[rows]
         projected = float((self.launches(k) * of_representatives).sum())
         simulated = float(of_representatives.sum())
@@ -257,6 +261,16 @@ class Grouping:
             speedup=total / simulated if simulated > 0 else None,
             inertia=self.solutions[k].inertia,
         )
+
+
+def _distinct_launches(launches: Launches, features: Sequence[str]) -> tuple[DistinctRows, np.ndarray]:
+    """The distinct launches by their counters, and these, shape (m, f)."""
+    if not launches.is_on_disk:
+        matrix = feature_matrix(launches, features)
+        distinct = distinct_rows(matrix)
+        return distinct, matrix[distinct.first]
+    require_features(launches, features)
+    return distinct_rows_on_disk(lambda: feature_parts(launches, features), launches.array("kernel_id"))
 
 
 class _Chooser:

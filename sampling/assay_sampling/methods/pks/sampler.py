@@ -232,6 +232,8 @@ def _single_level(
     )
     if not count or _fixed(parameters):
         return Tried(selection)
+    if launches.is_on_disk:  # halves are shuffled in memory
+        return Tried(selection, otherwise="in_sample")
     if light_time is not None and parameters.launches_per_group > 1:
         return Tried(selection, otherwise="by_construction")
     halving = Halving(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from assay_sampling.counters.missing import cannot_be_read
+from assay_sampling.engines.blockwise import count_where, first_not_finite, first_row_where, smallest, total
 from assay_sampling.errors import CounterUnavailableError, RefusedError
 from assay_sampling.launches.in_memory import Launches
 from assay_sampling.launches.profile import Profile
@@ -34,28 +35,31 @@ def with_instructions(profile: Profile) -> tuple[Profile, np.ndarray]:
             "Sieve needs the instructions of every launch, and it has no counters",
             without_counters("sieve", INSTRUCTIONS_OF_ALL, whole),
         )
-    executed = whole.column(_COUNTER).astype(np.float64)
+    executed = whole.floats(_COUNTER)
     _check(whole, executed)
     return profile, executed
 
 
 def _check(launches: Launches, executed: np.ndarray) -> None:
-    finite = np.isfinite(executed)
-    if not finite.all():
+    row = first_not_finite(executed)
+    if row is not None:
+        lacking = count_where(executed, lambda part: ~np.isfinite(part))
         raise CounterUnavailableError(
             source_of(launches),
-            f"the instructions of {np.count_nonzero(~finite):,} of {len(launches):,} launches were not "
-            f"measured (n/a or NaN), first of {_launch_at(launches, int(np.argmin(finite)))}",
+            f"the instructions of {lacking:,} of {len(launches):,} launches were not "
+            f"measured (n/a or NaN), first of {_launch_at(launches, row)}",
             _REMEDY,
         )
-    if float(executed.min()) < 0:
-        row = int(np.argmin(executed))
+    lowest = smallest(executed) if len(executed) else 0.0
+    if lowest < 0:
+        row = first_row_where(executed, lambda part: part == lowest)
+        assert row is not None
         raise RefusedError(
             source_of(launches),
             f"{_launch_at(launches, row)} has executed {executed[row]:g} instructions",
             "profile the workload again",
         )
-    if not float(executed.sum()) > 0:
+    if not total(executed) > 0:
         raise RefusedError(source_of(launches), "no launch has executed an instruction", _REMEDY)
 
 

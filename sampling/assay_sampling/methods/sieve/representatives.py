@@ -11,6 +11,8 @@ from typing import Literal
 
 import numpy as np
 
+from assay_sampling.engines.columns import engine_of, in_place_of, place_of
+from assay_sampling.engines.seam import ArrayRows
 from assay_sampling.estimation.rank_draws import draw_rows
 from assay_sampling.launches.in_memory import Launches
 from assay_sampling.methods.kernel_values import KernelValues, first_rows, value_codes
@@ -35,7 +37,9 @@ def representatives(
         return _nearest_mean(values, strata)
     usable = _usable(values, strata)
     key = threads(launches, dominant_key)
-    if rule == "first_dominant":
+    if place_of(key) is not None:
+        rows = _beyond_memory(rule, values, strata, usable, key)
+    elif rule == "first_dominant":
         rows = _first_dominant(values.groups(strata.start), usable[values.atom], key, len(strata))
     else:
         rows = _median(values, strata, usable, key)
@@ -46,12 +50,17 @@ def representatives(
 
 def threads(launches: Launches, key: DominantKey) -> np.ndarray:
     """Threads of a block, or of the whole grid, of every launch, shape (n,), int64."""
-    product = np.ones(len(launches), np.int64)
-    for what in ("block",) if key == "block_threads" else ("block", "grid"):
-        for axis in "xyz":
+    sides = ("block",) if key == "block_threads" else ("block", "grid")
+    columns = [launches.array(f"{what}_{axis}") for what in sides for axis in "xyz"]
+
+    def product(block: slice) -> np.ndarray:
+        found = np.ones(block.stop - block.start, np.int64)
+        for column in columns:
             # An axis that the recording does not know (-1) is part of the total, which is in x.
-            product *= np.maximum(launches.column(f"{what}_{axis}").astype(np.int64), 1)
-    return product
+            found *= np.maximum(column[block].astype(np.int64), 1)
+        return found
+
+    return in_place_of(columns[0], np.int64, product, *columns)
 
 
 def weights(values: KernelValues, strata: Strata, rows: np.ndarray, groups: np.ndarray) -> np.ndarray:
@@ -119,6 +128,44 @@ def _median(values: KernelValues, strata: Strata, usable: np.ndarray, key: np.nd
         chosen = _most_frequent(group[same], values.atom[inside[same]], len(second))
         rows[second] = inside[same[chosen]]
     return rows
+
+
+def _beyond_memory(
+    rule: Rule, values: KernelValues, strata: Strata, usable: np.ndarray, key: np.ndarray
+) -> np.ndarray:
+    """As ``_first_dominant`` and ``_median``, from the launches on disk grouped by atom and key."""
+    of_atom = np.repeat(np.arange(len(strata)), np.diff(strata.start))
+    found = engine_of(key).groups(ArrayRows({"atom": values.atom, "key": key}), ["atom", "key"])
+    chosen = np.flatnonzero(usable[found.key("atom")])
+    atom, key_of = found.key("atom")[chosen].astype(np.int64), found.key("key")[chosen]
+    group, count, first = of_atom[atom], found.count[chosen], found.first_row[chosen]
+    # Pairs of stratum and key, with their launches and the first of these.
+    order = np.lexsort((first, key_of, group))
+    begins = np.flatnonzero(
+        np.concatenate([[True], (np.diff(group[order]) != 0) | (np.diff(key_of[order]) != 0)])
+    )
+    pair_group, pair_key = group[order][begins], key_of[order][begins]
+    pair_count = np.add.reduceat(count[order], begins)
+    pair_first = np.minimum.reduceat(first[order], begins)
+    best = _best_of_each(pair_group, pair_count, pair_first, len(strata))
+    if rule == "first_dominant":
+        first_rows_of: np.ndarray = pair_first[best]
+        return first_rows_of
+    rows: np.ndarray = values.first_row[strata.start[:-1] + np.diff(strata.start) // 2]
+    second = strata.tier == 2
+    same = np.flatnonzero(second[group] & (key_of == pair_key[best][group]))
+    if same.size:
+        winner = _best_of_each(group[same], count[same], first[same], len(strata))[second]
+        rows[second] = first[same][winner]
+    return rows
+
+
+def _best_of_each(group: np.ndarray, count: np.ndarray, first: np.ndarray, groups: int) -> np.ndarray:
+    """Of each group the entry of the largest count, shape (groups,); ties go to the least ``first``."""
+    order = np.lexsort((first, -count, group))
+    places = np.minimum(np.searchsorted(group[order], np.arange(groups)), len(order) - 1)
+    found: np.ndarray = order[places]
+    return found
 
 
 def _nearest_mean(values: KernelValues, strata: Strata) -> np.ndarray:

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from pydantic import BaseModel, Field
 
+from assay_sampling.engines.blockwise import total
 from assay_sampling.errors import ParameterError
 from assay_sampling.estimation.intervals import NO_INTERVAL_FIXED_RULE, Interval
 from assay_sampling.estimation.known_design import known_design_interval
@@ -127,7 +128,7 @@ class SieveSampler:
         cost = whole_cost(profile)
         profile, instructions = with_instructions(profile)
         launches = profile.whole
-        values = kernel_values(launches.column("kernel_id"), instructions)
+        values = kernel_values(launches.array("kernel_id"), instructions)
         sieved = sieve(launches, values, used, seed)
         labels = values.groups(sieved.strata.start)
         interval: Interval | None = None
@@ -221,7 +222,7 @@ def _ipc(cost: Cost, sieved: Sieved, instructions: np.ndarray) -> float | None:
         return None
     chosen = instructions[sieved.rows] > 0
     projected = float((sieved.weights * cost.values[sieved.rows])[chosen].sum())
-    return float(instructions.sum()) / projected if projected > 0 else None
+    return total(instructions) / projected if projected > 0 else None
 
 
 def _sweep(
@@ -237,7 +238,7 @@ def _sweep(
             sieved.weights,
             labels=values.groups(sieved.strata.start),
             representative_groups=sieved.groups,
-            instructions=values.value[values.atom],
+            instructions=values.of_launches(),
         )
         entries.append(
             {

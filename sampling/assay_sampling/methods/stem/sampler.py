@@ -19,6 +19,8 @@ from pydantic import BaseModel, Field
 
 from assay_sampling.clustering.segments import Moments, moments
 from assay_sampling.counters.definitions import ALL_CYCLES
+from assay_sampling.engines.columns import engine_of, in_place_of, place_of
+from assay_sampling.engines.seam import ArrayRows
 from assay_sampling.errors import RefusedError
 from assay_sampling.estimation.intervals import Interval, known_variance_interval
 from assay_sampling.estimation.light_time_draws import draw_by_light_time
@@ -122,7 +124,7 @@ class StemSampler:
         """As :meth:`select`, with ``count`` further draws from the same clusters."""
         cost = whole_cost(profile) if parameters.cost is None else cost_of(profile.whole, parameters.cost)
         artifact = parameters.variant == "artifact"
-        kernel = profile.whole.column("kernel_id")
+        kernel = profile.whole.array("kernel_id")
         values = kernel_values(_short_names(profile.whole, kernel) if artifact else kernel, cost.values)
         clusters = (as_artifact if artifact else stem)(values, parameters)
         if not clusters.sampled.any():
@@ -241,6 +243,13 @@ def _interval(
 
 def _short_names(launches: Launches, kernel: np.ndarray) -> np.ndarray:
     """Ids of the kernels' names up to the first parenthesis, shape (n,): what the artifact groups by."""
-    distinct, codes = np.unique(kernel, return_inverse=True)
-    short = [text_id(launches.names[int(i)].split("(")[0]) for i in distinct.tolist()]
-    return np.array(short, np.uint64)[codes]
+    if place_of(kernel) is None:
+        distinct, codes = np.unique(kernel, return_inverse=True)
+        return _short_ids(launches, distinct)[codes]
+    distinct = np.sort(engine_of(kernel).groups(ArrayRows({"kernel": kernel}), ["kernel"]).key("kernel"))
+    short = _short_ids(launches, distinct)
+    return in_place_of(kernel, np.uint64, lambda block: short[np.searchsorted(distinct, kernel[block])])
+
+
+def _short_ids(launches: Launches, kernels: np.ndarray) -> np.ndarray:
+    return np.array([text_id(launches.names[int(i)].split("(")[0]) for i in kernels.tolist()], np.uint64)

@@ -9,7 +9,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from assay_sampling.errors import AssayError, InputError, LaunchTableError, RefusedError
-from assay_sampling.launches.in_memory import Launches, gather
+from assay_sampling.gathering.from_batches import gather
+from assay_sampling.launches.in_memory import Launches
 from assay_sampling.launches.joining import ordinal_among, renumbered
 from assay_sampling.launches.ranges import Extent, extent_of, joined_extent, ranges_with_gaps
 from assay_sampling.launches.table import (
@@ -56,6 +57,7 @@ def load_plain_run(run: RunData, memory_limit_bytes: int) -> Launches:
         launches = gather(
             _batches(run, devices, notes, extents), devices.schema,
             sources=(run.run_id,), memory_limit_bytes=memory_limit_bytes,
+            expected_launches=run.launches if run.rank is None else 0,
         )  # fmt: skip
     except AssayError as error:
         raise _without_paths(error, run) from error
