@@ -61,9 +61,7 @@ def _operations(folder: Path, size: ScaleSize, goals: list[Goal]) -> Iterator[st
             )
         )
         most = max(each["peak"] for each in ours)
-        goals.append(
-            Goal(f"{what}: peak memory, MiB", f"{most >> 20}", "at most 1,024", most <= _GIB)
-        )
+        goals.append(Goal(f"{what}: peak memory, MiB", f"{most >> 20}", "at most 1,024", most <= _GIB))
 
 
 def _selections(folder: Path, size: ScaleSize, goals: list[Goal]) -> Iterator[str]:

@@ -1,7 +1,7 @@
 """One measurement of the section ``engine``, in a process of its own: one JSON line.
 
-    python -m tests.bench.scale.engine_work group|plain-group|sort|plain-sort FOLDER
-    python -m tests.bench.scale.engine_work select METHOD FILE MEMORY_LIMIT_BYTES SCRATCH
+python -m tests.bench.scale.engine_work group|plain-group|sort|plain-sort FOLDER
+python -m tests.bench.scale.engine_work select METHOD FILE MEMORY_LIMIT_BYTES SCRATCH
 """
 
 from __future__ import annotations

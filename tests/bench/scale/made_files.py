@@ -75,9 +75,7 @@ class _Fixed:
         rows = len(kernel)
         variant = rng.integers(0, np.where(kernel % 3 == 0, _MANY, _FEW))
         grown = np.exp(variant / 60) * (1 + shape)
-        found = {
-            name: np.round(self._base[kernel, place] * grown) for place, name in enumerate(_FEATURES)
-        }
+        found = {name: np.round(self._base[kernel, place] * grown) for place, name in enumerate(_FEATURES)}
         found["threads_per_instruction"] = 1.0 + kernel % 32
         noise = np.exp(rng.normal(0, 0.05, rows))
         duration = np.round(self._modes[kernel, rng.integers(0, 4, rows)] * noise)
