@@ -71,7 +71,7 @@ def _selections(folder: Path, size: ScaleSize, goals: list[Goal]) -> Iterator[st
     path = folder / "recording.parquet"
     counted_file(path, launches)
     yield f"\n## Selections from {launches:,} launches, a file of {path.stat().st_size >> 20:,} MiB\n"
-    yield "| method | memory limit | on disk | seconds | CPU seconds | of that, reading | groups | peak memory, MiB |"
+    yield "| method | memory limit | on disk | seconds | CPU seconds | reading | groups | peak, MiB |"
     yield "|---|---:|---|---:|---:|---:|---:|---:|"
     for method in ("pks", "sieve", "stem"):
         limits = [_LIMIT_BYTES, *([_ENOUGH_BYTES] if launches <= _MOST_IN_MEMORY else [])]
