@@ -52,14 +52,15 @@ def _operations(folder: Path, size: ScaleSize, goals: list[Goal]) -> Iterator[st
         ours, plain = ([each[side] for each in rounds] for side in (0, 1))
         yield f"| {what}: ours, in a fixed order | {_shown(ours)} | {ratio:.2f} | {_peak(ours)} |"
         yield f"| {what}: plain DuckDB | {_shown(plain)} | 1 | {_peak(plain)} |"
-        goals.append(
-            Goal(
-                f"{what} over {rows:,} launches: CPU seconds, ours / plain DuckDB",
-                f"{ratio:.2f}",
-                f"at most {_MOST_RATIO}",
-                ratio <= _MOST_RATIO,
+        if rows == _ROWS:  # in fewer, starting a program is most of the time
+            goals.append(
+                Goal(
+                    f"{what} over {rows:,} launches: CPU seconds, ours / plain DuckDB",
+                    f"{ratio:.2f}",
+                    f"at most {_MOST_RATIO}",
+                    ratio <= _MOST_RATIO,
+                )
             )
-        )
         most = max(each["peak"] for each in ours)
         goals.append(Goal(f"{what}: peak memory, MiB", f"{most >> 20}", "at most 1,024", most <= _GIB))
 
