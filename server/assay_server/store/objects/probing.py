@@ -1,0 +1,70 @@
+"""The check of a bucket at a server's start: that it keeps its promises, and whose records it has.
+
+Two gateways in the field ignore If-None-Match without a word (rclone serve s3, juicefs gateway), so that two
+servers would replace each other's files. A bucket that does is refused.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+from datetime import datetime
+
+from assay_sampling.errors import StorageError
+from assay_server.store.objects.bucket import Bucket, MissingObjectError
+
+_FOLDER = "probes"
+_OWNER = "state.json"
+
+
+def probe_bucket(bucket: Bucket) -> datetime:
+    """Check that the bucket makes objects only if they are absent; returns its time. Raises StorageError."""
+    name = f"{_FOLDER}/{secrets.token_hex(8)}"
+    first, second = secrets.token_bytes(16), secrets.token_bytes(16)
+    bucket.put_new(name, first)
+    try:
+        try:
+            bucket.put_new(name, second)
+        except StorageError:
+            replaced = bucket.get(name) != first
+        else:
+            replaced = True
+        found = bucket.look_at(name)
+        if replaced or found is None:
+            raise StorageError(
+                bucket.shown,
+                "it ignores If-None-Match: a second object of a name replaces the first one in silence",
+                "take a store that keeps conditions (Amazon S3, SeaweedFS, MinIO, Ceph), not this gateway",
+            )
+        return found.made_at
+    finally:
+        bucket.remove([name])
+
+
+def bind_bucket(bucket: Bucket, state: int) -> None:
+    """Make sure that the prefix has the records of this state; an empty one belongs to it from now on.
+
+    ``state``: the number of the state in its database. Raises StorageError.
+    """
+    document = json.dumps({"version": 1, "state": state}).encode()
+    try:
+        kept = bucket.get(_OWNER)
+    except MissingObjectError:
+        if next(iter(bucket.listed("records")), None) is not None:
+            raise _foreign(bucket) from None
+        bucket.put_new(_OWNER, document)
+        kept = bucket.get(_OWNER)
+    try:
+        owner = json.loads(kept)["state"]
+    except (ValueError, KeyError, TypeError):
+        owner = None
+    if owner != state:
+        raise _foreign(bucket)
+
+
+def _foreign(bucket: Bucket) -> StorageError:
+    return StorageError(
+        bucket.shown,
+        "it has the records of another state folder",
+        "name the right bucket and prefix; to start anew, name a prefix that is not used",
+    )

@@ -1,0 +1,239 @@
+"""The record store in a bucket: one object a segment and one a published file, made only if absent.
+
+    staging/<run_id>/slice-00000-attempt-0001/000003-9d5c...    a segment: names, launches; in its name its hash
+    records/<run_id>/slice-00000-1f-9d5c....parquet             the attempt's token and the hash of the content
+    reports/<campaign_id>/report.json, report.html              replaced whole
+    set-aside/2026-11-22T04-05-06Z-.../records/...              objects that the database does not know
+    state.json, probes/                                         whose records these are; checks of the bucket
+
+An object's name says its content, so a request that is sent twice, by one server or by two, changes nothing.
+What is published, the metadata alone decide. Files are made and read in a folder of this machine
+(:mod:`assay_server.store.objects.cache`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import re
+import secrets
+import shutil
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+from pathlib import Path
+
+from assay_core.files.durable import storage_errors
+from assay_core.records.attempt import AttemptKey
+from assay_core.records.campaign import SetAsideReason
+from assay_sampling.errors import ParameterError
+from assay_server.store.ahead import DEFAULT_AHEAD_LIMITS, AheadLimits
+from assay_server.store.model import HeldSegment, Segment
+from assay_server.store.objects.aside import ObjectsAside
+from assay_server.store.objects.bucket import Bucket, MissingObjectError
+from assay_server.store.objects.fetching import RecordFetcher
+from assay_server.store.objects.place import RecordsPlace
+from assay_server.store.objects.probing import probe_bucket
+from assay_server.store.protocols import NOTHING_HELD, Held, KnownFiles, PublishedFile
+from assay_server.store.records import REPORT_FORMS, DamagedSegmentError, LocalRecordStore, checked_parts
+from assay_server.store.segments import SegmentContent, part_hash
+from assay_server.store.set_aside import MovedFiles
+
+_HASH_DIGITS = 16
+_STAGED = re.compile(r"slice-(\d+)-attempt-(\d+)")
+_FEW = 16
+
+
+class ObjectRecordStore:
+    """A ``RecordStore`` in a bucket. Thread-safe; any number of servers may have one for the same place."""
+
+    def __init__(
+        self, bucket: Bucket, place: RecordsPlace, ahead: AheadLimits = DEFAULT_AHEAD_LIMITS
+    ) -> None:
+        self.place: RecordsPlace | None = place
+        self._bucket, self._url = bucket, place.url
+        self._fetcher = RecordFetcher(bucket, place.cache, place.cache_bytes)
+        self._aside = ObjectsAside(bucket)
+        self._making_folder = place.cache / f"making-{secrets.token_hex(6)}"
+        self._making = LocalRecordStore(self._making_folder, ahead, segments=self.staged)
+
+    def close(self) -> None:
+        """Remove the folder in which files are made."""
+        shutil.rmtree(self._making_folder, ignore_errors=True)
+
+    def probe(self) -> datetime:
+        """Check that objects can be made, and only if absent; the bucket's time. Raises StorageError."""
+        return probe_bucket(self._bucket)
+
+    def stage(self, segments: Sequence[tuple[Segment, bytes, bytes]]) -> None:
+        self._bucket.put_all_new([(_segment(s), names + launches) for s, names, launches in segments])
+
+    def staged(self, segment: Segment, held: Held = NOTHING_HELD) -> HeldSegment:
+        if (kept := held.get(segment.index)) is not None:
+            return checked_parts(segment, kept, "metadata")
+        name = _segment(segment)
+        try:
+            data = self._bucket.get(name)
+        except MissingObjectError:
+            raise DamagedSegmentError(
+                f"{self._url}/{name}", "it is gone", "check the bucket; the attempt is run again"
+            ) from None
+        parts = HeldSegment(data[: segment.names_bytes], data[segment.names_bytes :])
+        return checked_parts(segment, parts, f"{self._url}/{name}")
+
+    def write_ahead(self, segment: Segment, content: SegmentContent) -> None:
+        self._making.write_ahead(segment, content)
+
+    def forget_ahead(self, key: AttemptKey) -> None:
+        self._making.forget_ahead(key)
+
+    def publish(
+        self, key: AttemptKey, segments: Sequence[Segment], held: Held = NOTHING_HELD
+    ) -> PublishedFile:
+        made = self._making.publish(key, segments, held)
+        return self._sent({key: made})[key]
+
+    def publish_small(
+        self, attempts: Sequence[tuple[AttemptKey, Sequence[Segment], Held]]
+    ) -> dict[AttemptKey, PublishedFile]:
+        return self._sent(self._making.publish_small(attempts))
+
+    def _sent(self, made: dict[AttemptKey, PublishedFile]) -> dict[AttemptKey, PublishedFile]:
+        """Files that were made here, in the bucket and in the cache under their own names."""
+        paths = {key: Path(self._making.location(file.file)) for key, file in made.items()}
+        named = {key: replace(file, file=published_name(key, file)) for key, file in made.items()}
+        try:
+            with storage_errors(self._making_folder):
+                self._bucket.put_files([(f"records/{named[key].file}", paths[key]) for key in made])
+                for key, path in paths.items():
+                    self._fetcher.keep(named[key].file, path)
+        finally:
+            for file in made.values():
+                self._making.withdraw(*_place_of(file))
+        return named
+
+    def withdraw(self, file: str) -> None:
+        self._bucket.remove([f"records/{file}"])
+        self._fetcher.forget(file)
+
+    def discard(self, key: AttemptKey) -> None:
+        self.forget_ahead(key)
+        self._bucket.remove([each.name for each in self._bucket.listed(_staging(key))])
+
+    def sweep(self, known: KnownFiles, least_age_seconds: float = 0.0) -> MovedFiles | None:
+        before = self.probe() - timedelta(seconds=least_age_seconds)
+        published = set(known.published)
+        starts = {f"{key.run_id}/slice-{key.slice_index:05d}-{key.token:x}-" for key in known.publishing}
+        live = {_staging(key) for key in known.live}
+        unknown, ended = [], []
+        for each in self._old("records", before, least_age_seconds):
+            file = each.removeprefix("records/")
+            if file not in published and file.rpartition("-")[0] + "-" not in starts:
+                unknown.append(each)
+        for each in self._old("staging", before, least_age_seconds):
+            if each.rpartition("/")[0] not in live:
+                (ended if _has_attempt(known, each) else unknown).append(each)
+        for each in self._old("reports", before, least_age_seconds):
+            if each.split("/")[1] not in known.campaigns:
+                unknown.append(each)
+        self._bucket.remove(ended)
+        self._bucket.remove(list(self._old("probes", before, least_age_seconds)))
+        return self._aside.put(unknown, SetAsideReason.UNKNOWN)
+
+    def _old(self, top: str, before: datetime, least_age_seconds: float) -> list[str]:
+        """The objects below a top folder that are old enough by the bucket's own clock."""
+        return [
+            each.name
+            for each in self._bucket.listed(top)
+            if not least_age_seconds or each.made_at < before
+        ]
+
+    def set_aside(self, file: str) -> MovedFiles | None:
+        self._fetcher.forget(file)
+        name = f"records/{file}"
+        return self._aside.put([name] if self._bucket.look_at(name) else [], SetAsideReason.CHANGED)
+
+    def make_way(self, key: AttemptKey) -> MovedFiles | None:
+        """Nothing: the name of an attempt's file is its own."""
+        return None
+
+    def set_aside_staged(self, key: AttemptKey) -> MovedFiles | None:
+        found = [each.name for each in self._bucket.listed(_staging(key))]
+        return self._aside.put(found, SetAsideReason.CHANGED)
+
+    def all_set_aside(self) -> list[MovedFiles]:
+        return self._aside.all()
+
+    def reading(self, file: str) -> contextlib.AbstractContextManager[Path]:
+        return self._fetcher.reading(file)
+
+    def location(self, file: str) -> str:
+        return f"{self._url}/records/{file}"
+
+    def listed(self) -> Iterator[str]:
+        return (each.name.removeprefix("records/") for each in self._bucket.listed("records"))
+
+    def sizes(self, files: Collection[str]) -> dict[str, int]:
+        if len(files) <= _FEW:
+            found = {file: self._bucket.look_at(f"records/{file}") for file in files}
+            return {file: each.size_bytes for file, each in found.items() if each is not None}
+        wanted = {f"records/{file}" for file in files}
+        listed = (each for each in self._bucket.listed("records") if each.name in wanted)
+        return {each.name.removeprefix("records/"): each.size_bytes for each in listed}
+
+    def delete_run(self, run_id: str) -> None:
+        for top in ("records", "staging"):
+            self._bucket.remove([each.name for each in self._bucket.listed(f"{top}/{run_id}")])
+        self._fetcher.forget_run(run_id)
+
+    def delete_report(self, campaign_id: str) -> None:
+        self._bucket.remove([_report(campaign_id, form) for form in REPORT_FORMS])
+        self._fetcher.forget_report(campaign_id)
+
+    def take_in(self, source: Path, file: str) -> None:
+        with storage_errors(source):
+            self._bucket.put_file(f"records/{file}", source)
+            source.unlink()
+
+    def write_report(self, campaign_id: str, form: str, data: bytes) -> None:
+        self._bucket.replace(_report(campaign_id, form), data)
+
+    def report_path(self, campaign_id: str, form: str) -> Path:
+        return self._fetcher.report(_report(campaign_id, form))
+
+
+def published_name(key: AttemptKey, file: PublishedFile) -> str:
+    """The name of a published file: its slice, the attempt's token, and the beginning of its content hash."""
+    own = f"{key.token:x}-{file.content_hash[:_HASH_DIGITS]}"
+    return f"{key.run_id}/slice-{key.slice_index:05d}-{own}.parquet"
+
+
+def _place_of(file: PublishedFile) -> tuple[str, int]:
+    run_id, name = file.file.split("/")
+    return run_id, int(name.removeprefix("slice-").removesuffix(".parquet"))
+
+
+def _staging(key: AttemptKey) -> str:
+    return f"staging/{key.run_id}/slice-{key.slice_index:05d}-attempt-{key.attempt:04d}"
+
+
+def _segment(segment: Segment) -> str:
+    """The name of a segment's object: its place, and what is in it."""
+    own = hashlib.blake2b(segment.names_hash + segment.launches_hash, digest_size=16).hexdigest()
+    key = AttemptKey(segment.run_id, segment.slice, segment.attempt, 0)
+    return f"{_staging(key)}/{segment.index:06d}-{own}"
+
+
+def _has_attempt(known: KnownFiles, name: str) -> bool:
+    _, run_id, folder, *_ = [*name.split("/"), ""]
+    named = _STAGED.fullmatch(folder)
+    return bool(named and known.has_attempt(run_id, int(named[1]), int(named[2])))
+
+
+def _report(campaign_id: str, form: str) -> str:
+    if form not in REPORT_FORMS:
+        raise ParameterError("report", f"there is no format {form!r}", f"use {' or '.join(REPORT_FORMS)}")
+    return f"reports/{campaign_id}/report.{form}"
+
+
+__all__ = ["ObjectRecordStore", "part_hash", "published_name"]
