@@ -62,6 +62,9 @@ _STAGED_TOGETHER = 8
 MOST_SMALL_LAUNCHES = 4_096
 
 
+ReadSegment = Callable[[Segment, Held], HeldSegment]
+
+
 class DamagedSegmentError(StorageError):
     """A staged segment is missing or changed: the disk lost it. Its attempt must be run again."""
 
@@ -69,7 +72,7 @@ class DamagedSegmentError(StorageError):
 class LocalRecordStore:
     """A ``RecordStore`` in a folder; ``make_folders`` False: it is only looked at.
 
-    ``shared``: other servers write in the same folder.
+    ``shared``: other servers write in the same folder. ``staged``: reads segments that are staged elsewhere.
     """
 
     def __init__(
@@ -79,8 +82,10 @@ class LocalRecordStore:
         *,
         make_folders: bool = True,
         shared: bool = False,
+        staged: ReadSegment | None = None,
     ) -> None:
         self._shared = shared
+        self._read_segment = staged or self.staged
         self._staging = state_dir / "staging"
         self._records = state_dir / "records"
         self._reports = state_dir / "reports"
@@ -117,7 +122,7 @@ class LocalRecordStore:
 
     def staged(self, segment: Segment, held: Held = NOTHING_HELD) -> HeldSegment:
         if (kept := held.get(segment.index)) is not None:
-            return _unchanged(segment, kept, self._staging.parent / "metadata.sqlite")
+            return checked_parts(segment, kept, self._staging.parent / "metadata.sqlite")
         path = self._staging_path(_key(segment))
         try:
             with path.open("rb") as file:
@@ -129,7 +134,7 @@ class LocalRecordStore:
             raise StorageError(
                 str(path), f"it cannot be read ({error.strerror})", "check the disk"
             ) from error
-        return _unchanged(segment, HeldSegment(names, launches), path)
+        return checked_parts(segment, HeldSegment(names, launches), path)
 
     def publish(
         self, key: AttemptKey, segments: Sequence[Segment], held: Held = NOTHING_HELD
@@ -185,7 +190,7 @@ class LocalRecordStore:
         return launch_file_content(contents[0].schema, batches, str(key))
 
     def _decoded(self, key: AttemptKey, segment: Segment, held: Held) -> SegmentContent:
-        parts = self.staged(segment, held)
+        parts = self._read_segment(segment, held)
         return decode_segment(parts.names, parts.launches, f"{key}, segment {segment.index}")
 
     def _write_staged(
@@ -435,13 +440,16 @@ def _launch_batches(first: SegmentContent, others: Iterator[SegmentContent]) -> 
         yield from content.launch_batches()
 
 
-def _unchanged(segment: Segment, parts: HeldSegment, path: Path) -> HeldSegment:
-    """The parts of a segment from this file, if they are as they were acknowledged."""
+def checked_parts(segment: Segment, parts: HeldSegment, path: Path | str) -> HeldSegment:
+    """The parts of a segment from this file or object, if they are as they were acknowledged.
+
+    Raises DamagedSegmentError.
+    """
     launches_changed = part_hash(parts.launches) != segment.launches_hash
     if launches_changed or (segment.names_bytes and part_hash(parts.names) != segment.names_hash):
         raise _damaged(path, f"segment {segment.index} in it has changed since it was acknowledged")
     return parts
 
 
-def _damaged(path: Path, cause: str) -> DamagedSegmentError:
+def _damaged(path: Path | str, cause: str) -> DamagedSegmentError:
     return DamagedSegmentError(str(path), cause, "check the disk; the attempt is run again")

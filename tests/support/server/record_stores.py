@@ -4,8 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
+import obstore
+from obstore.store import LocalStore, MemoryStore
+
+from assay_server.store.objects.bucket import Bucket
+from assay_server.store.objects.place import RecordsPlace
+from assay_server.store.objects.store import ObjectRecordStore
 from assay_server.store.protocols import RecordStore
 from assay_server.store.records import LocalRecordStore
 from assay_server.store.set_aside import MANIFEST
@@ -69,8 +75,39 @@ class MemoryBench:
         return sorted(self._files)
 
 
+class BucketBench:
+    """An object store, by default one in this process; the cache is on this machine."""
+
+    def __init__(self, folder: Path, store: Any = None) -> None:
+        self.store = store or MemoryStore()
+        self.records: RecordStore = ObjectRecordStore(
+            Bucket(self.store, "the bucket"), RecordsPlace("bucket", "", folder / "cache")
+        )
+
+    def read(self, name: str) -> bytes:
+        return bytes(obstore.get(self.store, name).bytes())
+
+    def write(self, name: str, data: bytes) -> None:
+        obstore.put(self.store, name, data)
+
+    def remove(self, name: str) -> None:
+        obstore.delete(self.store, name)
+
+    def names(self) -> list[str]:
+        found = sorted(each["path"] for page in obstore.list(self.store) for each in page)
+        return [name for name in found if not name.endswith(MANIFEST)]
+
+
+def _in_folder(folder: Path) -> BucketBench:
+    top = folder / "bucket"
+    top.mkdir()
+    return BucketBench(folder, LocalStore(top))
+
+
 RECORD_STORES: dict[str, Callable[[Path], RecordBench]] = {
     "local disk": LocalBench,
     "shared folder": lambda folder: LocalBench(folder, shared=True),
     "dictionaries": MemoryBench,
+    "bucket in memory": BucketBench,
+    "bucket in a folder": _in_folder,
 }

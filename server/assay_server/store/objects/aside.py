@@ -38,9 +38,7 @@ class ObjectsAside:
             return None
         now = datetime.now(UTC)
         folder = f"{_TOP}/{now:%Y-%m-%dT%H-%M-%SZ}-{reason}-{secrets.token_hex(3)}"
-        moved = MovedFiles(
-            folder, reason, int(now.timestamp() * 1000), sum(sizes.values()), tuple(sizes)
-        )
+        moved = MovedFiles(folder, reason, int(now.timestamp() * 1000), sum(sizes.values()), tuple(sizes))
         self._bucket.put_new(f"{folder}/{MANIFEST}", json.dumps(asdict(moved), indent=1).encode())
         for name in sizes:
             self._bucket.copy(name, f"{folder}/{name}")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import mmap
 import re
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -21,10 +21,11 @@ from assay_server.store.objects.place import RecordsPlace, read_credentials, req
 
 # A whole object in one request can be made only if it is absent; larger ones are sent in parts.
 MOST_AT_ONCE_BYTES = 256 << 20
+_READ_BYTES = 8 << 20
 _PART_BYTES = 16 << 20
 _PARTS_TOGETHER = 4
 _TOGETHER = 8
-_RETRY: dict[str, Any] = {
+_RETRY: Any = {
     "max_retries": 8,
     "retry_timeout": timedelta(seconds=30),
     "backoff": {"init_backoff": timedelta(seconds=0.2), "max_backoff": timedelta(seconds=5), "base": 2},
@@ -79,8 +80,8 @@ class Bucket:
         import obstore  # noqa: PLC0415
 
         size = path.stat().st_size
-        if size == 0:
-            self.put_new(name, b"")
+        if size <= _READ_BYTES:
+            self.put_new(name, path.read_bytes())
             return
         if size > MOST_AT_ONCE_BYTES:
             if not self._is_file(name, path):
@@ -89,13 +90,15 @@ class Bucket:
                         self._store, name, path, chunk_size=_PART_BYTES, max_concurrency=_PARTS_TOGETHER
                     )
             return
-        with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
-            try:
-                with self._errors(name), memoryview(content) as view:
-                    obstore.put(self._store, name, view, mode="create", use_multipart=False)
-            except _AlreadyThere:
-                if not self._is_file(name, path):
-                    raise self._other_content(name) from None
+        with path.open("rb") as file:
+            # obstore reads it where it is; a thread of its own may let it go only after the answer.
+            content = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        try:
+            with self._errors(name):
+                obstore.put(self._store, name, content, mode="create", use_multipart=False)
+        except _AlreadyThere:
+            if not self._is_file(name, path):
+                raise self._other_content(name) from None
 
     def put_files(self, files: Sequence[tuple[str, Path]]) -> None:
         """As :meth:`put_file` for each of them, several at a time; raises the first error once all ended."""
@@ -171,15 +174,13 @@ class Bucket:
 
     def _together(self, function: Any, items: Sequence[Any]) -> None:
         others = [self._threads.submit(function, each) for each in items[1:]]
-        errors: list[BaseException] = []
         try:
             for each in items[:1]:
                 function(each)
-        except Exception as error:  # noqa: BLE001 - the others end first
-            errors.append(error)
-        errors += [error for other in others if (error := other.exception()) is not None]
-        if errors:
-            raise errors[0]
+        finally:
+            wait(others)
+        for other in others:
+            other.result()
 
     def _is_file(self, name: str, path: Path) -> bool:
         found = self.look_at(name)
@@ -253,7 +254,11 @@ _MEANINGS: tuple[tuple[str, str, str], ...] = (
         "the object store does not answer",
         f"see that it runs and that --records-endpoint names it; {_TELL_ADMIN}",
     ),
-    (r"InsufficientStorage|XMinioStorageFull|507 |QuotaExceeded", "the object store is full", "free space in it"),
+    (
+        r"InsufficientStorage|XMinioStorageFull|507 |QuotaExceeded",
+        "the object store is full",
+        "free space in it",
+    ),
     (
         r"169\.254|credential",
         "there are no credentials for the object store",
@@ -282,7 +287,7 @@ def opened_bucket(place: RecordsPlace) -> Bucket:
     from obstore.store import S3Store  # noqa: PLC0415
 
     keys = {} if place.credentials is None else read_credentials(place.credentials)
-    options: dict[str, Any] = {"connect_timeout": "5s", "timeout": "120s"}
+    options: Any = {"connect_timeout": "5s", "timeout": "120s"}
     given: dict[str, Any] = {**keys, "region": place.region, "conditional_put": "etag"}
     if place.endpoint:
         given["endpoint"] = place.endpoint

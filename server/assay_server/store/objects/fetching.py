@@ -28,8 +28,8 @@ class RecordFetcher:
     def reading(self, file: str) -> Iterator[Path]:
         """A published file, which stays until the block ends; nothing at the path: there is none.
 
-        A copy that this machine's disk has changed is fetched again; what the bucket has changed is given as it
-        is, and its readers find out by the hash.
+        A copy that this machine's disk has changed is fetched again. An object that has changed is given as
+        it is: its readers find out by the hash.
         """
         name = f"records/{file}"
         with self._cache.reading(name, lambda into: self._fetch(name, into), _is_whole) as path:

@@ -1,7 +1,7 @@
 """Where records are kept in an object store: a bucket and a prefix, and how they are reached.
 
-Credentials are never part of it: they come from the environment (``AWS_ACCESS_KEY_ID`` and its like) or from a
-private file, whose path alone is kept.
+Credentials are never part of it: they come from the environment (``AWS_ACCESS_KEY_ID`` and its like) or from
+a private file, whose path alone is kept.
 """
 
 from __future__ import annotations

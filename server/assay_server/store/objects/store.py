@@ -1,10 +1,10 @@
 """The record store in a bucket: one object a segment and one a published file, made only if absent.
 
-    staging/<run_id>/slice-00000-attempt-0001/000003-9d5c...    a segment: names, launches; in its name its hash
-    records/<run_id>/slice-00000-1f-9d5c....parquet             the attempt's token and the hash of the content
+    staging/<run_id>/slice-00000-attempt-0001/000003-9d5c...    a segment: names, launches; its hash
+    records/<run_id>/slice-00000-1f-9d5c....parquet             the attempt's token, the content's hash
     reports/<campaign_id>/report.json, report.html              replaced whole
     set-aside/2026-11-22T04-05-06Z-.../records/...              objects that the database does not know
-    state.json, probes/                                         whose records these are; checks of the bucket
+    state.json, probes/                                         whose records these are; checks
 
 An object's name says its content, so a request that is sent twice, by one server or by two, changes nothing.
 What is published, the metadata alone decide. Files are made and read in a folder of this machine
@@ -19,7 +19,6 @@ import re
 import secrets
 import shutil
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -36,10 +35,9 @@ from assay_server.store.objects.place import RecordsPlace
 from assay_server.store.objects.probing import probe_bucket
 from assay_server.store.protocols import NOTHING_HELD, Held, KnownFiles, PublishedFile
 from assay_server.store.records import REPORT_FORMS, DamagedSegmentError, LocalRecordStore, checked_parts
-from assay_server.store.segments import SegmentContent, part_hash
+from assay_server.store.segments import SegmentContent
 from assay_server.store.set_aside import MovedFiles
 
-_HASH_DIGITS = 16
 _STAGED = re.compile(r"slice-(\d+)-attempt-(\d+)")
 _FEW = 16
 
@@ -55,7 +53,7 @@ class ObjectRecordStore:
         self._fetcher = RecordFetcher(bucket, place.cache, place.cache_bytes)
         self._aside = ObjectsAside(bucket)
         self._making_folder = place.cache / f"making-{secrets.token_hex(6)}"
-        self._making = LocalRecordStore(self._making_folder, ahead, segments=self.staged)
+        self._making = LocalRecordStore(self._making_folder, ahead, shared=True, staged=self.staged)
 
     def close(self) -> None:
         """Remove the folder in which files are made."""
@@ -78,7 +76,8 @@ class ObjectRecordStore:
             raise DamagedSegmentError(
                 f"{self._url}/{name}", "it is gone", "check the bucket; the attempt is run again"
             ) from None
-        parts = HeldSegment(data[: segment.names_bytes], data[segment.names_bytes :])
+        launches = data[segment.names_bytes :][: segment.launches_bytes]
+        parts = HeldSegment(data[: segment.names_bytes], launches)
         return checked_parts(segment, parts, f"{self._url}/{name}")
 
     def write_ahead(self, segment: Segment, content: SegmentContent) -> None:
@@ -91,26 +90,29 @@ class ObjectRecordStore:
         self, key: AttemptKey, segments: Sequence[Segment], held: Held = NOTHING_HELD
     ) -> PublishedFile:
         made = self._making.publish(key, segments, held)
-        return self._sent({key: made})[key]
+        self._send([made])
+        return made
 
     def publish_small(
         self, attempts: Sequence[tuple[AttemptKey, Sequence[Segment], Held]]
     ) -> dict[AttemptKey, PublishedFile]:
-        return self._sent(self._making.publish_small(attempts))
+        made = self._making.publish_small(attempts)
+        self._send(list(made.values()))
+        return made
 
-    def _sent(self, made: dict[AttemptKey, PublishedFile]) -> dict[AttemptKey, PublishedFile]:
-        """Files that were made here, in the bucket and in the cache under their own names."""
-        paths = {key: Path(self._making.location(file.file)) for key, file in made.items()}
-        named = {key: replace(file, file=published_name(key, file)) for key, file in made.items()}
+    def _send(self, made: Sequence[PublishedFile]) -> None:
+        """Put files that were made here into the bucket, and then into the cache."""
+        paths = [Path(self._making.location(each.file)) for each in made]
         try:
             with storage_errors(self._making_folder):
-                self._bucket.put_files([(f"records/{named[key].file}", paths[key]) for key in made])
-                for key, path in paths.items():
-                    self._fetcher.keep(named[key].file, path)
+                self._bucket.put_files(
+                    [(f"records/{each.file}", path) for each, path in zip(made, paths, strict=True)]
+                )
+                for each, path in zip(made, paths, strict=True):
+                    self._fetcher.keep(each.file, path)
         finally:
-            for file in made.values():
-                self._making.withdraw(*_place_of(file))
-        return named
+            for each in made:
+                self._making.withdraw(each.file)
 
     def withdraw(self, file: str) -> None:
         self._bucket.remove([f"records/{file}"])
@@ -125,7 +127,8 @@ class ObjectRecordStore:
         published = set(known.published)
         starts = {f"{key.run_id}/slice-{key.slice_index:05d}-{key.token:x}-" for key in known.publishing}
         live = {_staging(key) for key in known.live}
-        unknown, ended = [], []
+        unknown: list[str] = []
+        ended: list[str] = []
         for each in self._old("records", before, least_age_seconds):
             file = each.removeprefix("records/")
             if file not in published and file.rpartition("-")[0] + "-" not in starts:
@@ -143,9 +146,7 @@ class ObjectRecordStore:
     def _old(self, top: str, before: datetime, least_age_seconds: float) -> list[str]:
         """The objects below a top folder that are old enough by the bucket's own clock."""
         return [
-            each.name
-            for each in self._bucket.listed(top)
-            if not least_age_seconds or each.made_at < before
+            each.name for each in self._bucket.listed(top) if not least_age_seconds or each.made_at < before
         ]
 
     def set_aside(self, file: str) -> MovedFiles | None:
@@ -202,17 +203,6 @@ class ObjectRecordStore:
         return self._fetcher.report(_report(campaign_id, form))
 
 
-def published_name(key: AttemptKey, file: PublishedFile) -> str:
-    """The name of a published file: its slice, the attempt's token, and the beginning of its content hash."""
-    own = f"{key.token:x}-{file.content_hash[:_HASH_DIGITS]}"
-    return f"{key.run_id}/slice-{key.slice_index:05d}-{own}.parquet"
-
-
-def _place_of(file: PublishedFile) -> tuple[str, int]:
-    run_id, name = file.file.split("/")
-    return run_id, int(name.removeprefix("slice-").removesuffix(".parquet"))
-
-
 def _staging(key: AttemptKey) -> str:
     return f"staging/{key.run_id}/slice-{key.slice_index:05d}-attempt-{key.attempt:04d}"
 
@@ -234,6 +224,3 @@ def _report(campaign_id: str, form: str) -> str:
     if form not in REPORT_FORMS:
         raise ParameterError("report", f"there is no format {form!r}", f"use {' or '.join(REPORT_FORMS)}")
     return f"reports/{campaign_id}/report.{form}"
-
-
-__all__ = ["ObjectRecordStore", "part_hash", "published_name"]
