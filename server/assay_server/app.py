@@ -37,7 +37,7 @@ from assay_server.campaigns.scheduling.retry import RetryPolicy
 from assay_server.campaigns.scheduling.transitions import Effects, SchedulePolicy
 from assay_server.clock import Clock, SteadyClock
 from assay_server.config import ServerSettings, check_listen_address
-from assay_server.database.opening import asked_database
+from assay_server.database.opening import asked_database, number_of_state
 from assay_server.identity.authority import read_authority
 from assay_server.identity.enrolment import Enrolment
 from assay_server.identity.server_certificate import ServerCertificate
@@ -52,7 +52,9 @@ from assay_server.limits import (
 )
 from assay_server.metrics.server_metrics import ServerMetrics
 from assay_server.metrics.timed_store import TimedStore
-from assay_server.opening import opened_database, recover
+from assay_server.opening import SWEPT_AFTER_SECONDS, opened_database, recover
+from assay_server.records.in_force import noted_records
+from assay_server.records.opening import open_records
 from assay_server.rpc.agent_handler import AgentHandler
 from assay_server.rpc.archives.handler import ArchiveHandler
 from assay_server.rpc.bundles.handler import BundleHandler
@@ -62,8 +64,7 @@ from assay_server.rpc.identity_servicers import Identified, no_page
 from assay_server.rpc.lab.handler import LabHandler
 from assay_server.rpc.published.handler import PublishedHandler
 from assay_server.rpc.server import RpcServer
-from assay_server.store.protocols import MetadataStore
-from assay_server.store.records import LocalRecordStore
+from assay_server.store.protocols import MetadataStore, RecordStore
 from assay_server.upkeep import Housekeeper, upkeep
 from assay_server.writability import WritabilityWatch
 
@@ -174,7 +175,10 @@ class Server:
         room = Room(state, self.settings.records_limit_bytes, self.settings.minimum_free_bytes)
         bundles = BundleStore(state, self._limits.bundles, self.settings.minimum_free_bytes)
         timed = TimedStore(access.metadata, self.metrics, writability.refused)
-        self._coordinator = coordinator = self._coordinate(timed, room, bundles)
+        records = open_records(
+            state, self.settings.asked_records, lambda: number_of_state(database), resources
+        )
+        self._coordinator = coordinator = self._coordinate(timed, records, room, bundles)
         analyses = self._analyses(coordinator, resources)
         self.metrics.watch(coordinator, lambda: analyses.running)
         publisher, requests = Publisher(coordinator), RequestRunner(coordinator)
@@ -204,7 +208,7 @@ class Server:
                 audit=access.audit,
             )
         )
-        resources.enter_context(writability.watching(database))
+        resources.enter_context(writability.watching(database, records))
         self._serve_metrics(access.identified.certificate, resources)
         if self.page is not None:
             resources.callback(self.page.stop)
@@ -267,11 +271,12 @@ class Server:
             reports=so_far,
         )
 
-    def _coordinate(self, metadata: TimedStore, room: Room, bundles: BundleStore) -> Coordinator:
-        records = LocalRecordStore(self.settings.state_dir)
+    def _coordinate(
+        self, metadata: TimedStore, records: RecordStore, room: Room, bundles: BundleStore
+    ) -> Coordinator:
         coordinator = Coordinator(metadata, records, _policy(self.settings), self._clock)
         coordinator.room, coordinator.bundles = room, bundles
-        recover(coordinator)
+        recover(coordinator, SWEPT_AFTER_SECONDS if noted_records(self.settings.state_dir) else 0.0)
         return coordinator
 
     def _rpc(

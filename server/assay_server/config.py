@@ -23,6 +23,7 @@ from assay_core.settings.declaration import ProgramSettings, Setting
 from assay_sampling.errors import ParameterError
 from assay_server.analysis_place import AnalysisPlace, analysis_place
 from assay_server.limits import limits_asked
+from assay_server.record_place import DEFAULT_CACHE_BYTES, AskedRecords, asked_records
 from assay_server.web_place import WebPlace, web_place
 
 
@@ -51,6 +52,35 @@ class ServerSettings(ProgramSettings):
             "Private file (mode 0600) whose first line is such a URL, also with a password.", metavar="FILE"
         ),
     ] = None
+    records: Annotated[
+        str,
+        Setting(
+            "s3://BUCKET/PREFIX, or a folder that servers share: records there, not in the state folder.",
+            default="where the folder's records are, first in it",
+            metavar="PLACE",
+        ),
+    ] = ""
+    records_endpoint: Annotated[
+        str,
+        Setting("Address of the S3 server with that bucket.", default="Amazon's", metavar="URL"),
+    ] = ""
+    records_credentials: Annotated[
+        Path | None,
+        Setting(
+            "Private file (mode 0600) with aws_access_key_id and aws_secret_access_key.",
+            default="the environment, AWS_ACCESS_KEY_ID and its like",
+            metavar="FILE",
+        ),
+    ] = None
+    records_cache: Annotated[
+        Path | None,
+        Setting(
+            "Folder for copies of a bucket's files.", default="records-cache in the state", metavar="DIR"
+        ),
+    ] = None
+    records_cache_bytes: Annotated[
+        int, Setting("How much that folder holds; what was used longest ago goes first."), Field(ge=1)
+    ] = DEFAULT_CACHE_BYTES
     listen: Annotated[
         tuple[str, ...],
         Setting(
@@ -210,6 +240,7 @@ class ServerSettings(ProgramSettings):
         for address in self.listen:
             check_listen_address(address)
         limits_asked(self.limits)  # raises if they are not limits
+        _ = self.asked_records  # raises if they are not a place
         _ = self.metrics_place  # raises if it is not an address, or not safe
         _ = self.web_place  # the same of the live page
         if self.analysis_place is not None and not self.state_dir.is_absolute():
@@ -246,6 +277,17 @@ class ServerSettings(ProgramSettings):
     def analysis_place(self) -> AnalysisPlace | None:
         """The workers that analyse campaigns; None: processes of the server."""
         return analysis_place(self.analysis, self.analysis_ca, self.analysis_certificate, self.analysis_key)
+
+    @property
+    def asked_records(self) -> AskedRecords:
+        """Where records are asked to be."""
+        return asked_records(
+            self.records,
+            self.records_endpoint,
+            self.records_credentials,
+            self.records_cache,
+            self.records_cache_bytes,
+        )
 
     @property
     def web_place(self) -> WebPlace | None:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from assay_core.files.durable import storage_errors, write_atomically
-from assay_server.store.protocols import MetadataStore
+from assay_server.store.protocols import MetadataStore, RecordStore
 
 _log = logging.getLogger(__name__)
 
@@ -45,12 +45,14 @@ class WritabilityWatch:
         self._wake.set()
 
     @contextlib.contextmanager
-    def watching(self, store: MetadataStore) -> Iterator[None]:
+    def watching(self, store: MetadataStore, records: RecordStore) -> Iterator[None]:
         # A server that was killed while it tried left its file; nobody else writes in the folder now.
         with contextlib.suppress(OSError):
             for left in self._state.glob(f"{_FILE}*"):
                 left.unlink()
-        thread = threading.Thread(target=self._run, args=(store,), name="assay-writability", daemon=True)
+        thread = threading.Thread(
+            target=self._run, args=(store, records), name="assay-writability", daemon=True
+        )
         thread.start()
         try:
             yield
@@ -59,16 +61,18 @@ class WritabilityWatch:
             self._wake.set()
             thread.join()
 
-    def _run(self, store: MetadataStore) -> None:
+    def _run(self, store: MetadataStore, records: RecordStore) -> None:
         while not self._ending:
-            self._look(store)
+            self._look(store, records)
             self._wake.wait(self._pause_seconds)
             self._wake.clear()
 
-    def _look(self, store: MetadataStore) -> None:
+    def _look(self, store: MetadataStore, records: RecordStore) -> None:
         why: Exception | None = None
         try:
             try_to_write(self._state, store)
+            if records.place is not None:
+                records.probe()
         except Exception as error:  # noqa: BLE001 - whatever it is, the state was not written
             why = error
         writable = why is None

@@ -30,6 +30,7 @@ from assay_sampling.errors import NotReadyError, ParameterError, ServerUnreachab
 from assay_server.app import Server
 from assay_server.main import program
 from assay_server.store.protocols import MetadataStore
+from assay_server.store.records import LocalRecordStore
 from assay_server.writability import WritabilityWatch
 from tests.support.metrics import value
 from tests.support.server.memory_metadata_store import MemoryMetadataStore
@@ -112,7 +113,7 @@ def test_a_store_that_refuses_counts_like_a_disk_that_does(
     heard: list[bool] = []
     store = _Store(MemoryMetadataStore())
     watch = WritabilityWatch(tmp_path, heard.append, pause_seconds=60)
-    with watch.watching(store):  # type: ignore[arg-type]
+    with watch.watching(store, LocalRecordStore(tmp_path)):  # type: ignore[arg-type]
         eventually(lambda: heard == [True], "the first look")
         store.refuses = True
         watch.refused()

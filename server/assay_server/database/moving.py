@@ -18,11 +18,10 @@ from assay_server.database.copying import Told, copy_rows, has_rows
 from assay_server.database.in_force import (
     SQLITE_FILE,
     forget_database,
-    new_state_number,
     note_database,
     noted_database,
 )
-from assay_server.database.opening import AskedDatabase, open_database, opened_place
+from assay_server.database.opening import AskedDatabase, number_of_state, open_database, opened_place
 from assay_server.state_lock import locked_state
 from assay_server.store.sqlite import SqliteStore
 
@@ -56,7 +55,7 @@ def move_to_postgresql(state: Path, asked: AskedDatabase, told: Told) -> Moved:
             contextlib.closing(opened_place(place, alone=True)) as target,
         ):
             source.require_sound()
-            number = _number_of(source)
+            number = number_of_state(source)
             with source.snapshot() as read, target.transaction(alone=True) as write:
                 theirs = write.state_number()
                 # Our own rows are those of an earlier move, of which another one is in force since.
@@ -95,16 +94,6 @@ def move_to_sqlite(state: Path, asked: AskedDatabase, told: Told) -> Moved:
             _remove(new)
         forget_database(state)
     return Moved(rows, str(state / SQLITE_FILE))
-
-
-def _number_of(store: SqliteStore) -> int:
-    """The number of the state, which it is given at its first move."""
-    with store.transaction() as write:
-        number = write.state_number()
-        if number is None:
-            number = new_state_number()
-            write.keep_state_number(number)
-    return number
 
 
 @contextlib.contextmanager

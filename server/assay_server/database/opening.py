@@ -72,6 +72,16 @@ def open_database(
     return store
 
 
+def number_of_state(store: SqliteStore | PostgresqlStore) -> int:
+    """The number of a state, which it is given when it is first asked for. Raises StorageError."""
+    with store.transaction() as write:
+        number = write.state_number()
+        if number is None:
+            number = new_state_number()
+            write.keep_state_number(number)
+    return number
+
+
 def opened_place(place: DatabasePlace, *, alone: bool) -> PostgresqlStore:
     """A PostgreSQL database. Raises StorageError, and MissingExtraError without its packages."""
     require_driver()

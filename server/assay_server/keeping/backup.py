@@ -18,9 +18,11 @@ from assay_server.clock import wall_ms
 from assay_server.database.opening import AskedDatabase
 from assay_server.identity.authority import read_authority
 from assay_server.keeping.authority_key import CERTIFICATE, ENCRYPTED_KEY, encrypted_key
+from assay_server.keeping.files_at_hand import at_hand
 from assay_server.keeping.manifest import MANIFEST, BackupFault, BackupManifest, KeptFile
 from assay_server.keeping.stored_files import METADATA, StoredFile, copy_database, files_named
 from assay_server.keeping.targets import FolderTarget, Target, new_target
+from assay_server.records.opening import look_at_records
 
 
 @dataclass(frozen=True)
@@ -58,11 +60,13 @@ def make_backup(
         with tempfile.TemporaryDirectory(prefix=".assay-backup-", dir=place.parent) as folder:
             database = Path(folder) / METADATA
             copy_database(state, database, asked)
-            named = files_named(database, state)
+            records = look_at_records(state)
+            named = files_named(database, state, records)
             kept.append(target.add(METADATA, database))
-        faults: list[BackupFault] = []
-        for file in named.files:
-            _keep(state, file, target, kept, faults)
+            faults: list[BackupFault] = []
+            for file in named.files:
+                with at_hand(state, records, database, file.name) as path:
+                    _keep(path, file, target, kept, faults)
         if authority is not None and passphrase is not None:
             kept.append(target.add_bytes(CERTIFICATE, authority.pem))
             kept.append(target.add_bytes(ENCRYPTED_KEY, encrypted_key(authority, passphrase)))
@@ -80,10 +84,10 @@ def make_backup(
 
 
 def _keep(
-    state: Path, file: StoredFile, target: Target, kept: list[KeptFile], faults: list[BackupFault]
+    path: Path, file: StoredFile, target: Target, kept: list[KeptFile], faults: list[BackupFault]
 ) -> None:
     try:
-        found = target.add(file.name, state / file.name, most_bytes=file.most_bytes, fixed=file.fixed)
+        found = target.add(file.name, path, most_bytes=file.most_bytes, fixed=file.fixed)
     except FileNotFoundError:
         if file.fixed:  # staged segments go when their attempt is published
             faults.append(BackupFault(name=file.name, cause="it is missing"))

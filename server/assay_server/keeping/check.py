@@ -33,10 +33,10 @@ from assay_server.keeping.stored_files import (
     has_metadata,
     last_token,
 )
+from assay_server.records.opening import look_at_records
 from assay_server.state_lock import locked_state
 from assay_server.store.model import Slice
 from assay_server.store.protocols import MetadataReader
-from assay_server.store.records import LocalRecordStore
 from assay_server.store.sqlite import SqliteStore
 
 LookedAt = Callable[[int, int], None]
@@ -54,10 +54,10 @@ def check_state(
     """
     if not has_metadata(state):
         raise StorageError(str(state), "there is no state of an assay-server", "name its --state folder")
-    checked = _Check(state, looked_at, asked).run()
+    checked = _checked(state, looked_at, asked)
     if not checked.findings or not _in_use(state):
         return checked
-    again = _Check(state, looked_at, asked).run()
+    again = _checked(state, looked_at, asked)
     kept = set(checked.findings)
     return Checked(
         again.campaigns,
@@ -66,6 +66,12 @@ def check_state(
         again.file_bytes,
         tuple(finding for finding in again.findings if finding in kept),
     )
+
+
+def _checked(state: Path, looked_at: LookedAt, asked: AskedDatabase | None) -> Checked:
+    """Files of a bucket are fetched anew, and not from the server's copies of them."""
+    with tempfile.TemporaryDirectory(prefix="assay-check-files-") as cache:
+        return _Check(state, looked_at, asked, Path(cache)).run()
 
 
 def _in_use(state: Path) -> bool:
@@ -103,11 +109,11 @@ class LaunchTables:
 class _Check:
     """One pass over one copy of the database."""
 
-    def __init__(self, state: Path, looked_at: LookedAt, asked: AskedDatabase | None) -> None:
+    def __init__(self, state: Path, looked_at: LookedAt, asked: AskedDatabase | None, cache: Path) -> None:
         self._state, self._asked = state, asked
         self._looked_at = looked_at
         self._tables = LaunchTables()
-        self._records = LocalRecordStore(state, make_folders=False)
+        self._records = look_at_records(state, cache)
         self._findings: list[Finding] = []
         self._known: set[str] = set()
         self._bundles: set[str] = set()
@@ -179,7 +185,7 @@ class _Check:
 
     def _report(self, campaign_id: str) -> None:
         path = self._records.report_path(campaign_id, "json")
-        name = str(path.relative_to(self._state))
+        name = f"reports/{campaign_id}/{path.name}"
         try:
             json.loads(path.read_bytes())
         except FileNotFoundError:
@@ -209,6 +215,7 @@ class _Check:
                 return
             self._bytes += path.stat().st_size
             fault = self._tables.fault(path, piece)
+        self._records.let_go(piece.file)
         if fault:
             self._find(FindingKind.UNREADABLE, name, fault)
 

@@ -17,6 +17,8 @@ from assay_server.campaigns.bundles.stored import PACKED, TOLD
 from assay_server.database.copying import copy_rows
 from assay_server.database.in_force import SQLITE_FILE, noted_database
 from assay_server.database.opening import AskedDatabase, open_database
+from assay_server.store.protocols import RecordStore
+from assay_server.store.records import REPORT_FORMS
 from assay_server.store.sqlite import SqliteStore
 
 METADATA = SQLITE_FILE
@@ -102,20 +104,20 @@ def _copy_sqlite(source: Path, target: Path) -> None:
         )
 
 
-def files_named(database: Path, state: Path) -> StoredFiles:
+def files_named(database: Path, state: Path, records: RecordStore) -> StoredFiles:
     """The files that a copied database names. Raises StorageError if it is not a database of ours."""
     try:
         with closing(sqlite3.connect(database)) as connection:
             [revision] = connection.execute("SELECT version_num FROM alembic_version").fetchone()
             [campaigns] = connection.execute("SELECT COUNT(*) FROM campaigns").fetchone()
-            return StoredFiles(str(revision), int(campaigns), tuple(_named(connection, state)))
+            return StoredFiles(str(revision), int(campaigns), tuple(_named(connection, state, records)))
     except (sqlite3.Error, TypeError) as error:
         raise StorageError(
             str(database), f"it is not the database of an assay-server ({error})", "name another state folder"
         ) from error
 
 
-def _named(connection: sqlite3.Connection, state: Path) -> Iterator[StoredFile]:
+def _named(connection: sqlite3.Connection, state: Path, records: RecordStore) -> Iterator[StoredFile]:
     for file, content_hash in connection.execute("SELECT file, content_hash FROM slices WHERE file != ''"):
         yield StoredFile(f"records/{file}", content_hash)
     for run_id, piece, attempt, size in connection.execute(_STAGED, _LIVE):
@@ -123,8 +125,9 @@ def _named(connection: sqlite3.Connection, state: Path) -> Iterator[StoredFile]:
         yield StoredFile(name, fixed=False, most_bytes=size)
     yield from _bundles(connection, state / BUNDLES)
     for (campaign_id,) in connection.execute("SELECT campaign_id FROM campaigns WHERE has_report"):
-        for path in sorted((state / "reports" / campaign_id).glob("report.*")):
-            if path.suffix in (".json", ".html"):
+        for form in sorted(REPORT_FORMS):
+            path = records.report_path(campaign_id, form)
+            if path.exists():
                 yield StoredFile(f"reports/{campaign_id}/{path.name}")
 
 

@@ -13,9 +13,11 @@ from assay_report.reading import parse_report
 from assay_sampling.errors import CampaignError, ParameterError, StorageError
 from assay_server.analysis.runs.intact import require_intact
 from assay_server.campaigns.analysing.asking import analysis_request
+from assay_server.campaigns.analysing.at_hand import at_hand
 from assay_server.keeping.stored_files import METADATA, copy_database, has_metadata
+from assay_server.records.opening import look_at_records
 from assay_server.store.model import Campaign, CampaignOverview
-from assay_server.store.records import LocalRecordStore
+from assay_server.store.protocols import RecordStore
 from assay_server.store.sqlite import SqliteStore
 
 # Below the folder of `assay run` and `assay import`, of `assay demo`, and of a server itself.
@@ -45,7 +47,7 @@ def stored_report(state: Path, campaign_id: str | None = None) -> Report:
     CampaignError for an unknown campaign or one without any data, and the errors of an analysis.
     """
     folder = server_folder(state)
-    records = LocalRecordStore(folder, make_folders=False)
+    records = look_at_records(folder)
     with tempfile.TemporaryDirectory(prefix="assay-report-") as copied:
         database = Path(copied) / METADATA
         copy_database(folder, database)
@@ -68,8 +70,9 @@ def stored_report(state: Path, campaign_id: str | None = None) -> Report:
         )
     from assay_server.analysis.pipeline import analyse  # noqa: PLC0415 - loads the analysis
 
-    require_intact(request.runs)
-    return analyse(request)
+    with at_hand(request) as here:
+        require_intact(here.runs)
+        return analyse(here)
 
 
 def _asked(campaigns: Sequence[CampaignOverview], state: Path, campaign_id: str | None) -> str:
@@ -85,7 +88,7 @@ def _asked(campaigns: Sequence[CampaignOverview], state: Path, campaign_id: str 
     raise CampaignError(f"campaign {campaign_id}", f"{state} does not have it", f"it has {known}")
 
 
-def _kept(campaign: Campaign, records: LocalRecordStore) -> Report | None:
+def _kept(campaign: Campaign, records: RecordStore) -> Report | None:
     """The report that was stored when the campaign was done; None without one."""
     if not campaign.has_report:
         return None

@@ -14,6 +14,7 @@ from assay_core.records.campaign import AttemptState, RunState
 from assay_core.records.failure import Failure
 from assay_core.records.lab import AuditEntry
 from assay_core.records.runs_request import RunsRequest
+from assay_server.record_place import RecordsPlace
 from assay_server.store.model import (
     Agent,
     AgentSession,
@@ -474,7 +475,15 @@ class RecordStore(Protocol):
 
     Every write is durable when the method returns. StorageError: the disk refused it, earlier writes are
     safe. DamagedSegmentError: a staged segment is missing or changed.
+
+    ``place``: the bucket that has them; None: they are in a folder.
     """
+
+    @property
+    def place(self) -> RecordsPlace | None: ...
+
+    def probe(self) -> None:
+        """Try whether something can be written. Raises StorageError."""
 
     def stage(self, segments: Sequence[tuple[Segment, bytes, bytes]]) -> None:
         """Write segments durably at their offsets, each with its compressed names and launches."""
@@ -542,6 +551,9 @@ class RecordStore(Protocol):
         If it is gone, there is nothing at that path. Raises StorageError if it cannot be brought here.
         """
         ...
+
+    def let_go(self, file: str) -> None:
+        """Forget a copy of a published file on this machine, if there is one."""
 
     def location(self, file: str) -> str:
         """Where workers of an analysis find a published file: a path, or a URI that ``place`` explains."""

@@ -31,6 +31,13 @@ class MemoryRecordStore:
         self._fetched = fetched
         self._set_aside: list[MovedFiles] = []
 
+    @property
+    def place(self) -> None:
+        """Not a bucket."""
+
+    def probe(self) -> None:
+        """Dictionaries can always be written."""
+
     def stage(self, segments: Sequence[tuple[Segment, bytes, bytes]]) -> None:
         for segment, names, launches in segments:
             name = _staged(segment.run_id, segment.slice, segment.attempt)
@@ -132,6 +139,9 @@ class MemoryRecordStore:
     @contextlib.contextmanager
     def reading(self, file: str) -> Iterator[Path]:
         yield self._fetch(f"records/{file}")
+
+    def let_go(self, file: str) -> None:
+        """Nothing is kept for long."""
 
     def location(self, file: str) -> str:
         return str(self._fetch(f"records/{file}"))

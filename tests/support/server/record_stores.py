@@ -9,8 +9,8 @@ from typing import Any, Protocol
 import obstore
 from obstore.store import LocalStore, MemoryStore
 
+from assay_server.record_place import RecordsPlace
 from assay_server.store.objects.bucket import Bucket
-from assay_server.store.objects.place import RecordsPlace
 from assay_server.store.objects.store import ObjectRecordStore
 from assay_server.store.protocols import RecordStore
 from assay_server.store.records import LocalRecordStore

@@ -14,6 +14,7 @@ from assay_sampling.launches.table import BASELINE, Condition
 from assay_sampling.running.identity import RunLevel
 from assay_server.campaign_file.compiled import Ranks
 from assay_server.campaign_file.slices.chosen import SlicePlan
+from assay_server.record_place import RecordsPlace
 
 DEFAULT_METHODS: tuple[tuple[str, Mapping[str, Any]], ...] = (("pks", {}), ("random", {}), ("systematic", {}))
 
@@ -153,6 +154,7 @@ class AnalysisRequest:
         owner_name: who submitted the campaign; "" if that is not known.
         project: the campaign's project; "" if it has none.
         ranks: by workload, whose ranks are evaluated each alone.
+        records: the bucket that ``files`` of the runs are in; None: they are paths.
     """
 
     campaign_id: str
@@ -169,3 +171,4 @@ class AnalysisRequest:
     owner_name: str = ""
     project: str = ""
     ranks: Mapping[str, Ranks] = field(default_factory=dict)
+    records: RecordsPlace | None = None

@@ -38,6 +38,7 @@ def analysis_request(
     known = {run.run_id for run in there}
     failed_runs = tuple(_failed_run(run) for run in runs if run.run_id not in known)
     return AnalysisRequest(
+        records=records.place,
         campaign_id=campaign_id,
         campaign_name=campaign.name,
         owner_name=campaign.owner_name,

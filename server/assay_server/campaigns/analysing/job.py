@@ -11,10 +11,11 @@ from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING
 
 from assay_server.analysis.runs.intact import require_intact
+from assay_server.campaigns.analysing.at_hand import at_hand
 
 if TYPE_CHECKING:
     from assay_report.model.report import Report
-    from assay_server.analysis.runs.request import AnalysisRequest
+    from assay_server.analysis.runs.request import AnalysisRequest, RunData
     from assay_server.analysis.workload import WorkloadAnalysis
 
 Pages = tuple[bytes, bytes]
@@ -27,9 +28,10 @@ def analyse_campaign(request: AnalysisRequest) -> Pages:
     """
     from assay_server.analysis.pipeline import analyse  # noqa: PLC0415 - only workers load the analysis
 
-    require_intact(request.runs)
-    report = analyse(request)
-    require_intact(request.runs)  # nobody wrote to a file while it was read
+    with at_hand(request) as here:
+        require_intact(here.runs)
+        report = analyse(here)
+        require_intact(here.runs)  # nobody wrote to a file while it was read
     return _pages(report)
 
 
@@ -37,10 +39,11 @@ def analyse_one_workload(request: AnalysisRequest, workload: str) -> WorkloadAna
     """The part of the report about one workload; raises AssayError."""
     from assay_server.analysis.pipeline import analyse_part  # noqa: PLC0415
 
-    runs = [run for run in request.runs if run.workload == workload]
-    require_intact(runs)
-    part = analyse_part(request, workload)
-    require_intact(runs)
+    with at_hand(request, lambda run: run.workload == workload) as here:
+        runs = [run for run in here.runs if run.workload == workload]
+        require_intact(runs)
+        part = analyse_part(here, workload)
+        require_intact(runs)
     return part
 
 
@@ -48,8 +51,14 @@ def join_workloads(request: AnalysisRequest, parts: Sequence[WorkloadAnalysis]) 
     """The report from the parts of all workloads, in order."""
     from assay_server.analysis.pipeline import joined_report  # noqa: PLC0415
 
-    require_intact(run for run in request.runs if not run.facts.known)  # their facts come from a file
-    return _pages(joined_report(request, parts))
+    with at_hand(request, _facts_in_file) as here:
+        require_intact(filter(_facts_in_file, here.runs))
+        return _pages(joined_report(here, parts))
+
+
+def _facts_in_file(run: RunData) -> bool:
+    """Whether a run's facts come from its file."""
+    return not run.facts.known
 
 
 def _pages(report: Report) -> Pages:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from assay_sampling.errors import StorageError
-from assay_server.store.objects.place import RecordsPlace, read_credentials, require_client
+from assay_server.record_place import RecordsPlace, read_credentials, require_client
 
 # A whole object in one request can be made only if it is absent; larger ones are sent in parts.
 MOST_AT_ONCE_BYTES = 256 << 20
@@ -230,7 +230,7 @@ _MEANINGS: tuple[tuple[str, str, str], ...] = (
     ),
     (r"NoSuchBucket", "there is no such bucket", "make the bucket, or name another with --records"),
     (
-        r"InvalidAccessKeyId|SignatureDoesNotMatch|InvalidToken|ExpiredToken|Unauthenticated|InvalidCredentials",
+        r"InvalidAccessKeyId|SignatureDoesNotMatch|InvalidToken|ExpiredToken|Unauthenticated",
         "the object store does not accept these credentials",
         "check AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or the file of --records-credentials",
     ),
@@ -240,7 +240,7 @@ _MEANINGS: tuple[tuple[str, str, str], ...] = (
         "let these credentials read, write, list and remove objects below the prefix",
     ),
     (
-        r"certificate|UnknownIssuer|TlsError|tls handshake|InvalidCertificate|CertificateUnknown|InvalidContentType",
+        r"[Cc]ertificate|UnknownIssuer|TlsError|tls handshake|InvalidContentType",
         "TLS with the object store failed: its certificate is not trusted, or it speaks no TLS",
         "check --records-endpoint, and name its authority's certificate with the variable SSL_CERT_FILE",
     ),

@@ -1,8 +1,8 @@
 """Files of a bucket on this machine: a folder of bounded size; what was used longest ago goes first.
 
 Several processes may use one folder. Who reads a file holds a shared lock (flock) on it, which ends with the
-process; only who gets the exclusive lock removes a file. So a file that is being read or written stays, even if
-the folder then holds more than its bound.
+process; only who gets the exclusive lock removes a file. So a file that is being read or written stays, even
+if the folder then holds more than its bound.
 """
 
 from __future__ import annotations
@@ -54,8 +54,8 @@ class CacheFolder:
     ) -> Iterator[Path]:
         """A file, which stays until the block ends.
 
-        ``fetch`` writes it if it is not here, or not ``is_whole``; False: there is none, and the path leads to
-        nothing. Raises StorageError and what ``fetch`` raises.
+        ``fetch`` writes it if it is not here, or not ``is_whole``; False: there is none, and the path leads
+        to nothing. Raises StorageError and what ``fetch`` raises.
         """
         path = self._folder / name
         with storage_errors(path):

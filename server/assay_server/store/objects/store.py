@@ -26,12 +26,12 @@ from assay_core.files.durable import storage_errors
 from assay_core.records.attempt import AttemptKey
 from assay_core.records.campaign import SetAsideReason
 from assay_sampling.errors import ParameterError
+from assay_server.record_place import RecordsPlace
 from assay_server.store.ahead import DEFAULT_AHEAD_LIMITS, AheadLimits
 from assay_server.store.model import HeldSegment, Segment
 from assay_server.store.objects.aside import ObjectsAside
 from assay_server.store.objects.bucket import Bucket, MissingObjectError
 from assay_server.store.objects.fetching import RecordFetcher
-from assay_server.store.objects.place import RecordsPlace
 from assay_server.store.objects.probing import probe_bucket
 from assay_server.store.protocols import NOTHING_HELD, Held, KnownFiles, PublishedFile
 from assay_server.store.records import REPORT_FORMS, DamagedSegmentError, LocalRecordStore, checked_parts
@@ -48,7 +48,7 @@ class ObjectRecordStore:
     def __init__(
         self, bucket: Bucket, place: RecordsPlace, ahead: AheadLimits = DEFAULT_AHEAD_LIMITS
     ) -> None:
-        self.place: RecordsPlace | None = place
+        self._place = place
         self._bucket, self._url = bucket, place.url
         self._fetcher = RecordFetcher(bucket, place.cache, place.cache_bytes)
         self._aside = ObjectsAside(bucket)
@@ -59,9 +59,13 @@ class ObjectRecordStore:
         """Remove the folder in which files are made."""
         shutil.rmtree(self._making_folder, ignore_errors=True)
 
-    def probe(self) -> datetime:
-        """Check that objects can be made, and only if absent; the bucket's time. Raises StorageError."""
-        return probe_bucket(self._bucket)
+    @property
+    def place(self) -> RecordsPlace:
+        return self._place
+
+    def probe(self) -> None:
+        """As at the start, and so also that the bucket still keeps conditions. Raises StorageError."""
+        probe_bucket(self._bucket)
 
     def stage(self, segments: Sequence[tuple[Segment, bytes, bytes]]) -> None:
         self._bucket.put_all_new([(_segment(s), names + launches) for s, names, launches in segments])
@@ -123,7 +127,7 @@ class ObjectRecordStore:
         self._bucket.remove([each.name for each in self._bucket.listed(_staging(key))])
 
     def sweep(self, known: KnownFiles, least_age_seconds: float = 0.0) -> MovedFiles | None:
-        before = self.probe() - timedelta(seconds=least_age_seconds)
+        before = probe_bucket(self._bucket) - timedelta(seconds=least_age_seconds)
         published = set(known.published)
         starts = {f"{key.run_id}/slice-{key.slice_index:05d}-{key.token:x}-" for key in known.publishing}
         live = {_staging(key) for key in known.live}
@@ -167,6 +171,9 @@ class ObjectRecordStore:
 
     def reading(self, file: str) -> contextlib.AbstractContextManager[Path]:
         return self._fetcher.reading(file)
+
+    def let_go(self, file: str) -> None:
+        self._fetcher.forget(file)
 
     def location(self, file: str) -> str:
         return f"{self._url}/records/{file}"

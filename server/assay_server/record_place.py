@@ -111,3 +111,36 @@ def require_client() -> None:
         import obstore  # noqa: F401, PLC0415 - only servers with a bucket load it
     except ImportError as error:
         raise MissingExtraError("assay-server", error.name or "obstore", "object-store") from None
+
+
+@dataclass(frozen=True)
+class AskedRecords:
+    """What settings ask for; ``url`` "": where the records of the state folder are already.
+
+    ``cache``: the folder of files from a bucket; None: in the state folder.
+    """
+
+    url: str = ""
+    endpoint: str = ""
+    credentials: Path | None = None
+    cache: Path | None = None
+    cache_bytes: int = DEFAULT_CACHE_BYTES
+
+
+def asked_records(
+    url: str,
+    endpoint: str = "",
+    credentials: Path | None = None,
+    cache: Path | None = None,
+    cache_bytes: int = DEFAULT_CACHE_BYTES,
+) -> AskedRecords:
+    """What the settings ``--records`` and its like ask for. Raises ParameterError."""
+    if not url and endpoint:
+        raise ParameterError("--records-endpoint", "it is the address of a bucket", "give --records, too")
+    if url.startswith(f"{SCHEME}:"):
+        bucket_and_prefix(url)
+    elif url and not Path(url).is_absolute():
+        raise ParameterError(
+            "--records", f"{url[:100]!r} is neither", "give s3://BUCKET/PREFIX, or the whole path of a folder"
+        )
+    return AskedRecords(url.rstrip("/"), checked_endpoint(endpoint), credentials, cache, cache_bytes)

@@ -1,0 +1,65 @@
+"""Where the records of a state folder are: in the folder itself, or where its note says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from assay_core.files.durable import storage_errors, sync_directory, write_atomically
+from assay_sampling.errors import StorageError
+from assay_server.record_place import SCHEME
+
+NOTE = "records.json"
+
+
+class RecordsInForce(BaseModel):
+    """Where records are. Keys are never in it.
+
+    ``url``: s3://BUCKET/PREFIX, or the path of a folder that servers share; ``endpoint``, ``region``: of
+    the bucket's server; ``credentials``: the private file with its keys; ``state``: the number of the state,
+    which the place has too.
+    """
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+    version: int = Field(default=1, le=1)
+    url: str
+    endpoint: str = ""
+    region: str = ""
+    credentials: str = ""
+    state: int = Field(ge=1)
+
+    @property
+    def in_bucket(self) -> bool:
+        return self.url.startswith(f"{SCHEME}://")
+
+
+def noted_records(state: Path) -> RecordsInForce | None:
+    """The note of a state folder; None: its records are in it. Raises StorageError if it cannot be read."""
+    path = state / NOTE
+    try:
+        with storage_errors(path):
+            return RecordsInForce.model_validate_json(path.read_bytes())
+    except ValidationError as error:
+        cause = "it is damaged, or a newer release wrote it"
+        raise StorageError(str(path), cause, "use that release, or restore the file") from error
+    except StorageError as error:
+        if isinstance(error.__cause__, FileNotFoundError | NotADirectoryError):
+            return None
+        raise
+
+
+def note_records(state: Path, note: RecordsInForce) -> None:
+    """Put a place in force, durably. Raises StorageError."""
+    path = state / NOTE
+    with storage_errors(path):
+        write_atomically(path, note.model_dump_json(indent=1) + "\n")
+
+
+def forget_records(state: Path) -> None:
+    """Put the state folder itself in force, durably. Raises StorageError."""
+    path = state / NOTE
+    with storage_errors(path):
+        path.unlink(missing_ok=True)
+        sync_directory(state)

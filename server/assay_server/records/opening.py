@@ -1,0 +1,134 @@
+"""Opening the records of a state folder, wherever they are."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+
+from assay_core.files.durable import make_folder, storage_errors, write_atomically
+from assay_sampling.errors import StorageError
+from assay_server.record_place import AskedRecords, RecordsPlace, bucket_and_prefix
+from assay_server.records.in_force import RecordsInForce, note_records, noted_records
+from assay_server.store.objects.bucket import opened_bucket
+from assay_server.store.objects.probing import bind_bucket, probe_bucket
+from assay_server.store.objects.store import ObjectRecordStore
+from assay_server.store.protocols import RecordStore
+from assay_server.store.records import LocalRecordStore
+
+CACHE = "records-cache"
+_OWNER = "state-number"
+_REGION = "us-east-1"
+
+
+def open_records(
+    state: Path, asked: AskedRecords, state_number: Callable[[], int], resources: ExitStack
+) -> RecordStore:
+    """The records of a state folder, for its server; ``resources`` closes them.
+
+    ``state_number`` of the database: a bucket or shared folder has the records of one state alone. Raises
+    StorageError, also if the bucket ignores conditions, and ParameterError.
+    """
+    noted = noted_records(state)
+    if noted is None and not asked.url:
+        return LocalRecordStore(state)
+    if noted is None and _has_records(state):
+        raise StorageError(
+            str(state),
+            f"its records are in the folder, not in {asked.url}",
+            "move them: assay-server move --records-to URL --state DIR; or leave --records out",
+        )
+    note = _noted(asked, noted, state_number())
+    if note.in_bucket:
+        in_bucket = _bucket_records(place_of(state, note, asked), note.state)
+        resources.callback(in_bucket.close)
+        store: RecordStore = in_bucket
+    else:
+        store = _shared_folder(Path(note.url), note.state)
+    if note != noted:
+        note_records(state, note)
+    return store
+
+
+def look_at_records(state: Path, cache: Path | None = None) -> RecordStore:
+    """The records of a state folder, for programs beside its server, which change nothing there.
+
+    ``cache``: a folder of its own instead of the server's, for who wants to see the objects themselves.
+    """
+    noted = noted_records(state)
+    if noted is None:
+        return LocalRecordStore(state, make_folders=False)
+    if not noted.in_bucket:
+        return LocalRecordStore(Path(noted.url), make_folders=False, shared=True)
+    place = place_of(state, noted, AskedRecords(cache=cache))
+    return ObjectRecordStore(opened_bucket(place), place)
+
+
+def folder_of_records(state: Path) -> Path:
+    """The folder with the records of a state that are in no bucket."""
+    noted = noted_records(state)
+    return state if noted is None or noted.in_bucket else Path(noted.url)
+
+
+def place_of(state: Path, note: RecordsInForce, asked: AskedRecords) -> RecordsPlace:
+    """The bucket that a note names. Raises ParameterError."""
+    bucket, prefix = bucket_and_prefix(note.url)
+    place = RecordsPlace(bucket, prefix, asked.cache or state / CACHE, note.endpoint)
+    if note.region:
+        place = replace(place, region=note.region)
+    credentials = asked.credentials or (Path(note.credentials) if note.credentials else None)
+    return replace(place, credentials=credentials, cache_bytes=asked.cache_bytes)
+
+
+def note_of(asked: AskedRecords, state_number: int) -> RecordsInForce:
+    """The note of the place that settings ask for."""
+    return RecordsInForce(
+        url=asked.url,
+        endpoint=asked.endpoint,
+        region=os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION") or _REGION,
+        credentials="" if asked.credentials is None else str(asked.credentials.absolute()),
+        state=state_number,
+    )
+
+
+def _noted(asked: AskedRecords, noted: RecordsInForce | None, state_number: int) -> RecordsInForce:
+    if not asked.url:
+        assert noted is not None
+        return noted
+    if noted is not None and noted.url != asked.url:
+        raise StorageError(
+            asked.url,
+            f"the records are in {noted.url}",
+            "leave --records out; or move them: assay-server move --records-to URL --state DIR",
+        )
+    return note_of(asked, state_number)
+
+
+def _bucket_records(place: RecordsPlace, state_number: int) -> ObjectRecordStore:
+    bucket = opened_bucket(place)
+    probe_bucket(bucket)
+    bind_bucket(bucket, state_number)
+    return ObjectRecordStore(bucket, place)
+
+
+def _shared_folder(folder: Path, state_number: int) -> LocalRecordStore:
+    """The records in a folder that servers share, which belongs to one state as a bucket does."""
+    owner = folder / _OWNER
+    with storage_errors(owner):
+        make_folder(folder)
+        if not owner.exists() and not _has_records(folder):
+            write_atomically(owner, f"{state_number}\n")
+        found = owner.read_text("ascii").strip() if owner.exists() else ""
+    if found != str(state_number):
+        raise StorageError(
+            str(folder), "it has the records of another state folder", "name the right folder, or a new one"
+        )
+    return LocalRecordStore(folder, shared=True)
+
+
+def _has_records(state: Path) -> bool:
+    with storage_errors(state):
+        tops = (state / name for name in ("records", "staging", "reports"))
+        return any(any(top.iterdir()) for top in tops if top.is_dir())
