@@ -25,8 +25,9 @@ _READ_BYTES = 8 << 20
 _PART_BYTES = 16 << 20
 _PARTS_TOGETHER = 4
 _TOGETHER = 8
+_REMOVED_TOGETHER = 1_000
 _RETRY: Any = {
-    "max_retries": 8,
+    "max_retries": 20,
     "retry_timeout": timedelta(seconds=30),
     "backoff": {"init_backoff": timedelta(seconds=0.2), "max_backoff": timedelta(seconds=5), "base": 2},
 }
@@ -165,12 +166,15 @@ class Bucket:
         """Remove objects; those that are not there do not matter."""
         import obstore  # noqa: PLC0415
 
-        for name in names:
+        for start in range(0, len(names), _REMOVED_TOGETHER):
+            some = list(names[start : start + _REMOVED_TOGETHER])
             try:
-                with self._errors(name):
-                    obstore.delete(self._store, name)
-            except MissingObjectError:
-                continue
+                with self._errors(some[0]):
+                    obstore.delete(self._store, some)
+            except MissingObjectError:  # S3 does not say so, stores in this process do
+                if len(some) > 1:
+                    for each in some:
+                        self.remove([each])
 
     def _together(self, function: Any, items: Sequence[Any]) -> None:
         others = [self._threads.submit(function, each) for each in items[1:]]
@@ -220,6 +224,8 @@ def _found(meta: Any) -> FoundObject:
     return FoundObject(meta["path"], int(meta["size"]), meta["last_modified"], meta.get("e_tag") or "")
 
 
+# Of an error's text: the address that was asked for, which holds names, and the client's own settings.
+_NOT_TELLING = re.compile(r"uri: Some\(\s*\S+\s*\)|\w*_timeout: \S+|<(Resource|Key|BucketName)>[^<]*")
 _TELL_ADMIN = "nothing already stored is lost, and agents keep what they measure until it answers"
 # What a part of an error's text says, most telling first. Source: Amazon S3 API Reference, "Error responses".
 _MEANINGS: tuple[tuple[str, str, str], ...] = (
@@ -245,6 +251,11 @@ _MEANINGS: tuple[tuple[str, str, str], ...] = (
         "check --records-endpoint, and name its authority's certificate with the variable SSL_CERT_FILE",
     ),
     (
+        r"InsufficientStorage|XMinioStorageFull|507 |QuotaExceeded",
+        "the object store is full",
+        "free space in it",
+    ),
+    (
         r"SlowDown|ServiceUnavailable|503 Service|server error|50[0-9] ",
         "the object store cannot serve now (5xx)",
         f"see its logs; {_TELL_ADMIN}",
@@ -253,11 +264,6 @@ _MEANINGS: tuple[tuple[str, str, str], ...] = (
         r"[Cc]onnection|connect error|error sending request|timed? ?out|dns error|[Tt]imeout",
         "the object store does not answer",
         f"see that it runs and that --records-endpoint names it; {_TELL_ADMIN}",
-    ),
-    (
-        r"InsufficientStorage|XMinioStorageFull|507 |QuotaExceeded",
-        "the object store is full",
-        "free space in it",
     ),
     (
         r"169\.254|credential",
@@ -269,13 +275,13 @@ _MEANINGS: tuple[tuple[str, str, str], ...] = (
 
 def bucket_error(shown: str, name: str, error: BaseException) -> StorageError:
     """The typed error behind one of obstore's, whose text may be long and name keys."""
-    text = str(error)
+    text = _NOT_TELLING.sub("", str(error))
     subject = f"{shown}: {name}" if name else shown
+    if isinstance(error, FileNotFoundError) and "NoSuchBucket" not in text:
+        return MissingObjectError(subject, "there is no such object", "see what assay-server check finds")
     for pattern, cause, remedy in _MEANINGS:
         if re.search(pattern, text):
             return StorageError(subject, cause, remedy)
-    if isinstance(error, FileNotFoundError):
-        return MissingObjectError(subject, "there is no such object", "see what assay-server check finds")
     said = re.search(r"<Code>(\w+)</Code>", text)
     why = said[1] if said else type(error).__name__
     return StorageError(subject, f"the object store refused ({why})", f"see its logs; {_TELL_ADMIN}")

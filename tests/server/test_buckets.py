@@ -1,0 +1,333 @@
+"""Records in a bucket: conditions, errors, the cache, two servers at once, and what goes wrong with objects."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from datetime import timedelta
+from pathlib import Path
+from typing import IO
+
+import obstore
+import pytest
+from obstore.store import MemoryStore
+
+from assay_core.records.attempt import AttemptKey
+from assay_sampling.errors import ParameterError, StorageError
+from assay_server.record_place import RecordsPlace, asked_records, bucket_and_prefix, read_credentials
+from assay_server.records.in_force import noted_records
+from assay_server.records.opening import open_records
+from assay_server.store.objects import bucket as buckets
+from assay_server.store.objects.bucket import Bucket, opened_bucket
+from assay_server.store.objects.cache import CacheFolder
+from assay_server.store.objects.probing import bind_bucket, probe_bucket
+from assay_server.store.objects.store import ObjectRecordStore
+from assay_server.store.records import LocalRecordStore
+from tests.support.server.buckets import TinyS3
+from tests.support.server.made_segments import made_segments
+
+KEY = AttemptKey("made-1.0000", 0, 1, 9)
+
+
+@pytest.fixture(autouse=True)
+def keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "key-that-nobody-may-see")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret-that-nobody-may-see")
+
+
+@pytest.fixture
+def tiny() -> Iterator[TinyS3]:
+    with TinyS3() as server:
+        yield server
+
+
+@pytest.fixture
+def briefly(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Refused requests are sent once more, and not for half a minute."""
+    backoff = {"init_backoff": timedelta(seconds=0.01), "max_backoff": timedelta(seconds=0.02), "base": 2}
+    monkeypatch.setattr(
+        buckets, "_RETRY", {"max_retries": 1, "retry_timeout": timedelta(seconds=5), "backoff": backoff}
+    )
+
+
+def bucket_of(server: TinyS3, folder: Path) -> Bucket:
+    return opened_bucket(RecordsPlace("lab", "one", folder, server.endpoint))
+
+
+def test_a_bucket_that_ignores_conditions_is_refused(tmp_path: Path) -> None:
+    with (
+        TinyS3(keeps_conditions=False) as gateway,
+        pytest.raises(StorageError, match="ignores If-None-Match"),
+    ):
+        probe_bucket(bucket_of(gateway, tmp_path))
+    assert gateway.objects == {}
+    with TinyS3() as server:
+        probe_bucket(bucket_of(server, tmp_path))
+    assert server.objects == {}
+
+
+def test_an_object_is_made_once_and_its_equal_will_do(tiny: TinyS3, tmp_path: Path) -> None:
+    bucket, file = bucket_of(tiny, tmp_path), tmp_path / "large"
+    for _ in range(2):
+        bucket.put_new("a", b"content")
+    with pytest.raises(StorageError, match="an object of another content has that name"):
+        bucket.put_new("a", b"other")
+    assert bucket.get("a") == b"content"
+    file.write_bytes(bytes(9 << 20))  # so large that it is not read into memory
+    for _ in range(2):
+        bucket.put_file("b", file)
+    file.write_bytes(b"\1" * (9 << 20))
+    with pytest.raises(StorageError, match="an object of another content has that name"):
+        bucket.put_file("b", file)
+    assert tiny.objects["/lab/one/b"] == bytes(9 << 20)
+
+
+def test_of_many_writers_of_one_name_one_wins(tiny: TinyS3, tmp_path: Path) -> None:
+    bucket = bucket_of(tiny, tmp_path)
+
+    def write(number: int) -> bool:
+        try:
+            bucket.put_new("race", b"%d" % number)
+        except StorageError:
+            return False
+        return True
+
+    with ThreadPoolExecutor(8) as threads:
+        won = [number for number, wrote in enumerate(threads.map(write, range(16))) if wrote]
+    assert [b"%d" % number for number in won] == [tiny.objects["/lab/one/race"]]
+
+
+def test_a_server_that_cannot_serve_for_a_moment_is_asked_again(tiny: TinyS3, tmp_path: Path) -> None:
+    tiny.refusal = (503, "SlowDown", 2)
+    bucket_of(tiny, tmp_path).put_new("a", b"content")
+    assert tiny.objects == {"/lab/one/a": b"content"}
+
+
+@pytest.mark.usefixtures("briefly")
+@pytest.mark.parametrize(
+    ("refusal", "cause", "remedy"),
+    [
+        ((503, "ServiceUnavailable"), "cannot serve now", "agents keep what they measure"),
+        ((404, "NoSuchBucket"), "there is no such bucket", "make the bucket"),
+        ((403, "AccessDenied"), "denies access", "read, write, list and remove"),
+        ((403, "InvalidAccessKeyId"), "does not accept these credentials", "AWS_ACCESS_KEY_ID"),
+        ((403, "RequestTimeTooSkewed"), "clock", "NTP"),
+        ((507, "InsufficientStorage"), "is full", "free space"),
+        ((400, "<script>"), "refused", "see its logs"),
+    ],
+)
+def test_each_refusal_says_its_cause_and_remedy(
+    tiny: TinyS3, tmp_path: Path, refusal: tuple[int, str], cause: str, remedy: str
+) -> None:
+    tiny.refusal = (*refusal, -1)
+    bucket = bucket_of(tiny, tmp_path)
+    for ask in (lambda: bucket.put_new("a", b"x"), lambda: bucket.get("a")):
+        with pytest.raises(StorageError) as told:
+            ask()
+        assert cause in told.value.cause and remedy in told.value.remedy
+        assert "nobody-may-see" not in str(told.value) and "script" not in str(told.value)
+
+
+@pytest.mark.usefixtures("briefly")
+def test_a_server_that_is_not_there_and_one_without_tls(tiny: TinyS3, tmp_path: Path) -> None:
+    without_tls = RecordsPlace("lab", "", tmp_path, tiny.endpoint.replace("http:", "https:"))
+    with pytest.raises(StorageError, match="TLS with the object store failed"):
+        opened_bucket(without_tls).get("a")
+    with TinyS3() as gone:
+        pass
+    with pytest.raises(StorageError, match="the object store does not answer"):
+        bucket_of(gone, tmp_path).get("a")
+
+
+def test_a_prefix_belongs_to_one_state() -> None:
+    bucket = Bucket(MemoryStore(), "the bucket")
+    bind_bucket(bucket, 7)
+    bind_bucket(bucket, 7)
+    with pytest.raises(StorageError, match="the records of another state folder"):
+        bind_bucket(bucket, 8)
+    used = Bucket(MemoryStore(), "the bucket")
+    used.put_new("records/made-1.0000/slice-00000.parquet", b"x")
+    with pytest.raises(StorageError, match="the records of another state folder"):
+        bind_bucket(used, 7)
+
+
+@pytest.mark.parametrize(
+    "url", ["s3://", "s3://UPPER/x", "s3://b/../x", "s3://key:secret@lab/x", "s3://lab/x?y=1"]
+)
+def test_what_names_no_bucket_is_refused(url: str) -> None:
+    with pytest.raises(ParameterError, match="does not name a bucket"):
+        bucket_and_prefix(url)
+
+
+def test_keys_in_a_file_that_others_may_read_are_refused(tmp_path: Path) -> None:
+    file = tmp_path / "keys"
+    file.write_text("[default]\naws_access_key_id = one\nAWS_SECRET_ACCESS_KEY=two=\n")
+    file.chmod(0o640)
+    with pytest.raises(ParameterError, match="others may read"):
+        read_credentials(file)
+    file.chmod(0o600)
+    assert read_credentials(file) == {"access_key_id": "one", "secret_access_key": "two="}
+    file.write_text("nothing")
+    with pytest.raises(ParameterError, match="lacks the keys"):
+        read_credentials(file)
+
+
+def _writes(data: bytes) -> object:
+    def fetch(file: IO[bytes]) -> bool:
+        file.write(data)
+        return True
+
+    return fetch
+
+
+class TestCache:
+    def cache(self, folder: Path, most_bytes: int = 250) -> CacheFolder:
+        return CacheFolder(folder / "cache", most_bytes, used_every_seconds=0)
+
+    def read(self, cache: CacheFolder, name: str, data: bytes = bytes(100)) -> Path:
+        with cache.reading(name, _writes(data), lambda path: True) as path:  # type: ignore[arg-type]
+            assert path.read_bytes() == data
+        return path
+
+    def test_what_was_used_longest_ago_goes_first(self, tmp_path: Path) -> None:
+        cache = self.cache(tmp_path)
+        first, second = self.read(cache, "a/1"), self.read(cache, "a/2")
+        self.read(cache, "a/1")
+        third = self.read(cache, "a/3")
+        assert [path.exists() for path in (first, second, third)] == [True, False, True]
+
+    def test_what_is_being_read_stays_also_for_another_process_of_the_folder(self, tmp_path: Path) -> None:
+        cache, other = self.cache(tmp_path), self.cache(tmp_path)
+        with cache.reading("a/1", _writes(bytes(100)), lambda path: True) as held:  # type: ignore[arg-type]
+            for number in range(2, 80):
+                self.read(other, f"a/{number}")
+            assert held.read_bytes() == bytes(100)
+        for number in range(2, 80):
+            self.read(other, f"b/{number}")
+        assert not held.exists()
+        assert sum(path.stat().st_size for path in (tmp_path / "cache").rglob("*") if path.is_file()) <= 250
+
+    def test_a_copy_that_changed_is_fetched_again_and_nothing_is_nothing(self, tmp_path: Path) -> None:
+        cache = self.cache(tmp_path)
+        path = self.read(cache, "a/1", b"right")
+        path.write_bytes(b"wrong")
+        with cache.reading("a/1", _writes(b"right"), lambda at: at.read_bytes() == b"right"):  # type: ignore[arg-type]
+            assert path.read_bytes() == b"right"
+        with cache.reading("a/none", lambda file: False, lambda at: True) as missing:
+            assert not missing.exists()
+
+    def test_a_fetch_that_fails_leaves_nothing(self, tmp_path: Path) -> None:
+        cache = self.cache(tmp_path)
+
+        def fails(file: IO[bytes]) -> bool:
+            file.write(b"half")
+            raise StorageError("bucket", "it is away")
+
+        with pytest.raises(StorageError), cache.reading("a/1", fails, lambda path: True):
+            pass
+        assert [path for path in (tmp_path / "cache").rglob("*") if path.is_file()] == []
+
+    def test_many_threads_fetch_a_file_once(self, tmp_path: Path) -> None:
+        cache, fetched, together = self.cache(tmp_path), [], threading.Barrier(8)
+
+        def fetch(file: IO[bytes]) -> bool:
+            fetched.append(file.write(bytes(100)))
+            return True
+
+        def read(_number: int) -> int:
+            together.wait()
+            with cache.reading("a/1", fetch, lambda path: True) as path:
+                return path.stat().st_size
+
+        with ThreadPoolExecutor(8) as threads:
+            assert list(threads.map(read, range(8))) == [100] * 8
+        assert fetched == [100]
+
+
+def staged(store: object, key: AttemptKey) -> list:  # type: ignore[type-arg]
+    found = []
+    made = made_segments((10, 20))
+    for each in made:
+        found.append(each.record(key, found[-1].end_bytes if found else 0))
+    store.stage([(r, s.names, s.data) for r, s in zip(found, made, strict=True)])  # type: ignore[attr-defined]
+    return found
+
+
+def two_stores(kind: str, folder: Path) -> list[LocalRecordStore | ObjectRecordStore]:
+    if kind == "folder":
+        return [LocalRecordStore(folder / "shared", shared=True) for _ in range(2)]
+    objects = MemoryStore()
+    return [
+        ObjectRecordStore(Bucket(objects, "b"), RecordsPlace("b", "", folder / str(number)))
+        for number in range(2)
+    ]
+
+
+@pytest.mark.parametrize("kind", ["folder", "bucket"])
+def test_two_servers_share_records(kind: str, tmp_path: Path) -> None:
+    first, second = two_stores(kind, tmp_path)
+    segments = staged(first, KEY)
+    staged(second, KEY)  # an agent that was answered by nobody sends it to another server
+    assert second.staged(segments[1]).launches
+    with ThreadPoolExecutor(2) as threads:
+        told = list(threads.map(lambda store: store.publish(KEY, segments), (first, second)))
+    assert told[0] == told[1]
+    later = AttemptKey(KEY.run_id, KEY.slice_index, 2, 10)
+    other = second.publish(later, staged(second, later))
+    assert other.content_hash == told[0].content_hash and other.file != told[0].file
+    second.withdraw(other.file)  # the attempt that lost takes nothing from the other one
+    with first.reading(told[0].file) as path:
+        assert path.stat().st_size == told[0].file_bytes
+    first.discard(KEY)
+    assert second.sizes([told[0].file, other.file]) == {told[0].file: told[0].file_bytes}
+
+
+def test_a_copy_that_this_disk_changed_is_fetched_again_and_a_changed_object_is_seen(tmp_path: Path) -> None:
+    objects = MemoryStore()
+    store = ObjectRecordStore(Bucket(objects, "b"), RecordsPlace("b", "", tmp_path))
+    made = store.publish(KEY, staged(store, KEY))
+    with store.reading(made.file) as path:
+        right = path.read_bytes()
+    path.write_bytes(b"bit rot")
+    with store.reading(made.file) as path:
+        assert path.read_bytes() == right
+    obstore.put(objects, f"records/{made.file}", b"somebody wrote here")
+    store.let_go(made.file)
+    with store.reading(made.file) as path:
+        assert path.read_bytes() == b"somebody wrote here"
+
+
+def test_a_place_is_noted_and_another_one_refused(tmp_path: Path) -> None:
+    state, shared = tmp_path / "state", tmp_path / "shared"
+    state.mkdir()
+    with ExitStack() as resources:
+        open_records(state, asked_records(str(shared)), lambda: 5, resources)
+        again = open_records(state, asked_records(""), lambda: 5, resources)
+        assert again.location("x") == f"{shared}/records/x"
+        found = noted_records(state)
+        assert found is not None and (found.url, found.state) == (str(shared), 5)
+        with pytest.raises(StorageError, match="move them"):
+            open_records(state, asked_records(str(tmp_path / "else")), lambda: 5, resources)
+        other = tmp_path / "other"
+        other.mkdir()
+        with pytest.raises(StorageError, match="another state folder"):
+            open_records(other, asked_records(str(shared)), lambda: 6, resources)
+        full = tmp_path / "full"
+        LocalRecordStore(full).write_report("made-1", "json", b"{}")
+        with pytest.raises(StorageError, match="its records are in the folder"):
+            open_records(full, asked_records(str(tmp_path / "new")), lambda: 5, resources)
+    with pytest.raises(ParameterError, match="is neither"):
+        asked_records("somewhere")
+
+
+def test_a_servers_note_of_a_bucket_has_no_key(tiny: TinyS3, tmp_path: Path) -> None:
+    state = tmp_path / "state"
+    state.mkdir()
+    tiny.objects["/lab/one/state.json"] = b'{"state": 5}'
+    with ExitStack() as resources:
+        open_records(state, asked_records("s3://lab/one", tiny.endpoint), lambda: 5, resources)
+    text = (state / "records.json").read_text()
+    assert "nobody-may-see" not in text and os.environ["AWS_ACCESS_KEY_ID"] not in text
