@@ -1,4 +1,4 @@
-"""Records in a bucket: conditions, errors, the cache, two servers at once, and what goes wrong with objects."""
+"""Records in a bucket: conditions, errors, the cache, two servers at once, and objects that changed."""
 
 from __future__ import annotations
 

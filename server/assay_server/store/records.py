@@ -19,6 +19,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import secrets
 import shutil
 import tempfile
 from collections import deque
@@ -33,6 +34,7 @@ from assay_core.files.durable import (
     remove_empty_parents,
     storage_errors,
     sync_directory,
+    temporary_of,
     write_atomically,
     write_pieces,
     write_together,
@@ -212,7 +214,12 @@ class LocalRecordStore:
         contents, hashed = self._contents(key, segments, held), HashedContent()
         first = next(contents)
         with new_launch_file(
-            path, first.schema, private=True, hashed=hashed, named=lambda: named(hashed.hexdigest())
+            path,
+            first.schema,
+            private=True,
+            temporary=path.with_name(f"{temporary_of(path).name}-{secrets.token_hex(4)}"),
+            hashed=hashed,
+            named=lambda: named(hashed.hexdigest()),
         ) as writer:
             for batch in _launch_batches(first, contents):
                 writer.write(batch)
