@@ -23,7 +23,7 @@ import secrets
 import shutil
 import tempfile
 from collections import deque
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import replace
 from pathlib import Path
@@ -56,6 +56,8 @@ _HALF_WRITTEN = re.compile(
 )
 _HASH_DIGITS = 16  # of a content hash in a name
 _STAGED = re.compile(r"slice-(\d+)-attempt-(\d+)")
+# A report that no campaign has yet; the name of its analysis and the file's own name follow.
+_STAGED_REPORT = "staged-"
 REPORT_FORMS = ("json", "html")
 _UNPACKED_AHEAD = 2
 _STAGED_TOGETHER = 8
@@ -245,6 +247,9 @@ class LocalRecordStore:
                 for file in list(top.glob(f"*/*{TEMPORARY}*")):
                     if _HALF_WRITTEN.fullmatch(file.name) and is_old(file):
                         file.unlink(missing_ok=True)
+            for left in list(self._reports.glob(f"*/{_STAGED_REPORT}*")):
+                if is_old(left):
+                    left.unlink(missing_ok=True)
             unknown = [*self._unknown_records(known, is_old), *self._unknown_staged(known, is_old)]
             unknown += [p for p in self._reports.iterdir() if p.name not in known.campaigns and is_old(p)]
             moved = self._set_aside.put(unknown, SetAsideReason.UNKNOWN)
@@ -362,6 +367,29 @@ class LocalRecordStore:
         with storage_errors(path):
             make_folder(path.parent)
             write_atomically(path, data)
+
+    def stage_report(self, campaign_id: str, name: str, forms: Mapping[str, bytes]) -> None:
+        for form, data in forms.items():
+            path = self._staged_report(campaign_id, form, name)
+            with storage_errors(path):
+                make_folder(path.parent)
+                write_atomically(path, data)
+
+    def put_report(self, campaign_id: str, name: str, forms: Collection[str]) -> None:
+        staged = {form: self._staged_report(campaign_id, form, name) for form in forms}
+        folder = self._reports / campaign_id
+        with storage_errors(folder):
+            # First the others: whoever stood still with one of them must not put it in the place of this one.
+            for other in folder.glob(f"{_STAGED_REPORT}*"):
+                if other not in staged.values():
+                    other.unlink(missing_ok=True)
+            for form, path in staged.items():
+                path.replace(self.report_path(campaign_id, form))
+            sync_directory(folder)
+
+    def _staged_report(self, campaign_id: str, form: str, name: str) -> Path:
+        path = self.report_path(campaign_id, form)
+        return path.with_name(f"{_STAGED_REPORT}{name}-{path.name}")
 
     def report_path(self, campaign_id: str, form: str) -> Path:
         if form not in REPORT_FORMS:

@@ -18,7 +18,7 @@ import hashlib
 import re
 import secrets
 import shutil
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -39,6 +39,8 @@ from assay_server.store.segments import SegmentContent
 from assay_server.store.set_aside import MovedFiles
 
 _STAGED = re.compile(r"slice-(\d+)-attempt-(\d+)")
+# A report that no campaign has yet; the name of its analysis and the file's own name follow.
+_STAGED_REPORT = "staged-"
 _FEW = 16
 
 
@@ -141,7 +143,9 @@ class ObjectRecordStore:
             if each.rpartition("/")[0] not in live:
                 (ended if _has_attempt(known, each) else unknown).append(each)
         for each in self._old("reports", before, least_age_seconds):
-            if each.split("/")[1] not in known.campaigns:
+            if each.split("/")[2].startswith(_STAGED_REPORT):
+                ended.append(each)
+            elif each.split("/")[1] not in known.campaigns:
                 unknown.append(each)
         self._bucket.remove(ended)
         self._bucket.remove(list(self._old("probes", before, least_age_seconds)))
@@ -195,7 +199,7 @@ class ObjectRecordStore:
         self._fetcher.forget_run(run_id)
 
     def delete_report(self, campaign_id: str) -> None:
-        self._bucket.remove([_report(campaign_id, form) for form in REPORT_FORMS])
+        self._bucket.remove([each.name for each in self._bucket.listed(f"reports/{campaign_id}")])
         self._fetcher.forget_report(campaign_id)
 
     def take_in(self, source: Path, file: str) -> None:
@@ -205,6 +209,21 @@ class ObjectRecordStore:
 
     def write_report(self, campaign_id: str, form: str, data: bytes) -> None:
         self._bucket.replace(_report(campaign_id, form), data)
+
+    def stage_report(self, campaign_id: str, name: str, forms: Mapping[str, bytes]) -> None:
+        for form, data in forms.items():
+            self._bucket.replace(_staged_report(campaign_id, name, form), data)
+
+    def put_report(self, campaign_id: str, name: str, forms: Collection[str]) -> None:
+        staged = {form: _staged_report(campaign_id, name, form) for form in forms}
+        folder = f"reports/{campaign_id}"
+        listed = [each.name for each in self._bucket.listed(folder)]
+        # First the others: whoever stood still with one of them must not put it in the place of this one.
+        others = [each for each in listed if each.startswith(f"{folder}/{_STAGED_REPORT}")]
+        self._bucket.remove([each for each in others if each not in staged.values()])
+        for form, each in staged.items():
+            self._bucket.copy(each, _report(campaign_id, form))
+        self._bucket.remove(list(staged.values()))
 
     def report_path(self, campaign_id: str, form: str) -> Path:
         return self._fetcher.report(_report(campaign_id, form))
@@ -225,6 +244,11 @@ def _has_attempt(known: KnownFiles, name: str) -> bool:
     _, run_id, folder, *_ = [*name.split("/"), ""]
     named = _STAGED.fullmatch(folder)
     return bool(named and known.has_attempt(run_id, int(named[1]), int(named[2])))
+
+
+def _staged_report(campaign_id: str, name: str, form: str) -> str:
+    folder, _, file = _report(campaign_id, form).rpartition("/")
+    return f"{folder}/{_STAGED_REPORT}{name}-{file}"
 
 
 def _report(campaign_id: str, form: str) -> str:
