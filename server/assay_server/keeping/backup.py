@@ -18,10 +18,10 @@ from assay_server.clock import wall_ms
 from assay_server.database.opening import AskedDatabase
 from assay_server.identity.authority import read_authority
 from assay_server.keeping.authority_key import CERTIFICATE, ENCRYPTED_KEY, encrypted_key
-from assay_server.keeping.files_at_hand import at_hand
 from assay_server.keeping.manifest import MANIFEST, BackupFault, BackupManifest, KeptFile
 from assay_server.keeping.stored_files import METADATA, StoredFile, copy_database, files_named
 from assay_server.keeping.targets import FolderTarget, Target, new_target
+from assay_server.records.at_hand import at_hand
 from assay_server.records.opening import look_at_records
 
 
