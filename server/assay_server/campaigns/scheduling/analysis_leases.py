@@ -78,7 +78,7 @@ class AnalysisLeases(Transitions):
     def tell_analysis(self, lease: Analysis, why: Failure | None) -> None:
         """Say in the status of a campaign why its analysis waits; None: it goes on."""
         campaign = self.store.campaign(lease.campaign_id)
-        if campaign is None or campaign.state is not CampaignState.ANALYSING or campaign.failure == why:
+        if campaign is None or campaign.state is not CampaignState.ANALYSING:
             return
         self.store.save_campaign(replace(campaign, failure=why))
         self.effects.campaigns.add(campaign.campaign_id)

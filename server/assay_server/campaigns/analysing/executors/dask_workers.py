@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Callable, Collection
 from concurrent.futures import BrokenExecutor, Future
 from typing import TYPE_CHECKING, Any
@@ -33,6 +34,7 @@ _log = logging.getLogger(__name__)
 
 _CONNECT_SECONDS = 10.0
 _LOOK_SECONDS = 2.0
+_PAUSE_SECONDS = 0.2
 # A worker that died is started again by its nanny within seconds.
 _LOOKS_WITHOUT_WORKERS = 5
 
@@ -50,11 +52,7 @@ class DaskWorkers:
         self.end()
         client = _connected(self._place, self._connect_seconds)
         try:
-            usable, others = _judged(client)
-            if not usable:
-                raise (
-                    refused(str(self._place), list(others.values())) if others else _no_workers(self._place)
-                )
+            usable, others = self._workers(client)
         except BaseException:
             client.close(timeout=1)
             raise
@@ -62,6 +60,19 @@ class DaskWorkers:
             _log.warning("%s: a worker gets no analyses: %s", self._place, reason)
         self._last = _DaskExecutor(self._place, client, usable, some_refused=bool(others))
         return self._last
+
+    def _workers(self, client: Client) -> tuple[set[str], dict[str, str]]:
+        """The usable workers and the others, once any is there: dead ones are replaced within seconds."""
+        deadline = time.monotonic() + self._connect_seconds
+        while True:
+            usable, others = _judged(client)
+            if usable:
+                return usable, others
+            if others:
+                raise refused(str(self._place), list(others.values()))
+            if time.monotonic() > deadline:
+                raise _no_workers(self._place)
+            time.sleep(_PAUSE_SECONDS)
 
     def end(self) -> None:
         """End its tasks, and the connection."""
@@ -81,12 +92,17 @@ class _DaskExecutor(ExecutorApart):
     ) -> None:
         self._place = place
         self._client = client
+        self._usable = sorted(usable)
         # Else any worker, so that one which replaces a dead one may have its tasks.
-        self._only = sorted(usable) if some_refused else None
+        self._only = self._usable if some_refused else None
         self._lock = threading.Lock()
         self._under_way: dict[Future[Any], Any] = {}
         self._ended = threading.Event()
         threading.Thread(target=self._watch, name="assay-dask-workers", daemon=True).start()
+
+    def worker_addresses(self) -> list[str]:
+        """The addresses of the workers that may have tasks, when the connection was made."""
+        return self._usable
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
         """Submit a task; keywords are not used. Raises WorkersAwayError."""
