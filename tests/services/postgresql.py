@@ -14,7 +14,8 @@ import socket
 import subprocess
 import sys
 import tempfile
-from contextlib import closing, suppress
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -89,6 +90,32 @@ class OwnPostgresql:
 
     def _postmaster(self) -> psutil.Process:
         return psutil.Process(int((self._data / "postmaster.pid").read_text().splitlines()[0]))
+
+    def stop(self) -> None:
+        """Stop it in order."""
+        self._run("pg_ctl", "-D", str(self._data), "-m", "fast", "-w", "stop")
+
+    def ask_for_password(self, user: str) -> None:
+        """Let this user in by a password alone."""
+        rules = self._data / "pg_hba.conf"
+        rules.write_text(f"host all {user} 127.0.0.1/32 scram-sha-256\n{rules.read_text()}")
+        self.administrate("SELECT pg_reload_conf()")
+
+    @contextmanager
+    def as_standby(self) -> Iterator[None]:
+        """Run it as a standby, of a primary that is away."""
+        signal = self._data / "standby.signal"
+        self.stop()
+        signal.touch()
+        if os.geteuid() == 0:
+            shutil.chown(signal, _OWNER)
+        self.start()
+        try:
+            yield
+        finally:
+            self.stop()
+            signal.unlink()
+            self.start()
 
     def kill(self) -> None:
         """Kill -9 the server and its children, which would keep its memory for a while."""

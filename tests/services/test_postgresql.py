@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
+import sqlalchemy as sa
 
 from assay_core.records.campaign import RunState
 from assay_sampling.errors import ParameterError, StorageError
@@ -17,6 +19,7 @@ from assay_server.database.moving import move_to_postgresql, move_to_sqlite
 from assay_server.database.opening import AskedDatabase, open_database
 from assay_server.keeping.stored_files import copy_database
 from assay_server.store.model import Slice
+from assay_server.store.postgresql.fitness import require_fit
 from assay_server.store.postgresql.place import place_of
 from assay_server.store.postgresql.store import PostgresqlStore
 from assay_server.store.protocols import MetadataStore
@@ -189,3 +192,64 @@ def test_databases_that_are_not_fit_are_refused_each_with_its_remedy(
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute("UPDATE alembic_version SET version_num = '9999'")
     refused(url, "a newer Assay wrote it")
+
+
+def refused(place: str, match: str) -> StorageError:
+    with pytest.raises(StorageError, match=match) as caught:
+        PostgresqlStore(place_of(place, with_secret=True))
+    assert caught.value.remedy
+    return caught.value
+
+
+def test_a_wrong_password_is_refused_and_never_shown(
+    server: OwnPostgresql, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server.administrate("DROP ROLE IF EXISTS guarded", "CREATE ROLE guarded LOGIN PASSWORD 'right'")
+    server.administrate("GRANT ALL ON SCHEMA public TO guarded", database="one")
+    server.ask_for_password("guarded")
+    place = server.url("one", "guarded")
+    for with_password in (place, place.replace("guarded@", "guarded:mistaken@")):
+        error = refused(with_password, "the database refused the user or the password")
+        assert "mistaken" not in str(error) and "PGPASSFILE" in error.remedy
+    monkeypatch.setenv("PGPASSWORD", "right")
+    PostgresqlStore(place_of(place)).close()
+
+
+def test_a_database_that_is_only_read_is_refused(server: OwnPostgresql, url: str) -> None:
+    server.administrate("ALTER DATABASE one SET default_transaction_read_only = on")
+    error = refused(url, "somebody set it to be only read")
+    assert "RESET default_transaction_read_only" in error.remedy
+    server.administrate("ALTER DATABASE one RESET default_transaction_read_only")
+    PostgresqlStore(place_of(url)).close()
+    with server.as_standby():
+        assert refused(url, "it is a standby").remedy == "name the primary server"
+    PostgresqlStore(place_of(url)).close()
+
+
+def test_a_store_whose_database_becomes_only_read_tells_so(server: OwnPostgresql, url: str) -> None:
+    store = PostgresqlStore(place_of(url), alone=True)
+    fill(store)
+    with server.as_standby():
+        with pytest.raises(StorageError, match="can only be read") as caught, store.transaction() as write:
+            write.next_token()
+        assert caught.value.remedy == "name the primary server"
+        with store.snapshot() as read:
+            assert len(read.runs("made-1")) == 2
+    with store.transaction() as write:
+        write.next_token()
+    store.close()
+
+
+def test_a_server_that_is_too_old_is_refused_by_what_it_reports(url: str) -> None:
+    """No server of PostgreSQL 14 is at hand: the number that a newer one reports is replaced."""
+    engine = sa.create_engine(place_of(url).url, isolation_level="AUTOCOMMIT")
+
+    @sa.event.listens_for(engine, "before_cursor_execute", retval=True)
+    def older(_c: Any, _cursor: Any, statement: str, parameters: Any, *_others: Any) -> tuple[str, Any]:
+        said = statement.replace("current_setting('server_version_num')::integer", "140011")
+        return said.replace("current_setting('server_version')", "'14.11'"), parameters
+
+    with engine.connect() as connection, pytest.raises(StorageError, match=r"PostgreSQL 14\.11") as caught:
+        require_fit(connection, "postgresql://db/assay")
+    assert caught.value.remedy == "use PostgreSQL 15 or newer"
+    engine.dispose()

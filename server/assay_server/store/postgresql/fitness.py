@@ -19,6 +19,7 @@ _MAKE = "make one: createdb --owner USER --encoding UTF8 --locale C --template t
 _ASKED = """
 SELECT current_setting('server_version_num')::integer AS version, current_setting('server_version') AS shown,
   pg_encoding_to_char(encoding) AS encoding, datcollate AS collation, pg_is_in_recovery() AS standby,
+  current_setting('default_transaction_read_only') AS read_only,
   current_schema() AS schema, current_setting('fsync') AS fsync,
   current_schema() IS NOT NULL AND has_schema_privilege(current_schema(), 'CREATE')
     AND has_schema_privilege(current_schema(), 'USAGE') AS may
@@ -53,6 +54,11 @@ def _wrong_kind(version: int, found: sa.RowMapping) -> tuple[str, str] | None:
 def _wrong_rights(found: sa.RowMapping) -> tuple[str, str] | None:
     if found["standby"]:
         return "it is a standby, which cannot be written", "name the primary server"
+    if found["read_only"] == "on":
+        return (
+            "somebody set it to be only read (default_transaction_read_only)",
+            "name the primary server, or: ALTER DATABASE NAME RESET default_transaction_read_only",
+        )
     if found["schema"] is None:
         return "its user has no schema to write in", "as a superuser: GRANT ALL ON SCHEMA public TO USER"
     if not found["may"]:

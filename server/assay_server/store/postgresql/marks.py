@@ -18,6 +18,7 @@ _MAKE = (
     f"CREATE TABLE IF NOT EXISTS {_TABLE} (writer bigint PRIMARY KEY, number bigint NOT NULL, "
     "at timestamptz NOT NULL DEFAULT now()) WITH (fillfactor = 20)"
 )
+_BEGIN = "BEGIN ISOLATION LEVEL READ COMMITTED"
 # Of programs that were killed.
 _SWEEP = f"DELETE FROM {_TABLE} WHERE at < now() - interval '7 days'"
 
@@ -50,7 +51,9 @@ class CommitMarks:
         Call it outside of a transaction, before the next number is written.
         """
         # The lock on the row waits for a transaction whose connection the server has not missed yet.
+        driver.run(_BEGIN)
         found = driver.value_of(f"SELECT number FROM {_TABLE} WHERE writer = {self._writer} FOR UPDATE")
+        driver.run("COMMIT")
         return bool(found == number)
 
     def forget(self, driver: Driver) -> None:

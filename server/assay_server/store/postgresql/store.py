@@ -33,7 +33,8 @@ from assay_server.store.sql import SqlTransaction
 _WRITER, _SERVER = 0x41535341, 0x41535342
 _LOCK_SECONDS = 30
 _BEGIN = (
-    "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; "
+    # Not READ WRITE: a standby refuses that in words of its own, and a write with the code for "only read".
+    "BEGIN ISOLATION LEVEL READ COMMITTED; "
     f"SELECT pg_advisory_xact_lock({_WRITER}, hashtext(current_schema()))"
 )
 _BEGIN_READING = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"

@@ -1,0 +1,144 @@
+"""Campaigns through the command line with their metadata in PostgreSQL: SQLite's report, byte for byte.
+
+Server and agent are processes; the GPU is virtual, so everything is synthetic.
+"""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+
+import pytest
+
+from assay_core.records.campaign import AttemptState
+from assay_server.database.opening import open_database
+from assay_server.store.model import SliceState
+from tests.services.postgresql import OwnPostgresql
+from tests.support.integration.harness import BIN, Lab, lab, wait_until
+
+pytestmark = [pytest.mark.processes, pytest.mark.timeout(600)]
+
+SLICES = 8
+WORKLOAD = f"""\
+workload = "steps"
+seed = 5
+[kernels.scale]
+name = "void scale<float>(float*, int)"
+block = 128
+instructions = 4000
+global_loads = 4
+[kernels.sum]
+name = "void sum<float>(float const*, float*)"
+block = 256
+instructions = 900
+global_loads = 8
+[[phases]]
+repeat = {SLICES * 20}
+variables.size = {{ choices = [1, 2, 4], probabilities = [0.5, 0.3, 0.2] }}
+steps = [
+    {{ kernel = "scale", grid = 64, grid_by = "size", times = 3 }},
+    {{ kernel = "sum", grid = 320, times = 2 }},
+]
+"""
+CAMPAIGN = f"""\
+campaign: moved
+synthetic: true
+gpus: [V100]
+detailed: {{first: {SLICES * 100}, slice_launches: 100, sets: features}}
+workloads: [{{name: steps, command: [steps.toml]}}]
+analysis: {{methods: [pks, random: {{launches: 4}}]}}
+"""
+
+
+@dataclass(frozen=True)
+class Ended:
+    """What a campaign came to: its report in two forms, and the hashes of its published files."""
+
+    forms: tuple[str, ...]
+    files: list[str]
+
+
+@contextmanager
+def begun(*options: str) -> Iterator[tuple[Lab, str]]:
+    """A lab whose server has these options, with an agent, and the campaign under way."""
+    with lab(lease_ms=60_000, heartbeat_ms=500) as made:
+        (made.root / "steps.toml").write_text(WORKLOAD)
+        (made.root / "moved.yaml").write_text(CAMPAIGN)
+        made.start_server(*options)
+        campaign_id = made.submit(made.root / "moved.yaml")
+        # Its GPU is named after it, and the files after their GPU.
+        made.start_agent("agent", "--recorded-slots=0", "--virtual=V100", f"--agent-id={'a1' * 16}")
+        yield made, campaign_id
+
+
+def ended(made: Lab, campaign_id: str) -> Ended:
+    """Wait for the campaign; each of its slices must have been published once, by one attempt."""
+    assert made.wait_for(campaign_id, 400) == "done", made.logs()
+    forms = tuple(made.assay("report", campaign_id, "--format", form).stdout for form in ("json", "html"))
+    assert made.stop("agent") == 0, made.logs()
+    assert made.stop("server") == 0, made.logs()
+    with closing(open_database(made.server_state)) as store, store.snapshot() as read:
+        attempts = read.attempts_in(tuple(AttemptState))
+        pieces = [piece for run in read.runs(campaign_id) for piece in read.slices(run.run_id)]
+        assert {piece.state for piece in pieces} == {SliceState.DONE}
+    published = [(a.key.run_id, a.key.slice_index) for a in attempts if a.state is AttemptState.PUBLISHED]
+    assert sorted(published) == sorted((piece.run_id, piece.index) for piece in pieces)
+    kept = {str((made.server_state / "records" / piece.file).resolve()) for piece in pieces}
+    stored = {str(path.resolve()) for path in (made.server_state / "records").rglob("*.parquet")}
+    assert stored == kept, "files that no slice names, or slices without a file"
+    return Ended(forms, sorted(piece.content_hash for piece in pieces))
+
+
+def until_done(made: Lab, slices: int) -> None:
+    """Wait until so many slices are published, and not all."""
+
+    def enough() -> bool:
+        with closing(open_database(made.server_state)) as store, store.snapshot() as read:
+            return len(read.published_slices()) >= slices
+
+    wait_until(enough, f"{slices} published slices\n{made.logs()}", 200)
+
+
+def move(made: Lab, to: str) -> None:
+    command = [BIN / "assay-server", "move", "--state", made.server_state, "--to", to]
+    moved = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert moved.returncode == 0, moved.stderr
+
+
+@pytest.fixture(scope="module")
+def on_sqlite(own_postgresql: OwnPostgresql) -> Ended:
+    """The same campaign, undisturbed, on SQLite."""
+    with begun() as (made, campaign_id):
+        return ended(made, campaign_id)
+
+
+def test_postgresql_is_killed_in_mid_campaign_and_nothing_is_lost_or_doubled(
+    own_postgresql: OwnPostgresql, fresh_database: str, on_sqlite: Ended
+) -> None:
+    with begun("--database", fresh_database) as (made, campaign_id):
+        for slices in (2, 4, 6):
+            until_done(made, slices)
+            own_postgresql.kill()
+            own_postgresql.start()
+        found = ended(made, campaign_id)
+    assert found == on_sqlite
+
+
+def test_a_paused_campaign_moves_to_postgresql_and_back_and_goes_on_with_its_agent(
+    fresh_database: str, on_sqlite: Ended
+) -> None:
+    with begun() as (made, campaign_id):
+        agent = made.processes["agent"].pid
+        for slices, to in ((2, fresh_database), (4, "sqlite")):
+            until_done(made, slices)
+            made.assay("pause", campaign_id)
+            assert made.stop("server") == 0, made.logs()
+            move(made, to)
+            assert (made.server_state / "metadata.sqlite").exists() == (to == "sqlite")
+            made.start_server()
+            made.assay("resume", campaign_id)
+        assert made.processes["agent"].pid == agent and made.processes["agent"].poll() is None
+        found = ended(made, campaign_id)
+    assert found == on_sqlite
