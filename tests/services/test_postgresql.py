@@ -230,7 +230,10 @@ def test_a_store_whose_database_becomes_only_read_tells_so(server: OwnPostgresql
     store = PostgresqlStore(place_of(url), alone=True)
     fill(store)
     with server.as_standby():
-        with pytest.raises(StorageError, match="can only be read") as caught, store.transaction() as write:
+        with (
+            pytest.raises(StorageError, match="the database is read-only") as caught,
+            store.transaction() as write,
+        ):
             write.next_token()
         assert caught.value.remedy == "name the primary server"
         with store.snapshot() as read:

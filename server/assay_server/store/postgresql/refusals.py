@@ -31,7 +31,7 @@ _BY_CODE: tuple[tuple[str, str, str], ...] = (
     ("40P01", "two transactions waited for each other, and the database ended one", _ASK_AGAIN),
     ("55P03", "another program has held the database's lock for long", "end it, or wait; then ask again"),
     ("42501", "the database's user lacks a right", _RIGHTS),
-    ("25006", "the database can only be read, as a standby", "name the primary server"),
+    ("25006", "the database is read-only, as a standby is", "name the primary server"),
     ("53100", "the disk of the database is full", "free space on it; acknowledged data is safe"),
     ("53300", "the database has no connection left", "raise its max_connections, or end other programs"),
     ("53", "the database lacks a resource", "look into the log of the database"),
