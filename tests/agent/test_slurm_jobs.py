@@ -89,6 +89,19 @@ def test_a_job_with_a_part_of_a_gpu_is_refused(entry: str) -> None:
         SlurmJob.of(JOB).gpus({"CUDA_VISIBLE_DEVICES": f"GPU-0a,{entry}"})
 
 
+def test_a_task_of_an_array_is_requeued_alone() -> None:
+    asked: list[tuple[str, ...]] = []
+
+    def note(*words: str) -> str:
+        asked.append(words)
+        return ""
+
+    last = {**JOB, "SLURM_ARRAY_JOB_ID": "12", "SLURM_ARRAY_TASK_ID": "1"}  # it has the number of its array
+    for told in (last, JOB):
+        SlurmJob.of(told).requeue(note)
+    assert asked == [("scontrol", "requeue", "12_1"), ("scontrol", "requeue", "12")]
+
+
 END = "2026-11-23T10:00:00"
 
 

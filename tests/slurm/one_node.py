@@ -85,6 +85,7 @@ class OneNode:
     def __init__(self, parameters: str = "", *, grace_seconds: int = 15) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="assay-slurm-"))
         self.folder.chmod(0o755)  # munged runs as another user
+        self.jobs = self.folder  # a test says where its jobs log
         self._processes: list[subprocess.Popen[bytes]] = []
         ports = iter(_free_ports(2))
         host = socket.gethostname().split(".")[0]
@@ -172,8 +173,8 @@ class OneNode:
         raise AssertionError(f"no {what} in {seconds:.0f} s\n{self.logs()}")
 
     def logs(self) -> str:
-        """The ends of the daemons' logs."""
-        logs = sorted(self.folder.glob("*.log"))
+        """The ends of the daemons' logs, and of the jobs'."""
+        logs = [*sorted(self.folder.glob("slurm*d.log")), *sorted(self.jobs.glob("*.log"))]
         return "\n".join(f"{log.name}: {log.read_text(errors='replace')[-3000:]}" for log in logs)
 
     def _start_munge(self) -> None:

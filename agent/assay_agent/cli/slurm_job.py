@@ -81,21 +81,42 @@ def slurm_job(
     own = of_the_job(settings)
     if join:
         _join_once(own, join, token, token_file)
-    why: list[WhyStopped] = []
+    ending = _Ending(job, settings.drain_seconds + _EARLY_SECONDS)
+    run_agent(own, lambda: of_the_job(again()), ending.look, signals_reach_all=True)
+    if ending.signalled:
+        ending.look()
+        ending.requeue(at_limit=requeue)
 
-    def note() -> None:
+
+class _Ending:
+    """Why Slurm ends the job, asked at its signal and when the agent has drained: the signal may come first."""
+
+    def __init__(self, job: SlurmJob, limit_seconds: float) -> None:
+        self._job, self._limit_seconds = job, limit_seconds
+        self._why: set[WhyStopped] = set()
+        self.signalled = False
+
+    def look(self) -> None:
+        """Ask Slurm, and log what is new."""
+        self.signalled = True
         try:
-            why.append(job.why_stopped(settings.drain_seconds + _EARLY_SECONDS))
+            why = self._job.why_stopped(self._limit_seconds)
         except AssayError as error:
-            _log.warning("whether the job must be requeued is unknown: %s", error)
-        else:
-            _log.info("Slurm job %s: %s", job.shown, why[0].value)
+            _log.warning("why the job ends is unknown: %s", error)
+            return
+        if why not in self._why:
+            _log.info("Slurm job %s: %s", self._job.shown, why.value)
+        self._why.add(why)
 
-    run_agent(own, lambda: of_the_job(again()), note, signals_reach_all=True)
-    # A preempted job that ends within its grace time counts as complete, and Slurm would not run it again.
-    if why == [WhyStopped.PREEMPTED] or (requeue and why == [WhyStopped.LIMIT]):
-        _log.info("Slurm job %s: asking for its requeue", job.shown)
-        job.requeue()
+    def requeue(self, *, at_limit: bool) -> None:
+        """Have the job run again if it was preempted, or is at its limit and that was asked for.
+
+        A preempted job that ends within its grace time counts as complete, and Slurm would not run it again.
+        """
+        again = {WhyStopped.PREEMPTED} | ({WhyStopped.LIMIT} if at_limit else set())
+        if self._why & again and WhyStopped.ENDED not in self._why:
+            _log.info("Slurm job %s: asking for its requeue", self._job.shown)
+            self._job.requeue()
 
 
 def _join_once(settings: AgentSettings, address: str, token: str, token_file: Path | None) -> None:

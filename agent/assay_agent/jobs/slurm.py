@@ -129,8 +129,11 @@ class SlurmJob:
         return WhyStopped.LIMIT if left <= limit_seconds else WhyStopped.ASKED
 
     def requeue(self, ask: Callable[..., str] | None = None) -> None:
-        """Have Slurm run it again; this process ends by it. Raises NotReadyError if Slurm refuses."""
-        (ask or printed)("scontrol", "requeue", str(self.number))
+        """Have Slurm run it again; this process ends by it. Raises NotReadyError if Slurm refuses.
+
+        The number of one task of an array is that of the whole array, so a task goes by its other name.
+        """
+        (ask or printed)("scontrol", "requeue", self.shown)
 
     def _allocated(self, ask: Callable[..., str]) -> str:
         """The ordinals on the node, where Slurm sets no variable (Flags=no_gpu_env, plain files as GPUs)."""
