@@ -89,7 +89,7 @@ def slurm_job(
 
 
 class _Ending:
-    """Why Slurm ends the job, asked at its signal and when the agent has drained: the signal may come first."""
+    """Why Slurm ends the job, asked at the signal and after the drain: the signal may come first."""
 
     def __init__(self, job: SlurmJob, limit_seconds: float) -> None:
         self._job, self._limit_seconds = job, limit_seconds
