@@ -118,6 +118,11 @@ def test_the_script_of_one_agent_and_of_three() -> None:
     assert '#SBATCH --output="/s/slurm-%A_%a.log"' in three
 
 
+def test_a_state_root_is_quoted_as_sbatch_reads_it() -> None:
+    script = job_script(AgentJob(["agent"], Path('/s/100% of "us" $(x) #1')))
+    assert '#SBATCH --output="/s/100%% of \\"us\\" $(x) #1/slurm-%j.log"' in script.split("\n")
+
+
 def test_a_drain_that_no_signal_can_announce_is_refused() -> None:
     with pytest.raises(ParameterError, match="--drain"):
         job_script(AgentJob(["agent"], Path("/s"), drain_seconds=70_000))

@@ -68,7 +68,7 @@ def cluster_and_lab(parameters: str = "", *, grace_seconds: int = 15) -> Iterato
 
 def submit_agents(node: OneNode, made: Lab, *options: str, recorded: int = 1) -> tuple[str, Path]:
     """``assay slurm sbatch`` with a token in a private file; the job's number and the state root."""
-    root, token, policy = made.root / "jobs of 'us' $(x)", made.root / "token", made.root / "policy.toml"
+    root, token, policy = made.root / "100% of 'us' $(x) #1", made.root / "token", made.root / "policy.toml"
     node.jobs = root
     token.touch(mode=0o600)
     token.write_text(made.token("agent", "--uses", "8"))
