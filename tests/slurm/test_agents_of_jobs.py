@@ -49,7 +49,8 @@ LONGEST_SECONDS = 300.0
 def write_campaign(folder: Path, *, played: int = 0, live: int = 0, faults: str = "") -> Path:
     """A campaign of recordings that are played for 8 s each, and of workloads for virtual GPUs."""
     text = write_paced_recordings(folder, runs=played, launches=4000, seconds=8.0)
-    text = text.replace("synthetic: true\n", "synthetic: true\ngpus: [V100]\n")
+    if live:
+        text = text.replace("synthetic: true\n", "synthetic: true\ngpus: [V100]\n")
     for number in range(live):
         (folder / f"live{number}.toml").write_text(WORKLOAD.format(name=f"live{number}", seed=number))
         told = f", environment: {{ASSAY_VIRTUAL_FAULTS: '{faults}'}}" if faults else ""
@@ -96,8 +97,11 @@ def undisturbed_report(campaign: Path, root: Path, gpus: dict[str, str]) -> str:
         policy.write_text(POLICY)
         for folder, gpu in gpus.items():
             identity = json.loads((root / folder / "agent.json").read_text())["agent_id"]
+            words = [str(BIN / "assay-agent"), "join", made.join_address, "--token", made.token("agent"),
+                     "--state", str(made.root / folder), "--name", folder, "--agent-id", identity]  # fmt: skip
+            subprocess.run(words, check=True, capture_output=True)
             made.start_agent(
-                folder, "--policy", str(policy), "--agent-id", identity, "--gpus", gpu, *AGENT,
+                folder, "--policy", str(policy), "--gpus", gpu, *AGENT,
                 "--recorded-slots", "12",
             )  # fmt: skip
         assert made.wait_for(made.submit(campaign), LONGEST_SECONDS) == "done"

@@ -93,20 +93,20 @@ class _Ending:
 
     def __init__(self, job: SlurmJob, limit_seconds: float) -> None:
         self._job, self._limit_seconds = job, limit_seconds
-        self._why: set[WhyStopped] = set()
+        self._found: set[WhyStopped] = set()
         self.signalled = False
 
     def look(self) -> None:
         """Ask Slurm, and log what is new."""
         self.signalled = True
         try:
-            why = self._job.why_stopped(self._limit_seconds)
+            found = self._job.why_stopped(self._limit_seconds)
         except AssayError as error:
             _log.warning("why the job ends is unknown: %s", error)
             return
-        if why not in self._why:
-            _log.info("Slurm job %s: %s", self._job.shown, why.value)
-        self._why.add(why)
+        if found not in self._found:
+            _log.info("Slurm job %s: %s", self._job.shown, found.value)
+        self._found.add(found)
 
     def requeue(self, *, at_limit: bool) -> None:
         """Have the job run again if it was preempted, or is at its limit and that was asked for.
@@ -114,7 +114,7 @@ class _Ending:
         A preempted job that ends within its grace time counts as complete, and Slurm would not run it again.
         """
         again = {WhyStopped.PREEMPTED} | ({WhyStopped.LIMIT} if at_limit else set())
-        if self._why & again and WhyStopped.ENDED not in self._why:
+        if self._found & again and WhyStopped.ENDED not in self._found:
             _log.info("Slurm job %s: asking for its requeue", self._job.shown)
             self._job.requeue()
 
