@@ -92,14 +92,13 @@ def undisturbed_report(campaign: Path, root: Path, gpus: dict[str, str]) -> str:
     """The report of the agents whose states are below ``root``, without Slurm; ``gpus``: by job folder."""
     with lab("tcp") as made:
         made.start_server()
-        made._policy = lambda: []  # type: ignore[method-assign]
-        policy = made.root / "policy.toml"
+        policy = made.root / "policy of jobs.toml"
         policy.write_text(POLICY)
         for folder, gpu in gpus.items():
             identity = json.loads((root / folder / "agent.json").read_text())["agent_id"]
-            words = [str(BIN / "assay-agent"), "join", made.join_address, "--token", made.token("agent"),
-                     "--state", str(made.root / folder), "--name", folder, "--agent-id", identity]  # fmt: skip
-            subprocess.run(words, check=True, capture_output=True)
+            state = ("--state", str(made.root / folder), "--name", folder, "--agent-id", identity)
+            join = (str(BIN / "assay-agent"), "join", made.join_address, "--token", made.token("agent"))
+            subprocess.run([*join, *state], check=True, capture_output=True)
             made.start_agent(
                 folder, "--policy", str(policy), "--gpus", gpu, *AGENT,
                 "--recorded-slots", "12",
