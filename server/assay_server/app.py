@@ -35,12 +35,13 @@ from assay_server.campaigns.room import Room
 from assay_server.campaigns.scheduling.coordinator import Coordinator
 from assay_server.campaigns.scheduling.retry import RetryPolicy
 from assay_server.campaigns.scheduling.transitions import Effects, SchedulePolicy
-from assay_server.clock import Clock, SteadyClock
+from assay_server.clock import Clock, SharedClock, SteadyClock
 from assay_server.config import ServerSettings, check_listen_address
 from assay_server.database.opening import asked_database, number_of_state
 from assay_server.identity.authority import read_authority
 from assay_server.identity.enrolment import Enrolment
 from assay_server.identity.server_certificate import ServerCertificate
+from assay_server.identity.shared_authority import require_same_authority
 from assay_server.identity.withdrawn import WithdrawnCertificates
 from assay_server.limits import (
     DEFAULT_LIMITS,
@@ -52,9 +53,9 @@ from assay_server.limits import (
 )
 from assay_server.metrics.server_metrics import ServerMetrics
 from assay_server.metrics.timed_store import TimedStore
-from assay_server.opening import SWEPT_AFTER_SECONDS, opened_database, recover
+from assay_server.opening import OpenedState, opened_state, recover
 from assay_server.records.in_force import noted_records
-from assay_server.records.opening import open_records
+from assay_server.records.opening import are_of_state, folder_of_records, open_records
 from assay_server.rpc.agent_handler import AgentHandler
 from assay_server.rpc.archives.handler import ArchiveHandler
 from assay_server.rpc.bundles.handler import BundleHandler
@@ -64,6 +65,7 @@ from assay_server.rpc.identity_servicers import Identified, no_page
 from assay_server.rpc.lab.handler import LabHandler
 from assay_server.rpc.published.handler import PublishedHandler
 from assay_server.rpc.server import RpcServer
+from assay_server.store.peers import Peers
 from assay_server.store.protocols import MetadataStore, RecordStore
 from assay_server.upkeep import Housekeeper, upkeep
 from assay_server.writability import WritabilityWatch
@@ -102,7 +104,7 @@ class Server:
     Args:
         settings: its addresses, state directory and options.
         limits: how much one client may ask for.
-        clock: times leases; None: the system's clock.
+        clock: times leases; None: the clock of the database, with SQLite that of this machine.
         make_executor: makes the executor of analyses; None: a pool of processes.
 
     ``start`` raises StorageError if the state directory cannot be used or another server has it, and
@@ -130,7 +132,7 @@ class Server:
         self._web_link: Callable[[WebLinkAsked], WebLink] = no_page
         self._coordinator: Coordinator | None = None
         self._endpoint: MetricsEndpoint | None = None
-        self._clock = clock or SteadyClock()
+        self._clock = clock
         self._make_executor = make_executor
         self._resources = contextlib.ExitStack()
         self._stopping = threading.Lock()
@@ -168,17 +170,24 @@ class Server:
 
     def _start(self, resources: contextlib.ExitStack) -> None:
         state = self.settings.state_dir
-        asked = asked_database(self.settings.database, self.settings.database_file)
-        database = opened_database(state, asked, resources)
-        self.writability = writability = WritabilityWatch(state, self._writable)
-        access = self._access(AuditedStore(database))
-        room = Room(state, self.settings.records_limit_bytes, self.settings.minimum_free_bytes)
-        bundles = BundleStore(state, self._limits.bundles, self.settings.minimum_free_bytes)
-        timed = TimedStore(access.metadata, self.metrics, writability.refused)
-        records = open_records(
-            state, self.settings.asked_records, lambda: number_of_state(database), resources
+        settings = self.settings
+        asked = replace(
+            asked_database(settings.database, settings.database_file),
+            shared=bool(settings.records or noted_records(state)),
+            joins=lambda number: are_of_state(state, settings.asked_records, number),
         )
-        self._coordinator = coordinator = self._coordinate(timed, records, room, bundles)
+        opened = opened_state(state, asked, resources)
+        database = opened.database
+        records = open_records(state, settings.asked_records, lambda: number_of_state(database), resources)
+        folder = folder_of_records(state)
+        self.writability = writability = WritabilityWatch(state, self._writable)
+        access = self._access(AuditedStore(database), opened)
+        room = Room(folder, settings.records_limit_bytes, settings.minimum_free_bytes)
+        bundles = BundleStore(
+            folder, self._limits.bundles, settings.minimum_free_bytes, shared=opened.peers.shared
+        )
+        timed = TimedStore(access.metadata, self.metrics, writability.refused)
+        self._coordinator = coordinator = self._coordinate(timed, opened.peers, records, room, bundles)
         analyses = self._analyses(coordinator, resources)
         self.metrics.watch(coordinator, lambda: analyses.running)
         publisher, requests = Publisher(coordinator), RequestRunner(coordinator)
@@ -190,12 +199,14 @@ class Server:
             publisher,
             handlers,
             access,
-            archives=ArchiveHandler(coordinator, state, room),
+            archives=ArchiveHandler(coordinator, folder, room),
             bundles=BundleHandler(coordinator, bundles),
             resources=resources,
         )
         resources.callback(server.stop)
         resources.callback(requests.close)  # first: the server waits for requests that are being answered
+        if opened.peers.shared:
+            resources.enter_context(opened.peers.listening(coordinator.hear))
         self._listen(server, resources)
         resources.enter_context(
             upkeep(
@@ -216,14 +227,14 @@ class Server:
         analyses.resume()
         resources.enter_context(analyses.watching())
 
-    def _access(self, metadata: AuditedStore) -> _Access:
+    def _access(self, metadata: AuditedStore, opened: OpenedState) -> _Access:
         directory, withdrawn = IdentityDirectory(metadata), WithdrawnCertificates(metadata)
         refusals = self._limits.log.refusals_audited_per_minute
         return _Access(
             metadata,
             directory,
             withdrawn,
-            self._identified(metadata, directory, withdrawn),
+            self._identified(metadata, directory, withdrawn, opened),
             AuditLog(metadata, self.settings.audit_days, refusals),
         )
 
@@ -272,11 +283,13 @@ class Server:
         )
 
     def _coordinate(
-        self, metadata: TimedStore, records: RecordStore, room: Room, bundles: BundleStore
+        self, metadata: TimedStore, peers: Peers, records: RecordStore, room: Room, bundles: BundleStore
     ) -> Coordinator:
-        coordinator = Coordinator(metadata, records, _policy(self.settings), self._clock)
-        coordinator.room, coordinator.bundles = room, bundles
-        recover(coordinator, SWEPT_AFTER_SECONDS if noted_records(self.settings.state_dir) else 0.0)
+        clock = self._clock or _clock_of(peers)
+        coordinator = Coordinator(metadata, records, _policy(self.settings), clock)
+        coordinator.room, coordinator.bundles, coordinator.peers = room, bundles, peers
+        with peers.joining() as alone:
+            recover(coordinator, alone=alone or not peers.shared)
         return coordinator
 
     def _rpc(
@@ -339,10 +352,16 @@ class Server:
         self.metrics_address = endpoint.address
 
     def _identified(
-        self, metadata: MetadataStore, directory: IdentityDirectory, withdrawn: WithdrawnCertificates
+        self,
+        metadata: MetadataStore,
+        directory: IdentityDirectory,
+        withdrawn: WithdrawnCertificates,
+        opened: OpenedState,
     ) -> Identified:
         """Who is who; without ``assay-server init`` there is no authority, and no TLS."""
         authority = read_authority(self.settings.state_dir)
+        if opened.peers.shared:
+            require_same_authority(opened.database, authority)
         validity = datetime.timedelta(seconds=self.settings.certificate_validity_seconds)
         enrolment = Enrolment(metadata, directory, withdrawn, authority, validity)
         enrolment.join_address = self.settings.advertise_join
@@ -407,6 +426,13 @@ def _executors(settings: ServerSettings) -> Executors:
             place,
         )
     return DaskWorkers(place)
+
+
+def _clock_of(peers: Peers) -> Clock:
+    """The clock of the database; with SQLite that of this machine."""
+    if peers.now_ms() is None:
+        return SteadyClock()
+    return SharedClock(lambda: peers.now_ms() or 0)
 
 
 def _policy(settings: ServerSettings) -> SchedulePolicy:

@@ -14,14 +14,18 @@ from assay_server.access.audit import AuditLog
 from assay_server.access.directory import REFRESH_SECONDS, IdentityDirectory
 from assay_server.campaigns.bundles.named import named_bundles
 from assay_server.campaigns.carry_out import RequestRunner
+from assay_server.campaigns.heartbeats.answering import NOTED_PART_OF_LEASE, NOTED_SECONDS
 from assay_server.campaigns.ingest.publish import Publisher
 from assay_server.campaigns.scheduling.coordinator import Coordinator
+from assay_server.clock import SharedClock
 from assay_server.identity.withdrawn import WithdrawnCertificates
+from assay_server.opening import sweep
 
 _log = logging.getLogger(__name__)
 
 _TICK_SECONDS = 1.0
 _HOUR_SECONDS = 3600.0
+_CLOCK_SECONDS = 10.0
 _ROOM_SECONDS = 5.0
 _LOGS_AT_A_TIME = 100
 # Of a lease: a server that stood still for this long may have missed signs of life.
@@ -31,8 +35,9 @@ _SLEPT = 0.25
 class LeaseKeeper:
     """Ends expired leases, unless this server itself did not answer.
 
-    A server that was stopped (SIGSTOP, a debugger, a frozen container) hears signs of life only after it
-    continues, so it restarts every lease before it ends any. In a suspended machine the clock stands still.
+    A server that was stopped (SIGSTOP, a debugger, a frozen container) or had no database hears signs of life
+    only after it continues, so it restarts every lease before it ends any. In a suspended machine the clock
+    stands still. The database's clock is asked here, so that no lease ends because somebody set it.
     """
 
     def __init__(self, coordinator: Coordinator, monotonic: Callable[[], float] = time.monotonic) -> None:
@@ -40,23 +45,50 @@ class LeaseKeeper:
         self._monotonic = monotonic
         lease_seconds = coordinator.policy.lease_ms / 1000
         self.pause_seconds = min(_TICK_SECONDS, lease_seconds / 4)
-        self._longest_seconds = self.pause_seconds + lease_seconds * _SLEPT
-        self._looked = monotonic()
+        self._sleep_seconds = lease_seconds * _SLEPT
+        self._looked = self._synchronised = monotonic()
 
     def look(self) -> None:
         """Call this every ``pause_seconds``."""
-        before, self._looked = self._looked, self._monotonic()
-        if self._looked - before > self._longest_seconds:
-            _log.warning("this server was stopped for %.0f s: all leases start again", self._looked - before)
-            with self._coordinator.schedule() as schedule:
-                schedule.extend_all()
-            return
-        now_ms = self._coordinator.clock.now_ms()
+        looked = self._monotonic()
+        away, set_by = looked - self._looked, self._clock_set_by(looked)
+        if away > self.pause_seconds + self._sleep_seconds:
+            self._begin_again(f"this server was stopped for {away:.0f} s")
+        elif set_by > self._sleep_seconds:
+            self._begin_again(f"the clock of the database was set by {set_by:.0f} s")
+        else:
+            self._end()
+        self._looked = looked  # only now: while the database is away, no sign of life is heard either
+
+    def _clock_set_by(self, looked: float) -> float:
+        """By how many seconds the clock of the database was set since it was last asked."""
+        clock = self._coordinator.clock
+        if not isinstance(clock, SharedClock) or looked - self._synchronised < _CLOCK_SECONDS:
+            return 0.0
+        set_by = clock.synchronise() / 1000
+        self._synchronised = looked
+        return set_by
+
+    def _begin_again(self, why: str) -> None:
+        _log.warning("%s: all leases start again", why)
+        with self._coordinator.schedule() as schedule:
+            schedule.extend_all()
+
+    def _end(self) -> None:
+        # A server may have answered a heartbeat from memory that it has not noted yet.
+        now_ms = self._coordinator.clock.now_ms() - noted_after_ms(self._coordinator)
         with self._coordinator.snapshot() as store:
             due = store.attempts_in((AttemptState.LEASED,), lease_ended_before_ms=now_ms)
         if due:
             with self._coordinator.schedule() as schedule:
-                schedule.expire()
+                schedule.expire(now_ms)
+
+
+def noted_after_ms(coordinator: Coordinator) -> int:
+    """How long after a heartbeat other servers may first see that it extended a lease; 0: there are none."""
+    lease_ms = coordinator.policy.lease_ms
+    noted_ms = min(int(NOTED_SECONDS * 1000), lease_ms // NOTED_PART_OF_LEASE)
+    return 2 * noted_ms if coordinator.peers.shared else 0
 
 
 class Housekeeper:
@@ -112,7 +144,8 @@ def upkeep(
     audit: AuditLog,
 ) -> Iterator[None]:
     """Threads: watch leases, publish what a restart or a full disk interrupted, carry on people's requests
-    that it interrupted, read identities, forget old entries of the audit log, keep house.
+    that it interrupted, read identities, forget old entries of the audit log, keep house. Of several servers
+    one at a time does what is the same for all.
 
     Publishing a large run takes longer than a lease, and must not look like a stopped server.
     """
@@ -123,15 +156,30 @@ def upkeep(
         withdrawn.refresh()
         directory.refresh()
 
+    def one_alone(name: str, step: Callable[[], None]) -> Callable[[], None]:
+        def led() -> None:
+            with coordinator.peers.holding([f"upkeep {name}"]) as mine:
+                if mine:
+                    step()
+
+        return led
+
+    def swept() -> None:
+        if (
+            coordinator.peers.shared
+        ):  # else only a start may look: nothing tells a leftover from a file to come
+            sweep(coordinator)
+
     with (
         _repeated("assay-leases", leases.look, leases.pause_seconds),
         _repeated("assay-maintenance", publisher.resume, _TICK_SECONDS),
         _repeated("assay-requests", requests.resume, _TICK_SECONDS),
         _repeated("assay-identities", read_identities, REFRESH_SECONDS),
-        _repeated("assay-audit", audit.forget, _HOUR_SECONDS),
+        _repeated("assay-sweep", one_alone("sweep", swept), _HOUR_SECONDS),
+        _repeated("assay-audit", one_alone("audit", audit.forget), _HOUR_SECONDS),
         _repeated("assay-room", house.look, _ROOM_SECONDS),
-        _repeated("assay-bundles", house.forget_bundles, _HOUR_SECONDS),
-        _repeated("assay-logs", house.forget_logs, _HOUR_SECONDS),
+        _repeated("assay-bundles", one_alone("bundles", house.forget_bundles), _HOUR_SECONDS),
+        _repeated("assay-logs", one_alone("logs", house.forget_logs), _HOUR_SECONDS),
     ):
         yield
 

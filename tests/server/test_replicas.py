@@ -15,7 +15,7 @@ from assay_core.records.attempt import AttemptKey
 from assay_core.records.campaign import AttemptState, SetAsideReason
 from assay_sampling.errors import StorageError
 from assay_sampling.readers import open_recording
-from assay_server.opening import SWEPT_AFTER_SECONDS, recover
+from assay_server.opening import recover
 from assay_server.store.protocols import KnownFiles
 from assay_server.store.records import LocalRecordStore
 from tests.support.server.ingest_box import Box
@@ -63,7 +63,7 @@ def test_a_starting_server_keeps_the_file_that_another_is_about_to_commit(
     def meanwhile(key: object, file: object) -> bool:
         patched = other.coordinator.snapshot
         monkeypatch.setattr(other.coordinator, "snapshot", lambda: before(patched()))
-        recover(other.coordinator, SWEPT_AFTER_SECONDS)
+        recover(other.coordinator)
         return ended(key, file)  # type: ignore[arg-type]
 
     monkeypatch.setattr(box.publisher, "_commit", meanwhile)
@@ -157,7 +157,7 @@ def test_an_old_leftover_is_set_aside_and_a_young_one_is_not(box: Box) -> None:
     stray = box.state / "records" / "gone-1.0000" / "slice-00000-1-00ff.parquet"
     stray.parent.mkdir()
     stray.write_bytes(b"of a campaign that nobody knows")
-    recover(box.coordinator, SWEPT_AFTER_SECONDS)
+    recover(box.coordinator)
     assert stray.exists()
     with box.coordinator.snapshot() as store:
         assert store.published_slices() == []

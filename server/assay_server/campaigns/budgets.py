@@ -52,7 +52,7 @@ class BudgetHandler:
             store.put_identity(now)
             before, after = (_hours(each.budget_gpu_hours) for each in (found, now))
             note_subject(f"person {now.name} ({now.identity_id})", f"GPU hours {before} to {after}")
-        self._coordinator.queue.doubt()  # the next decision reads budgets again
+            schedule.effects.doubt = True  # the next decision reads budgets again
         with self._coordinator.schedule() as schedule:
             return self._told(schedule.store, now)
 

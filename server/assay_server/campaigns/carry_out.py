@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from assay_core.records.campaign import AttemptState, CampaignState, RunState
 from assay_core.records.runs_request import RunsAction, RunsRequest
@@ -20,6 +21,7 @@ PIECE_RUNS = 500
 # The rest after a piece, as a multiple of its time: others get the writer's lock between two pieces.
 _REST = 1.0
 _LEAST_REST_SECONDS = 0.002
+_TURN, _OTHERS_REST_SECONDS = "requests", 0.05
 
 
 class RequestRunner:
@@ -51,7 +53,7 @@ class RequestRunner:
     @repeated
     def ask(self, action: RunsAction, asked: RunsRequest) -> PendingRequest:
         """Carry out a request; returns it with its counts. Raises what the request is refused with."""
-        with self._lock:
+        with self._lock, self._turn():
             self._carry_on_all()
             with self._coordinator.schedule() as schedule:
                 request = schedule.ask(action, asked)
@@ -61,12 +63,30 @@ class RequestRunner:
         """Carry on interrupted requests; returns at once if one is being carried out."""
         if self._lock.acquire(blocking=False):
             try:
-                self._carry_on_all()
+                with self._coordinator.peers.holding([_TURN]) as mine:
+                    if not mine:
+                        return
+                    self._carry_on_all()
                 if not self._looked_for_awaiting:
                     self._start_all_awaiting()
                     self._looked_for_awaiting = True
             finally:
                 self._lock.release()
+
+    @contextlib.contextmanager
+    def _turn(self) -> Iterator[None]:
+        """Wait until no other server carries out a request, too."""
+        while not self._closed:
+            with self._coordinator.peers.holding([_TURN]) as mine:
+                if mine:
+                    yield
+                    return
+            self._rest(_OTHERS_REST_SECONDS)
+        raise self._ending()
+
+    def _ending(self) -> StorageError:
+        cause = "it ends; its next start carries on what is left of the request"
+        return StorageError("server", cause, "start it again, then see: assay status")
 
     def _carry_on_all(self) -> None:
         with self._coordinator.snapshot() as store:
@@ -83,8 +103,7 @@ class RequestRunner:
     def _carry_on(self, request: PendingRequest) -> PendingRequest:
         while True:
             if self._closed:
-                cause = "it ends; its next start carries on what is left of the request"
-                raise StorageError("server", cause, "start it again, then see: assay status")
+                raise self._ending()
             began = time.monotonic()
             now, left = self._next_piece(request)
             request = now or request

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,6 +16,7 @@ from assay_server.database.in_force import (
     note_database,
     noted_database,
 )
+from assay_server.store.peers import Peers, PeersInProcess
 from assay_server.store.postgresql.place import DatabasePlace, asked_place, require_driver
 from assay_server.store.sqlite import SqliteStore
 
@@ -24,10 +26,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class AskedDatabase:
-    """What settings ask for; ``place`` None: the database that the state folder notes."""
+    """What settings ask for; ``place`` None: the database that the state folder notes.
+
+    ``shared``: the records are where other servers reach them, too, so they may share the database.
+    ``joins``: whether the records are those of the state with this number, so that a new folder may join.
+    """
 
     place: DatabasePlace | None = None
     file: Path | None = None
+    shared: bool = False
+    joins: Callable[[int], bool] = lambda number: False
 
 
 def asked_database(database: str, file: Path | None) -> AskedDatabase:
@@ -52,10 +60,23 @@ def place_in_force(state: Path, asked: AskedDatabase) -> DatabasePlace | None:
     return asked.place
 
 
+def open_peers(state: Path, asked: AskedDatabase) -> Peers:
+    """The servers on the database of a state folder."""
+    place = place_in_force(state, asked)
+    if place is None:
+        return PeersInProcess()
+    require_driver()
+    from assay_server.store.postgresql.peers import PostgresqlPeers  # noqa: PLC0415 - loads libpq
+
+    return PostgresqlPeers(place, shared=asked.shared)
+
+
 def open_database(
     state: Path, asked: AskedDatabase = AskedDatabase(), *, alone: bool = False
 ) -> SqliteStore | PostgresqlStore:
     """The database of a state folder. ``alone``: for its server; the folder is locked then.
+
+    A server that shares its records with others also shares the database with them.
 
     A new folder and an empty database are bound to each other. Raises StorageError, also if the database has
     the campaigns of another folder.
@@ -63,7 +84,7 @@ def open_database(
     place = place_in_force(state, asked)
     if place is None:
         return SqliteStore(state / SQLITE_FILE)
-    store = opened_place(place, alone=alone)
+    store = opened_place(place, alone=alone and not asked.shared, shared=alone and asked.shared)
     try:
         _bind(state, asked, place, store)
     except BaseException:
@@ -82,12 +103,12 @@ def number_of_state(store: SqliteStore | PostgresqlStore) -> int:
     return number
 
 
-def opened_place(place: DatabasePlace, *, alone: bool) -> PostgresqlStore:
+def opened_place(place: DatabasePlace, *, alone: bool, shared: bool = False) -> PostgresqlStore:
     """A PostgreSQL database. Raises StorageError, and MissingExtraError without its packages."""
     require_driver()
     from assay_server.store.postgresql.store import PostgresqlStore  # noqa: PLC0415 - loads libpq
 
-    return PostgresqlStore(place, alone=alone)
+    return PostgresqlStore(place, alone=alone, shared=shared)
 
 
 def _bind(state: Path, asked: AskedDatabase, place: DatabasePlace, store: PostgresqlStore) -> None:
@@ -99,18 +120,15 @@ def _bind(state: Path, asked: AskedDatabase, place: DatabasePlace, store: Postgr
         if asked.place is not None and _is_news(noted, asked):
             note_database(state, asked.place, asked.file, number)
         return
-    if noted is not None or not is_empty:
+    may_join = is_empty or (number is not None and asked.shared and asked.joins(number))
+    if noted is not None or not may_join:
         belongs = "it is empty" if number is None else "it has the campaigns of another state folder"
         raise StorageError(
             place.shown,
             f"it is not the database of {state}: {belongs}",
             "name the right database; to start anew, name an empty one and a new --state directory",
         )
-    if number is None:
-        number = new_state_number()
-        with store.transaction() as write:
-            write.keep_state_number(number)
-    note_database(state, place, asked.file, number)
+    note_database(state, place, asked.file, number_of_state(store))
 
 
 def _is_news(noted: DatabaseInForce, asked: AskedDatabase) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 import re
+import secrets
 import shutil
 import tarfile
 from dataclasses import replace
@@ -39,6 +40,7 @@ from assay_server.store.model import Slice
 FOLDER = "importing"
 _SUBJECT = "archive"
 _PIECE_BYTES = 1 << 20
+_BY_CHANCE = secrets.token_hex(6)  # servers in containers may have one process number
 _counter = itertools.count()
 
 
@@ -48,7 +50,7 @@ class Import:
     def __init__(self, coordinator: Coordinator, state: Path, most_bytes: int) -> None:
         self._coordinator = coordinator
         self._most_bytes = most_bytes
-        self._folder = state / FOLDER / f"{os.getpid()}-{next(_counter)}"
+        self._folder = state / FOLDER / f"{os.getpid()}-{_BY_CHANCE}-{next(_counter)}"
         self._received = 0
         with storage_errors(self._folder):
             make_folder(self._folder)

@@ -13,7 +13,7 @@ from assay_sampling.errors import StorageError
 from assay_server.record_place import AskedRecords, RecordsPlace, bucket_and_prefix
 from assay_server.records.in_force import RecordsInForce, note_records, noted_records
 from assay_server.store.objects.bucket import opened_bucket
-from assay_server.store.objects.probing import bind_bucket, probe_bucket
+from assay_server.store.objects.probing import bind_bucket, owner_of_bucket, probe_bucket
 from assay_server.store.objects.store import ObjectRecordStore
 from assay_server.store.protocols import RecordStore
 from assay_server.store.records import LocalRecordStore
@@ -50,6 +50,17 @@ def open_records(
     if note != noted:
         note_records(state, note)
     return store
+
+
+def are_of_state(state: Path, asked: AskedRecords, number: int) -> bool:
+    """Whether a place of records that servers share belongs to a state already. Raises StorageError."""
+    noted = noted_records(state)
+    note = noted if noted is not None and not asked.url else note_of(asked, number)
+    if note.in_bucket:
+        return owner_of_bucket(opened_bucket(place_of(state, note, asked))) == number
+    owner = Path(note.url) / _OWNER
+    with storage_errors(owner):
+        return owner.exists() and owner.read_text("ascii").strip() == str(number)
 
 
 def look_at_records(state: Path, cache: Path | None = None) -> RecordStore:

@@ -17,6 +17,7 @@ from assay_server.campaigns.scheduling.retry import RetryPolicy
 from assay_server.campaigns.scheduling.transitions import SchedulePolicy
 from assay_server.campaigns.submit import submit
 from assay_server.store.model import Agent
+from assay_server.store.peers import Hub, PeersInProcess
 from assay_server.store.records import LocalRecordStore
 from assay_server.store.sqlite import SqliteStore
 from tests.support.server.made_segments import (
@@ -47,7 +48,7 @@ class Box:
         shared: bool = False,
     ) -> None:
         """``most_held_bytes`` 0: every segment is staged in a file. ``shared``: others may be beside it."""
-        self.state, self.shared = state, shared
+        self.state, self.shared, self.hub = state, shared, Hub()
         self.most_held_bytes = most_held_bytes
         state.mkdir(parents=True, exist_ok=True)
         self.clock = HandClock()
@@ -66,6 +67,9 @@ class Box:
         policy = SchedulePolicy(1000, RetryPolicy(delay_ms=0))
         records = LocalRecordStore(self.state, shared=self.shared)
         self.coordinator = Coordinator(self.metadata, records, policy, self.clock)
+        if self.shared:
+            self.coordinator.peers = PeersInProcess(self.hub)
+            self.hub.hearing.append(self.coordinator.hear)
         self.ingest = Ingest(self.coordinator, self.most_held_bytes)
         self.publisher = Publisher(self.coordinator)
 

@@ -4,6 +4,9 @@
     <state>/bundles/<sha256>.json     its size, and who sent it when: its holders
     <state>/bundles/incoming/...      on their way in, and what broken streams brought; removed at every start
 
+Several servers may share the folder. Then each has a folder of its own below ``incoming``, and reads a
+bundle's description again before it says that it lacks it, or changes it.
+
 Only who sent a bundle may name it in a campaign: the hash of somebody's files must not be enough to have them
 run, or to learn that they are here. A holder's claim goes when no campaign of theirs names the bundle any
 more and they did not ask for it for a while; the files go with the last claim.
@@ -20,6 +23,7 @@ import itertools
 import json
 import logging
 import os
+import secrets
 import shutil
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -82,6 +86,7 @@ class BundleStore:
         limits: bounds of one bundle, of what one identity may have here, and of all.
         minimum_free_bytes: what must stay free on the disk.
         now_ms: the wall clock.
+        shared: whether other servers have bundles in the folder.
     """
 
     def __init__(
@@ -90,8 +95,14 @@ class BundleStore:
         limits: BundleLimits = DEFAULT_LIMITS.bundles,
         minimum_free_bytes: int = 0,
         now_ms: Callable[[], int] = wall_ms,
+        *,
+        shared: bool = False,
     ) -> None:
         self._folder = state / FOLDER
+        self._shared = shared
+        self._incoming = self._folder / "incoming"
+        if shared:
+            self._incoming /= secrets.token_hex(8)
         self.limits = limits
         self.bounds = BundleBounds(limits.bundle_bytes, limits.bundle_entries, limits.bundle_path_bytes)
         self._minimum_free_bytes = minimum_free_bytes
@@ -100,7 +111,7 @@ class BundleStore:
         self._kept: dict[str, _Kept] = {}
         self._parts: dict[tuple[str, str], _Part] = {}  # by holder and bundle, the oldest first
         with storage_errors(self._folder):
-            shutil.rmtree(self._folder / "incoming", ignore_errors=True)
+            shutil.rmtree(self._incoming, ignore_errors=True)
             if self._folder.is_dir():
                 self._read()
 
@@ -153,7 +164,7 @@ class BundleStore:
                 self.limits.bundle_total_bytes - total,
                 free_space(self._folder).free_bytes - self._minimum_free_bytes,
             )
-            make_folder(self._folder / "incoming")
+            make_folder(self._incoming)
         if room <= 0:
             raise _no_room(self.limits, mine, total)
         path = self._new_path() if part is None else part.path
@@ -185,7 +196,7 @@ class BundleStore:
         """Give a checked file its name and its holder, durably; a second copy changes nothing."""
         path = self.path(bundle.sha256)
         with self._lock, storage_errors(path):
-            kept = self._kept.get(bundle.sha256)
+            kept = self._known(bundle.sha256)
             if kept is None:
                 packed.replace(path)
                 sync_directory(path.parent)
@@ -199,7 +210,8 @@ class BundleStore:
 
     def stored_bytes(self, sha256: str) -> int:
         """The compressed bytes of a bundle; 0: it is not here."""
-        kept = self._kept.get(sha256)
+        with self._lock, storage_errors(self._folder):
+            kept = self._known(sha256)
         return 0 if kept is None else kept.stored_bytes
 
     def pieces(self, sha256: str) -> Iterator[bytes]:
@@ -214,6 +226,8 @@ class BundleStore:
         before = self._now_ms() - 1000 * self.limits.bundle_unnamed_seconds
         gone = []
         with self._lock, storage_errors(self._folder):
+            if self._shared and self._folder.is_dir():
+                self._read()
             for sha256, kept in list(self._kept.items()):
                 owners = named.get(sha256, frozenset())
                 holders = {who: at for who, at in kept.holders.items() if at >= before or who in owners}
@@ -235,10 +249,10 @@ class BundleStore:
 
     def _new_path(self) -> Path:
         """A new name for a file on its way in."""
-        return self._folder / "incoming" / f"{os.getpid()}-{next(_counter)}"
+        return self._incoming / f"{os.getpid()}-{next(_counter)}"
 
     def _touched(self, holder: str, sha256: str) -> bool:
-        kept = self._kept.get(sha256)
+        kept = self._known(sha256)
         if kept is None or holder not in kept.holders:
             return False
         kept.holders[holder] = self._now_ms()
@@ -256,18 +270,31 @@ class BundleStore:
         for path in self._folder.glob(f"*{PACKED}"):
             sha256 = path.name.removesuffix(PACKED)
             try:
-                told = json.loads(self._tell_path(sha256).read_bytes())
-                bundle = Bundle(sha256, int(told["bytes"]), int(told["files"]))
-                holders = {str(who): int(at) for who, at in told["holders"].items()}
+                self._read_one(sha256)
             except FileNotFoundError:
-                path.unlink()
-                continue
-            except (ValueError, KeyError, TypeError, AttributeError) as error:
-                _log.warning(
-                    "the description of bundle %s is damaged (%s): it must be sent again", path, error
-                )
-                continue
-            self._kept[sha256] = _Kept(bundle, path.stat().st_size, holders)
+                if not self._shared:  # another server may be about to describe it
+                    path.unlink()
+
+    def _known(self, sha256: str) -> _Kept | None:
+        """A bundle that is here, also if another server took it in."""
+        if self._shared:
+            try:
+                self._read_one(sha256)
+            except FileNotFoundError:
+                self._kept.pop(sha256, None)
+        return self._kept.get(sha256)
+
+    def _read_one(self, sha256: str) -> None:
+        """Raises FileNotFoundError if it is not here, or not described."""
+        try:
+            told = json.loads(self._tell_path(sha256).read_bytes())
+            bundle = Bundle(sha256, int(told["bytes"]), int(told["files"]))
+            holders = {str(who): int(at) for who, at in told["holders"].items()}
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            path = self.path(sha256)
+            _log.warning("the description of bundle %s is damaged (%s): it must be sent again", path, error)
+        else:
+            self._kept[sha256] = _Kept(bundle, self.path(sha256).stat().st_size, holders)
 
 
 def bundle_fault(path: Path, bundle: Bundle) -> str:

@@ -79,9 +79,11 @@ class KnownAgents:
 
     def heard(self, effects: Effects) -> None:
         """A transaction is durable: who is no longer as known is forgotten."""
-        if not effects.freed and not effects.registered:
+        if not effects.freed and not effects.registered and not effects.missed:
             return
         with self._lock:
+            if effects.missed:
+                self._clear()
             for agent_id in effects.registered:
                 self._forget(agent_id)
             for key in effects.freed:

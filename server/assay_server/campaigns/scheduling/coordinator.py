@@ -1,8 +1,12 @@
-"""Scheduler transactions and the effects of their commit: listeners are called, files cleaned up."""
+"""Scheduler transactions and the effects of their commit: listeners are called, files cleaned up.
+
+Effects of other servers' transactions come as news, and are followed alike.
+"""
 
 from __future__ import annotations
 
 import logging
+import secrets
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 
@@ -14,6 +18,7 @@ from assay_server.analysis.runs.intact import ChangedRecords
 from assay_server.campaigns.bundles.stored import BundleStore
 from assay_server.campaigns.gpu_samples import GpuSamples
 from assay_server.campaigns.room import Room
+from assay_server.campaigns.scheduling.news import effects_told, news_of
 from assay_server.campaigns.scheduling.queue import Queue
 from assay_server.campaigns.scheduling.resting import RestingSlots, Row
 from assay_server.campaigns.scheduling.schedule import Schedule
@@ -22,6 +27,7 @@ from assay_server.campaigns.scheduling.waiting import Line
 from assay_server.campaigns.spools import Spools
 from assay_server.clock import Clock
 from assay_server.store.model import Agent, Attempt, Campaign, Run
+from assay_server.store.peers import Peers, PeersInProcess
 from assay_server.store.protocols import MetadataReader, MetadataStore, RecordStore
 
 _log = logging.getLogger(__name__)
@@ -45,6 +51,8 @@ class Coordinator:
         self.bundles: BundleStore | None = None
         self.spools = Spools(heard_ms=2 * policy.lease_ms)
         self.gpu_samples = GpuSamples()
+        self.peers: Peers = PeersInProcess()
+        self._name = secrets.token_hex(8)  # by which it knows its own news
         self._metadata = metadata
         self._listeners: list[Listener] = []
 
@@ -61,14 +69,38 @@ class Coordinator:
 
         ``alone``: it takes long, so those of others do not become durable together with it.
         """
+        news: list[str] = []
         try:
             with self._metadata.transaction(alone=alone) as transaction:
                 schedule = Schedule(transaction, self.policy, self.clock.now_ms(), self.slots, self.queue)
                 yield schedule
+                if self.peers.shared:
+                    news = news_of(schedule.effects, self._name)
+                    self.peers.tell(transaction, news)
         except StorageError:
             self.queue.doubt()
             raise
         self._follow(schedule.effects)
+        self.peers.told(news)
+
+    def hear(self, news: str | None) -> None:
+        """Follow what another server's transaction changed; None: some news may not have come."""
+        if news is None:
+            self._follow_in_memory(Effects(work=True, doubt=True, missed=True))
+            return
+        try:
+            with self.snapshot() as store:
+                effects = effects_told(news, self._name, store)
+                agents = [store.agent(each) for each in effects.registered] if effects is not None else []
+        except StorageError as error:
+            _log.warning("what another server changed cannot be read: %s", error)
+            self.hear(None)
+            return
+        if effects is not None:
+            for agent in agents:
+                if agent is not None:
+                    self.restarted(agent)
+            self._follow_in_memory(effects)
 
     def resting(self) -> Row:
         """The slots that rest now."""
@@ -103,20 +135,26 @@ class Coordinator:
             self.slots.succeeded(attempt)
 
     def _follow(self, effects: Effects) -> None:
-        self._tell_slots(effects)
-        for key, run in effects.leased:
-            self.queue.began(key, run, self.clock.now_ms())
-        for key in effects.freed:
-            self.queue.ended(key, self.clock.now_ms())
         for key in dict.fromkeys(effects.dead):
             try:
                 self.records.discard(key)
             except StorageError as error:
                 _log.warning("left for the sweep at the next start: %s", error)
-        if effects.work:
-            self.queue.changed(effects.campaigns, self.snapshot)
         for attempt, state, cause in effects.ended:
             _log_failure(attempt, state, cause)
+        self._follow_in_memory(effects)
+
+    def _follow_in_memory(self, effects: Effects) -> None:
+        """Bring what is kept in memory up to date, and call the listeners."""
+        self._tell_slots(effects)
+        if effects.doubt:
+            self.queue.doubt()
+        if effects.work:
+            self.queue.changed(effects.campaigns, self.snapshot)
+        for key, run in effects.leased:
+            self.queue.began(key, run, self.clock.now_ms())
+        for key in effects.freed:
+            self.queue.ended(key, self.clock.now_ms())
         for listener in self._listeners:
             listener(effects)
 

@@ -195,9 +195,10 @@ class Leases(Transitions):
             if agent.seen_at_ms > self.now_ms:
                 self.store.put_agent(replace(agent, seen_at_ms=self.now_ms))
 
-    def expire(self) -> None:
-        """Let the slices of expired leases wait again."""
-        for attempt in self.store.attempts_in((AttemptState.LEASED,), lease_ended_before_ms=self.now_ms):
+    def expire(self, before_ms: int | None = None) -> None:
+        """Let the slices of leases wait again that ended before a moment (None: now)."""
+        before_ms = self.now_ms if before_ms is None else before_ms
+        for attempt in self.store.attempts_in((AttemptState.LEASED,), lease_ended_before_ms=before_ms):
             self._lose(attempt, FailureClass.LEASE_EXPIRED, AttemptState.EXPIRED)
 
     def is_held(self, claim: Claim) -> bool:

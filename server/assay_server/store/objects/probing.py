@@ -47,19 +47,28 @@ def bind_bucket(bucket: Bucket, state: int) -> None:
     ``state``: the number of the state in its database. Raises StorageError.
     """
     document = json.dumps({"version": 1, "state": state}).encode()
-    try:
-        kept = bucket.get(_OWNER)
-    except MissingObjectError:
+    if not _is_owned(bucket):
         if next(iter(bucket.listed("records")), None) is not None:
-            raise _foreign(bucket) from None
+            raise _foreign(bucket)
         bucket.put_new(_OWNER, document)
-        kept = bucket.get(_OWNER)
-    try:
-        owner = json.loads(kept)["state"]
-    except (ValueError, KeyError, TypeError):
-        owner = None
-    if owner != state:
+    if owner_of_bucket(bucket) != state:
         raise _foreign(bucket)
+
+
+def owner_of_bucket(bucket: Bucket) -> int | None:
+    """The number of the state whose records a prefix has; None: of none that can be read."""
+    try:
+        return int(json.loads(bucket.get(_OWNER))["state"])
+    except (MissingObjectError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _is_owned(bucket: Bucket) -> bool:
+    try:
+        bucket.get(_OWNER)
+    except MissingObjectError:
+        return False
+    return True
 
 
 def _foreign(bucket: Bucket) -> StorageError:

@@ -9,6 +9,7 @@ from assay_server.store.parts.known import KnownRows
 from assay_server.store.tokens import first_of_epoch
 
 STATE_NUMBER = "state"  # a state folder and its database have the same number under this name
+_AUTHORITY = "authority"
 
 
 class TokenRows(KnownRows):
@@ -23,6 +24,16 @@ class TokenRows(KnownRows):
     def keep_state_number(self, number: int) -> None:
         """Give the state its number."""
         self.write(sa.insert(tables.tokens), [{"name": STATE_NUMBER, "value": number}])
+
+    def authority_mark(self) -> int | None:
+        """What tells the certificate authority of the servers from others; None: they have none."""
+        t = tables.tokens.c
+        found = self.connection.scalar(sa.select(t.value).where(t.name == _AUTHORITY))
+        return None if found is None else int(found)
+
+    def keep_authority_mark(self, mark: int) -> None:
+        """The servers have this authority from now on."""
+        self.write(sa.insert(tables.tokens), [{"name": _AUTHORITY, "value": mark}])
 
     def next_token(self) -> int:
         found = self.driver.scalar(statements.advance_token(), {})

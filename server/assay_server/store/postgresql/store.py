@@ -2,7 +2,8 @@
 
 Writers take their turn by a lock that ends with its transaction, so that programs beside the server (such as
 ``assay-server token``) write safely too. A server also holds a lock as long as its writing connection lives:
-a second server on the same database is refused. Readers see one moment (REPEATABLE READ) and never wait.
+a second server on the same database is refused, unless both share it. Readers see one moment (REPEATABLE
+READ) and never wait.
 """
 
 from __future__ import annotations
@@ -48,6 +49,7 @@ _WORDS = Words(
     undo=("ROLLBACK TO one",),
 )
 _HAVE_SERVER = f"SELECT pg_try_advisory_lock({_SERVER}, hashtext(current_schema()))"
+_BESIDE_SERVERS = f"SELECT pg_try_advisory_lock_shared({_SERVER}, hashtext(current_schema()))"
 _CONNECTION = {
     "connect_timeout": 10,
     "application_name": "assay-server",
@@ -71,14 +73,15 @@ class PostgresqlStore:
     Args:
         place: the database.
         alone: as the only server; other programs may still write beside it.
+        shared: as one of several servers, none of which is alone.
 
     Opening looks whether the database can be used, and makes or migrates its tables. Raises StorageError.
     """
 
-    def __init__(self, place: DatabasePlace, *, alone: bool = False) -> None:
+    def __init__(self, place: DatabasePlace, *, alone: bool = False, shared: bool = False) -> None:
         self.subject = place.shown
-        self._alone = alone
-        self._engine = _engine(place)
+        self._lock = _HAVE_SERVER if alone else _BESIDE_SERVERS if shared else ""
+        self._engine = new_engine(place)
         prepared = PreparedStatements(self._engine.dialect, by_cursor=True)
         self._marks = CommitMarks()
         self._shared = SharedCommit(
@@ -97,7 +100,7 @@ class PostgresqlStore:
                 connection.exec_driver_sql(_BEGIN)
                 upgrade(connection, self.subject, "--database")
                 self._marks.make(connection)
-            if alone:
+            if self._lock:
                 with self.transaction():
                     pass
         except BaseException:
@@ -125,11 +128,12 @@ class PostgresqlStore:
 
     def _greet(self, driver: Driver) -> None:
         """Take the server's lock, which the connection holds as long as it lives."""
-        if self._alone and not driver.value_of(_HAVE_SERVER):
+        if self._lock and not driver.value_of(self._lock):
             raise StorageError(
                 self.subject,
                 "another assay-server uses this database",
-                "stop that server, or give this one a database of its own",
+                "stop that server, or give this one a database of its own; several servers share one if all "
+                "are started with --records FOLDER",
             )
 
     @contextmanager
@@ -144,7 +148,8 @@ class PostgresqlStore:
             raise
 
 
-def _engine(place: DatabasePlace) -> sa.Engine:
+def new_engine(place: DatabasePlace) -> sa.Engine:
+    """Connections to a database, each with our settings, which nobody keeps but their user."""
     engine = sa.create_engine(
         place.url,
         poolclass=NullPool,  # whoever uses the engine keeps its connections

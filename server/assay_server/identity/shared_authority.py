@@ -1,0 +1,35 @@
+"""One certificate authority for all servers of a database: whoever enrolled at one is known at all."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from typing import Protocol
+
+from assay_sampling.errors import StorageError
+from assay_server.identity.authority import Authority
+from assay_server.store.sql import SqlTransaction
+
+_MARK_DIGITS = 15  # of the fingerprint: what a number of the database holds
+
+
+class SqlStore(Protocol):
+    """A metadata store in a database."""
+
+    def transaction(self, *, alone: bool = False) -> AbstractContextManager[SqlTransaction]: ...
+
+
+def require_same_authority(store: SqlStore, authority: Authority | None) -> None:
+    """Raise StorageError unless a server has the authority of the others; the first one decides which."""
+    own = None if authority is None else int(authority.fingerprint.replace(":", "")[:_MARK_DIGITS], 16)
+    with store.transaction() as write:
+        known = write.authority_mark()
+        if known is None and own is not None:
+            write.keep_authority_mark(own)
+    if known is None or known == own:
+        return
+    cause = "it has no certificate authority" if own is None else "its certificate authority is another one"
+    raise StorageError(
+        "this server",
+        f"{cause}, and whoever enrolled trusts that of the other servers",
+        "copy the folder 'authority' from the state folder of another server, with its modes (cp -a)",
+    )
