@@ -134,6 +134,7 @@ class Server:
         self._endpoint: MetricsEndpoint | None = None
         self._clock = clock
         self._make_executor = make_executor
+        self._alone = True  # no other server was there when this one started
         self._resources = contextlib.ExitStack()
         self._stopping = threading.Lock()
         self._stopped = threading.Event()
@@ -224,7 +225,7 @@ class Server:
         if self.page is not None:
             resources.callback(self.page.stop)
             self.web_address = self.page.start()
-        analyses.resume()
+        analyses.resume(alone=self._alone)
         resources.enter_context(analyses.watching())
 
     def _access(self, metadata: AuditedStore, opened: OpenedState) -> _Access:
@@ -289,7 +290,8 @@ class Server:
         coordinator = Coordinator(metadata, records, _policy(self.settings), clock)
         coordinator.room, coordinator.bundles, coordinator.peers = room, bundles, peers
         with peers.joining() as alone:
-            recover(coordinator, alone=alone or not peers.shared)
+            self._alone = alone or not peers.shared
+            recover(coordinator, alone=self._alone)
         return coordinator
 
     def _rpc(

@@ -16,10 +16,10 @@ from assay_server.campaigns.bundles.named import named_bundles
 from assay_server.campaigns.carry_out import RequestRunner
 from assay_server.campaigns.heartbeats.answering import NOTED_PART_OF_LEASE, NOTED_SECONDS
 from assay_server.campaigns.ingest.publish import Publisher
+from assay_server.campaigns.ingest.sweeping import sweep
 from assay_server.campaigns.scheduling.coordinator import Coordinator
 from assay_server.clock import SharedClock
 from assay_server.identity.withdrawn import WithdrawnCertificates
-from assay_server.opening import sweep
 
 _log = logging.getLogger(__name__)
 

@@ -1,0 +1,29 @@
+"""Sweeping: the files of records that no server needs are removed, and unknown ones set aside."""
+
+from __future__ import annotations
+
+from assay_core.records.campaign import AttemptState
+from assay_server.campaigns.scheduling.coordinator import Coordinator
+from assay_server.campaigns.scheduling.transitions import live_keys
+from assay_server.store.protocols import KnownFiles
+from assay_server.store.set_aside import warn_of
+
+# Where other servers may write, only what is older is swept: publishing takes seconds, an outage hours.
+SWEPT_AFTER_SECONDS = 86_400.0
+
+
+def sweep(coordinator: Coordinator) -> None:
+    """Clean up the files that no server needs. In a folder of several servers only what is old."""
+    with coordinator.snapshot() as store:
+        unended = store.attempts_in((AttemptState.LEASED, AttemptState.PUBLISHING, AttemptState.EXPIRED))
+        known = KnownFiles(
+            live=live_keys(unended),
+            publishing=[each.key for each in unended if each.state is AttemptState.PUBLISHING],
+            published=[piece.file for piece in store.published_slices()],
+            campaigns={campaign.campaign_id for campaign in store.campaigns()},
+            has_attempt=lambda *key: store.attempt(*key) is not None,
+        )
+        least_age = SWEPT_AFTER_SECONDS if coordinator.peers.shared else 0.0
+        moved = coordinator.records.sweep(known, least_age)
+    if moved is not None:
+        warn_of(moved)
