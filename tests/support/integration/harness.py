@@ -44,6 +44,8 @@ class Lab:
     lease_ms: int = LEASE_MS
     heartbeat_ms: int = HEARTBEAT_MS
     certificate_validity: str = "24h"
+    state_name: str = "server"
+    balancer_join: str = ""  # where a balancer lets people and agents join
 
     @property
     def tcp(self) -> bool:
@@ -58,7 +60,7 @@ class Lab:
     @property
     def join_address(self) -> str:
         """Where agents and people join."""
-        return (self.server_state / "join-address").read_text().strip()
+        return self.balancer_join or (self.server_state / "join-address").read_text().strip()
 
     def token(self, role: str, *options: str) -> str:
         """A join token, made in the server's state folder."""
@@ -80,7 +82,7 @@ class Lab:
 
     @property
     def server_state(self) -> Path:
-        return self.root / "server"
+        return self.root / self.state_name
 
     def start_server(self, *options: str) -> None:
         command = [
@@ -96,7 +98,7 @@ class Lab:
         # Port 0 is chosen once: a restarted server must be where its agents look for it.
         for left in ("address", "join-address"):
             (self.server_state / left).unlink(missing_ok=True)
-        self._start("server", command)
+        self.start("server", command)
         wait_until((self.server_state / "address").exists, "the server's start")
         self.address = (self.server_state / "address").read_text().split()[0]
         if self.tcp and not (self.root / "logins").exists():
@@ -110,7 +112,7 @@ class Lab:
             str(BIN / "assay-agent"), "run", "--server", self.address,
             "--state", str(self.root / name), "--name", name, *self._policy(), *options,
         ]  # fmt: skip
-        self._start(name, command)
+        self.start(name, command)
 
     def until_registered(self, *names: str) -> None:
         """Wait until these agents have registered."""
@@ -127,7 +129,8 @@ class Lab:
         path.chmod(0o644)
         return ["--policy", str(path)]
 
-    def _start(self, name: str, command: list[str]) -> None:
+    def start(self, name: str, command: list[str]) -> None:
+        """Start a process whose output goes to its log."""
         log = (self.root / f"{name}.log").open("ab")
         with log:
             self.processes[name] = subprocess.Popen(
