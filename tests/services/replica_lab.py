@@ -75,6 +75,10 @@ class ReplicaLab:
     def records(self) -> Path:
         return self.root / "shared"
 
+    def published(self) -> int:
+        """How many files of slices there are."""
+        return len(list((self.records / "records").rglob("*.parquet")))
+
     def start_server(self, name: str) -> None:
         """Start a server; the first one makes the authority, which the others get a copy of."""
         state, first = self.root / name, self.root / "a"
