@@ -54,6 +54,7 @@ from assay_server.limits import (
 from assay_server.metrics.server_metrics import ServerMetrics
 from assay_server.metrics.timed_store import TimedStore
 from assay_server.opening import OpenedState, opened_state, recover
+from assay_server.peers.seam import Peers
 from assay_server.records.in_force import noted_records
 from assay_server.records.opening import are_of_state, folder_of_records, open_records
 from assay_server.rpc.agent_handler import AgentHandler
@@ -65,7 +66,6 @@ from assay_server.rpc.identity_servicers import Identified, no_page
 from assay_server.rpc.lab.handler import LabHandler
 from assay_server.rpc.published.handler import PublishedHandler
 from assay_server.rpc.server import RpcServer
-from assay_server.store.peers import Peers
 from assay_server.store.protocols import MetadataStore, RecordStore
 from assay_server.upkeep import Housekeeper, upkeep
 from assay_server.writability import WritabilityWatch

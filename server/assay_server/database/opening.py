@@ -16,7 +16,7 @@ from assay_server.database.in_force import (
     note_database,
     noted_database,
 )
-from assay_server.store.peers import Peers, PeersInProcess
+from assay_server.peers.seam import Peers, PeersInProcess
 from assay_server.store.postgresql.place import DatabasePlace, asked_place, require_driver
 from assay_server.store.sqlite import SqliteStore
 
@@ -66,7 +66,7 @@ def open_peers(state: Path, asked: AskedDatabase) -> Peers:
     if place is None:
         return PeersInProcess()
     require_driver()
-    from assay_server.store.postgresql.peers import PostgresqlPeers  # noqa: PLC0415 - loads libpq
+    from assay_server.peers.postgresql import PostgresqlPeers  # noqa: PLC0415 - loads libpq
 
     return PostgresqlPeers(place, shared=asked.shared)
 

@@ -18,16 +18,16 @@ from assay_server.analysis.runs.intact import ChangedRecords
 from assay_server.campaigns.bundles.stored import BundleStore
 from assay_server.campaigns.gpu_samples import GpuSamples
 from assay_server.campaigns.room import Room
-from assay_server.campaigns.scheduling.news import effects_told, news_of
 from assay_server.campaigns.scheduling.queue import Queue
 from assay_server.campaigns.scheduling.resting import RestingSlots, Row
 from assay_server.campaigns.scheduling.schedule import Schedule
+from assay_server.campaigns.scheduling.telling.news import effects_told, news_of
 from assay_server.campaigns.scheduling.transitions import Effects, SchedulePolicy
 from assay_server.campaigns.scheduling.waiting import Line
 from assay_server.campaigns.spools import Spools
 from assay_server.clock import Clock
+from assay_server.peers.seam import Peers, PeersInProcess
 from assay_server.store.model import Agent, Attempt, Campaign, Run
-from assay_server.store.peers import Peers, PeersInProcess
 from assay_server.store.protocols import MetadataReader, MetadataStore, RecordStore
 
 _log = logging.getLogger(__name__)

@@ -11,7 +11,7 @@ from typing import Any
 
 from assay_core.records.attempt import AttemptKey
 from assay_server.campaigns.scheduling.transitions import Effects
-from assay_server.store.peers import MOST_BYTES
+from assay_server.peers.seam import MOST_BYTES
 from assay_server.store.protocols import MetadataReader
 
 _ROOM = MOST_BYTES - 200  # for the sender and the marks
