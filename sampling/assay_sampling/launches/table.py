@@ -366,6 +366,23 @@ def check_schema(schema: pa.Schema) -> TableMetadata:
 
     Returns its metadata; raises LaunchTableError naming the first field that is wrong.
     """
+    # The runs of a campaign have few schemas. Equality of schemas leaves out their metadata, bytes do not.
+    serialized = schema.serialize().to_pybytes()
+    found = _checked.get(serialized)
+    if found is None:
+        found = _check(schema)
+        if len(serialized) <= _MOST_SCHEMA_BYTES:
+            if len(_checked) >= _MOST_SCHEMAS:
+                _checked.clear()
+            _checked[serialized] = found
+    return found
+
+
+_MOST_SCHEMA_BYTES, _MOST_SCHEMAS = 64 << 10, 64
+_checked: dict[bytes, TableMetadata] = {}
+
+
+def _check(schema: pa.Schema) -> TableMetadata:
     metadata = table_metadata(schema)
     if len(schema) < len(BASE_FIELDS):
         raise LaunchTableError("launch table", f"it has only {len(schema)} columns")
