@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from typing import Any
 
 import pytest
 
 from assay_sampling.errors import ParameterError, StorageError
-from assay_server.rpc.places import Gathering
+from assay_server.rpc.places import Gathering, Telling
 
 
 class Desk:
@@ -105,3 +107,37 @@ def test_a_bug_is_told_to_all_who_wait_and_the_thread_goes_on() -> None:
         assert asyncio.run(course()) == 2
     finally:
         gathering.close()
+
+
+class CountedLoop(asyncio.SelectorEventLoop):
+    """Counts how often other threads wake it."""
+
+    wakes = 0
+
+    def call_soon_threadsafe(self, *args: Any, **kwargs: Any) -> asyncio.Handle:
+        self.wakes += 1
+        return super().call_soon_threadsafe(*args, **kwargs)
+
+
+def test_results_that_are_there_together_wake_the_loop_once_and_each_comes_to_its_own_caller() -> None:
+    async def course() -> list[object]:
+        telling: Telling[int] = Telling()
+        results: list[Future[int]] = [Future() for _ in range(4)]
+        told = [telling.told(result) for result in results]
+        told[2].cancel()
+        results[0].set_result(10)
+        results[1].set_exception(ParameterError("number", "it is odd", "give another"))
+        results[2].set_result(20)
+        results[3].set_result(30)
+        found = await asyncio.gather(*told, return_exceptions=True)
+        later: Future[int] = Future()
+        later.set_result(40)
+        return [*found, await telling.told(later)]
+
+    loop = CountedLoop()
+    try:
+        first, second, third, *rest = loop.run_until_complete(course())
+    finally:
+        loop.close()
+    assert (first, type(second), type(third), rest) == (10, ParameterError, asyncio.CancelledError, [30, 40])
+    assert loop.wakes == 2

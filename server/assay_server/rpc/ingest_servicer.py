@@ -18,7 +18,7 @@ from assay_server.campaigns.ingest.upload import Answer, Upload
 from assay_server.limits import DEFAULT_LIMITS, Limits, UploadLimits
 from assay_server.rpc.assembler import Assembler
 from assay_server.rpc.errors import abort
-from assay_server.rpc.places import Places
+from assay_server.rpc.places import Places, Telling
 from assay_server.rpc.servicers import Threads
 
 Context = grpc.aio.ServicerContext[Any, Any]
@@ -60,6 +60,7 @@ class IngestServicer(ingest_pb2_grpc.IngestServiceServicer):
         self._threads = threads
         self._limits = limits.uploads
         self._budget = ByteBudget(limits.uploads)
+        self._telling: Telling[Answer] = Telling()
         self._places = Places(
             lambda: limits.uploads.upload_streams, lambda: limits.callers.place_share_percent
         )
@@ -72,7 +73,7 @@ class IngestServicer(ingest_pb2_grpc.IngestServiceServicer):
                 yield response
 
     async def _upload(self, requests: AsyncIterator[Any], context: Context) -> AsyncIterator[Any]:
-        stream = _Stream(self._ingest, self._threads, self._budget, self._limits)
+        stream = _Stream(self._ingest, self._threads, self._budget, self._telling, self._limits)
         reader = asyncio.create_task(stream.read(requests))
         reader.add_done_callback(_seen)
         try:
@@ -93,8 +94,16 @@ class IngestServicer(ingest_pb2_grpc.IngestServiceServicer):
 class _Stream:
     """One upload stream: reads ahead of the answers, so that checks and disk work overlap."""
 
-    def __init__(self, ingest: Ingest, threads: Threads, budget: ByteBudget, limits: UploadLimits) -> None:
+    def __init__(
+        self,
+        ingest: Ingest,
+        threads: Threads,
+        budget: ByteBudget,
+        telling: Telling[Answer],
+        limits: UploadLimits,
+    ) -> None:
         self._limits = limits
+        self._telling = telling
         self.answers: asyncio.Queue[InFlight | None] = asyncio.Queue()
         self._places = asyncio.Semaphore(limits.upload_segments_in_flight)
         self._ingest = ingest
@@ -134,13 +143,13 @@ class _Stream:
     async def _taken(self, upload: Upload) -> asyncio.Future[Answer]:
         key, loop = upload.key, asyncio.get_running_loop()
         if upload.is_small:
-            small = self._small[key] = asyncio.wrap_future(self._ingest.take_small(upload))
+            small = self._small[key] = self._telling.told(self._ingest.take_small(upload))
             small.add_done_callback(lambda done: self._small.get(key) is done and self._small.pop(key))
             return small
         if (before := self._small.get(key)) is not None:
             await asyncio.wait([before])  # another thread checks this one: their order must stay
         stored = await loop.run_in_executor(self._threads.ingest, self._ingest.take, upload)
-        return asyncio.wrap_future(stored)
+        return self._telling.told(stored)
 
     async def answered(self, upload: Upload) -> None:
         self._places.release()

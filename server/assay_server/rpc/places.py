@@ -1,4 +1,5 @@
-"""Bounded room: places that calls take, shared fairly among callers, and threads with bounded queues."""
+"""Bounded room: places that calls take, shared fairly among callers, and threads with bounded queues; and the
+way back from threads to the event loop, which is woken once for all answers that are there."""
 
 from __future__ import annotations
 
@@ -145,6 +146,43 @@ class Gathering(Generic[Asked, Told]):
         answers = [answer for _, answer in group]
         with contextlib.suppress(RuntimeError):  # the loop has ended: nobody waits
             answers[0].get_loop().call_soon_threadsafe(_tell, answers, told)
+
+
+class Telling(Generic[Told]):
+    """Brings results of other threads to the event loop: one wake for all that are there."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._there: list[tuple[asyncio.Future[Told], Future[Told]]] = []
+
+    def told(self, result: Future[Told]) -> asyncio.Future[Told]:
+        """The result on the running event loop. Whoever cancels that leaves the result itself alone."""
+        loop = asyncio.get_running_loop()
+        answer: asyncio.Future[Told] = loop.create_future()
+        result.add_done_callback(lambda done: self._is_there(loop, answer, done))
+        return answer
+
+    def _is_there(
+        self, loop: asyncio.AbstractEventLoop, answer: asyncio.Future[Told], result: Future[Told]
+    ) -> None:
+        with self._lock:
+            self._there.append((answer, result))
+            if len(self._there) > 1:  # the loop is on its way
+                return
+        with contextlib.suppress(RuntimeError):  # the loop has ended: nobody waits
+            loop.call_soon_threadsafe(self._tell)
+
+    def _tell(self) -> None:
+        with self._lock:
+            there, self._there = self._there, []
+        for answer, result in there:
+            if answer.done():  # its call was cancelled
+                continue
+            error = result.exception()
+            if error is None:
+                answer.set_result(result.result())
+            else:
+                answer.set_exception(error)
 
 
 def _tell(answers: Sequence[asyncio.Future[Told]], told: Sequence[Told | Exception]) -> None:
