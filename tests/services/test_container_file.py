@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 
 from assay_agent.config import AgentSettings
+from assay_core.settings.declaration import ProgramSettings
+from assay_core.settings.settling import settle
 from assay_server.config import ServerSettings
 from tests.support.command_lines import PROGRAMS, parse_command_line
 
@@ -23,10 +25,7 @@ STAGES = {
     for match in re.finditer(r"^FROM [^\n]* AS (\S+)\n(.*?)(?=^FROM |\Z)", TEXT, re.MULTILINE | re.DOTALL)
 }
 IMAGES = ("server", "agent", "client")
-VARIABLES = {
-    *(setting.variable for model in (AgentSettings, ServerSettings) for setting in model.declared()),
-    "PATH", "HOME", "PYTHONDONTWRITEBYTECODE",
-}  # fmt: skip
+FILES: dict[str, type[ProgramSettings]] = {"server.toml": ServerSettings, "agent.toml": AgentSettings}
 
 
 def words(stage: str, instruction: str) -> list[str]:
@@ -46,23 +45,27 @@ def test_an_image_starts_a_program_of_ours_as_an_ordinary_user(stage: str) -> No
     assert int(user) > 10_000
 
 
-def test_the_health_checks_ask_what_exists() -> None:
+def test_the_health_checks_ask_what_the_images_settings_serve() -> None:
+    settings = {name: tomllib.loads((ROOT / "deploy" / "image" / name).read_text()) for name in FILES}
     [asked] = re.findall(r"^HEALTHCHECK .*CMD (\[.*\])$", STAGES["server"], re.MULTILINE)
     given = [word.removeprefix("/opt/assay/bin/") for word in json.loads(asked)]
     assert parse_command_line(given) == "assay-server health"
-    assert f"ASSAY_SERVER_LISTEN={given[-1]}" in STAGES["server"]
+    assert given[-1:] == settings["server.toml"]["listen"]
     [asked] = re.findall(r"^HEALTHCHECK .*CMD (\[.*\])$", STAGES["agent"], re.MULTILINE)
-    [address] = re.findall(r"ASSAY_AGENT_METRICS=(\S+)", STAGES["agent"])
-    assert f"http://{address}/" in json.loads(asked)[-1]
+    assert f"http://{settings['agent.toml']['metrics']}/" in json.loads(asked)[-1]
 
 
-def test_every_variable_is_one_that_is_read() -> None:
-    set_by_us = {
-        assignment.partition("=")[0]
-        for line in re.findall(r"^ENV (.*)$", TEXT, re.MULTILINE)
-        for assignment in shlex.split(line)
-    }
-    assert set_by_us <= VARIABLES and {"ASSAY_SERVER_STATE", "ASSAY_AGENT_STATE"} <= set_by_us
+def test_the_programs_take_the_images_settings() -> None:
+    for name, model in FILES.items():
+        assert f"COPY deploy/image/{name} {model.default_file()}\n" in TEXT
+        flags = dict.fromkeys(setting.field for setting in model.declared())
+        assert settle(model, flags, file=ROOT / "deploy" / "image" / name, environment={})
+
+
+def test_no_variable_overrides_a_file_that_somebody_mounts() -> None:
+    lines = re.findall(r"^ENV (.*)$", TEXT, re.MULTILINE)
+    names = {assignment.partition("=")[0] for line in lines for assignment in shlex.split(line)}
+    assert names == {"PATH", "HOME", "PYTHONDONTWRITEBYTECODE"}
 
 
 def test_extras_exist() -> None:
