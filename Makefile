@@ -92,7 +92,7 @@ test-services: $(STAMP) services  ## a real Prometheus scrapes both daemons, pro
 # Images from a Debian tree that mmdebstrap makes, as root; nothing is left on the machine but the cache.
 IMAGES ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/assay/images
 
-IMAGE_EXTRAS ?= agent,figures,server,postgresql
+IMAGE_EXTRAS ?= agent,figures,server,postgresql,object-store,dask
 .PHONY: image-wheels
 image-wheels: $(STAMP)  ## the wheels of all images into build/wheels, for builds without a network
 	rm -rf build/wheels

@@ -1,12 +1,6 @@
 #!/bin/sh
 # Makes join tokens, as an admin of the lab would: one for the agents, one for whoever runs a campaign.
 set -eu
-for whoever runs a campaign.
-set -eu
-token() {
-  test -s "/lab/tokens/$1" && return
-  until assay-server token --config /etc/assay/server.toml --json --uses 10 --valid 30d "$@" > /tmp/token; do sleep 1; done
-}
 for who in agent person; do
   test -s "/lab/tokens/$who" && continue
   if test "$who" = agent; then set -- --role agent; else set -- --role submitter --name person; fi

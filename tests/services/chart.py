@@ -14,10 +14,22 @@ CHART = Path(__file__).resolve().parents[2] / "deploy" / "helm" / "assay"
 STAGES = sorted((CHART / "values").glob("*.yaml"))
 # The chart sets these itself, from other values.
 _OWN = {
-    "assay-server": ("state", "listen", "join", "advertise_join", "database", "socket_group", "records"),
+    "assay-server": (
+        "state",
+        "listen",
+        "join",
+        "advertise_join",
+        "database",
+        "socket_group",
+        "records",
+        "records_endpoint",
+        "records_credentials",
+        "records_cache",
+        "analysis",
+    ),
     "assay-agent": ("state", "name", "agent_id", "server", "socket_owner", "policy", "virtual", "drain"),
 }
-_OWN_BEGINNINGS = ("metrics", "web", "database_")
+_OWN_BEGINNINGS = ("records_cache", "metrics", "web", "database_", "analysis_c", "analysis_k")
 
 
 def is_the_charts(settings: type[ProgramSettings], key: str) -> bool:

@@ -71,13 +71,13 @@ def test_kubernetes_takes_what_is_rendered(stages: dict[str, list[Document]], ve
         checked = [each for each in found if each["kind"] not in FOREIGN]
         for document in checked:
             validate(document, version, strict=True)
-        assert {"Deployment", "DaemonSet", "Service", "NetworkPolicy"} <= {each["kind"] for each in checked}
+        assert {"StatefulSet", "DaemonSet", "Service", "NetworkPolicy"} <= {each["kind"] for each in checked}
         assert len({(each["kind"], each["metadata"]["name"]) for each in found}) == len(found)
 
 
 def test_a_field_that_kubernetes_does_not_know_would_be_noticed(render: Render) -> None:
     validate = importlib.import_module("kubernetes_validate").validate
-    [deployment] = of_kind(render({}), "Deployment")
+    [deployment] = of_kind(render({}), "StatefulSet")
     deployment["spec"]["template"]["spec"]["fsGroupPolicy"] = "Always"
     with pytest.raises(Exception, match="fsGroupPolicy"):
         validate(deployment, VERSIONS[0], strict=True)
@@ -110,7 +110,9 @@ BROKEN = {
     "image.tag": 1, "authority.name": "", "authority.secretName": "Not A Name", "database.kind": "mysql",
     "database.url": "postgresql://assay@db/assay", "agents.counters": "root", "agents.gpus.access": "all",
     "agents.gpus.resourceName": "nvidia.com/mig-1g.10gb", "agents.virtual": "V100",
-    "agents.policy": "allow_root = true", "agents.statePath": "state", "agents.settings.metrics": "0.0.0.0:1",
+    "agents.policy": "allow_root = true", "records.kind": "s3",
+    "analysis.scheduler": "dask.lab:8786", "agents.statePath": "state",
+    "agents.settings.metrics": "0.0.0.0:1",
     "networkPolicy.enabled": "no", "metrics.monitor.enable": True,
 }  # fmt: skip
 
@@ -144,8 +146,17 @@ def test_a_database_that_cannot_be_is_refused(render: Render, database: Document
                 "server": {"replicas": 2},
                 "database": {"kind": "postgresql", "url": "postgresql://assay@db/assay"},
             },
+            "several servers need records in a volume that they share, or in a bucket",
+        ),
+        (
+            {
+                "server": {"replicas": 2},
+                "records": {"kind": "volume"},
+                "database": {"kind": "postgresql", "url": "postgresql://assay@db/assay"},
+            },
             "several servers need the same authority",
         ),
+        ({"records": {"kind": "volume"}}, "needs database.kind postgresql"),
         ({"metrics": {"monitor": {"enabled": True}}}, "only over mutual TLS"),
     ],
 )
@@ -276,13 +287,14 @@ def test_the_pod_outlives_the_agents_drain(render: Render) -> None:
 
 def test_what_is_named_is_there(stages: dict[str, list[Document]]) -> None:
     for found in stages.values():
-        for workload in [*of_kind(found, "Deployment"), *of_kind(found, "DaemonSet")]:
+        for workload in [*of_kind(found, "StatefulSet"), *of_kind(found, "DaemonSet")]:
             pod, labels = (
                 workload["spec"]["template"]["spec"],
                 workload["spec"]["template"]["metadata"]["labels"],
             )
             assert workload["spec"]["selector"]["matchLabels"].items() <= labels.items()
             volumes = {each["name"] for each in pod["volumes"]}
+            volumes |= {each["metadata"]["name"] for each in workload["spec"].get("volumeClaimTemplates", [])}
             mounted = {
                 mount["name"]
                 for container in [*pod["initContainers"], *pod["containers"]]

@@ -36,6 +36,17 @@ capabilities: {drop: [ALL]}
       "join" (list "0.0.0.0:7171")
       "advertise_join" (.Values.server.service.advertiseJoin | default (printf "%s:7171" (include "assay.host" .))) }}
 {{- if eq .Values.database.kind "postgresql" }}{{ $_ := set $own "database" .Values.database.url }}{{ end }}
+{{- if eq .Values.records.kind "volume" }}{{ $_ := set $own "records" "/var/lib/assay-records" }}{{ end }}
+{{- if eq .Values.records.kind "s3" }}
+{{- $_ := set $own "records" .Values.records.s3.url }}
+{{- with .Values.records.s3.endpoint }}{{ $_ := set $own "records_endpoint" . }}{{ end }}
+{{- end }}
+{{- with .Values.analysis.scheduler }}{{ $_ := set $own "analysis" . }}{{ end }}
+{{- if .Values.analysis.certificateSecret }}
+{{- $_ := set $own "analysis_ca" "/etc/assay/analysis/ca.crt" }}
+{{- $_ := set $own "analysis_certificate" "/etc/assay/analysis/tls.crt" }}
+{{- $_ := set $own "analysis_key" "/etc/assay/analysis/tls.key" }}
+{{- end }}
 {{- if .Values.metrics.certificateSecret }}
 {{- $_ := set $own "metrics" "0.0.0.0:9470" }}
 {{- $_ := set $own "metrics_certificate" "/etc/assay/metrics/tls.crt" }}
