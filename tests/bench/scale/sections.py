@@ -31,6 +31,7 @@ Page = Callable[[ScaleSize, list[Goal]], Iterator[str]]
 # By name: module and function. Modules are loaded when their section is measured.
 SECTIONS: Mapping[str, tuple[str, str]] = {
     "metadata": ("tests.bench.scale.metadata", "metadata_page"),
+    "analyses": ("tests.bench.scale.analyses", "analyses_page"),
     "engine": ("tests.bench.scale.engine", "engine_page"),
 }
 

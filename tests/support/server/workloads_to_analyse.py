@@ -19,6 +19,7 @@ _METHODS: tuple[tuple[str, dict[str, Any]], ...] = (("random", {}), ("systematic
 
 def made_request(folder: Path, workloads: int, launches: int, **changes: Any) -> AnalysisRequest:
     """A request with one detailed run for each workload; equal arguments give equal files."""
+    folder.mkdir(exist_ok=True)
     runs = tuple(_run(folder, number, launches) for number in range(workloads))
     return AnalysisRequest("made-1", "made", **{"methods": _METHODS, **changes}, runs=runs)
 
