@@ -97,6 +97,32 @@ def hanging(folder: Path) -> list[int]:
 
 
 @pytest.mark.parametrize(
+    ("first", "last", "requeued"),
+    [
+        ("JobState=COMPLETING", "JobState=RUNNING PreemptTime=2026-11-23T04:43:27", True),
+        ("JobState=RUNNING PreemptTime=2026-11-23T04:43:27", "JobState=COMPLETING", False),
+        ("JobState=RUNNING PreemptTime=None EndTime=Unknown", "JobState=RUNNING PreemptTime=None", False),
+    ],
+)
+def test_the_last_answer_of_slurm_says_whether_a_preempted_job_is_requeued(
+    server: FakeServer, tmp_path: Path, first: str, last: str, requeued: bool
+) -> None:
+    program = write_scontrol(tmp_path, last) / "scontrol"
+    program.write_text(
+        program.read_text().replace(
+            "[ ",
+            f'[ -e {tmp_path}/once ] || {{ touch {tmp_path}/once; echo "JobId=12 {first}"; exit; }}\n[ ',
+            1,
+        )
+    )
+    with job(server, tmp_path, CUDA_VISIBLE_DEVICES="0") as agent:
+        wait_for(lambda: server.registrations)
+        agent.send_signal(signal.SIGTERM)
+        assert agent.wait(90) == 0
+    assert ("requeue 12" in (tmp_path / "asked").read_text().splitlines()) is requeued
+
+
+@pytest.mark.parametrize(
     ("told", "cause"),
     [
         ({}, "Slurm job 12: it was given no GPU"),

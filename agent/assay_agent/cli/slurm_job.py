@@ -93,7 +93,7 @@ class _Ending:
 
     def __init__(self, job: SlurmJob, limit_seconds: float) -> None:
         self._job, self._limit_seconds = job, limit_seconds
-        self._found: set[WhyStopped] = set()
+        self._found: list[WhyStopped] = []
         self.signalled = False
 
     def look(self) -> None:
@@ -106,15 +106,16 @@ class _Ending:
             return
         if found not in self._found:
             _log.info("Slurm job %s: %s", self._job.shown, found.value)
-        self._found.add(found)
+        self._found.append(found)
 
     def requeue(self, *, at_limit: bool) -> None:
         """Have the job run again if it was preempted, or is at its limit and that was asked for.
 
         A preempted job that ends within its grace time counts as complete, and Slurm would not run it again.
+        Whether Slurm has ended it, the last answer says: while Slurm preempts, it may tell a state in between.
         """
         again = {WhyStopped.PREEMPTED} | ({WhyStopped.LIMIT} if at_limit else set())
-        if self._found & again and WhyStopped.ENDED not in self._found:
+        if again & set(self._found) and self._found[-1] is not WhyStopped.ENDED:
             _log.info("Slurm job %s: asking for its requeue", self._job.shown)
             self._job.requeue()
 
