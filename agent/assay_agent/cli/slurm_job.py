@@ -112,7 +112,7 @@ class _Ending:
         """Have the job run again if it was preempted, or is at its limit and that was asked for.
 
         A preempted job that ends within its grace time counts as complete, and Slurm would not run it again.
-        Whether Slurm has ended it, the last answer says: while Slurm preempts, it may tell a state in between.
+        Whether Slurm has ended it, the last answer says: while it preempts, it may tell a state in between.
         """
         again = {WhyStopped.PREEMPTED} | ({WhyStopped.LIMIT} if at_limit else set())
         if again & set(self._found) and self._found[-1] is not WhyStopped.ENDED:
