@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -9,19 +10,30 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from assay_sampling.counters.definitions import features_of, registry
 from assay_sampling.engines import blockwise, columns
 from assay_sampling.engines.columns import Column, Place
 from assay_sampling.engines.scratch import Scratch
-from assay_sampling.errors import AssayError, CounterUnavailableError, LaunchTableError, RefusedError
+from assay_sampling.errors import (
+    AssayError,
+    CounterUnavailableError,
+    LaunchTableError,
+    MisalignedError,
+    RefusedError,
+)
 from assay_sampling.gathering import from_batches as gathering
 from assay_sampling.gathering.from_batches import gather
 from assay_sampling.gathering.on_disk import gather_on_disk
 from assay_sampling.launches.in_memory import Launches, sort_launches
+from assay_sampling.launches.overlap import overlap_of
 from assay_sampling.launches.profile import Profile
 from assay_sampling.launches.table import LaunchBatch, Names, TableMetadata, launch_schema, make_batch
 from assay_sampling.methods.registry import select, select_and_try
+from assay_sampling.scoring.elsewhere import score_saved_by_weights
+from assay_sampling.scoring.selection import SavedSelection
 
 pytest.importorskip("duckdb", reason="the extra 'engine' is not installed")
 
@@ -228,3 +240,53 @@ def test_only_a_limit_that_leaves_room_for_an_engine_goes_to_disk(
     monkeypatch.setattr(gathering, "is_installed", lambda: False)
     with pytest.raises(RefusedError, match=r"engine"):
         gathered(1000)
+
+
+@pytest.mark.parametrize("method", ["pks", "sieve", "stem"])
+def test_a_saved_selection_is_scored_on_disk_as_in_memory(place: Place, method: str) -> None:
+    table, names = _table()
+    here = in_memory(table, names)
+    document = json.loads(select(method, Profile(detailed=here), {}).document(labels=True).model_dump_json())
+    saved = SavedSelection.read(document, "made")
+    wanted, found = (
+        {kind: scores.to_dict() for kind, scores in score_saved_by_weights(saved, each, None).items()}
+        for each in (here, on_disk(place, table, names))
+    )
+    assert found == wanted
+
+
+def test_another_recording_is_told_apart_on_disk_as_in_memory(place: Place) -> None:
+    table, names = _table(rows=2000)
+    document = json.loads(
+        select("stem", Profile(detailed=in_memory(table, names)), {}).document().model_dump_json()
+    )
+    saved = SavedSelection.read(document, "made")
+    other, other_names = _table(rows=2000, seed=1)
+    said = []
+    for each in (in_memory(other, other_names), on_disk(place, other, other_names)):
+        with pytest.raises(MisalignedError) as refused:
+            score_saved_by_weights(saved, each, None)
+        said.append((refused.value.cause, refused.value.differences))
+    assert said[0] == said[1]
+
+
+@given(
+    times=st.lists(
+        st.tuples(st.integers(0, 1), st.integers(0, 1), st.integers(0, 300), st.integers(0, 80)), min_size=1
+    )
+)
+@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_launches_overlap_alike_on_disk_and_in_memory(
+    place: Place, times: list[tuple[int, int, int, int]]
+) -> None:
+    table, names = _table("light", rows=len(times))
+    process, device, start, duration = (np.array(values) for values in zip(*sorted(times), strict=True))
+    for name, values in (
+        ("process", process), ("device", device), ("start_ns", start), ("duration_ns", duration),
+    ):  # fmt: skip
+        position = table.schema.get_field_index(name)
+        field = table.schema.field(position)
+        table = table.set_column(position, field, pa.array(values, field.type))
+    kept = on_disk(place, table, names)
+    assert overlap_of(kept) == overlap_of(in_memory(table, names))
+    assert kept.processes() == len(set(process.tolist()))

@@ -135,6 +135,10 @@ class LaunchesOnDisk(Launches):
         """Number of distinct kernels (demangled names)."""
         return len(self.table.place.engine.groups(self.table.rows(["kernel_id"]), ["kernel_id"]))
 
+    def processes(self) -> int:
+        """Number of processes that launched."""
+        return len(self.table.place.engine.groups(self.table.rows(["process"]), ["process"]))
+
     def devices(self) -> tuple[Device, ...]:
         """See :meth:`assay_sampling.launches.in_memory.Launches.devices`."""
         found = self.table.place.engine.groups(self.table.rows(["device"]), ["device"]).keys["device"]
@@ -147,8 +151,12 @@ class LaunchesOnDisk(Launches):
 
     def take(self, rows: np.ndarray) -> Launches:
         """The given rows, in memory, with the columns that say which launches they are."""
-        chosen = [pa.array(self.array(name)[rows], self.table.schema.field(name).type) for name in _IDENTITY]
         fields = [self.table.schema.field(name) for name in _IDENTITY]
+        chosen = []
+        for item in fields:
+            values = self.array(item.name)[rows]
+            # An axis that is not known is null; none is -1.
+            chosen.append(pa.array(values, item.type, mask=values == -1 if item.nullable else None))
         table = pa.Table.from_arrays(chosen, schema=pa.schema(fields, metadata=self.table.schema.metadata))
         return Launches(table, self.names, self.sources, self.notes, self.ranks)
 

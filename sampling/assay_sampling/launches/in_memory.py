@@ -103,6 +103,10 @@ class Launches:
         """Number of distinct kernels (demangled names)."""
         return len(pc.unique(self.table["kernel_id"]))
 
+    def processes(self) -> int:
+        """Number of processes that launched."""
+        return len(np.unique(self.column("process")))
+
     def devices(self) -> tuple[Device, ...]:
         """The devices that launches ran on; for one that the file does not list, only its ordinal."""
         known = {device.index: device for device in self.metadata.devices}

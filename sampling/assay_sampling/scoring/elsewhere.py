@@ -18,6 +18,7 @@ from assay_sampling.scoring.evaluation import Evaluation, doubts, instructions_o
 from assay_sampling.scoring.matching import (
     DIFFERENCES_SHOWN,
     SAME_COMMAND,
+    keys_of,
     kind_needed,
     on_the_same_gpu,
     remedy_for,
@@ -125,14 +126,14 @@ def placed_on(saved: SavedSelection, launches: Launches, quantity: str | None) -
         facts=facts,
         parts_unknown=saved.predicts_labels and facts is None,
         design=saved.design,
-        kernels=launches.column("kernel_id")[rows],
+        kernels=launches.array("kernel_id")[rows],
         at_home=_at_home(saved, launches),
     )
 
 
 def score_notes(saved: SavedSelection, launches: Launches, evaluation: Evaluation) -> tuple[Note, ...]:
     """Notes on doubtful scores that :func:`score_saved` gave on ``launches``."""
-    keys = row_keys(launches.column("process"), launches.column("launch"))
+    keys = keys_of(launches)
     rows = np.searchsorted(keys, row_keys(saved.process, saved.launch))
     return doubts(evaluation, rows, saved.process, saved.launch)
 

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from assay_sampling.documents.selection import ProfilePart, SequenceHashes
+from assay_sampling.engines.columns import in_place_of
 from assay_sampling.errors import MisalignedError
 from assay_sampling.launches.alignment import Alignment, MatchKind, Shape, shape_totals, totals_only
 from assay_sampling.launches.in_memory import Launches
@@ -60,7 +61,7 @@ def rows_of_representatives(
     saved: SavedSelection, launches: Launches, kind: MatchKind
 ) -> tuple[np.ndarray, list[str]]:
     """Rows of the representatives in a recording, shape (r,), and their differences, a line each."""
-    keys = row_keys(launches.column("process"), launches.column("launch"))
+    keys = keys_of(launches)
     wanted = row_keys(saved.process, saved.launch)
     rows = np.minimum(np.searchsorted(keys, wanted), max(len(keys) - 1, 0))
     there = launches.take(rows)
@@ -95,6 +96,12 @@ def remedy_for(saved: SavedSelection, there: Launches) -> str:
 def row_keys(process: np.ndarray, launch: np.ndarray) -> np.ndarray:
     """A number for each launch, shape (n,), in the order of process and launch."""
     return (process.astype(np.int64) << 40) + launch.astype(np.int64)
+
+
+def keys_of(launches: Launches) -> np.ndarray:
+    """:func:`row_keys` of all launches, shape (n,), ascending; on disk where they are."""
+    process, launch = launches.array("process"), launches.array("launch")
+    return in_place_of(process, np.int64, lambda block: row_keys(process[block], launch[block]), launch)
 
 
 def _differences(

@@ -6,8 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from assay_report.model.common import ErrorEntry, FlagEntry, Outcome, OverlapEntry
 from assay_report.model.compared import Compared, SmShareEntry
 from assay_report.model.runs import ProvenanceEntry
@@ -88,8 +86,7 @@ class LaunchFacts:
     @classmethod
     def of(cls, launches: Launches) -> LaunchFacts:
         gpus = tuple(dict.fromkeys(device.name for device in launches.devices() if device.name))
-        processes = len(np.unique(launches.column("process")))
-        return cls(len(launches), launches.kernels(), overlap_of(launches), gpus, processes)
+        return cls(len(launches), launches.kernels(), overlap_of(launches), gpus, launches.processes())
 
 
 def describe_launches(entry: Row | SmShareEntry, facts: LaunchFacts, run: RunData) -> None:

@@ -32,6 +32,8 @@ CONDITION = {"cache": "none", "clock": "none", "sm_percent": 100.0}
 class TableOfLaunches:
     """As much of launches as a picture asks for: kernels, and columns by name."""
 
+    is_on_disk = False
+
     def __init__(self, kernels: list[str], counters: tuple[str, ...] = (), **columns: Any) -> None:
         self.names = lt.Names()
         identifiers = [self.names.intern(kernel) for kernel in kernels]
