@@ -8,7 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from assay_sampling.engines.blockwise import label_kind
-from assay_sampling.engines.columns import ColumnWriter, give_back_pages, place_of
+from assay_sampling.engines.columns import ColumnWriter, place_of
+from assay_sampling.engines.pages import give_back_pages
 from assay_sampling.engines.seam import ArrayRows
 from assay_sampling.errors import RefusedError
 from assay_sampling.launches.row_hash import hash_rows

@@ -19,6 +19,7 @@ import numpy as np
 import pyarrow as pa
 
 from assay_sampling.engines.in_memory import require_integers, sum_too_large, too_many_groups
+from assay_sampling.engines.pages import give_back_pages
 from assay_sampling.engines.seam import BATCH_ROWS, FileRows, Groups, Rows
 from assay_sampling.errors import MissingExtraError, RefusedError, StorageError
 
@@ -201,7 +202,9 @@ def _batches(rows: Rows, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
                     yield batch.select(list(columns))
         return
     whole = {name: _column(rows.columns[name]) for name in columns}
-    yield from pa.table(whole).to_batches(max_chunksize=BATCH_ROWS)
+    for batch in pa.table(whole).to_batches(max_chunksize=BATCH_ROWS):
+        yield batch
+        give_back_pages(*rows.columns.values())
 
 
 def _in_files(files: Sequence[Path], columns: Sequence[str]) -> str:

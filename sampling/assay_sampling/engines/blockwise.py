@@ -13,7 +13,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from assay_sampling.engines.columns import BLOCK_ROWS, Column, blocks, give_back_pages, in_place_of
+from assay_sampling.engines.columns import BLOCK_ROWS, Column, blocks, in_place_of
+from assay_sampling.engines.pages import give_back_pages
 
 _UNROLLED = 8
 

@@ -19,6 +19,7 @@ import numpy as np
 
 from assay_sampling.engines.beyond_memory import LEAST_MEMORY_BYTES, DuckEngine
 from assay_sampling.engines.in_memory import ArrowEngine
+from assay_sampling.engines.pages import give_back_pages
 from assay_sampling.engines.scratch import Scratch
 from assay_sampling.engines.seam import Engine
 from assay_sampling.errors import RefusedError, StorageError
@@ -146,19 +147,6 @@ def blocks(rows: int, *arrays: np.ndarray | None) -> Iterator[slice]:
     for start in range(0, rows, BLOCK_ROWS):
         yield slice(start, min(start + BLOCK_ROWS, rows))
         give_back_pages(*arrays)
-
-
-def give_back_pages(*arrays: np.ndarray | None) -> None:
-    """Let the kernel take back the pages of arrays on disk: they are read again when they are needed."""
-    for array in arrays:
-        if isinstance(array, Column):
-            base: Any = array
-            while isinstance(base, np.ndarray):
-                base = base.base
-            if isinstance(base, memoryview):
-                base = base.obj
-            if isinstance(base, mmap.mmap):
-                base.madvise(mmap.MADV_DONTNEED)
 
 
 def in_place_of(

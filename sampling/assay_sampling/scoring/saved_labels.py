@@ -19,7 +19,8 @@ from typing import Any
 import numpy as np
 
 from assay_sampling.documents.selection import LABELS_VERSION, CheckpointsEntry, LabelsEntry
-from assay_sampling.engines.columns import BLOCK_ROWS, give_back_pages
+from assay_sampling.engines.columns import BLOCK_ROWS
+from assay_sampling.engines.pages import give_back_pages
 from assay_sampling.errors import InputError
 from assay_sampling.launches.in_memory import EXACT_IDENTITY, NAME_BLOCK_IDENTITY, Launches
 from assay_sampling.launches.row_hash import hash_rows
