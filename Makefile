@@ -99,7 +99,7 @@ image-wheels: $(STAMP)  ## the wheels of all images into build/wheels, for build
 	$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --wheel-dir build/wheels --constraint requirements/constraints.txt ".[$(IMAGE_EXTRAS)]"
 
 .PHONY: test-image
-test-image: image-wheels  ## build the images with Podman from a Debian tree, run them, and the Compose lab; needs root; skipped where Podman cannot be had
+test-image: image-wheels  ## build the images from a Debian tree and run them in Podman; needs root; skipped where Podman is missing
 	ASSAY_IMAGES="$(IMAGES)" $(BIN)/pytest -s tests/images $(PYTEST_ARGS)
 
 .PHONY: slurm
