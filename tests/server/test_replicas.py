@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -15,9 +16,17 @@ from assay_core.records.attempt import AttemptKey
 from assay_core.records.campaign import AttemptState, SetAsideReason
 from assay_sampling.errors import StorageError
 from assay_sampling.readers import open_recording
+from assay_server.campaigns.scheduling.telling.news import effects_told, news_of
+from assay_server.campaigns.scheduling.transitions import Effects
+from assay_server.clock import SharedClock
+from assay_server.identity.authority import new_authority
+from assay_server.identity.shared_authority import require_same_authority
 from assay_server.opening import recover
-from assay_server.store.protocols import KnownFiles
+from assay_server.peers.seam import MOST_BYTES
+from assay_server.store.protocols import KnownFiles, MetadataReader
 from assay_server.store.records import LocalRecordStore
+from assay_server.store.sqlite import SqliteStore
+from assay_server.upkeep import LeaseKeeper, noted_after_ms
 from tests.support.server.ingest_box import Box
 from tests.support.server.made_segments import made_segments
 
@@ -164,3 +173,84 @@ def test_an_old_leftover_is_set_aside_and_a_young_one_is_not(box: Box) -> None:
     moved = box.coordinator.records.sweep(KnownFiles([], [], [], {"made-1"}, lambda *_: False), 1e-9)
     assert moved is not None and moved.reason is SetAsideReason.UNKNOWN
     assert moved.names == ("records/gone-1.0000/slice-00000-1-00ff.parquet",)
+
+
+def test_a_server_hears_what_another_did_to_an_attempt_and_to_the_queue(box: Box, other: Box) -> None:
+    """Announced in one process only, slots of another server slept beside a campaign that waited for them."""
+    heard: list[Effects] = []
+    other.coordinator.listen(heard.append)
+    with other.coordinator.schedule() as schedule:  # the queue of the other server is built
+        assert schedule.lease("a", "0") is None or schedule.store
+    heard.clear()
+    key = box.lease("1")
+    assert [told for effects in heard for told, _run in effects.leased] == [key]
+    with box.coordinator.schedule() as schedule:
+        schedule.cancel("made-1")
+    assert "made-1" in heard[-1].campaigns
+    assert {key, box.key} <= {freed for effects in heard for freed in effects.freed}
+    assert other.coordinator.queue.standing is not None
+
+
+def test_long_news_come_in_several_texts_and_lose_nothing() -> None:
+    effects = Effects(work=True)
+    keys = [AttemptKey(f"campaign-{n}.{n:04d}", n, 1, 1 << 60) for n in range(400)]
+    effects.freed.extend(keys)
+    effects.campaigns.update(f"campaign-{n}" for n in range(400))
+    texts = news_of(effects, "me")
+    assert len(texts) > 1 and max(len(text.encode()) for text in texts) <= MOST_BYTES
+    store = cast(MetadataReader, None)  # nothing of this is looked up
+    read = [each for text in texts if (each := effects_told(text, "you", store)) is not None]
+    assert [key for each in read for key in each.freed] == keys
+    assert set().union(*(each.campaigns for each in read)) == effects.campaigns
+    assert [each.work for each in read] == [False] * (len(texts) - 1) + [True]
+    assert all(effects_told(text, "me", store) is None for text in texts)
+
+
+def test_a_lease_that_another_server_may_have_heard_of_is_not_ended_at_once(box: Box, other: Box) -> None:
+    """Heartbeats are answered from memory and noted within a second: only then do others know of them."""
+    keeper = LeaseKeeper(other.coordinator, lambda: 0.0)
+    box.clock.ms += 1001  # the lease of 1 s is over, by what the database says
+    keeper.look()
+    assert box.state_of() is AttemptState.LEASED
+    box.clock.ms += noted_after_ms(other.coordinator)
+    keeper.look()
+    assert box.state_of() is AttemptState.EXPIRED
+
+
+def test_the_clock_of_a_database_rules_and_leases_begin_again_when_it_is_set(box: Box) -> None:
+    there, mono = [1_000_000], [0]
+    clock = SharedClock(lambda: there[0], lambda: mono[0])
+    assert clock.now_ms() == 1_000_000
+    mono[0] += 10
+    assert clock.now_ms() == 1_000_010
+    there[0] -= 490  # it goes back by half a second: ours waits
+    assert clock.synchronise() == -500 and clock.now_ms() == 1_000_010
+    mono[0] += 600
+    assert clock.now_ms() == 1_000_110
+    there[0] += 3_600_600
+    assert clock.synchronise() == 3_600_000
+    seconds = [0.0]
+    box.coordinator.clock = clock
+    with box.coordinator.schedule() as schedule:
+        schedule.extend_all()
+    keeper = LeaseKeeper(box.coordinator, lambda: seconds[0])
+    for _ in range(48):  # its clock is asked in between
+        seconds[0] += 0.25
+        mono[0] += 1
+        there[0] += 1 if seconds[0] < 3 else 3_600_000
+        keeper.look()
+        assert box.state_of() is AttemptState.LEASED
+
+
+def test_a_server_with_another_authority_is_refused(tmp_path: Path) -> None:
+    now, day = datetime.datetime.now(datetime.UTC), datetime.timedelta(days=1)
+    ours, theirs = (new_authority(name, day, now) for name in ("ours", "theirs"))
+    store = SqliteStore(tmp_path / "metadata.sqlite")
+    require_same_authority(store, None)
+    require_same_authority(store, ours)
+    require_same_authority(store, ours)
+    for wrong, said in ((theirs, "another one"), (None, "it has no certificate authority")):
+        with pytest.raises(StorageError, match=said) as caught:
+            require_same_authority(store, wrong)
+        assert "cp -a" in (caught.value.remedy or "")
+    store.close()

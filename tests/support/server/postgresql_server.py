@@ -71,14 +71,14 @@ class StoreInSchema(PostgresqlStore):
     """A store in a schema of its own."""
 
     def __init__(self, **given: Any) -> None:
-        self._schema = fresh_schema()
-        super().__init__(place_in_schema(self._schema), **given)
+        self.schema = fresh_schema()
+        super().__init__(place_in_schema(self.schema), **given)
 
     def close(self) -> None:
         super().close()
-        if self._schema:
-            release(self._schema)
-            self._schema = ""
+        if self.schema:
+            release(self.schema)
+            self.schema = ""
 
 
 def metadata_stores() -> dict[str, Callable[[Any], PostgresqlStore]]:
