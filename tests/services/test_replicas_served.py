@@ -23,7 +23,7 @@ pytestmark = [
         reason="make test-services has a PostgreSQL and HAProxy",
     ),
     pytest.mark.xdist_group("replicas"),
-    pytest.mark.timeout(300),
+    pytest.mark.timeout(900),
 ]
 
 
