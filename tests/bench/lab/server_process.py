@@ -14,11 +14,11 @@ import psutil
 class ServerProcess:
     """``assay-server`` over a state folder; its socket is in the folder."""
 
-    def __init__(self, state: Path, heartbeat_ms: int = 5_000, lease_ms: int = 60_000) -> None:
+    def __init__(self, state: Path, heartbeat_ms: int = 5_000, lease_ms: int = 60_000, *options: str) -> None:
         self.address = f"unix:{state.parent / 'server.sock'}"
         self._command = [
             sys.executable, "-m", "assay_server.main", "--listen", self.address, "--state", str(state),
-            "--heartbeat", f"{heartbeat_ms}ms", "--lease", f"{lease_ms}ms", "--json",
+            "--heartbeat", f"{heartbeat_ms}ms", "--lease", f"{lease_ms}ms", "--json", *options,
         ]  # fmt: skip
         self._process: subprocess.Popen[str] | None = None
 

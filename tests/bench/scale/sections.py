@@ -32,6 +32,7 @@ Page = Callable[[ScaleSize, list[Goal]], Iterator[str]]
 SECTIONS: Mapping[str, tuple[str, str]] = {
     "metadata": ("tests.bench.scale.metadata", "metadata_page"),
     "analyses": ("tests.bench.scale.analyses", "analyses_page"),
+    "heartbeats": ("tests.bench.scale.heartbeats", "heartbeats_page"),
     "engine": ("tests.bench.scale.engine", "engine_page"),
 }
 
