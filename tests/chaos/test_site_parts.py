@@ -48,7 +48,8 @@ def put(port: int) -> int:
         with urllib.request.urlopen(request, timeout=30) as answer:
             return int(answer.status)
     except urllib.error.HTTPError as error:
-        return error.code
+        with error:
+            return error.code
 
 
 def test_the_gate_passes_requests_answers_503_and_cuts() -> None:
@@ -68,7 +69,8 @@ def test_a_busy_bucket_answers_503_to_small_requests() -> None:
         request = urllib.request.Request(f"http://127.0.0.1:{way.port}/bucket/key")
         with pytest.raises(urllib.error.HTTPError) as caught:
             urllib.request.urlopen(request, timeout=30)
-        assert caught.value.code == 503 and way.refused == 1
+        with caught.value as error:
+            assert error.code == 503 and way.refused == 1
 
 
 def test_a_plan_for_a_site_hits_each_service_by_the_kinds_that_are_meant_for_it() -> None:
