@@ -77,7 +77,8 @@ class OwnSeaweedfs:
         command = [
             str(found), "server", "-ip=127.0.0.1", "-ip.bind=127.0.0.1", f"-dir={data}",
             f"-master.port={master}", f"-volume.port={volume}", "-filer", f"-filer.port={filer}",
-            "-s3", f"-s3.port={s3}", f"-s3.config={keys}", "-master.volumeSizeLimitMB=256",
+            "-s3", f"-s3.port={s3}", "-s3.port.iceberg=0", "-s3.port.lance=0", f"-s3.config={keys}",
+            "-master.volumeSizeLimitMB=256",
             "-volume.max=40", "-master.electionTimeout=1s", "-master.heartbeatInterval=100ms",
         ]  # fmt: skip
         with (self._folder / "log").open("ab") as log:

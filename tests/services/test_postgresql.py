@@ -18,6 +18,7 @@ from assay_server.database.in_force import noted_database
 from assay_server.database.moving import move_to_postgresql, move_to_sqlite
 from assay_server.database.opening import AskedDatabase, open_database
 from assay_server.keeping.stored_files import copy_database
+from assay_server.peers.postgresql import PostgresqlPeers
 from assay_server.store.model import Slice
 from assay_server.store.postgresql.fitness import require_fit
 from assay_server.store.postgresql.place import place_of
@@ -84,6 +85,31 @@ def test_a_killed_database_is_a_typed_error_and_the_store_goes_on_by_itself(
     with pytest.raises(StorageError, match="another assay-server uses this database"):
         PostgresqlStore(place_of(url), alone=True)  # the lock was taken again
     store.close()
+
+
+def test_servers_that_share_a_killed_database_hold_names_again_when_it_is_back(
+    server: OwnPostgresql, url: str
+) -> None:
+    peers = [PostgresqlPeers(place_of(url), shared=True) for _ in range(2)]
+    try:
+        for each in peers:
+            with each.joining() as alone:
+                assert alone is (each is peers[0])
+        server.kill()
+        for _ in range(2):
+            for each in peers:
+                with pytest.raises(StorageError, match=AWAY), each.holding(["sweep"]):
+                    pass
+        server.start()
+        with peers[0].holding(["sweep", "other"]) as mine, peers[1].holding(["sweep"]) as theirs:
+            assert (mine, theirs) == ({"sweep", "other"}, set())
+        third = PostgresqlPeers(place_of(url), shared=True)
+        peers.append(third)
+        with third.joining() as alone:
+            assert not alone, "the others are there again"
+    finally:
+        for each in peers:
+            each.close()
 
 
 def test_a_paused_campaign_moves_there_and_back_and_goes_on(url: str, tmp_path: Path) -> None:

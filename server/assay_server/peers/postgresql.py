@@ -140,7 +140,7 @@ class PostgresqlPeers:
             try:
                 return _raw(self._connection()).execute(statement, given).fetchall()  # type: ignore[no-any-return]
             except (sa.exc.DBAPIError, psycopg.Error) as error:
-                if self._kept is not None and _raw(self._kept).closed:
+                if self._kept is not None and _is_gone(self._kept):
                     with suppress(sa.exc.DBAPIError, psycopg.Error):
                         self._kept.close()
                     self._kept = None
@@ -156,5 +156,12 @@ class PostgresqlPeers:
 
 def _raw(connection: sa.Connection) -> Any:
     raw: Any = connection.connection.driver_connection
-    raw.autocommit = True
+    if not raw.autocommit:
+        raw.autocommit = True
     return raw
+
+
+def _is_gone(connection: sa.Connection) -> bool:
+    """Whether nothing can be asked over it any more; the next question makes a new one."""
+    raw: Any = connection.connection.driver_connection
+    return raw is None or bool(raw.closed)

@@ -39,6 +39,8 @@ T = TypeVar("T")
 
 SERVERS = ("server-1", "server-2")
 WORKERS = ("worker-1", "worker-2")
+# Their ports are the balancer's, so that whoever joins through it finds the site.
+HOSTS = {"server-1": "127.0.0.2", "server-2": "127.0.0.3"}
 DATABASE, STORE, BALANCER, SCHEDULER = "database", "bucket", "balancer", "scheduler"
 SERVICES: Mapping[Whom, Sequence[str]] = {
     Whom.SERVER: SERVERS,
@@ -60,11 +62,10 @@ class SiteLaboratory(Laboratory):
         database_folder = Path(tempfile.mkdtemp(prefix="chaos-database-", dir="/tmp"))
         kept.callback(shutil.rmtree, database_folder, ignore_errors=True)
         database_folder.chmod(0o755)
-        ports = free_ports(12)
+        ports = free_ports(8)
         self.database = Database(database_folder / "cluster", ports[0])
         self.bucket = Bucket(root / STORE, (ports[1], ports[2], ports[3], ports[4]))
         self._agents_port, self._join_port, self._scheduler_port = ports[5:8]
-        self._server_ports = {name: (ports[8 + 2 * n], ports[9 + 2 * n]) for n, name in enumerate(SERVERS)}
         self.database.make()
         self.bucket.make()
         self.gate = Gate(self.bucket.port)
@@ -78,11 +79,9 @@ class SiteLaboratory(Laboratory):
         for name in WORKERS:
             (root / name).mkdir()
             self._add(name, lambda name=name: worker_command(self._scheduler_port, root / name))  # type: ignore[misc]
-        places = {
-            self._agents_port: [each[0] for each in self._server_ports.values()],
-            self._join_port: [each[1] for each in self._server_ports.values()],
-        }
-        self._add(BALANCER, lambda: balancer_command(root, places))
+        ports_of_servers = (self._agents_port, self._join_port)
+        self._add(BALANCER, lambda: balancer_command(root, ports_of_servers, [*HOSTS.values()]))
+        kept.callback(self._end_services)
         self._start_what_servers_need()
         self._prepare_servers()
         for name in SERVERS:
@@ -98,6 +97,10 @@ class SiteLaboratory(Laboratory):
         meddling = Meddling(None, self.root / f"{name}.control", self.root)
         log = self.root / f"{name}.log"
         self.services[name] = Program(name, command, log, meddling, before_start=before_start)
+
+    def _end_services(self) -> None:
+        for service in reversed(self.services.values()):
+            service.end()
 
     def _start_what_servers_need(self) -> None:
         for name in (DATABASE, STORE):
@@ -120,23 +123,22 @@ class SiteLaboratory(Laboratory):
                 time.sleep(0.2)
 
     def _prepare_servers(self) -> None:
-        """One authority for both servers: the second one's folder begins as a copy of the first one's."""
+        """One authority for both servers: docs/scale.md, "Lab with replicas"."""
         first, second = (self.state_of(name) for name in SERVERS)
-        first.parent.mkdir(mode=0o700)
-        second.parent.mkdir(mode=0o700)
-        self.command_done("assay-server", "init", "--state", str(first), "--database", self.database.url)
-        shutil.copytree(first, second)
+        for state in (first, second):
+            state.mkdir(mode=0o700, parents=True)
+        self.command_done("assay-server", "init", "--state", str(first))
+        shutil.copytree(first / "authority", second / "authority")
 
     def state_of(self, name: str) -> Path:
         """The state folder of a server."""
         return self.root / name / "state"
 
     def _command_of(self, name: str) -> list[str]:
-        listen, join = self._server_ports[name]
+        host = HOSTS[name]
         return [
             str(BIN / "assay-server"), "--state", str(self.state_of(name)), "--listen", self._socket(name),
-            "--listen", f"127.0.0.1:{listen}", "--join", f"127.0.0.1:{join}",
-            "--advertise-join", f"127.0.0.1:{self._join_port}",
+            "--listen", f"{host}:{self._agents_port}", "--join", f"{host}:{self._join_port}",
             "--certificate-validity", "6m",
             "--database", self.database.url, "--records", f"s3://{BUCKET}/site",
             "--records-endpoint", f"http://127.0.0.1:{self.gate.port}",

@@ -8,7 +8,7 @@ import shutil
 import socket
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -108,7 +108,7 @@ class Bucket:
             f"-volume.port={volumes}", f"-volume.port.grpc={self._grpc(volumes)}",
             "-filer", f"-filer.port={filer}", f"-filer.port.grpc={self._grpc(filer)}",
             "-s3", f"-s3.port={gateway}", f"-s3.port.grpc={self._grpc(gateway)}",
-            f"-s3.config={self.folder / 's3.json'}", "-master.volumeSizeLimitMB=256", "-volume.max=40",
+            "-s3.port.iceberg=0", "-s3.port.lance=0", f"-s3.config={self.folder / 's3.json'}", "-master.volumeSizeLimitMB=256", "-volume.max=40",
             "-master.electionTimeout=1s", "-master.heartbeatInterval=100ms",
         ]  # fmt: skip
 
@@ -118,16 +118,16 @@ class Bucket:
         return port + 10_000 if port < 55_000 else port - 10_000
 
 
-def balancer_command(folder: Path, places: Mapping[int, Sequence[int]]) -> list[str]:
-    """HAProxy in TCP mode, which spreads each port over the servers' ports."""
+def balancer_command(folder: Path, ports: Sequence[int], hosts: Sequence[str]) -> list[str]:
+    """HAProxy in TCP mode, which spreads ports of 127.0.0.1 over the same ports of the servers' addresses."""
     lines = [
         "global", "  maxconn 4000", "defaults", "  mode tcp", "  timeout connect 2s", "  timeout client 1h",
         "  timeout server 1h", "  option redispatch", "  retries 3",
     ]  # fmt: skip
-    for port, servers in places.items():
+    for port in ports:
         lines += [f"listen at-{port}", f"  bind 127.0.0.1:{port}", "  balance roundrobin"]
         check = "check inter 500ms fall 2 rise 1 on-marked-down shutdown-sessions"
-        lines += [f"  server s{n} 127.0.0.1:{each} {check}" for n, each in enumerate(servers, 1)]
+        lines += [f"  server s{n} {host}:{port} {check}" for n, host in enumerate(hosts, 1)]
     path = folder / "haproxy.cfg"
     path.write_text("\n".join([*lines, ""]))
     return [haproxy(), "-db", "-f", str(path)]
