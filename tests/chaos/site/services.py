@@ -108,7 +108,8 @@ class Bucket:
             f"-volume.port={volumes}", f"-volume.port.grpc={self._grpc(volumes)}",
             "-filer", f"-filer.port={filer}", f"-filer.port.grpc={self._grpc(filer)}",
             "-s3", f"-s3.port={gateway}", f"-s3.port.grpc={self._grpc(gateway)}",
-            "-s3.port.iceberg=0", "-s3.port.lance=0", f"-s3.config={self.folder / 's3.json'}", "-master.volumeSizeLimitMB=256", "-volume.max=40",
+            "-s3.port.iceberg=0", "-s3.port.lance=0",
+            f"-s3.config={self.folder / 's3.json'}", "-master.volumeSizeLimitMB=256", "-volume.max=40",
             "-master.electionTimeout=1s", "-master.heartbeatInterval=100ms",
         ]  # fmt: skip
 
