@@ -78,7 +78,7 @@ class ServerSettings(ProgramSettings):
             "Folder for copies of a bucket's files.", default="records-cache in the state", metavar="DIR"
         ),
     ] = None
-    records_cache_bytes: Annotated[
+    records_cache_limit_bytes: Annotated[
         int, Setting("How much that folder holds; what was used longest ago goes first."), Field(ge=1)
     ] = DEFAULT_CACHE_BYTES
     listen: Annotated[
@@ -286,7 +286,7 @@ class ServerSettings(ProgramSettings):
             self.records_endpoint,
             self.records_credentials,
             self.records_cache,
-            self.records_cache_bytes,
+            self.records_cache_limit_bytes,
         )
 
     @property

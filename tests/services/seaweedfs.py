@@ -1,7 +1,13 @@
-"""A SeaweedFS with its S3 server, from its package, on loopback as long as a block lasts."""
+"""A SeaweedFS with its S3 server, from its package, on loopback as long as a block or a command lasts.
+
+python -m tests.services.seaweedfs pytest tests/server/test_store_contract.py -k Record
+"""
 
 from __future__ import annotations
 
+import datetime
+import hashlib
+import hmac
 import json
 import os
 import shutil
@@ -17,7 +23,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+import obstore
 import psutil
+from obstore.store import S3Store
 
 KEY, SECRET = "assay-key", "assay-secret"
 _READY_SECONDS = 60.0
@@ -102,8 +110,6 @@ class OwnSeaweedfs:
 
     def make_bucket(self, name: str) -> None:
         """Make a bucket, once the server has a volume to write to."""
-        import obstore  # noqa: PLC0415
-        from obstore.store import S3Store  # noqa: PLC0415
 
         # SeaweedFS makes a bucket for PUT /NAME; obstore knows no such call.
         request = urllib.request.Request(f"{self.endpoint}/{name}", method="PUT", headers=_signed(self, name))
@@ -128,10 +134,6 @@ class OwnSeaweedfs:
 
 def _signed(server: OwnSeaweedfs, bucket: str) -> dict[str, str]:
     """Headers of a signed PUT of a bucket. Source: AWS Signature Version 4, in the header."""
-    import datetime  # noqa: PLC0415
-    import hashlib  # noqa: PLC0415
-    import hmac  # noqa: PLC0415
-
     now = datetime.datetime.now(datetime.UTC)
     stamp, day = f"{now:%Y%m%dT%H%M%SZ}", f"{now:%Y%m%d}"
     host, empty = server.endpoint.removeprefix("http://"), hashlib.sha256(b"").hexdigest()
@@ -149,3 +151,18 @@ def _signed(server: OwnSeaweedfs, bucket: str) -> dict[str, str]:
     ).hexdigest()
     authorization = f"AWS4-HMAC-SHA256 Credential={KEY}/{scope}, SignedHeaders={names}, Signature={signature}"
     return {**headers, "Authorization": authorization}
+
+
+def main(command: list[str]) -> int:
+    """Run a command with a server of its own, whose address is in ASSAY_S3; returns its exit status."""
+    if program() is None:
+        print("no SeaweedFS: 'make services' fetches its package")
+        return 0
+    with OwnSeaweedfs() as server:
+        server.make_bucket("lab")
+        own = {"ASSAY_S3": server.endpoint, "AWS_ACCESS_KEY_ID": KEY, "AWS_SECRET_ACCESS_KEY": SECRET}
+        return subprocess.run(command, env={**os.environ, **own}, check=False).returncode
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,4 +1,4 @@
-"""``assay-server move``: takes a stopped server's metadata to another database, and back."""
+"""``assay-server move``: takes a stopped server's metadata or records to another place, and back."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import json
 import sys
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
@@ -17,11 +18,13 @@ from assay_sampling.errors import ParameterError
 from assay_server.cli.extras import server_extra
 from assay_server.config import ServerSettings
 
-_SQLITE = "sqlite"
+_SQLITE, _FOLDER = "sqlite", "folder"
 _EVERY_SECONDS = 2.0
 
 
-@with_settings(ServerSettings, "state_dir", "database", "database_file")
+@with_settings(
+    ServerSettings, "state_dir", "database", "database_file", "records_endpoint", "records_credentials"
+)
 def move(
     *,
     settings: ServerSettings,
@@ -35,16 +38,25 @@ def move(
             metavar="FILE", help="Private file with the URL, also with its password; instead of --to."
         ),
     ] = None,
+    records_to: Annotated[
+        str,
+        typer.Option(metavar="PLACE", help="s3://BUCKET/PREFIX for the records; or folder."),
+    ] = "",
     json_output: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
-    """Move a stopped server's metadata to PostgreSQL, or back; every row is checked.
+    """Move a stopped server's metadata to PostgreSQL, or its records to a bucket, or back.
 
-    Records and reports stay where they are. Interrupted at any moment, the old database is still in force."""
+    Every row and file is checked. Interrupted at any moment, the old place is still in force."""
     with server_extra():
         from assay_server.database.moving import move_to_postgresql, move_to_sqlite  # noqa: PLC0415
         from assay_server.database.opening import asked_database  # noqa: PLC0415
 
     state = settings.state_dir.absolute()
+    if records_to and not to and to_file is None:
+        _move_records(settings, state, records_to, json_output=json_output)
+        return
+    if records_to:
+        raise ParameterError("--records-to", "--to is given too", "move the metadata and the records in turn")
     if bool(to) == (to_file is not None):
         raise ParameterError(
             "--to", "it must name one database", "give --to URL, --to sqlite, or --to-file FILE"
@@ -63,8 +75,30 @@ def move(
         typer.echo(f"the old database is kept as {kept}; remove it when you no longer want it")
 
 
+def _move_records(settings: ServerSettings, state: Path, to: str, *, json_output: bool) -> None:
+    from assay_server.database.opening import asked_database  # noqa: PLC0415
+    from assay_server.record_place import asked_records, bucket_and_prefix  # noqa: PLC0415
+    from assay_server.records.moving import move_to_bucket, move_to_folder  # noqa: PLC0415
+
+    database = asked_database(settings.database, settings.database_file)
+    with _told("copied and compared") as told:
+        if to == _FOLDER:
+            moved = move_to_folder(state, database, told)
+        else:
+            bucket_and_prefix(to, "--records-to")
+            asked = asked_records(to, settings.records_endpoint, settings.records_credentials)
+            moved = move_to_bucket(state, asked, database, told)
+    if json_output:
+        typer.echo(json.dumps({"state": str(state), **asdict(moved)}))
+        return
+    typer.echo(
+        f"{moved.files:,} files, {moved.segments:,} segments and {moved.reports:,} reports moved to "
+        f"{moved.to}, each as it was; the old ones are still in {moved.kept}"
+    )
+
+
 @contextlib.contextmanager
-def _told() -> Iterator[Callable[[str, int], None]]:
+def _told(done: str = "rows copied") -> Iterator[Callable[[str, int], None]]:
     """Tells people at a terminal from time to time which table is being copied."""
     shown_at = time.monotonic()
 
@@ -72,6 +106,6 @@ def _told() -> Iterator[Callable[[str, int], None]]:
         nonlocal shown_at
         if time.monotonic() - shown_at >= _EVERY_SECONDS and sys.stderr.isatty():
             shown_at = time.monotonic()
-            sys.stderr.write(f"{table}: {rows:,} rows copied\n")
+            sys.stderr.write(f"{table}: {rows:,} {done}\n")
 
     yield told

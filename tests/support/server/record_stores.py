@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import secrets
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Protocol
 
 import obstore
-from obstore.store import LocalStore, MemoryStore
+from obstore.store import LocalStore, MemoryStore, S3Store
 
 from assay_server.record_place import RecordsPlace
 from assay_server.store.objects.bucket import Bucket
@@ -111,3 +113,14 @@ RECORD_STORES: dict[str, Callable[[Path], RecordBench]] = {
     "bucket in memory": BucketBench,
     "bucket in a folder": _in_folder,
 }
+
+if _ENDPOINT := os.environ.get("ASSAY_S3"):
+
+    def _served(folder: Path) -> BucketBench:
+        """A prefix of its own in the bucket of a real server."""
+        prefix = f"contract/{secrets.token_hex(8)}"
+        return BucketBench(folder, S3Store(
+            "lab", prefix=prefix, endpoint=_ENDPOINT, region="us-east-1", client_options={"allow_http": True}
+        ))  # fmt: skip
+
+    RECORD_STORES["real server"] = _served

@@ -1,0 +1,231 @@
+"""Moving the records of a stopped server from its folder to a bucket, and back.
+
+Everything is copied and compared first, and the metadata name files by their content. One durable step at the
+end puts the new place in force; whatever interrupts the move before that leaves the old one in force, and the
+move can be done again. What was copied stays where it was, for a person to remove.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from assay_core.files.durable import make_folder, storage_errors, sync_directory
+from assay_core.records.attempt import AttemptKey
+from assay_core.records.campaign import AttemptState
+from assay_sampling.errors import ParameterError, StorageError
+from assay_server.content_hash import fresh_hash_of
+from assay_server.database.opening import AskedDatabase, number_of_state, open_database
+from assay_server.record_place import AskedRecords
+from assay_server.records.in_force import forget_records, note_records, noted_records
+from assay_server.records.opening import look_at_records, note_of, place_of
+from assay_server.state_lock import locked_state
+from assay_server.store.model import Slice
+from assay_server.store.objects.bucket import opened_bucket
+from assay_server.store.objects.probing import bind_bucket, probe_bucket
+from assay_server.store.objects.store import ObjectRecordStore
+from assay_server.store.protocols import MetadataReader, MetadataStore, RecordStore
+from assay_server.store.records import REPORT_FORMS, LocalRecordStore
+from assay_server.store.sqlite import SqliteStore
+
+if TYPE_CHECKING:
+    from assay_server.store.postgresql.store import PostgresqlStore
+
+Told = Callable[[str, int], None]
+_UNDER_WAY = (AttemptState.LEASED, AttemptState.PUBLISHING, AttemptState.EXPIRED)
+_CHECK = "look at the state with: assay-server check --state DIR; nothing was moved"
+
+
+@dataclass(frozen=True)
+class MovedRecords:
+    """What was moved: published files, segments and reports; ``kept``: where the old ones still are."""
+
+    files: int
+    segments: int
+    reports: int
+    to: str
+    kept: str
+
+
+def move_to_bucket(state: Path, asked: AskedRecords, database: AskedDatabase, told: Told) -> MovedRecords:
+    """Move a state's records from its folder to a bucket.
+
+    Raises StorageError if a server has the folder, the bucket has other records, or a file is not as it was
+    published.
+    """
+    if noted_records(state) is not None:
+        raise ParameterError(
+            "--records-to", "the records are elsewhere already", "move them to 'folder' first"
+        )
+    with _stopped(state, database) as metadata, contextlib.ExitStack() as resources:
+        note = note_of(asked, number_of_state(metadata))
+        place = place_of(state, note, asked)
+        bucket = opened_bucket(place)
+        probe_bucket(bucket)
+        bind_bucket(bucket, note.state)
+        target = ObjectRecordStore(bucket, place)
+        resources.callback(target.close)
+        source = LocalRecordStore(state)
+        _name_by_content(metadata, state)
+        moved = _copy(metadata, source, target, told)
+        note_records(state, note)
+        aside = _aside(state)
+    return replace(moved, to=place.shown, kept=str(aside))
+
+
+def move_to_folder(state: Path, database: AskedDatabase, told: Told) -> MovedRecords:
+    """Move a state's records from a bucket to its folder. Raises StorageError as :func:`move_to_bucket`."""
+    noted = noted_records(state)
+    if noted is None or not noted.in_bucket:
+        raise ParameterError("--records-to", "the records are in no bucket", "name a bucket to move them to")
+    with _stopped(state, database) as metadata, tempfile.TemporaryDirectory(dir=state) as cache:
+        source = look_at_records(state, Path(cache))
+        moved = _copy(metadata, source, LocalRecordStore(state), told)
+        forget_records(state)
+    return replace(moved, to=str(state), kept=noted.url)
+
+
+def _copy(metadata: MetadataStore, source: RecordStore, target: RecordStore, told: Told) -> MovedRecords:
+    with metadata.snapshot() as read:
+        files = 0
+        for files, piece in enumerate(_published(read), 1):
+            _copy_file(piece, source, target)
+            told("files", files)
+        segments = sum(
+            _copy_segments(read, each.key, source, target) for each in read.attempts_in(_UNDER_WAY)
+        )
+        reports = sum(
+            _copy_report(campaign.campaign_id, form, source, target)
+            for campaign in read.campaigns()
+            for form in REPORT_FORMS
+        )
+    return MovedRecords(files, segments, reports, "", "")
+
+
+def _published(read: MetadataReader) -> Iterator[Slice]:
+    return (piece for piece in read.published_slices() if piece.file)
+
+
+def _copy_file(piece: Slice, source: RecordStore, target: RecordStore) -> None:
+    """Copy a published file and read it again; both must be as it was published."""
+    if target.sizes([piece.file]) != {piece.file: piece.file_bytes}:
+        with (
+            source.reading(piece.file) as path,
+            tempfile.TemporaryDirectory(dir=_folder_of(target)) as folder,
+        ):
+            copy = Path(folder) / "copy"
+            with storage_errors(path):
+                copy.write_bytes(b"")
+                _copy_bytes(path, copy)
+                _require(copy, piece)
+            target.withdraw(piece.file)
+            target.take_in(copy, piece.file)
+    with target.reading(piece.file) as path, storage_errors(path):
+        _require(path, piece)
+    target.let_go(piece.file)
+
+
+def _require(path: Path, piece: Slice) -> None:
+    if fresh_hash_of(path) != piece.content_hash:
+        raise StorageError(f"records/{piece.file}", "it is not as it was published", _CHECK)
+
+
+def _copy_bytes(source: Path, target: Path) -> None:
+    with source.open("rb") as read, target.open("wb") as write:
+        while data := read.read(1 << 20):
+            write.write(data)
+        write.flush()
+        os.fsync(write.fileno())
+
+
+def _folder_of(target: RecordStore) -> Path:
+    """A folder on the disk that takes a file in."""
+    place = target.place
+    folder = Path(target.location("")) if place is None else place.cache
+    make_folder(folder)
+    return folder
+
+
+def _copy_segments(read: MetadataReader, key: AttemptKey, source: RecordStore, target: RecordStore) -> int:
+    held = read.held_segments(key)
+    copied = 0
+    for segment in read.segments(key):
+        if segment.index not in held:
+            parts = source.staged(segment)
+            target.stage([(segment, parts.names, parts.launches)])
+            copied += 1
+    return copied
+
+
+def _copy_report(campaign_id: str, form: str, source: RecordStore, target: RecordStore) -> int:
+    path = source.report_path(campaign_id, form)
+    if not path.exists():
+        return 0
+    with storage_errors(path):
+        target.write_report(campaign_id, form, path.read_bytes())
+    return 1
+
+
+def _name_by_content(metadata: MetadataStore, state: Path) -> None:
+    """Give files that have only their slice's number their token and content as a name.
+
+    First as a second name in the folder, then in the metadata: so the folder is right at every moment.
+    """
+    records = state / "records"
+    with metadata.snapshot() as read:
+        names = [(piece, _own_name(read, piece)) for piece in _published(read)]
+    named = [(piece, name) for piece, name in names if name != piece.file]
+    if not named:
+        return
+    with storage_errors(records):
+        for piece, name in named:
+            if not (records / name).exists():
+                os.link(records / piece.file, records / name)
+        for folder in {(records / name).parent for _, name in named}:
+            sync_directory(folder)
+    with metadata.transaction(alone=True) as write:
+        for piece, name in named:
+            write.save_slice(replace(piece, file=name))
+    with storage_errors(records):
+        for piece, _ in named:
+            (records / piece.file).unlink(missing_ok=True)
+
+
+def _own_name(read: MetadataReader, piece: Slice) -> str:
+    own = f"{piece.run_id}/slice-{piece.index:05d}"
+    if piece.file != f"{own}.parquet":
+        return piece.file
+    tokens = [
+        each.key.token
+        for each in read.attempts(piece.run_id)
+        if each.key.slice_index == piece.index and each.state is AttemptState.PUBLISHED
+    ]
+    return f"{own}-{max(tokens, default=0):x}-{piece.content_hash[:16]}.parquet"
+
+
+def _aside(state: Path) -> Path:
+    """Move the folders of the records beside themselves, so that nobody takes them for those in force."""
+    aside = state / f"records-moved-{datetime.now(UTC):%Y-%m-%dT%H-%M-%SZ}"
+    with storage_errors(state):
+        make_folder(aside)
+        for name in ("records", "staging", "reports"):
+            if (state / name).is_dir():
+                (state / name).rename(aside / name)
+        sync_directory(state)
+    return aside
+
+
+@contextlib.contextmanager
+def _stopped(state: Path, asked: AskedDatabase) -> Iterator[SqliteStore | PostgresqlStore]:
+    """The metadata of a state whose server is stopped."""
+    with locked_state(state), contextlib.closing(open_database(state, asked, alone=True)) as database:
+        yield database
+
+
+__all__ = ["MovedRecords", "move_to_bucket", "move_to_folder"]

@@ -1,0 +1,222 @@
+"""Records in a real S3 server: killed and started again, answering 503, moved there and back by hash."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from assay_sampling.errors import StorageError
+from assay_server.record_place import RecordsPlace, asked_records
+from assay_server.records.opening import open_records
+from assay_server.store.objects.bucket import Bucket, opened_bucket
+from assay_server.store.objects.probing import probe_bucket
+from tests.services.seaweedfs import KEY, SECRET, OwnSeaweedfs, program
+from tests.support.integration.harness import BIN, Lab, lab, wait_until
+
+pytestmark = [
+    pytest.mark.skipif(
+        not os.environ.get("ASSAY_SERVICES") or program() is None,
+        reason="'make test-services' runs it, with SeaweedFS from its package",
+    ),
+    pytest.mark.timeout(600),
+    pytest.mark.xdist_group("seaweedfs"),
+]
+
+WORKLOAD = """\
+workload = "long"
+seed = 5
+[kernels.scale]
+name = "void scale<float>(float*, int)"
+block = 128
+instructions = 4000
+global_loads = 4
+[kernels.sum]
+name = "void sum<float>(float const*, float*)"
+block = 256
+instructions = 900
+global_loads = 8
+[[phases]]
+repeat = 120
+steps = [{ kernel = "scale", grid = 64, times = 3 }, { kernel = "sum", grid = 320, times = 2 }]
+"""
+CAMPAIGN = """\
+campaign: long
+synthetic: true
+gpus: [V100]
+detailed: {first: 600, slice_launches: 200, sets: features}
+workloads: [{name: long, command: [long.toml]}]
+analysis: {methods: [random: {launches: 4}, pks]}
+"""
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[OwnSeaweedfs]:
+    before = {name: os.environ.get(name) for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")}
+    with OwnSeaweedfs() as own:
+        own.make_bucket("lab")
+        os.environ.update(AWS_ACCESS_KEY_ID=KEY, AWS_SECRET_ACCESS_KEY=SECRET)
+        yield own
+    for name, value in before.items():
+        os.environ.pop(name) if value is None else os.environ.update({name: value})
+
+
+def bucket_of(server: OwnSeaweedfs, prefix: str, folder: Path) -> Bucket:
+    return opened_bucket(RecordsPlace("lab", prefix, folder, server.endpoint))
+
+
+def test_what_was_stored_is_there_after_a_kill_and_many_writers_have_one_winner(
+    server: OwnSeaweedfs, tmp_path: Path
+) -> None:
+    bucket = bucket_of(server, "killed", tmp_path)
+    probe_bucket(bucket)
+    won: list[bytes] = []
+
+    def write(number: int) -> None:
+        data = b"%d" % number * 1000
+        try:
+            bucket.put_new("race", data)
+        except StorageError:
+            return
+        won.append(data)
+
+    writers = [threading.Thread(target=write, args=(number,)) for number in range(16)]
+    for each in writers:
+        each.start()
+    for each in writers:
+        each.join()
+    assert won == [bucket.get("race")]
+    large = tmp_path / "large"
+    large.write_bytes(os.urandom(20 << 20))
+    bucket.put_all_new([(f"many/{number}", b"%d" % number) for number in range(50)])
+    bucket.put_file("large", large)
+    server.kill()
+    threading.Timer(1.0, server.start).start()  # the request waits, and is answered
+    assert bucket.get("large") == large.read_bytes()
+    assert sorted(bucket.get(each.name) for each in bucket.listed("many")) == sorted(
+        b"%d" % number for number in range(50)
+    )
+    bucket.remove([each.name for each in bucket.listed("many")])
+    assert list(bucket.listed("many")) == []
+
+
+def submit(laboratory: Lab) -> str:
+    (laboratory.root / "long.toml").write_text(WORKLOAD)
+    (laboratory.root / "long.yaml").write_text(CAMPAIGN)
+    return laboratory.submit(laboratory.root / "long.yaml")
+
+
+def report_of(laboratory: Lab, campaign_id: str) -> str:
+    return laboratory.assay("report", campaign_id, "--format", "json").stdout
+
+
+def server_verb(
+    laboratory: Lab, *arguments: str, state: Path | None = None
+) -> subprocess.CompletedProcess[str]:
+    command = [
+        str(BIN / "assay-server"),
+        *arguments,
+        "--state",
+        str(state or laboratory.server_state),
+        "--json",
+    ]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+
+
+def published(laboratory: Lab, campaign_id: str, folder: Path) -> list[bytes]:
+    """The bytes of all published files, fetched as a person does."""
+    laboratory.assay("fetch", campaign_id, "-o", str(folder))
+    return sorted(path.read_bytes() for path in folder.rglob("*.parquet"))
+
+
+def test_a_campaign_in_a_bucket_ends_as_one_in_a_folder_and_moves_back(
+    server: OwnSeaweedfs, tmp_path: Path
+) -> None:
+    agent = ("--recorded-slots=0", "--virtual=V100", "--agent-id", "0f" * 16)
+    with lab(lease_ms=60_000, heartbeat_ms=500) as local:
+        local.start_server()
+        local.start_agent("agent", *agent)
+        campaign_id = submit(local)
+        assert local.wait_for(campaign_id, 200) == "done", local.logs()
+        wanted, files = report_of(local, campaign_id), published(local, campaign_id, tmp_path / "local")
+    with lab(lease_ms=60_000, heartbeat_ms=500) as laboratory:
+        options = ("--records", "s3://lab/campaign", "--records-endpoint", server.endpoint)
+        laboratory.start_server(*options, "--records-cache-limit", "20kB")
+        laboratory.start_agent("agent", *agent)
+        assert submit(laboratory) == campaign_id
+        wait_until(lambda: _slices(laboratory, campaign_id) > 0, "the first published slice", 120)
+        server.kill()  # in the middle; agents keep what they measure
+        server.start()
+        assert laboratory.wait_for(campaign_id, 300) == "done", laboratory.logs()
+        assert report_of(laboratory, campaign_id) == wanted
+        assert published(laboratory, campaign_id, tmp_path / "bucket") == files
+        assert not any((laboratory.server_state / "records").glob("*"))
+        checked = server_verb(laboratory, "check")
+        assert checked.returncode == 0, checked.stdout + checked.stderr
+        backup = tmp_path / "backup"
+        made = server_verb(laboratory, "backup", str(backup))
+        assert made.returncode == 0, made.stderr
+        restored = server_verb(laboratory, "restore", str(backup), state=tmp_path / "restored")
+        assert restored.returncode == 0, restored.stderr
+        assert (
+            sorted(path.read_bytes() for path in (tmp_path / "restored/records").rglob("*.parquet")) == files
+        )
+        assert laboratory.stop("server") == 0
+        _damage_is_found(server, laboratory)
+        _moves_to_the_folder_and_back(server, laboratory, campaign_id, wanted, tmp_path)
+
+
+def _slices(laboratory: Lab, campaign_id: str) -> int:
+    status = json.loads(laboratory.assay("status", campaign_id, "--json").stdout)
+    return sum(int(run.get("slices_done") or 0) for run in status["runs"])
+
+
+def _damage_is_found(server: OwnSeaweedfs, laboratory: Lab) -> None:
+    bucket = bucket_of(server, "campaign", laboratory.root)
+    first, second, *_ = [each.name for each in bucket.listed("records")]
+    kept = {name: bucket.get(name) for name in (first, second)}
+    bucket.replace(first, b"altered")
+    bucket.remove([second])
+    found = json.loads(server_verb(laboratory, "check").stdout)["findings"]
+    assert {(each["kind"], each["subject"]) for each in found} == {("changed", first), ("missing", second)}
+    for name, data in kept.items():
+        bucket.replace(name, data)
+
+
+def _moves_to_the_folder_and_back(
+    server: OwnSeaweedfs, laboratory: Lab, campaign_id: str, wanted: str, folder: Path
+) -> None:
+    moved = server_verb(laboratory, "move", "--records-to", "folder")
+    assert moved.returncode == 0, moved.stdout + moved.stderr
+    assert json.loads(moved.stdout)["files"] > 0
+    laboratory.start_server()
+    assert report_of(laboratory, campaign_id) == wanted
+    assert laboratory.stop("server") == 0
+    place = ("--records-to", "s3://lab/again", "--records-endpoint", server.endpoint)
+    moved = server_verb(laboratory, "move", *place)
+    assert moved.returncode == 0, moved.stdout + moved.stderr
+    laboratory.start_server()  # by its note
+    assert report_of(laboratory, campaign_id) == wanted
+    checked = server_verb(laboratory, "check")
+    assert checked.returncode == 0, checked.stdout + checked.stderr
+
+
+def test_a_bucket_of_another_state_is_refused(server: OwnSeaweedfs, tmp_path: Path) -> None:
+    asked = asked_records("s3://lab/one", server.endpoint)
+    for number, name in ((5, "first"), (6, "second")):
+        state = tmp_path / name
+        state.mkdir()
+        with ExitStack() as resources:
+            if number == 5:
+                open_records(state, asked, lambda: 5, resources)
+                shutil.rmtree(state)
+            else:
+                with pytest.raises(StorageError, match="another state folder"):
+                    open_records(state, asked, lambda: 6, resources)
