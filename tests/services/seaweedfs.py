@@ -27,6 +27,8 @@ import obstore
 import psutil
 from obstore.store import S3Store
 
+from tests.services.packages import folder_of
+
 KEY, SECRET = "assay-key", "assay-secret"
 _READY_SECONDS = 60.0
 
@@ -34,7 +36,7 @@ _READY_SECONDS = 60.0
 def program() -> Path | None:
     """The program ``weed``; None: it is not there."""
     found = shutil.which("weed") or shutil.which("weed", path=str(Path(sys.executable).parent))
-    cached = Path(os.environ.get("ASSAY_SERVICES", "")) / "bin" / "weed"
+    cached = folder_of(Path(os.environ.get("ASSAY_SERVICES", "")), "seaweedfs") / "bin" / "weed"
     return Path(found) if found else cached if cached.is_file() else None
 
 

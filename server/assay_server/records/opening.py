@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from assay_core.files.durable import make_folder, storage_errors, write_atomically
-from assay_sampling.errors import StorageError
+from assay_sampling.errors import ParameterError, StorageError
 from assay_server.record_place import AskedRecords, RecordsPlace, bucket_and_prefix
 from assay_server.records.in_force import RecordsInForce, note_records, noted_records
 from assay_server.store.objects.bucket import opened_bucket
@@ -33,6 +33,8 @@ def open_records(
     """
     noted = noted_records(state)
     if noted is None and not asked.url:
+        if asked.endpoint:
+            raise ParameterError("--records-endpoint", "it is the address of a bucket", "give --records, too")
         return LocalRecordStore(state)
     if noted is None and _has_records(state):
         raise StorageError(

@@ -33,6 +33,7 @@ SECTIONS: Mapping[str, tuple[str, str]] = {
     "metadata": ("tests.bench.scale.metadata", "metadata_page"),
     "analyses": ("tests.bench.scale.analyses", "analyses_page"),
     "heartbeats": ("tests.bench.scale.heartbeats", "heartbeats_page"),
+    "objects": ("tests.bench.scale.objects", "objects_page"),
     "engine": ("tests.bench.scale.engine", "engine_page"),
 }
 

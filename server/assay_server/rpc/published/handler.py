@@ -19,8 +19,14 @@ from assay_server.campaigns.errors import UnknownThingError, known_campaign
 from assay_server.campaigns.scheduling.coordinator import Coordinator
 from assay_server.limits import QueryLimits
 from assay_server.rpc.published.launches import after, launch_parts, published_files
+from assay_server.store.model import Slice
 
 _CHUNK_BYTES = 1 << 20
+
+
+def told_name(piece: Slice) -> str:
+    """The name of a published file for people: wherever it is kept, and under which name."""
+    return f"{piece.run_id}/slice-{piece.index:05d}.parquet"
 
 
 class PublishedHandler:
@@ -42,7 +48,7 @@ class PublishedHandler:
                     run.run_id,
                     run.workload,
                     piece.index,
-                    piece.file,
+                    told_name(piece),
                     piece.file_bytes,
                     piece.content_hash,
                     piece.launches,
