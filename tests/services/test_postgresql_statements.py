@@ -82,6 +82,7 @@ class CountedLoad(Load):
 
 
 def test_each_call_sends_few_statements(fresh_database: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    counted = Counted(monkeypatch)  # before the store keeps its connection's methods
     with closing(PostgresqlStore(place_of(fresh_database))) as store, tempfile.TemporaryDirectory() as folder:
         coordinator = Coordinator(store, LocalRecordStore(Path(folder)), SchedulePolicy(), SteadyClock())
         submit(coordinator, "made-1", 2 * AGENTS)
@@ -89,7 +90,7 @@ def test_each_call_sends_few_statements(fresh_database: str, monkeypatch: pytest
             with coordinator.schedule() as schedule:
                 schedule.register(made_agent(number), {})
         heartbeats = Heartbeats(coordinator)
-        load = CountedLoad(coordinator, heartbeats, Counted(monkeypatch))
+        load = CountedLoad(coordinator, heartbeats, counted)
         load.work(1)
         heartbeats.close()
     for kind, (statements, waits) in BOUNDS.items():
