@@ -18,7 +18,7 @@ from assay_server.campaigns.bundles.named import folders_named, sent_bundles
 from assay_server.campaigns.planning.plan import Plan, next_number, plan_campaign
 from assay_server.campaigns.scheduling.coordinator import Coordinator
 from assay_server.campaigns.slicing.learned import RECENT_SLICES, SliceCosts
-from assay_server.store.ended import repeated
+from assay_server.store.connections.ended import repeated
 from assay_server.store.model import Campaign
 from assay_server.store.protocols import MetadataReader
 

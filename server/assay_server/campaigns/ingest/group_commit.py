@@ -13,7 +13,7 @@ from assay_sampling.errors import AssayError, StorageError
 from assay_server.campaigns.scheduling.attempt_results import SegmentOutcome
 from assay_server.campaigns.scheduling.coordinator import Coordinator
 from assay_server.grouping import GroupingThread
-from assay_server.store.ended import repeated
+from assay_server.store.connections.ended import repeated
 from assay_server.store.model import Attempt, HeldSegment, Segment
 from assay_server.store.protocols import MetadataReader
 

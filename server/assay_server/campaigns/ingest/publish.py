@@ -26,7 +26,7 @@ from assay_server.campaigns.scheduling.coordinator import Coordinator
 from assay_server.campaigns.slicing.after_light import plan_from
 from assay_server.campaigns.slicing.kinds import LaunchKinds
 from assay_server.campaigns.slicing.reslice import slicing_of
-from assay_server.store.ended import repeated
+from assay_server.store.connections.ended import repeated
 from assay_server.store.model import Slice
 from assay_server.store.protocols import MetadataReader, PublishedFile
 from assay_server.store.records import DamagedSegmentError
