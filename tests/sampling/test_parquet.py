@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from assay_core.files.durable import temporary_of
 from assay_core.files.launch_file import new_launch_file
 from assay_sampling.errors import InputError, LaunchTableError, StorageError
 from assay_sampling.launches import parquet
@@ -185,7 +186,7 @@ def test_an_error_leaves_nothing_behind_and_the_old_file_as_it_was(tmp_path: Pat
 def test_nothing_stands_under_the_name_before_the_end(tmp_path: Path) -> None:
     with new_launch_file(tmp_path / "x", _SCHEMA) as writer:
         writer.write(_batches(5, [])[0])
-        assert [p.name for p in tmp_path.iterdir()] == [f"x.tmp-{os.getpid()}"]
+        assert [p.name for p in tmp_path.iterdir()] == [temporary_of(tmp_path / "x").name]
     assert [p.name for p in tmp_path.iterdir()] == ["x"]
 
 
@@ -222,7 +223,7 @@ def test_a_full_disk_is_a_storage_error(tmp_path: Path, monkeypatch: pytest.Monk
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
 def test_a_disk_that_fills_up_while_rows_are_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(parquet, "ROW_GROUP_ROWS", 50_000)
-    link = tmp_path / f"x.tmp-{os.getpid()}"
+    link = temporary_of(tmp_path / "x")
     link.symlink_to("/dev/full")
     with pytest.raises(StorageError, match=r"the disk refused|no space left"):
         _written(tmp_path / "x", _batches(200_000, []))
