@@ -294,9 +294,11 @@ def _read_campaign(campaign_file: AnyPath) -> tuple[CampaignFile, Path]:
     text = read_campaign(path)
     try:
         from assay_server.campaign_file.reading import read_campaign_file  # noqa: PLC0415
+
+        # The reader of YAML is loaded by the first file that is read.
+        return read_campaign_file(text, str(path)), path.resolve().parent
     except ModuleNotFoundError as error:
         raise _missing(error, "assay plan", "server") from error
-    return read_campaign_file(text, str(path)), path.resolve().parent
 
 
 def _doubts(file: CampaignFile, folder: Path) -> Findings:

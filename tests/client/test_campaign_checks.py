@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from typing import Any
 import pytest
 
 from assay_client.local import check_campaign
+from assay_sampling.errors import MissingExtraError
 from assay_sampling.running.gpu_names import GPU_NAMES, nearest
 from assay_sampling.running.identity import device_key
 from assay_virtual.architectures import ARCHITECTURES
@@ -167,3 +169,13 @@ def test_the_campaigns_to_start_from_name_gpus_that_there_are(name: str) -> None
     found = check_campaign(CAMPAIGNS / f"{name}.yaml").findings
     assert [f for f in found if f.field.startswith("gpus")] == []
     assert (found == ()) == (name in ("virtual", "pytorch"))
+
+
+def test_without_the_reader_of_yaml_a_check_names_the_extra_that_has_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "campaign.yaml"
+    path.write_text(SYNTHETIC)
+    monkeypatch.setitem(sys.modules, "yaml", None)  # as on a machine of a person who only submits
+    with pytest.raises(MissingExtraError, match="server"):
+        check_campaign(path)
