@@ -1,1 +1,1 @@
-"""Images from a Debian tree, and the Compose lab of them, in Podman."""
+"""Images from a Debian tree, in Podman."""
