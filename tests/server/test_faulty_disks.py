@@ -1,7 +1,7 @@
 """A disk that returns an error when data are made durable: nothing is lost, doubled or taken for durable.
 
-Each test makes one campaign without a fault, counts how often it syncs, and then lets each of these syncs
-fail once, with every errno that a failing, read-only or full disk gives.
+Each test makes one campaign without a fault, and then lets each of its syncs fail once, with
+every errno that a failing, read-only or full disk gives.
 """
 
 from __future__ import annotations
@@ -101,15 +101,17 @@ def test_a_server_whose_disk_fails_once_anywhere_ends_each_campaign_the_same(
 
         disk.begin(0, 0)
         whole = records_of(state, played())
-        syncs = disk.calls
-        assert syncs >= 6 and len(whole) == 1
-        for fail_at in range(1, syncs + 1):
+        assert len(whole) == 1
+        # How often it syncs depends on which writes meet in one commit: so until no fault takes hold.
+        for fail_at in itertools.count(1):
             disk.begin(fail_at, ERRNOS[how])
             campaign_id = played()
-            assert disk.calls >= fail_at
+            if disk.calls < fail_at:
+                break
             assert records_of(state, campaign_id) == whole
             [attempt] = agent.run(f"{campaign_id}.0000").attempts
             assert (attempt.state, attempt.launches) == ("published", 70)
+        assert fail_at > 6
         assert agent.listed().set_aside == ()
 
 
