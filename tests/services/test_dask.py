@@ -24,7 +24,7 @@ from tests.support.server.worker_tasks import die_first
 from tests.support.server.workloads_to_analyse import made_request
 
 pytestmark = pytest.mark.skipif(
-    not os.environ.get("ASSAY_SERVICES"), reason="make test-services starts a Dask cluster"
+    not os.environ.get("ASSAY_SERVICES"), reason="make services-long starts a Dask cluster"
 )
 SECONDS = 90
 

@@ -20,7 +20,7 @@ RUNS, LAUNCHES, SECONDS = 8, 300, 2.0
 pytestmark = [
     pytest.mark.skipif(
         not os.environ.get("ASSAY_SERVICES") or programs() is None or haproxy() is None,
-        reason="make test-services has a PostgreSQL and HAProxy",
+        reason="make services-long has a PostgreSQL and HAProxy",
     ),
     pytest.mark.xdist_group("replicas"),
     pytest.mark.timeout(900),

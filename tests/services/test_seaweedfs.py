@@ -24,7 +24,7 @@ from tests.support.integration.harness import BIN, Lab, lab, wait_until
 pytestmark = [
     pytest.mark.skipif(
         not os.environ.get("ASSAY_SERVICES") or program() is None,
-        reason="'make test-services' runs it, with SeaweedFS from its package",
+        reason="'make services-long' runs it, with SeaweedFS from its package",
     ),
     pytest.mark.timeout(600),
     pytest.mark.xdist_group("seaweedfs"),
