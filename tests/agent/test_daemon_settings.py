@@ -11,6 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from assay_agent import main
+from assay_agent.cli import running
 from assay_agent.config import AgentSettings
 from assay_agent.daemon.agent import Agent
 from assay_core.program_log import LogLevel
@@ -23,11 +24,11 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """The set-ups of agents that would have been started."""
     configs: list[Any] = []
 
-    def take(agent: Agent, reload: Callable[[], None]) -> None:
+    def take(agent: Agent, reload: Callable[[], None], on_stop: Callable[[], None]) -> None:
         configs.append(agent.settings)
 
-    monkeypatch.setattr(main, "_run_until_signalled", take)
-    monkeypatch.setattr(main, "set_up_log", lambda *_: None)
+    monkeypatch.setattr(running, "_run_until_signalled", take)
+    monkeypatch.setattr(running, "set_up_log", lambda *_: None)
     return configs
 
 

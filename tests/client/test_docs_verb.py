@@ -97,7 +97,7 @@ def test_nothing_of_a_page_is_cut_on_a_narrow_terminal(name: str) -> None:
 
 
 def test_links_become_the_command_that_shows_the_page() -> None:
-    text = "See [failures.md](failures.md), [slices](campaign-file.md#slices), [x](../deploy) and [a](https://b.c)."
+    text = "See [failures.md](failures.md), [slices](campaign-file.md#slices), [x](../packaging) and [a](https://b.c)."
     shown = words(drawn(text, 200, color_system=None))
     assert shown == ("See `assay docs failures`, slices (`assay docs campaign-file`), x and a (https://b.c).")
 

@@ -186,7 +186,7 @@ def test_a_campaign_in_one_process_ends_where_its_only_gpu_is_lost(
 ) -> None:
     """No other agent will ever come, so waiting for one would be for ever."""
 
-    def with_a_virtual_gpu(self: Agent, inventory: Any, state: Any) -> Any:
+    def with_a_virtual_gpu(self: Agent, inventory: Any, state: Any, chosen: Any) -> Any:
         return list(virtual_places([VirtualGPUs("V100")], state.directory, state.agent_id))
 
     monkeypatch.setattr(Agent, "_places", with_a_virtual_gpu)

@@ -252,6 +252,7 @@ def test_no_more_segments_are_read_than_may_be_in_flight(
         return Future()
 
     monkeypatch.setattr(Ingest, "take", never_stored)
+    monkeypatch.setattr(Ingest, "take_small", never_stored)
     server = make_server(limits=Limits(uploads=UploadLimits(upload_segments_in_flight=3)))
     chunk = ingest_pb2.SegmentChunk(part=ingest_pb2.PART_LAUNCHES, data=b"x" * 10)
     end = threading.Event()

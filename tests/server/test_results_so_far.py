@@ -77,6 +77,8 @@ class Store:
 
 
 class Records:
+    place = None
+
     def location(self, file: str) -> str:
         return f"/records/{file}"
 

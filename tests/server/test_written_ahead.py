@@ -56,14 +56,17 @@ def files(folder: Path) -> list[str]:
     return sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
 
 
+def nothing_is_read_back(_segment: Segment, _held: Held) -> HeldSegment:
+    raise AssertionError("a staged segment was read")
+
+
 @pytest.mark.parametrize("segments", [SMALL, GROUPS_AND_A_HALF], ids=["small", "row groups"])
 def test_a_file_written_ahead_has_the_bytes_of_one_written_from_staged_segments(
-    tmp_path: Path, segments: list[MadeSegment], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, segments: list[MadeSegment]
 ):
     expected = published_at_the_end(tmp_path / "end", segments)
-    store = LocalRecordStore(tmp_path / "ahead")
+    store = LocalRecordStore(tmp_path / "ahead", staged=nothing_is_read_back)
     records = bring(store, segments, KEY, ahead=True)
-    monkeypatch.setattr(LocalRecordStore, "staged", None)  # nothing is read back
 
     assert store.publish(KEY, records) == expected
     assert files(tmp_path / "ahead" / "records") == ["made-1.0000/slice-00000.parquet"]
@@ -134,18 +137,22 @@ def test_segments_that_are_not_those_that_were_acknowledged_are_not_published(tm
     assert store.publish(KEY, records) == expected
 
 
-def test_the_attempts_that_were_silent_longest_make_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    store = LocalRecordStore(tmp_path, AheadLimits(attempts=2))
+def noting(folder: Path, limits: AheadLimits, read: list[str]) -> LocalRecordStore:
+    """A store that notes the runs of which a staged segment is read."""
+
+    def staged(segment: Segment, held: Held) -> HeldSegment:
+        read.append(segment.run_id)
+        return store.staged(segment, held)
+
+    store = LocalRecordStore(folder, limits, staged=staged)
+    return store
+
+
+def test_the_attempts_that_were_silent_longest_make_room(tmp_path: Path):
+    read: list[str] = []
+    store = noting(tmp_path, AheadLimits(attempts=2), read)
     keys = [AttemptKey(f"made-1.{n:04d}", 0, 1, n) for n in range(3)]
     records = [bring(store, SMALL, key, ahead=True) for key in keys]
-    read = []
-    staged = LocalRecordStore.staged
-
-    def noted(self: LocalRecordStore, segment: Segment, held: Held) -> HeldSegment:
-        read.append(segment.run_id)
-        return staged(self, segment, held)
-
-    monkeypatch.setattr(LocalRecordStore, "staged", noted)
 
     assert len({store.publish(key, r).content_hash for key, r in zip(keys, records, strict=True)}) == 1
     assert set(read) == {"made-1.0000"}
@@ -164,16 +171,10 @@ def test_small_attempts_take_no_place_among_those_with_a_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limits: AheadLimits, made_anew: set[str]
 ):
     monkeypatch.setattr("assay_server.store.ahead.ROW_GROUP_ROWS", 150)
-    store = LocalRecordStore(tmp_path, limits)
+    read: list[str] = []
+    store = noting(tmp_path, limits, read)
     keys = [AttemptKey(f"made-1.{n:04d}", 0, 1, n) for n in range(4)]
     records = [bring(store, SMALL[:1] if n == 1 else SMALL, key, ahead=True) for n, key in enumerate(keys)]
-    read = []
-    staged = LocalRecordStore.staged
-    monkeypatch.setattr(
-        LocalRecordStore,
-        "staged",
-        lambda self, one, held: (read.append(one.run_id), staged(self, one, held))[1],
-    )
 
     for key, segments in zip(keys, records, strict=True):
         store.publish(key, segments)

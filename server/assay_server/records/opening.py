@@ -42,15 +42,15 @@ def open_records(
             f"its records are in the folder, not in {asked.url}",
             "move them: assay-server move --records-to URL --state DIR; or leave --records out",
         )
-    note = _noted(asked, noted, state_number())
-    if note.in_bucket:
-        in_bucket = _bucket_records(place_of(state, note, asked), note.state)
+    place = _noted(asked, noted, state_number())
+    if place.in_bucket:
+        in_bucket = _bucket_records(place_of(state, place, asked), place.state)
         resources.callback(in_bucket.close)
         store: RecordStore = in_bucket
     else:
-        store = _shared_folder(Path(note.url), note.state)
-    if note != noted:
-        note_records(state, note)
+        store = _shared_folder(Path(place.url), place.state)
+    if place != noted:
+        note_records(state, place)
     return store
 
 
