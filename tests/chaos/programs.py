@@ -55,10 +55,11 @@ class Program:
         return process.pid if process is not None and process.poll() is None else 0
 
     def start(self) -> None:
-        """Start it, and from now on again whenever it has died."""
+        """Start it unless it runs, and from now on again whenever it has died."""
         with self._lock:
             self._wanted = True
-            self._start()
+            if not self.pid:
+                self._start()
 
     def _start(self) -> None:
         self._before_start()
