@@ -112,7 +112,7 @@ class Selection:
 
     @property
     def interval(self) -> tuple[float, float] | None:
-        """The interval of the projected total, in the unit of the cost; None if there is none."""
+        """The interval of the projected total, in the unit of the cost; None if the method gives none."""
         found = self._document.interval
         return None if found is None else (found.low, found.high)
 

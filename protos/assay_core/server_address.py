@@ -206,7 +206,7 @@ def require_our_socket(address: ServerAddress, subject: str = "server address", 
 
 
 def user_called(name: str) -> int:
-    """The number of the user with a name, or with this number; raises ParameterError if there is none."""
+    """The number of the user with a name, or with this number; raises ParameterError if it is unknown."""
     try:
         return pwd.getpwnam(name).pw_uid
     except KeyError:

@@ -91,7 +91,7 @@ def show_page(out: Path, *, say: Say = silent, until: Callable[[], bool] = _neve
 
     ``until`` is asked twice a second whether somebody has ended it in another way.
 
-    Raises ParameterError if there is none, and the errors of :func:`run_demo`.
+    Raises ParameterError if the folder has no demo, and the errors of :func:`run_demo`.
     """
     if not (out / _LAST_PAGE).exists():
         raise ParameterError(str(out), "no demo has finished there", f"run it: assay demo --out {out}")
@@ -151,7 +151,7 @@ def _while_alive(statuses: Iterable[Status], service: Service) -> Iterator[Statu
 
 
 def _taken_up(client: Client, say: Say) -> str | None:
-    """The campaign that an earlier process left; None if there is none to continue."""
+    """The campaign that an earlier process left; None: nothing is left to continue."""
     left = [c for c in client.campaigns() if c["state"] == "done" or c["state"] not in ENDED_CAMPAIGNS]
     if not left:
         return None

@@ -54,7 +54,7 @@ def log_in(address: str, token: str) -> dict[str, Any]:
 
 
 def log_out(address: str) -> dict[str, Any] | None:
-    """Have the server withdraw the login's certificates, and forget it; None if there is none.
+    """Have the server withdraw the login's certificates, and forget it; None: nobody has logged in there.
 
     Returns whether it is ``withdrawn`` or else ``not_withdrawn`` (why), its ``serial`` and ``expires_at_ms``.
     Raises ParameterError, StorageError.

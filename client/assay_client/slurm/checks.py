@@ -45,7 +45,7 @@ def require_private_root(folder: Path) -> None:
 def doubts(addresses: Sequence[str], program: Sequence[str], policy: Path | None) -> list[str]:
     """What may keep agents from working, seen from here; nodes may see more, so these are no errors.
 
-    Raises ParameterError for an address that is none.
+    Raises ParameterError for what is not an address.
     """
     found = [text for address in addresses if (text := _unreachable(address))]
     if shutil.which(program[0]) is None:

@@ -31,7 +31,7 @@ def revoke(store: MetadataTransaction, asked: NamedForRevocation, now_ms: int) -
 
 
 def withdraw_key(store: MetadataTransaction, serial: str, now_ms: int) -> list[StoredCertificate]:
-    """Withdraw every certificate of the key of one, by its serial number; returns them, [] if there is none.
+    """Withdraw every certificate of the key of one, by its serial number; returns those withdrawn, maybe [].
 
     One key has several certificates, by renewal: whoever has the key has them all.
     """

@@ -72,7 +72,7 @@ def use_up(store: MetadataTransaction, token: StoredToken) -> None:
 
 
 def person_named(store: MetadataReader, name: str) -> str:
-    """The id of the person with a name whose identity was not revoked; "" if there is none."""
+    """The id of the person with a name whose identity was not revoked; "": nobody has that name."""
     for each in store.identities():
         if each.kind is IdentityKind.PERSON and each.name == name and not each.revoked_at_ms:
             return each.identity_id

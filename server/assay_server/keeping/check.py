@@ -47,7 +47,7 @@ _UNDER_WAY = (AttemptState.LEASED, AttemptState.PUBLISHING, AttemptState.EXPIRED
 def check_state(
     state: Path, looked_at: LookedAt = lambda runs, of: None, asked: AskedDatabase | None = None
 ) -> Checked:
-    """Check a state folder. Raises StorageError only if there is none, or it cannot be looked at.
+    """Check a state folder. Raises StorageError only if it has no state, or cannot be looked at.
 
     ``looked_at`` is told how many runs were looked at, and how many there are. ``asked``: where the database
     is, if the state folder does not say it.

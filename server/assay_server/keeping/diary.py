@@ -46,7 +46,7 @@ def note_done(state: Path, task: Task, done: Done) -> None:
 
 
 def last_done(state: Path, task: Task) -> Done | None:
-    """The newest note; None if there is none, or it cannot be read."""
+    """The newest note; None if nothing was noted, or it cannot be read."""
     try:
         return Done.model_validate_json(_path(state, task).read_bytes())
     except (FileNotFoundError, NotADirectoryError):

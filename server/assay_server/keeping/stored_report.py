@@ -27,7 +27,7 @@ _SERVERS = (Path("server"), Path("state") / "server", Path())
 def server_folder(state: Path) -> Path:
     """The server's folder in a state folder of ``assay run``, ``demo`` or ``assay-server``.
 
-    Raises StorageError if there is none.
+    Raises StorageError if no report was stored.
     """
     for inner in _SERVERS:
         if has_metadata(state / inner):

@@ -103,7 +103,7 @@ class AgentHandler:
         return self._heartbeats.from_memory(heartbeat) or self._heartbeats.take(heartbeat)
 
     def lease(self, request: LeaseRequest) -> LeaseAnswer:
-        """Work for a slot, now; an empty answer if there is none."""
+        """Work for a slot, now; an empty answer if nothing waits for it."""
         [told] = self._lease_together([request])
         if isinstance(told, Exception):
             raise told

@@ -24,7 +24,7 @@ _FLAG = "--socket-group"
 
 
 def group_called(name: str) -> int:
-    """The number of the group with a name, or with this number; raises ParameterError if there is none."""
+    """The number of the group with a name, or with this number; raises ParameterError if it is unknown."""
     try:
         return grp.getgrnam(name).gr_gid
     except KeyError:

@@ -275,7 +275,7 @@ class FilesAhead:
         return self._files.pop(key, None)
 
     def take(self, key: AttemptKey, segments: Sequence[Segment]) -> FileAhead | None:
-        """The file of exactly these segments, to be ended; None if there is none."""
+        """The file of exactly these segments, to be ended; None if it was not begun."""
         with self._lock:
             file = self._pop(key)
         if file is None or file.is_of(segments):

@@ -592,7 +592,7 @@ class RecordStore(Protocol):
         """
 
     def report_path(self, campaign_id: str, form: str) -> Path:
-        """Where a report can be read on this machine now; nothing is there if there is none."""
+        """Where a report can be read on this machine now; the path is empty before the report is made."""
         ...
 
 

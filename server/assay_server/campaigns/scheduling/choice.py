@@ -85,7 +85,7 @@ class Chooser:
     over_budget: Callable[[Candidate], bool] = _never
 
     def choose(self, seat: Seat) -> Choice | None:
-        """The slice for a slot; None if there is none, or the slot is in a gang, rests or waits with its box.
+        """The slice for a slot; None: nothing waits, or the slot is in a gang, rests or waits with its box.
 
         A slice that failed in the slot is left to another slot for a while. A slot that has done no run since
         a failure of its box first gets slices that have not failed there.

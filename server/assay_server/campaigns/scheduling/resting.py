@@ -145,7 +145,7 @@ class RestingSlots:
         return rest if rest is not None and now_ms < rest.until_ms else None
 
     def last(self, agent_id: str, slot_id: str) -> Rest | None:
-        """The last rest, even a past one, of a slot that has done no run since; None if there is none."""
+        """The last rest, even a past one, of a slot that has done no run since; None: it never rested."""
         with self._lock:
             return self._rests.get((agent_id, slot_id))
 

@@ -137,7 +137,7 @@ class SharedCommit:
         return self._group
 
     def _begun_again(self) -> _Group | None:
-        """A group on the kept connection; None if there is none, or it was lost."""
+        """A group on the kept connection; None if no connection is kept, or it was lost."""
         if self._kept is None:
             return None
         driver = self._kept[1]

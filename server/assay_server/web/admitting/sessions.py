@@ -109,7 +109,7 @@ class Sessions:
         return cookie, session
 
     def session(self, cookie: str) -> Session | None:
-        """The session of a cookie; None if there is none, or it has ended."""
+        """The session of a cookie; None for an unknown cookie, or if the session has ended."""
         found = self._sessions.get(_key(cookie)) if cookie else None
         return found if found is not None and found.ends_at_ms > self._now_ms() else None
 

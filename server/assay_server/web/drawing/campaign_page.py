@@ -128,7 +128,7 @@ class CampaignPage:
     def report_in(self, campaign_id: str, form: Form) -> bytes:
         """The report in a form that is made when somebody asks for it.
 
-        Raises NotYetError if there is none, RefusedError for one so large that others would wait.
+        Raises NotYetError before the report is made, RefusedError for one so large that others would wait.
         """
         found = self.report(ReportRequest(campaign_id, ReportFormat.JSON))
         if isinstance(found, bytes):

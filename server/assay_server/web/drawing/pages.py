@@ -96,7 +96,7 @@ class Pages:
         return self._campaign.report(asked)
 
     def report_in(self, campaign_id: str, form: Form) -> bytes:
-        """The report in another form; raises NotYetError if there is none (yet)."""
+        """The report in another form; raises NotYetError before the report is made."""
         return self._campaign.report_in(campaign_id, form)
 
     def figure_source(self, campaign_id: str) -> Source:
