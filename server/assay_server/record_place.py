@@ -66,8 +66,11 @@ def bucket_and_prefix(url: str, option: str = "--records") -> tuple[str, str]:
     if parts.scheme != SCHEME or parts.query or parts.fragment or "@" in parts.netloc:
         raise ParameterError(option, f"{url[:100]!r} does not name a bucket", _REMEDY)
     prefix = parts.path.strip("/")
-    if not _BUCKET.fullmatch(parts.netloc) or (prefix and not _PREFIX.fullmatch(prefix)) or ".." in prefix:
-        raise ParameterError(option, f"{url[:100]!r} does not name a bucket and a prefix", _REMEDY)
+    if not _BUCKET.fullmatch(parts.netloc):
+        cause = f"{parts.netloc[:100]!r} cannot be a bucket: 3 to 63 small letters, digits, dots and hyphens"
+        raise ParameterError(option, cause, _REMEDY)
+    if (prefix and not _PREFIX.fullmatch(prefix)) or ".." in prefix:
+        raise ParameterError(option, f"{prefix[:100]!r} cannot be a prefix of objects' names", _REMEDY)
     return parts.netloc, prefix
 
 

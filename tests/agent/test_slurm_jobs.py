@@ -181,6 +181,8 @@ def test_virtual_gpus_are_chosen_by_their_number(tmp_path: Path) -> None:
 @pytest.mark.parametrize("mode", [0o640, 0o604, 0o644, 0o660])
 def test_a_token_is_read_from_a_file_of_ones_own_alone(tmp_path: Path, mode: int) -> None:
     path = tmp_path / "token"
+    with pytest.raises(ParameterError, match="there is no file"):
+        token_in_file(path)
     path.write_text("  secret-token  \nmore\n")
     path.chmod(mode)
     with pytest.raises(ParameterError, match="others may read") as raised:

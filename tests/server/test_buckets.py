@@ -155,10 +155,18 @@ def test_a_prefix_belongs_to_one_state() -> None:
 
 
 @pytest.mark.parametrize(
-    "url", ["s3://", "s3://UPPER/x", "s3://b/../x", "s3://key:secret@lab/x", "s3://lab/x?y=1"]
+    ("url", "cause"),
+    [
+        ("s3://", "cannot be a bucket: 3 to 63"),
+        ("s3://UPPER/x", "cannot be a bucket: 3 to 63"),
+        ("s3://b/p", "'b' cannot be a bucket: 3 to 63"),
+        ("s3://lab/../x", "'../x' cannot be a prefix"),
+        ("s3://key:secret@lab/x", "does not name a bucket"),
+        ("s3://lab/x?y=1", "does not name a bucket"),
+    ],
 )
-def test_what_names_no_bucket_is_refused(url: str) -> None:
-    with pytest.raises(ParameterError, match="does not name a bucket"):
+def test_what_names_no_bucket_is_refused_with_the_part_that_is_wrong(url: str, cause: str) -> None:
+    with pytest.raises(ParameterError, match=cause):
         bucket_and_prefix(url)
 
 

@@ -43,6 +43,10 @@ def token_in_file(path: Path, option: str = "--token-file") -> str:
 
     Raises ParameterError if it is not this user's alone or holds no token, StorageError if it cannot be read.
     """
+    if not path.exists():
+        raise ParameterError(
+            option, f"there is no file {path}", "write the join token into it, with mode 0600"
+        )
     with storage_errors(path):
         state = path.stat()
         lines = path.read_text("utf-8", errors="replace").split("\n")
