@@ -218,6 +218,7 @@ class Server:
                 directory=access.directory,
                 withdrawn=access.withdrawn,
                 audit=access.audit,
+                sessions=None if self.page is None else self.page.sessions,
             )
         )
         resources.enter_context(writability.watching(database, records))
@@ -266,7 +267,8 @@ class Server:
         from assay_server.web.admitting.sessions import Sessions  # noqa: PLC0415
         from assay_server.web.page import LivePage  # noqa: PLC0415
 
-        sessions = Sessions(self.settings.state_dir)
+        sessions = Sessions(access.metadata, coordinator.clock.now_ms)
+        sessions.take_over(self.settings.state_dir)
         links = WebLinks(sessions, access.metadata)
         self._web_link = links.make
         self.page = LivePage(

@@ -7,6 +7,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterator
+from typing import Protocol
 
 from assay_core.records.campaign import AttemptState
 from assay_sampling.errors import AssayError
@@ -30,6 +31,12 @@ _ROOM_SECONDS = 5.0
 _LOGS_AT_A_TIME = 100
 # Of a lease: a server that stood still for this long may have missed signs of life.
 _SLEPT = 0.25
+
+
+class Refreshed(Protocol):
+    """Something in memory that is read again regularly, for changes by other servers."""
+
+    def refresh(self) -> None: ...
 
 
 class LeaseKeeper:
@@ -142,6 +149,7 @@ def upkeep(
     directory: IdentityDirectory,
     withdrawn: WithdrawnCertificates,
     audit: AuditLog,
+    sessions: Refreshed | None,
 ) -> Iterator[None]:
     """Threads: watch leases, publish what a restart or a full disk interrupted, carry on people's requests
     that it interrupted, read identities, forget old entries of the audit log, keep house. Of several servers
@@ -155,6 +163,8 @@ def upkeep(
     def read_identities() -> None:
         withdrawn.refresh()
         directory.refresh()
+        if sessions is not None:
+            sessions.refresh()
 
     def one_alone(name: str, step: Callable[[], None]) -> Callable[[], None]:
         def led() -> None:

@@ -17,12 +17,12 @@ from hypothesis import strategies as st
 
 from assay_core.identity.roles import Role
 from assay_core.records.campaign import CampaignState
-from assay_sampling.errors import NotIdentifiedError, ParameterError
+from assay_sampling.errors import ParameterError
 from assay_server.access.caller import Caller
 from assay_server.app import Server
 from assay_server.store.sqlite import SqliteStore
 from assay_server.web.admitting.guarding import host_of
-from assay_server.web.admitting.sessions import LINK_MS, SESSION_MS, Sessions, csrf_token
+from assay_server.web.admitting.sessions import csrf_token
 from assay_server.web.drawing.region import Drawing, Region, difference
 from assay_server.web.drawing.results import results_of
 from assay_server.web.drawing.words import amount, span, visible
@@ -30,7 +30,6 @@ from assay_server.web.live import LivePages
 from assay_server.web_place import web_place
 from tests.support.identity.tls_lab import authority_of
 from tests.support.server.made_reports import HOSTILE, made_report
-from tests.support.server.server_support import HandClock
 from tests.support.server.web_lab import web_lab
 
 VERA = Caller("vera-id", "vera", Role.VIEWER, serial="5")
@@ -38,46 +37,6 @@ VERA = Caller("vera-id", "vera", Role.VIEWER, serial="5")
 
 def drawing(**rows: str) -> Drawing:
     return Drawing("page", "page.html", {"rows": Region(rows), "still": Region({"": "<p>still</p>"})})
-
-
-def test_a_link_is_for_two_minutes_and_a_session_for_twelve_hours(tmp_path: Path) -> None:
-    clock = HandClock()
-    sessions = Sessions(tmp_path, clock.now_ms)
-    late, _ = sessions.new_link(VERA, 1 << 60)
-    clock.ms += LINK_MS
-    with pytest.raises(NotIdentifiedError, match="older than two minutes"):
-        sessions.opened(late)
-    secret, _ = sessions.new_link(VERA, 1 << 60)
-    cookie, session = sessions.opened(secret)
-    assert sessions.session(cookie) == session
-    with pytest.raises(NotIdentifiedError):
-        sessions.opened(secret)
-    clock.ms += SESSION_MS
-    assert sessions.session(cookie) is None
-    # A certificate that ends earlier ends the session earlier.
-    secret, _ = sessions.new_link(VERA, clock.ms + 5_000)
-    cookie, _ = sessions.opened(secret)
-    clock.ms += 5_000
-    assert sessions.session(cookie) is None
-
-
-def test_one_person_cannot_fill_the_table_of_sessions(tmp_path: Path) -> None:
-    sessions = Sessions(tmp_path)
-    other, _ = sessions.opened(sessions.new_link(Caller("o", "o", Role.ADMIN), 1 << 60)[0])
-    first, _ = sessions.opened(sessions.new_link(VERA, 1 << 60)[0])
-    for _ in range(50):
-        last, _ = sessions.opened(sessions.new_link(VERA, 1 << 60)[0])
-    assert sessions.session(first) is None
-    assert sessions.session(last) is not None
-    assert sessions.session(other) is not None
-
-
-def test_a_damaged_file_of_sessions_costs_only_new_logins(tmp_path: Path) -> None:
-    for damage in ("", "{}", "[]", '{"sessions": [{"key": 1}]}', "\x00", '{"sessions": 5}'):
-        (tmp_path / "web-sessions.json").write_text(damage)
-        sessions = Sessions(tmp_path)
-        cookie, _ = sessions.opened(sessions.new_link(VERA, 1 << 60)[0])
-        assert Sessions(tmp_path).session(cookie) is not None
 
 
 def test_forms_of_two_sessions_have_different_tokens() -> None:

@@ -98,6 +98,8 @@ def _begin_epoch(state: Path, newer: Memberships | None) -> int | None:
     try:
         with store.transaction() as transaction:
             transaction.begin_epoch(wall_ms())
+            # Also those that ended since the backup: people log in to the live page again.
+            transaction.forget_web_logins([each.key for each in transaction.web_logins()])
             return None if newer is None else take_over(newer, transaction)
     finally:
         store.close()

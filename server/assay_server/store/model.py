@@ -442,6 +442,29 @@ class StoredCertificate:
 
 
 @dataclass(frozen=True)
+class WebLogin:
+    """A link to the live page that nobody has used yet, or the session of a browser that used one.
+
+    Args:
+        key: SHA-256 of its secret, in hexadecimal; the secret itself is with its owner alone.
+        identity_id: whose it is.
+        serial: of the certificate that its link was asked for with; "": it was asked for on the socket.
+        opened: whether it is a session.
+        made_at_ms: when it was made.
+        ends_at_ms: when it ends.
+        session_ends_at_ms: when the session ends; for a link: the session that it opens.
+    """
+
+    key: str
+    identity_id: str
+    serial: str
+    opened: bool
+    made_at_ms: int
+    ends_at_ms: int
+    session_ends_at_ms: int
+
+
+@dataclass(frozen=True)
 class CampaignProgress:
     """How far a campaign is. ``needs``: for each distinct need of open runs, one such run and how many
     have that need. ``retries``: attempts beyond the first of each slice. ``awaiting_light``: those of the

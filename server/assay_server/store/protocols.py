@@ -39,6 +39,7 @@ from assay_server.store.model import (
     StoredCertificate,
     StoredToken,
     StoreLoad,
+    WebLogin,
     WorkloadCost,
 )
 from assay_server.store.segments import SegmentContent
@@ -265,6 +266,11 @@ class MetadataReader(Protocol):
     def certificates(self, identity_id: str | None = None) -> list[StoredCertificate]:
         """The certificates of an identity (None: of all), oldest first."""
 
+    def web_logins(self) -> list[WebLogin]:
+        """All links to the live page and sessions of browsers, the oldest first; also those that ended."""
+
+    def web_login(self, key: str) -> WebLogin | None: ...
+
     def audit_entries(
         self, *, before: int = 0, most: int = 100, identity: str = "", since_ms: int = 0
     ) -> list[AuditEntry]:
@@ -410,6 +416,12 @@ class MetadataTransaction(MetadataReader, Protocol):
 
     def forget_certificate(self, serial: str) -> None:
         """Remove a certificate, if it is there."""
+
+    def put_web_login(self, login: WebLogin) -> None:
+        """Add or replace a link to the live page, or a session."""
+
+    def forget_web_logins(self, keys: Sequence[str]) -> None:
+        """Remove those links and sessions, if they are there."""
 
     def add_audit(self, entry: AuditEntry) -> None:
         """Add an entry to the audit log; the store numbers it."""

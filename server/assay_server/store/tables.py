@@ -294,6 +294,19 @@ certificates = sa.Table(
     sa.Index(None, "identity_id"),
 )
 
+# Links to the live page and sessions of browsers, by the hash of their secret.
+web_logins = sa.Table(
+    "web_logins",
+    metadata,
+    sa.Column("key", StoredText, primary_key=True),
+    _text("identity_id"),
+    _text("serial"),
+    sa.Column("opened", sa.Boolean, nullable=False),
+    _integer("made_at_ms"),
+    _integer("ends_at_ms"),
+    _integer("session_ends_at_ms"),
+)
+
 audit = sa.Table(
     "audit",
     metadata,

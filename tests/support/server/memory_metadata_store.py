@@ -48,6 +48,7 @@ from assay_server.store.model import (
     StoredCertificate,
     StoredToken,
     StoreLoad,
+    WebLogin,
     WorkloadCost,
     need_of,
 )
@@ -74,6 +75,7 @@ class _Tables:
     analyses: dict[tuple[str, str], Analysis] = field(default_factory=dict)
     join_tokens: dict[str, StoredToken] = field(default_factory=dict)
     certificates: dict[str, StoredCertificate] = field(default_factory=dict)
+    web_logins: dict[str, WebLogin] = field(default_factory=dict)
     audit: dict[int, AuditEntry] = field(default_factory=dict)
     audited: int = 0
     deleted_numbers: dict[str, int] = field(default_factory=dict)
@@ -483,6 +485,12 @@ class MemoryReader:
     def join_token(self, secret_hash: str) -> StoredToken | None:
         return next((t for t in self._tables.join_tokens.values() if t.secret_hash == secret_hash), None)
 
+    def web_logins(self) -> list[WebLogin]:
+        return sorted(self._tables.web_logins.values(), key=lambda one: (one.made_at_ms, one.key))
+
+    def web_login(self, key: str) -> WebLogin | None:
+        return self._tables.web_logins.get(key)
+
     def certificates(self, identity_id: str | None = None) -> list[StoredCertificate]:
         chosen = [c for c in self._tables.certificates.values() if identity_id in (None, c.identity_id)]
         return sorted(chosen, key=lambda c: (c.issued_at_ms, c.serial))
@@ -720,6 +728,13 @@ class MemoryTransaction(MemoryReader):
 
     def put_certificate(self, certificate: StoredCertificate) -> None:
         self._tables.certificates[certificate.serial] = certificate
+
+    def put_web_login(self, login: WebLogin) -> None:
+        self._tables.web_logins[login.key] = login
+
+    def forget_web_logins(self, keys: Sequence[str]) -> None:
+        for key in keys:
+            self._tables.web_logins.pop(key, None)
 
     def forget_certificate(self, serial: str) -> None:
         self._tables.certificates.pop(serial, None)

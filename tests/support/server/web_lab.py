@@ -97,6 +97,7 @@ class WebLab:
         """What the server does by itself every 15 s."""
         assert self.server.page is not None
         self.server.page.admission.notice()
+        self.server.page.sessions.refresh()
 
 
 def web_lab(make_server: Callable[..., Server], folder: Path, **settings: Any) -> WebLab:

@@ -1,15 +1,17 @@
-"""Identities, join tokens, certificates and the audit log in SQL."""
+"""Identities, join tokens, certificates, logins of the live page and the audit log in SQL."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from assay_core.records.lab import AuditEntry
-from assay_server.store.access import audit, certificates, identities
-from assay_server.store.model import Identity, StoredCertificate, StoredToken
+from assay_server.store.access import audit, certificates, identities, logins
+from assay_server.store.model import Identity, StoredCertificate, StoredToken, WebLogin
 from assay_server.store.parts.known import KnownRows
 
 
 class AccessRows(KnownRows):
-    """Identities, join tokens, certificates and the audit log in SQL."""
+    """Identities, join tokens, certificates, logins of the live page and the audit log in SQL."""
 
     def identity(self, identity_id: str) -> Identity | None:
         return identities.identity(self.connection, identity_id)
@@ -41,6 +43,18 @@ class AccessRows(KnownRows):
 
     def forget_certificate(self, serial: str) -> None:
         certificates.forget_certificate(self.connection, serial)
+
+    def web_logins(self) -> list[WebLogin]:
+        return logins.all_logins(self.connection)
+
+    def web_login(self, key: str) -> WebLogin | None:
+        return logins.login(self.connection, key)
+
+    def put_web_login(self, login: WebLogin) -> None:
+        logins.put(self.connection, login)
+
+    def forget_web_logins(self, keys: Sequence[str]) -> None:
+        logins.forget(self.connection, keys)
 
     def audit_entries(
         self, *, before: int = 0, most: int = 100, identity: str = "", since_ms: int = 0

@@ -25,8 +25,9 @@ from assay_server.access.table import require_allowed, rule_of
 from assay_server.identity.withdrawn import WithdrawnCertificates
 from assay_server.rpc.admission.claims import require_belonging
 from assay_server.rpc.errors import status_code
+from assay_server.store.model import WebLogin
 from assay_server.store.protocols import MetadataStore
-from assay_server.web.admitting.sessions import Session
+from assay_server.web.admitting.sessions import is_owners
 
 Told = TypeVar("Told")
 
@@ -60,14 +61,14 @@ class Admission:
         self._withdrawn.refresh()
         self._directory.refresh()
 
-    def caller(self, session: Session | None, address: str) -> Caller:
+    def caller(self, session: WebLogin | None, address: str) -> Caller:
         """Whose session it is, as the identity is now; does not block.
 
         Raises NotIdentifiedError without a session, NotPermittedError for one of a revoked identity.
         """
         if session is None:
             raise NotIdentifiedError("session", "there is none, or it has ended", _LOG_IN)
-        if session.is_owners:
+        if is_owners(session):
             return Caller(OWNER_ID, OWNER_NAME, Role.ADMIN, how=How.WEB, address=address)
         identity = self._directory.known(session.identity_id)
         if identity is None:

@@ -1,9 +1,9 @@
 """Links that open a session once, and the sessions of browsers.
 
 A session is bound to the identity that asked for its link: each request looks the identity up again, so a
-revocation or another role holds at once. Sessions outlive a restart of the server, so that an open page goes
-on after an upgrade: ``web-sessions.json`` in the state folder holds the hashes of their secrets.
-Source: docs/security.md, "The live page".
+revocation or another role holds at once. Links and sessions are in the database, by the hashes of their
+secrets, so they outlive a restart and hold at every server: a login at once, a logout when the other servers
+read sessions again. Source: docs/security.md, "The live page".
 """
 
 from __future__ import annotations
@@ -12,67 +12,57 @@ import hashlib
 import hmac
 import json
 import logging
+import re
 import secrets
 import threading
-from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Iterable
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
-from assay_core.files.durable import storage_errors, write_atomically
+from assay_core.files.durable import storage_errors
 from assay_sampling.errors import NotIdentifiedError, NotPermittedError, StorageError
 from assay_server.access.caller import OWNER_ID, Caller
 from assay_server.clock import wall_ms
+from assay_server.store.model import WebLogin
+from assay_server.store.protocols import MetadataStore, MetadataTransaction
 
 _log = logging.getLogger(__name__)
 
 LINK_MS = 2 * 60_000
 SESSION_MS = 12 * 3_600_000
-FILE = "web-sessions.json"
 _SECRET_BYTES = 32
+_SECRET = re.compile(r"[\w-]{43}", re.ASCII)  # _SECRET_BYTES in base 64
 _MOST_LINKS = 1_000
 _MOST_SESSIONS = 1_000
 _MOST_OF_ONE = 50
 _AGAIN = "get a new link: assay login --web"
-
-
-@dataclass(frozen=True)
-class Session:
-    """A browser's session: whose it is, with which certificate its link was asked for, and until when.
-
-    ``key``: SHA-256 of its secret, in hexadecimal; the secret itself is only in the browser's cookie.
-    """
-
-    key: str
-    identity_id: str
-    serial: str
-    ends_at_ms: int
-
-    @property
-    def is_owners(self) -> bool:
-        """Whether its link was asked for on the server's own socket."""
-        return self.identity_id == OWNER_ID
-
-
-@dataclass(frozen=True)
-class _Link:
-    session: Session
-    ends_at_ms: int
+_EARLIER_FILE = "web-sessions.json"  # of releases that kept sessions in the state folder
 
 
 class Sessions:
-    """Links and sessions. Thread-safe.
+    """Links and sessions, of all servers on a database. Thread-safe.
+
+    Known sessions are in memory, so that a request costs no query. Methods may block, and raise StorageError,
+    unless they say otherwise.
 
     Args:
-        state: the folder that keeps sessions over restarts.
-        now_ms: the wall clock.
+        metadata: keeps them.
+        now_ms: the clock that the servers share.
     """
 
-    def __init__(self, state: Path, now_ms: Callable[[], int] = wall_ms) -> None:
-        self._path = state / FILE
+    def __init__(self, metadata: MetadataStore, now_ms: Callable[[], int] = wall_ms) -> None:
+        self._metadata = metadata
         self._now_ms = now_ms
+        # Held while the database is asked, so that nothing is in memory which a later answer has removed.
         self._lock = threading.Lock()
-        self._links: dict[str, _Link] = {}
-        self._sessions = self._kept()
+        self._known: dict[str, WebLogin] = {}
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Read sessions again: regularly, for logouts at other servers."""
+        with self._lock, self._metadata.snapshot() as store:
+            self._known = {each.key: each for each in store.web_logins() if each.opened}
 
     def new_link(self, caller: Caller, ends_at_ms: int) -> tuple[str, int]:
         """The secret of a new link for the caller, and until when it can be used.
@@ -81,83 +71,141 @@ class Sessions:
         """
         now_ms = self._now_ms()
         secret = secrets.token_urlsafe(_SECRET_BYTES)
-        session = Session("", caller.identity_id, caller.serial, min(now_ms + SESSION_MS, ends_at_ms))
-        with self._lock:
-            self._links = {key: link for key, link in self._links.items() if link.ends_at_ms > now_ms}
-            if len(self._links) >= _MOST_LINKS:
-                raise StorageError(
-                    "server", f"{_MOST_LINKS:,} links wait to be used", "try again in a minute"
-                )
-            self._links[_key(secret)] = _Link(session, now_ms + LINK_MS)
-        return secret, now_ms + LINK_MS
+        link = WebLogin(
+            _key(secret),
+            caller.identity_id,
+            caller.serial,
+            opened=False,
+            made_at_ms=now_ms,
+            ends_at_ms=now_ms + LINK_MS,
+            session_ends_at_ms=min(now_ms + SESSION_MS, ends_at_ms),
+        )
+        with self._metadata.transaction() as store:
+            links = [each for each in self._still_there(store) if not each.opened]
+            if len(links) >= _MOST_LINKS:
+                cause = f"{_MOST_LINKS:,} links wait to be used"
+                raise StorageError("server", cause, "try again in a minute")
+            store.put_web_login(link)
+        return secret, link.ends_at_ms
 
-    def of_link(self, secret: str) -> Session:
-        """Whose session a link would open; raises NotIdentifiedError if it cannot be used (any more)."""
-        with self._lock:
-            link = self._links.get(_key(secret))
-        return self._usable(link)
+    def of_link(self, secret: str) -> WebLogin:
+        """The link of a secret; raises NotIdentifiedError if it cannot be used (any more)."""
+        with self._metadata.snapshot() as store:
+            return self._usable(store.web_login(_key(secret)))
 
-    def opened(self, secret: str) -> tuple[str, Session]:
+    def opened(self, secret: str) -> tuple[str, WebLogin]:
         """Use up a link: the secret of its new session, and the session. Raises NotIdentifiedError."""
+        cookie = secrets.token_urlsafe(_SECRET_BYTES)
         with self._lock:
-            session = self._usable(self._links.pop(_key(secret), None))
-            cookie = secrets.token_urlsafe(_SECRET_BYTES)
-            session = replace(session, key=_key(cookie))
-            self._make_room(session.identity_id)
-            self._sessions[session.key] = session
-            self._keep()
+            with self._metadata.transaction() as store:
+                link = self._usable(store.web_login(_key(secret)))
+                session = replace(
+                    link,
+                    key=_key(cookie),
+                    opened=True,
+                    made_at_ms=self._now_ms(),
+                    ends_at_ms=link.session_ends_at_ms,
+                )
+                store.forget_web_logins([link.key])
+                self._make_room(store, session.identity_id)
+                store.put_web_login(session)
+            self._known[session.key] = session
         return cookie, session
 
-    def session(self, cookie: str) -> Session | None:
-        """The session of a cookie; None for an unknown cookie, or if the session has ended."""
-        found = self._sessions.get(_key(cookie)) if cookie else None
-        return found if found is not None and found.ends_at_ms > self._now_ms() else None
+    def known(self, cookie: str) -> WebLogin | None:
+        """The session of a cookie, if this server knows it already. Does not block."""
+        return self._alive(self._known.get(_key(cookie))) if cookie else None
 
-    def alive(self, session: Session) -> Session | None:
-        """The session, unless it was ended or is over."""
-        found = self._sessions.get(session.key)
-        return found if found is not None and found.ends_at_ms > self._now_ms() else None
+    def looked_up(self, cookie: str) -> WebLogin | None:
+        """The session of a cookie, also of one that another server opened; None if there is none."""
+        found = self.known(cookie)
+        if found is not None or not _SECRET.fullmatch(cookie):
+            return found
+        key = _key(cookie)
+        with self._lock:
+            with self._metadata.snapshot() as store:
+                stored = store.web_login(key)
+            found = self._alive(stored if stored is not None and stored.opened else None)
+            if found is not None:
+                self._known[key] = found
+        return found
 
-    def end(self, session: Session) -> None:
+    def alive(self, session: WebLogin) -> WebLogin | None:
+        """The session, unless it was ended or is over. Does not block."""
+        return self._alive(self._known.get(session.key))
+
+    def end(self, session: WebLogin) -> None:
         """Log out."""
         with self._lock:
-            self._sessions.pop(session.key, None)
-            self._keep()
+            with self._metadata.transaction() as store:
+                store.forget_web_logins([session.key])
+            self._known.pop(session.key, None)
 
-    def _usable(self, link: _Link | None) -> Session:
-        if link is None or link.ends_at_ms <= self._now_ms():
-            raise NotIdentifiedError("link", "it was used, or is older than two minutes", _AGAIN)
-        return link.session
-
-    def _make_room(self, identity_id: str) -> None:
-        """Drop sessions that have ended, and the oldest where there are too many."""
-        now_ms = self._now_ms()
-        alive = {key: each for key, each in self._sessions.items() if each.ends_at_ms > now_ms}
-        mine = [key for key, each in alive.items() if each.identity_id == identity_id]
-        for key in mine[: max(0, len(mine) - _MOST_OF_ONE + 1)]:
-            del alive[key]
-        for key in list(alive)[: max(0, len(alive) - _MOST_SESSIONS + 1)]:
-            del alive[key]
-        self._sessions = alive
-
-    def _kept(self) -> dict[str, Session]:
-        """The sessions of an earlier process; a file that cannot be read costs only new logins."""
+    def take_over(self, state: Path) -> None:
+        """Take the sessions over that an earlier release kept in a state folder; one that cannot be read
+        costs only new logins."""
+        path = state / _EARLIER_FILE
         try:
-            found = json.loads(self._path.read_bytes())
-            return {each["key"]: Session(**each) for each in found["sessions"]}
+            found = [_earlier(each) for each in json.loads(path.read_bytes())["sessions"]]
         except FileNotFoundError:
-            return {}
-        except (OSError, ValueError, TypeError, KeyError):
-            _log.warning("%s cannot be read: people log in to the page again", self._path)
-            return {}
+            return
+        except (OSError, ValueError, TypeError, KeyError, RecursionError):
+            _log.warning("%s cannot be read: people log in to the page again", path)
+            found = []
+        with self._metadata.transaction() as store:
+            for each in found:
+                store.put_web_login(each)
+        with storage_errors(path):
+            path.unlink()
+        self.refresh()
 
-    def _keep(self) -> None:
-        document = {"sessions": [asdict(each) for each in self._sessions.values()]}
-        try:
-            with storage_errors(self._path):
-                write_atomically(self._path, json.dumps(document).encode())
-        except StorageError as error:
-            _log.warning("sessions of the page end with this process: %s", error)
+    def _alive(self, session: WebLogin | None) -> WebLogin | None:
+        return session if session is not None and session.ends_at_ms > self._now_ms() else None
+
+    def _usable(self, link: WebLogin | None) -> WebLogin:
+        if link is None or link.opened or link.ends_at_ms <= self._now_ms():
+            raise NotIdentifiedError("link", "it was used, or is older than two minutes", _AGAIN)
+        return link
+
+    def _still_there(self, store: MetadataTransaction) -> list[WebLogin]:
+        """Links and sessions that have not ended, the oldest first; the others are removed."""
+        now_ms, every = self._now_ms(), store.web_logins()
+        store.forget_web_logins([each.key for each in every if each.ends_at_ms <= now_ms])
+        return [each for each in every if each.ends_at_ms > now_ms]
+
+    def _make_room(self, store: MetadataTransaction, identity_id: str) -> None:
+        """Drop sessions that have ended, and the oldest where there are too many."""
+        alive = [each for each in self._still_there(store) if each.opened]
+        mine = [each for each in alive if each.identity_id == identity_id]
+        gone = _keys(mine[: max(0, len(mine) - _MOST_OF_ONE + 1)])
+        left = [each for each in alive if each.key not in gone]
+        gone |= _keys(left[: max(0, len(left) - _MOST_SESSIONS + 1)])
+        store.forget_web_logins(sorted(gone))
+        for key in gone:
+            self._known.pop(key, None)
+
+
+def _keys(logins: Iterable[WebLogin]) -> set[str]:
+    return {each.key for each in logins}
+
+
+def _earlier(told: dict[str, Any]) -> WebLogin:
+    """A session as an earlier release wrote it. Raises KeyError, TypeError or ValueError."""
+    ends_at_ms = int(told["ends_at_ms"])
+    return WebLogin(
+        str(told["key"]),
+        str(told["identity_id"]),
+        str(told["serial"]),
+        opened=True,
+        made_at_ms=ends_at_ms - SESSION_MS,
+        ends_at_ms=ends_at_ms,
+        session_ends_at_ms=ends_at_ms,
+    )
+
+
+def is_owners(session: WebLogin) -> bool:
+    """Whether a session's link was asked for on the server's own socket."""
+    return session.identity_id == OWNER_ID
 
 
 def csrf_token(cookie: str) -> str:

@@ -32,7 +32,7 @@ class Acting:
     async def act(self, name: str, request: Request) -> Response:
         """Carry out one of ACTIONS in the caller's name."""
         asking = self._asking
-        caller, form = asking.caller(request), await asking.form(request)
+        caller, form = await asking.caller(request), await asking.form(request)
         asking.require_csrf(request, form)
         campaign_id, handler = request.path_params["campaign_id"], asking.handlers.campaigns
         asked = RunsRequest(campaign_id, form.get("workload", ""), form.get("run", ""))

@@ -20,8 +20,9 @@ from assay_server.limits import Limits
 from assay_server.rpc.admission.quotas import Quotas
 from assay_server.rpc.campaign_handler import CampaignHandler
 from assay_server.rpc.published.handler import PublishedHandler
+from assay_server.store.model import WebLogin
 from assay_server.web.admitting.admission import Admission
-from assay_server.web.admitting.sessions import Session, Sessions, csrf_token, require_csrf
+from assay_server.web.admitting.sessions import Sessions, csrf_token, require_csrf
 from assay_server.web.drawing.pages import Pages
 from assay_server.web.drawing.region import Drawing
 from assay_server.web.drawing.templating import release, rendered, trusted
@@ -78,15 +79,19 @@ class Asking:
         """The cookie of a session; "": none."""
         return request.cookies.get(self.cookie_name, "")
 
-    def session(self, request: Request) -> Session | None:
-        """The session of a request."""
-        return self.sessions.session(self.cookie(request))
+    async def session(self, request: Request) -> WebLogin | None:
+        """The session of a request; one that another server opened is looked up."""
+        cookie = self.cookie(request)
+        found = self.sessions.known(cookie)
+        if found is None and cookie:
+            found = await self.thread(partial(self.sessions.looked_up, cookie))
+        return found
 
-    def caller(self, request: Request) -> Caller:
+    async def caller(self, request: Request) -> Caller:
         """Who asks; counts the request as one of theirs. Raises NotIdentifiedError, StorageError."""
         client = request.client
         address = "web:unknown" if client is None else f"web:{client.host}:{client.port}"
-        caller = self.admission.caller(self.session(request), address)
+        caller = self.admission.caller(await self.session(request), address)
         with self._quotas.used(caller.identity_id, "web"):
             set_caller(caller)
         return caller

@@ -41,7 +41,7 @@ class Downloads:
     async def report(self, request: Request) -> Response:
         """The report in the form that the path names."""
         asking = self._asking
-        caller, campaign_id = asking.caller(request), request.path_params["campaign_id"]
+        caller, campaign_id = await asking.caller(request), request.path_params["campaign_id"]
         form = request.path_params["form"]
         if form in _MADE:
             made, media = _MADE[form]
@@ -65,7 +65,7 @@ class Downloads:
     async def figure(self, request: Request) -> Response:
         """A figure of the campaign's report, or of what there is so far, as SVG."""
         asking = self._asking
-        caller, campaign_id = asking.caller(request), request.path_params["campaign_id"]
+        caller, campaign_id = await asking.caller(request), request.path_params["campaign_id"]
         find = partial(asking.handlers.pages.figure_source, campaign_id)
         source = await asking.of_campaign(REPORT_CALL, caller, find, campaign_id)
         drawn = await asking.handlers.studio.picture(source, request.path_params["figure"])
@@ -74,7 +74,7 @@ class Downloads:
     async def records(self, request: Request) -> Response:
         """The page that lists a campaign's published files."""
         asking = self._asking
-        caller, campaign_id = asking.caller(request), request.path_params["campaign_id"]
+        caller, campaign_id = await asking.caller(request), request.path_params["campaign_id"]
         asked = RecordsAsked(campaign_id, number(request.query_params.get("from", "")))
         listed = partial(asking.handlers.published.list, asked)
         call = "assay.v1.RecordsService/ListRecords"
@@ -86,7 +86,7 @@ class Downloads:
     async def file(self, request: Request) -> Response:
         """One published Parquet file."""
         asking = self._asking
-        caller, given = asking.caller(request), request.path_params
+        caller, given = await asking.caller(request), request.path_params
         campaign_id = given["campaign_id"]
         find = partial(asking.handlers.pages.record_file, campaign_id, given["run_id"], given["slice"])
         call = "assay.v1.RecordsService/ReadRecords"

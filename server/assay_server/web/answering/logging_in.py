@@ -26,7 +26,8 @@ class LoggingIn:
         given: dict[str, Any] = {"title": "Log in", "kind": "", "stream": "", "link": "", "problem": ""}
         if link:
             try:
-                caller = self._asking.admission.caller(self._asking.sessions.of_link(link), "")
+                opens = await self._asking.thread(partial(self._asking.sessions.of_link, link))
+                caller = self._asking.admission.caller(opens, "")
             except AssayError as error:
                 given["problem"] = f"This link cannot be used: {error.cause}."
                 return HTMLResponse(rendered("login.html.j2", **frame, **given), 401)
@@ -54,7 +55,7 @@ class LoggingIn:
     async def log_out(self, request: Request) -> Response:
         """End the session."""
         asking = self._asking
-        form, session = await asking.form(request), asking.session(request)
+        form, session = await asking.form(request), await asking.session(request)
         if session is not None:
             asking.require_csrf(request, form)
             await asking.thread(partial(asking.sessions.end, session))

@@ -38,7 +38,7 @@ class Watching:
 
     async def page(self, kind: str, request: Request) -> Response:
         """A page as it is now."""
-        caller, asked = self._asking.caller(request), _asked(kind, request)
+        caller, asked = await self._asking.caller(request), _asked(kind, request)
         acts = await self._asking.thread(partial(self._let_in, caller, asked))
         drawing, drawn = await self._live.current(*self._shared(caller, asked, acts))
         stream = f"/events/{kind}?{urllib.parse.urlencode(_arguments(asked, drawn))}"
@@ -49,7 +49,7 @@ class Watching:
         kind = request.path_params["kind"]
         if kind not in STANDS_FOR:
             raise ParameterError("page", f"there is no {kind[:40]!r}", "open the page again")
-        caller, session = self._asking.caller(request), self._asking.session(request)
+        caller, session = await self._asking.caller(request), await self._asking.session(request)
         asked = _asked(kind, request)
         acts = await self._asking.thread(partial(self._let_in, caller, asked))
         if request.query_params.get("release", "") != release():
