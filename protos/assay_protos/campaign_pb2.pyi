@@ -88,7 +88,7 @@ REPORT_FORMAT_JSON: ReportFormat
 REPORT_FORMAT_HTML: ReportFormat
 
 class SubmitRequest(_message.Message):
-    __slots__ = ("campaign_yaml", "file_name", "base_directory", "bundles", "asks_for_folders")
+    __slots__ = ("campaign_yaml", "file_name", "base_directory", "bundles", "asks_for_folders", "key")
     class BundlesEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -101,12 +101,14 @@ class SubmitRequest(_message.Message):
     BASE_DIRECTORY_FIELD_NUMBER: _ClassVar[int]
     BUNDLES_FIELD_NUMBER: _ClassVar[int]
     ASKS_FOR_FOLDERS_FIELD_NUMBER: _ClassVar[int]
+    KEY_FIELD_NUMBER: _ClassVar[int]
     campaign_yaml: str
     file_name: str
     base_directory: str
     bundles: _containers.MessageMap[str, _common_pb2.Bundle]
     asks_for_folders: bool
-    def __init__(self, campaign_yaml: _Optional[str] = ..., file_name: _Optional[str] = ..., base_directory: _Optional[str] = ..., bundles: _Optional[_Mapping[str, _common_pb2.Bundle]] = ..., asks_for_folders: _Optional[bool] = ...) -> None: ...
+    key: str
+    def __init__(self, campaign_yaml: _Optional[str] = ..., file_name: _Optional[str] = ..., base_directory: _Optional[str] = ..., bundles: _Optional[_Mapping[str, _common_pb2.Bundle]] = ..., asks_for_folders: _Optional[bool] = ..., key: _Optional[str] = ...) -> None: ...
 
 class SubmitResponse(_message.Message):
     __slots__ = ("campaign_id", "runs", "folders")

@@ -13,6 +13,7 @@ from assay_core.records.campaign import AttemptState
 from assay_sampling.errors import AssayError
 from assay_server.access.audit import AuditLog
 from assay_server.access.directory import REFRESH_SECONDS, IdentityDirectory
+from assay_server.campaigns.arrivals import clear_arrivals
 from assay_server.campaigns.bundles.named import named_bundles
 from assay_server.campaigns.carry_out import RequestRunner
 from assay_server.campaigns.heartbeats.answering import NOTED_PART_OF_LEASE, NOTED_SECONDS
@@ -28,6 +29,7 @@ _TICK_SECONDS = 1.0
 _HOUR_SECONDS = 3600.0
 _CLOCK_SECONDS = 10.0
 _ROOM_SECONDS = 5.0
+_ARRIVALS_SECONDS = 10.0
 _LOGS_AT_A_TIME = 100
 # Of a lease: a server that stood still for this long may have missed signs of life.
 _SLEPT = 0.25
@@ -152,8 +154,8 @@ def upkeep(
     sessions: Refreshed | None,
 ) -> Iterator[None]:
     """Threads: watch leases, publish what a restart or a full disk interrupted, carry on people's requests
-    that it interrupted, read identities, forget old entries of the audit log, keep house. Of several servers
-    one at a time does what is the same for all.
+    that it interrupted, remove what crashes left of large campaigns, read identities, forget old entries of
+    the audit log, keep house. Of several servers one at a time does what is the same for all.
 
     Publishing a large run takes longer than a lease, and must not look like a stopped server.
     """
@@ -188,6 +190,7 @@ def upkeep(
         _repeated("assay-sweep", one_alone("sweep", swept), _HOUR_SECONDS),
         _repeated("assay-audit", one_alone("audit", audit.forget), _HOUR_SECONDS),
         _repeated("assay-room", house.look, _ROOM_SECONDS),
+        _repeated("assay-arrivals", lambda: clear_arrivals(coordinator), _ARRIVALS_SECONDS),
         _repeated("assay-bundles", one_alone("bundles", house.forget_bundles), _HOUR_SECONDS),
         _repeated("assay-logs", one_alone("logs", house.forget_logs), _HOUR_SECONDS),
     ):

@@ -129,6 +129,28 @@ def test_an_error_of_the_server_is_the_same_error_here(
     assert caught.value.exit_code == kind.exit_code
 
 
+def test_a_submission_whose_answer_was_lost_is_sent_again_under_its_key(
+    server: FakeServer, script: Script
+) -> None:
+    keys: list[str] = []
+
+    def dying(request: campaign_pb2.SubmitRequest) -> campaign_pb2.SubmitResponse:
+        keys.append(request.key)
+        if len(keys) < 3:
+            raise Refusal(grpc.StatusCode.UNAVAILABLE, "the server died")
+        return campaign_pb2.SubmitResponse(campaign_id="c-1", runs=2)
+
+    script.submit = dying
+    with Connection(server.address) as connection:
+        connection.campaigns()  # so a server was there
+        assert connection.submit("", "c.yaml", "/", key="mine").campaign_id == "c-1"
+        assert keys == ["mine"] * 3
+        keys.clear()
+        with pytest.raises(errors.ServerUnreachableError, match="went away"):
+            connection.submit("", "c.yaml", "/")  # without a key it could become two campaigns
+        assert keys == [""]
+
+
 @pytest.mark.parametrize(
     ("metadata", "expected"),
     [

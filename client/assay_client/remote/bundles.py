@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+import secrets
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
@@ -38,8 +39,8 @@ def submit_with_files(connection: Connection, text: str, path: Path) -> Submitte
 
     Raises CampaignError naming file and line, also for a folder that cannot be a bundle.
     """
-    base = path.resolve().parent
-    answer = connection.submit(text, str(path), str(base), asks_for_folders=True)
+    base, key = path.resolve().parent, secrets.token_hex(16)
+    answer = connection.submit(text, str(path), str(base), asks_for_folders=True, key=key)
     if not answer.folders:
         return answer
     folders = {each.folder: each for each in answer.folders}  # each once, whatever the server says
@@ -47,7 +48,7 @@ def submit_with_files(connection: Connection, text: str, path: Path) -> Submitte
     for folder in folders.values():
         _require_named(lines, folder, path)
     sent = _sent(connection, list(folders.values()), path)
-    return connection.submit(text, str(path), str(base), sent)
+    return connection.submit(text, str(path), str(base), sent, key=key)
 
 
 def names_folder(line: str, folder: str) -> bool:

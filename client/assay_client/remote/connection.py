@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
@@ -93,9 +94,10 @@ from assay_sampling.errors import (
 CONNECT_SECONDS = 5.0
 _REPORT_SECONDS = 600.0
 _CALL_SECONDS = 60.0
-# A request about 100,000 runs is carried out in pieces; the server goes on if the client gives up.
+# A request about 100,000 runs, or their submission, is done in pieces, whether or not the client waits.
 _REQUEST_SECONDS = 600.0
 _RECONNECT_SECONDS = 60.0
+_RESUBMIT_SECONDS = 0.5
 _LARGEST_MESSAGE_BYTES = 32 << 20
 
 Answer = TypeVar("Answer")
@@ -209,11 +211,37 @@ class Connection:
         bundles: Mapping[str, Bundle] | None = None,
         *,
         asks_for_folders: bool = False,
+        key: str = "",
     ) -> Submitted:
-        submission = Submission(
-            text, utf8(file_name), utf8(base_directory), bundles or {}, asks_for_folders=asks_for_folders
-        )
-        return self._call(lambda: self._stub.Submit, submission, Submitted.from_proto)
+        """The campaign that was made. If the connection is lost meanwhile, a submission with a key is sent
+        again for some time, perhaps to another server: it becomes one campaign all the same."""
+        names = utf8(file_name), utf8(base_directory)
+        submission = Submission(text, *names, bundles or {}, asks_for_folders=asks_for_folders, key=key)
+        until = time.monotonic() + _RECONNECT_SECONDS
+        while True:
+            try:
+                with self._noticing_answers():
+                    return self._call(
+                        lambda: self._stub.Submit, submission, Submitted.from_proto, seconds=_REQUEST_SECONDS
+                    )
+            except ServerUnreachableError:
+                if not key or not self._reached or time.monotonic() >= until:
+                    raise
+                time.sleep(_RESUBMIT_SECONDS)
+
+    @contextmanager
+    def _noticing_answers(self) -> Iterator[None]:
+        """Note, too, if a server was connected that then answers no call of the block."""
+        channel = self._channel
+
+        def changed(now: grpc.ChannelConnectivity) -> None:
+            self._reached |= now is grpc.ChannelConnectivity.READY
+
+        channel.subscribe(changed)
+        try:
+            yield
+        finally:
+            channel.unsubscribe(changed)
 
     def missing_bundles(self, bundles: tuple[Bundle, ...]) -> BundlesMissing:
         """Those that must be sent first."""
@@ -441,12 +469,17 @@ class Connection:
             stream.cancel()
 
     def _call(
-        self, method: Callable[[], Callable[..., Any]], asked: _Sent, read: Callable[[Any], Answer]
+        self,
+        method: Callable[[], Callable[..., Any]],
+        asked: _Sent,
+        read: Callable[[Any], Answer],
+        *,
+        seconds: float = _CALL_SECONDS,
     ) -> Answer:
         """The answer to one call; ``method`` finds it on the channel that is then in use."""
         self._renew_if_due()
         try:
-            answer = method()(asked.to_proto(), timeout=_CALL_SECONDS)
+            answer = method()(asked.to_proto(), timeout=seconds)
         except grpc.RpcError as error:
             raise self._typed(error) from None
         self._reached = True

@@ -113,7 +113,8 @@ class Submission:
     """A campaign file; its relative paths start from ``base_directory``.
 
     ``bundles``: for each folder that it names under "bundle", the bundle that was sent. ``asks_for_folders``:
-    to be told those folders, if it names any, without submitting it.
+    to be told those folders, if it names any, without submitting it. ``key``: what tells it from the caller's
+    other submissions, so that one that is sent twice is one campaign; "": it is one of its own.
     """
 
     text: str
@@ -121,6 +122,7 @@ class Submission:
     base_directory: str
     bundles: Mapping[str, Bundle] = field(default_factory=dict)
     asks_for_folders: bool = False
+    key: str = ""
 
     def to_proto(self) -> campaign_pb2.SubmitRequest:
         return campaign_pb2.SubmitRequest(
@@ -129,6 +131,7 @@ class Submission:
             base_directory=self.base_directory,
             bundles={folder: bundle.to_proto() for folder, bundle in self.bundles.items()},
             asks_for_folders=self.asks_for_folders,
+            key=self.key,
         )
 
     @classmethod
@@ -140,6 +143,7 @@ class Submission:
             message.base_directory,
             bundles,
             message.asks_for_folders,
+            message.key,
         )
 
 

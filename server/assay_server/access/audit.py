@@ -54,6 +54,7 @@ class Note:
     detail: str = ""
     written: bool = False
     silent: bool = False  # leaves no entry if it succeeds
+    kept_back: bool = False  # what is written now is not yet the change
 
     def entry(self, outcome: str, detail: str = "") -> AuditEntry:
         caller = self.caller
@@ -119,6 +120,20 @@ def note_nothing_new() -> None:
         note.silent = True
 
 
+@contextmanager
+def note_kept_back() -> Iterator[None]:
+    """The transactions of this block prepare the call's change, which a later one makes."""
+    note = _NOTE.get()
+    if note is None:
+        yield
+        return
+    note.kept_back = True
+    try:
+        yield
+    finally:
+        note.kept_back = False
+
+
 class AuditedStore:
     """The ``MetadataStore`` that it is given; a call's first transaction writes the call's entry."""
 
@@ -131,7 +146,7 @@ class AuditedStore:
     @contextmanager
     def transaction(self, *, alone: bool = False) -> Iterator[MetadataTransaction]:
         note = _NOTE.get()
-        open_note = None if note is None or note.written else note
+        open_note = None if note is None or note.written or note.kept_back else note
         with self._store.transaction(alone=alone) as transaction:
             yield transaction
             if open_note is not None and not open_note.silent:

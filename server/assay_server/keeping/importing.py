@@ -142,7 +142,7 @@ class Import:
         """The rows in one transaction; attempts get new tokens, for theirs may be taken here."""
         caller = current_caller()
         owner, name = ("", "") if caller is None else (caller.identity_id, caller.name)
-        campaign = replace(rows.campaign, owner=owner, owner_name=name)
+        campaign = replace(rows.campaign, owner=owner, owner_name=name, submission="")
         note_subject(f"campaign {campaign.campaign_id}", f"{len(rows.runs)} runs")
         with self._coordinator.schedule() as schedule:
             schedule.store.add_campaign(campaign, rows.runs, rows.slices)

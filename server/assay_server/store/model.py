@@ -62,6 +62,7 @@ class Campaign:
     ``text`` is kept for people; later steps use ``compiled``. ``owner``: the identity that submitted it, with
     its name at that time; "" for campaigns of earlier releases. ``paused``: its waiting runs are held.
     ``retried``: how often a person had failed or cancelled runs, or its analysis, tried again.
+    ``submission``: by what its submitter tells this submission from others; "": nothing was said.
     """
 
     campaign_id: str
@@ -82,6 +83,7 @@ class Campaign:
     project: str = ""
     paused: bool = False
     retried: int = 0
+    submission: str = ""
 
 
 @dataclass(frozen=True)

@@ -75,6 +75,18 @@ class MetadataReader(Protocol):
     def campaign_numbers(self, name: str) -> list[int]:
         """Numbers of campaigns of that name that were given: also the highest of those deleted since."""
 
+    def submitted_as(self, owner: str, submission: str) -> str | None:
+        """The campaign of an owner that was submitted under this key, not ""; None: there is none."""
+        ...
+
+    def arrivals(self) -> list[str]:
+        """Campaigns that somebody brings in piece by piece, or brought in before a crash, oldest first."""
+        ...
+
+    def is_arriving(self, campaign_id: str, mark: str) -> bool:
+        """Whether a campaign is being brought in by whoever has this mark."""
+        ...
+
     def run(self, run_id: str) -> Run | None: ...
 
     def runs(self, campaign_id: str) -> list[Run]:
@@ -288,6 +300,23 @@ class MetadataTransaction(MetadataReader, Protocol):
     """
 
     def add_campaign(self, campaign: Campaign, runs: Sequence[Run], slices: Sequence[Slice]) -> None: ...
+
+    def begin_arrival(self, campaign: Campaign, mark: str) -> None:
+        """Add a campaign that is brought in piece by piece by whoever has this mark.
+
+        Until :meth:`end_arrival` it takes its number, and nothing else: no list, count or search of
+        campaigns shows it, and no slot is given its slices.
+        """
+
+    def end_arrival(self, campaign_id: str) -> None:
+        """All runs of a campaign are there: from now on everybody sees it."""
+
+    def give_up_arrival(self, campaign_id: str, most: int) -> bool:
+        """Delete at most ``most`` runs of a campaign that was never brought in whole, then itself.
+
+        Returns whether it is gone. Its number may be given again, and nobody's mark is valid any more.
+        """
+        ...
 
     def add_runs(self, runs: Sequence[Run], slices: Sequence[Slice]) -> None:
         """Add runs to existing campaigns."""

@@ -79,7 +79,12 @@ def _of_leases() -> sa.ColumnElement[bool]:
 def course_of_campaign() -> sa.Select[Any]:
     """Whether a campaign runs."""
     c = tables.campaigns.c
-    return sa.select(c.state, c.paused).where(c.campaign_id == sa.bindparam("campaign_id"))
+    return sa.select(c.state, c.paused).where(c.campaign_id == sa.bindparam("campaign_id"), is_there())
+
+
+def is_there() -> sa.ColumnElement[bool]:
+    """Whether a campaign is there; others are being brought in, and nobody knows of them."""
+    return tables.campaigns.c.arriving == sa.literal_column("''")
 
 
 def one_of(column: sa.ColumnElement[str], states: Sequence[str]) -> sa.ColumnElement[bool]:
@@ -99,7 +104,7 @@ def update_of(table: sa.Table, names: tuple[str, ...]) -> sa.Update:
 def campaigns_by_state() -> sa.Select[Any]:
     """How many campaigns are in each state."""
     c = tables.campaigns.c
-    return sa.select(c.state, sa.func.count().label("number")).group_by(c.state)
+    return sa.select(c.state, sa.func.count().label("number")).where(is_there()).group_by(c.state)
 
 
 @cache
@@ -109,7 +114,7 @@ def open_runs_by_state() -> sa.Select[Any]:
     return (
         sa.select(r.state, sa.func.count().label("number"))
         .join_from(tables.campaigns, tables.runs, r.campaign_id == c.campaign_id)
-        .where(c.state == str(CampaignState.RUNNING), r.state.in_([str(s) for s in OPEN_RUNS]))
+        .where(c.state == str(CampaignState.RUNNING), is_there(), r.state.in_([str(s) for s in OPEN_RUNS]))
         .group_by(r.state)
     )
 

@@ -48,8 +48,22 @@ campaigns = sa.Table(
     sa.Column("project", StoredText, nullable=False, server_default=""),
     sa.Column("paused", sa.Boolean, nullable=False, server_default=sa.false()),
     sa.Column("retried", sa.BigInteger, nullable=False, server_default="0"),
+    # By what its submitter told this submission from others; "" if nothing was said.
+    sa.Column("submission", StoredText, nullable=False, server_default=""),
+    # The mark of who brings it in piece by piece; "" once it is there. Only the store knows this column.
+    sa.Column("arriving", StoredText, nullable=False, server_default=""),
     sa.UniqueConstraint("name", "number"),
     sa.UniqueConstraint("ordinal"),
+)
+_ARRIVING = sa.text("arriving != ''")
+sa.Index("ix_campaigns_arriving", campaigns.c.arriving, sqlite_where=_ARRIVING, postgresql_where=_ARRIVING)
+_NAMED = sa.text("submission != ''")
+sa.Index(
+    "ix_campaigns_submission",
+    campaigns.c.owner,
+    campaigns.c.submission,
+    sqlite_where=_NAMED,
+    postgresql_where=_NAMED,
 )
 
 runs = sa.Table(

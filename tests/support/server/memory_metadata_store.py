@@ -64,6 +64,7 @@ class _Tables:
     """All that is kept, by key; records are never changed, only replaced."""
 
     campaigns: dict[str, Campaign] = field(default_factory=dict)
+    arriving: dict[str, str] = field(default_factory=dict)  # by campaign that is not there yet: whose mark
     runs: dict[str, Run] = field(default_factory=dict)
     slices: dict[tuple[str, int], Slice] = field(default_factory=dict)
     attempts: dict[tuple[str, int, int], Attempt] = field(default_factory=dict)
@@ -115,7 +116,19 @@ class MemoryReader:
         self._tables = tables
 
     def campaign(self, campaign_id: str) -> Campaign | None:
-        return self._tables.campaigns.get(campaign_id)
+        arriving = campaign_id in self._tables.arriving
+        return None if arriving else self._tables.campaigns.get(campaign_id)
+
+    def submitted_as(self, owner: str, submission: str) -> str | None:
+        there = (c for c in self._tables.campaigns.values() if c.campaign_id not in self._tables.arriving)
+        of_it = (c.campaign_id for c in there if (c.owner, c.submission) == (owner, submission))
+        return next(of_it, None)
+
+    def arrivals(self) -> list[str]:
+        return [each for each in self._tables.campaigns if each in self._tables.arriving]
+
+    def is_arriving(self, campaign_id: str, mark: str) -> bool:
+        return self._tables.arriving.get(campaign_id) == mark
 
     def belongs_to(self, campaign_id: str) -> Belonging | None:
         found = self.campaign(campaign_id)
@@ -129,6 +142,7 @@ class MemoryReader:
             CampaignOverview(place, **{name: getattr(campaign, name) for name in names})
             for place, campaign in list(enumerate(self._tables.campaigns.values()))[first:]
             if sight.sees(Belonging(campaign.owner, campaign.project))
+            and campaign.campaign_id not in self._tables.arriving
         ][:most]
 
     def counts_of_runs(self, campaign_ids: Sequence[str]) -> dict[str, dict[RunState, int]]:
@@ -308,7 +322,7 @@ class MemoryReader:
         return {run.workload for run in self.runs(campaign_id) if run.state in OPEN_RUNS}
 
     def is_running(self, campaign_id: str) -> bool:
-        campaign = self._tables.campaigns.get(campaign_id)
+        campaign = self.campaign(campaign_id)
         return campaign is not None and campaign.state == CampaignState.RUNNING and not campaign.paused
 
     def _has_failed(self, piece: Slice, agent_id: str, slot_id: str) -> bool:
@@ -451,11 +465,12 @@ class MemoryReader:
         return replace(agent, labels=identity.labels)
 
     def load(self) -> StoreLoad:
-        running = {c.campaign_id for c in self._tables.campaigns.values() if c.state is CampaignState.RUNNING}
+        there = [c for c in self._tables.campaigns.values() if c.campaign_id not in self._tables.arriving]
+        running = {c.campaign_id for c in there if c.state is CampaignState.RUNNING}
         opened = [r for r in self._tables.runs.values() if r.campaign_id in running and r.state in OPEN_RUNS]
         active = [a for a in self._tables.attempts.values() if a.state in ACTIVE_ATTEMPTS]
         return StoreLoad(
-            Counter(c.state for c in self._tables.campaigns.values()),
+            Counter(c.state for c in there),
             Counter(r.state for r in opened),
             Counter(a.state for a in active),
             sum(len(a.slots) for a in active if a.state is AttemptState.LEASED),
@@ -515,6 +530,23 @@ class MemoryTransaction(MemoryReader):
         _require(campaign.number not in self.campaign_numbers(campaign.name), "its number is taken")
         _add(self._tables.campaigns, campaign.campaign_id, campaign)
         self.add_runs(runs, slices)
+
+    def begin_arrival(self, campaign: Campaign, mark: str) -> None:
+        self.add_campaign(campaign, (), ())
+        self._tables.arriving[campaign.campaign_id] = mark
+
+    def end_arrival(self, campaign_id: str) -> None:
+        self._tables.arriving.pop(campaign_id, None)
+
+    def give_up_arrival(self, campaign_id: str, most: int) -> bool:
+        if campaign_id not in self._tables.arriving:
+            return True
+        self._tables.arriving[campaign_id] = "given up"
+        if runs := [run.run_id for run in self.runs(campaign_id)][:most]:
+            self.delete_runs(runs)
+            return False
+        del self._tables.arriving[campaign_id], self._tables.campaigns[campaign_id]
+        return True
 
     def add_runs(self, runs: Sequence[Run], slices: Sequence[Slice]) -> None:
         for run in runs:

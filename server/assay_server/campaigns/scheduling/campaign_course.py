@@ -22,7 +22,15 @@ class CampaignCourse(AnalysisLeases):
     def add_campaign(self, campaign: Campaign, runs: Sequence[Run], slices: Sequence[Slice]) -> None:
         """Add a planned campaign: its slices now wait."""
         self.store.add_campaign(campaign, runs, slices)
-        self.effects.campaigns.add(campaign.campaign_id)
+        self._came(campaign.campaign_id)
+
+    def end_arrival(self, campaign_id: str) -> None:
+        """All of a campaign that came in piece by piece is there: its slices now wait."""
+        self.store.end_arrival(campaign_id)
+        self._came(campaign_id)
+
+    def _came(self, campaign_id: str) -> None:
+        self.effects.campaigns.add(campaign_id)
         self.effects.work = True
 
     def cancel(self, campaign_id: str) -> Campaign:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import secrets
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 
@@ -52,6 +53,7 @@ class Coordinator:
         self.spools = Spools(heard_ms=2 * policy.lease_ms)
         self.gpu_samples = GpuSamples()
         self.peers: Peers = PeersInProcess()
+        self.arriving = threading.Lock()  # held while a large campaign comes in, or what is left of one goes
         self._name = secrets.token_hex(8)  # by which it knows its own news
         self._metadata = metadata
         self._listeners: list[Listener] = []

@@ -13,17 +13,18 @@ from assay_server.store.parts.known import KnownRows
 from assay_server.store.rows import deleting
 from assay_server.store.sight import EVERYTHING, Belonging, Sight
 from assay_server.store.values.campaigns import campaign_of, campaign_overview_of, campaign_values
+from assay_server.store.values.fields import Row
 
 
 class CampaignRows(KnownRows):
     """Campaigns in SQL."""
 
     def campaign(self, campaign_id: str) -> Campaign | None:
-        return self.by_key(tables.campaigns, (campaign_id,), campaign_of)
+        return self.by_key(tables.campaigns, (campaign_id,), _if_there)
 
     def belongs_to(self, campaign_id: str) -> Belonging | None:
         c = tables.campaigns.c
-        query = sa.select(c.owner, c.project).where(c.campaign_id == campaign_id)
+        query = sa.select(c.owner, c.project).where(c.campaign_id == campaign_id, statements.is_there())
         return next((Belonging(**row) for row in self.rows(query)), None)
 
     def campaigns(
@@ -31,7 +32,8 @@ class CampaignRows(KnownRows):
     ) -> list[CampaignOverview]:
         c = tables.campaigns.c
         columns = [c[item.name] for item in dataclasses.fields(CampaignOverview)]
-        query = sa.select(*columns).where(c.ordinal >= first).order_by(c.ordinal).limit(most)
+        query = sa.select(*columns).where(c.ordinal >= first, statements.is_there())
+        query = query.order_by(c.ordinal).limit(most)
         if not sight.everything:
             query = query.where(sa.or_(c.owner == sight.identity_id, c.project == sight.project))
         return [campaign_overview_of(row) for row in self.rows(query)]
@@ -45,9 +47,28 @@ class CampaignRows(KnownRows):
         found = self.driver.first(statements.course_of_campaign(), {"campaign_id": campaign_id})
         return found is not None and found["state"] == CampaignState.RUNNING and not found["paused"]
 
+    def submitted_as(self, owner: str, submission: str) -> str | None:
+        c = tables.campaigns.c
+        # Literal, because the database uses a partial index only if the statement repeats its condition.
+        query = sa.select(c.campaign_id).where(
+            c.owner == owner, c.submission == submission, sa.text("submission != ''")
+        )
+        found: str | None = self.connection.scalar(query.where(statements.is_there()).order_by(c.ordinal))
+        return found
+
+    def arrivals(self) -> list[str]:
+        c = tables.campaigns.c
+        query = sa.select(c.campaign_id).where(sa.text("arriving != ''")).order_by(c.ordinal)
+        return list(self.connection.scalars(query))
+
     def save_campaign(self, campaign: Campaign) -> None:
         self.save(tables.campaigns, (campaign.campaign_id,), campaign, campaign_values)
 
     def delete_campaign(self, campaign: Campaign) -> None:
         self.known.clear()
         deleting.delete_campaign(self.connection, campaign.campaign_id, campaign.name, campaign.number)
+
+
+def _if_there(row: Row) -> Campaign | None:
+    """The campaign of a row; None while it is being brought in."""
+    return None if row["arriving"] else campaign_of(row)

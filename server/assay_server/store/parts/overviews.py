@@ -27,6 +27,8 @@ from assay_server.store.values.fields import Row
 from assay_server.store.values.overviews import overview_of
 from assay_server.store.values.runs import run_of
 
+_GIVEN_UP = "given up"  # no mark of anybody
+
 
 class OverviewRows(CampaignRows, SliceRows):
     """Campaigns with what belongs to them, counted by the database."""
@@ -102,8 +104,37 @@ class OverviewRows(CampaignRows, SliceRows):
         )
 
     def add_campaign(self, campaign: Campaign, runs: Sequence[Run], slices: Sequence[Slice]) -> None:
+        self._add(campaign)
+        self.add_runs(runs, slices)
+
+    def begin_arrival(self, campaign: Campaign, mark: str) -> None:
+        self._add(campaign, mark)
+
+    def is_arriving(self, campaign_id: str, mark: str) -> bool:
+        c = tables.campaigns.c
+        query = sa.select(c.arriving).where(c.campaign_id == campaign_id)
+        return bool(self.connection.scalar(query) == mark)
+
+    def end_arrival(self, campaign_id: str) -> None:
+        c = tables.campaigns.c
+        self.write(sa.update(tables.campaigns).where(c.campaign_id == campaign_id).values(arriving=""))
+
+    def give_up_arrival(self, campaign_id: str, most: int) -> bool:
+        c, r = tables.campaigns.c, tables.runs.c
+        here = (c.campaign_id == campaign_id, sa.not_(statements.is_there()))
+        # With another mark, so that whoever may still be bringing it in stops.
+        if not self.write(sa.update(tables.campaigns).where(*here).values(arriving=_GIVEN_UP)):
+            return True
+        query = sa.select(r.run_id).where(r.campaign_id == campaign_id).order_by(r.ordinal).limit(most)
+        if runs := list(self.connection.scalars(query)):
+            self.delete_runs(runs)
+            return False
+        self.write(sa.delete(tables.campaigns).where(*here))
+        return True
+
+    def _add(self, campaign: Campaign, arriving: str = "") -> None:
         self.known.clear()
         last = self.connection.scalar(sa.select(sa.func.max(tables.campaigns.c.ordinal)))
-        values = {**campaign_values(campaign), "ordinal": 0 if last is None else last + 1}
+        ordinal = 0 if last is None else last + 1
+        values = {**campaign_values(campaign), "ordinal": ordinal, "arriving": arriving}
         self.write(sa.insert(tables.campaigns), [values])
-        self.add_runs(runs, slices)

@@ -104,6 +104,7 @@ def entrants(of_some: bool) -> sa.Select[Any]:
         .where(
             c.state == str(CampaignState.RUNNING),
             sa.not_(c.paused),
+            statements.is_there(),
             sa.exists().where(_waits(), s.lane == lane.lane_id),
         )
         .order_by(c.ordinal, lane.lane_id)

@@ -13,7 +13,7 @@ from assay_server.store.values.fields import Row, documents_of, failure_of, shal
 
 def campaign_of(row: Row) -> Campaign:
     """The campaign of a row; raises StorageError if its compiled form cannot be read."""
-    values = {name: row[name] for name in row if name != "ordinal"}
+    values = {name: row[name] for name in row if name not in ("ordinal", "arriving")}
     try:
         values["compiled"] = CompiledCampaign.from_document(row["compiled"])
     except ValueError as error:
