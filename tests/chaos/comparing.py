@@ -1,26 +1,26 @@
-"""Whether two labs hold the same launches and the same results, row for row."""
+"""Whether two labs hold the same launches and the same results, byte for byte.
+
+Nothing is left out. Where bytes differ, launches and numbers are compared, to say what differs.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from assay_sampling.launches.in_memory import Launches
 from assay_sampling.readers import read_launches
 
-# Which GPU of the lab measured a launch, and where it is in that tool's report.
-_OF_THE_BOX = ("device", "report_id")
-# Changes with the GPU that is named in the file; the file itself is compared row by row.
-_OF_ITS_BYTES = {"content_hash"}
 _MOST_NAMED = 20
+# By campaign, and by the form of the report: "json", "html".
+Reports = Mapping[str, Mapping[str, bytes]]
 
 
 @dataclass
@@ -31,6 +31,7 @@ class Difference:
     lost: int = 0
     duplicated: int = 0
     changed: int = 0
+    other_bytes: int = 0  # files with the same launches in other bytes
     files_missing: int = 0
     files_unknown: int = 0
     names: list[str] = field(default_factory=list)
@@ -39,8 +40,8 @@ class Difference:
     @property
     def identical(self) -> bool:
         """Whether records and results are the same."""
-        found = (self.lost, self.duplicated, self.changed, self.files_missing, self.files_unknown)
-        return not any(found) and not self.results
+        rows = (self.lost, self.duplicated, self.changed, self.other_bytes)
+        return not any((*rows, self.files_missing, self.files_unknown)) and not self.results
 
     def note(self, name: str) -> None:
         """Remember an example."""
@@ -49,7 +50,7 @@ class Difference:
 
 
 def compare_records(whole: Path, other: Path, found: Difference) -> None:
-    """Compare all published files of two record folders, all columns that do not name a box."""
+    """Compare all published files of two record folders."""
     ours, theirs = _files(whole), _files(other)
     for name in ours.keys() - theirs.keys():
         found.files_missing += 1
@@ -79,6 +80,9 @@ def _compare_file(name: str, whole: Path, other: Path, found: Difference) -> Non
     found.changed += changed
     if lost or duplicated or changed:
         found.note(f"{name}: {lost} lost, {duplicated} duplicated, {changed} changed")
+    else:
+        found.other_bytes += 1
+        found.note(f"{name}: the same launches in other bytes")
 
 
 def _keys(path: Path) -> np.ndarray[Any, np.dtype[np.int64]]:
@@ -90,10 +94,10 @@ def _keys(path: Path) -> np.ndarray[Any, np.dtype[np.int64]]:
 
 def _changed_rows(expected: Launches, got: Launches) -> int:
     """Rows of which any value differs; all of them if columns, names or metadata do."""
-    ours, theirs = (_content(each) for each in (expected, got))
+    ours, theirs = (each.table.combine_chunks() for each in (expected, got))
     if ours.schema.names != theirs.schema.names or ours.num_rows != theirs.num_rows:
         return max(len(expected), len(got))
-    if dict(expected.names.items()) != dict(got.names.items()) or _about(expected) != _about(got):
+    if dict(expected.names.items()) != dict(got.names.items()) or expected.metadata != got.metadata:
         return len(expected)
     differs = np.zeros(ours.num_rows, bool)
     for column in ours.schema.names:
@@ -104,24 +108,34 @@ def _changed_rows(expected: Launches, got: Launches) -> int:
     return int(differs.sum())
 
 
-def _content(launches: Launches) -> pa.Table:
-    table = launches.table.combine_chunks()
-    return table.select([name for name in table.schema.names if name not in _OF_THE_BOX])
+def compare_reports(whole: Reports, other: Reports, found: Difference) -> None:
+    """Compare the reports of two labs, and name what differs in them."""
+    for campaign_id in sorted(whole.keys() | other.keys()):
+        ours, theirs = whole.get(campaign_id, {}), other.get(campaign_id, {})
+        for form in sorted(ours.keys() | theirs.keys()):
+            left, right = ours.get(form, b""), theirs.get(form, b"")
+            if left != right:
+                found.results += _what_differs(f"{campaign_id}.{form}", left, right)
 
 
-def _about(launches: Launches) -> tuple[object, ...]:
-    metadata = launches.metadata
-    return metadata.level, metadata.condition, metadata.origin, tuple(d.name for d in metadata.devices)
+def _what_differs(name: str, left: bytes, right: bytes) -> list[str]:
+    if name.endswith(".json") and left and right:
+        places = list(_differences(json.loads(left), json.loads(right), name))
+        if places:
+            return places[:_MOST_NAMED]
+    at = _first_difference(left, right)
+    return [f"{name}: {len(left):,} bytes, and {len(right):,} others from byte {at:,} on"]
 
 
-def compare_results(whole: Any, other: Any, found: Difference, where: str = "report") -> None:
-    """Compare two report documents, each number and flag, and name the places that differ."""
-    found.results += list(_differences(whole, other, where))[:_MOST_NAMED]
+def _first_difference(left: bytes, right: bytes) -> int:
+    shared = min(len(left), len(right))
+    differs = np.frombuffer(left, np.uint8, shared) != np.frombuffer(right, np.uint8, shared)
+    return int(differs.argmax()) if differs.any() else shared
 
 
 def _differences(left: Any, right: Any, where: str) -> Iterator[str]:
     if isinstance(left, dict) and isinstance(right, dict):
-        for key in sorted((left.keys() | right.keys()) - _OF_ITS_BYTES):
+        for key in sorted(left.keys() | right.keys()):
             yield from _differences(left.get(key), right.get(key), f"{where}.{key}")
     elif isinstance(left, list) and isinstance(right, list) and len(left) == len(right):
         for number, (a, b) in enumerate(zip(left, right, strict=True)):

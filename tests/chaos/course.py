@@ -8,7 +8,6 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from tests.chaos.faults.kinds import KINDS
 from tests.chaos.faults.seam import Fault, Outcome
@@ -27,7 +26,7 @@ class Course:
     campaigns: tuple[str, ...]
     seconds: float
     records: Path
-    reports: dict[str, Any]
+    reports: dict[str, dict[str, bytes]]
     attempts: Counter[str] = field(default_factory=Counter)
     failures: Counter[str] = field(default_factory=Counter)
     restarts: Counter[str] = field(default_factory=Counter)
@@ -116,6 +115,7 @@ def run_course(
     lanes.run()
     leftover = ""
     while True:
+        lanes.require_well()
         submitting.look(lanes.took_hold if lanes.alive else enough)
         # A fault in the last moment may set the server back, so it must be over, too.
         if watch.look():
@@ -130,7 +130,7 @@ def run_course(
     seconds = time.monotonic() - began
     lanes.join()
     campaigns = tuple(submitting.campaigns)
-    reports = {} if leftover else {each: lab.report(each) for each in campaigns}
+    reports = {} if leftover else {each: lab.reports(each) for each in campaigns}
     records = lab.records(campaigns)
     course = Course(campaigns, seconds, records, reports, leftover=leftover)
     course.outcomes = lanes.outcomes

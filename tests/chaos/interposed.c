@@ -22,7 +22,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { WRITES = 1, SYNCS = 2, CHANGES = 4 };
+enum { WRITES = 1, SYNCS = 2, CHANGES = 4, READS = 8 };
 
 struct control {
     int64_t clock_offset_ns;
@@ -42,6 +42,7 @@ static size_t folder_length;
 
 static ssize_t (*real_write)(int, const void *, size_t);
 static ssize_t (*real_pwrite)(int, const void *, size_t, off_t);
+static ssize_t (*real_read)(int, void *, size_t), (*real_pread)(int, void *, size_t, off_t);
 static ssize_t (*real_writev)(int, const struct iovec *, int);
 static int (*real_fsync)(int), (*real_fdatasync)(int), (*real_ftruncate)(int, off_t);
 static int (*real_open)(const char *, int, ...), (*real_openat)(int, const char *, int, ...);
@@ -54,6 +55,8 @@ __attribute__((constructor)) static void begin(void)
     real_write = dlsym(RTLD_NEXT, "write");
     real_pwrite = dlsym(RTLD_NEXT, "pwrite64");
     real_writev = dlsym(RTLD_NEXT, "writev");
+    real_read = dlsym(RTLD_NEXT, "read");
+    real_pread = dlsym(RTLD_NEXT, "pread64");
     real_fsync = dlsym(RTLD_NEXT, "fsync");
     real_fdatasync = dlsym(RTLD_NEXT, "fdatasync");
     real_ftruncate = dlsym(RTLD_NEXT, "ftruncate64");
@@ -158,6 +161,18 @@ ssize_t pwrite64(int file, const void *data, size_t size, off_t offset)
 }
 
 ssize_t pwrite(int file, const void *data, size_t size, off_t offset) { return pwrite64(file, data, size, offset); }
+
+ssize_t read(int file, void *data, size_t size)
+{
+    return file_fails(READS, file) ? -1 : real_read(file, data, size);
+}
+
+ssize_t pread64(int file, void *data, size_t size, off_t offset)
+{
+    return file_fails(READS, file) ? -1 : real_pread(file, data, size, offset);
+}
+
+ssize_t pread(int file, void *data, size_t size, off_t offset) { return pread64(file, data, size, offset); }
 
 int fsync(int file) { return file_fails(SYNCS, file) ? -1 : real_fsync(file); }
 

@@ -21,11 +21,12 @@ _COUNTERS = struct.Struct("=5Q")
 
 
 class Operation(IntFlag):
-    """Groups of calls: bytes written, files made durable, and folders or files opened to be changed."""
+    """Groups of calls: bytes written, files made durable, folders or files opened to be changed, reads."""
 
     WRITES = 1
     SYNCS = 2
     CHANGES = 4
+    READS = 8
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import subprocess
 import sys
 import threading
@@ -31,6 +30,7 @@ T = TypeVar("T")
 
 BIN = Path(sys.executable).parent
 LEASE_SECONDS = 5.0
+REPORT_FORMS = ("json", "html")
 _HEARTBEAT_MS = 700
 # Certificates of so long are renewed a few times in the long form.
 _VALIDITY = "6m"
@@ -114,7 +114,7 @@ class Laboratory:
         (root / "policy.toml").write_text(_POLICY)
         (root / "policy.toml").chmod(0o644)
         self._keeper: Keeper | None = None
-        self._server_disk: Disk | None = None
+        self.disks: dict[str, Disk] = {}  # of services, where they may be mounted
         self.boxes: dict[str, Box] = {}
         # What the agents talk to, in the order of its start; the servers are among it.
         self.services: dict[str, Program] = {}
@@ -123,9 +123,10 @@ class Laboratory:
 
     def make_services(self, kept: contextlib.ExitStack) -> None:
         """Fill :attr:`services` and :attr:`servers`; none of them is started."""
-        self._server_disk = _disk_in(self.root / "server", _SERVER_DISK_MIB, only_failing=True)
-        if self._server_disk is not None:
-            kept.callback(self._server_disk.close)
+        disk = _disk_in(self.root / "server", _SERVER_DISK_MIB, only_failing=True)
+        if disk is not None:
+            kept.callback(disk.close)
+            self.disks["server"] = disk
         self.command_done("assay-server", "init", "--state", str(self.state))
         self.services["server"] = Program(
             "server", self._server_command, self.root / "server.log", self.meddling("server", self.state),
@@ -185,17 +186,18 @@ class Laboratory:
         return [self.services[name].log_bytes for name in self.servers]
 
     def disk_of(self, target: str) -> Disk | None:
-        """The disk below the state of "server" or of a box."""
-        return self._server_disk if target in self.services else self.boxes[target].disk
+        """The disk below the state of a service or of a box."""
+        return self.disks.get(target) if target in self.services else self.boxes[target].disk
 
     @property
     def offers(self) -> frozenset[Need]:
         """What the machine lets this lab do."""
         disks = [box.disk for box in self.boxes.values()]
+        with_servers = [*(self.disks.get(name) for name in self.servers), *disks]
         found = {
             Need.PACKETS: all(box.packets is not None for box in self.boxes.values()),
             Need.DISKS: all(disk is not None for disk in disks),
-            Need.FAILING_DISKS: all(disk is not None and disk.fails for disk in [self._server_disk, *disks]),
+            Need.FAILING_DISKS: all(disk is not None and disk.fails for disk in with_servers),
         }
         return frozenset(need for need, is_there in found.items() if is_there)
 
@@ -329,11 +331,10 @@ class Laboratory:
             store.close()
         return [(str(each.state), each.failure.failure_class if each.failure else "") for each in found]
 
-    def report(self, campaign_id: str) -> dict[str, Any]:
-        """A campaign's report."""
-        path = self.state / "reports" / campaign_id / "report.json"
-        document: dict[str, Any] = json.loads(path.read_bytes())
-        return document
+    def reports(self, campaign_id: str) -> dict[str, bytes]:
+        """A campaign's report, by its forms."""
+        folder = self.state / "reports" / campaign_id
+        return {form: (folder / f"report.{form}").read_bytes() for form in REPORT_FORMS}
 
     def logs(self, characters: int = 3000) -> str:
         """The last lines of every program."""

@@ -11,3 +11,6 @@ class Need(StrEnum):
     PACKETS = "wires below TCP"
     DISKS = "disks of their own"
     FAILING_DISKS = "disks that fail"
+    FAILING_DEVICES = "block devices that fail"
+    DATABASE_CALLS = "a library in PostgreSQL"
+    BUCKET_DISK = "a disk of the bucket's own"

@@ -97,6 +97,7 @@ def document(
         "lost": found.lost,
         "duplicated": found.duplicated,
         "changed": found.changed,
+        "other_bytes": found.other_bytes,
         "files_missing": found.files_missing,
         "files_unknown": found.files_unknown,
         "examples": found.names,
@@ -125,7 +126,9 @@ def table(found: dict[str, Any]) -> list[str]:
     lines += [
         f"  {'all':24} {found['faults']:4}  of {found['kinds']} kinds; {found['faults_asked']} asked for",
         f"launches {found['launches']:,}: lost {found['lost']}, duplicated {found['duplicated']}, changed "
-        f"{found['changed']}; files missing {found['files_missing']}, unknown {found['files_unknown']}",
+        f"{found['changed']}",
+        f"files: missing {found['files_missing']}, unknown {found['files_unknown']}, with the same launches "
+        f"in other bytes {found['other_bytes']}",
         *(f"  {each}" for each in found["examples"]),
         f"results that differ: {len(found['result_differences'])}",
         *(f"  {each}" for each in found["result_differences"]),
@@ -135,6 +138,6 @@ def table(found: dict[str, Any]) -> list[str]:
         f"added {found['added_seconds']} s; in all {found['total_seconds']} s; seed {found['seed']}",
         *(f"RULE BROKEN: {each}" for each in found["broken_rules"]),
         *([f"NOT ENDED: {found['not_ended']}"] if found["not_ended"] else []),
-        "good: nothing lost, nothing doubled, nothing changed" if found["good"] else "NOT GOOD",
+        "good: nothing lost, nothing doubled, no byte changed" if found["good"] else "NOT GOOD",
     ]
     return lines

@@ -129,8 +129,13 @@ class Lanes:
         """Wait for the last one; raises what a lane could not carry out."""
         for thread in self._threads:
             thread.join()
-        if self._problems:
-            raise self._problems[0]
+        self.require_well()
+
+    def require_well(self) -> None:
+        """Raise what a lane could not carry out, if there is something: the lab may never go on after it."""
+        with self._lock:
+            if self._problems:
+                raise self._problems[0]
 
     def _lane(self, planned: Iterable[Planned]) -> None:
         try:

@@ -15,6 +15,7 @@ from random import Random
 from typing import Any
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 
 from assay_core.files.launch_file import new_launch_file
@@ -26,7 +27,7 @@ from assay_sampling.launches.table import (
     launch_schema,
     make_batch,
 )
-from tests.chaos.comparing import Difference, compare_records, compare_results
+from tests.chaos.comparing import Difference, compare_records, compare_reports
 from tests.chaos.faults.kinds import KINDS
 from tests.chaos.faults.seam import SERVER, Whom
 from tests.chaos.interposing import Meddling, Operation, built
@@ -57,6 +58,8 @@ try:
     with (here / "file").open("wb", buffering=0) as file:
         file.write(b"12345678")
         os.fsync(file.fileno())
+    with (here / "file").open("rb", buffering=0) as file:
+        assert os.pread(file.fileno(), 3, 5) == b"678" and file.read(4) == b"1234"
     print("written")
 except OSError as error:
     print(os.strerror(error.errno))
@@ -313,13 +316,52 @@ def test_files_that_are_missing_or_unknown_differ(tmp_path: Path) -> None:
     assert (found.files_missing, found.files_unknown, found.lost, found.identical) == (1, 1, 2, False)
 
 
-def test_reports_differ_in_any_number_but_not_in_the_hash_of_bytes() -> None:
-    whole = {"rows": [{"error": 1.5, "flags": ["x"]}], "runs": [{"content_hash": "a"}]}
+def test_the_same_launches_in_other_bytes_are_not_the_same(tmp_path: Path) -> None:
+    for lab in ("a", "b"):
+        write(tmp_path / lab / "c-1.0000" / "slice-00000.parquet", [0, 1], [5, 6])
+    other = tmp_path / "b" / "c-1.0000" / "slice-00000.parquet"
+    table = pq.read_table(other)
+    pq.write_table(table, other, compression="none", use_dictionary=False)
     found = Difference()
-    compare_results(whole, {"rows": [{"error": 1.5, "flags": ["x"]}], "runs": [{"content_hash": "b"}]}, found)
-    assert found.identical
-    compare_results(whole, {"rows": [{"error": 1.6, "flags": []}], "runs": whole["runs"]}, found)
-    assert found.results == [
-        "report.rows[0].error: 1.5 became 1.6",
-        'report.rows[0].flags: ["x"] became []',
+    compare_records(tmp_path / "a", tmp_path / "b", found)
+    assert (found.lost, found.duplicated, found.changed, found.other_bytes) == (0, 0, 0, 1)
+    assert not found.identical and found.names == [
+        "c-1.0000/slice-00000.parquet: the same launches in other bytes"
     ]
+
+
+WHOLE = b'{"rows": [{"error": 1.5, "flags": ["x"]}]}'
+
+
+@pytest.mark.parametrize(
+    ("other", "named"),
+    [
+        (
+            {"json": b'{"rows": [{"error": 1.6, "flags": []}]}', "html": b"<p>"},
+            ["c-1.json.rows[0].error: 1.5 became 1.6", 'c-1.json.rows[0].flags: ["x"] became []'],
+        ),
+        ({"json": WHOLE + b"\n", "html": b"<p>"}, ["c-1.json: 42 bytes, and 43 others from byte 42 on"]),
+        ({"json": WHOLE, "html": b"<q>"}, ["c-1.html: 3 bytes, and 3 others from byte 1 on"]),
+        ({"json": WHOLE}, ["c-1.html: 3 bytes, and 0 others from byte 0 on"]),
+    ],
+)
+def test_reports_differ_in_any_byte(other: dict[str, bytes], named: list[str]) -> None:
+    whole = {"c-1": {"json": WHOLE, "html": b"<p>"}}
+    found = Difference()
+    compare_reports(whole, {"c-1": dict(whole["c-1"])}, found)
+    assert found.identical
+    compare_reports(whole, {"c-1": other}, found)
+    assert found.results == named and not found.identical
+
+
+def test_the_virtual_gpus_of_all_boxes_of_a_lab_have_one_name() -> None:
+    program = (
+        "from assay_virtual.gpu_models import MODELS\n"
+        "from tests.chaos.repeating_agent import name_gpus_alike\n"
+        "named = lambda: len({MODELS.gpu('V100', 0, agent * 16).device.uuid for agent in 'ab'})\n"
+        "apart = named()\n"
+        "name_gpus_alike()\n"
+        "print(apart, named())\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout == "2 1\n"

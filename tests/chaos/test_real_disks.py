@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 
 from tests.support.machine.disks import Disk, DiskError, LoopDisk, MemoryDisk
+from tests.support.machine.failing_device import FailingDevice
+from tests.support.machine.failing_file import Failed
 
 MEBIBYTES = 8
 
@@ -39,6 +41,13 @@ def disk(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Disk]:
 def failing(tmp_path: Path) -> Iterator[LoopDisk]:
     with mounted(LoopDisk(tmp_path / "disk", MEBIBYTES)) as made:
         assert isinstance(made, LoopDisk)
+        yield made
+
+
+@pytest.fixture
+def device(tmp_path: Path) -> Iterator[FailingDevice]:
+    with mounted(FailingDevice(tmp_path / "disk", MEBIBYTES)) as made:
+        assert isinstance(made, FailingDevice)
         yield made
 
 
@@ -95,3 +104,46 @@ def test_a_lost_disk_keeps_what_was_durable_and_nothing_else(failing: LoopDisk) 
     failing.mend()
     assert path.read_bytes() == b"durable"
     assert sorted(each.name for each in failing.folder.iterdir()) == ["a", "lost+found"]
+
+
+def synced(path: Path) -> int:
+    """The errno with which a file cannot be written and made durable; 0: it is durable."""
+    try:
+        with path.open("wb", buffering=0) as file:
+            file.write(b"x" * 5000)
+            os.fsync(file.fileno())
+    except OSError as error:
+        return error.errno or 0
+    return 0
+
+
+@pytest.mark.parametrize("reads", [False, True])
+def test_a_broken_device_fails_what_is_made_durable_and_keeps_what_was(
+    device: FailingDevice, reads: bool
+) -> None:
+    path = device.folder / "before"
+    assert synced(path) == 0 and device.failed == Failed(0, 0)
+    with path.open("r+b", buffering=0) as file:
+        device.break_device(reads=reads)
+        file.write(b"y")  # into memory: nobody has noticed
+        with pytest.raises(OSError) as caught:
+            os.fsync(file.fileno())
+    assert caught.value.errno == errno.EIO and device.failed.writes > 0
+    # The journal could not be written either, so the kernel lets nobody write any more.
+    assert refusal(device.folder / "after") in (errno.EROFS, errno.EIO)
+    device.mend()
+    assert path.stat().st_size == 5000 and path.read_bytes()[1:] == b"x" * 4999
+    before = device.failed
+    assert synced(device.folder / "after") == 0 and device.failed == before
+
+
+def test_reads_fail_that_the_device_must_answer(device: FailingDevice) -> None:
+    path = device.folder / "a"
+    assert synced(path) == 0
+    device.mend()  # mounted anew, so that nothing of it is in memory
+    device.break_device(reads=True)
+    with pytest.raises(OSError) as caught:
+        path.read_bytes()
+    assert caught.value.errno == errno.EIO and device.failed.reads > 0
+    device.mend()
+    assert path.read_bytes() == b"x" * 5000

@@ -10,6 +10,7 @@ import pytest
 
 from tests.chaos.faults.kinds import KINDS
 from tests.chaos.faults.seam import Whom
+from tests.chaos.needs import Need
 from tests.chaos.schedule import plan
 from tests.chaos.site.faults import KINDS_OF_A_SITE, SITE_KINDS
 from tests.chaos.site.gate import Gate, Mood
@@ -86,6 +87,11 @@ def test_a_plan_for_a_site_hits_each_service_by_the_kinds_that_are_meant_for_it(
         *(name for names in SERVICES.values() for name in names),
     }
     assert not SITE_KINDS.keys() & KINDS.keys()
+
+
+def test_a_disk_of_the_database_fails_by_a_device_or_by_the_library_and_by_one_of_them_alone() -> None:
+    device, library = (KINDS_OF_A_SITE[name] for name in ("database_device_errors", "database_fsync_errors"))
+    assert device.needs == {Need.FAILING_DEVICES} and library.needs == {Need.DATABASE_CALLS}
 
 
 def test_ports_that_are_asked_for_together_differ() -> None:

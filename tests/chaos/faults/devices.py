@@ -14,8 +14,6 @@ from tests.support.machine.disks import Disk, DiskError, LoopDisk
 
 _READ_ONLY = re.compile("Read-only file system|readonly database")
 _START_SECONDS = 20.0
-# An agent that waits for work touches its disk seldom.
-_NOTICED_SECONDS = 4.0
 
 
 class DeviceFault(Fault):
@@ -26,6 +24,7 @@ class DeviceFault(Fault):
     weight = 2
     shortest, longest = 1.0, 4.0
     said: ClassVar[re.Pattern[str]]  # by whoever noticed it
+    noticed_seconds: ClassVar[float] = 4.0  # an agent that waits for work touches its disk seldom
 
     @property
     def disk(self) -> Disk:
@@ -44,7 +43,7 @@ class DeviceFault(Fault):
         self.fail()
 
     def heal(self) -> None:
-        self._noticed = waited(self._what_it_noticed, _NOTICED_SECONDS)
+        self._noticed = waited(self._what_it_noticed, self.noticed_seconds)
         self.program.end()
         self.mend()
         self.program.start()

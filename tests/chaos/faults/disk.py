@@ -26,10 +26,13 @@ class InterposedDisk(Fault):
     error = 0
     every = 1
     sleep_ms = 0
+    part = ""  # only files whose paths contain it
 
     def inject(self) -> None:
         self._before = self.program.meddling.counters()
-        self.program.meddling.set(self.operations, error=self.error, every=self.every, sleep_ms=self.sleep_ms)
+        self.program.meddling.set(
+            self.operations, error=self.error, every=self.every, sleep_ms=self.sleep_ms, part=self.part
+        )
 
     def heal(self) -> None:
         self.program.meddling.set()

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 import signal
+from random import Random
 from typing import ClassVar
 
 import psutil
 
 from tests.chaos.faults.seam import Fault, Whom
-from tests.chaos.laboratory import LEASE_SECONDS, waited
+from tests.chaos.laboratory import LEASE_SECONDS, Laboratory, waited
 
 _TOOLS = "assay_virtual.tools"
 _ATTEMPT = re.compile(r"/jobs/([^/]+)-\d+/")
@@ -126,37 +127,51 @@ class KillProfiler(Fault):
         return self._found
 
 
-class StopProfiler(Fault):
+class StandingStill(Fault):
+    """Processes of a program stand still for a while, and then go on."""
+
+    shortest, longest = 0.5, 4.0
+
+    def __init__(self, lab: Laboratory, target: str, chance: Random) -> None:
+        super().__init__(lab, target, chance)
+        self.stopped: list[psutil.Process] = []
+
+    def stop(self, process: psutil.Process) -> bool:
+        """Stop one process; False if it has ended."""
+        try:
+            process.suspend()
+        except psutil.NoSuchProcess:
+            return False
+        self.stopped.append(process)
+        return True
+
+    def heal(self) -> None:
+        for process in reversed(self.stopped):
+            try:
+                process.resume()
+            except psutil.NoSuchProcess:
+                continue
+
+
+class StopProfiler(StandingStill):
     """SIGSTOP of a tool for a while."""
 
     kind = "stop_profiler"
     early = True
     weight = 3
-    shortest, longest = 0.5, 4.0
 
     def inject(self) -> None:
-        self._tools: list[psutil.Process] = []
         self._found = ""
-        waited(self._stop, _TOOL_SECONDS)
+        waited(self._stop_one, _TOOL_SECONDS)
 
-    def _stop(self) -> bool:
+    def _stop_one(self) -> bool:
         for tool, slice_name in _tools(self.program.pid):
-            try:
-                tool.suspend()
-            except psutil.NoSuchProcess:
+            if not self.stop(tool):
                 continue
-            self._tools.append(tool)
             if waited(lambda tool=tool: _stopped(tool.pid), 2):  # type: ignore[misc]
                 self._found = f"process {tool.pid} of {slice_name}"
                 return True
         return False
-
-    def heal(self) -> None:
-        for tool in self._tools:
-            try:
-                tool.resume()
-            except psutil.NoSuchProcess:
-                continue
 
     def effect(self) -> str:
         return self._found

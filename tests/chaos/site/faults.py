@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import re
 import signal
 from typing import ClassVar
 
 import psutil
 
 from tests.chaos.faults.kinds import KINDS
-from tests.chaos.faults.processes import KillAgent
+from tests.chaos.faults.processes import KillAgent, StandingStill
 from tests.chaos.faults.seam import Fault, Whom
 from tests.chaos.laboratory import waited
+from tests.chaos.site.broken_disks import BROKEN_DISKS
 from tests.chaos.site.gate import Gate, Mood
 from tests.chaos.site.laboratory import SiteLaboratory
 
-_ANALYSES = re.compile("analys", re.IGNORECASE)
-# Kinds of a lab that reach into a server's own SQLite file or records, or need a disk below its state.
-_OF_ONE_SERVER = frozenset(
-    {"older_backup", "second_server", "flipped_bit_in_staging", "server_starts_read_only", "clock_jump"}
-)
+# Kinds of a lab that reach into a server's own SQLite file or records, or into its clock alone.
+_OF_ONE_SERVER = frozenset({"older_backup", "second_server", "flipped_bit_in_staging", "clock_jump"})
 
 
 class KillDatabase(KillAgent):
@@ -42,33 +39,20 @@ class RestartDatabase(KillAgent):
         return "ended in order" if died and died[0] == 0 else ""
 
 
-class StopDatabase(Fault):
+class StopDatabase(StandingStill):
     """Every process of PostgreSQL stands still: its connections live, and nobody answers."""
 
     kind = "stop_database"
     whom = Whom.DATABASE
-    shortest, longest = 0.5, 4.0
 
     def inject(self) -> None:
-        self._stopped: list[psutil.Process] = []
         if self.program.pid:
             parent = psutil.Process(self.program.pid)
             for process in [parent, *parent.children(recursive=True)]:
-                try:
-                    process.suspend()
-                except psutil.NoSuchProcess:
-                    continue
-                self._stopped.append(process)
-
-    def heal(self) -> None:
-        for process in reversed(self._stopped):
-            try:
-                process.resume()
-            except psutil.NoSuchProcess:
-                continue
+                self.stop(process)
 
     def effect(self) -> str:
-        found = len(self._stopped)
+        found = len(self.stopped)
         return f"{found} processes stood still for {self.seconds:.1f} s" if found > 1 else ""
 
 
@@ -151,7 +135,7 @@ SITE_KINDS: dict[str, type[Fault]] = {
     kind.kind: kind
     for kind in (
         KillDatabase, RestartDatabase, StopDatabase, KillBucket, BucketBusy, BucketCut, KillBalancer,
-        KillScheduler, KillWorker,
+        KillScheduler, KillWorker, *BROKEN_DISKS,
     )
 }  # fmt: skip
 KINDS_OF_A_SITE: dict[str, type[Fault]] = {

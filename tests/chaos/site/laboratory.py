@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import shutil
 import socket
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 from urllib.request import Request, urlopen
 
 import psycopg
@@ -18,8 +17,9 @@ import psycopg
 from assay_client.api import Client
 from assay_sampling.errors import AssayError
 from tests.chaos.faults.seam import Whom
-from tests.chaos.interposing import Meddling
-from tests.chaos.laboratory import BIN, LEASE_SECONDS, LabError, Laboratory, waited
+from tests.chaos.interposing import Meddling, built
+from tests.chaos.laboratory import BIN, LEASE_SECONDS, REPORT_FORMS, LabError, Laboratory, waited
+from tests.chaos.needs import Need
 from tests.chaos.programs import Program
 from tests.chaos.site.gate import Gate
 from tests.chaos.site.services import (
@@ -34,6 +34,8 @@ from tests.chaos.site.services import (
     worker_command,
 )
 from tests.chaos.work import Size
+from tests.support.machine.disks import Disk, mounted_disk
+from tests.support.machine.failing_device import FailingDevice, failing_disk
 
 T = TypeVar("T")
 
@@ -51,6 +53,7 @@ SERVICES: Mapping[Whom, Sequence[str]] = {
     Whom.WORKERS: WORKERS,
 }
 _HEARTBEAT_MS = 700
+_DISK_MIB = 2 << 10  # of each service: a file with holes
 _START_SECONDS = 90.0
 
 
@@ -63,7 +66,13 @@ class SiteLaboratory(Laboratory):
         kept.callback(shutil.rmtree, database_folder, ignore_errors=True)
         database_folder.chmod(0o755)
         ports = free_ports(8)
-        self.database = Database(database_folder / "cluster", ports[0])
+        for name, folder, sort in (
+            (DATABASE, database_folder / "disk", failing_disk),
+            (STORE, root / STORE, mounted_disk),
+            *((name, root / name, failing_disk) for name in SERVERS),
+        ):
+            self._mount(name, folder, sort, kept)
+        self.database = Database(database_folder / "disk" / "cluster", ports[0])
         self.bucket = Bucket(root / STORE, (ports[1], ports[2], ports[3], ports[4]))
         self._agents_port, self._join_port, self._scheduler_port = ports[5:8]
         self.database.make()
@@ -73,7 +82,10 @@ class SiteLaboratory(Laboratory):
         self._key = root / "bucket.key"
         self._key.touch(mode=0o600)
         self._key.write_text(f"aws_access_key_id = {ACCESS_KEY}\naws_secret_access_key = {SECRET_KEY}\n")
-        self._add(DATABASE, self.database.command, before_start=self.database.forget_the_dead)
+        self._add(
+            DATABASE, self.database.command, before_start=self.database.forget_the_dead,
+            meddling=self._meddling_with_the_database(database_folder),
+        )  # fmt: skip
         self._add(STORE, self.bucket.command)
         self._add(SCHEDULER, lambda: scheduler_command(self._scheduler_port))
         for name in WORKERS:
@@ -91,10 +103,44 @@ class SiteLaboratory(Laboratory):
             )  # fmt: skip
             self.servers.append(name)
 
-    def _add(
-        self, name: str, command: Callable[[], Sequence[str]], before_start: Callable[[], None] = lambda: None
+    def _mount(
+        self, name: str, folder: Path, sort: Callable[[Path, int], Disk | None], kept: contextlib.ExitStack
     ) -> None:
-        meddling = Meddling(None, self.root / f"{name}.control", self.root)
+        """Make the folder of a service, with a disk of its own where one may be mounted."""
+        folder.mkdir()
+        disk = sort(folder, _DISK_MIB)
+        if disk is not None:
+            kept.callback(disk.close)
+            self.disks[name] = disk
+
+    def _meddling_with_the_database(self, folder: Path) -> Meddling:
+        """Makes its calls fail where its disk cannot; PostgreSQL's user must reach the library."""
+        library = None
+        if not isinstance(self.disks.get(DATABASE), FailingDevice):
+            library = built(folder)
+        control = folder / "control"
+        meddling = Meddling(library, control, self.database.folder)
+        control.chmod(0o666)
+        return meddling
+
+    @property
+    def offers(self) -> frozenset[Need]:
+        breaking = [self.disks.get(name) for name in (DATABASE, *SERVERS)]
+        found = {
+            Need.FAILING_DEVICES: all(isinstance(disk, FailingDevice) for disk in breaking),
+            Need.DATABASE_CALLS: self.services[DATABASE].meddling.works,
+            Need.BUCKET_DISK: STORE in self.disks,
+        }
+        return super().offers | {need for need, is_there in found.items() if is_there}
+
+    def _add(
+        self,
+        name: str,
+        command: Callable[[], Sequence[str]],
+        before_start: Callable[[], None] = lambda: None,
+        meddling: Meddling | None = None,
+    ) -> None:
+        meddling = meddling or Meddling(None, self.root / f"{name}.control", self.root)
         log = self.root / f"{name}.log"
         self.services[name] = Program(name, command, log, meddling, before_start=before_start)
 
@@ -229,9 +275,11 @@ class SiteLaboratory(Laboratory):
             rows = connection.execute(query, (campaign_id,)).fetchall()
         return [(state, failure["failure_class"] if failure else "") for state, failure in rows]
 
-    def report(self, campaign_id: str) -> dict[str, Any]:
-        document: dict[str, Any] = json.loads(self.ask(lambda owner: owner.report_bytes(campaign_id, "json")))
-        return document
+    def reports(self, campaign_id: str) -> dict[str, bytes]:
+        return {
+            form: self.ask(lambda owner, form=form: owner.report_bytes(campaign_id, form))  # type: ignore[misc]
+            for form in REPORT_FORMS
+        }
 
 
 def _answers(address: str) -> bool:

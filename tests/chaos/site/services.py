@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -20,6 +21,8 @@ DATABASE = "assay"
 BUCKET = "records"
 ACCESS_KEY, SECRET_KEY = "assay", "assay-secret"
 _OWNER = "postgres"
+# Segments of one megabyte, none of them used again: a full disk is noticed soon.
+_SMALL_LOGS, _NEW_LOGS = "--wal-segsize=1", {"wal_recycle": "off"}
 
 
 def free_ports(count: int) -> list[int]:
@@ -50,7 +53,7 @@ class Database:
         self.folder.mkdir(mode=0o700)
         if not os.geteuid():
             shutil.chown(self.folder, _OWNER)
-        options = ("-A", "trust", "-U", DATABASE, "--encoding=UTF8", "--locale=C")
+        options = ("-A", "trust", "-U", DATABASE, "--encoding=UTF8", "--locale=C", _SMALL_LOGS)
         _done([*self._program("initdb"), "-D", str(self.folder / "data"), *options])
         single = [*self._program("postgres"), "--single", "-D", str(self.folder / "data"), "postgres"]
         _done(single, f"CREATE DATABASE {DATABASE}\n")
@@ -59,14 +62,16 @@ class Database:
         """Runs it until it is signalled."""
         settings = {
             "listen_addresses": "127.0.0.1", "port": self.port, "unix_socket_directories": self.folder,
-            "shared_buffers": "32MB", "max_connections": 60,
+            "shared_buffers": "32MB", "max_connections": 60, **_NEW_LOGS,
         }  # fmt: skip
         options = [word for name, value in settings.items() for word in ("-c", f"{name}={value}")]
         return [*self._program("postgres"), "-D", str(self.folder / "data"), *options]
 
     def forget_the_dead(self) -> None:
         """Remove the note of a killed process, whose number another one may have by now."""
-        (self.folder / "data" / "postmaster.pid").unlink(missing_ok=True)
+        # A disk that has failed keeps it, and PostgreSQL does not start there.
+        with contextlib.suppress(OSError):
+            (self.folder / "data" / "postmaster.pid").unlink(missing_ok=True)
 
     def _program(self, name: str) -> list[str]:
         found = programs()

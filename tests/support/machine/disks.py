@@ -86,6 +86,11 @@ class Disk(ABC):
         subprocess.run(["umount", "-l", str(self.folder)], capture_output=True, check=False)
 
 
+def _mode_of(folder: Path) -> int:
+    """Who may enter the folder may enter the disk."""
+    return folder.stat().st_mode & 0o777 if folder.is_dir() else 0o700
+
+
 def _grow(file: int, size: int, piece: int) -> int:
     """Let a file grow by pieces until the disk is full; its size."""
     while True:
@@ -103,10 +108,10 @@ class MemoryDisk(Disk):
 
     def __init__(self, folder: Path, mebibytes: int) -> None:
         super().__init__(folder)
-        self._size = f"size={mebibytes}m"
+        self._options = f"size={mebibytes}m,mode={_mode_of(folder):o}"
 
     def mount(self, *, read_only: bool = False) -> None:
-        options = ",".join((self._size, "mode=0700", *(["ro"] if read_only else [])))
+        options = self._options + (",ro" if read_only else "")
         _run("mount", "-t", "tmpfs", "-o", options, "assay-test", str(self.folder))
 
 
@@ -120,17 +125,22 @@ class LoopDisk(Disk):
         self._image = folder.with_name(folder.name + ".img")
         self._was_made = False
         self._size = mebibytes << 20
+        self._mode = _mode_of(folder)
+
+    def make_image(self, image: Path, size_bytes: int) -> None:
+        """Make the file that is the disk; called once."""
+        with image.open("wb") as file:
+            file.truncate(size_bytes)
 
     def mount(self, *, read_only: bool = False) -> None:
         if not self._was_made:
-            with self._image.open("wb") as file:
-                file.truncate(self._size)
+            self.make_image(self._image, self._size)
             _run("mkfs.ext4", "-q", "-F", "-m", "0", str(self._image))
             self._was_made = True
         options = "loop,errors=remount-ro" + (",ro" if read_only else "")
         _run("mount", "-t", _TYPE_OF_EXT4, "-o", options, str(self._image), str(self.folder))
         if not read_only:
-            self.folder.chmod(0o700)
+            self.folder.chmod(self._mode)
 
     def fall_read_only(self) -> None:
         Path("/sys/fs/ext4", self._device(), "trigger_fs_error").write_text("a disk of a test fails\n")
