@@ -1,21 +1,30 @@
 import http.server
+import os
+import re
+import sys
 import threading
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from random import Random
 
 import pytest
 
 from tests.chaos.faults.kinds import KINDS
 from tests.chaos.faults.seam import Whom
-from tests.chaos.needs import Need
+from tests.chaos.interposing import Meddling
+from tests.chaos.laboratory import waited
+from tests.chaos.programs import Program
 from tests.chaos.schedule import plan
+from tests.chaos.site.broken_disks import DeviceErrors
 from tests.chaos.site.faults import KINDS_OF_A_SITE, SITE_KINDS
 from tests.chaos.site.gate import Gate, Mood
-from tests.chaos.site.laboratory import SERVICES
+from tests.chaos.site.laboratory import SERVICES, SiteLaboratory
 from tests.chaos.site.services import free_ports
+from tests.support.machine.disks import Disk
+from tests.support.machine.failing_device import FailingDevice, failing_disk
 
 
 class Answering(http.server.BaseHTTPRequestHandler):
@@ -89,9 +98,69 @@ def test_a_plan_for_a_site_hits_each_service_by_the_kinds_that_are_meant_for_it(
     assert not SITE_KINDS.keys() & KINDS.keys()
 
 
-def test_a_disk_of_the_database_fails_by_a_device_or_by_the_library_and_by_one_of_them_alone() -> None:
-    device, library = (KINDS_OF_A_SITE[name] for name in ("database_device_errors", "database_fsync_errors"))
-    assert device.needs == {Need.FAILING_DEVICES} and library.needs == {Need.DATABASE_CALLS}
+WRITING = """
+import os, sys, time
+with open(sys.argv[1], "wb", buffering=0) as file:
+    print("begun", flush=True)
+    while True:
+        file.write(b"x" * 4096)
+        os.fsync(file.fileno())
+        time.sleep(0.01)
+"""
+
+
+class LabOfOneDisk(SiteLaboratory):
+    """One program that writes to a disk, in place of a site."""
+
+    def __init__(self, folder: Path, disk: Disk) -> None:
+        command = [sys.executable, "-c", WRITING, str(disk.folder / "file")]
+        meddling = Meddling(None, folder / "control", disk.folder)
+        self.writer = Program("server-1", lambda: command, folder / "log", meddling)
+        self.services, self.servers, self.boxes = {"server-1": self.writer}, ["server-1"], {}
+        self.disks = {"server-1": disk}
+
+    def wait_until_well(self, target: str) -> None:
+        begun = waited(lambda: "begun" in self.writer.said(self.writer.started_at_byte), 30)
+        assert self.writer.pid and begun
+
+
+@pytest.fixture
+def lab(tmp_path: Path) -> Iterator[LabOfOneDisk]:
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    disk = failing_disk(folder, 16)
+    if not isinstance(disk, FailingDevice):
+        pytest.skip("no device that fails can be made here")
+    made = LabOfOneDisk(tmp_path, disk)
+    made.writer.start()
+    made.wait_until_well("server-1")
+    yield made
+    made.writer.end()
+    disk.close()
+
+
+def test_a_failing_device_counts_once_the_program_has_noticed_and_is_mended(lab: LabOfOneDisk) -> None:
+    fault = DeviceErrors(lab, "server-1", Random(1))
+    fault.inject()
+    fault.heal()
+    assert re.fullmatch(
+        r"loop device over a failing file: [1-9]\d* writes and \d+ reads failed; said '[^']*'", fault.effect()
+    )
+    lab.wait_until_well("server-1")
+    assert (lab.disks["server-1"].folder / "file").stat().st_size > 0
+
+
+def test_a_device_that_fails_unnoticed_does_not_count(lab: LabOfOneDisk) -> None:
+    lab.writer.end()
+    fault = DeviceErrors(lab, "server-1", Random(1))
+    fault.noticed_seconds = 0.1  # type: ignore[misc]
+    with (lab.disks["server-1"].folder / "of-somebody-else").open("wb", buffering=0) as file:
+        fault.inject()
+        file.write(b"x")
+        with pytest.raises(OSError):
+            os.fsync(file.fileno())
+    fault.heal()
+    assert not fault.effect()
 
 
 def test_ports_that_are_asked_for_together_differ() -> None:

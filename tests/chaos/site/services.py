@@ -21,8 +21,8 @@ DATABASE = "assay"
 BUCKET = "records"
 ACCESS_KEY, SECRET_KEY = "assay", "assay-secret"
 _OWNER = "postgres"
-# Segments of one megabyte, none of them used again: a full disk is noticed soon.
-_SMALL_LOGS, _NEW_LOGS = "--wal-segsize=1", {"wal_recycle": "off"}
+# A new segment of the log every two seconds, of one megabyte: a full disk is noticed soon.
+_SMALL_LOGS, _NEW_LOGS = "--wal-segsize=1", {"wal_recycle": "off", "archive_timeout": "2s"}
 
 
 def free_ports(count: int) -> list[int]:
