@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Barrier
 from typing import Any
 
 import psycopg
@@ -13,8 +15,8 @@ import sqlalchemy as sa
 
 from assay_core.records.campaign import RunState
 from assay_sampling.errors import ParameterError, StorageError
-from assay_server.database import moving
-from assay_server.database.in_force import noted_database
+from assay_server.database import moving, opening
+from assay_server.database.in_force import DatabaseInForce, noted_database
 from assay_server.database.moving import move_to_postgresql, move_to_sqlite
 from assay_server.database.opening import AskedDatabase, open_database
 from assay_server.keeping.stored_files import copy_database
@@ -192,6 +194,57 @@ def test_a_database_with_the_campaigns_of_another_folder_is_refused(url: str, tm
     with pytest.raises(StorageError, match="it has the campaigns of another state folder"):
         move_to_postgresql(second, asked(url), nothing)
     open_database(first).close()  # by its note
+
+
+def test_programs_that_open_an_empty_database_at_one_moment_give_it_one_number(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    PostgresqlStore(place_of(url)).close()  # the tables are there
+    both, has_rows = Barrier(2), opening.has_rows
+
+    def both_found_it_empty(connection: sa.Connection, **told: bool) -> bool:
+        found = has_rows(connection, **told)
+        both.wait(60)
+        return found
+
+    monkeypatch.setattr(opening, "has_rows", both_found_it_empty)
+    with ThreadPoolExecutor(2) as pool:
+        server_and_token = pool.map(
+            lambda alone: open_database(tmp_path, asked(url), alone=alone), (True, False)
+        )
+        numbers = {number_and_close(store) for store in server_and_token}
+    noted = noted_database(tmp_path)
+    assert noted is not None
+    assert numbers == {noted.state}
+
+
+def number_and_close(store: MetadataStore) -> int | None:
+    assert isinstance(store, PostgresqlStore)
+    with store.snapshot() as read:
+        number = read.state_number()
+    store.close()
+    return number
+
+
+def test_a_database_that_a_server_takes_while_another_program_looks_at_it_is_that_folders(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks = 0
+
+    def server_is_quicker(state: Path) -> DatabaseInForce | None:
+        nonlocal looks
+        found, looks = noted_database(state), looks + 1
+        if looks == 2:  # of the token's program: after it has connected, before it looks for rows
+            server = open_database(tmp_path, asked(url), alone=True)
+            fill(server)
+            server.close()
+        return found
+
+    monkeypatch.setattr(opening, "noted_database", server_is_quicker)
+    store = open_database(tmp_path, asked(url))
+    with store.transaction() as write:
+        assert write.next_token() > 1
+    store.close()
 
 
 def test_databases_that_are_not_fit_are_refused_each_with_its_remedy(

@@ -121,6 +121,10 @@ def _bind(state: Path, asked: AskedDatabase, place: DatabasePlace, store: Postgr
             note_database(state, asked.place, asked.file, number)
         return
     may_join = is_empty or (number is not None and asked.shared and asked.joins(number))
+    if noted is None and not may_join and noted_database(state) is not None:
+        # A server that started at this moment has bound the two since the note was looked for.
+        _bind(state, asked, place, store)
+        return
     if noted is not None or not may_join:
         belongs = "it is empty" if number is None else "it has the campaigns of another state folder"
         raise StorageError(
