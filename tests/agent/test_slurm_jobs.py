@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import re
+import signal
+import threading
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime
@@ -9,13 +13,14 @@ from pathlib import Path
 
 import pytest
 
+from assay_agent.cli.joining_in_jobs import ended_by_signals, join_patiently
 from assay_agent.config import AgentSettings, VirtualGPUs
 from assay_agent.daemon.places import chosen_places, virtual_places
 from assay_agent.gpus.chosen import ChosenGpus, chosen_gpus
 from assay_agent.jobs.slurm import GivenGpus, SlurmJob, WhyStopped
 from assay_core.connecting.token_option import token_in_file
 from assay_core.records.machine import InstalledDevice, Inventory
-from assay_sampling.errors import NotReadyError, ParameterError
+from assay_sampling.errors import NotReadyError, ParameterError, RefusedError, ServerUnreachableError
 
 JOB = {"SLURM_JOB_ID": "12", "SLURM_CLUSTER_NAME": "north"}
 BOX = [InstalledDevice(i, "NVIDIA A100", f"GPU-{i}a", "8.0", 108, 1) for i in range(4)]
@@ -48,9 +53,102 @@ def test_outside_of_a_job_it_is_not_ready(told: dict[str, str]) -> None:
         SlurmJob.of(told)
 
 
-def test_a_cluster_whose_name_is_a_path_is_refused() -> None:
-    with pytest.raises(NotReadyError, match="cluster"):
-        SlurmJob.of({**JOB, "SLURM_CLUSTER_NAME": "../../etc"})
+@pytest.mark.parametrize(
+    "name", ["../../etc", "..", "-x", "a b", "a/b", "a\nb", "o'dd&lab+1", "ü" * 300, "\udcff"]
+)
+def test_a_cluster_of_any_name_has_folders_and_agents_of_its_own(name: str) -> None:
+    job = SlurmJob.of({**JOB, "SLURM_CLUSTER_NAME": name})
+    assert re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,60}-12", job.folder)
+    assert job.agent_name == f"slurm-{job.folder}"
+    others = (
+        "north",
+        "slurm",
+        "_",
+        f"{name}x",
+        name.replace("/", "_").replace(" ", "_").replace("'", "_") + "_",
+    )
+    assert job.folder not in {SlurmJob.of({**JOB, "SLURM_CLUSTER_NAME": each}).folder for each in others}
+    assert job == SlurmJob.of({**JOB, "SLURM_CLUSTER_NAME": name})
+
+
+@pytest.mark.parametrize(
+    ("limit", "drain_seconds", "works"),
+    [
+        ("00:01:00", 45, False), ("00:02:00", 45, False), ("00:02:01", 45, True), ("00:03:00", 30, True),
+        ("1-00:00:00", 7200, True), ("02:00:00", 7200, False), ("UNLIMITED", 60_000, True), ("?", 45, True),
+    ],
+)  # fmt: skip
+def test_a_job_whose_limit_is_shorter_than_its_drain_does_not_begin(
+    limit: str, drain_seconds: float, works: bool
+) -> None:
+    job, shown = SlurmJob.of(JOB), f"JobId=12 JobState=RUNNING TimeLimit={limit} TimeMin=N/A\n"
+    if works:
+        job.require_time(drain_seconds, said(shown))
+        return
+    with pytest.raises(NotReadyError, match=r"leaves no time to work .* longer --time, or a shorter --drain"):
+        job.require_time(drain_seconds, said(shown))
+
+
+def test_a_job_whose_limit_slurm_does_not_tell_works(caplog: pytest.LogCaptureFixture) -> None:
+    def away(*_words: str) -> str:
+        raise NotReadyError("scontrol", "it is not there", "wait")
+
+    SlurmJob.of(JOB).require_time(45, away)
+    assert "the time limit of the job is unknown" in caplog.text
+    SlurmJob.of(JOB).require_time(45, said(""))
+
+
+class Lab:
+    """A server that is away for some calls."""
+
+    def __init__(self, away: int, error: Exception | None = None) -> None:
+        self.away, self.calls = away, 0
+        self.error = error or ServerUnreachableError("lab", "away", "wait")
+
+    def join(self) -> None:
+        self.calls += 1
+        if self.calls <= self.away:
+            raise self.error
+
+
+class Waits(threading.Event):
+    """An event whose waits take no time, and are noted; it is set after so many."""
+
+    def __init__(self, most: int = 1_000) -> None:
+        super().__init__()
+        self.most, self.seconds = most, list[float]()
+
+    def wait(self, timeout: float | None = None) -> bool:
+        self.seconds.append(timeout or 0.0)
+        if len(self.seconds) >= self.most:
+            self.set()
+        return self.is_set()
+
+
+def test_a_job_waits_for_a_server_that_is_away_when_it_starts() -> None:
+    lab, waits = Lab(6), Waits()
+    assert join_patiently(lab.join, waits)
+    assert (lab.calls, waits.seconds) == (7, [2, 4, 8, 16, 30, 30])
+
+
+def test_a_job_that_is_signalled_while_it_waits_for_the_server_stops_waiting() -> None:
+    lab = Lab(1_000)
+    assert not join_patiently(lab.join, Waits(most=3))
+    assert lab.calls == 3
+    with ended_by_signals() as asked:
+        os.kill(os.getpid(), signal.SIGTERM)
+        assert asked.wait(20)
+
+
+def test_a_job_gives_up_on_an_address_that_nobody_answers_and_at_once_on_a_token_that_is_refused() -> None:
+    lab = Lab(1_000)
+    with pytest.raises(ServerUnreachableError):
+        join_patiently(lab.join, Waits(), patience_seconds=0)
+    assert lab.calls == 1
+    refused = Lab(1_000, RefusedError("token", "it was used", "make another"))
+    with pytest.raises(RefusedError):
+        join_patiently(refused.join, Waits())
+    assert refused.calls == 1
 
 
 SHOWN = (

@@ -76,7 +76,10 @@ def test_a_requeued_job_is_the_same_agent_with_its_gpu_and_a_run_that_was_signal
     assert failed.failure.failure_class == "agent_restarted"
     assert "every process of it was signalled" in failed.failure.cause
     assert (tmp_path / "asked").read_text().splitlines()[-1] == "requeue 12"
-    with job(server, tmp_path, CUDA_VISIBLE_DEVICES="1", SLURM_RESTART_COUNT="1") as agent:
+    # As on a node where the user's home cannot be written.
+    with job(
+        server, tmp_path, CUDA_VISIBLE_DEVICES="1", SLURM_RESTART_COUNT="1", HOME="/proc/nobody"
+    ) as agent:
         wait_for(lambda: len(server.registrations) >= 2)
         agent.send_signal(signal.SIGTERM)
         assert agent.wait(90) == 0
@@ -111,7 +114,8 @@ def test_the_last_answer_of_slurm_says_whether_a_preempted_job_is_requeued(
     program.write_text(
         program.read_text().replace(
             "[ ",
-            f'[ -e {tmp_path}/once ] || {{ touch {tmp_path}/once; echo "JobId=12 {first}"; exit; }}\n[ ',
+            # It is asked at the start, at the signal, and after the drain.
+            f'[ $(wc -l < {tmp_path}/asked) -gt 2 ] || {{ echo "JobId=12 {first}"; exit; }}\n[ ',
             1,
         )
     )
@@ -128,12 +132,17 @@ def test_the_last_answer_of_slurm_says_whether_a_preempted_job_is_requeued(
         ({}, "Slurm job 12: it was given no GPU"),
         ({"CUDA_VISIBLE_DEVICES": "MIG-5c89852c"}, "a part of a GPU"),
         ({"CUDA_VISIBLE_DEVICES": "7"}, "Slurm job 12: none of its GPUs (7) can be offered here"),
+        (
+            {"CUDA_VISIBLE_DEVICES": "0", "TIME_LIMIT": "00:01:00"},
+            "its time limit of 60 s leaves no time to",
+        ),
         ({"SLURM_JOB_ID": ""}, "this process is not in a Slurm job"),
     ],
 )
 def test_a_job_without_a_gpu_of_its_own_ends_and_says_why(
     server: FakeServer, tmp_path: Path, told: dict[str, str], cause: str
 ) -> None:
+    write_scontrol(tmp_path, "JobState=RUNNING TimeLimit=$TIME_LIMIT")
     with job(server, tmp_path, **told) as agent:
         assert agent.wait(90) == 10
         assert agent.stderr is not None

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from assay_client.slurm.script import FURTHER_OPTIONS, AgentJob, further_options, job_script
+from assay_core.settings.slurm_times import slurm_seconds
 from assay_sampling.errors import ParameterError
 
 # Prints the words that it is given, each with a null character behind it: an agent for these tests.
@@ -126,3 +127,27 @@ def test_a_state_root_is_quoted_as_sbatch_reads_it() -> None:
 def test_a_drain_that_no_signal_can_announce_is_refused() -> None:
     with pytest.raises(ParameterError, match="--drain"):
         job_script(AgentJob(["agent"], Path("/s"), drain_seconds=70_000))
+
+
+@pytest.mark.parametrize(
+    ("limit", "seconds"),
+    [
+        ("1", 60), ("30", 1800), ("2:30", 150), ("4:00:00", 14_400), ("1-12", 129_600), ("1-2:3", 93_780),
+        ("2-00:00:05", 172_805), ("UNLIMITED", None), ("infinite", None), ("0", None), ("4h", None),
+        ("", None),
+    ],
+)  # fmt: skip
+def test_times_as_slurm_writes_them(limit: str, seconds: int | None) -> None:
+    assert slurm_seconds(limit) == seconds
+
+
+@pytest.mark.parametrize(
+    ("limit", "works"), [("2", False), ("2:00", False), ("2:01", True), ("0", True), ("3", True)]
+)
+def test_a_time_limit_that_leaves_no_time_before_the_drain_is_refused(limit: str, works: bool) -> None:
+    job = AgentJob(["agent"], Path("/s"), directives={"time": limit})
+    if works:
+        assert f"#SBATCH --time={limit}" in job_script(job).splitlines()
+        return
+    with pytest.raises(ParameterError, match=r"--time: 120 s leave no time to work.*shorter --drain"):
+        job_script(job)

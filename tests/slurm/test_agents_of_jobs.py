@@ -19,7 +19,7 @@ from tests.slurm.one_node import OneNode
 from tests.support.integration.harness import BIN, Lab, lab
 from tests.support.integration.paced_recordings import write_paced_recordings
 
-pytestmark = [pytest.mark.processes, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.processes, pytest.mark.timeout(2400)]
 
 WORKLOAD = """\
 workload = "{name}"

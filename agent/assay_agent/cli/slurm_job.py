@@ -17,6 +17,7 @@ from typing import Annotated
 import typer
 
 from assay_agent.cli.join import join_lab
+from assay_agent.cli.joining_in_jobs import ended_by_signals, join_patiently
 from assay_agent.cli.running import run_agent
 from assay_agent.config import AgentSettings
 from assay_agent.daemon.state import credentials_folder
@@ -25,6 +26,7 @@ from assay_agent.jobs.slurm import SlurmJob, WhyStopped
 from assay_core.connecting.token_option import TOKEN_VARIABLE, token_in_file
 from assay_core.files.durable import storage_errors
 from assay_core.files.private_folders import make_private_folder
+from assay_core.program_log import set_up_log
 from assay_core.settings.command_line import with_settings
 from assay_sampling.errors import AssayError, NotReadyError
 
@@ -61,10 +63,12 @@ def slurm_job(
 
     Started by the job scripts of 'assay slurm sbatch'."""
     token = os.environ.pop(TOKEN_VARIABLE, "")  # no child process needs it
+    set_up_log(settings.log_level, settings.log_format)
     job = SlurmJob.of()
     # Slurm's ordinals are in this order; CUDA's own is by speed.
     os.environ.setdefault("CUDA_DEVICE_ORDER", "PCI_BUS_ID")
     chosen_gpus((OF_THE_JOB,))  # a job without GPUs ends before it joins
+    job.require_time(settings.drain_seconds)
     with storage_errors(state_root):
         make_private_folder(state_root)
 
@@ -79,10 +83,11 @@ def slurm_job(
         )
 
     own = of_the_job(settings)
-    if join:
-        _join_once(own, join, token, token_file)
     ending = _Ending(job, settings.drain_seconds + _EARLY_SECONDS)
-    run_agent(own, lambda: of_the_job(again()), ending.look, signals_reach_all=True)
+    if join and not _join_once(own, join, token, token_file):
+        ending.look()
+    else:
+        run_agent(own, lambda: of_the_job(again()), ending.look, signals_reach_all=True)
     if ending.signalled:
         ending.look()
         ending.requeue(at_limit=requeue)
@@ -120,11 +125,14 @@ class _Ending:
             self._job.requeue()
 
 
-def _join_once(settings: AgentSettings, address: str, token: str, token_file: Path | None) -> None:
-    """Join the lab unless the job's folder has a valid certificate, as after a requeue. Raises AssayError."""
+def _join_once(settings: AgentSettings, address: str, token: str, token_file: Path | None) -> bool:
+    """Join the lab unless the job's folder has a valid certificate, as after a requeue.
+
+    Waits for a server that is away; False if the job was signalled meanwhile. Raises AssayError.
+    """
     found = credentials_folder(settings.state_dir).read()
     if found is not None and not found.expired:
-        return
+        return True
     if token_file is not None:
         token = token_in_file(token_file)
     if not token:
@@ -133,4 +141,5 @@ def _join_once(settings: AgentSettings, address: str, token: str, token_file: Pa
             f"it has no certificate of the lab, and no join token, by --token-file or ${TOKEN_VARIABLE}",
             "make a token (assay token --role agent --uses NUMBER) and write it into a file of mode 0600",
         )
-    join_lab(settings, address, token)
+    with ended_by_signals() as asked_to_end:
+        return join_patiently(lambda: join_lab(settings, address, token), asked_to_end)

@@ -6,6 +6,7 @@ Source: sbatch(1), "OUTPUT ENVIRONMENT VARIABLES"; gres.conf(5): GPUs are number
 from __future__ import annotations
 
 import hashlib
+import logging
 import os
 import re
 import subprocess
@@ -15,12 +16,18 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import Enum
 
+from assay_core.settings.slurm_times import slurm_seconds
 from assay_sampling.errors import NotReadyError
+
+_log = logging.getLogger(__name__)
 
 _NO_JOB = "start it with 'assay slurm sbatch', or in a job script"
 _NO_GPU = "submit the job with GPUs: --gres gpu:1"
 _ASK_SECONDS = 20.0
 _UNSET = ("", "(null)", "NoDevFiles")
+_LONGEST_CLUSTER = 32
+# Slurm's signal comes some seconds before a run must be back, and up to a minute earlier than asked for.
+_AROUND_DRAIN_SECONDS = 75.0
 
 
 class WhyStopped(Enum):
@@ -59,11 +66,9 @@ class SlurmJob:
         cluster = told.get("SLURM_CLUSTER_NAME", "") or "slurm"
         if not number.isascii() or not number.isdecimal():
             raise NotReadyError("SLURM_JOB_ID", "this process is not in a Slurm job", _NO_JOB)
-        if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]*", cluster):
-            raise NotReadyError("SLURM_CLUSTER_NAME", f"{cluster!r} is not a cluster's name", _NO_JOB)
         array, task = told.get("SLURM_ARRAY_JOB_ID", ""), told.get("SLURM_ARRAY_TASK_ID", "")
         in_array = array.isascii() and array.isdecimal() and task.isascii() and task.isdecimal()
-        return cls(int(number), cluster, f"{array}_{task}" if in_array else number)
+        return cls(int(number), _plain(cluster), f"{array}_{task}" if in_array else number)
 
     @property
     def agent_name(self) -> str:
@@ -109,6 +114,25 @@ class SlurmJob:
             )
         return GivenGpus(entries, of_the_node)
 
+    def require_time(self, drain_seconds: float, ask: Callable[..., str] | None = None) -> None:
+        """Raise NotReadyError if the time limit leaves no time to work before the drain.
+
+        Such a job would be signalled as soon as it has started, and again after each requeue.
+        """
+        try:
+            told = self._told(ask or printed)
+        except NotReadyError as error:
+            _log.warning("the time limit of the job is unknown: %s", error)
+            return
+        found = re.search(r"(?:^| )TimeLimit=(\S+)", told)
+        limit = slurm_seconds(found[1]) if found else None
+        if limit is not None and limit <= drain_seconds + _AROUND_DRAIN_SECONDS:
+            raise NotReadyError(
+                f"Slurm job {self.shown}",
+                f"its time limit of {limit} s leaves no time to work before {drain_seconds:.0f} s of drain",
+                "submit it with a longer --time, or a shorter --drain",
+            )
+
     def why_stopped(
         self, limit_seconds: float, ask: Callable[..., str] | None = None, now: float | None = None
     ) -> WhyStopped:
@@ -145,6 +169,15 @@ class SlurmJob:
         said = ask("scontrol", "--oneliner", "--details", "show", "job", str(self.number))
         mine = [line for line in said.splitlines() if line.split()[:1] == [f"JobId={self.number}"]]
         return mine[0] if mine else ""
+
+
+def _plain(cluster: str) -> str:
+    """A cluster's name as part of a folder's and an agent's; odd ones get a hash, so that none are alike."""
+    plain = re.sub(r"[^A-Za-z0-9_.-]", "_", cluster)[:_LONGEST_CLUSTER]
+    if plain == cluster and plain[0] not in ".-":
+        return plain
+    told = hashlib.blake2b(cluster.encode("utf-8", "surrogateescape"), digest_size=4).hexdigest()
+    return f"{plain.lstrip('.-') or 'slurm'}-{told}"
 
 
 def printed(*command: str) -> str:

@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from assay_core.settings.slurm_times import slurm_seconds
 from assay_sampling.errors import ParameterError
 
 # Extra options of sbatch that change neither what runs, as whom, when it is signalled, nor where it writes.
@@ -26,6 +27,8 @@ FURTHER_OPTIONS = (
 _VALUE = re.compile(r"[A-Za-z0-9_.:/=@%+\[\]()!*&|<>~,-]+")
 # A run must be back before Slurm kills the job.
 _MARGIN_SECONDS = 15
+# Slurm may signal so much earlier than it was asked to.
+_EARLY_SECONDS = 60
 _LONGEST_SIGNAL_SECONDS = 65535
 
 
@@ -59,6 +62,14 @@ def job_script(job: AgentJob) -> str:
     """The script that sbatch takes; raises ParameterError for values that a script cannot hold."""
     if not 1 <= job.signal_seconds <= _LONGEST_SIGNAL_SECONDS:
         raise ParameterError("--drain", f"{job.drain_seconds} s cannot be", "give less than 18 hours")
+    limit = slurm_seconds(job.directives.get("time", ""))
+    if limit is not None and limit <= job.signal_seconds + _EARLY_SECONDS:
+        raise ParameterError(
+            "--time",
+            f"{limit} s leave no time to work: Slurm announces the end {job.signal_seconds} s before it, and "
+            f"may do so {_EARLY_SECONDS} s earlier",
+            "give a longer one, or a shorter --drain",
+        )
     log = "%A_%a" if job.agents > 1 else "%j"
     fixed = {
         "job-name": "assay-agent",
