@@ -1,3 +1,4 @@
+import http.client
 import http.server
 import os
 import re
@@ -26,12 +27,16 @@ from tests.chaos.site.services import free_ports
 from tests.support.machine.disks import Disk
 from tests.support.machine.failing_device import FailingDevice, failing_disk
 
+ANSWER = b"taken"
+
 
 class Answering(http.server.BaseHTTPRequestHandler):
     def do_PUT(self) -> None:
         self.rfile.read(int(self.headers["Content-Length"]))
         self.send_response(200)
+        self.send_header("Content-Length", str(len(ANSWER)))
         self.end_headers()
+        self.wfile.write(ANSWER)
 
     def log_message(self, *_: object) -> None:
         pass
@@ -56,6 +61,8 @@ def put(port: int) -> int:
     request = urllib.request.Request(f"http://127.0.0.1:{port}/bucket/key", data=b"x" * 200_000, method="PUT")
     try:
         with urllib.request.urlopen(request, timeout=30) as answer:
+            if answer.read() != ANSWER:
+                raise http.client.IncompleteRead(b"")
             return int(answer.status)
     except urllib.error.HTTPError as error:
         with error:
@@ -81,6 +88,24 @@ def test_a_busy_bucket_answers_503_to_small_requests() -> None:
             urllib.request.urlopen(request, timeout=30)
         with caught.value as error:
             assert error.code == 503 and way.refused == 1
+
+
+def test_requests_meet_one_mood_after_the_other() -> None:
+    with gate() as way:
+        way.follow([Mood.OPEN, Mood.HALF, Mood.BUSY, Mood.SLOW, Mood.CUT])
+        assert put(way.port) == 200
+        with pytest.raises((OSError, http.client.HTTPException)):
+            put(way.port)
+        with pytest.raises(OSError):  # the answer, or a broken pipe while the rest of the request is sent
+            if put(way.port) == 503:
+                raise OSError
+        assert put(way.port) == 200
+        with pytest.raises((OSError, http.client.HTTPException)):
+            put(way.port)
+        assert put(way.port) == 200
+        assert way.met == {Mood.OPEN: 2, Mood.HALF: 1, Mood.BUSY: 1, Mood.SLOW: 1, Mood.CUT: 1}
+        way.follow([])
+        assert put(way.port) == 200 and way.met.total() == 6
 
 
 def test_a_plan_for_a_site_hits_each_service_by_the_kinds_that_are_meant_for_it() -> None:

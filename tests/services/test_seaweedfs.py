@@ -9,6 +9,7 @@ import subprocess
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,7 @@ from assay_server.record_place import RecordsPlace, asked_records
 from assay_server.records.opening import open_records
 from assay_server.store.objects.bucket import Bucket, opened_bucket
 from assay_server.store.objects.probing import probe_bucket
+from tests.chaos.site.gate import Gate, Mood
 from tests.services.seaweedfs import KEY, SECRET, OwnSeaweedfs, program
 from tests.support.integration.harness import BIN, Lab, lab, wait_until
 
@@ -55,6 +57,7 @@ detailed: {first: 600, slice_launches: 200, sets: features}
 workloads: [{name: long, command: [long.toml]}]
 analysis: {methods: [random: {launches: 4}, pks]}
 """
+AGENT = ("--recorded-slots=0", "--virtual=V100", "--agent-id", "0f" * 16)
 
 
 @pytest.fixture(scope="module")
@@ -136,20 +139,60 @@ def published(laboratory: Lab, campaign_id: str, folder: Path) -> list[bytes]:
     return sorted(path.read_bytes() for path in folder.rglob("*.parquet"))
 
 
-def test_a_campaign_in_a_bucket_ends_as_one_in_a_folder_and_moves_back(
-    server: OwnSeaweedfs, tmp_path: Path
-) -> None:
-    agent = ("--recorded-slots=0", "--virtual=V100", "--agent-id", "0f" * 16)
+@dataclass(frozen=True)
+class Ended:
+    """The campaign's number, its report, and the bytes of its published files."""
+
+    campaign_id: str
+    report: str
+    files: list[bytes]
+
+
+@pytest.fixture(scope="module")
+def in_a_folder(tmp_path_factory: pytest.TempPathFactory) -> Ended:
+    """The same campaign with its records in the server's folder."""
     with lab(lease_ms=60_000, heartbeat_ms=500) as local:
         local.start_server()
-        local.start_agent("agent", *agent)
+        local.start_agent("agent", *AGENT)
         campaign_id = submit(local)
         assert local.wait_for(campaign_id, 200) == "done", local.logs()
-        wanted, files = report_of(local, campaign_id), published(local, campaign_id, tmp_path / "local")
+        files = published(local, campaign_id, tmp_path_factory.mktemp("local"))
+        return Ended(campaign_id, report_of(local, campaign_id), files)
+
+
+def test_a_campaign_goes_on_through_503_and_slow_halved_and_cut_answers_of_its_bucket(
+    server: OwnSeaweedfs, in_a_folder: Ended, tmp_path: Path
+) -> None:
+    way = Gate(int(server.endpoint.rpartition(":")[2]))
+    # Most requests are disturbed, and those that are sent again meet another mood.
+    way.follow([Mood.OPEN, Mood.BUSY, Mood.HALF, Mood.OPEN, Mood.SLOW, Mood.CUT, Mood.BUSY])
+    options = ("--records", "s3://lab/bad-way", "--records-endpoint", f"http://127.0.0.1:{way.port}")
+    try:
+        with lab(lease_ms=60_000, heartbeat_ms=500) as laboratory:
+            laboratory.start_server(*options, "--records-cache-limit", "20kB")
+            laboratory.start_agent("agent", *AGENT)
+            campaign_id = submit(laboratory)
+            assert laboratory.wait_for(campaign_id, 400) == "done", laboratory.logs()
+            found = Ended(
+                campaign_id,
+                report_of(laboratory, campaign_id),
+                published(laboratory, campaign_id, tmp_path / "bucket"),
+            )
+            assert laboratory.stop("server") == 0, laboratory.logs()
+    finally:
+        way.close()
+    assert found == in_a_folder
+    assert all(way.met[mood] for mood in Mood), way.met
+
+
+def test_a_campaign_in_a_bucket_ends_as_one_in_a_folder_and_moves_back(
+    server: OwnSeaweedfs, in_a_folder: Ended, tmp_path: Path
+) -> None:
+    campaign_id, wanted, files = in_a_folder.campaign_id, in_a_folder.report, in_a_folder.files
     with lab(lease_ms=60_000, heartbeat_ms=500) as laboratory:
         options = ("--records", "s3://lab/campaign", "--records-endpoint", server.endpoint)
         laboratory.start_server(*options, "--records-cache-limit", "20kB")
-        laboratory.start_agent("agent", *agent)
+        laboratory.start_agent("agent", *AGENT)
         assert submit(laboratory) == campaign_id
         wait_until(lambda: _slices(laboratory, campaign_id) > 0, "the first published slice", 120)
         server.kill()  # in the middle; agents keep what they measure

@@ -1,13 +1,18 @@
-"""The way to the bucket: passes bytes on, or answers for the bucket with 503, or with nothing."""
+"""The way to the bucket: passes bytes on, slowly or by half, or answers for the bucket: 503, or nothing."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import threading
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from enum import StrEnum
 
 _CHUNK_BYTES = 64 << 10
+_REQUESTS = (b"GET ", b"PUT ", b"POST ", b"HEAD ", b"DELETE ")
+_SLOW_SECONDS = 0.5
 _BUSY = (
     b"HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/xml\r\nConnection: close\r\n"
     b"Content-Length: 64\r\n\r\n<Error><Code>SlowDown</Code><Message>busy</Message></Error>     "
@@ -20,6 +25,8 @@ class Mood(StrEnum):
     OPEN = "open"
     BUSY = "busy"
     CUT = "cut"
+    HALF = "half"  # the bucket does what it is asked for, and half of its answer arrives
+    SLOW = "slow"
 
 
 class Gate:
@@ -29,6 +36,8 @@ class Gate:
         self._target_port = target_port
         self.mood = Mood.OPEN
         self.refused = 0
+        self.met: Counter[Mood] = Counter()  # requests that met each mood, while moods follow each other
+        self._next: Iterator[Mood] | None = None
         self._writers: set[asyncio.StreamWriter] = set()
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="gate", daemon=True)
@@ -42,6 +51,11 @@ class Gate:
         self.mood = mood
         if mood is Mood.CUT:
             self._loop.call_soon_threadsafe(self._break)
+
+    def follow(self, moods: Sequence[Mood]) -> None:
+        """From now on each request meets the next of these moods, over and over; none: all are passed on."""
+        self.mood = Mood.OPEN
+        self._next = itertools.cycle(moods) if moods else None
 
     def close(self) -> None:
         """End the thread."""
@@ -76,13 +90,17 @@ class Gate:
             self.refused += 1
             return
         back, forth = await asyncio.open_connection("127.0.0.1", self._target_port)
-        answering = asyncio.create_task(self._answers(back, writer))
+        answers = _Answers(back, writer)
+        answering = asyncio.create_task(answers.pass_on())
         try:
             while data := await reader.read(_CHUNK_BYTES):
-                if self.mood is Mood.BUSY:
+                if data.startswith(_REQUESTS) or self._next is None:
+                    answers.mood = self._mood_of_request()
+                if answers.mood in (Mood.BUSY, Mood.CUT):
                     self.refused += 1
-                    writer.write(_BUSY)
-                    await writer.drain()
+                    if answers.mood is Mood.BUSY:
+                        writer.write(_BUSY)
+                        await writer.drain()
                     return
                 forth.write(data)
                 await forth.drain()
@@ -90,9 +108,31 @@ class Gate:
             answering.cancel()
             forth.close()
 
-    async def _answers(self, back: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def _mood_of_request(self) -> Mood:
+        if self._next is None:
+            return self.mood
+        mood = next(self._next)
+        self.met[mood] += 1
+        return mood
+
+
+class _Answers:
+    """What comes back on one connection."""
+
+    def __init__(self, back: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._back, self._writer = back, writer
+        self.mood = Mood.OPEN
+
+    async def pass_on(self) -> None:
+        """Pass on what comes, in the mood of the last request."""
         with contextlib.suppress(OSError):
-            while data := await back.read(_CHUNK_BYTES):
-                writer.write(data)
-                await writer.drain()
-            writer.close()
+            while data := await self._back.read(_CHUNK_BYTES):
+                if self.mood is Mood.SLOW:
+                    await asyncio.sleep(_SLOW_SECONDS)
+                if self.mood is Mood.HALF:
+                    self._writer.write(data[: len(data) // 2])
+                    await self._writer.drain()
+                    break
+                self._writer.write(data)
+                await self._writer.drain()
+            self._writer.close()
