@@ -164,12 +164,12 @@ def test_a_campaign_goes_on_through_503_and_slow_halved_and_cut_answers_of_its_b
     server: OwnSeaweedfs, in_a_folder: Ended, tmp_path: Path
 ) -> None:
     way = Gate(int(server.endpoint.rpartition(":")[2]))
-    # Most requests are disturbed, and those that are sent again meet another mood.
-    way.follow([Mood.OPEN, Mood.BUSY, Mood.HALF, Mood.OPEN, Mood.SLOW, Mood.CUT, Mood.BUSY])
     options = ("--records", "s3://lab/bad-way", "--records-endpoint", f"http://127.0.0.1:{way.port}")
     try:
         with lab(lease_ms=60_000, heartbeat_ms=500) as laboratory:
             laboratory.start_server(*options, "--records-cache-limit", "20kB")
+            # Most requests are disturbed, and those that are sent again meet another mood.
+            way.follow([Mood.OPEN, Mood.BUSY, Mood.HALF, Mood.OPEN, Mood.SLOW, Mood.CUT, Mood.BUSY])
             laboratory.start_agent("agent", *AGENT)
             campaign_id = submit(laboratory)
             assert laboratory.wait_for(campaign_id, 400) == "done", laboratory.logs()

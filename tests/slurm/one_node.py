@@ -27,7 +27,7 @@ _START_SECONDS = 60.0
 _NULL, _ZERO = 3, 5  # /dev/null, /dev/zero
 
 _CONFIGURATION = """\
-ClusterName=assay
+ClusterName={cluster}
 SlurmctldHost={host}(127.0.0.1)
 SlurmctldPort={controller_port}
 SlurmdPort={daemon_port}
@@ -80,9 +80,10 @@ class OneNode:
     Args:
         parameters: further lines of slurm.conf.
         grace_seconds: what a preempted job has.
+        cluster: the cluster's name.
     """
 
-    def __init__(self, parameters: str = "", *, grace_seconds: int = 15) -> None:
+    def __init__(self, parameters: str = "", *, grace_seconds: int = 15, cluster: str = "assay") -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="assay-slurm-"))
         self.folder.chmod(0o755)  # munged runs as another user
         self.jobs = self.folder  # a test says where its jobs log
@@ -91,6 +92,7 @@ class OneNode:
         host = socket.gethostname().split(".")[0]
         names = {
             "host": host,
+            "cluster": cluster,
             "folder": self.folder,
             "controller_port": next(ports),
             "daemon_port": next(ports),

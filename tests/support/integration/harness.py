@@ -94,7 +94,7 @@ class Lab:
                 init = [str(BIN / "assay-server"), "init", "--state", str(self.server_state)]
                 subprocess.run(init, check=True, capture_output=True)
             command += ["--listen", self.own_socket, "--certificate-validity", self.certificate_validity]
-            command += ["--join", "127.0.0.1:0"]
+            command += [] if "--join" in options else ["--join", "127.0.0.1:0"]
         # Port 0 is chosen once: a restarted server must be where its agents look for it.
         for left in ("address", "join-address"):
             (self.server_state / left).unlink(missing_ok=True)
