@@ -13,14 +13,15 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 import pyarrow as pa
 
 from assay_sampling.engines.in_memory import require_integers, sum_too_large, too_many_groups
 from assay_sampling.engines.pages import give_back_pages
-from assay_sampling.engines.seam import BATCH_ROWS, FileRows, Groups, Rows
+from assay_sampling.engines.row_numbers import RowNumbers
+from assay_sampling.engines.seam import BATCH_ROWS, ArrayRows, FileRows, Groups, Rows
 from assay_sampling.errors import MissingExtraError, RefusedError, StorageError
 
 _ROW = "assay row number"
@@ -59,18 +60,22 @@ class DuckEngine:
             f"CAST(coalesce(sum({_quoted(name)}), 0) AS BIGINT) AS {_quoted(f'sum {place}')}"
             for place, name in enumerate(sums)
         ]
-        with self._source(rows, [*keys, *sums]) as (database, source):
+        numbers = _numbers(rows)
+        with self._source(rows, [*keys, *sums], numbers) as (database, source):
             question = (
-                f"SELECT {', '.join(by)}, CAST(min({_quoted(_ROW)}) AS BIGINT) AS first_row, "
+                f"SELECT {', '.join(by)}, min({_quoted(_ROW)}) AS first_row, "
                 f"count(*) AS launches{''.join(f', {total}' for total in totals)} FROM {source} "
-                f"GROUP BY {', '.join(str(1 + place) for place in range(len(keys)))} ORDER BY first_row"
+                f"GROUP BY {', '.join(str(1 + place) for place in range(len(keys)))}"
             )
             found = self._answer(database, question, sums, most)
         if most is not None and len(found) > most:
             raise too_many_groups(keys, most)
+        first_row = numbers.rows(found["first_row"].to_numpy())
+        order = np.argsort(first_row)
+        found = pa.table({name: found[name].combine_chunks().take(order) for name in found.column_names})
         return Groups(
             keys=found.select(range(len(keys))).cast(pa.schema([kinds.field(name) for name in keys])),
-            first_row=found["first_row"].to_numpy(),
+            first_row=first_row[order],
             count=found["launches"].to_numpy(),
             sums={name: found[f"sum {place}"].to_numpy() for place, name in enumerate(sums)},
         )
@@ -79,7 +84,7 @@ class DuckEngine:
         """See :class:`assay_sampling.engines.seam.Engine`."""
         kinds = _schema(rows)
         order = [f"{_key(name, kinds)} ASC NULLS LAST" for name in by]
-        with self._source(rows, kinds.names) as (database, source), self._faults():
+        with self._source(rows, kinds.names, _numbers(rows)) as (database, source), self._faults():
             columns = ", ".join(_quoted(name) for name in kinds.names)
             question = f"SELECT {columns} FROM {source} ORDER BY {', '.join(order)}, {_quoted(_ROW)}"
             for batch in database.sql(question).to_arrow_reader(BATCH_ROWS):
@@ -95,14 +100,14 @@ class DuckEngine:
             raise sum_too_large(" or ".join(sums)) from error
 
     @contextmanager
-    def _source(self, rows: Rows, columns: Sequence[str]) -> Iterator[tuple[Any, str]]:
+    def _source(self, rows: Rows, columns: Sequence[str], numbers: RowNumbers) -> Iterator[tuple[Any, str]]:
         """A database that holds the rows under the given name, with their numbers."""
-        files = rows.paths if isinstance(rows, FileRows) and not _has_pattern(rows.paths) else ()
+        files = rows.paths if _is_read_by_duckdb(rows) else ()
         with self._database(files) as database:
             if files:
-                yield database, _in_files(files, columns)
+                yield database, _in_files(files, columns, numbers)
             else:
-                numbered = _numbered(rows, columns)
+                numbered = _numbered(rows, columns, numbers)
                 database.register("launches", numbered)
                 yield database, "launches"
 
@@ -162,7 +167,7 @@ def _up_to(reader: pa.RecordBatchReader, most: int | None) -> pa.Table:
         held += batch.num_rows
         if most is not None and held > most:
             break
-    return pa.Table.from_batches(batches, schema=reader.schema).combine_chunks()
+    return pa.Table.from_batches(batches, schema=reader.schema)
 
 
 def _schema(rows: Rows) -> pa.Schema:
@@ -178,16 +183,25 @@ def _column(values: object) -> pa.ChunkedArray | pa.Array:
     return values if isinstance(values, (pa.Array, pa.ChunkedArray)) else pa.array(np.asarray(values))
 
 
-def _numbered(rows: Rows, columns: Sequence[str]) -> pa.RecordBatchReader:
+def _numbers(rows: Rows) -> RowNumbers:
+    if isinstance(rows, ArrayRows):
+        return RowNumbers((len(next(iter(rows.columns.values()), ())),))
+    import pyarrow.parquet as pq  # noqa: PLC0415
+
+    lengths = tuple(pq.read_metadata(path).num_rows for path in rows.paths)
+    return RowNumbers(lengths if _is_read_by_duckdb(rows) else (sum(lengths),))
+
+
+def _numbered(rows: Rows, columns: Sequence[str], numbers: RowNumbers) -> pa.RecordBatchReader:
     kinds = _schema(rows)
-    schema = pa.schema([kinds.field(name) for name in columns]).append(pa.field(_ROW, pa.int64()))
+    schema = pa.schema([kinds.field(name) for name in columns]).append(pa.field(_ROW, numbers.kind))
     return pa.RecordBatchReader.from_batches(schema, _numbered_batches(rows, schema))
 
 
 def _numbered_batches(rows: Rows, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     first = 0
     for batch in _batches(rows, schema.names[:-1]):
-        numbers = pa.array(np.arange(first, first + batch.num_rows))
+        numbers = pa.array(np.arange(first, first + batch.num_rows), schema.types[-1])
         first += batch.num_rows
         yield pa.RecordBatch.from_arrays([*batch.columns, numbers], schema=schema)
 
@@ -207,24 +221,16 @@ def _batches(rows: Rows, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         give_back_pages(*rows.columns.values())
 
 
-def _in_files(files: Sequence[Path], columns: Sequence[str]) -> str:
+def _in_files(files: Sequence[Path], columns: Sequence[str], numbers: RowNumbers) -> str:
     """The rows of the files as a part of a question, with their numbers over all files."""
-    import pyarrow.parquet as pq  # noqa: PLC0415
-
-    before, first = [], 0
-    for path in files:
-        before.append(first)
-        with pq.ParquetFile(path, pre_buffer=False) as file:
-            first += file.metadata.num_rows
-    number = f"list_value({', '.join(map(str, before))})[CAST(file_index AS BIGINT) + 1] + file_row_number"
     names = ", ".join(_quoted(name) for name in dict.fromkeys(columns))
     listed = ", ".join(_text(str(path)) for path in files)
-    return f"(SELECT {names}, {number} AS {_quoted(_ROW)} FROM read_parquet([{listed}]))"
+    return f"(SELECT {names}, {numbers.in_files()} AS {_quoted(_ROW)} FROM read_parquet([{listed}]))"
 
 
-def _has_pattern(paths: Sequence[Path]) -> bool:
-    """Whether DuckDB would take a path for a pattern of several."""
-    return any(_GLOB & set(str(path)) for path in paths)
+def _is_read_by_duckdb(rows: Rows) -> TypeGuard[FileRows]:
+    """Whether DuckDB reads these files itself: not where it would take a path for a pattern of several."""
+    return isinstance(rows, FileRows) and not any(_GLOB & set(str(path)) for path in rows.paths)
 
 
 def _key(name: str, kinds: pa.Schema) -> str:
