@@ -62,6 +62,22 @@ def test_sums_on_disk_are_those_in_memory_to_the_last_bit(
     assert np.array_equal(squares, np.bincount(labels, np.square(values - mean[labels]), groups))
 
 
+@given(
+    table=st.sets(st.integers(-50, 50)).map(sorted),
+    values=st.lists(st.integers(-60, 60)),
+    beyond=st.booleans(),
+)
+@_SEVERAL
+def test_places_in_a_large_table_are_those_of_searchsorted(
+    table: list[int], values: list[int], beyond: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(blockwise, "_BEYOND_CACHE", 0 if beyond else 1 << 17)
+    ascending, sought = np.array(table, np.int64), np.array(values, np.int64)
+    found = blockwise.places_in(ascending, sought)
+    assert found.dtype == np.int64
+    assert found.tolist() == np.searchsorted(ascending, sought).tolist()
+
+
 @given(rows=st.sets(st.integers(0, 4999)), count=st.integers(1, 5000))
 @_SEVERAL
 def test_what_is_not_finite_is_found_in_any_block(place: Place, rows: set[int], count: int) -> None:

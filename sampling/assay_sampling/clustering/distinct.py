@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from assay_sampling.engines.blockwise import label_kind
+from assay_sampling.engines.blockwise import label_kind, places_in
 from assay_sampling.engines.columns import ColumnWriter, place_of
 from assay_sampling.engines.pages import give_back_pages
 from assay_sampling.engines.seam import ArrayRows
@@ -74,7 +74,7 @@ def distinct_rows_on_disk(
     begin = 0
     with ColumnWriter(place, label_kind(len(first))) as writer:
         for part in parts():
-            inverse = np.searchsorted(known, hashes[begin : begin + len(part)])
+            inverse = places_in(known, hashes[begin : begin + len(part)])
             low, high = np.searchsorted(first[by_row], [begin, begin + len(part)])
             new = by_row[low:high]
             rows[new] = part[first[new] - begin]

@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from assay_sampling.engines.blockwise import label_kind, relabelled
+from assay_sampling.engines.blockwise import label_kind, places_in, relabelled
 from assay_sampling.engines.columns import Place, in_place_of, place_of
 from assay_sampling.engines.seam import ArrayRows
 
@@ -94,7 +94,7 @@ def _beyond_memory(place: Place, kernel: np.ndarray, values: np.ndarray) -> Kern
 
     def atoms(block: slice) -> np.ndarray:
         code = rank[np.searchsorted(kernels, kernel[block])]
-        return np.searchsorted(pairs, code * len(distinct) + np.searchsorted(distinct, values[block]))
+        return places_in(pairs, code * len(distinct) + places_in(distinct, values[block]))
 
     return KernelValues(
         atom=place.column(len(kernel), label_kind(len(pairs)), atoms, kernel, values),
