@@ -103,15 +103,20 @@ services-long: $(STAMP) services  ## the long form: campaigns on two servers, a 
 # Images from a Debian tree that mmdebstrap makes, as root; nothing is left on the machine but the cache.
 IMAGES ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/assay/images
 
-IMAGE_EXTRAS ?= agent,figures,server,postgresql,object-store,dask
+IMAGE_EXTRAS ?= agent,server,postgresql,object-store,dask,engine
 .PHONY: image-wheels
 image-wheels: $(STAMP)  ## the wheels of all images into build/wheels, for builds without a network
 	rm -rf build/wheels
 	$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --wheel-dir build/wheels --constraint requirements/constraints.txt ".[$(IMAGE_EXTRAS)]"
 
 .PHONY: test-image
-test-image: image-wheels  ## build the images from a Debian tree and run them in Podman; needs root; skipped where Podman is missing
-	ASSAY_IMAGES="$(IMAGES)" $(BIN)/pytest -s tests/images $(PYTEST_ARGS)
+test-image: image-wheels  ## build the images twice from a Debian tree, compare, and run them in Podman; needs root; skipped where Podman is missing
+	ASSAY_IMAGES="$(IMAGES)" $(BIN)/pytest -s tests/images/test_images.py $(PYTEST_ARGS)
+
+.PHONY: test-compose
+test-compose: image-wheels services  ## the Compose lab with podman-compose: the demo's campaign on PostgreSQL, SeaweedFS and two servers, then nothing is left; needs root; skipped where Podman is missing
+	$(BIN)/python tests/services/packages.py --cache "$(SERVICES)" --requirements requirements/images.txt
+	ASSAY_IMAGES="$(IMAGES)" ASSAY_SERVICES="$(SERVICES)" $(BIN)/pytest -s tests/images/test_compose_lab.py $(PYTEST_ARGS)
 
 .PHONY: slurm
 slurm:

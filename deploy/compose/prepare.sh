@@ -7,8 +7,8 @@ cd /lab
 random() { openssl rand -hex 24; }
 
 # The servers' state, and the authority, which is the same in both.
-chown 10001:10001 state-1 state-2 records tokens
-chmod 700 state-1 state-2 records
+chown 10001:10001 state-1 state-2 tokens
+chmod 700 state-1 state-2
 chmod 755 tokens
 as_server() { setpriv --reuid=10001 --regid=10001 --clear-groups "$@"; }
 as_server assay-server init --if-needed --name "Compose lab" --state state-1

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 import subprocess
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -60,6 +61,22 @@ def test_every_command_line_of_ours_exists(monkeypatch: pytest.MonkeyPatch) -> N
         "assay-server init", "assay-server token", "assay-agent join", "assay-agent run",
         "assay login", "assay submit", "assay watch", "assay report",
     }  # fmt: skip
+
+
+def test_nobody_waits_for_a_container_that_ends_to_run() -> None:
+    ends = {"prepare", "invite", "campaign"}
+    for name, service in LAB["services"].items():
+        waits = service.get("depends_on", {})
+        for other in ends & set(waits):
+            assert waits[other] == {"condition": "service_completed_successfully"}, (name, other)
+
+
+def test_the_servers_keep_their_records_in_the_object_store() -> None:
+    settings = tomllib.loads((DEPLOYED / "compose" / "server.toml").read_text())
+    assert settings["records"].startswith("s3://")
+    assert settings["records_endpoint"].split("/")[-1].split(":")[0] in LAB["services"]
+    mounts = {mount.split(":")[1]: mount for mount in LAB["services"]["server-1"]["volumes"]}
+    assert str(Path(settings["records_credentials"]).parent) in mounts
 
 
 def uncommented(text: str) -> str:
