@@ -25,6 +25,7 @@ from assay_server.campaigns.analysing.executors.pool import WorkerPool
 from assay_server.campaigns.analysing.executors.seam import Executors
 from assay_server.campaigns.analysing.provisional import ProvisionalReports
 from assay_server.campaigns.budgets import BudgetHandler
+from assay_server.campaigns.bundles.earlier import take_over_bundles
 from assay_server.campaigns.bundles.stored import BundleStore
 from assay_server.campaigns.carry_out import RequestRunner
 from assay_server.campaigns.heartbeats.answering import Heartbeats
@@ -184,11 +185,20 @@ class Server:
         self.writability = writability = WritabilityWatch(state, self._writable)
         access = self._access(AuditedStore(database), opened)
         room = Room(folder, settings.records_limit_bytes, settings.minimum_free_bytes)
+        clock = self._clock or _clock_of(opened.peers)
         bundles = BundleStore(
-            folder, self._limits.bundles, settings.minimum_free_bytes, shared=opened.peers.shared
+            state,
+            database,
+            records,
+            self._limits.bundles,
+            minimum_free_bytes=settings.minimum_free_bytes,
+            now_ms=clock.now_ms,
         )
+        take_over_bundles(database, records, (state, folder))
         timed = TimedStore(access.metadata, self.metrics, writability.refused)
-        self._coordinator = coordinator = self._coordinate(timed, opened.peers, records, room, bundles)
+        self._coordinator = coordinator = self._coordinate(
+            timed, clock, opened.peers, records, room=room, bundles=bundles
+        )
         analyses = self._analyses(coordinator, resources)
         self.metrics.watch(coordinator, lambda: analyses.running)
         publisher, requests = Publisher(coordinator), RequestRunner(coordinator)
@@ -286,9 +296,15 @@ class Server:
         )
 
     def _coordinate(
-        self, metadata: TimedStore, peers: Peers, records: RecordStore, room: Room, bundles: BundleStore
+        self,
+        metadata: TimedStore,
+        clock: Clock,
+        peers: Peers,
+        records: RecordStore,
+        *,
+        room: Room,
+        bundles: BundleStore,
     ) -> Coordinator:
-        clock = self._clock or _clock_of(peers)
         coordinator = Coordinator(metadata, records, _policy(self.settings), clock)
         coordinator.room, coordinator.bundles, coordinator.peers = room, bundles, peers
         with peers.joining() as alone:

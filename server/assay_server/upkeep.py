@@ -132,6 +132,11 @@ class Housekeeper:
             named = named_bundles(store)
         self._coordinator.bundles.forget(named)
 
+    def forget_parts(self) -> None:
+        """Remove what broken uploads of bundles left on this server long ago."""
+        if self._coordinator.bundles is not None:
+            self._coordinator.bundles.forget_parts()
+
     def forget_logs(self) -> None:
         """Replace old logs, a few at a time, so that leases have their turn in between."""
         before_ms = self._coordinator.clock.now_ms() - self._keep_logs_ms
@@ -192,6 +197,7 @@ def upkeep(
         _repeated("assay-room", house.look, _ROOM_SECONDS),
         _repeated("assay-arrivals", lambda: clear_arrivals(coordinator), _ARRIVALS_SECONDS),
         _repeated("assay-bundles", one_alone("bundles", house.forget_bundles), _HOUR_SECONDS),
+        _repeated("assay-bundle-parts", house.forget_parts, _HOUR_SECONDS),
         _repeated("assay-logs", one_alone("logs", house.forget_logs), _HOUR_SECONDS),
     ):
         yield

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 import zlib
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -29,10 +30,13 @@ from assay_server.app import Server
 from assay_server.campaign_file.reading import read_campaign_file
 from assay_server.campaigns.bundles.named import folders_named, sent_bundles
 from assay_server.campaigns.bundles.stored import BundleStore
+from assay_server.clock import wall_ms
 from assay_server.keeping.backup import make_backup
 from assay_server.keeping.check import check_state
 from assay_server.keeping.restore import restore_backup
 from assay_server.limits import DEFAULT_LIMITS, BundleLimits
+from assay_server.store.records import LocalRecordStore
+from assay_server.store.sqlite import SqliteStore
 from tests.support.server.cut_once import CutOnce
 from tests.support.server.playing_agent import PlayingAgent
 from tests.support.server.server_support import eventually
@@ -55,6 +59,16 @@ def packed(folder: Path, content: str = "exit 0\n", name: str = "files") -> tupl
     return pack_bundle(folder / name, target), target.read_bytes()
 
 
+def bundle_store(
+    state: Path,
+    limits: BundleLimits = DEFAULT_LIMITS.bundles,
+    now_ms: Callable[[], int] = wall_ms,
+) -> BundleStore:
+    """The bundles of a server alone, as its next process finds them."""
+    metadata = SqliteStore(state / "metadata.sqlite")
+    return BundleStore(state, metadata, LocalRecordStore(state), limits, now_ms=now_ms)
+
+
 def put(store: BundleStore, who: str, bundle: Bundle, data: bytes) -> None:
     with store.begin(who, bundle) as incoming:
         incoming.feed(data)
@@ -62,7 +76,9 @@ def put(store: BundleStore, who: str, bundle: Bundle, data: bytes) -> None:
 
 
 def files(store_folder: Path) -> list[str]:
-    return sorted(path.name for path in (store_folder / "bundles").rglob("*") if path.is_file())
+    """The files of bundles and parts, without what makes each name its own."""
+    paths = (path for path in (store_folder / "bundles").rglob("*") if path.is_file())
+    return sorted(re.sub("-[0-9a-f]{16}", "", path.name) for path in paths)
 
 
 @pytest.fixture
@@ -77,7 +93,7 @@ def submitted(connection: Connection, folder: Path) -> str:
 
 
 def test_only_who_sent_a_bundle_may_name_it(tmp_path: Path) -> None:
-    store = BundleStore(tmp_path)
+    store = bundle_store(tmp_path)
     bundle, data = packed(tmp_path)
     assert store.missing("ann", [bundle]) == (bundle.sha256,)
     put(store, "ann", bundle, data)
@@ -95,14 +111,14 @@ def test_only_who_sent_a_bundle_may_name_it(tmp_path: Path) -> None:
         with pytest.raises(CampaignError, match="were not sent"):
             sent_bundles(named, {}, store, "sent.yaml")
     put(store, "bob", bundle, zlib.compress(zlib.decompress(data), 1))
-    assert files(tmp_path) == [f"{bundle.sha256}.json", f"{bundle.sha256}.tar.z"]
-    assert store.path(bundle.sha256).read_bytes() == data
-    assert BundleStore(tmp_path).missing("bob", [bundle]) == ()
+    assert files(tmp_path) == [f"{bundle.sha256}.tar.z"]
+    assert b"".join(store.pieces(bundle.sha256)) == data
+    assert bundle_store(tmp_path).missing("bob", [bundle]) == ()
 
 
 def test_a_bundle_stays_while_a_campaign_names_it_and_for_an_hour(tmp_path: Path) -> None:
     now = [10_000_000]
-    store = BundleStore(tmp_path, now_ms=lambda: now[0])
+    store = bundle_store(tmp_path, now_ms=lambda: now[0])
     one, other = packed(tmp_path), packed(tmp_path, "exit 1\n", "other")
     for bundle, data in (one, other):
         put(store, "ann", bundle, data)
@@ -119,16 +135,28 @@ def test_a_bundle_stays_while_a_campaign_names_it_and_for_an_hour(tmp_path: Path
 
 
 def test_what_does_not_come_whole_leaves_nothing(tmp_path: Path) -> None:
-    store = BundleStore(tmp_path)
+    store = bundle_store(tmp_path)
     bundle, data = packed(tmp_path)
     for broken in (data[:-9], data[:20] + bytes([data[20] ^ 1]) + data[21:], b"", data + b"x"):
         with pytest.raises(InputError):
             put(store, "ann", bundle, broken)
     assert files(tmp_path) == [] and store.missing("ann", [bundle]) == (bundle.sha256,)
     put(store, "ann", bundle, data)
-    (tmp_path / "bundles" / f"{bundle.sha256}.json").unlink()
-    assert BundleStore(tmp_path).missing("ann", [bundle]) == (bundle.sha256,)
-    assert files(tmp_path) == []
+    assert store.missing("ann", [bundle]) == ()
+
+
+def test_a_bundle_whose_file_is_gone_is_missing_and_is_mended_by_whoever_sends_it(tmp_path: Path) -> None:
+    store = bundle_store(tmp_path)
+    bundle, data = packed(tmp_path)
+    put(store, "ann", bundle, data)
+    [path] = (tmp_path / "bundles").glob("*.tar.z")
+    path.unlink()
+    assert store.missing("ann", [bundle]) == (bundle.sha256,)
+    with pytest.raises(StorageError):
+        b"".join(store.pieces(bundle.sha256))
+    put(store, "bob", bundle, data)
+    assert store.missing("ann", [bundle]) == store.missing("bob", [bundle]) == ()
+    assert b"".join(store.pieces(bundle.sha256)) == data
 
 
 def broken(store: BundleStore, who: str, bundle: Bundle, data: bytes) -> tuple[BundlePart, ...]:
@@ -139,7 +167,7 @@ def broken(store: BundleStore, who: str, bundle: Bundle, data: bytes) -> tuple[B
 
 
 def test_a_broken_stream_goes_on_for_its_sender_alone_and_is_checked_again(tmp_path: Path) -> None:
-    store = BundleStore(tmp_path)
+    store = bundle_store(tmp_path)
     bundle, data = packed(tmp_path)
     [part] = broken(store, "ann", bundle, data[:20])
     assert part == BundlePart(bundle.sha256, 20, hashlib.sha256(data[:20]).hexdigest())
@@ -152,12 +180,12 @@ def test_a_broken_stream_goes_on_for_its_sender_alone_and_is_checked_again(tmp_p
         incoming.feed(data[20:])
         incoming.finish()
     assert store.missing("ann", [bundle]) == () and store.parts("ann", [bundle]) == ()
-    assert store.path(bundle.sha256).read_bytes() == data
-    assert files(tmp_path) == [f"{bundle.sha256}.json", f"{bundle.sha256}.tar.z"]
+    assert b"".join(store.pieces(bundle.sha256)) == data
+    assert files(tmp_path) == [f"{bundle.sha256}.tar.z"]
 
 
 def test_what_continues_a_part_wrongly_leaves_nothing(tmp_path: Path) -> None:
-    store = BundleStore(tmp_path)
+    store = bundle_store(tmp_path)
     bundle, data = packed(tmp_path)
     broken(store, "ann", bundle, data[:20])
     with pytest.raises(InputError), store.begin("ann", bundle, 20) as incoming:
@@ -167,11 +195,11 @@ def test_what_continues_a_part_wrongly_leaves_nothing(tmp_path: Path) -> None:
     broken(store, "ann", bundle, data[:20])
     put(store, "ann", bundle, data)  # from its beginning
     assert store.parts("ann", [bundle]) == ()
-    assert files(tmp_path) == [f"{bundle.sha256}.json", f"{bundle.sha256}.tar.z"]
+    assert files(tmp_path) == [f"{bundle.sha256}.tar.z"]
 
 
 def test_a_stream_that_ends_too_early_is_refused_and_goes_on(tmp_path: Path) -> None:
-    store = BundleStore(tmp_path)
+    store = bundle_store(tmp_path)
     bundle, data = packed(tmp_path)
     with pytest.raises(InputError, match="cut off"), store.begin("ann", bundle) as incoming:
         incoming.feed(data[:20])
@@ -186,7 +214,7 @@ def test_a_stream_that_ends_too_early_is_refused_and_goes_on(tmp_path: Path) -> 
 def test_parts_are_few_count_as_their_sender_s_and_go_after_an_hour(tmp_path: Path) -> None:
     now = [10_000_000]
     made = [packed(tmp_path, f"exit {number}\n", f"files-{number}") for number in range(18)]
-    store = BundleStore(tmp_path, now_ms=lambda: now[0])
+    store = bundle_store(tmp_path, now_ms=lambda: now[0])
     for bundle, data in made:
         broken(store, "ann", bundle, data[:20])
     kept = store.parts("ann", [bundle for bundle, _ in made])
@@ -195,7 +223,7 @@ def test_parts_are_few_count_as_their_sender_s_and_go_after_an_hour(tmp_path: Pa
     now[0] += 3_601_000
     store.forget({})
     assert files(tmp_path) == [] and store.parts("ann", [bundle for bundle, _ in made]) == ()
-    small = BundleStore(tmp_path, replace(BundleLimits(), bundle_identity_bytes=20))
+    small = bundle_store(tmp_path, replace(BundleLimits(), bundle_identity_bytes=20))
     broken(small, "ann", made[0][0], made[0][1][:20])
     with pytest.raises(StorageError, match="no room"):
         small.begin("ann", made[1][0])
@@ -243,7 +271,7 @@ def test_an_upload_whose_connection_is_cut_goes_on_where_it_was(
 def test_quotas_and_bounds_are_kept(limit: str, tmp_path: Path) -> None:
     one, other = packed(tmp_path), packed(tmp_path, "exit 1\n", "other")
     most = {"bundle_identity_bytes": len(one[1]), "bundle_total_bytes": len(one[1]), "bundle_bytes": 2047}
-    store = BundleStore(tmp_path, replace(BundleLimits(), **{limit: most.get(limit, 0)}))
+    store = bundle_store(tmp_path, replace(BundleLimits(), **{limit: most.get(limit, 0)}))
     if limit not in ("bundle_bytes", "bundle_entries"):
         put(store, "ann", *one)
     who = "ann" if limit == "bundle_identity_bytes" else "bob"
@@ -346,9 +374,10 @@ def _kept_everywhere(server: Server, person: Connection, tmp_path: Path) -> None
     bundle, data = packed(tmp_path)
     make_backup(state, tmp_path / "backup", without_authority=True)
     restore_backup(tmp_path / "backup", tmp_path / "restored")
-    assert BundleStore(tmp_path / "restored").missing(OWNER_ID, [bundle]) == ()
+    assert bundle_store(tmp_path / "restored").missing(OWNER_ID, [bundle]) == ()
     assert check_state(tmp_path / "restored").findings == ()
-    path = tmp_path / "restored" / "bundles" / f"{bundle.sha256}.tar.z"
+    [path] = (tmp_path / "restored" / "bundles").glob("*.tar.z")
+    path.unlink()  # a hard link, which the server's own file shares
     path.write_bytes(data[:-3])
     assert [(f.kind, f.subject) for f in check_state(tmp_path / "restored").findings] == [
         ("changed", f"bundles/{path.name}")
@@ -362,5 +391,6 @@ def _kept_everywhere(server: Server, person: Connection, tmp_path: Path) -> None
     person.delete(campaign_id, confirmed=True)
     assert files(state) == []
     import_from(person, tmp_path / "sent.tar")
-    assert (state / "bundles" / f"{bundle.sha256}.tar.z").read_bytes() == data
+    [path] = (state / "bundles").glob("*.tar.z")
+    assert path.read_bytes() == data
     assert check_state(state).findings == ()

@@ -27,7 +27,6 @@ from assay_core.files.durable import storage_errors
 from assay_core.program import distribution_version
 from assay_core.records.campaign import ENDED_CAMPAIGNS
 from assay_sampling.errors import CampaignError, StorageError
-from assay_server.campaigns.bundles.stored import FOLDER as BUNDLES
 from assay_server.campaigns.errors import known_campaign
 from assay_server.campaigns.scheduling.coordinator import Coordinator
 from assay_server.content_hash import fresh_hash_of
@@ -35,7 +34,7 @@ from assay_server.keeping.manifest import MANIFEST, KeptFile
 from assay_server.keeping.stored_files import METADATA
 from assay_server.store.migrate import HEAD
 from assay_server.store.model import Attempt, Campaign, Run, Slice
-from assay_server.store.records import REPORT_FORMS
+from assay_server.store.records import BUNDLES, PACKED, REPORT_FORMS
 from assay_server.store.sqlite import SqliteStore
 
 ARCHIVE_VERSION = 1
@@ -105,8 +104,11 @@ def export_campaign(coordinator: Coordinator, campaign_id: str) -> Iterator[byte
             path = coordinator.records.report_path(campaign_id, form)
             sources.append((_kept(f"reports/{campaign_id}/{path.name}", path), _at(path)))
         bundles = coordinator.bundles
-        for path in () if bundles is None else map(bundles.path, _named(rows.campaign)):
-            sources.append((_kept(f"{BUNDLES}/{path.name}", path), _at(path)))
+        for sha256 in _named(rows.campaign) if bundles is not None else ():
+            assert bundles is not None
+            with bundles.reading(sha256) as path:
+                kept = _kept(f"{BUNDLES}/{sha256}{PACKED}", path)
+            sources.append((kept, bundles.reading(sha256)))
         manifest = ArchiveManifest(
             campaign_id=campaign_id,
             release=distribution_version(),

@@ -20,8 +20,7 @@ from assay_core.records.upload import Bundle
 from assay_sampling.errors import AssayError, StorageError
 from assay_sampling.launches.table import check_schema
 from assay_server.analysis.runs.intact import what_changed
-from assay_server.campaigns.bundles.stored import FOLDER as BUNDLES
-from assay_server.campaigns.bundles.stored import PACKED, bundle_fault
+from assay_server.campaigns.bundles.stored import bundle_fault
 from assay_server.database.opening import AskedDatabase
 from assay_server.identity.authority import read_authority
 from assay_server.keeping.findings import Checked, Finding, FindingKind
@@ -37,6 +36,7 @@ from assay_server.records.opening import look_at_records
 from assay_server.state_lock import locked_state
 from assay_server.store.model import Slice
 from assay_server.store.protocols import MetadataReader
+from assay_server.store.records import BUNDLES, PACKED
 from assay_server.store.sqlite import SqliteStore
 
 LookedAt = Callable[[int, int], None]
@@ -149,6 +149,8 @@ class _Check:
                     self._campaigns += 1
                     with self._rows(f"campaign {campaign_id}"):
                         self._campaign(read, campaign_id, newest_token)
+                for kept in read.bundles():
+                    self._bundle(kept.bundle, kept.file)
         finally:
             store.close()
         self._unknown_files()
@@ -170,7 +172,9 @@ class _Check:
         if campaign.has_report:
             self._report(campaign_id)
         for bundle in campaign.compiled.bundles:
-            self._bundle(bundle)
+            kept = store.bundle(bundle.sha256)
+            # Before a server of this release has started, an earlier one's folder says what is there.
+            self._bundle(bundle, f"{bundle.sha256}{PACKED}" if kept is None else kept.file)
         for run in runs:
             self._runs += 1
             self._looked_at(self._runs, self._all_runs)
@@ -193,16 +197,16 @@ class _Check:
         except (OSError, ValueError) as error:
             self._find(FindingKind.REPORT, name, f"it cannot be read ({error})")
 
-    def _bundle(self, bundle: Bundle) -> None:
+    def _bundle(self, bundle: Bundle, file: str) -> None:
         """A bundle is named by its content, so its name says whether it changed."""
         if bundle.sha256 in self._bundles:
             return
         self._bundles.add(bundle.sha256)
-        path = self._state / BUNDLES / f"{bundle.sha256}{PACKED}"
-        cause = bundle_fault(path, bundle)
-        if cause:
+        with self._records.reading_bundle(file) as path:
+            cause = bundle_fault(path, bundle)
             kind = FindingKind.CHANGED if path.exists() else FindingKind.MISSING
-            self._find(kind, f"{BUNDLES}/{path.name}", cause)
+        if cause:
+            self._find(kind, f"{BUNDLES}/{file}", cause)
 
     def _published(self, piece: Slice) -> None:
         name = f"records/{piece.file}"

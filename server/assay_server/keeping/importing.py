@@ -20,8 +20,6 @@ from assay_sampling.errors import AssayError, CampaignError, InputError, Storage
 from assay_server.access.audit import note_subject
 from assay_server.access.caller import current_caller
 from assay_server.campaigns.bundles.named import holder
-from assay_server.campaigns.bundles.stored import FOLDER as BUNDLES
-from assay_server.campaigns.bundles.stored import PACKED
 from assay_server.campaigns.scheduling.coordinator import Coordinator
 from assay_server.content_hash import fresh_hash_of
 from assay_server.keeping.archives import (
@@ -36,6 +34,7 @@ from assay_server.keeping.manifest import MANIFEST, parse_manifest
 from assay_server.keeping.rules import RunRows, broken_in_campaign, broken_in_run
 from assay_server.keeping.stored_files import METADATA
 from assay_server.store.model import Slice
+from assay_server.store.records import BUNDLES, PACKED
 
 FOLDER = "importing"
 _SUBJECT = "archive"
@@ -123,7 +122,7 @@ class Import:
         for bundle in rows.campaign.compiled.bundles if store is not None else ():
             assert store is not None
             with store.begin(holder(), bundle) as incoming:
-                path = files / BUNDLES / store.path(bundle.sha256).name
+                path = files / BUNDLES / f"{bundle.sha256}{PACKED}"
                 with storage_errors(path), path.open("rb") as file:
                     while data := file.read(_PIECE_BYTES):
                         incoming.feed(data)

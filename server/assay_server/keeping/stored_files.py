@@ -12,13 +12,12 @@ from pathlib import Path
 from assay_core.files.durable import storage_errors
 from assay_core.files.private_folders import private_opener
 from assay_sampling.errors import StorageError
-from assay_server.campaigns.bundles.stored import FOLDER as BUNDLES
-from assay_server.campaigns.bundles.stored import PACKED, TOLD
+from assay_server.campaigns.bundles.earlier import TOLD
 from assay_server.database.copying import copy_rows
 from assay_server.database.in_force import SQLITE_FILE, noted_database
 from assay_server.database.opening import AskedDatabase, open_database
 from assay_server.store.protocols import RecordStore
-from assay_server.store.records import REPORT_FORMS
+from assay_server.store.records import BUNDLES, PACKED, REPORT_FORMS
 from assay_server.store.sqlite import SqliteStore
 
 METADATA = SQLITE_FILE
@@ -132,13 +131,21 @@ def _named(connection: sqlite3.Connection, state: Path, records: RecordStore) ->
 
 
 def _bundles(connection: sqlite3.Connection, folder: Path) -> Iterator[StoredFile]:
-    """All bundles that are there, and those that campaigns name; with what is known of each."""
+    """All bundles that are there, and those that campaigns name.
+
+    Of those that no server of this release has taken over yet, also the descriptions beside them.
+    """
     columns = [row[1] for row in connection.execute("PRAGMA table_info(campaigns)")]
     compiled = connection.execute("SELECT compiled FROM campaigns") if "compiled" in columns else ()
     names = {str(each["sha256"]) for (text,) in compiled for each in json.loads(text).get("bundles") or ()}
-    names |= {path.name.removesuffix(PACKED) for path in folder.glob(f"*{PACKED}")}
-    for sha256 in sorted(names):
-        yield StoredFile(f"{BUNDLES}/{sha256}{TOLD}", fixed=False)
+    if connection.execute("PRAGMA table_info(bundles)").fetchall():
+        kept = connection.execute("SELECT sha256, file FROM bundles ORDER BY sha256").fetchall()
+        yield from (StoredFile(f"{BUNDLES}/{file}") for _, file in kept)
+        names -= {sha256 for sha256, _ in kept}
+    told = {path.name.removesuffix(TOLD) for path in folder.glob(f"*{TOLD}")}
+    for sha256 in sorted(names | told):
+        if sha256 in told:
+            yield StoredFile(f"{BUNDLES}/{sha256}{TOLD}", fixed=False)
         yield StoredFile(f"{BUNDLES}/{sha256}{PACKED}")
 
 

@@ -12,6 +12,7 @@ from assay_core.files.durable import storage_errors, write_pieces
 from assay_core.records.attempt import AttemptKey
 from assay_server.records.opening import folder_of_records
 from assay_server.store.protocols import RecordStore
+from assay_server.store.records import BUNDLES, PACKED
 from assay_server.store.sqlite import SqliteStore
 
 _STAGED = re.compile(r"staging/([^/]+)/slice-(\d+)-attempt-(\d+)")
@@ -26,6 +27,9 @@ def at_hand(state: Path, records: RecordStore, database: Path, name: str) -> Ite
     top, _, rest = name.partition("/")
     if top == "records":
         with records.reading(rest) as path:
+            yield path
+    elif top == BUNDLES and rest.endswith(PACKED):
+        with records.reading_bundle(rest) as path:
             yield path
     elif top == "reports":
         campaign_id, _, file = rest.partition("/")

@@ -20,18 +20,20 @@ from assay_core.files.durable import make_folder, storage_errors, sync_directory
 from assay_core.records.attempt import AttemptKey
 from assay_core.records.campaign import AttemptState
 from assay_sampling.errors import ParameterError, StorageError
+from assay_server.campaigns.bundles.earlier import take_over_bundles
+from assay_server.campaigns.bundles.stored import bundle_fault
 from assay_server.content_hash import fresh_hash_of
 from assay_server.database.opening import AskedDatabase, number_of_state, open_database
 from assay_server.record_place import AskedRecords
 from assay_server.records.in_force import forget_records, note_records, noted_records
 from assay_server.records.opening import look_at_records, note_of, place_of
 from assay_server.state_lock import locked_state
-from assay_server.store.model import Slice
+from assay_server.store.model import KeptBundle, Slice
 from assay_server.store.objects.bucket import opened_bucket
 from assay_server.store.objects.probing import bind_bucket, probe_bucket
 from assay_server.store.objects.store import ObjectRecordStore
 from assay_server.store.protocols import MetadataReader, MetadataStore, RecordStore
-from assay_server.store.records import REPORT_FORMS, LocalRecordStore
+from assay_server.store.records import BUNDLES, REPORT_FORMS, LocalRecordStore
 from assay_server.store.sqlite import SqliteStore
 
 if TYPE_CHECKING:
@@ -44,13 +46,14 @@ _CHECK = "look at the state with: assay-server check --state DIR; nothing was mo
 
 @dataclass(frozen=True)
 class MovedRecords:
-    """What was moved: published files, segments and reports; ``kept``: where the old ones still are."""
+    """What was moved: published files, segments, reports, bundles; ``kept``: where the old ones still are."""
 
     files: int
     segments: int
     reports: int
     to: str
     kept: str
+    bundles: int = 0
 
 
 def move_to_bucket(state: Path, asked: AskedRecords, database: AskedDatabase, told: Told) -> MovedRecords:
@@ -72,6 +75,7 @@ def move_to_bucket(state: Path, asked: AskedRecords, database: AskedDatabase, to
         target = ObjectRecordStore(bucket, place)
         resources.callback(target.close)
         source = LocalRecordStore(state)
+        take_over_bundles(metadata, source, (state,))
         _name_by_content(metadata, state)
         moved = _copy(metadata, source, target, told)
         note_records(state, note)
@@ -105,7 +109,8 @@ def _copy(metadata: MetadataStore, source: RecordStore, target: RecordStore, tol
             for campaign in read.campaigns()
             for form in REPORT_FORMS
         )
-    return MovedRecords(files, segments, reports, "", "")
+        bundles = sum(_copy_bundle(kept, source, target) for kept in read.bundles())
+    return MovedRecords(files, segments, reports, "", "", bundles)
 
 
 def _published(read: MetadataReader) -> Iterator[Slice]:
@@ -172,6 +177,19 @@ def _copy_report(campaign_id: str, form: str, source: RecordStore, target: Recor
     return 1
 
 
+def _copy_bundle(kept: KeptBundle, source: RecordStore, target: RecordStore) -> int:
+    """Copy a bundle's file unless it is missing or damaged, which a check says: people send it again."""
+    with source.reading_bundle(kept.file) as path:
+        if bundle_fault(path, kept.bundle):
+            return 0
+        if not target.has_bundle(kept.file):
+            target.keep_bundle(kept.file, path)
+    with target.reading_bundle(kept.file) as copy:
+        if bundle_fault(copy, kept.bundle):
+            raise StorageError(f"{BUNDLES}/{kept.file}", "its copy is not as it was sent", _CHECK)
+    return 1
+
+
 def _name_by_content(metadata: MetadataStore, state: Path) -> None:
     """Give files that have only their slice's number their token and content as a name.
 
@@ -214,7 +232,7 @@ def _aside(state: Path) -> Path:
     aside = state / f"records-moved-{datetime.now(UTC):%Y-%m-%dT%H-%M-%SZ}"
     with storage_errors(state):
         make_folder(aside)
-        for name in ("records", "staging", "reports"):
+        for name in ("records", "staging", "reports", BUNDLES):
             if (state / name).is_dir():
                 (state / name).rename(aside / name)
         sync_directory(state)

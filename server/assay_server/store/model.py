@@ -17,6 +17,7 @@ from assay_core.records.campaign import AttemptState, CampaignState, RunState
 from assay_core.records.failure import Failure
 from assay_core.records.machine import Inventory, Slot
 from assay_core.records.runs_request import RunsAction, RunsRequest
+from assay_core.records.upload import Bundle
 from assay_core.records.validity_flag import ValidityFlag
 from assay_core.records.work import CommandSource, RunSpec
 from assay_server.campaign_file.compiled import CompiledCampaign, SchedulingRules
@@ -441,6 +442,23 @@ class StoredCertificate:
     expires_at_ms: int
     token_id: str = ""
     withdrawn_at_ms: int = 0
+
+
+@dataclass(frozen=True)
+class KeptBundle:
+    """A bundle that the servers have.
+
+    Args:
+        bundle: its name and sizes.
+        file: the name of its file in the place of records.
+        stored_bytes: of that file, which is compressed.
+        holders: when each of those who sent it last asked for it (Unix ms).
+    """
+
+    bundle: Bundle
+    file: str
+    stored_bytes: int
+    holders: Mapping[str, int]
 
 
 @dataclass(frozen=True)

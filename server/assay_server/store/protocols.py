@@ -28,6 +28,7 @@ from assay_server.store.model import (
     HeldSegment,
     Hold,
     Identity,
+    KeptBundle,
     PendingRequest,
     Run,
     RunOverview,
@@ -278,6 +279,14 @@ class MetadataReader(Protocol):
     def certificates(self, identity_id: str | None = None) -> list[StoredCertificate]:
         """The certificates of an identity (None: of all), oldest first."""
 
+    def bundle(self, sha256: str) -> KeptBundle | None: ...
+
+    def bundles(self) -> list[KeptBundle]:
+        """All bundles, in the order of their names."""
+
+    def bundle_bytes(self, holder: str) -> tuple[int, int]:
+        """The stored bytes of the bundles that somebody sent, and of all."""
+
     def web_logins(self) -> list[WebLogin]:
         """All links to the live page and sessions of browsers, the oldest first; also those that ended."""
 
@@ -446,6 +455,12 @@ class MetadataTransaction(MetadataReader, Protocol):
     def forget_certificate(self, serial: str) -> None:
         """Remove a certificate, if it is there."""
 
+    def put_bundle(self, kept: KeptBundle) -> None:
+        """Add or replace a bundle with its holders."""
+
+    def delete_bundle(self, sha256: str) -> None:
+        """Remove a bundle, if it is there."""
+
     def put_web_login(self, login: WebLogin) -> None:
         """Add or replace a link to the live page, or a session."""
 
@@ -502,6 +517,7 @@ class KnownFiles:
         published: files of published slices, relative to the records.
         campaigns: all campaigns, which may have reports.
         has_attempt: whether an attempt ever existed, by run, slice and number.
+        bundles: files of bundles.
     """
 
     live: Collection[AttemptKey]
@@ -509,6 +525,7 @@ class KnownFiles:
     published: Collection[str]
     campaigns: Collection[str]
     has_attempt: Callable[[str, int, int], bool]
+    bundles: Collection[str] = ()
 
 
 class RecordStore(Protocol):
@@ -599,6 +616,20 @@ class RecordStore(Protocol):
     def location(self, file: str) -> str:
         """Where workers of an analysis find a published file: a path, or a URI that ``place`` explains."""
         ...
+
+    def keep_bundle(self, file: str, source: Path) -> None:
+        """Store the content of a file as a bundle's file of a new name; the source stays."""
+
+    def reading_bundle(self, file: str) -> AbstractContextManager[Path]:
+        """As :meth:`reading`, for a bundle's file."""
+        ...
+
+    def has_bundle(self, file: str) -> bool:
+        """Whether a bundle's file is there. Raises StorageError."""
+        ...
+
+    def remove_bundle(self, file: str) -> None:
+        """Remove a bundle's file, if it is there."""
 
     def listed(self) -> Iterator[str]:
         """The published files that are there, and what else lies among them; nothing half-written."""

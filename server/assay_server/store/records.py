@@ -6,6 +6,7 @@
     <state>/records/<run_id>/slice-00000-1f-9d5c....parquet    in a folder that several servers share: the
                                                          attempt's token and the hash of the content
     <state>/reports/<campaign_id>/report.json, report.html
+    <state>/bundles/<sha256>-9d5c.tar.z                  files of submitters, under a name of their own
     <state>/set-aside/...                                files that the database does not know: see set_aside
 
 Staged bytes only count once the metadata store names them: the next segment overwrites what a crash left
@@ -17,6 +18,7 @@ replaces the file of another attempt: which one is published, the metadata store
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import re
 import secrets
@@ -34,6 +36,7 @@ from assay_core.files.durable import (
     remove_empty_parents,
     storage_errors,
     sync_directory,
+    sync_file,
     temporary_of,
     write_atomically,
     write_pieces,
@@ -59,6 +62,7 @@ _STAGED = re.compile(r"slice-(\d+)-attempt-(\d+)")
 # A report that no campaign has yet; the name of its analysis and the file's own name follow.
 _STAGED_REPORT = "staged-"
 REPORT_FORMS = ("json", "html")
+BUNDLES, PACKED = "bundles", ".tar.z"
 _UNPACKED_AHEAD = 2
 _STAGED_TOGETHER = 8
 MOST_SMALL_LAUNCHES = 4_096
@@ -91,6 +95,7 @@ class LocalRecordStore:
         self._staging = state_dir / "staging"
         self._records = state_dir / "records"
         self._reports = state_dir / "reports"
+        self._bundles = state_dir / BUNDLES
         self._set_aside = SetAsideFolder(state_dir)
         self._ahead = FilesAhead(ahead)
         self._stagers = ThreadPoolExecutor(_STAGED_TOGETHER, "assay-stage")
@@ -251,6 +256,11 @@ class LocalRecordStore:
                 if is_old(left):
                     left.unlink(missing_ok=True)
             unknown = [*self._unknown_records(known, is_old), *self._unknown_staged(known, is_old)]
+            unknown += [
+                path
+                for path in self._bundles.glob(f"*{PACKED}*")
+                if path.name not in known.bundles and is_old(path)
+            ]
             unknown += [p for p in self._reports.iterdir() if p.name not in known.campaigns and is_old(p)]
             moved = self._set_aside.put(unknown, SetAsideReason.UNKNOWN)
             for top in (self._staging, self._records, self._reports):
@@ -362,6 +372,30 @@ class LocalRecordStore:
             source.unlink()
             sync_directory(path.parent)
 
+    def keep_bundle(self, file: str, source: Path) -> None:
+        path = self._bundles / file
+        with storage_errors(path):
+            make_folder(path.parent)
+            try:
+                os.link(source, path)
+            except OSError as error:
+                if error.errno not in (errno.EXDEV, errno.EPERM, errno.EOPNOTSUPP):
+                    raise
+                _copy_durably(source, path)
+            sync_directory(path.parent)
+
+    @contextlib.contextmanager
+    def reading_bundle(self, file: str) -> Iterator[Path]:
+        yield self._bundles / file
+
+    def has_bundle(self, file: str) -> bool:
+        with storage_errors(self._bundles):
+            return (self._bundles / file).exists()
+
+    def remove_bundle(self, file: str) -> None:
+        with storage_errors(self._bundles):
+            (self._bundles / file).unlink(missing_ok=True)
+
     def write_report(self, campaign_id: str, form: str, data: bytes) -> None:
         path = self.report_path(campaign_id, form)
         with storage_errors(path):
@@ -428,6 +462,19 @@ def _stage_file(staged: tuple[Path, list[tuple[int, bytes]]]) -> None:
     with storage_errors(path):
         make_folder(path.parent)
         write_pieces(path, pieces)
+
+
+def _copy_durably(source: Path, path: Path) -> None:
+    """Copy a file of another disk; its name appears once it is whole."""
+    temporary = temporary_of(path)
+    try:
+        shutil.copyfile(source, temporary)
+        temporary.chmod(0o600)
+        sync_file(temporary)
+        temporary.replace(path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
 
 
 def _files_below(folder: Path | str) -> Iterator[os.DirEntry[str]]:

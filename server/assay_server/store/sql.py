@@ -10,6 +10,7 @@ from assay_server.store.parts.access import AccessRows
 from assay_server.store.parts.agents import AgentRows
 from assay_server.store.parts.analyses import AnalysisRows
 from assay_server.store.parts.attempts import AttemptRows
+from assay_server.store.parts.bundles import BundleRows
 from assay_server.store.parts.overviews import OverviewRows
 from assay_server.store.parts.queue import QueueRows
 from assay_server.store.parts.requests import RequestRows
@@ -27,5 +28,6 @@ class SqlTransaction(
     AnalysisRows,
     AgentRows,
     AccessRows,
+    BundleRows,
 ):
     """A ``MetadataTransaction``: reads and writes inside one connection's current transaction."""

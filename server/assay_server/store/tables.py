@@ -308,6 +308,26 @@ certificates = sa.Table(
     sa.Index(None, "identity_id"),
 )
 
+# Bundles: their files are in the place of records. Who sent one has a row with it.
+bundles = sa.Table(
+    "bundles",
+    metadata,
+    sa.Column("sha256", StoredText, primary_key=True),
+    _integer("bytes"),
+    _integer("files"),
+    _text("file"),
+    _integer("stored_bytes"),
+)
+
+bundle_holders = sa.Table(
+    "bundle_holders",
+    metadata,
+    sa.Column("sha256", StoredText, sa.ForeignKey("bundles.sha256", ondelete="CASCADE"), primary_key=True),
+    sa.Column("holder", StoredText, primary_key=True),
+    _integer("asked_at_ms"),
+    sa.Index(None, "holder"),
+)
+
 # Links to the live page and sessions of browsers, by the hash of their secret.
 web_logins = sa.Table(
     "web_logins",

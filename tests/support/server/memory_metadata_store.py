@@ -35,6 +35,7 @@ from assay_server.store.model import (
     HeldSegment,
     Hold,
     Identity,
+    KeptBundle,
     Lane,
     Need,
     PendingRequest,
@@ -76,6 +77,7 @@ class _Tables:
     analyses: dict[tuple[str, str], Analysis] = field(default_factory=dict)
     join_tokens: dict[str, StoredToken] = field(default_factory=dict)
     certificates: dict[str, StoredCertificate] = field(default_factory=dict)
+    bundles: dict[str, KeptBundle] = field(default_factory=dict)
     web_logins: dict[str, WebLogin] = field(default_factory=dict)
     audit: dict[int, AuditEntry] = field(default_factory=dict)
     audited: int = 0
@@ -500,6 +502,16 @@ class MemoryReader:
     def join_token(self, secret_hash: str) -> StoredToken | None:
         return next((t for t in self._tables.join_tokens.values() if t.secret_hash == secret_hash), None)
 
+    def bundle(self, sha256: str) -> KeptBundle | None:
+        return self._tables.bundles.get(sha256)
+
+    def bundles(self) -> list[KeptBundle]:
+        return [kept for _, kept in sorted(self._tables.bundles.items())]
+
+    def bundle_bytes(self, holder: str) -> tuple[int, int]:
+        every = self._tables.bundles.values()
+        return sum(b.stored_bytes for b in every if holder in b.holders), sum(b.stored_bytes for b in every)
+
     def web_logins(self) -> list[WebLogin]:
         return sorted(self._tables.web_logins.values(), key=lambda one: (one.made_at_ms, one.key))
 
@@ -760,6 +772,12 @@ class MemoryTransaction(MemoryReader):
 
     def put_certificate(self, certificate: StoredCertificate) -> None:
         self._tables.certificates[certificate.serial] = certificate
+
+    def put_bundle(self, kept: KeptBundle) -> None:
+        self._tables.bundles[kept.bundle.sha256] = kept
+
+    def delete_bundle(self, sha256: str) -> None:
+        self._tables.bundles.pop(sha256, None)
 
     def put_web_login(self, login: WebLogin) -> None:
         self._tables.web_logins[login.key] = login

@@ -101,7 +101,9 @@ class MemoryRecordStore:
         keep = {f"records/{file}" for file in known.published}
         keep |= {_published(key.run_id, key.slice_index) for key in known.publishing}
         keep |= {_staged(key.run_id, key.slice_index, key.attempt) for key in known.live}
-        unknown = []
+        keep |= {f"bundles/{file}" for file in known.bundles}
+        unknown = [name for name in self.files if name.startswith("bundles/") and name not in keep]
+        keep |= set(unknown)
         for name in [name for name in self.files if name not in keep and not name.startswith("set-aside/")]:
             top, owner, file = name.split("/")
             numbers = file.replace("slice-", "").split("-attempt-")
@@ -165,6 +167,21 @@ class MemoryRecordStore:
             raise StorageError(file, "it is there already")
         self.files[f"records/{file}"] = source.read_bytes()
         source.unlink()
+
+    def keep_bundle(self, file: str, source: Path) -> None:
+        if f"bundles/{file}" in self.files:
+            raise StorageError(file, "it is there already")
+        self.files[f"bundles/{file}"] = source.read_bytes()
+
+    @contextlib.contextmanager
+    def reading_bundle(self, file: str) -> Iterator[Path]:
+        yield self._fetch(f"bundles/{file}")
+
+    def has_bundle(self, file: str) -> bool:
+        return f"bundles/{file}" in self.files
+
+    def remove_bundle(self, file: str) -> None:
+        self.files.pop(f"bundles/{file}", None)
 
     def write_report(self, campaign_id: str, form: str, data: bytes) -> None:
         self.files[_report(campaign_id, form)] = data

@@ -1,18 +1,13 @@
-"""Bundles on a local disk, by their hash: equal files are kept once.
+"""Bundles by their hash: equal files are kept once, and every server on the database knows them.
 
-    <state>/bundles/<sha256>.tar.z    the compressed archive, as its first sender compressed it
-    <state>/bundles/<sha256>.json     its size, and who sent it when: its holders
-    <state>/bundles/incoming/...      on their way in, and what broken streams brought; removed at every start
+Their files are in the place of records, each under a name of its own; the database decides which one is a
+bundle. Only who sent a bundle may name it in a campaign: the hash of somebody's files must not be enough
+to have them run, or to learn that they are here. A holder's claim goes when no campaign of theirs names the
+bundle any more and they did not ask for it for a while; the files go with the last claim.
 
-Several servers may share the folder. Then each has a folder of its own below ``incoming``, and reads a
-bundle's description again before it says that it lacks it, or changes it.
-
-Only who sent a bundle may name it in a campaign: the hash of somebody's files must not be enough to have them
-run, or to learn that they are here. A holder's claim goes when no campaign of theirs names the bundle any
-more and they did not ask for it for a while; the files go with the last claim.
-
-What a stream brought before it broke is kept as long, for whoever sent it, counts as theirs, and is checked
-again when the next stream continues it.
+What a stream brought before it broke is kept as long, in the state folder of the server that it came to, for
+whoever sent it. It counts as theirs, and is checked again when the next stream to that server continues it;
+to another server they send the bundle from its beginning.
 """
 
 from __future__ import annotations
@@ -20,36 +15,33 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import itertools
-import json
 import logging
 import os
-import secrets
 import shutil
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Self
 
-from assay_core.bundles.form import BundleBounds, is_hash
+from assay_core.bundles.form import BundleBounds
 from assay_core.bundles.reading import BundleReader, Checked
-from assay_core.files.durable import (
-    make_folder,
-    storage_errors,
-    sync_directory,
-    write_atomically,
-)
+from assay_core.files.durable import make_folder, storage_errors
 from assay_core.files.free_space import free_space
 from assay_core.files.private_folders import private_opener
 from assay_core.records.upload import Bundle, BundlePart
 from assay_sampling.errors import AssayError, InputError, StorageError
+from assay_server.campaigns.bundles.earlier import new_bundle_file
 from assay_server.clock import wall_ms
 from assay_server.limits import DEFAULT_LIMITS, BundleLimits
+from assay_server.store.model import KeptBundle
+from assay_server.store.protocols import MetadataStore, RecordStore
+from assay_server.store.records import BUNDLES
 
 _log = logging.getLogger(__name__)
 
-FOLDER, PACKED, TOLD = "bundles", ".tar.z", ".json"
 _PIECE_BYTES = 1 << 20
 _AGAIN = "submit the campaign again: it is sent then"
 _counter = itertools.count()
@@ -64,90 +56,86 @@ class _Part:
     at_ms: int
 
 
-@dataclass
-class _Kept:
-    """A bundle that is here; ``holders``: when each last asked for it (Unix ms)."""
-
-    bundle: Bundle
-    stored_bytes: int
-    holders: dict[str, int] = field(default_factory=dict)
-
-    def to_json(self) -> bytes:
-        bundle = self.bundle
-        document = {"bytes": bundle.bytes, "files": bundle.files, "holders": self.holders}
-        return json.dumps(document, sort_keys=True).encode()
-
-
 class BundleStore:
-    """The bundles of a server. Thread-safe.
+    """The bundles of a server. Thread-safe. Methods raise StorageError.
 
     Args:
-        state: the server's state folder.
-        limits: bounds of one bundle, of what one identity may have here, and of all.
+        state: the server's own state folder, for what is on its way in.
+        metadata: says which bundles there are, and who sent them.
+        records: has their files.
+        limits: bounds of one bundle, of what one identity may have, and of all, over all servers.
         minimum_free_bytes: what must stay free on the disk.
-        now_ms: the wall clock.
-        shared: whether other servers have bundles in the folder.
+        now_ms: the clock that the servers share.
     """
 
     def __init__(
         self,
         state: Path,
+        metadata: MetadataStore,
+        records: RecordStore,
         limits: BundleLimits = DEFAULT_LIMITS.bundles,
+        *,
         minimum_free_bytes: int = 0,
         now_ms: Callable[[], int] = wall_ms,
-        *,
-        shared: bool = False,
     ) -> None:
-        self._folder = state / FOLDER
-        self._shared = shared
-        self._incoming = self._folder / "incoming"
-        if shared:
-            self._incoming /= secrets.token_hex(8)
+        self._incoming = state / BUNDLES / "incoming"
+        self._metadata, self._records = metadata, records
         self.limits = limits
         self.bounds = BundleBounds(limits.bundle_bytes, limits.bundle_entries, limits.bundle_path_bytes)
         self._minimum_free_bytes = minimum_free_bytes
         self._now_ms = now_ms
         self._lock = threading.Lock()
-        self._kept: dict[str, _Kept] = {}
         self._parts: dict[tuple[str, str], _Part] = {}  # by holder and bundle, the oldest first
-        with storage_errors(self._folder):
+        with storage_errors(self._incoming):
             shutil.rmtree(self._incoming, ignore_errors=True)
-            if self._folder.is_dir():
-                self._read()
-
-    def path(self, sha256: str) -> Path:
-        """Where a bundle is, or would be."""
-        assert is_hash(sha256)
-        return self._folder / f"{sha256}{PACKED}"
 
     def missing(self, holder: str, bundles: Iterable[Bundle]) -> tuple[str, ...]:
         """Those that this holder must send, each once; the others are kept for a while."""
-        with self._lock, storage_errors(self._folder):
-            return tuple(
-                dict.fromkeys(each.sha256 for each in bundles if not self._touched(holder, each.sha256))
-            )
+        names = list(dict.fromkeys(each.sha256 for each in bundles))
+        held = self._held(holder, names)
+        return tuple(name for name in names if name not in held)
 
     def require(self, holder: str, bundles: Iterable[Bundle]) -> None:
         """Raises InputError unless the holder sent all of them, as they are described."""
-        for each in bundles:
-            with self._lock, storage_errors(self._folder):
-                here = self._touched(holder, each.sha256) and self._kept[each.sha256].bundle == each
-            if not here:
+        wanted = list(bundles)
+        held = self._held(holder, [each.sha256 for each in wanted])
+        for each in wanted:
+            if each.sha256 not in held or held[each.sha256].bundle != each:
                 raise InputError(f"bundle {each.sha256[:64]}", "you have not sent it to this server", _AGAIN)
 
+    def _held(self, holder: str, names: Iterable[str]) -> dict[str, KeptBundle]:
+        """Those that a holder sent and whose files are there; they are kept for a while."""
+        with self._metadata.snapshot() as store:
+            found = [kept for name in names if (kept := store.bundle(name)) and holder in kept.holders]
+        here = [kept for kept in found if self._records.has_bundle(kept.file)]
+        held: dict[str, KeptBundle] = {}
+        if here:
+            with self._metadata.transaction() as store:
+                for each in here:
+                    kept = store.bundle(each.bundle.sha256)  # a moment ago it may have been removed
+                    if kept is not None and kept.file == each.file and holder in kept.holders:
+                        store.put_bundle(self._claimed(kept, holder))
+                        held[kept.bundle.sha256] = kept
+        return held
+
+    def _claimed(self, kept: KeptBundle, holder: str) -> KeptBundle:
+        return replace(kept, holders={**kept.holders, holder: self._now_ms()})
+
     def parts(self, holder: str, bundles: Iterable[Bundle]) -> tuple[BundlePart, ...]:
-        """What streams of this holder brought of these bundles before they broke."""
+        """What streams of this holder brought here of these bundles before they broke."""
         with self._lock:
             found = (self._parts.get((holder, each.sha256)) for each in bundles)
             return tuple(dict.fromkeys(part.told for part in found if part is not None))
 
     def begin(self, holder: str, bundle: Bundle, offset: int = 0) -> Incoming:
-        """Begin to receive a bundle, or go on behind the part of it that the holder sent.
+        """Begin to receive a bundle, or go on behind the part of it that the holder sent here.
 
         Raises InputError or StorageError if it cannot be taken.
         """
         reader = BundleReader(bundle, Checked(), self.bounds)
-        with self._lock, storage_errors(self._folder):
+        with self._metadata.snapshot() as store:
+            mine, total = store.bundle_bytes(holder)
+        with self._lock, storage_errors(self._incoming):
             part = self._parts.pop((holder, bundle.sha256), None)  # one stream continues it
             if part is not None and part.told.bytes != offset:
                 part.path.unlink(missing_ok=True)
@@ -155,16 +143,14 @@ class BundleStore:
             if offset and part is None:
                 cause = f"it goes on at byte {offset:,}, and the server has no such part of it from you"
                 raise InputError(f"bundle {bundle.sha256[:64]}", cause, "send it from its beginning")
-            mine = sum(each.stored_bytes for each in self._kept.values() if holder in each.holders)
             mine += sum(each.told.bytes for (who, _), each in self._parts.items() if who == holder)
-            total = sum(each.stored_bytes for each in self._kept.values())
             total += sum(each.told.bytes for each in self._parts.values())
+            make_folder(self._incoming)
             room = min(
                 self.limits.bundle_identity_bytes - mine,
                 self.limits.bundle_total_bytes - total,
-                free_space(self._folder).free_bytes - self._minimum_free_bytes,
+                free_space(self._incoming).free_bytes - self._minimum_free_bytes,
             )
-            make_folder(self._incoming)
         if room <= 0:
             raise _no_room(self.limits, mine, total)
         path = self._new_path() if part is None else part.path
@@ -179,9 +165,10 @@ class BundleStore:
 
     def keep_part(self, holder: str, bundle: Bundle, path: Path, told: BundlePart) -> None:
         """Keep what a stream brought that broke; the oldest parts of a holder with too many go."""
+        with self._metadata.snapshot() as store:
+            kept = store.bundle(bundle.sha256)
         with self._lock, storage_errors(path):
             replaced = [self._parts.pop((holder, bundle.sha256), None)]
-            kept = self._kept.get(bundle.sha256)
             if kept is not None and holder in kept.holders:
                 path.unlink(missing_ok=True)  # another stream was faster
             else:
@@ -193,30 +180,93 @@ class BundleStore:
                     part.path.unlink(missing_ok=True)
 
     def keep(self, holder: str, bundle: Bundle, packed: Path) -> None:
-        """Give a checked file its name and its holder, durably; a second copy changes nothing."""
-        path = self.path(bundle.sha256)
-        with self._lock, storage_errors(path):
-            kept = self._known(bundle.sha256)
-            if kept is None:
-                packed.replace(path)
-                sync_directory(path.parent)
-                kept = _Kept(bundle, path.stat().st_size)
-            kept.holders[holder] = self._now_ms()
-            self._tell(kept)
-            self._kept[bundle.sha256] = kept
+        """Take a checked file in for its holder, durably; a second copy changes nothing but the holders."""
+        lost = self._lost(bundle.sha256)
+        if not self._claim(holder, bundle.sha256, lost):
+            self._store(holder, bundle, packed, lost)
+        with self._lock, storage_errors(packed):
+            packed.unlink(missing_ok=True)
             part = self._parts.pop((holder, bundle.sha256), None)
             if part is not None:
                 part.path.unlink(missing_ok=True)
 
+    def _lost(self, sha256: str) -> str:
+        """The name of a bundle's file that is gone, and may be replaced; "": it is not."""
+        with self._metadata.snapshot() as store:
+            kept = store.bundle(sha256)
+        return kept.file if kept is not None and not self._records.has_bundle(kept.file) else ""
+
+    def _claim(self, holder: str, sha256: str, lost: str) -> bool:
+        """Note who else sent a bundle that is there; whether it is."""
+        with self._metadata.transaction() as store:
+            kept = store.bundle(sha256)
+            if kept is None or kept.file == lost:
+                return False
+            store.put_bundle(self._claimed(kept, holder))
+            return True
+
+    def _store(self, holder: str, bundle: Bundle, packed: Path, lost: str) -> None:
+        """Store a bundle's file, which the commit of the database makes the bundle's.
+
+        A file whose commit failed stays, for that may have been kept after all: the sweep knows.
+        """
+        with storage_errors(packed):
+            size = packed.stat().st_size
+        file, quotas, has_room = new_bundle_file(bundle.sha256), (0, 0), True
+        self._records.keep_bundle(file, packed)
+        with self._metadata.transaction() as store:
+            kept = store.bundle(bundle.sha256)
+            wanted = kept is None or kept.file == lost
+            if not wanted:  # another server was faster
+                assert kept is not None
+                store.put_bundle(self._claimed(kept, holder))
+            else:
+                store.delete_bundle(bundle.sha256)
+                quotas = store.bundle_bytes(holder)
+                has_room = self._has_room(quotas, size)
+                if has_room:
+                    holders = {} if kept is None else kept.holders
+                    store.put_bundle(self._claimed(KeptBundle(bundle, file, size, holders), holder))
+                elif kept is not None:
+                    store.put_bundle(kept)
+        if not (wanted and has_room):
+            self._records.remove_bundle(file)
+        if not has_room:
+            raise _no_room(self.limits, *quotas)
+
+    def _has_room(self, quotas: tuple[int, int], size: int) -> bool:
+        """Whether so many bytes more keep within what an identity may have, and all."""
+        mine, total = quotas
+        return (
+            mine + size <= self.limits.bundle_identity_bytes
+            and total + size <= self.limits.bundle_total_bytes
+        )
+
     def stored_bytes(self, sha256: str) -> int:
         """The compressed bytes of a bundle; 0: it is not here."""
-        with self._lock, storage_errors(self._folder):
-            kept = self._known(sha256)
+        with self._metadata.snapshot() as store:
+            kept = store.bundle(sha256)
         return 0 if kept is None else kept.stored_bytes
+
+    @contextlib.contextmanager
+    def reading(self, sha256: str) -> Iterator[Path]:
+        """Where a compressed bundle can be read on this machine until the block ends.
+
+        Raises StorageError if there is none.
+        """
+        with self._metadata.snapshot() as store:
+            kept = store.bundle(sha256)
+        if kept is None:
+            cause = "the server has no such bundle"
+            raise StorageError(f"bundle {sha256[:64]}", cause, "see what assay-server check finds")
+        reading: AbstractContextManager[Path] = self._records.reading_bundle(kept.file)
+        with reading as path:
+            yield path
 
     def pieces(self, sha256: str) -> Iterator[bytes]:
         """The compressed bundle. Raises StorageError if it is not here."""
-        return _pieces(self.path(sha256))
+        with self.reading(sha256) as path:
+            yield from _pieces(path)
 
     def forget(self, named: Mapping[str, frozenset[str]]) -> list[str]:
         """Remove what nobody needs; ``named``: by bundle, the owners of campaigns that name it.
@@ -224,77 +274,35 @@ class BundleStore:
         Returns the bundles that are gone.
         """
         before = self._now_ms() - 1000 * self.limits.bundle_unnamed_seconds
-        gone = []
-        with self._lock, storage_errors(self._folder):
-            if self._shared and self._folder.is_dir():
-                self._read()
-            for sha256, kept in list(self._kept.items()):
-                owners = named.get(sha256, frozenset())
+        gone: list[KeptBundle] = []
+        with self._metadata.transaction(alone=True) as store:
+            for kept in store.bundles():
+                owners = named.get(kept.bundle.sha256, frozenset())
                 holders = {who: at for who, at in kept.holders.items() if at >= before or who in owners}
                 if not holders and not owners:
-                    self._tell_path(sha256).unlink(missing_ok=True)
-                    self.path(sha256).unlink(missing_ok=True)
-                    del self._kept[sha256]
-                    gone.append(sha256)
+                    store.delete_bundle(kept.bundle.sha256)
+                    gone.append(kept)
                 elif holders != kept.holders:
-                    kept.holders = holders
-                    self._tell(kept)
+                    store.put_bundle(replace(kept, holders=holders))
+        for kept in gone:  # what the database does not name any more; after a crash the sweep sees to it
+            self._records.remove_bundle(kept.file)
+        self.forget_parts()
+        if gone:
+            _log.info("%d bundles are gone that no campaign names any more", len(gone))
+        return [kept.bundle.sha256 for kept in gone]
+
+    def forget_parts(self) -> None:
+        """Remove what streams brought to this server that broke long ago."""
+        before = self._now_ms() - 1000 * self.limits.bundle_unnamed_seconds
+        with self._lock, storage_errors(self._incoming):
             for key, part in list(self._parts.items()):
                 if part.at_ms < before:
                     del self._parts[key]
                     part.path.unlink(missing_ok=True)
-        if gone:
-            _log.info("%d bundles are gone that no campaign names any more", len(gone))
-        return gone
 
     def _new_path(self) -> Path:
         """A new name for a file on its way in."""
         return self._incoming / f"{os.getpid()}-{next(_counter)}"
-
-    def _touched(self, holder: str, sha256: str) -> bool:
-        kept = self._known(sha256)
-        if kept is None or holder not in kept.holders:
-            return False
-        kept.holders[holder] = self._now_ms()
-        self._tell(kept)
-        return True
-
-    def _tell_path(self, sha256: str) -> Path:
-        return self._folder / f"{sha256}{TOLD}"
-
-    def _tell(self, kept: _Kept) -> None:
-        write_atomically(self._tell_path(kept.bundle.sha256), kept.to_json())
-
-    def _read(self) -> None:
-        """What is here. A file without its description was never acknowledged, and goes."""
-        for path in self._folder.glob(f"*{PACKED}"):
-            sha256 = path.name.removesuffix(PACKED)
-            try:
-                self._read_one(sha256)
-            except FileNotFoundError:
-                if not self._shared:  # another server may be about to describe it
-                    path.unlink()
-
-    def _known(self, sha256: str) -> _Kept | None:
-        """A bundle that is here, also if another server took it in."""
-        if self._shared:
-            try:
-                self._read_one(sha256)
-            except FileNotFoundError:
-                self._kept.pop(sha256, None)
-        return self._kept.get(sha256)
-
-    def _read_one(self, sha256: str) -> None:
-        """Raises FileNotFoundError if it is not here, or not described."""
-        try:
-            told = json.loads(self._tell_path(sha256).read_bytes())
-            bundle = Bundle(sha256, int(told["bytes"]), int(told["files"]))
-            holders = {str(who): int(at) for who, at in told["holders"].items()}
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            path = self.path(sha256)
-            _log.warning("the description of bundle %s is damaged (%s): it must be sent again", path, error)
-        else:
-            self._kept[sha256] = _Kept(bundle, self.path(sha256).stat().st_size, holders)
 
 
 def bundle_fault(path: Path, bundle: Bundle) -> str:

@@ -22,6 +22,7 @@ def sweep(coordinator: Coordinator) -> None:
             published=[piece.file for piece in store.published_slices()],
             campaigns={campaign.campaign_id for campaign in store.campaigns()},
             has_attempt=lambda *key: store.attempt(*key) is not None,
+            bundles={kept.file for kept in store.bundles()},
         )
         least_age = SWEPT_AFTER_SECONDS if coordinator.peers.shared else 0.0
         moved = coordinator.records.sweep(known, least_age)

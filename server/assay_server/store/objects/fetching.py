@@ -35,6 +35,13 @@ class RecordFetcher:
         with self._cache.reading(name, lambda into: self._fetch(name, into), _is_whole) as path:
             yield path
 
+    def bundle(self, name: str) -> contextlib.AbstractContextManager[Path]:
+        """A bundle's object, which stays until the block ends; its readers find out if it is not whole."""
+        return self._cache.reading(name, lambda into: self._fetch(name, into), lambda path: True)
+
+    def forget_bundle(self, name: str) -> None:
+        self._cache.forget(name)
+
     def report(self, name: str) -> Path:
         """Where a report is now: the newest, whichever server wrote it. Read it at once."""
         found = self._bucket.look_at(name)

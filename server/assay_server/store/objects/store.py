@@ -3,6 +3,7 @@
     staging/<run_id>/slice-00000-attempt-0001/000003-9d5c...    a segment: names, launches; its hash
     records/<run_id>/slice-00000-1f-9d5c....parquet             the attempt's token, the content's hash
     reports/<campaign_id>/report.json, report.html              replaced whole
+    bundles/<sha256>-9d5c.tar.z                                 files of submitters, under a name of their own
     set-aside/2026-11-22T04-05-06Z-.../records/...              objects that the database does not know
     state.json, probes/                                         whose records these are; checks
 
@@ -34,7 +35,13 @@ from assay_server.store.objects.bucket import Bucket, MissingObjectError
 from assay_server.store.objects.fetching import RecordFetcher
 from assay_server.store.objects.probing import probe_bucket
 from assay_server.store.protocols import NOTHING_HELD, Held, KnownFiles, PublishedFile
-from assay_server.store.records import REPORT_FORMS, DamagedSegmentError, LocalRecordStore, checked_parts
+from assay_server.store.records import (
+    BUNDLES,
+    REPORT_FORMS,
+    DamagedSegmentError,
+    LocalRecordStore,
+    checked_parts,
+)
 from assay_server.store.segments import SegmentContent
 from assay_server.store.set_aside import MovedFiles
 
@@ -147,6 +154,8 @@ class ObjectRecordStore:
                 ended.append(each)
             elif each.split("/")[1] not in known.campaigns:
                 unknown.append(each)
+        kept = {f"{BUNDLES}/{file}" for file in known.bundles}
+        unknown += [each for each in self._old(BUNDLES, before, least_age_seconds) if each not in kept]
         self._bucket.remove(ended)
         self._bucket.remove(list(self._old("probes", before, least_age_seconds)))
         return self._aside.put(unknown, SetAsideReason.UNKNOWN)
@@ -206,6 +215,20 @@ class ObjectRecordStore:
         with storage_errors(source):
             self._bucket.put_file(f"records/{file}", source)
             source.unlink()
+
+    def keep_bundle(self, file: str, source: Path) -> None:
+        with storage_errors(source):
+            self._bucket.put_file(f"{BUNDLES}/{file}", source)
+
+    def reading_bundle(self, file: str) -> contextlib.AbstractContextManager[Path]:
+        return self._fetcher.bundle(f"{BUNDLES}/{file}")
+
+    def has_bundle(self, file: str) -> bool:
+        return self._bucket.look_at(f"{BUNDLES}/{file}") is not None
+
+    def remove_bundle(self, file: str) -> None:
+        self._bucket.remove([f"{BUNDLES}/{file}"])
+        self._fetcher.forget_bundle(f"{BUNDLES}/{file}")
 
     def write_report(self, campaign_id: str, form: str, data: bytes) -> None:
         self._bucket.replace(_report(campaign_id, form), data)

@@ -1,0 +1,62 @@
+"""Bundles and who sent them, in SQL."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import sqlalchemy as sa
+
+from assay_core.records.upload import Bundle
+from assay_server.store import tables
+from assay_server.store.model import KeptBundle
+from assay_server.store.parts.known import KnownRows
+from assay_server.store.values.fields import Row
+
+_B, _H = tables.bundles.c, tables.bundle_holders.c
+
+
+class BundleRows(KnownRows):
+    """Bundles and who sent them, in SQL."""
+
+    def bundle(self, sha256: str) -> KeptBundle | None:
+        return next(iter(self._bundles(_B.sha256 == sha256)), None)
+
+    def bundles(self) -> list[KeptBundle]:
+        return self._bundles(sa.true())
+
+    def _bundles(self, which: sa.ColumnElement[bool]) -> list[KeptBundle]:
+        both = tables.bundles.outerjoin(tables.bundle_holders, _B.sha256 == _H.sha256)
+        query = sa.select(tables.bundles, _H.holder, _H.asked_at_ms).select_from(both).where(which)
+        by_name: dict[str, list[Row]] = {}
+        for row in self.rows(query.order_by(_B.sha256, _H.holder)):
+            by_name.setdefault(row["sha256"], []).append(row)
+        return [_kept(rows) for rows in by_name.values()]
+
+    def bundle_bytes(self, holder: str) -> tuple[int, int]:
+        size = sa.func.coalesce(sa.func.sum(_B.stored_bytes), 0)
+        mine = sa.select(size).where(_B.sha256.in_(sa.select(_H.sha256).where(_H.holder == holder)))
+        own, every = (self.connection.scalar(query) for query in (mine, sa.select(size)))
+        return int(own or 0), int(every or 0)
+
+    def put_bundle(self, kept: KeptBundle) -> None:
+        sha256 = kept.bundle.sha256
+        self.delete_bundle(sha256)
+        row = {"sha256": sha256, "bytes": kept.bundle.bytes, "files": kept.bundle.files}
+        self.write(sa.insert(tables.bundles), [{**row, "file": kept.file, "stored_bytes": kept.stored_bytes}])
+        holders = [{"sha256": sha256, "holder": who, "asked_at_ms": at} for who, at in kept.holders.items()]
+        self.write(sa.insert(tables.bundle_holders), holders)
+
+    def delete_bundle(self, sha256: str) -> None:
+        self.write(sa.delete(tables.bundle_holders).where(_H.sha256 == sha256))
+        self.write(sa.delete(tables.bundles).where(_B.sha256 == sha256))
+
+
+def _kept(rows: Sequence[Row]) -> KeptBundle:
+    """A bundle from its rows, one for each holder."""
+    first = rows[0]
+    return KeptBundle(
+        Bundle(first["sha256"], first["bytes"], first["files"]),
+        first["file"],
+        first["stored_bytes"],
+        {row["holder"]: row["asked_at_ms"] for row in rows if row["holder"] is not None},
+    )
