@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import datetime
+import threading
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -12,10 +15,12 @@ from typing import Any, cast
 import pytest
 
 from assay_core.files import durable
-from assay_core.records.attempt import AttemptKey
-from assay_core.records.campaign import AttemptState, SetAsideReason
+from assay_core.records.attempt import AttemptKey, AttemptLog
+from assay_core.records.campaign import AttemptState, CampaignState, RunState, SetAsideReason
 from assay_sampling.errors import StorageError
 from assay_sampling.readers import open_recording
+from assay_server.campaigns.ingest.publish import Publisher
+from assay_server.campaigns.scheduling.coordinator import Coordinator
 from assay_server.campaigns.scheduling.telling.news import effects_told, news_of
 from assay_server.campaigns.scheduling.transitions import Effects
 from assay_server.clock import SharedClock
@@ -23,7 +28,7 @@ from assay_server.identity.authority import new_authority
 from assay_server.identity.shared_authority import require_same_authority
 from assay_server.opening import recover
 from assay_server.peers.seam import MOST_BYTES
-from assay_server.store.protocols import KnownFiles, MetadataReader
+from assay_server.store.protocols import KnownFiles, MetadataReader, MetadataStore
 from assay_server.store.records import LocalRecordStore
 from assay_server.store.sqlite import SqliteStore
 from assay_server.upkeep import LeaseKeeper, noted_after_ms
@@ -140,6 +145,48 @@ def test_a_segment_that_both_servers_get_is_stored_once(box: Box, other: Box) ->
     assert box.send(second).duplicate
     assert box.finish(2, 30)
     assert published(box) == list(range(30))
+
+
+def test_two_ends_side_by_side_end_the_campaign(box: Box) -> None:
+    """Each saw the run of the other one still open, nobody was the last, and the campaign ran for ever."""
+    own = SqliteStore(box.state / "metadata.sqlite")
+    other = box.beside(own)
+    second, tried = box.lease("1"), threading.Event()
+    box.send(made_segments((100,))[0])
+    other.send(made_segments((70,))[0], second)
+    first_store = box.metadata
+
+    class Slowly:
+        """Commits only when the other server wants to commit, too."""
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(first_store, name)
+
+        @contextmanager
+        def transaction(self, *, alone: bool = False) -> Iterator[Any]:
+            with first_store.transaction(alone=alone) as write:
+                yield write
+                assert tried.wait(20)
+                time.sleep(0.2)  # proves nothing; it gives the other one time to read what it must not
+
+    def end_second(publisher: Publisher) -> bool:
+        tried.set()
+        return publisher.finish(other.claim(second), 1, 70, (), AttemptLog())
+
+    with ThreadPoolExecutor(2) as threads:
+        coordinator = Coordinator(
+            cast(MetadataStore, Slowly()), box.coordinator.records, box.coordinator.policy, box.clock
+        )
+        coordinator.peers = box.coordinator.peers
+        first = threads.submit(Publisher(coordinator).finish, box.claim(), 1, 100, (), AttemptLog())
+        ended = threads.submit(end_second, other.publisher)
+        assert first.result(60) and ended.result(60)
+    with box.coordinator.snapshot() as store:
+        campaign = store.campaign("made-1")
+        assert {run.state for run in store.runs("made-1")} == {RunState.DONE}
+    assert campaign is not None and campaign.state is CampaignState.ANALYSING
+    other.ingest.close()
+    own.close()
 
 
 def test_servers_with_equal_process_numbers_have_temporary_files_of_their_own(

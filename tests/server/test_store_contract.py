@@ -30,6 +30,7 @@ from assay_server.store.model import (
     HeldSegment,
     Hold,
     Identity,
+    KeptBundle,
     PendingRequest,
     Segment,
     Slice,
@@ -61,6 +62,27 @@ def metadata(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Metadat
 
 
 class TestMetadataStore:
+    def test_bundles_come_back_as_they_were_put_and_are_counted(self, metadata: MetadataStore) -> None:
+        one = KeptBundle(Bundle("a" * 64, 2048, 1), "a-1.tar.z", 100, {"ann": 5, "bob": 7})
+        two = KeptBundle(Bundle("b" * 64, 1 << 40, 2), "b-1.tar.z", 1 << 34, {"ann": 6})
+        bare = KeptBundle(Bundle("c" * 64, 2048, 1), "c-1.tar.z", 7, {})
+        with metadata.transaction() as write:
+            for kept in (two, bare, one):
+                write.put_bundle(kept)
+            assert write.bundle_bytes("ann") == (100 + (1 << 34), 107 + (1 << 34))
+        with metadata.snapshot() as read:
+            assert read.bundles() == [one, two, bare]
+            assert read.bundle("c" * 64) == bare and read.bundle("d" * 64) is None
+            assert read.bundle_bytes("bob") == (100, 107 + (1 << 34)) and read.bundle_bytes("eve")[0] == 0
+        changed = replace(one, file="a-2.tar.z", holders={"bob": 9})
+        with metadata.transaction() as write:
+            write.put_bundle(changed)
+            for _ in range(2):
+                write.delete_bundle(two.bundle.sha256)
+        with metadata.snapshot() as read:
+            assert read.bundles() == [changed, bare]
+            assert read.bundle_bytes("ann") == (0, 107)
+
     def test_of_two_that_want_an_analysis_one_gets_it(self, metadata: MetadataStore) -> None:
         first = Analysis("made-1", state=AnalysisState.LEASED, holder="a", token=1, lease_ends_at_ms=50)
         with metadata.transaction() as store:
@@ -875,6 +897,31 @@ class TestRecordStore:
         assert bench.names() == sorted([*kept_names, *(f"set-aside/{folder}/{name}" for name in moved.names)])
         assert records.staged(kept)
         assert records.sweep(known) is None
+
+    def test_files_of_bundles_are_kept_read_and_removed_and_unknown_ones_set_aside(
+        self, records: RecordStore, bench: RecordBench, tmp_path: Path
+    ) -> None:
+        source = tmp_path / "packed"
+        source.write_bytes(b"compressed" * 1_000)
+        for file in ("a-1.tar.z", "b-2.tar.z", "c-3.tar.z"):
+            assert not records.has_bundle(file)
+            records.keep_bundle(file, source)
+            assert records.has_bundle(file) and source.exists()
+        with records.reading_bundle("a-1.tar.z") as path:
+            assert path.read_bytes() == source.read_bytes()
+            for _ in range(2):
+                records.remove_bundle("a-1.tar.z")
+        with records.reading_bundle("a-1.tar.z") as path:
+            assert not path.exists() and not records.has_bundle("a-1.tar.z")
+        known = KnownFiles([], [], [], [], lambda *_: False, bundles=["b-2.tar.z"])
+        assert records.sweep(known, least_age_seconds=3600) is None
+        moved = records.sweep(known)
+        assert moved is not None and moved.names == ("bundles/c-3.tar.z",)
+        assert records.has_bundle("b-2.tar.z") and not records.has_bundle("c-3.tar.z")
+        assert list(records.listed()) == [], "bundles are no launches"
+        with pytest.raises(StorageError):
+            records.keep_bundle("d-4.tar.z", tmp_path / "gone")
+        assert not records.has_bundle("d-4.tar.z")
 
     def test_what_is_set_aside_twice_in_a_second_lies_in_two_folders(self, records: RecordStore) -> None:
         found = []

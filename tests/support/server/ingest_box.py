@@ -73,9 +73,13 @@ class Box:
         self.ingest = Ingest(self.coordinator, self.most_held_bytes)
         self.publisher = Publisher(self.coordinator)
 
-    def beside(self) -> Box:
-        """Another server on the same database and folder; close its ingest before this box."""
+    def beside(self, metadata: SqliteStore | None = None) -> Box:
+        """Another server on the same database and folder; close its ingest before this box.
+
+        ``metadata``: its own connection to the database, instead of one for both.
+        """
         other = copy.copy(self)
+        other.metadata = metadata or self.metadata
         other._begin()
         return other
 

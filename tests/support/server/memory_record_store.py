@@ -11,6 +11,7 @@ import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 
+from assay_core.files.durable import storage_errors
 from assay_core.files.launch_file import new_launch_file
 from assay_core.records.attempt import AttemptKey
 from assay_core.records.campaign import SetAsideReason
@@ -171,7 +172,8 @@ class MemoryRecordStore:
     def keep_bundle(self, file: str, source: Path) -> None:
         if f"bundles/{file}" in self.files:
             raise StorageError(file, "it is there already")
-        self.files[f"bundles/{file}"] = source.read_bytes()
+        with storage_errors(source):
+            self.files[f"bundles/{file}"] = source.read_bytes()
 
     @contextlib.contextmanager
     def reading_bundle(self, file: str) -> Iterator[Path]:
