@@ -265,6 +265,25 @@ def test_an_upload_whose_connection_is_cut_goes_on_where_it_was(
     assert person.missing_bundles((bundle,)) == BundlesMissing(())
 
 
+def test_a_submission_whose_part_is_with_another_server_sends_all_of_it(
+    person: Connection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bundle, data = packed(tmp_path)
+    part = BundlePart(bundle.sha256, 20, hashlib.sha256(data[:20]).hexdigest())
+    sent = []
+
+    def send(chunks: Iterator[BundleChunk]) -> object:
+        every = list(chunks)
+        sent.append(every[0].offset)
+        return send_bundle(iter(every))
+
+    send_bundle, there = person.send_bundle, BundlesMissing((bundle.sha256,), (part,))
+    monkeypatch.setattr(person, "missing_bundles", lambda _named: there)
+    monkeypatch.setattr(person, "send_bundle", send)
+    assert submit_with_files(person, CAMPAIGN, tmp_path / "sent.yaml").campaign_id == "sent-1"
+    assert sent == [20, 0]
+
+
 @pytest.mark.parametrize(
     "limit", ["bundle_identity_bytes", "bundle_total_bytes", "bundle_bytes", "bundle_entries"]
 )

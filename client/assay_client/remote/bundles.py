@@ -92,17 +92,23 @@ def _send(connection: Connection, bundle: Bundle, path: Path) -> None:
     Raises ServerUnreachableError if nothing arrives any more.
     """
     # By hand: tenacity repeats a call from its beginning, and this continues where a stream broke.
-    arrived, useless = 0, 0
+    arrived, useless, start, anew = 0, 0, 0, False
     while True:
         try:
             told = connection.missing_bundles((bundle,))
             if not told.missing:
                 return
-            start = max((part.bytes for part in told.parts if _is_of(part, bundle, path)), default=0)
+            parts = () if anew else told.parts
+            start = max((part.bytes for part in parts if _is_of(part, bundle, path)), default=0)
             useless = 0 if start > arrived else useless
             arrived = max(arrived, start)
             connection.send_bundle(_chunks(bundle, path, start))
             return
+        except InputError:
+            if anew or not start:
+                raise
+            anew = True  # another server answers than the one with that part, or it has been removed since
+            continue
         except ServerUnreachableError:
             if useless >= _MOST_USELESS:
                 raise
