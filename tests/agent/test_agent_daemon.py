@@ -227,7 +227,8 @@ def test_an_idle_agent_is_silent_for_longer_and_an_attempt_is_told_of_at_once(
         wait_for(lambda: sum(1 for h in server.heartbeats if h.attempts) >= 3)
         gate.set()
         wait_for(lambda: server.published)
-    assert sum(1 for h in server.heartbeats if not h.attempts) == 1
+    # one that was due when the attempt ended may follow without it, so only those before it count
+    assert [bool(heartbeat.attempts) for heartbeat in server.heartbeats[:2]] == [False, True]
 
 
 def test_an_attempt_that_is_not_wanted_any_more_is_dropped(
