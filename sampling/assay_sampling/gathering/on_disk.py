@@ -21,7 +21,7 @@ from assay_sampling.engines.columns import Column, ColumnWriter, Place
 from assay_sampling.engines.seam import BATCH_ROWS, FileRows
 from assay_sampling.errors import RefusedError
 from assay_sampling.launches.in_memory import Launches, null_value, twice
-from assay_sampling.launches.parquet import LaunchWriter
+from assay_sampling.launches.parquet import LaunchWriter, scratch_encoding_of
 from assay_sampling.launches.table import SHAPE_COLUMNS, Device, LaunchBatch, Names
 from assay_sampling.notes.registry import Note
 
@@ -222,7 +222,10 @@ class _Written:
 
     def write(self, batches: Iterable[pa.RecordBatch]) -> None:
         taken = 0
-        with self.path.open("xb") as file, LaunchWriter(file, self._schema) as writer:
+        with (
+            self.path.open("xb") as file,
+            LaunchWriter(file, self._schema, options=scratch_encoding_of) as writer,
+        ):
             for batch in batches:
                 if not batch.num_rows:
                     continue
