@@ -17,7 +17,7 @@ import typer
 from assay_core.program import CONTEXT_SETTINGS, distribution_version, version_option
 from assay_core.program_log import set_up_log
 from assay_core.settings.command_line import with_settings
-from assay_sampling.errors import AssayError
+from assay_sampling.errors import AssayError, ParameterError
 from assay_server.cli.extras import server_extra
 from assay_server.cli.health import health
 from assay_server.cli.init import init
@@ -60,9 +60,23 @@ def _absolute(settings: ServerSettings) -> ServerSettings:
 
 @functools.wraps(_serve_options)
 def serve(context: typer.Context, **given: Any) -> None:
-    """Serve, unless a verb was given."""
-    if context.invoked_subcommand is None:
+    """Serve, unless a verb was given.
+
+    A verb has options of its own and sees none that stand before it, so those are refused.
+    """
+    verb = context.invoked_subcommand
+    if verb is None:
         _serve_options(**given)
+        return
+    for option in context.command.params:
+        source = context.get_parameter_source(option.name or "")
+        if source is not None and source.name == "COMMANDLINE":
+            written = option.opts[0]
+            raise ParameterError(
+                written,
+                f"it stands before the verb {verb!r}, which does not see it",
+                f"write it behind the verb: assay-server {verb} {written} ...",
+            )
 
 
 _served = inspect.signature(_serve_options).parameters

@@ -138,3 +138,16 @@ def test_token_makes_a_join_token_from_the_state_folder_and_says_so_in_the_audit
     assert document["token"] not in str(entry)
     shown = runner.invoke(program, arguments).stdout.splitlines()
     assert JoinToken.parse(shown[0]).fingerprint == authority.fingerprint
+
+
+@pytest.mark.parametrize(
+    "given", [["--state", "DIR"], ["--config", "FILE"], ["--listen", "unix:s"], ["--json"]]
+)
+def test_an_option_before_the_verb_is_refused_because_the_verb_does_not_see_it(
+    given: list[str], tmp_path: Path
+) -> None:
+    state = tmp_path / "state"
+    told = CliRunner().invoke(program, [*given, "init", "--state", str(state)])
+    assert isinstance(told.exception, ParameterError)
+    assert str(told.exception).startswith(f"{given[0]}: it stands before the verb 'init'")
+    assert not state.exists()

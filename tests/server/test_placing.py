@@ -413,10 +413,21 @@ def test_an_agent_whose_identity_was_revoked_is_shown_as_lost_at_once() -> None:
     assert (slot.health, slot.why) == (SlotHealth.LOST, "its agent's identity was revoked")
 
 
-@pytest.mark.parametrize("text", ["", "box-1", "box-1 now/then", "box-1 2026-01-02/2026-01-01"])
-def test_a_window_that_is_none_is_refused(text: str) -> None:
+@pytest.mark.parametrize(
+    "text",
+    [
+        "", "box-1", "box-1 now/then", "box-1 2026-01-02/2026-01-01",
+        " 2026-01-01/2026-01-02", "label: 2026-01-01/2026-01-02", "label:\t 2026-01-01/2026-01-02",
+    ],
+)  # fmt: skip
+def test_a_window_without_a_time_or_for_nobody_is_refused(text: str) -> None:
     with pytest.raises(ParameterError, match="maintenance window"):
         windows_of([text])
+
+
+def test_a_star_alone_is_every_agent() -> None:
+    [window] = windows_of(["* 1970-01-01T00:10Z/1970-01-01T01:00Z"])
+    assert window.covers(agent_of("v100", 1), 600_000) and not window.covers(agent_of("v100", 1), 599_999)
 
 
 @pytest.mark.parametrize("one_succeeds", [False, True])

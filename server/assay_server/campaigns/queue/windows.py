@@ -11,7 +11,7 @@ from assay_sampling.errors import ParameterError
 from assay_server.store.model import Agent
 
 _LABEL = "label:"
-_REMEDY = "write AGENT START/END, or label:LABEL START/END, with times like 2026-12-01T08:00Z"
+_REMEDY = "write AGENT START/END (* for all), or label:LABEL START/END, with times like 2026-12-01T08:00Z"
 
 
 @dataclass(frozen=True)
@@ -51,9 +51,12 @@ def _window(text: str) -> Window:
     subject = f"maintenance window {text!r}"
     agents, _, times = text.strip().rpartition(" ")
     start, slash, end = times.partition("/")
+    agents = agents.strip()
     if not agents or not slash:
         raise ParameterError(subject, "it does not name agents and a time", _REMEDY)
-    window = Window(agents.strip(), _moment(start, subject), _moment(end, subject))
+    if agents.startswith(_LABEL) and not agents.removeprefix(_LABEL).strip():
+        raise ParameterError(subject, "it names no label, so no agent would be in it", _REMEDY)
+    window = Window(agents, _moment(start, subject), _moment(end, subject))
     if window.end_ms <= window.start_ms:
         raise ParameterError(subject, "it ends before it begins", _REMEDY)
     return window
