@@ -19,6 +19,7 @@ from assay_server.clock import wall_ms
 from assay_server.database.opening import AskedDatabase, open_database, open_peers
 from assay_server.peers.seam import Peers
 from assay_server.state_lock import locked_state
+from assay_server.store.connections.write_back import written_back
 from assay_server.store.sqlite import SqliteStore
 
 if TYPE_CHECKING:
@@ -41,6 +42,8 @@ def opened_state(state: Path, asked: AskedDatabase, resources: contextlib.ExitSt
     database = open_database(state, asked, alone=True)
     resources.callback(database.close)
     database.require_sound()
+    if isinstance(database, SqliteStore):
+        resources.enter_context(written_back(database.write_back))
     peers = open_peers(state, asked)
     resources.callback(peers.close)
     return OpenedState(database, peers)

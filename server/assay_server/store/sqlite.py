@@ -27,7 +27,8 @@ from assay_server.store.sql import SqlTransaction
 _BUSY_MS = 30_000
 _STATEMENTS = 512  # that a connection keeps compiled
 _CACHE_KIB = 16_384
-_CHECKPOINT_PAGES = 4_096
+# A server writes back in a thread (connections/write_back.py); this is for where that cannot keep up.
+_CHECKPOINT_PAGES = 16_384
 _DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 _DAMAGED_REMEDY = (
     "look into the kernel's log (dmesg): if the disk failed, mend it or mount it again, and start the "
@@ -55,6 +56,7 @@ class SqliteStore:
         self._folder = None if path is None else path.parent
         # In memory there is only one connection, so readers take their turn with writers.
         self._in_memory = path is None
+        self._checkpoints: sa.Connection | None = None
         if path is not None:
             _make_private(path)
         with self._errors():
@@ -107,7 +109,22 @@ class SqliteStore:
         with self._shared.transaction(alone=alone) as (connection, driver):
             yield SqlTransaction(connection, driver)
 
+    def write_back(self) -> int:
+        """Write what was committed back into the file, as far as nobody must wait; returns pages left to do.
+
+        Raises StorageError. Call it in one thread.
+        """
+        if self._in_memory:
+            return 0
+        with self._errors():
+            if self._checkpoints is None:
+                self._checkpoints = self._reader.connect()
+            _busy, logged, done = self._checkpoints.exec_driver_sql("PRAGMA wal_checkpoint(PASSIVE)").one()
+        return int(logged) - int(done)
+
     def close(self) -> None:
+        if self._checkpoints is not None:
+            self._checkpoints.close()
         self._shared.close()
         self._snapshots.close()
         self._reader.dispose()
