@@ -1,8 +1,8 @@
 """Writes what was committed back into SQLite's file, outside of the turn to write.
 
 Whoever commits when the write-ahead log is long writes it back, and everybody who wants to write waits for
-that and for a sync of the file. So a thread does most of it before: a PASSIVE checkpoint waits for nobody, and
-nobody waits for it (sqlite.org/wal.html, section 2.2; sqlite.org/pragma.html#pragma_wal_checkpoint).
+that and for a sync of the file. So a thread does most of it before: a PASSIVE checkpoint waits for nobody,
+and nobody waits for it (sqlite.org/wal.html, section 2.2; sqlite.org/pragma.html#pragma_wal_checkpoint).
 """
 
 from __future__ import annotations
