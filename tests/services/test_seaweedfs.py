@@ -7,10 +7,11 @@ import os
 import shutil
 import subprocess
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 
@@ -32,6 +33,7 @@ pytestmark = [
     pytest.mark.xdist_group("seaweedfs"),
 ]
 
+T = TypeVar("T")
 WORKLOAD = """\
 workload = "long"
 seed = 5
@@ -110,6 +112,43 @@ def test_what_was_stored_is_there_after_a_kill_and_many_writers_have_one_winner(
     assert list(bucket.listed("many")) == []
 
 
+@pytest.fixture
+def way(server: OwnSeaweedfs) -> Iterator[Gate]:
+    """A gate on the way to the server, which disturbs nothing yet."""
+    made = Gate(int(server.endpoint.rpartition(":")[2]))
+    yield made
+    made.close()
+
+
+@pytest.mark.parametrize("mood", [Mood.HALF, Mood.CUT, Mood.BUSY])
+def test_each_request_is_done_though_answers_are_halved_cut_or_503(
+    mood: Mood, way: Gate, tmp_path: Path
+) -> None:
+    bucket = opened_bucket(RecordsPlace("lab", f"each-{mood}", tmp_path, f"http://127.0.0.1:{way.port}"))
+    names, data = [f"some/{number}" for number in range(3)], os.urandom(200_000)
+
+    def disturbed(request: Callable[[], T]) -> T:
+        way.follow([mood, mood, *[Mood.OPEN] * 50])
+        way.met.clear()
+        answer = request()
+        assert way.met[mood] == 2
+        return answer
+
+    for name in names:
+        disturbed(lambda name=name: bucket.put_new(name, data))
+    disturbed(lambda: bucket.replace("other", b"small"))
+    assert disturbed(lambda: bucket.get("other")) == b"small"
+    assert disturbed(lambda: bucket.get(names[0])) == data
+    with (tmp_path / "copy").open("wb") as file:
+        disturbed(lambda: bucket.download(names[1], file))
+    assert (tmp_path / "copy").read_bytes() == data
+    assert [each.name for each in disturbed(lambda: list(bucket.listed("some")))] == names
+    assert disturbed(lambda: bucket.look_at("absent")) is None
+    disturbed(lambda: bucket.copy("other", "another"))
+    disturbed(lambda: bucket.remove(names))
+    assert sorted(each.name for each in bucket.listed("")) == ["another", "other"]
+
+
 def submit(laboratory: Lab) -> str:
     (laboratory.root / "long.toml").write_text(WORKLOAD)
     (laboratory.root / "long.yaml").write_text(CAMPAIGN)
@@ -161,26 +200,22 @@ def in_a_folder(tmp_path_factory: pytest.TempPathFactory) -> Ended:
 
 
 def test_a_campaign_goes_on_through_503_and_slow_halved_and_cut_answers_of_its_bucket(
-    server: OwnSeaweedfs, in_a_folder: Ended, tmp_path: Path
+    way: Gate, in_a_folder: Ended, tmp_path: Path
 ) -> None:
-    way = Gate(int(server.endpoint.rpartition(":")[2]))
     options = ("--records", "s3://lab/bad-way", "--records-endpoint", f"http://127.0.0.1:{way.port}")
-    try:
-        with lab(lease_ms=60_000, heartbeat_ms=500) as laboratory:
-            laboratory.start_server(*options, "--records-cache-limit", "20kB")
-            # Most requests are disturbed, and those that are sent again meet another mood.
-            way.follow([Mood.OPEN, Mood.BUSY, Mood.HALF, Mood.OPEN, Mood.SLOW, Mood.CUT, Mood.BUSY])
-            laboratory.start_agent("agent", *AGENT)
-            campaign_id = submit(laboratory)
-            assert laboratory.wait_for(campaign_id, 400) == "done", laboratory.logs()
-            found = Ended(
-                campaign_id,
-                report_of(laboratory, campaign_id),
-                published(laboratory, campaign_id, tmp_path / "bucket"),
-            )
-            assert laboratory.stop("server") == 0, laboratory.logs()
-    finally:
-        way.close()
+    with lab(lease_ms=60_000, heartbeat_ms=500) as laboratory:
+        # Most requests are disturbed, and those that are sent again meet another mood.
+        way.follow([Mood.OPEN, Mood.BUSY, Mood.HALF, Mood.OPEN, Mood.SLOW, Mood.CUT, Mood.BUSY])
+        laboratory.start_server(*options, "--records-cache-limit", "20kB")
+        laboratory.start_agent("agent", *AGENT)
+        campaign_id = submit(laboratory)
+        assert laboratory.wait_for(campaign_id, 400) == "done", laboratory.logs()
+        found = Ended(
+            campaign_id,
+            report_of(laboratory, campaign_id),
+            published(laboratory, campaign_id, tmp_path / "bucket"),
+        )
+        assert laboratory.stop("server") == 0, laboratory.logs()
     assert found == in_a_folder
     assert all(way.met[mood] for mood in Mood), way.met
 

@@ -1,23 +1,27 @@
 """Objects of a bucket by name: made once and never replaced, read, listed and removed, with typed errors.
 
 ``obstore`` sends every request again after answers of the kind 5xx and broken connections, with growing
-pauses, for at most half a minute. What fails then is a StorageError, as of a disk that failed.
+pauses, for at most half a minute. It gives up at some answers that break off, so these are asked for again
+here: all requests of ours can be repeated. What fails then is a StorageError, as of a disk that failed.
 """
 
 from __future__ import annotations
 
 import mmap
-import re
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, TypeVar
 
 from assay_sampling.errors import StorageError
 from assay_server.record_place import RecordsPlace, read_credentials, require_client
+from assay_server.store.objects.refusals import BrokenOffError, MissingObjectError, bucket_error
+
+Answer = TypeVar("Answer")
 
 # A whole object in one request can be made only if it is absent; larger ones are sent in parts.
 MOST_AT_ONCE_BYTES = 256 << 20
@@ -25,16 +29,15 @@ _READ_BYTES = 8 << 20
 _PART_BYTES = 16 << 20
 _PARTS_TOGETHER = 4
 _TOGETHER = 8
+# Before each request that is sent again because its answer broke off.
+_PAUSES_SECONDS = (0.2, 0.5, 1.0, 2.0, 4.0)
 _REMOVED_TOGETHER = 1_000
+_LONGEST_SECONDS = 30.0
 _RETRY: Any = {
     "max_retries": 20,
-    "retry_timeout": timedelta(seconds=30),
+    "retry_timeout": timedelta(seconds=_LONGEST_SECONDS),
     "backoff": {"init_backoff": timedelta(seconds=0.2), "max_backoff": timedelta(seconds=5), "base": 2},
 }
-
-
-class MissingObjectError(StorageError):
-    """There is no object of that name."""
 
 
 @dataclass(frozen=True)
@@ -62,8 +65,9 @@ class Bucket:
         import obstore  # noqa: PLC0415
 
         try:
-            with self._errors(name):
-                obstore.put(self._store, name, data, mode="create", use_multipart=False)
+            self._tried(
+                name, lambda: obstore.put(self._store, name, data, mode="create", use_multipart=False)
+            )
         except _AlreadyThere:
             if self.get(name) != data:
                 raise self._other_content(name) from None
@@ -86,17 +90,20 @@ class Bucket:
             return
         if size > MOST_AT_ONCE_BYTES:
             if not self._is_file(name, path):
-                with self._errors(name):
-                    obstore.put(
+                self._tried(
+                    name,
+                    lambda: obstore.put(
                         self._store, name, path, chunk_size=_PART_BYTES, max_concurrency=_PARTS_TOGETHER
-                    )
+                    ),
+                )
             return
         with path.open("rb") as file:
             # obstore reads it where it is; a thread of its own may let it go only after the answer.
             content = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
         try:
-            with self._errors(name):
-                obstore.put(self._store, name, content, mode="create", use_multipart=False)
+            self._tried(
+                name, lambda: obstore.put(self._store, name, content, mode="create", use_multipart=False)
+            )
         except _AlreadyThere:
             if not self._is_file(name, path):
                 raise self._other_content(name) from None
@@ -109,22 +116,22 @@ class Bucket:
         """Make an object, or replace it whole."""
         import obstore  # noqa: PLC0415
 
-        with self._errors(name):
-            obstore.put(self._store, name, data, use_multipart=False)
+        self._tried(name, lambda: obstore.put(self._store, name, data, use_multipart=False))
 
     def get(self, name: str) -> bytes:
         """The content of an object. Raises MissingObjectError."""
         import obstore  # noqa: PLC0415
 
-        with self._errors(name):
-            return bytes(obstore.get(self._store, name).bytes())
+        return self._tried(name, lambda: bytes(obstore.get(self._store, name).bytes()))
 
     def download(self, name: str, file: IO[bytes]) -> None:
         """Write the content of an object to a file. Raises MissingObjectError; OSError of the file."""
         import obstore  # noqa: PLC0415
 
-        with self._errors(name):
-            pieces = iter(obstore.get(self._store, name).stream(min_chunk_size=1 << 20))
+        # The rest of an answer that breaks off within the content is asked for by obstore.
+        pieces = self._tried(
+            name, lambda: iter(obstore.get(self._store, name).stream(min_chunk_size=1 << 20))
+        )
         while True:
             with self._errors(name):
                 piece = next(pieces, None)
@@ -137,8 +144,7 @@ class Bucket:
         import obstore  # noqa: PLC0415
 
         try:
-            with self._errors(name):
-                return _found(obstore.head(self._store, name))
+            return _found(self._tried(name, lambda: obstore.head(self._store, name)))
         except MissingObjectError:
             return None
 
@@ -146,21 +152,29 @@ class Bucket:
         """The objects whose names begin with a folder's name."""
         import obstore  # noqa: PLC0415
 
-        with self._errors(prefix):
-            pages = iter(obstore.list(self._store, prefix))
-        while True:
-            with self._errors(prefix):
-                page = next(pages, None)
-            if page is None:
-                return
+        last: str | None = None
+
+        def next_page() -> Any:
+            # A listing that broke off is ended; another one begins behind the last name.
+            nonlocal pages
+            if pages is None:
+                pages = iter(obstore.list(self._store, prefix, offset=last))
+            try:
+                return next(pages, None)
+            except BaseException:
+                pages = None
+                raise
+
+        pages: Any = None
+        while (page := self._tried(prefix, next_page)) is not None:
             yield from map(_found, page)
+            last = page[-1]["path"] if page else last
 
     def copy(self, name: str, to: str) -> None:
         """Copy an object within the bucket."""
         import obstore  # noqa: PLC0415
 
-        with self._errors(name):
-            obstore.copy(self._store, name, to)
+        self._tried(name, lambda: obstore.copy(self._store, name, to))
 
     def remove(self, names: Sequence[str]) -> None:
         """Remove objects; those that are not there do not matter."""
@@ -169,8 +183,7 @@ class Bucket:
         for start in range(0, len(names), _REMOVED_TOGETHER):
             some = list(names[start : start + _REMOVED_TOGETHER])
             try:
-                with self._errors(some[0]):
-                    obstore.delete(self._store, some)
+                self._tried(some[0], lambda: obstore.delete(self._store, some))  # noqa: B023 - called at once
             except MissingObjectError:  # S3 does not say so, stores in this process do
                 if len(some) > 1:
                     for each in some:
@@ -204,6 +217,20 @@ class Bucket:
             "see what else writes to this bucket and prefix: only the servers of one lab may",
         )
 
+    def _tried(self, name: str, request: Callable[[], Answer]) -> Answer:
+        """Send a request, again for a while if its answer broke off. Raises StorageError, _AlreadyThere."""
+        until = time.monotonic() + _LONGEST_SECONDS
+        for pause_seconds in _PAUSES_SECONDS:
+            try:
+                with self._errors(name):
+                    return request()
+            except BrokenOffError:
+                if time.monotonic() > until:
+                    raise
+                time.sleep(pause_seconds)
+        with self._errors(name):
+            return request()
+
     @contextmanager
     def _errors(self, name: str) -> Iterator[None]:
         from obstore import exceptions  # noqa: PLC0415
@@ -222,69 +249,6 @@ class _AlreadyThere(Exception):
 
 def _found(meta: Any) -> FoundObject:
     return FoundObject(meta["path"], int(meta["size"]), meta["last_modified"], meta.get("e_tag") or "")
-
-
-# Of an error's text: the address that was asked for, which holds names, and the client's own settings.
-_NOT_TELLING = re.compile(r"uri: Some\(\s*\S+\s*\)|\w*_timeout: \S+|<(Resource|Key|BucketName)>[^<]*")
-_TELL_ADMIN = "nothing already stored is lost, and agents keep what they measure until it answers"
-# What a part of an error's text says, most telling first. Source: Amazon S3 API Reference, "Error responses".
-_MEANINGS: tuple[tuple[str, str, str], ...] = (
-    (
-        r"RequestTimeTooSkewed|RequestExpired",
-        "this machine's clock and the object store's differ too much",
-        "set both clocks, with NTP",
-    ),
-    (r"NoSuchBucket", "there is no such bucket", "make the bucket, or name another with --records"),
-    (
-        r"InvalidAccessKeyId|SignatureDoesNotMatch|InvalidToken|ExpiredToken|Unauthenticated",
-        "the object store does not accept these credentials",
-        "check AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or the file of --records-credentials",
-    ),
-    (
-        r"AccessDenied|PermissionDenied|403 Forbidden|AllAccessDisabled",
-        "the object store denies access",
-        "let these credentials read, write, list and remove objects below the prefix",
-    ),
-    (
-        r"[Cc]ertificate|UnknownIssuer|TlsError|tls handshake|InvalidContentType",
-        "TLS with the object store failed: its certificate is not trusted, or it speaks no TLS",
-        "check --records-endpoint, and name its authority's certificate with the variable SSL_CERT_FILE",
-    ),
-    (
-        r"InsufficientStorage|XMinioStorageFull|507 |QuotaExceeded",
-        "the object store is full",
-        "free space in it",
-    ),
-    (
-        r"SlowDown|ServiceUnavailable|503 Service|server error|50[0-9] ",
-        "the object store cannot serve now (5xx)",
-        f"see its logs; {_TELL_ADMIN}",
-    ),
-    (
-        r"[Cc]onnection|connect error|error sending request|timed? ?out|dns error|[Tt]imeout",
-        "the object store does not answer",
-        f"see that it runs and that --records-endpoint names it; {_TELL_ADMIN}",
-    ),
-    (
-        r"169\.254|credential",
-        "there are no credentials for the object store",
-        "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or give --records-credentials FILE",
-    ),
-)
-
-
-def bucket_error(shown: str, name: str, error: BaseException) -> StorageError:
-    """The typed error behind one of obstore's, whose text may be long and name keys."""
-    text = _NOT_TELLING.sub("", str(error))
-    subject = f"{shown}: {name}" if name else shown
-    if isinstance(error, FileNotFoundError) and "NoSuchBucket" not in text:
-        return MissingObjectError(subject, "there is no such object", "see what assay-server check finds")
-    for pattern, cause, remedy in _MEANINGS:
-        if re.search(pattern, text):
-            return StorageError(subject, cause, remedy)
-    said = re.search(r"<Code>(\w+)</Code>", text)
-    why = said[1] if said else type(error).__name__
-    return StorageError(subject, f"the object store refused ({why})", f"see its logs; {_TELL_ADMIN}")
 
 
 def opened_bucket(place: RecordsPlace) -> Bucket:

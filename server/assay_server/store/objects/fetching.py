@@ -11,8 +11,9 @@ from typing import IO
 
 from assay_core.files.durable import storage_errors
 from assay_server.content_hash import hash_of_file
-from assay_server.store.objects.bucket import Bucket, MissingObjectError
+from assay_server.store.objects.bucket import Bucket
 from assay_server.store.objects.cache import CacheFolder
+from assay_server.store.objects.refusals import MissingObjectError
 
 _NAMED_BY_CONTENT = re.compile(r"-([0-9a-f]{16})\.parquet")
 

@@ -11,7 +11,8 @@ import secrets
 from datetime import datetime
 
 from assay_sampling.errors import StorageError
-from assay_server.store.objects.bucket import Bucket, MissingObjectError
+from assay_server.store.objects.bucket import Bucket
+from assay_server.store.objects.refusals import MissingObjectError
 
 _FOLDER = "probes"
 _OWNER = "state.json"

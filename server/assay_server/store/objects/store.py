@@ -31,9 +31,10 @@ from assay_server.record_place import RecordsPlace
 from assay_server.store.ahead import DEFAULT_AHEAD_LIMITS, AheadLimits
 from assay_server.store.model import HeldSegment, Segment
 from assay_server.store.objects.aside import ObjectsAside
-from assay_server.store.objects.bucket import Bucket, MissingObjectError
+from assay_server.store.objects.bucket import Bucket
 from assay_server.store.objects.fetching import RecordFetcher
 from assay_server.store.objects.probing import probe_bucket
+from assay_server.store.objects.refusals import MissingObjectError
 from assay_server.store.protocols import NOTHING_HELD, Held, KnownFiles, PublishedFile
 from assay_server.store.records import (
     BUNDLES,
