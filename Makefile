@@ -96,7 +96,7 @@ test-services: $(STAMP) services  ## a real Prometheus scrapes both daemons, pro
 	ASSAY_SERVICES="$(SERVICES)" $(BIN)/python -m tests.services.seaweedfs $(BIN)/pytest tests/server/test_store_contract.py -k "real and server" $(PYTEST_ARGS)
 
 .PHONY: services-long
-services-long: $(STAMP) services  ## the long form: campaigns on two servers, a killed database, a bucket, a Dask cluster, and the server's tests on PostgreSQL; half an hour
+services-long: $(STAMP) services  ## the long form: campaigns on two servers, a killed database, a bucket on a bad way, a move to a site and back, a Dask cluster, and the server's tests on PostgreSQL; half an hour
 	ASSAY_SERVICES="$(SERVICES)" $(BIN)/pytest $(SITES) $(PYTEST_ARGS)
 	$(BIN)/python -m tests.services.postgresql $(BIN)/pytest -n 2 -p tests.support.server.on_postgresql $(ON_POSTGRESQL) $(PYTEST_ARGS)
 
@@ -124,8 +124,8 @@ slurm:
 	  || echo "slurm-long: no Slurm: as root, install Debian's package slurm-wlm"
 
 .PHONY: slurm-long
-slurm-long: $(STAMP) slurm  ## agents as jobs of a real Slurm: limits, preemption, requeue, two GPUs; six minutes; root and Debian's slurm-wlm (40 MB once)
-	ASSAY_SLURM=1 $(BIN)/pytest -s -n 2 tests/slurm $(PYTEST_ARGS)
+slurm-long: $(STAMP) slurm  ## agents as jobs of a real Slurm: limits, preemption, requeue, two GPUs, a server that is away; ten minutes; root and Debian's slurm-wlm (40 MB once)
+	ASSAY_SLURM=1 $(BIN)/pytest -s -rs -n 2 tests/slurm $(PYTEST_ARGS)
 
 # A browser for tests of pages, from Debian's packages; nothing is installed. Its pictures are kept in build/screenshots, or in ASSAY_SCREENSHOTS.
 BROWSER ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/assay/browser

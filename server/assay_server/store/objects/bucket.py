@@ -152,6 +152,7 @@ class Bucket:
         """The objects whose names begin with a folder's name."""
         import obstore  # noqa: PLC0415
 
+        pages: Any = None
         last: str | None = None
 
         def next_page() -> Any:
@@ -165,7 +166,6 @@ class Bucket:
                 pages = None
                 raise
 
-        pages: Any = None
         while (page := self._tried(prefix, next_page)) is not None:
             yield from map(_found, page)
             last = page[-1]["path"] if page else last
