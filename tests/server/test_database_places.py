@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import psycopg
 import pytest
@@ -120,6 +121,26 @@ def test_refusals_by_their_code_have_a_cause_and_a_remedy(error: type[psycopg.Er
 
 
 @pytest.mark.parametrize(
+    ("error", "said", "is_disk"),
+    [
+        # For EROFS and EACCES PostgreSQL has the code of a missing right (errcode_for_file_access).
+        (psycopg.errors.InsufficientPrivilege, 'could not open file "base/1/1255": Read-only file system', True),
+        (psycopg.errors.InsufficientPrivilege, "permission denied for table runs", False),
+        (psycopg.errors.InsufficientPrivilege, "must be owner of table runs", False),
+        (psycopg.errors.IoError, 'could not read block 0 in file "base/1/2": Input/output error', True),
+    ],
+)
+def test_a_disk_of_the_database_that_fails_is_no_missing_right(
+    error: type[psycopg.Error], said: str, is_disk: bool
+) -> None:
+    told = type("Told", (error,), {"diag": SimpleNamespace(message_primary=said)})
+    found = refusal("the database", told())
+    assert ("the disk of the database fails" in found.cause) is is_disk
+    assert ("GRANT" in found.remedy) is not is_disk
+    assert said in found.cause
+
+
+@pytest.mark.parametrize(
     ("said", "cause"),
     [
         ('FATAL:  password authentication failed for user "x"', "refused the user or the password"),
@@ -129,6 +150,7 @@ def test_refusals_by_their_code_have_a_cause_and_a_remedy(error: type[psycopg.Er
         ('FATAL:  no pg_hba.conf entry for host "1.2.3.4"', "does not let this user in"),
         ("FATAL:  the database system is starting up", "was shut down or is starting"),
         ("connection to server at 127.0.0.1, port 1 failed: Connection refused", "does not answer"),
+        ('FATAL:  could not open file "global/2676": Read-only file system', "disk of the database fails"),
     ],
 )
 def test_connections_that_are_not_made_have_a_cause_and_a_remedy(said: str, cause: str) -> None:

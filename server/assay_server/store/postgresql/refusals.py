@@ -23,6 +23,8 @@ _UNREACHABLE = (
 _RIGHTS = (
     "as its owner or a superuser: GRANT ALL ON DATABASE NAME TO USER; GRANT ALL ON SCHEMA public TO USER"
 )
+_DISK_FAILS = "the disk of the database fails"
+_DISK = "look into the log of the database, mend its disk and start it again; what was acknowledged is safe"
 _GENERAL = "look into the log of the database; acknowledged data is safe"
 
 # By the beginning of the code: the cause in our words ("": the database's own), and the remedy.
@@ -30,6 +32,7 @@ _BY_CODE: tuple[tuple[str, str, str], ...] = (
     ("40001", "another transaction was in the way", _ASK_AGAIN),
     ("40P01", "two transactions waited for each other, and the database ended one", _ASK_AGAIN),
     ("55P03", "another program has held the database's lock for long", "end it, or wait; then ask again"),
+    ("58", _DISK_FAILS, _DISK),
     ("42501", "the database's user lacks a right", _RIGHTS),
     ("25006", "the database is read-only, as a standby is", "name the primary server"),
     ("53100", "the disk of the database is full", "free space on it; acknowledged data is safe"),
@@ -41,10 +44,14 @@ _BY_CODE: tuple[tuple[str, str, str], ...] = (
     ("XX001", "the database is damaged", "restore a backup of the database"),
     ("XX002", "an index of the database is damaged", "REINDEX DATABASE, and check the disk"),
 )
+# A file that may not be opened or written has the code of a missing right (PostgreSQL's
+# errcode_for_file_access), and words of its own.
+_FILE_WORDS = "could not"
 # By these the database ends a transaction by itself, and the same one may be done again.
 _ENDED = ("40001", "40P01", "57P", "08")
 # Of connections that were not made: words of the driver, our cause, the remedy.
 _BY_WORDS: tuple[tuple[tuple[str, ...], str, str], ...] = (
+    (("could not open file", "could not read", "could not write"), _DISK_FAILS, _DISK),
     (
         ("password authentication failed", "no password supplied"),
         "the database refused the user or the password",
@@ -87,6 +94,8 @@ def refusal(subject: str, error: sa.exc.DBAPIError | psycopg.Error) -> StorageEr
     code, said = reason.sqlstate, reason.diag.message_primary
     if code is None:
         return _without_code(subject, reason)
+    if code == "42501" and said and said.startswith(_FILE_WORDS):
+        code = "58030"
     for begin, cause, remedy in _BY_CODE:
         if code.startswith(begin):
             kind = NothingKeptError if begin in _ENDED else StorageError
@@ -100,7 +109,7 @@ def _without_code(subject: str, reason: psycopg.Error) -> StorageError:
     for words, cause, remedy in _BY_WORDS:
         is_it = all if words[-1] in _ALL_WORDS else any
         if is_it(word in said for word in words):
-            kind = NothingKeptError if remedy == _LOST else StorageError
+            kind = NothingKeptError if remedy in (_LOST, _DISK) else StorageError
             return kind(subject, cause, remedy)
     first = said.strip().splitlines()[0] if said.strip() else type(reason).__name__
     if isinstance(reason, psycopg.OperationalError):
