@@ -50,8 +50,11 @@ static int (*real_rename)(const char *, const char *), (*real_mkdir)(const char 
 static int (*real_unlink)(const char *);
 static int (*real_clock_gettime)(clockid_t, struct timespec *);
 
+/* Called before anything else: constructors of other libraries may call what stands here. */
 __attribute__((constructor)) static void begin(void)
 {
+    if (real_clock_gettime)
+        return;
     real_write = dlsym(RTLD_NEXT, "write");
     real_pwrite = dlsym(RTLD_NEXT, "pwrite64");
     real_writev = dlsym(RTLD_NEXT, "writev");
@@ -70,6 +73,7 @@ __attribute__((constructor)) static void begin(void)
     folder = getenv("ASSAY_CHAOS_FOLDER");
     if (!path || !folder)
         return;
+    folder = strdup(folder); /* PostgreSQL writes its title over its environment */
     folder_length = strlen(folder);
     int file = real_open(path, O_RDWR | O_CLOEXEC);
     if (file < 0)
@@ -118,7 +122,11 @@ static int fails(int operation, const char *path)
     return 1;
 }
 
-static int armed(int operation) { return control && (control->operations & operation); }
+static int armed(int operation)
+{
+    begin();
+    return control && (control->operations & operation);
+}
 
 static int file_fails(int operation, int file)
 {
@@ -143,12 +151,14 @@ static void tear(int file, const void *data, size_t size, off_t offset)
 
 ssize_t write(int file, const void *data, size_t size)
 {
+    begin();
     tear(file, data, size, -1);
     return file_fails(WRITES, file) ? -1 : real_write(file, data, size);
 }
 
 ssize_t writev(int file, const struct iovec *parts, int count)
 {
+    begin();
     if (count > 0)
         tear(file, parts[0].iov_base, parts[0].iov_len, -1);
     return file_fails(WRITES, file) ? -1 : real_writev(file, parts, count);
@@ -156,6 +166,7 @@ ssize_t writev(int file, const struct iovec *parts, int count)
 
 ssize_t pwrite64(int file, const void *data, size_t size, off_t offset)
 {
+    begin();
     tear(file, data, size, offset);
     return file_fails(WRITES, file) ? -1 : real_pwrite(file, data, size, offset);
 }
@@ -164,11 +175,13 @@ ssize_t pwrite(int file, const void *data, size_t size, off_t offset) { return p
 
 ssize_t read(int file, void *data, size_t size)
 {
+    begin();
     return file_fails(READS, file) ? -1 : real_read(file, data, size);
 }
 
 ssize_t pread64(int file, void *data, size_t size, off_t offset)
 {
+    begin();
     return file_fails(READS, file) ? -1 : real_pread(file, data, size, offset);
 }
 
@@ -236,6 +249,7 @@ int unlink(const char *path) { return armed(CHANGES) && fails(CHANGES, path) ? -
 
 int clock_gettime(clockid_t which, struct timespec *found)
 {
+    begin();
     int answer = real_clock_gettime(which, found);
     if (answer || !control || !control->clock_offset_ns)
         return answer;

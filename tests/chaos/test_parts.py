@@ -81,6 +81,20 @@ def test_calls_fail_in_the_folder_alone_and_only_while_the_fault_lasts(
     assert meddling.counters().failed == 1
 
 
+def test_a_program_that_writes_over_its_environment_has_the_fault_too(
+    meddling: Meddling, tmp_path: Path
+) -> None:
+    """As PostgreSQL does, for the titles of its processes."""
+    meddling.set(Operation.SYNCS, error=5)
+    overwriting = """
+import ctypes
+library = ctypes.CDLL(None)
+library.getenv.restype = ctypes.c_void_p
+ctypes.memset(library.getenv(b"ASSAY_CHAOS_FOLDER"), ord("x"), 8)
+"""
+    assert output(meddling, overwriting + WRITE_AND_SYNC, tmp_path / "state") == "Input/output error"
+
+
 def output(meddling: Meddling, program: str, folder: Path) -> str:
     done = run(meddling, program, folder)
     assert done.returncode == 0, done.stderr

@@ -124,7 +124,7 @@ def test_refusals_by_their_code_have_a_cause_and_a_remedy(error: type[psycopg.Er
     ("error", "said", "is_disk"),
     [
         # For EROFS and EACCES PostgreSQL has the code of a missing right (errcode_for_file_access).
-        (psycopg.errors.InsufficientPrivilege, 'could not open file "base/1/1255": Read-only file system', True),
+        (psycopg.errors.InsufficientPrivilege, 'could not open file "base/1/1": Read-only file system', True),
         (psycopg.errors.InsufficientPrivilege, "permission denied for table runs", False),
         (psycopg.errors.InsufficientPrivilege, "must be owner of table runs", False),
         (psycopg.errors.IoError, 'could not read block 0 in file "base/1/2": Input/output error', True),
