@@ -6,6 +6,7 @@ import re
 import shlex
 import subprocess
 import tomllib
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -61,6 +62,11 @@ def test_every_command_line_of_ours_exists(monkeypatch: pytest.MonkeyPatch) -> N
         "assay-server init", "assay-server token", "assay-agent join", "assay-agent run",
         "assay login", "assay submit", "assay watch", "assay report",
     }  # fmt: skip
+
+
+def test_no_volumes_name_is_the_beginning_of_another() -> None:
+    names = sorted(LAB["volumes"])
+    assert [(one, other) for one, other in pairwise(names) if other.startswith(one)] == []
 
 
 def test_nobody_waits_for_a_container_that_ends_to_run() -> None:
