@@ -9,10 +9,9 @@ from __future__ import annotations
 import secrets
 from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
-from assay_core.files.durable import storage_errors, sync_directory, write_atomically
-from assay_sampling.errors import StorageError
+from assay_server.database.state_notes import read_note, remove_note, write_note
 from assay_server.store.postgresql.place import SCHEME, DatabasePlace, place_in_file, place_of
 
 SQLITE_FILE = "metadata.sqlite"
@@ -41,34 +40,18 @@ class DatabaseInForce(BaseModel):
 
 def noted_database(state: Path) -> DatabaseInForce | None:
     """The note of a state folder; None: SQLite. Raises StorageError if it cannot be read."""
-    path = state / _NOTE
-    try:
-        with storage_errors(path):
-            return DatabaseInForce.model_validate_json(path.read_bytes())
-    except ValidationError as error:
-        cause = "it is damaged, or a newer release wrote it"
-        raise StorageError(str(path), cause, "use that release, or restore the file") from error
-    except StorageError as error:
-        if isinstance(error.__cause__, FileNotFoundError | NotADirectoryError):
-            return None
-        raise
+    return read_note(state / _NOTE, DatabaseInForce)
 
 
 def note_database(state: Path, place: DatabasePlace, file: Path | None, number: int) -> None:
     """Put a database in force, durably. Raises StorageError."""
     kept = "" if file is None else str(file.absolute())
-    note = DatabaseInForce(url=place.without_secret, file=kept, state=number)
-    path = state / _NOTE
-    with storage_errors(path):
-        write_atomically(path, note.model_dump_json(indent=1) + "\n")
+    write_note(state / _NOTE, DatabaseInForce(url=place.without_secret, file=kept, state=number))
 
 
 def forget_database(state: Path) -> None:
     """Put SQLite in force, durably. Raises StorageError."""
-    path = state / _NOTE
-    with storage_errors(path):
-        path.unlink(missing_ok=True)
-        sync_directory(state)
+    remove_note(state / _NOTE)
 
 
 def new_state_number() -> int:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
-from assay_core.files.durable import storage_errors, sync_directory, write_atomically
-from assay_sampling.errors import StorageError
+from assay_server.database.state_notes import read_note, remove_note, write_note
 from assay_server.record_place import SCHEME
 
 NOTE = "records.json"
@@ -37,29 +36,14 @@ class RecordsInForce(BaseModel):
 
 def noted_records(state: Path) -> RecordsInForce | None:
     """The note of a state folder; None: its records are in it. Raises StorageError if it cannot be read."""
-    path = state / NOTE
-    try:
-        with storage_errors(path):
-            return RecordsInForce.model_validate_json(path.read_bytes())
-    except ValidationError as error:
-        cause = "it is damaged, or a newer release wrote it"
-        raise StorageError(str(path), cause, "use that release, or restore the file") from error
-    except StorageError as error:
-        if isinstance(error.__cause__, FileNotFoundError | NotADirectoryError):
-            return None
-        raise
+    return read_note(state / NOTE, RecordsInForce)
 
 
 def note_records(state: Path, note: RecordsInForce) -> None:
     """Put a place in force, durably. Raises StorageError."""
-    path = state / NOTE
-    with storage_errors(path):
-        write_atomically(path, note.model_dump_json(indent=1) + "\n")
+    write_note(state / NOTE, note)
 
 
 def forget_records(state: Path) -> None:
     """Put the state folder itself in force, durably. Raises StorageError."""
-    path = state / NOTE
-    with storage_errors(path):
-        path.unlink(missing_ok=True)
-        sync_directory(state)
+    remove_note(state / NOTE)
