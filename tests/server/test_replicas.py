@@ -19,8 +19,6 @@ from assay_core.records.attempt import AttemptKey, AttemptLog
 from assay_core.records.campaign import AttemptState, CampaignState, RunState, SetAsideReason
 from assay_sampling.errors import StorageError
 from assay_sampling.readers import open_recording
-from assay_server.campaigns.ingest.publish import Publisher
-from assay_server.campaigns.scheduling.coordinator import Coordinator
 from assay_server.campaigns.scheduling.telling.news import effects_told, news_of
 from assay_server.campaigns.scheduling.transitions import Effects
 from assay_server.clock import SharedClock
@@ -28,7 +26,7 @@ from assay_server.identity.authority import new_authority
 from assay_server.identity.shared_authority import require_same_authority
 from assay_server.opening import recover
 from assay_server.peers.seam import MOST_BYTES
-from assay_server.store.protocols import KnownFiles, MetadataReader, MetadataStore
+from assay_server.store.protocols import KnownFiles, MetadataReader
 from assay_server.store.records import LocalRecordStore
 from assay_server.store.sqlite import SqliteStore
 from assay_server.upkeep import LeaseKeeper, noted_after_ms
@@ -147,40 +145,42 @@ def test_a_segment_that_both_servers_get_is_stored_once(box: Box, other: Box) ->
     assert published(box) == list(range(30))
 
 
-def test_two_ends_side_by_side_end_the_campaign(box: Box) -> None:
+def test_two_ends_side_by_side_end_the_campaign(box: Box, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each saw the run of the other one still open, nobody was the last, and the campaign ran for ever."""
     own = SqliteStore(box.state / "metadata.sqlite")
     other = box.beside(own)
-    second, tried = box.lease("1"), threading.Event()
+    second = box.lease("1")
     box.send(made_segments((100,))[0])
     other.send(made_segments((70,))[0], second)
-    first_store = box.metadata
+    commit, commit_second = box.publisher._commit, other.publisher._commit
+    transaction, decided, tries = box.metadata.transaction, threading.Event(), threading.Event()
 
-    class Slowly:
-        """Commits only when the other server wants to commit, too."""
+    @contextmanager
+    def slowly(*, alone: bool = False) -> Iterator[Any]:
+        with transaction(alone=alone) as write:
+            yield write
+            decided.set()
+            assert tries.wait(20)
+            time.sleep(0.3)  # proves nothing; it gives the other one time to read what it must not
 
-        def __getattr__(self, name: str) -> Any:
-            return getattr(first_store, name)
+    def first(*arguments: Any) -> bool:
+        with monkeypatch.context() as patched:
+            patched.setattr(box.metadata, "transaction", slowly)
+            return commit(*arguments)
 
-        @contextmanager
-        def transaction(self, *, alone: bool = False) -> Iterator[Any]:
-            with first_store.transaction(alone=alone) as write:
-                yield write
-                assert tried.wait(20)
-                time.sleep(0.2)  # proves nothing; it gives the other one time to read what it must not
+    def beside(*arguments: Any) -> bool:
+        assert decided.wait(20)
+        tries.set()
+        return commit_second(*arguments)
 
-    def end_second(publisher: Publisher) -> bool:
-        tried.set()
-        return publisher.finish(other.claim(second), 1, 70, (), AttemptLog())
-
+    monkeypatch.setattr(box.publisher, "_commit", first)
+    monkeypatch.setattr(other.publisher, "_commit", beside)
     with ThreadPoolExecutor(2) as threads:
-        coordinator = Coordinator(
-            cast(MetadataStore, Slowly()), box.coordinator.records, box.coordinator.policy, box.clock
-        )
-        coordinator.peers = box.coordinator.peers
-        first = threads.submit(Publisher(coordinator).finish, box.claim(), 1, 100, (), AttemptLog())
-        ended = threads.submit(end_second, other.publisher)
-        assert first.result(60) and ended.result(60)
+        ends = [
+            threads.submit(each.publisher.finish, box.claim(key), 1, launches, (), AttemptLog())
+            for each, key, launches in ((box, box.key, 100), (other, second, 70))
+        ]
+        assert [end.result(60) for end in ends] == [True, True]
     with box.coordinator.snapshot() as store:
         campaign = store.campaign("made-1")
         assert {run.state for run in store.runs("made-1")} == {RunState.DONE}
