@@ -40,11 +40,14 @@ def move(
     ] = None,
     records_to: Annotated[
         str,
-        typer.Option(metavar="PLACE", help="s3://BUCKET/PREFIX for the records; or folder."),
+        typer.Option(
+            metavar="PLACE",
+            help="s3://BUCKET/PREFIX for the records, the path of a shared folder, or folder.",
+        ),
     ] = "",
     json_output: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
-    """Move a stopped server's metadata to PostgreSQL, or its records to a bucket, or back.
+    """Move a stopped server's metadata to PostgreSQL, or its records to a bucket or folder, or back.
 
     Every row and file is checked. Interrupted at any moment, the old place is still in force."""
     with server_extra():
@@ -78,12 +81,18 @@ def move(
 def _move_records(settings: ServerSettings, state: Path, to: str, *, json_output: bool) -> None:
     from assay_server.database.opening import asked_database  # noqa: PLC0415
     from assay_server.record_place import asked_records, bucket_and_prefix  # noqa: PLC0415
-    from assay_server.records.moving import move_to_bucket, move_to_folder  # noqa: PLC0415
+    from assay_server.records.moving import (  # noqa: PLC0415
+        move_to_bucket,
+        move_to_folder,
+        move_to_shared_folder,
+    )
 
     database = asked_database(settings.database, settings.database_file)
     with _told("copied and compared") as told:
         if to == _FOLDER:
             moved = move_to_folder(state, database, told)
+        elif Path(to).is_absolute():
+            moved = move_to_shared_folder(state, asked_records(to), database, told)
         else:
             bucket_and_prefix(to, "--records-to")
             asked = asked_records(to, settings.records_endpoint, settings.records_credentials)

@@ -1,4 +1,4 @@
-"""Moving the records of a stopped server from its folder to a bucket, and back.
+"""Moving the records of a stopped server from its folder to a bucket or a shared folder, and back.
 
 Everything is copied and compared first, and the metadata name files by their content. One durable step at the
 end puts the new place in force; whatever interrupts the move before that leaves the old one in force, and the
@@ -26,7 +26,7 @@ from assay_server.content_hash import fresh_hash_of
 from assay_server.database.opening import AskedDatabase, number_of_state, open_database
 from assay_server.record_place import AskedRecords
 from assay_server.records.in_force import forget_records, note_records, noted_records
-from assay_server.records.opening import look_at_records, note_of, place_of
+from assay_server.records.opening import look_at_records, note_of, place_of, shared_folder
 from assay_server.state_lock import locked_state
 from assay_server.store.model import KeptBundle, Slice
 from assay_server.store.objects.bucket import opened_bucket
@@ -83,11 +83,37 @@ def move_to_bucket(state: Path, asked: AskedRecords, database: AskedDatabase, to
     return replace(moved, to=place.shown, kept=str(aside))
 
 
+def move_to_shared_folder(
+    state: Path, asked: AskedRecords, database: AskedDatabase, told: Told
+) -> MovedRecords:
+    """Move a state's records from its folder to one that several servers see.
+
+    Raises StorageError as :func:`move_to_bucket`, ParameterError if the records are elsewhere already.
+    """
+    folder = Path(asked.url)
+    if noted_records(state) is not None:
+        raise ParameterError(
+            "--records-to", "the records are elsewhere already", "move them to 'folder' first"
+        )
+    if folder.resolve() == state.resolve():
+        raise ParameterError("--records-to", "it is the state folder itself", "name another folder")
+    with _stopped(state, database) as metadata:
+        note = note_of(asked, number_of_state(metadata))
+        target = shared_folder(folder, note.state)
+        _name_by_content(metadata, state)
+        moved = _copy(metadata, LocalRecordStore(state), target, told)
+        note_records(state, note)
+        aside = _aside(state)
+    return replace(moved, to=str(folder), kept=str(aside))
+
+
 def move_to_folder(state: Path, database: AskedDatabase, told: Told) -> MovedRecords:
-    """Move a state's records from a bucket to its folder. Raises StorageError as :func:`move_to_bucket`."""
+    """Move a state's records from a bucket or shared folder to its own. Raises StorageError."""
     noted = noted_records(state)
-    if noted is None or not noted.in_bucket:
-        raise ParameterError("--records-to", "the records are in no bucket", "name a bucket to move them to")
+    if noted is None:
+        raise ParameterError(
+            "--records-to", "the records are in the state folder already", "name a place to move them to"
+        )
     with _stopped(state, database) as metadata, tempfile.TemporaryDirectory(dir=state) as cache:
         source = look_at_records(state, Path(cache))
         moved = _copy(metadata, source, LocalRecordStore(state), told)
@@ -231,6 +257,8 @@ def _aside(state: Path) -> Path:
     """Move the folders of the records beside themselves, so that nobody takes them for those in force."""
     aside = state / f"records-moved-{datetime.now(UTC):%Y-%m-%dT%H-%M-%SZ}"
     with storage_errors(state):
+        while aside.exists():  # of a move in this very second
+            aside = aside.with_name(f"{aside.name}-again")
         make_folder(aside)
         for name in ("records", "staging", "reports", BUNDLES):
             if (state / name).is_dir():
@@ -246,4 +274,4 @@ def _stopped(state: Path, asked: AskedDatabase) -> Iterator[SqliteStore | Postgr
         yield database
 
 
-__all__ = ["MovedRecords", "move_to_bucket", "move_to_folder"]
+__all__ = ["MovedRecords", "move_to_bucket", "move_to_folder", "move_to_shared_folder"]

@@ -48,7 +48,7 @@ def open_records(
         resources.callback(in_bucket.close)
         store: RecordStore = in_bucket
     else:
-        store = _shared_folder(Path(place.url), place.state)
+        store = shared_folder(Path(place.url), place.state)
     if place != noted:
         note_records(state, place)
     return store
@@ -126,7 +126,7 @@ def _bucket_records(place: RecordsPlace, state_number: int) -> ObjectRecordStore
     return ObjectRecordStore(bucket, place)
 
 
-def _shared_folder(folder: Path, state_number: int) -> LocalRecordStore:
+def shared_folder(folder: Path, state_number: int) -> LocalRecordStore:
     """The records in a folder that servers share, which belongs to one state as a bucket does."""
     owner = folder / _OWNER
     with storage_errors(owner):
