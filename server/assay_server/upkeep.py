@@ -13,6 +13,7 @@ from assay_core.records.campaign import AttemptState
 from assay_sampling.errors import AssayError
 from assay_server.access.audit import AuditLog
 from assay_server.access.directory import REFRESH_SECONDS, IdentityDirectory
+from assay_server.campaigns.analysing.kept_parts import KEPT_SECONDS
 from assay_server.campaigns.arrivals import clear_arrivals
 from assay_server.campaigns.bundles.named import named_bundles
 from assay_server.campaigns.carry_out import RequestRunner
@@ -137,6 +138,12 @@ class Housekeeper:
         if self._coordinator.bundles is not None:
             self._coordinator.bundles.forget_parts()
 
+    def forget_analysis_parts(self) -> None:
+        """Remove old finished workloads of analyses that nobody takes up again."""
+        before_ms = self._coordinator.clock.now_ms() - KEPT_SECONDS * 1000
+        with self._coordinator.schedule() as schedule:
+            schedule.store.forget_old_analysis_parts(before_ms)
+
     def forget_logs(self) -> None:
         """Replace old logs, a few at a time, so that leases have their turn in between."""
         before_ms = self._coordinator.clock.now_ms() - self._keep_logs_ms
@@ -198,6 +205,7 @@ def upkeep(
         _repeated("assay-arrivals", lambda: clear_arrivals(coordinator), _ARRIVALS_SECONDS),
         _repeated("assay-bundles", one_alone("bundles", house.forget_bundles), _HOUR_SECONDS),
         _repeated("assay-bundle-parts", house.forget_parts, _HOUR_SECONDS),
+        _repeated("assay-parts", one_alone("parts", house.forget_analysis_parts), _HOUR_SECONDS),
         _repeated("assay-logs", one_alone("logs", house.forget_logs), _HOUR_SECONDS),
     ):
         yield

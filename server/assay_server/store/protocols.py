@@ -19,6 +19,7 @@ from assay_server.store.model import (
     Agent,
     AgentSession,
     Analysis,
+    AnalysisPart,
     Attempt,
     Campaign,
     CampaignOverview,
@@ -253,6 +254,9 @@ class MetadataReader(Protocol):
         """
         ...
 
+    def analysis_parts(self, campaign_id: str) -> list[AnalysisPart]:
+        """The finished workloads that are kept of a campaign's analysis, by their names."""
+
     def agent(self, agent_id: str) -> Agent | None: ...
 
     def sessions(self, agent_ids: Sequence[str]) -> dict[str, AgentSession]:
@@ -383,6 +387,15 @@ class MetadataTransaction(MetadataReader, Protocol):
 
     def free_analyses(self) -> None:
         """End the leases of all analyses: whoever had them is gone."""
+
+    def keep_analysis_part(self, part: AnalysisPart) -> None:
+        """Add or replace a finished workload of an analysis."""
+
+    def forget_analysis_parts(self, campaign_id: str) -> None:
+        """Remove the finished workloads of a campaign's analysis."""
+
+    def forget_old_analysis_parts(self, before_ms: int) -> None:
+        """Remove those that were kept before this moment, except of campaigns that are being analysed."""
 
     def next_token(self) -> int:
         """A fencing token larger than all earlier ones, including those before a restart."""

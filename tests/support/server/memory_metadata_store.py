@@ -25,6 +25,7 @@ from assay_server.store.model import (
     Agent,
     AgentSession,
     Analysis,
+    AnalysisPart,
     AnalysisState,
     Attempt,
     Campaign,
@@ -75,6 +76,7 @@ class _Tables:
     identities: dict[str, Identity] = field(default_factory=dict)
     requests: dict[int, PendingRequest] = field(default_factory=dict)
     analyses: dict[tuple[str, str], Analysis] = field(default_factory=dict)
+    parts: dict[tuple[str, str], AnalysisPart] = field(default_factory=dict)
     join_tokens: dict[str, StoredToken] = field(default_factory=dict)
     certificates: dict[str, StoredCertificate] = field(default_factory=dict)
     bundles: dict[str, KeptBundle] = field(default_factory=dict)
@@ -460,6 +462,9 @@ class MemoryReader:
         asked = [c for c in self._tables.campaigns.values() if c.state is CampaignState.ANALYSING]
         return [c.campaign_id for c in asked if _is_due(self.analysis(c.campaign_id), now_ms)]
 
+    def analysis_parts(self, campaign_id: str) -> list[AnalysisPart]:
+        return [part for key, part in sorted(self._tables.parts.items()) if key[0] == campaign_id]
+
     def agent(self, agent_id: str) -> Agent | None:
         agent, identity = self._tables.agents.get(agent_id), self._tables.identities.get(agent_id)
         if agent is None or identity is None:
@@ -646,6 +651,20 @@ class MemoryTransaction(MemoryReader):
             if each.state is AnalysisState.LEASED:
                 self._tables.analyses[key] = replace(each, lease_ends_at_ms=0)
 
+    def keep_analysis_part(self, part: AnalysisPart) -> None:
+        _require(part.campaign_id in self._tables.campaigns, "there is no such campaign")
+        self._tables.parts[(part.campaign_id, part.workload)] = part
+
+    def forget_analysis_parts(self, campaign_id: str) -> None:
+        for key in [key for key in self._tables.parts if key[0] == campaign_id]:
+            del self._tables.parts[key]
+
+    def forget_old_analysis_parts(self, before_ms: int) -> None:
+        for key, part in list(self._tables.parts.items()):
+            analysing = self._tables.campaigns[key[0]].state is CampaignState.ANALYSING
+            if part.kept_at_ms < before_ms and not analysing:
+                del self._tables.parts[key]
+
     def next_token(self) -> int:
         self._tables.token += 1
         return self._tables.token
@@ -722,6 +741,7 @@ class MemoryTransaction(MemoryReader):
         self._tables.campaigns.pop(campaign.campaign_id, None)
         for key in [key for key in self._tables.analyses if key[0] == campaign.campaign_id]:
             del self._tables.analyses[key]
+        self.forget_analysis_parts(campaign.campaign_id)
         last = max(self._tables.deleted_numbers.get(campaign.name, 0), campaign.number)
         self._tables.deleted_numbers[campaign.name] = last
 

@@ -1,7 +1,8 @@
 """Analyses of campaigns whose runs have ended: leased from the database, made on an executor, kept once.
 
 Any server may take any analysis. It renews the lease while the analysis is made; if it dies, another server
-goes on when the lease has ended, from the start, because the same request gives the same report.
+goes on when the lease has ended, with the workloads that are not finished. The same request gives the same
+report.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from assay_server.campaigns.analysing.asking import analysis_request
 from assay_server.campaigns.analysing.executors.seam import ExecutorApart, WorkersAwayError
 from assay_server.campaigns.analysing.failing import failure_of_analysis, given_up
 from assay_server.campaigns.analysing.job import Pages
+from assay_server.campaigns.analysing.kept_parts import KeptParts, Parts
 from assay_server.campaigns.analysing.parts import submit_analysis
 from assay_server.campaigns.ingest.lost_records import lose_records
 from assay_server.campaigns.planning.repeats import repeats_wanted
@@ -178,7 +180,7 @@ class Analyses:
         try:
             with self._coordinator.snapshot() as store:
                 request = analysis_request(store, campaign_id, self._coordinator.records)
-            future = self.submit(request)
+            future = self.submit(request, KeptParts(self._coordinator, lease))
         except WorkersAwayError as error:
             self._wait_for_workers(lease, error)
         except Exception as error:  # noqa: BLE001 - the campaign must hear of it, whatever it is
@@ -202,20 +204,20 @@ class Analyses:
             with contextlib.suppress(StorageError), self._coordinator.schedule() as schedule:
                 schedule.tell_analysis(lease, None)
 
-    def submit(self, request: AnalysisRequest) -> Future[Pages]:
+    def submit(self, request: AnalysisRequest, kept: Parts | None = None) -> Future[Pages]:
         """Start an analysis, whose report is not stored, on the executor; a broken one is replaced.
 
-        Raises WorkersAwayError.
+        ``kept``: where finished workloads are kept; None: nowhere. Raises WorkersAwayError.
         """
         with self._making:
             if self._executor is None:
                 self._executor = self._make_executor()
             try:
-                return submit_analysis(self._executor, request)
+                return submit_analysis(self._executor, request, kept)
             except (BrokenExecutor, WorkersAwayError):
                 self._executor = None
                 self._executor = self._make_executor()
-                return submit_analysis(self._executor, request)
+                return submit_analysis(self._executor, request, kept)
 
     def _done(self, lease: Analysis, future: Future[Pages]) -> None:
         with self._ending:

@@ -3,29 +3,37 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
-from concurrent.futures import Executor, Future
+from collections import deque
+from collections.abc import Mapping
+from concurrent.futures import BrokenExecutor, Executor, Future
+from functools import partial
 from typing import Any
 
 from assay_server.analysis.runs.request import AnalysisRequest
-from assay_server.campaigns.analysing.executors.seam import ExecutorApart
+from assay_server.campaigns.analysing.executors.seam import ExecutorApart, WorkersAwayError
 from assay_server.campaigns.analysing.job import Pages, analyse_campaign, analyse_one_workload, join_workloads
+from assay_server.campaigns.analysing.kept_parts import Parts
+from assay_server.campaigns.analysing.part_key import part_key, request_for
 
 # The most that an analysis holds per launch.
 _BYTES_PER_LAUNCH = 400
 
 
-def submit_analysis(executor: Executor, request: AnalysisRequest) -> Future[Pages]:
+def submit_analysis(executor: Executor, request: AnalysisRequest, kept: Parts | None = None) -> Future[Pages]:
     """The future report of a campaign; raises BrokenExecutor, WorkersAwayError.
 
     Workloads are analysed one after the other if all at once might exceed the memory limit of one machine.
+    ``kept``: where finished workloads outlive this process; those that it has are not computed again.
     """
     workloads = tuple(dict.fromkeys(run.workload for run in request.runs))
+    if len(workloads) < 2:
+        return executor.submit(analyse_campaign, request)
     needed_bytes = _BYTES_PER_LAUNCH * sum(run.launches for run in request.runs)
     fits = isinstance(executor, ExecutorApart) or needed_bytes <= request.memory_limit_bytes
-    if len(workloads) < 2 or not fits:
-        return executor.submit(analyse_campaign, request)
-    return _Joined(executor, request, workloads).report
+    parts = {name: request_for(request, name) for name in workloads}
+    joined = _Joined(executor, request, parts, kept)
+    joined.begin(len(workloads) if fits else 1)
+    return joined.report
 
 
 class _Joined:
@@ -34,30 +42,68 @@ class _Joined:
     The first part that fails ends the report with its error, and parts that have not begun are dropped.
     """
 
-    def __init__(self, executor: Executor, request: AnalysisRequest, workloads: Sequence[str]) -> None:
+    def __init__(
+        self,
+        executor: Executor,
+        request: AnalysisRequest,
+        parts: Mapping[str, AnalysisRequest],
+        kept: Parts | None,
+    ) -> None:
         self.report: Future[Pages] = Future()
-        self._executor, self._request = executor, request
+        self._executor, self._request, self._parts, self._kept = executor, request, parts, kept
+        self._keys = {} if kept is None else {name: part_key(part) for name, part in parts.items()}
+        self._contents = {} if kept is None else kept.known(self._keys)
         self._lock = threading.Lock()
-        self._left, self._ended = len(workloads), False
-        self._parts = [executor.submit(analyse_one_workload, request, name) for name in workloads]
-        for part in self._parts:
-            part.add_done_callback(self._heard)
+        self._ended = False
+        self._waiting = deque(name for name in parts if name not in self._contents)
+        self._under_way: list[Future[bytes]] = []
 
-    def _heard(self, part: Future[Any]) -> None:
+    def begin(self, at_once: int) -> None:
+        """Submit so many parts; each that ends lets the next one follow. Raises what submitting raises."""
+        if not self._waiting:
+            self._join()
+        for name in self._next(at_once):
+            self._submit(name)
+
+    def _next(self, most: int) -> list[str]:
         with self._lock:
-            self._left -= 1
-            last = not self._left
+            return [self._waiting.popleft() for _ in range(min(most, len(self._waiting)))]
+
+    def _submit(self, name: str) -> None:
+        part = self._executor.submit(analyse_one_workload, self._parts[name], name)
+        self._under_way.append(part)
+        part.add_done_callback(partial(self._heard, name))
+
+    def _join(self) -> None:
+        contents = [self._contents[name] for name in self._parts]
+        self._executor.submit(join_workloads, self._request, contents).add_done_callback(self._end_joined)
+
+    def _heard(self, name: str, part: Future[bytes]) -> None:
         if part.cancelled() or part.exception() is not None:
             self._end(part)
-        elif last and not any(each.cancelled() or each.exception() for each in self._parts):
-            try:
-                joined = self._executor.submit(
-                    join_workloads, self._request, [each.result() for each in self._parts]
-                )
-            except Exception as error:  # noqa: BLE001 - whoever waits for the report must hear of it
-                self._fail(error)
-            else:
-                joined.add_done_callback(self._end)
+            return
+        try:
+            content = part.result()
+            if self._kept is not None:
+                self._kept.keep(name, self._keys[name], content)
+            with self._lock:
+                self._contents[name] = content
+                last = len(self._contents) == len(self._parts)
+            if last:
+                self._join()
+            elif not self._ended:
+                for following in self._next(1):
+                    self._submit(following)
+        except Exception as error:  # noqa: BLE001 - whoever waits for the report must hear of it
+            self._fail(error)
+
+    def _end_joined(self, joined: Future[Pages]) -> None:
+        """End the report; parts that could not be joined must not meet the next try."""
+        error = None if joined.cancelled() else joined.exception()
+        unusable = error is not None and not isinstance(error, BrokenExecutor | WorkersAwayError)
+        if unusable and self._kept is not None:
+            self._kept.forget()
+        self._end(joined)
 
     def _end(self, future: Future[Any]) -> None:
         """End the report the way this future ended."""
@@ -72,7 +118,7 @@ class _Joined:
     def _fail(self, error: BaseException) -> None:
         if self._is_first_end():
             self.report.set_exception(error)
-        for part in self._parts:
+        for part in list(self._under_way):
             part.cancel()
 
     def _is_first_end(self) -> bool:

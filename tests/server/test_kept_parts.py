@@ -1,0 +1,290 @@
+"""Finished workloads of an analysis outlive the server that computed them, and never meet other inputs."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import signal
+import subprocess
+import sys
+import zlib
+from collections.abc import Iterator
+from concurrent.futures import BrokenExecutor
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from assay_core.records.campaign import CampaignState, RunState
+from assay_sampling.errors import StorageError
+from assay_sampling.launches.table import Condition
+from assay_server.analysis.part_document import packed, unpacked
+from assay_server.analysis.pipeline import analyse_part, joined_report
+from assay_server.analysis.runs.request import AnalysisRequest, FailedRun, RunData, RunFacts
+from assay_server.campaign_file.slices.chosen import SlicePlan
+from assay_server.campaigns.analysing import kept_parts, part_key
+from assay_server.campaigns.analysing.analyses import LEASE_MS, Analyses
+from assay_server.campaigns.analysing.job import analyse_campaign
+from assay_server.campaigns.analysing.parts import submit_analysis
+from assay_server.record_place import RecordsPlace
+from assay_server.store.parts.analyses import AnalysisRows
+from tests.support.server.analysis_lab import HandExecutor
+from tests.support.server.campaign_to_analyse import ID, Ended, Inline, analysed
+from tests.support.server.workloads_to_analyse import made_request
+
+_ROOT = Path(__file__).parents[2]
+NAMES = ["w0", "w1", "w2"]
+
+
+@pytest.fixture
+def ended(tmp_path: Path) -> Iterator[Ended]:
+    made = Ended(tmp_path / "state")
+    made.fill(len(NAMES))
+    yield made
+    made.close()
+
+
+def stopped_after(count: int) -> Inline:
+    """A server whose workers go away after so many workloads."""
+
+    def before(workload: str) -> None:
+        if len(executor.computed) == count:
+            executor.broken = True
+            raise BrokenExecutor
+
+    executor = Inline(before)
+    return executor
+
+
+def left_with(ended: Ended, count: int) -> None:
+    """A server computed so many workloads, and is gone."""
+    executor = HandExecutor()
+    analyses = Analyses(ended.beside(), lambda: executor)
+    analyses.resume()
+    for future, function, arguments in zip(
+        executor.futures[:count], executor.functions, executor.calls, strict=False
+    ):
+        future.set_result(function(*arguments))
+    assert [part.workload for part in ended.parts()] == NAMES[:count]
+    ended.clock.ms += LEASE_MS
+
+
+@pytest.mark.processes
+def test_after_a_kill_between_two_workloads_none_that_was_finished_is_computed_again(tmp_path: Path) -> None:
+    ended = Ended(tmp_path / "state")
+    ended.fill(len(NAMES))
+    expected = analyse_campaign(ended.request())
+    ended.close()
+    module = "tests.support.server.campaign_to_analyse"
+    killed = subprocess.run(
+        [sys.executable, "-m", module, str(ended.state), "2"],
+        cwd=_ROOT, env={**os.environ, "OMP_NUM_THREADS": "1"}, check=False,
+    )  # fmt: skip
+    assert killed.returncode == -signal.SIGKILL
+    after = Ended(ended.state)
+    assert [part.workload for part in after.parts()] == ["w0", "w1"]
+    executor = Inline()
+    analysed(after, executor)
+    assert executor.computed == ["w2"]
+    assert (after.campaign_state(), after.report()) == (CampaignState.DONE, expected)
+    assert after.parts() == []
+    after.close()
+
+
+@pytest.mark.parametrize("finished", [1, 3])
+def test_another_server_computes_what_is_missing_and_the_report_has_the_same_bytes(
+    ended: Ended, finished: int
+) -> None:
+    expected = analyse_campaign(ended.request())
+    left_with(ended, finished)
+    executor = Inline()
+    analysed(ended, executor)
+    assert executor.computed == NAMES[finished:]
+    assert (ended.campaign_state(), ended.report(), ended.parts()) == (CampaignState.DONE, expected, [])
+
+
+def test_workers_that_died_cost_only_what_they_had_not_finished(ended: Ended) -> None:
+    executors: list[Inline] = []
+
+    def make() -> Inline:
+        executors.append(stopped_after(2) if not executors else Inline())
+        return executors[-1]
+
+    Analyses(ended.coordinator, make).resume()
+    assert [each.computed for each in executors] == [NAMES[:2], NAMES[2:]]
+    assert ended.campaign_state() is CampaignState.DONE
+
+
+def test_a_workload_that_was_measured_again_does_not_meet_its_old_part(ended: Ended) -> None:
+    left_with(ended, 3)
+    ended.measured_again(1)
+    expected = analyse_campaign(ended.request())
+    executor = Inline()
+    analysed(ended, executor)
+    assert (executor.computed, ended.report()) == (["w1"], expected)
+
+
+def test_a_server_of_other_releases_computes_everything_itself(
+    ended: Ended, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    left_with(ended, 2)
+    ours = part_key.releases(ended.request())
+    monkeypatch.setattr(part_key, "releases", lambda request: {**ours, "numpy": "99.0"})
+    executor = Inline()
+    analysed(ended, executor)
+    assert executor.computed == NAMES
+
+
+def test_releases_are_those_that_a_report_names_and_more(ended: Ended) -> None:
+    ours = part_key.releases(ended.request())
+    assert {"assay", "numpy", "pyarrow", "scikit-learn", "python", "scipy", "pydantic", "duckdb"} <= set(ours)
+
+
+@pytest.mark.parametrize("damage", [lambda content: content[:-3], lambda content: b""])
+def test_a_part_that_is_damaged_is_computed_again(ended: Ended, damage: Any) -> None:
+    expected = analyse_campaign(ended.request())
+    left_with(ended, 3)
+    with ended.metadata.transaction() as store:
+        part = store.analysis_parts(ID)[2]
+        store.keep_analysis_part(replace(part, content=damage(part.content)))
+    executor = Inline()
+    analysed(ended, executor)
+    assert (executor.computed, ended.report()) == (["w2"], expected)
+
+
+def test_parts_that_cannot_be_joined_do_not_meet_the_next_try(ended: Ended) -> None:
+    left_with(ended, 3)
+    with ended.metadata.transaction() as store:
+        part = store.analysis_parts(ID)[2]
+        store.keep_analysis_part(replace(part, content=zlib.compress(b'{"rows": 3}')))
+    analysed(ended, Inline())
+    assert (ended.campaign_state(), ended.parts()) == (CampaignState.FAILED, [])
+
+
+def test_a_server_that_lost_the_analysis_keeps_nothing_more(ended: Ended) -> None:
+    late = HandExecutor()
+    first = Analyses(ended.beside(), lambda: late)
+    first.resume()
+    ended.clock.ms += LEASE_MS
+    executor = HandExecutor()
+    Analyses(ended.beside(), lambda: executor).look()
+    late.futures[0].set_result(zlib.compress(b"late"))
+    assert ended.parts() == []
+    executor.futures[1].set_result(zlib.compress(b"newer"))
+    assert [part.workload for part in ended.parts()] == ["w1"]
+
+
+def test_a_disk_that_refuses_the_parts_does_not_hold_up_the_report(
+    ended: Ended, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_asked: object) -> None:
+        raise StorageError("metadata", "the disk is full", "free space")
+
+    monkeypatch.setattr(AnalysisRows, "keep_analysis_part", refuse)
+    analysed(ended, Inline())
+    assert ended.campaign_state() is CampaignState.DONE
+
+
+def test_what_is_too_long_for_a_row_is_not_kept(ended: Ended, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kept_parts, "MOST_BYTES", 5)
+    executor = HandExecutor()
+    Analyses(ended.beside(), lambda: executor).resume()
+    executor.futures[0].set_result(b"123456")
+    executor.futures[1].set_result(b"12345")
+    assert [part.workload for part in ended.parts()] == ["w1"]
+
+
+def test_after_a_failed_analysis_parts_wait_for_a_day_for_somebody_who_tries_again(ended: Ended) -> None:
+    executor = Inline(lambda workload: 1 // (workload != "w2"))
+    analysed(ended, executor)
+    assert ended.campaign_state() is CampaignState.FAILED
+    kept = ended.parts()
+    assert [part.workload for part in kept] == NAMES[:2]
+    with ended.metadata.transaction() as store:
+        store.forget_old_analysis_parts(ended.clock.ms)
+        assert store.analysis_parts(ID) == kept
+        store.forget_old_analysis_parts(ended.clock.ms + 1)
+        assert store.analysis_parts(ID) == []
+
+
+def test_workloads_that_do_not_fit_together_go_one_after_the_other_and_each_is_kept(ended: Ended) -> None:
+    request = replace(ended.request(), memory_limit_bytes=400 * 60 * len(NAMES) - 1)
+    executor, kept = HandExecutor(), _Noted()
+    report = submit_analysis(executor, request, kept)
+    for done in range(len(NAMES)):
+        assert len(executor.futures) == done + 1
+        executor.futures[done].set_result(executor.functions[done](*executor.calls[done]))
+        assert list(kept.kept) == NAMES[: done + 1]
+    executor.futures[-1].set_result(executor.functions[-1](*executor.calls[-1]))
+    assert report.result(0) == analyse_campaign(request)
+
+
+class _Noted:
+    def __init__(self) -> None:
+        self.kept: dict[str, bytes] = {}
+
+    def known(self, keys: Any) -> dict[str, bytes]:
+        return {}
+
+    def keep(self, workload: str, key: str, content: bytes) -> None:
+        self.kept[workload] = content
+
+    def forget(self) -> None:
+        self.kept.clear()
+
+
+def test_a_packed_part_gives_back_every_bit(tmp_path: Path) -> None:
+    request = made_request(
+        tmp_path, 2, 200, methods=(("stem", {}), ("random", {"launches": 7}), ("nonsense", {}))
+    )
+    parts = [analyse_part(request, name) for name in ("w0", "w1")]
+    contents = [packed(part) for part in parts]
+    again = [unpacked(content) for content in contents]
+    assert [packed(part) for part in again] == contents
+    assert joined_report(request, again).to_document() == joined_report(request, parts).to_document()
+
+
+RUN = RunData("c.0", "w", "V100", "detailed", files=("/a/x",), file_hashes=("h",), content_hash="h")
+REQUEST = AnalysisRequest("c", "n", runs=(RUN,), failed_runs=(FailedRun("c.1", workload="w"),))
+OF_RUN: dict[str, Any] = {
+    "run_id": "c.9", "workload": "v", "device_kind": "A100", "level": "light", "repeat": 1,
+    "condition": Condition("all", None, 50.0), "file_hashes": ("i",), "flags": (("f", "d", True),),
+    "synthetic": True, "launches": 1, "content_hash": "i", "live": True, "under_mps": True,
+    "slice_launches": (1,), "launches_asked": 1, "costs_only": True, "cycles": RUN, "executions": 1,
+    "wall_seconds": 0.1, "busy_seconds": 0.1, "facts": RunFacts(days=("2026-01-01",)), "rank": 0,
+    "plan": SlicePlan("c.2", 5, 1.0, "unseen", 1.0, 1.0, 1.0, ()),
+}  # fmt: skip
+OF_REQUEST: dict[str, Any] = {
+    "campaign_id": "d", "campaign_name": "m", "synthetic": True, "seed": 1, "methods": (("pks", {"k": 1}),),
+    "reference": "V100", "memory_limit_bytes": 5, "runs": (RUN, RUN), "unseen_percent": 1.5,
+    "failed_runs": (FailedRun("c.1", RunState.CANCELLED, workload="w"),), "accept_invalid": True,
+    "owner_name": "vera", "project": "p", "ranks": {"w": "each"},
+}  # fmt: skip
+
+
+def test_every_input_counts_for_the_key_except_where_files_lie() -> None:
+    places = {"files", "records"}
+    assert set(OF_RUN) == {field.name for field in dataclasses.fields(RunData)} - places
+    assert set(OF_REQUEST) == {field.name for field in dataclasses.fields(AnalysisRequest)} - places
+    changed = [replace(REQUEST, runs=(replace(RUN, **{name: value}),)) for name, value in OF_RUN.items()]
+    changed += [replace(REQUEST, **{name: value}) for name, value in OF_REQUEST.items()]
+    keys = [part_key.part_key(each) for each in (REQUEST, *changed)]
+    assert len(set(keys)) == len(keys)
+
+
+def test_where_the_files_lie_does_not_count_unless_their_hashes_are_missing() -> None:
+    elsewhere = replace(RUN, files=("s3://b/x",), cycles=replace(RUN, files=("/c",)))
+    there = replace(elsewhere, files=("/b/x",), cycles=replace(RUN, files=("/d",)))
+    bucket = RecordsPlace("b", "", Path("/cache"))
+    first, second = (replace(REQUEST, runs=(each,)) for each in (elsewhere, there))
+    assert part_key.part_key(replace(first, records=bucket)) == part_key.part_key(second)
+    bare = [replace(REQUEST, runs=(replace(RUN, file_hashes=(), files=(name,)),)) for name in ("/a", "/b")]
+    assert part_key.part_key(bare[0]) != part_key.part_key(bare[1])
+
+
+def test_other_workloads_do_not_count() -> None:
+    other = replace(RUN, run_id="c.7", workload="v")
+    failed = (*REQUEST.failed_runs, FailedRun("c.8", workload="v"))
+    both = replace(REQUEST, runs=(RUN, other), failed_runs=failed, ranks={"v": "each"})
+    assert part_key.request_for(both, "w") == REQUEST
