@@ -155,7 +155,7 @@ class Server:
         _log.info("state in %s, listening on %s", self.settings.state_dir, ", ".join(self.addresses))
 
     def stop(self) -> None:
-        """Stop in order: nothing acknowledged is lost, running analyses begin again at the next start.
+        """Stop in order: nothing acknowledged is lost, running analyses go on at the next start.
 
         First no more work is given, and calls under way have ``drain_seconds`` to end.
         """

@@ -201,7 +201,7 @@ def test_workers_that_are_away_are_waited_for_and_the_campaign_says_so(
     there.append(HandExecutor())
     eventually(lambda: bool(there[0].futures), "the analysis")
     eventually(lambda: pair.campaign().failure is None, "the end of the waiting")
-    # Lost in the middle: it waits, and begins again.
+    # Lost in the middle: it waits, and is tried again.
     there[0].futures[0].set_exception(AWAY)
     eventually(lambda: len(there[0].futures) == 2, "the second try")
     there[0].futures[1].set_result(REPORT)

@@ -23,7 +23,7 @@ from assay_server.analysis.part_document import packed, unpacked
 from assay_server.analysis.pipeline import analyse_part, joined_report
 from assay_server.analysis.runs.request import AnalysisRequest, FailedRun, RunData, RunFacts
 from assay_server.campaign_file.slices.chosen import SlicePlan
-from assay_server.campaigns.analysing import kept_parts, part_key
+from assay_server.campaigns.analysing import kept_parts, part_key, parts
 from assay_server.campaigns.analysing.analyses import LEASE_MS, Analyses
 from assay_server.campaigns.analysing.job import analyse_campaign
 from assay_server.campaigns.analysing.parts import submit_analysis
@@ -130,7 +130,7 @@ def test_a_server_of_other_releases_computes_everything_itself(
 ) -> None:
     left_with(ended, 2)
     ours = part_key.releases(ended.request())
-    monkeypatch.setattr(part_key, "releases", lambda request: {**ours, "numpy": "99.0"})
+    monkeypatch.setattr(parts, "releases", lambda request: {**ours, "numpy": "99.0"})
     executor = Inline()
     analysed(ended, executor)
     assert executor.computed == NAMES
@@ -238,11 +238,11 @@ def test_a_packed_part_gives_back_every_bit(tmp_path: Path) -> None:
     request = made_request(
         tmp_path, 2, 200, methods=(("stem", {}), ("random", {"launches": 7}), ("nonsense", {}))
     )
-    parts = [analyse_part(request, name) for name in ("w0", "w1")]
-    contents = [packed(part) for part in parts]
+    made = [analyse_part(request, name) for name in ("w0", "w1")]
+    contents = [packed(part) for part in made]
     again = [unpacked(content) for content in contents]
     assert [packed(part) for part in again] == contents
-    assert joined_report(request, again).to_document() == joined_report(request, parts).to_document()
+    assert joined_report(request, again).to_document() == joined_report(request, made).to_document()
 
 
 RUN = RunData("c.0", "w", "V100", "detailed", files=("/a/x",), file_hashes=("h",), content_hash="h")
@@ -263,14 +263,18 @@ OF_REQUEST: dict[str, Any] = {
 }  # fmt: skip
 
 
+def key_of(request: AnalysisRequest, release: str = "1") -> str:
+    return part_key.part_key(request, {"assay": release})
+
+
 def test_every_input_counts_for_the_key_except_where_files_lie() -> None:
     places = {"files", "records"}
     assert set(OF_RUN) == {field.name for field in dataclasses.fields(RunData)} - places
     assert set(OF_REQUEST) == {field.name for field in dataclasses.fields(AnalysisRequest)} - places
     changed = [replace(REQUEST, runs=(replace(RUN, **{name: value}),)) for name, value in OF_RUN.items()]
     changed += [replace(REQUEST, **{name: value}) for name, value in OF_REQUEST.items()]
-    keys = [part_key.part_key(each) for each in (REQUEST, *changed)]
-    assert len(set(keys)) == len(keys)
+    keys = [key_of(each) for each in (REQUEST, *changed)]
+    assert len({*keys, key_of(REQUEST, "2")}) == len(keys) + 1
 
 
 def test_where_the_files_lie_does_not_count_unless_their_hashes_are_missing() -> None:
@@ -278,9 +282,9 @@ def test_where_the_files_lie_does_not_count_unless_their_hashes_are_missing() ->
     there = replace(elsewhere, files=("/b/x",), cycles=replace(RUN, files=("/d",)))
     bucket = RecordsPlace("b", "", Path("/cache"))
     first, second = (replace(REQUEST, runs=(each,)) for each in (elsewhere, there))
-    assert part_key.part_key(replace(first, records=bucket)) == part_key.part_key(second)
+    assert key_of(replace(first, records=bucket)) == key_of(second)
     bare = [replace(REQUEST, runs=(replace(RUN, file_hashes=(), files=(name,)),)) for name in ("/a", "/b")]
-    assert part_key.part_key(bare[0]) != part_key.part_key(bare[1])
+    assert key_of(bare[0]) != key_of(bare[1])
 
 
 def test_other_workloads_do_not_count() -> None:

@@ -30,13 +30,13 @@ def request_for(request: AnalysisRequest, workload: str) -> AnalysisRequest:
     )
 
 
-def part_key(request: AnalysisRequest) -> str:
-    """The hash of a workload's request, as :func:`request_for` gives it, and of the releases here.
+def part_key(request: AnalysisRequest, computed_with: Mapping[str, str]) -> str:
+    """The hash of a workload's request, as :func:`request_for` gives it, and of the :func:`releases` in use.
 
     Where files lie does not count, as long as the request has the hashes of their contents.
     """
     asked = replace(request, records=None, runs=tuple(map(_without_places, request.runs)))
-    document = {"request": dataclasses.asdict(asked), "releases": releases(request)}
+    document = {"request": dataclasses.asdict(asked), "releases": dict(computed_with)}
     return hashlib.blake2b(
         json.dumps(document, sort_keys=True, default=repr).encode(), digest_size=32
     ).hexdigest()

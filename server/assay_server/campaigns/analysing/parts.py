@@ -13,7 +13,7 @@ from assay_server.analysis.runs.request import AnalysisRequest
 from assay_server.campaigns.analysing.executors.seam import ExecutorApart, WorkersAwayError
 from assay_server.campaigns.analysing.job import Pages, analyse_campaign, analyse_one_workload, join_workloads
 from assay_server.campaigns.analysing.kept_parts import Parts
-from assay_server.campaigns.analysing.part_key import part_key, request_for
+from assay_server.campaigns.analysing.part_key import part_key, releases, request_for
 
 # The most that an analysis holds per launch.
 _BYTES_PER_LAUNCH = 400
@@ -36,6 +36,11 @@ def submit_analysis(executor: Executor, request: AnalysisRequest, kept: Parts | 
     return joined.report
 
 
+def _keys(request: AnalysisRequest, parts: Mapping[str, AnalysisRequest]) -> dict[str, str]:
+    computed_with = releases(request)
+    return {name: part_key(part, computed_with) for name, part in parts.items()}
+
+
 class _Joined:
     """Parts on an executor, joined into the report once the last has ended.
 
@@ -51,7 +56,7 @@ class _Joined:
     ) -> None:
         self.report: Future[Pages] = Future()
         self._executor, self._request, self._parts, self._kept = executor, request, parts, kept
-        self._keys = {} if kept is None else {name: part_key(part) for name, part in parts.items()}
+        self._keys = {} if kept is None else _keys(request, parts)
         self._contents = {} if kept is None else kept.known(self._keys)
         self._lock = threading.Lock()
         self._ended = False

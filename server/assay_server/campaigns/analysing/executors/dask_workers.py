@@ -246,7 +246,7 @@ def _lost(place: AnalysisPlace, error: BaseException | None = None) -> WorkersAw
     return WorkersAwayError(
         str(place),
         f"the connection to the Dask scheduler was lost{said}",
-        "nothing is lost: the analysis begins again as soon as scheduler and workers are there",
+        "nothing is lost: the analysis goes on as soon as scheduler and workers are there",
     )
 
 
