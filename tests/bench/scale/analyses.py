@@ -61,8 +61,8 @@ def analyses_page(size: ScaleSize, goals: list[Goal]) -> Iterator[str]:
         seconds = statistics.median(each.wall_s for each in found)
         cpu_s = statistics.median(each.cpu_s for each in found)
         yield (
-            f"| {name} | {seconds:.1f} | {side_by_side} | {100 * statistics.median(wall):.0f} % | {cpu_s:.1f} | "
-            f"{cpu[name]:.2f} | {statistics.median(each.load for each in found):.1f} |"
+            f"| {name} | {seconds:.1f} | {side_by_side} | {100 * statistics.median(wall):.0f} % | "
+            f"{cpu_s:.1f} | {cpu[name]:.2f} | {statistics.median(each.load for each in found):.1f} |"
         )
     goals.append(Goal("different reports of the same runs", f"{len(reports) - 1}", "0", len(reports) == 1))
     ratio = cpu[_DASK]

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
-import ctypes
-import os
 import threading
 from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any, TypeVar
 
+from assay_server.campaigns.analysing.executors.freed_memory import keep_freed_memory
 from assay_server.campaigns.analysing.executors.seam import WorkersAwayError
 
 Result = TypeVar("Result")
@@ -19,9 +17,6 @@ Releases = Mapping[str, str | None]
 PACKAGES = ("assay-gpu", "numpy", "pyarrow", "scikit-learn")
 # An analysis limits the threads of numeric libraries for its whole process.
 _one_task = threading.Lock()
-_TRIM_OF_NANNY = "65536"
-_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # malloc.h
-_MAPPED_FROM_BYTES = 32 << 20  # the most that glibc allows
 
 
 @cache
@@ -57,25 +52,9 @@ def run_task(
     differ = differences(releases_here(), expected)
     if differ:
         raise refused(where, [f"{_own_name()} has {', '.join(differ)}"])
-    _let_memory_be_kept()
+    keep_freed_memory()
     with _one_task:
         return function(*arguments)
-
-
-@cache
-def _let_memory_be_kept() -> None:
-    """Undo what Dask's nanny does to the memory of its workers, unless a person chose another value.
-
-    With it, glibc gives every array back to the system when it is freed, and fetches it page by page when the
-    next one is made: a third of an analysis' CPU. These are the limits that glibc comes to by itself in a
-    process of the server. Source: distributed.dask.org, "Worker Memory Management"; mallopt(3).
-    """
-    if os.environ.get("MALLOC_TRIM_THRESHOLD_") != _TRIM_OF_NANNY:
-        return
-    with contextlib.suppress(OSError, AttributeError):  # not glibc
-        set_limit = ctypes.CDLL(None).mallopt
-        set_limit(_M_MMAP_THRESHOLD, _MAPPED_FROM_BYTES)
-        set_limit(_M_TRIM_THRESHOLD, 2 * _MAPPED_FROM_BYTES)
 
 
 def refused(where: str, reasons: list[str]) -> WorkersAwayError:
