@@ -7,6 +7,8 @@ from collections.abc import Callable
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from typing import Any
 
+from assay_server.campaigns.analysing.job import analyse_one_workload
+
 CAMPAIGN = """\
 campaign: made
 workloads:
@@ -32,6 +34,8 @@ class StandInExecutor(Executor):
 
     def submit(self, function: Any, /, *arguments: Any, **_keywords: Any) -> Future[Any]:
         self.requests.append(arguments[0])
+        if function is analyse_one_workload:
+            return self._pool.submit(lambda: self.outcome()[0])
         return self._pool.submit(self.outcome)
 
     def close(self) -> None:
