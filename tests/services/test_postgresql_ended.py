@@ -12,9 +12,9 @@ import pytest
 from assay_core.records.machine import Inventory
 from assay_sampling.errors import StorageError
 from assay_server.store.connections import ended
-from assay_server.store.connections.deferred import DeferringDriver
 from assay_server.store.connections.ended import NothingKeptError, OutcomeUnknownError, repeated
 from assay_server.store.model import Agent
+from assay_server.store.postgresql.driver import DeferringDriver
 from assay_server.store.postgresql.place import place_of
 from assay_server.store.postgresql.store import PostgresqlStore
 from tests.services.postgresql import OwnPostgresql

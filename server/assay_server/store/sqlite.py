@@ -40,7 +40,7 @@ _DISK_REMEDY = (
 )
 _PROBE = "disk-probe"
 _FAILED_DISK = (errno.EIO, errno.ENXIO, errno.ENODEV, errno.ESTALE, errno.EUCLEAN, errno.EROFS)
-_WORDS = Words("BEGIN IMMEDIATE", "BEGIN", (sqlite3.Error,))
+_WORDS = Words(("BEGIN IMMEDIATE",), "BEGIN", (sqlite3.Error,))
 _FULL_REMEDY = "free space on its disk and check that it is writable; acknowledged data is safe"
 
 
@@ -67,7 +67,7 @@ class SqliteStore:
             self._snapshots = Snapshots(self._reader, prepared, self._errors, _WORDS)
             try:
                 with self._writer.begin() as connection:
-                    connection.exec_driver_sql(_WORDS.begin)
+                    connection.exec_driver_sql(*_WORDS.begin)
                     upgrade(connection, self._subject)
             except BaseException:
                 self.close()

@@ -119,6 +119,15 @@ class Driver:
         """Whether the connection to a database server is gone."""
         return bool(getattr(self.connection, "closed", False))
 
+    def begin(self, commands: Sequence[tuple[str, Sequence[Any]]]) -> None:
+        """Begin a transaction by these commands with their parameters."""
+        for command, values in commands:
+            self._execute(command, values)
+
+    def mark(self, command: str) -> None:
+        """Set a savepoint, at the latest when something is executed behind it."""
+        self.run(command)
+
     def run(self, command: str) -> None:
         """Execute a command of the database that has neither parameters nor rows."""
         self._execute(command)
@@ -126,8 +135,9 @@ class Driver:
     def send(self) -> None:
         """Have the database execute what was kept back; its errors are raised."""
 
-    def forget(self) -> None:
-        """Leave out what was kept back."""
+    def forget(self) -> bool:
+        """Leave out what was kept back; whether the last savepoint was set."""
+        return True
 
     def value_of(self, command: str) -> Any:
         """The last column of the first row of a command that returns rows."""
@@ -139,6 +149,12 @@ class Driver:
         prepared = self.prepared.of(statement)
         record = prepared.record
         return [record(row) for row in self._answer(prepared.sql, prepared.values(given)).fetchall()]
+
+    def rows_of(
+        self, asked: Sequence[tuple[Reading, Mapping[str, Any]]]
+    ) -> list[list[dict[str, Any]]]:
+        """All rows of several queries, which a database server is asked together."""
+        return [self.rows(statement, given) for statement, given in asked]
 
     def first(self, statement: Reading, given: Mapping[str, Any]) -> dict[str, Any] | None:
         """The first row of a query, if there is one."""

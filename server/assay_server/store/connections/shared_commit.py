@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 import sqlalchemy as sa
 
@@ -32,10 +32,13 @@ _LOOK = (
 LONGEST_SECONDS = 0.02  # nobody waits longer for those who come later, except for one that has begun
 
 
+Command = tuple[str, Sequence[Any]]
+
+
 class Marks(Protocol):
     """Tells of a commit whose answer was lost whether it was kept."""
 
-    def next(self) -> tuple[int, str]:
+    def next(self) -> tuple[int, Command]:
         """A number for a transaction, and the command that writes it there."""
 
     def was_kept(self, driver: Driver, number: int) -> bool:
@@ -170,14 +173,15 @@ class SharedCommit:
         return self._kept
 
     def _begun(self, connection: sa.Connection, driver: Driver) -> _Group:
-        group, command = _Group(connection, driver), self._words.begin
+        group = _Group(connection, driver)
+        commands: list[Command] = [(command, ()) for command in self._words.begin]
         if self._marks is not None:
             group.number, note = self._marks.next()
-            command = f"{command}; {note}"
+            commands.append(note)
         if self._words.begin_marks:
-            command = f"{command}; {self._words.mark}"
+            commands.append((self._words.mark, ()))
         # At once: to read first and then want to write can fail.
-        driver.run(command)
+        driver.begin(commands)
         return group
 
     def _drop(self) -> None:
@@ -192,13 +196,13 @@ class SharedCommit:
         words = self._words
         with self._errors():
             if group.members or not words.begin_marks:
-                group.driver.run(words.mark)
+                group.driver.mark(words.mark)
             try:
                 yield
                 self._send(group, alone=alone)
             except BaseException as error:
-                group.driver.forget()
-                self._undo(group, error)
+                if group.driver.forget():
+                    self._undo(group, error)
                 raise
             if words.keep:
                 group.driver.run(words.keep)

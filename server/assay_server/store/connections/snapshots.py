@@ -27,8 +27,10 @@ class Snapshots:
         prepared: PreparedStatements,
         errors: Callable[[], AbstractContextManager[None]],
         words: Words,
+        make_driver: type[Driver] = Driver,
     ) -> None:
         self._engine, self._prepared, self._errors, self._words = engine, prepared, errors, words
+        self._make_driver = make_driver
         self._lock = threading.Lock()
         self._free: list[tuple[sa.Connection, Driver]] | None = []
 
@@ -66,7 +68,7 @@ class Snapshots:
                 return kept
         connection = self._engine.connect()
         try:
-            driver = Driver(connection, self._prepared)
+            driver = self._make_driver(connection, self._prepared)
             driver.run(self._words.begin_reading)
         except BaseException:
             self._close(connection)

@@ -10,15 +10,15 @@ class Words:
     """The commands of one kind of database.
 
     Args:
-        begin: begins a transaction that writes, with the writer's lock.
+        begin: commands that begin a transaction that writes, with the writer's lock.
         begin_reading: begins one that reads one moment.
         failures: what its driver raises.
-        begin_marks: whether ``begin`` sets the first savepoint too, which saves one message.
+        begin_marks: whether ``begin`` sets the first savepoint too, in the same message.
         keep: ends a savepoint; "": the commit does it.
         commit_with_last: whether what the last of a group kept back is sent together with the commit.
     """
 
-    begin: str
+    begin: tuple[str, ...]
     begin_reading: str
     failures: tuple[type[Exception], ...]
     begin_marks: bool = False

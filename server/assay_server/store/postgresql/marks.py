@@ -8,6 +8,8 @@ number would be wrong after a crash, which may give that number to another one.
 from __future__ import annotations
 
 import secrets
+from collections.abc import Sequence
+from typing import Any
 
 import sqlalchemy as sa
 
@@ -19,6 +21,10 @@ _MAKE = (
     "at timestamptz NOT NULL DEFAULT now()) WITH (fillfactor = 20)"
 )
 _BEGIN = "BEGIN ISOLATION LEVEL READ COMMITTED"
+_WRITE = (
+    f"INSERT INTO {_TABLE} VALUES (%s, %s, now()) ON CONFLICT (writer) "
+    "DO UPDATE SET number = excluded.number, at = excluded.at"
+)
 # Of programs that were killed.
 _SWEEP = f"DELETE FROM {_TABLE} WHERE at < now() - interval '7 days'"
 
@@ -36,14 +42,10 @@ class CommitMarks:
         for command in (_MAKE, _SWEEP):
             connection.exec_driver_sql(command)
 
-    def next(self) -> tuple[int, str]:
-        """A number, and the command that writes it."""
+    def next(self) -> tuple[int, tuple[str, Sequence[Any]]]:
+        """A number, and the command that writes it, with its parameters."""
         self._number += 1
-        values = f"({self._writer}, {self._number}, now())"
-        return self._number, (
-            f"INSERT INTO {_TABLE} VALUES {values} ON CONFLICT (writer) "
-            f"DO UPDATE SET number = {self._number}, at = now()"
-        )
+        return self._number, (_WRITE, (self._writer, self._number))
 
     def was_kept(self, driver: Driver, number: int) -> bool:
         """Whether the transaction of a number was committed; waits until it has ended.

@@ -17,13 +17,13 @@ import sqlalchemy as sa
 from sqlalchemy.pool import NullPool
 
 from assay_sampling.errors import StorageError
-from assay_server.store.connections.deferred import DeferringDriver
 from assay_server.store.connections.prepared import Driver, PreparedStatements
 from assay_server.store.connections.shared_commit import SharedCommit
 from assay_server.store.connections.snapshots import Snapshots
 from assay_server.store.connections.words import Words
 from assay_server.store.migrate import upgrade
 from assay_server.store.plain_values import document_text
+from assay_server.store.postgresql.driver import DeferringDriver
 from assay_server.store.postgresql.fitness import require_fit
 from assay_server.store.postgresql.marks import CommitMarks
 from assay_server.store.postgresql.place import DatabasePlace
@@ -35,8 +35,8 @@ _WRITER, _SERVER = 0x41535341, 0x41535342
 _LOCK_SECONDS = 30
 _BEGIN = (
     # Not READ WRITE: a standby refuses that in words of its own, and a write with the code for "only read".
-    "BEGIN ISOLATION LEVEL READ COMMITTED; "
-    f"SELECT pg_advisory_xact_lock({_WRITER}, hashtext(current_schema()))"
+    "BEGIN ISOLATION LEVEL READ COMMITTED",
+    f"SELECT pg_advisory_xact_lock({_WRITER}, hashtext(current_schema()))",
 )
 _BEGIN_READING = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 _WORDS = Words(
@@ -93,11 +93,12 @@ class PostgresqlStore:
             make_driver=DeferringDriver,
             marks=self._marks,
         )
-        self._snapshots = Snapshots(self._engine, prepared, self._errors, _WORDS)
+        self._snapshots = Snapshots(self._engine, prepared, self._errors, _WORDS, DeferringDriver)
         try:
             with self._errors(), self._engine.begin() as connection:
                 require_fit(connection, self.subject)
-                connection.exec_driver_sql(_BEGIN)
+                for command in _BEGIN:
+                    connection.exec_driver_sql(command)
                 upgrade(connection, self.subject, "--database")
                 self._marks.make(connection)
             if self._lock:

@@ -1,0 +1,152 @@
+"""Prepared statements to and from PostgreSQL, several in one message, by psycopg's layer over libpq (``psycopg.pq``).
+
+psycopg's cursors took more CPU time for a small statement than the database did: they look anew each time how
+to prepare it, and send it by generators. Every statement here is prepared at its first use on a connection.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+import select
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any
+
+import psycopg
+from psycopg.adapt import PyFormat, Transformer
+from psycopg.errors import error_from_result
+from psycopg.pq import ConnStatus, ExecStatus
+
+Command = tuple[str, Sequence[Any]]
+
+# So many statements stay prepared on a connection; others are sent with their text each time.
+_MOST_PREPARED = 500
+_GOOD = (ExecStatus.COMMAND_OK, ExecStatus.TUPLES_OK, ExecStatus.EMPTY_QUERY)
+
+
+class Answer:
+    """What one statement came to, read as from a cursor."""
+
+    def __init__(self, result: Any, transformer: Transformer) -> None:
+        self._result, self._transformer = result, transformer
+
+    @property
+    def rowcount(self) -> int:
+        """How many rows it changed."""
+        return self._result.command_tuples or 0
+
+    def fetchall(self) -> list[tuple[Any, ...]]:
+        """All rows."""
+        self._transformer.set_pgresult(self._result)
+        return self._transformer.load_rows(0, self._result.ntuples, tuple)
+
+    def fetchone(self) -> tuple[Any, ...] | None:
+        """The first row, if there is one."""
+        self._transformer.set_pgresult(self._result)
+        return self._transformer.load_row(0, tuple) if self._result.ntuples else None
+
+
+class Messages:
+    """One connection, which is in nobody else's use while a message is under way."""
+
+    def __init__(self, connection: psycopg.Connection[Any]) -> None:
+        self._link = connection.pgconn
+        self._encoding = connection.info.encoding
+        self._transformer = Transformer(connection)
+        self._prepared: dict[str, bytes] = {}  # names, by the text
+        self._made = 0
+
+    def answers(self, commands: Sequence[Command]) -> list[Answer]:
+        """Send all in one message, and wait once; raises the error of the first that failed, as cursors do.
+
+        Those behind one that failed are not executed.
+        """
+        link = self._link
+        link.enter_pipeline_mode()
+        try:
+            given = [self._send(text, values) for text, values in commands]
+            link.pipeline_sync()
+            self._flush()
+            results = self._received(given)
+        finally:
+            if link.status == ConnStatus.OK:
+                with suppress(psycopg.Error):  # what could not be read ends with the connection
+                    link.exit_pipeline_mode()
+        return [Answer(result, self._transformer) for result in results]
+
+    def _send(self, text: str, values: Sequence[Any]) -> tuple[str, bytes] | None:
+        """Returns text and name if the statement is prepared with this message."""
+        transformer, link = self._transformer, self._link
+        formats = [PyFormat.BINARY if type(each) is bytes else PyFormat.TEXT for each in values]
+        dumped = transformer.dump_sequence(values, formats) if values else None
+        sent_formats = transformer.formats if values else None
+        name, made = self._prepared.get(text), None
+        if name is None:
+            if len(self._prepared) >= _MOST_PREPARED:
+                link.send_query_params(_numbered(text), dumped, param_formats=sent_formats)
+                return None
+            self._made += 1
+            name = b"assay_%d" % self._made
+            made = text, name
+            link.send_prepare(name, _numbered(text))
+        link.send_query_prepared(name, dumped, sent_formats)
+        return made
+
+    def _flush(self) -> None:
+        link = self._link
+        while link.flush():
+            poll = select.poll()
+            poll.register(link.socket, select.POLLIN | select.POLLOUT)
+            if any(event & select.POLLIN for _, event in poll.poll()):
+                link.consume_input()  # or both sides could wait for each other
+
+    def _received(self, given: Sequence[tuple[str, bytes] | None]) -> list[Any]:
+        """The results of statements, with text and name of those that were prepared with them."""
+        results = []
+        failed: psycopg.Error | None = None
+        try:
+            for made in given:
+                if made is not None:
+                    prepared = self._result()
+                    failed = failed or self._error(prepared)
+                    if prepared.status in _GOOD:
+                        self._prepared[made[0]] = made[1]
+                results.append(self._result())
+                failed = failed or self._error(results[-1])
+            self._next()  # the end of the message
+        except psycopg.Error as lost:
+            raise failed or lost from None  # the database may say why it ends a connection
+        if failed is not None:
+            raise failed
+        return results
+
+    def _error(self, result: Any) -> psycopg.Error | None:
+        if result.status in _GOOD or result.status == ExecStatus.PIPELINE_ABORTED:
+            return None
+        return error_from_result(result, encoding=self._encoding)
+
+    def _result(self) -> Any:
+        """The result of one statement."""
+        found = self._next()
+        if found is None:
+            raise psycopg.OperationalError("the connection to the database was closed")
+        while self._next() is not None:
+            pass
+        return found
+
+    def _next(self) -> Any:
+        link = self._link
+        if link.is_busy():
+            poll = select.poll()
+            poll.register(link.socket, select.POLLIN)
+            while link.is_busy():
+                poll.poll()  # others of this process run meanwhile
+                link.consume_input()
+        return link.get_result()
+
+
+def _numbered(text: str) -> bytes:
+    """A statement with its parameters by number, as the database has them."""
+    numbers = itertools.count(1)
+    return re.sub("%s|%%", lambda found: f"${next(numbers)}" if found[0] == "%s" else "%", text).encode()
