@@ -729,7 +729,7 @@ class TestMetadataStore:
             store.save_run(run(2, state=RunState.CANCELLED))
         with metadata.snapshot() as read:
             assert (read.open_runs("made-1"), read.open_runs("made-7")) == (1, 0)
-            assert (read.has_open_runs("made-1"), read.has_open_runs("made-7")) == (True, False)
+            assert (read.open_ends("made-1").open_runs, read.open_ends("made-7").open_runs) == (True, False)
             assert (read.campaign_of("made-1.0000"), read.campaign_of("made-7.0000")) == ("made-1", None)
 
     def test_what_databases_keep_differently_is_kept_alike(self, metadata: MetadataStore) -> None:

@@ -70,8 +70,7 @@ class PostgresqlPeers:
     def tell(self, write: MetadataTransaction, news: Sequence[str]) -> None:
         driver = cast(SqlTransaction, write).driver
         for text in news:
-            quoted = text.replace("'", "''")
-            driver.value_of(f"SELECT pg_notify('{self._channel}', '{quoted}')")
+            driver.later("SELECT pg_notify(%s::text, %s::text)", (self._channel, text))
 
     def told(self, news: Sequence[str]) -> None:
         """Nothing: the database told it."""

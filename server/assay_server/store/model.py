@@ -125,6 +125,15 @@ class AnalysisPart:
 
 
 @dataclass(frozen=True)
+class OpenEnds:
+    """What keeps a campaign from ending, and its workloads with waiting slices that are held."""
+
+    open_runs: bool
+    requests: bool
+    held_workloads: frozenset[str]
+
+
+@dataclass(frozen=True)
 class CampaignOverview:
     """A campaign in a list, without its file, which may be long; ``ordinal``: its place among all."""
 

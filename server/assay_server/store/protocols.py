@@ -30,6 +30,7 @@ from assay_server.store.model import (
     Hold,
     Identity,
     KeptBundle,
+    OpenEnds,
     PendingRequest,
     Run,
     RunOverview,
@@ -101,8 +102,8 @@ class MetadataReader(Protocol):
         """The campaign of a run; None if there is no such run."""
         ...
 
-    def has_open_runs(self, campaign_id: str) -> bool:
-        """Whether a campaign has runs that have not ended; costs the same for any number of runs."""
+    def open_ends(self, campaign_id: str) -> OpenEnds:
+        """What keeps a campaign from ending; costs the same for any number of runs."""
         ...
 
     def open_runs(self, campaign_id: str) -> int:
@@ -267,6 +268,12 @@ class MetadataReader(Protocol):
         """The attempts with exactly these keys, in no order; keys without an attempt are left out."""
         ...
 
+    def sessions_and_attempts(
+        self, agent_ids: Sequence[str], keys: Sequence[AttemptKey]
+    ) -> tuple[dict[str, AgentSession], list[Attempt]]:
+        """As :meth:`sessions` and :meth:`attempts_by_key`, asked together."""
+        ...
+
     def agents(self) -> list[Agent]:
         """All agents that ever registered, in the order of their identifiers."""
 
@@ -408,8 +415,16 @@ class MetadataTransaction(MetadataReader, Protocol):
         """
         ...
 
-    def fetch_attempt(self, key: AttemptKey) -> None:
-        """Read an attempt, its slice and its run at once, because all of them will be asked for."""
+    def fetch_attempts(self, keys: Sequence[AttemptKey]) -> None:
+        """Read attempts, their slices and their runs at once, because all of them will be asked for."""
+        ...
+
+    def fetch_slots(self, places: Sequence[tuple[str, str]]) -> None:
+        """Read agents and what is leased in their slots at once, because it will be asked for."""
+        ...
+
+    def next_attempt(self, run_id: str, slice_index: int) -> tuple[list[Attempt], int]:
+        """The attempts at a slice so far, and the token of the next one, as :meth:`next_token` gives it."""
         ...
 
     def add_attempt(self, attempt: Attempt) -> None: ...

@@ -67,7 +67,8 @@ class SqliteStore:
             self._snapshots = Snapshots(self._reader, prepared, self._errors, _WORDS)
             try:
                 with self._writer.begin() as connection:
-                    connection.exec_driver_sql(*_WORDS.begin)
+                    for command in _WORDS.begin:
+                        connection.exec_driver_sql(command)
                     upgrade(connection, self._subject)
             except BaseException:
                 self.close()

@@ -326,6 +326,14 @@ def campaign_of() -> sa.Select[Any]:
 
 
 @cache
+def a_request() -> sa.Select[Any]:
+    """Any pending request about a campaign."""
+    q = tables.requests.c
+    one: sa.ColumnElement[int] = sa.literal_column("1")
+    return sa.select(q.request_id).where(q.campaign_id == sa.bindparam("campaign_id")).limit(one)
+
+
+@cache
 def an_open_run() -> sa.Select[Any]:
     """Any open run of a campaign: counting them takes as long as the campaign is large."""
     r = tables.runs.c

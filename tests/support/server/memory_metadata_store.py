@@ -39,6 +39,7 @@ from assay_server.store.model import (
     KeptBundle,
     Lane,
     Need,
+    OpenEnds,
     PendingRequest,
     Run,
     RunOverview,
@@ -178,8 +179,12 @@ class MemoryReader:
         found = self.run(run_id)
         return None if found is None else found.campaign_id
 
-    def has_open_runs(self, campaign_id: str) -> bool:
-        return self.open_runs(campaign_id) > 0
+    def open_ends(self, campaign_id: str) -> OpenEnds:
+        return OpenEnds(
+            self.open_runs(campaign_id) > 0,
+            bool(self.pending_requests(campaign_id)),
+            frozenset(self.held_workloads(campaign_id)),
+        )
 
     def open_runs(self, campaign_id: str) -> int:
         return sum(run.state in OPEN_RUNS for run in self.runs(campaign_id))
@@ -491,6 +496,11 @@ class MemoryReader:
         found = [self.attempt(key.run_id, key.slice_index, key.attempt) for key in set(keys)]
         return [attempt for attempt in found if attempt is not None and attempt.key in keys]
 
+    def sessions_and_attempts(
+        self, agent_ids: Sequence[str], keys: Sequence[AttemptKey]
+    ) -> tuple[dict[str, AgentSession], list[Attempt]]:
+        return self.sessions(agent_ids), self.attempts_by_key(keys)
+
     def agents(self) -> list[Agent]:
         found = (self.agent(agent_id) for agent_id in sorted(self._tables.agents))
         return [agent for agent in found if agent is not None]
@@ -673,8 +683,14 @@ class MemoryTransaction(MemoryReader):
         epoch, self._tables.token = first_of_epoch(self._tables.token, now_ms)
         return epoch
 
-    def fetch_attempt(self, key: AttemptKey) -> None:
+    def fetch_attempts(self, keys: Sequence[AttemptKey]) -> None:
         """Everything is at hand."""
+
+    def fetch_slots(self, places: Sequence[tuple[str, str]]) -> None:
+        """Everything is at hand."""
+
+    def next_attempt(self, run_id: str, slice_index: int) -> tuple[list[Attempt], int]:
+        return self.attempts(run_id, slice_index), self.next_token()
 
     def add_attempt(self, attempt: Attempt) -> None:
         key = attempt.key

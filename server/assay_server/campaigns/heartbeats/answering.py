@@ -167,7 +167,9 @@ def _seen_a_moment_ago(store: MetadataReader, beats: Sequence[Heartbeat], now_ms
 def _noted(schedule: Schedule, beats: Sequence[Heartbeat]) -> list[_Told]:
     """Note that these agents were seen, and that their attempts live."""
     store, now_ms = schedule.store, schedule.now_ms
-    sessions = store.sessions([beat.agent_id for beat in beats])
+    sessions, wanted = store.sessions_and_attempts(
+        [beat.agent_id for beat in beats], [each.key for beat in beats for each in beat.attempts]
+    )
     known = [
         beat.agent_id in sessions and sessions[beat.agent_id].session_id == beat.session_id for beat in beats
     ]
@@ -178,7 +180,6 @@ def _noted(schedule: Schedule, beats: Sequence[Heartbeat]) -> list[_Told]:
     ]
     store.saw_agents(seen, now_ms)
     just_seen = frozenset(seen)
-    wanted = store.attempts_by_key([each.key for beat in beats for each in beat.attempts])
     attempts = {attempt.key: attempt for attempt in wanted}
     longer: list[tuple[AttemptKey, int]] = []
     answers: list[_Told] = []

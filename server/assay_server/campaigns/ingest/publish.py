@@ -60,7 +60,7 @@ class Publisher:
         """
         key = claim.key
         with self._coordinator.schedule() as schedule:
-            schedule.store.fetch_attempt(key)
+            schedule.store.fetch_attempts([key])
             if not schedule.is_held(claim):
                 return False
             outcome = schedule.begin_publish(key, segments, launches, flags, log)
@@ -95,9 +95,9 @@ class Publisher:
         told: dict[Claim, bool] = {}
         due: dict[AttemptKey, Claim] = {}
         with self._coordinator.schedule() as schedule:
+            schedule.store.fetch_attempts([each.claim.key for each in attempts])
             for each in attempts:
                 key = each.claim.key
-                schedule.store.fetch_attempt(key)
                 if not schedule.is_held(each.claim):
                     told[each.claim] = False
                     continue

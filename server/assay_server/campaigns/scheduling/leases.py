@@ -136,12 +136,12 @@ class Leases(Transitions):
         return Lease(attempt, run, piece)
 
     def _give(self, run: Run, piece: Slice, gang: tuple[str, ...], agent: Agent, slot: Slot) -> Lease:
-        earlier = self.store.attempts(run.run_id, piece.index)
+        earlier, token = self.store.next_attempt(run.run_id, piece.index)
         for expired in (a for a in earlier if a.state is AttemptState.EXPIRED):
             self.end_attempt(expired, AttemptState.SUPERSEDED, expired.failure)
         number = earlier[-1].key.attempt + 1 if earlier else 1
         attempt = Attempt(
-            key=AttemptKey(run.run_id, piece.index, number, self.store.next_token()),
+            key=AttemptKey(run.run_id, piece.index, number, token),
             state=AttemptState.LEASED,
             agent_id=agent.agent_id,
             agent_name=agent.name,

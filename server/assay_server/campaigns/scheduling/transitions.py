@@ -325,8 +325,9 @@ class Transitions:
         """Analyse or end a campaign whose runs have all ended, once no request about it is pending."""
         self.effects.campaigns.add(campaign_id)
         # First what costs little: most runs are not the last of their campaign.
-        ends = not (self.store.has_open_runs(campaign_id) or self.store.pending_requests(campaign_id))
-        if not ends and not self.store.held_workloads(campaign_id):
+        left = self.store.open_ends(campaign_id)
+        ends = not (left.open_runs or left.requests)
+        if not ends and not left.held_workloads:
             return
         campaign = self.store.campaign(campaign_id)
         if campaign is None or campaign.state is not CampaignState.RUNNING:

@@ -18,6 +18,7 @@ _MOST_MADE = 1_000
 Convert = Callable[[Any], Any]
 Reading = sa.Select[Any] | ReturningUpdate[Any]
 Statement = Reading | sa.Insert | sa.Update | sa.Delete
+Question = tuple[Reading, Mapping[str, Any]]  # a query and its parameters
 
 
 @dataclass(frozen=True)
@@ -120,7 +121,7 @@ class Driver:
         return bool(getattr(self.connection, "closed", False))
 
     def begin(self, commands: Sequence[tuple[str, Sequence[Any]]]) -> None:
-        """Begin a transaction by these commands with their parameters."""
+        """Begin a transaction by these commands with their parameters; now, or with the first query."""
         for command, values in commands:
             self._execute(command, values)
 
@@ -131,6 +132,10 @@ class Driver:
     def run(self, command: str) -> None:
         """Execute a command of the database that has neither parameters nor rows."""
         self._execute(command)
+
+    def later(self, command: str, values: Sequence[Any]) -> None:
+        """Execute a command whose rows nobody reads, at the latest when the transaction ends."""
+        self._execute(command, values)
 
     def send(self) -> None:
         """Have the database execute what was kept back; its errors are raised."""
@@ -150,9 +155,7 @@ class Driver:
         record = prepared.record
         return [record(row) for row in self._answer(prepared.sql, prepared.values(given)).fetchall()]
 
-    def rows_of(
-        self, asked: Sequence[tuple[Reading, Mapping[str, Any]]]
-    ) -> list[list[dict[str, Any]]]:
+    def rows_of(self, asked: Sequence[Question]) -> list[list[dict[str, Any]]]:
         """All rows of several queries, which a database server is asked together."""
         return [self.rows(statement, given) for statement, given in asked]
 

@@ -178,9 +178,7 @@ class SharedCommit:
         if self._marks is not None:
             group.number, note = self._marks.next()
             commands.append(note)
-        if self._words.begin_marks:
-            commands.append((self._words.mark, ()))
-        # At once: to read first and then want to write can fail.
+        # Before anything is read: to read first and then want to write can fail.
         driver.begin(commands)
         return group
 
@@ -195,8 +193,7 @@ class SharedCommit:
     def _savepoint(self, group: _Group, *, alone: bool) -> Iterator[None]:
         words = self._words
         with self._errors():
-            if group.members or not words.begin_marks:
-                group.driver.mark(words.mark)
+            group.driver.mark(words.mark)
             try:
                 yield
                 self._send(group, alone=alone)

@@ -13,7 +13,6 @@ class Words:
         begin: commands that begin a transaction that writes, with the writer's lock.
         begin_reading: begins one that reads one moment.
         failures: what its driver raises.
-        begin_marks: whether ``begin`` sets the first savepoint too, in the same message.
         keep: ends a savepoint; "": the commit does it.
         commit_with_last: whether what the last of a group kept back is sent together with the commit.
     """
@@ -21,7 +20,6 @@ class Words:
     begin: tuple[str, ...]
     begin_reading: str
     failures: tuple[type[Exception], ...]
-    begin_marks: bool = False
     commit_with_last: bool = False
     mark: str = "SAVEPOINT one"
     keep: str = "RELEASE one"

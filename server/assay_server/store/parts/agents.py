@@ -29,7 +29,13 @@ class AgentRows(KnownRows):
         return [agent_of(row) for row in self.rows(query)]
 
     def sessions(self, agent_ids: Sequence[str]) -> dict[str, AgentSession]:
-        return heartbeats.sessions(self.connection, agent_ids)
+        wanted = list(dict.fromkeys(agent_ids))
+        found = self.driver.rows_of([(heartbeats.session(), {"agent_id": each}) for each in wanted])
+        return {
+            agent_id: AgentSession(rows[0]["session_id"], rows[0]["seen_at_ms"])
+            for agent_id, rows in zip(wanted, found, strict=True)
+            if rows
+        }
 
     def put_agent(self, agent: Agent) -> None:
         self.write(sa.delete(tables.agents).where(tables.agents.c.agent_id == agent.agent_id))
@@ -38,7 +44,7 @@ class AgentRows(KnownRows):
     def saw_agents(self, agent_ids: Sequence[str], now_ms: int) -> None:
         for agent_id in agent_ids:
             self.known.pop((tables.agents.name, agent_id), None)
-            self.driver.write(heartbeats.saw_agent(), {"agent": agent_id, "now_ms": now_ms})
+            self.driver.write_later(heartbeats.saw_agent(), {"agent": agent_id, "now_ms": now_ms})
 
     def forget_agents(self, most: int) -> None:
         g, a = tables.agents.c, tables.attempts.c

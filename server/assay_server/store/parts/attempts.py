@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import chain
 
 import sqlalchemy as sa
 
@@ -11,31 +12,52 @@ from assay_core.records.campaign import AttemptState
 from assay_core.records.failure import Failure
 from assay_core.records.runs_request import RunsRequest
 from assay_server.store import statements, tables
-from assay_server.store.model import Attempt
-from assay_server.store.parts.known import KnownRows
+from assay_server.store.connections.prepared import Question
+from assay_server.store.model import AgentSession, Attempt
+from assay_server.store.parts.tokens import TokenRows
 from assay_server.store.rows import deleting, heartbeats, held, selected_runs
+from assay_server.store.values.agents import agent_of
 from assay_server.store.values.attempts import attempt_of, attempt_values
 from assay_server.store.values.fields import Row, failure_of
 from assay_server.store.values.runs import run_of
 from assay_server.store.values.slices import slice_of
 
-_OF_SLICE = "attempts of a slice"  # what is known by this is a list
+# What is known by these is a list.
+_OF_SLICE = "attempts of a slice"
+_OF_SLOT = "leases of a slot"
 
 
-class AttemptRows(KnownRows):
+class AttemptRows(TokenRows):
     """Attempts at slices in SQL."""
 
     def attempt(self, run_id: str, slice_index: int, attempt: int) -> Attempt | None:
         return self.by_key(tables.attempts, (run_id, slice_index, attempt), attempt_of)
 
-    def fetch_attempt(self, key: AttemptKey) -> None:
-        row = self.driver.first(statements.attempt_in_place(), held.key_of(key))
-        if row is None:
-            return
-        found = statements.parted(row, tables.attempts, tables.slices, tables.runs)
-        self._attempts_known([attempt_of(found[0])])
-        self.keep(tables.slices, (key.run_id, key.slice_index), slice_of(found[1]))
-        self.keep(tables.runs, (key.run_id,), run_of(found[2]))
+    def fetch_attempts(self, keys: Sequence[AttemptKey]) -> None:
+        asked = [(statements.attempt_in_place(), held.key_of(key)) for key in keys]
+        for row in chain.from_iterable(self.driver.rows_of(asked)):
+            found = statements.parted(row, tables.attempts, tables.slices, tables.runs)
+            [attempt] = self._attempts([found[0]])
+            self.keep(tables.slices, (attempt.key.run_id, attempt.key.slice_index), slice_of(found[1]))
+            self.keep(tables.runs, (attempt.key.run_id,), run_of(found[2]))
+
+    def fetch_slots(self, places: Sequence[tuple[str, str]]) -> None:
+        asked: list[Question] = []
+        for agent_id, slot_id in places:
+            slot = {"agent_id": agent_id, "slot_id": slot_id}
+            asked += [(statements.agent_with_labels(), slot), (statements.leases_of(tuple(slot)), slot)]
+        found = self.driver.rows_of(asked)
+        for place, agents, leases in zip(places, found[::2], found[1::2], strict=True):
+            for row in agents:
+                self.keep(tables.agents, (row["agent_id"],), agent_of(row))
+            self.known[(_OF_SLOT, *place)] = self._attempts(leases)
+
+    def next_attempt(self, run_id: str, slice_index: int) -> tuple[list[Attempt], int]:
+        place = {"run_id": run_id, "slice": slice_index}
+        earlier, token = self.driver.rows_of(
+            [(statements.attempts_of(tuple(place)), place), (statements.advance_token(), {})]
+        )
+        return self._attempts(earlier), self.first_unless(token)
 
     def attempts(self, run_id: str, slice_index: int | None = None) -> list[Attempt]:
         if slice_index is None:
@@ -57,6 +79,9 @@ class AttemptRows(KnownRows):
     ) -> list[Attempt]:
         wanted = {"agent_id": agent_id, "slot_id": slot_id, "lease_ended_before_ms": lease_ended_before_ms}
         given = {name: value for name, value in wanted.items() if value is not None}
+        leased: list[Attempt] | None = self.known.get((_OF_SLOT, agent_id, slot_id))
+        if leased is not None and tuple(states) == (AttemptState.LEASED,) and lease_ended_before_ms is None:
+            return list(leased)
         if agent_id is not None and tuple(states) == (AttemptState.LEASED,):
             return self._attempts(self.driver.rows(statements.leases_of(tuple(given)), given))
         rows = self.rows(statements.attempts_in(tuple(given)), {"states": [str(s) for s in states], **given})
@@ -66,9 +91,22 @@ class AttemptRows(KnownRows):
         return [attempt_of(row) for row in self.rows(selected_runs.select_attempts_of(run_ids, states))]
 
     def attempts_by_key(self, keys: Sequence[AttemptKey]) -> list[Attempt]:
-        found = [attempt_of(row) for row in heartbeats.attempts_by_key(self.connection, keys)]
-        wanted = set(keys)
-        return [attempt for attempt in found if attempt.key in wanted]
+        return self.sessions_and_attempts((), keys)[1]
+
+    def sessions_and_attempts(
+        self, agent_ids: Sequence[str], keys: Sequence[AttemptKey]
+    ) -> tuple[dict[str, AgentSession], list[Attempt]]:
+        agents, wanted = list(dict.fromkeys(agent_ids)), list(dict.fromkeys(keys))
+        asked: list[Question] = [(heartbeats.session(), {"agent_id": each}) for each in agents]
+        asked += [(statements.select_of(tables.attempts), held.key_of(key)) for key in wanted]
+        answers = self.driver.rows_of(asked)
+        sessions = {
+            agent_id: AgentSession(rows[0]["session_id"], rows[0]["seen_at_ms"])
+            for agent_id, rows in zip(agents, answers, strict=False)
+            if rows
+        }
+        found = [attempt_of(rows[0]) for rows in answers[len(agents) :] if rows]
+        return sessions, [attempt for attempt in found if attempt.key in set(wanted)]
 
     def requested_attempts(self, asked: RunsRequest, states: Sequence[AttemptState]) -> list[Attempt]:
         return [attempt_of(row) for row in self.rows(selected_runs.select_attempts(asked, states))]
@@ -94,21 +132,28 @@ class AttemptRows(KnownRows):
 
     def add_attempt(self, attempt: Attempt) -> None:
         self.driver.write_later(statements.insert_into(tables.attempts), attempt_values(attempt))
-        self.known.pop((_OF_SLICE, attempt.key.run_id, attempt.key.slice_index), None)
+        self._forget_lists_with(attempt)
         self._attempts_known([attempt])
 
     def save_attempt(self, attempt: Attempt) -> None:
         key = attempt.key
-        self.known.pop((_OF_SLICE, key.run_id, key.slice_index), None)
+        self._forget_lists_with(attempt)
         self.save(tables.attempts, (key.run_id, key.slice_index, key.attempt), attempt, attempt_values)
 
     def extend_attempts(self, progress: Sequence[tuple[AttemptKey, int]], lease_ends_at_ms: int) -> None:
         self.known.clear()
-        heartbeats.extend_attempts(self.connection, progress, lease_ends_at_ms)
+        for key, spooled in progress:
+            extended = {"spooled": spooled, "ends_at_ms": lease_ends_at_ms}
+            of_one = {statements.KEY + name: value for name, value in held.key_of(key).items()}
+            self.driver.write_later(heartbeats.extend_attempt(), of_one | extended)
 
     def forget_logs(self, before_ms: int, most: int, told: str) -> int:
         self.known.clear()
         return deleting.forget_logs(self.connection, before_ms, most, told)
+
+    def _forget_lists_with(self, attempt: Attempt) -> None:
+        self.known.pop((_OF_SLICE, attempt.key.run_id, attempt.key.slice_index), None)
+        self.known.pop((_OF_SLOT, attempt.agent_id, attempt.slot_id), None)
 
     def _attempts(self, rows: Sequence[Row]) -> list[Attempt]:
         """The attempts of these rows, which need not be read again."""

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from assay_server.store import statements, tables
-from assay_server.store.model import Entrant, GpuUse, Run, Slice
+from assay_server.store.model import Entrant, GpuUse, OpenEnds, Run, Slice
 from assay_server.store.parts.slices import SliceRows
 from assay_server.store.rows import queue
 from assay_server.store.values.runs import run_of
@@ -51,6 +51,11 @@ class QueueRows(SliceRows):
     def gpu_uses(self) -> list[GpuUse]:
         ended, held = self.rows(queue.gpu_seconds()), self.rows(queue.gpus_held())
         return queue.gpu_uses_from(list(ended), list(held))
+
+    def open_ends(self, campaign_id: str) -> OpenEnds:
+        asked = (statements.an_open_run(), statements.a_request(), queue.held_workloads())
+        runs, requests, held = self.driver.rows_of([(each, {"campaign_id": campaign_id}) for each in asked])
+        return OpenEnds(bool(runs), bool(requests), frozenset(row["workload"] for row in held))
 
     def held_workloads(self, campaign_id: str) -> set[str]:
         rows = self.driver.rows(queue.held_workloads(), {"campaign_id": campaign_id})

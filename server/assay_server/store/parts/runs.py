@@ -68,9 +68,6 @@ class RunRows(KnownRows):
         )
         return int(self.connection.scalar(query) or 0)
 
-    def has_open_runs(self, campaign_id: str) -> bool:
-        return self.driver.scalar(statements.an_open_run(), {"campaign_id": campaign_id}) is not None
-
     def open_workloads(self, campaign_id: str) -> set[str]:
         r = tables.runs.c
         query = sa.select(r.workload).where(

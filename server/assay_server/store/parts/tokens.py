@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import sqlalchemy as sa
 
 from assay_server.store import statements, tables
 from assay_server.store.parts.known import KnownRows
 from assay_server.store.tokens import first_of_epoch
+from assay_server.store.values.fields import Row
 
 STATE_NUMBER = "state"  # a state folder and its database have the same number under this name
 _AUTHORITY = "authority"
@@ -36,10 +39,14 @@ class TokenRows(KnownRows):
         self.write(sa.insert(tables.tokens), [{"name": _AUTHORITY, "value": mark}])
 
     def next_token(self) -> int:
-        found = self.driver.scalar(statements.advance_token(), {})
-        if found is None:  # the first of all
-            self._keep_token(found := 1)
-        return int(found)
+        return self.first_unless(self.driver.rows(statements.advance_token(), {}))
+
+    def first_unless(self, advanced: Sequence[Row]) -> int:
+        """The token of the rows that advancing it gave; the first of all if there are none."""
+        if advanced:
+            return int(advanced[0]["value"])
+        self._keep_token(1)
+        return 1
 
     def begin_epoch(self, now_ms: int) -> int:
         epoch, token = first_of_epoch(self._last_token(), now_ms)

@@ -1,18 +1,25 @@
 """The driver of PostgreSQL, which keeps writes back until something must be known.
 
 Each statement that is sent and waited for costs two changes between processes. Writes whose results nobody
-reads, and savepoints, are sent together with the next query, or with the commit, and waited for once.
+reads, savepoints and the beginning are sent together with the next query, or with the commit, and waited for
+once.
 """
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import sqlalchemy as sa
 
-from assay_server.store.connections.prepared import Driver, PreparedStatements, Reading
+from assay_server.store.connections.prepared import Driver, PreparedStatements, Question
 from assay_server.store.postgresql.messages import Answer, Command, Messages
+
+# A connection that was used a moment ago still works, in all likelihood.
+TRUSTED_SECONDS = 0.05
+_ENDS = ("COMMIT", "ROLLBACK")
 
 
 class DeferringDriver(Driver):
@@ -21,35 +28,43 @@ class DeferringDriver(Driver):
     def __init__(self, connection: sa.Connection, prepared: PreparedStatements) -> None:
         super().__init__(connection, prepared)
         self._messages = Messages(self.connection)
+        self._begin: list[Command] = []  # what begins a transaction of which nothing was sent yet
         self._kept: list[Command] = []
         self._marked = True
+        self._used = -math.inf
 
     def begin(self, commands: Sequence[Command]) -> None:
-        self._messages.answers(commands)
-        self._marked = True
+        self._kept.clear()
+        self._begin = list(commands)
+        if time.monotonic() - self._used > TRUSTED_SECONDS:
+            self._sent()  # or a query would be the first to find that the connection was lost
 
     def mark(self, command: str) -> None:
         self._kept.append((command, ()))
         self._marked = False
 
     def run(self, command: str) -> None:
-        self._answer(command)
+        if command in _ENDS and self._begin and not self._kept:
+            self._begin.clear()  # nothing was sent
+        else:
+            self._answer(command)
+
+    def later(self, command: str, values: Sequence[Any]) -> None:
+        self._kept.append((command, values))
 
     def write_later(self, statement: sa.Insert | sa.Update | sa.Delete, given: Mapping[str, Any]) -> None:
         prepared = self.prepared.of(statement, tuple(given))
         self._kept.append((prepared.sql, prepared.values(given)))
 
     def send(self) -> None:
-        if self._kept:
+        if self._kept or self._begin:
             self._sent()
 
     def forget(self) -> bool:
         self._kept.clear()
         return self._marked
 
-    def rows_of(
-        self, asked: Sequence[tuple[Reading, Mapping[str, Any]]]
-    ) -> list[list[dict[str, Any]]]:
+    def rows_of(self, asked: Sequence[Question]) -> list[list[dict[str, Any]]]:
         prepared = [(self.prepared.of(statement), given) for statement, given in asked]
         answers = self._sent(*((each.sql, each.values(given)) for each, given in prepared))
         return [
@@ -76,6 +91,7 @@ class DeferringDriver(Driver):
 
     def _sent(self, *asked: Command) -> list[Answer]:
         """Send what was kept and these, in one message; returns the answers to these."""
-        kept, self._kept = self._kept, []
+        kept, self._kept, self._begin = [*self._begin, *self._kept], [], []
         self._marked = True
+        self._used = time.monotonic()
         return self._messages.answers([*kept, *asked])[len(kept) :]

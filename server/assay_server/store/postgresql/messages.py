@@ -1,4 +1,4 @@
-"""Prepared statements to and from PostgreSQL, several in one message, by psycopg's layer over libpq (``psycopg.pq``).
+"""Prepared statements to and from PostgreSQL, several in one message, by psycopg's layer over libpq.
 
 psycopg's cursors took more CPU time for a small statement than the database did: they look anew each time how
 to prepare it, and send it by generators. Every statement here is prepared at its first use on a connection.
@@ -28,7 +28,7 @@ _GOOD = (ExecStatus.COMMAND_OK, ExecStatus.TUPLES_OK, ExecStatus.EMPTY_QUERY)
 class Answer:
     """What one statement came to, read as from a cursor."""
 
-    def __init__(self, result: Any, transformer: Transformer) -> None:
+    def __init__(self, result: Any, transformer: Any) -> None:
         self._result, self._transformer = result, transformer
 
     @property
@@ -39,7 +39,8 @@ class Answer:
     def fetchall(self) -> list[tuple[Any, ...]]:
         """All rows."""
         self._transformer.set_pgresult(self._result)
-        return self._transformer.load_rows(0, self._result.ntuples, tuple)
+        rows: list[tuple[Any, ...]] = self._transformer.load_rows(0, self._result.ntuples, tuple)
+        return rows
 
     def fetchone(self) -> tuple[Any, ...] | None:
         """The first row, if there is one."""

@@ -43,7 +43,6 @@ _WORDS = Words(
     _BEGIN,
     _BEGIN_READING,
     (psycopg.Error,),
-    begin_marks=True,
     commit_with_last=True,
     keep="",
     undo=("ROLLBACK TO one",),
