@@ -146,6 +146,7 @@ def test_the_victim_of_a_deadlock_is_done_again(store: PostgresqlStore, fresh_da
             with store.transaction() as write:
                 calls.append(1)
                 write.saw_agents(["a"], 5)
+                write.sessions(["a"])  # what is written is sent with the next question
                 if len(calls) == 1:
                     crossing.start()
                 write.saw_agents(["b"], 5)
