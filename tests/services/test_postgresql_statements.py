@@ -65,7 +65,8 @@ class CountedLoad(Load):
     """Agents whose calls are counted one by one."""
 
     def __init__(self, coordinator: Coordinator, heartbeats: Heartbeats, counted: Counted) -> None:
-        super().__init__(coordinator, heartbeats, range(AGENTS), AGENTS)
+        left = iter(range(AGENTS))
+        super().__init__(coordinator, heartbeats, range(AGENTS), lambda: next(left, None) is not None)
         self._counted = counted
         self.sent: dict[str, list[tuple[list[str], int]]] = {}
 

@@ -1,7 +1,8 @@
 """Section ``metadata``: leases, heartbeats and ends of attempts on SQLite and on PostgreSQL.
 
 Every case has the same campaign and agents, and processes of its own, which do as a server does for each
-call, without sockets. A round runs each case once.
+call, without sockets, for a few seconds. A round runs each case once. Two servers tell each other what they
+change. Calls come one by one here; a server handles those that wait in one transaction, on either database.
 """
 
 from __future__ import annotations
@@ -28,7 +29,8 @@ from tests.bench.scale.sections import ScaleSize
 from tests.bench.scale.transactions import FINISH, HEARTBEAT, LEASE, opened
 from tests.services.postgresql import OwnPostgresql, programs
 
-_LEASES, _THREADS = 1_000, 8
+_SECONDS, _AGENTS = 4.0, 8
+_MOST_RUNS_A_SECOND = 400  # of a quick machine; the campaign must not end while it is measured
 _SHOWN = (LEASE, HEARTBEAT, FINISH)
 _AT_LEAST = 1.0
 
@@ -63,8 +65,8 @@ class Measured:
 
 def metadata_page(size: ScaleSize, goals: list[Goal]) -> Iterator[str]:
     """The section's lines."""
-    leases = size.of(_LEASES, 20)
-    yield f"\n## Metadata: {leases:,} runs of {_THREADS} agents at a time\n"
+    seconds = _SECONDS * size.share
+    yield f"\n## Metadata: {_AGENTS} agents at a time, each case for {seconds:g} s\n"
     columns = [f"{kind} {percent}, ms" for kind in _SHOWN for percent in ("p50", "p99")]
     columns += ["CPU a transaction: ours, ms", "database's, ms"]
     yield f"| case | transactions a second | beside SQLite | {' | '.join(columns)} |"
@@ -73,7 +75,7 @@ def metadata_page(size: ScaleSize, goals: list[Goal]) -> Iterator[str]:
     rounds: dict[Case, list[Measured]] = {case: [] for case in cases}
     for _ in range(size.rounds):
         for case in cases:
-            rounds[case].append(_round(case, leases))
+            rounds[case].append(_round(case, seconds))
     for case, found in rounds.items():
         ratios = [mine.rate / its.rate for mine, its in zip(found, rounds[SQLITE], strict=True)]
         ratio = statistics.median(ratios)
@@ -101,21 +103,21 @@ def _cells(found: list[Measured], ratio: float) -> Iterator[str]:
     yield f"{statistics.median(each.database_cpu_ms for each in found):.2f}"
 
 
-def _round(case: Case, leases: int) -> Measured:
+def _round(case: Case, seconds: float) -> Measured:
     with ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="assay-scale-"))
         database = stack.enter_context(OwnPostgresql()) if case.on_postgresql else None
         place = folder if database is None else database.url()
-        _prepare(place, leases)
+        _prepare(place, max(200, round(seconds * _MOST_RUNS_A_SECOND)))
         before = 0.0 if database is None else database.cpu_seconds
-        told = _run(place, case.servers, leases)
+        told = _run(place, case.servers, seconds)
         database_cpu = 0.0 if database is None else database.cpu_seconds - before
-    seconds = {kind: np.concatenate([each["seconds"][kind] for each in told]) for kind in told[0]["seconds"]}
-    transactions = sum(len(each) for each in seconds.values())
+    by_kind = {kind: np.concatenate([each["seconds"][kind] for each in told]) for kind in told[0]["seconds"]}
+    transactions = sum(len(each) for each in by_kind.values())
     return Measured(
         transactions / max(each["took"] for each in told),
-        {kind: 1e3 * float(np.percentile(each, 50)) for kind, each in seconds.items()},
-        {kind: 1e3 * float(np.percentile(each, 99)) for kind, each in seconds.items()},
+        {kind: 1e3 * float(np.percentile(each, 50)) for kind, each in by_kind.items()},
+        {kind: 1e3 * float(np.percentile(each, 99)) for kind, each in by_kind.items()},
         1e3 * sum(each["cpu"] for each in told) / transactions,
         1e3 * database_cpu / transactions,
     )
@@ -125,18 +127,18 @@ def _prepare(place: str, runs: int) -> None:
     with closing(opened(place)) as store, tempfile.TemporaryDirectory() as folder:
         coordinator = Coordinator(store, LocalRecordStore(Path(folder)), SchedulePolicy(), SteadyClock())
         submit(coordinator, "made-1", runs)
-        for number in range(_THREADS):
+        for number in range(_AGENTS):
             with coordinator.schedule() as schedule:
                 schedule.register(made_agent(number), {})
 
 
-def _run(place: str, servers: int, leases: int) -> list[dict]:
-    agents = _THREADS // servers
+def _run(place: str, servers: int, seconds: float) -> list[dict]:
+    agents = _AGENTS // servers
     children = [
         subprocess.Popen(
             [
                 sys.executable, "-m", "tests.bench.scale.transactions", place,
-                *map(str, (number * agents, agents, leases // servers, agents)),
+                *map(str, (number * agents, agents, seconds)), "shared" if servers > 1 else "alone",
             ],
             cwd=Path(__file__).resolve().parents[3],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,

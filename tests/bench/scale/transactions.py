@@ -1,10 +1,12 @@
 """The load of one server process: leases, heartbeats and ends of attempts, and how long each took.
 
-    python -m tests.bench.scale.transactions PLACE FIRST AGENTS LEASES THREADS
+    python -m tests.bench.scale.transactions PLACE FIRST AGENTS SECONDS shared|alone
 
 PLACE: a folder with a SQLite file, or the URL of a PostgreSQL database; the campaign and all agents are there
-already. FIRST and AGENTS say which of them ask here. It prints "ready", waits for a line, and prints one
-JSON document: seconds by the kind of transaction, and CPU seconds of this process.
+already. FIRST and AGENTS say which of them ask here, each in a thread of its own, for so many SECONDS.
+"shared": it tells other servers what changed, and hears from them, as servers do that share a database.
+It prints "ready", waits for a line, and prints one JSON document: seconds by the kind of transaction, and CPU
+seconds of this process.
 """
 
 from __future__ import annotations
@@ -13,8 +15,8 @@ import json
 import sys
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from assay_core.records.attempt import AttemptKey, AttemptLog
@@ -25,6 +27,7 @@ from assay_server.campaigns.scheduling.leases import Lease
 from assay_server.campaigns.scheduling.transitions import SchedulePolicy
 from assay_server.clock import SteadyClock
 from assay_server.database.opening import opened_place
+from assay_server.peers.postgresql import PostgresqlPeers
 from assay_server.store.model import HeldSegment, Segment
 from assay_server.store.postgresql.place import SCHEME, place_of
 from assay_server.store.protocols import MetadataStore, PublishedFile
@@ -43,16 +46,17 @@ def opened(place: str) -> MetadataStore:
 
 
 class Load:
-    """Agents of one process that work until so many leases were given."""
+    """Agents of one process that work until ``goes_on`` says no, which is asked before each lease."""
 
-    def __init__(self, coordinator: Coordinator, heartbeats: Heartbeats, agents: range, leases: int) -> None:
+    def __init__(
+        self, coordinator: Coordinator, heartbeats: Heartbeats, agents: range, goes_on: Callable[[], bool]
+    ) -> None:
         self._coordinator, self._heartbeats = coordinator, heartbeats
-        self._agents, self._left = agents, leases
-        self._counting = threading.Lock()
+        self._agents, self._goes_on = agents, goes_on
         self.seconds: dict[str, list[float]] = {kind: [] for kind in KINDS}
 
     def work(self, threads: int) -> None:
-        """Share the agents out among threads; returns when no lease is left."""
+        """Share the agents out among threads; returns when all of them have ended."""
         workers = [
             threading.Thread(target=self._play, args=(self._agents[number::threads],))
             for number in range(threads)
@@ -65,10 +69,8 @@ class Load:
     def _play(self, agents: range) -> None:
         while True:
             for number in agents:
-                with self._counting:
-                    if self._left == 0:
-                        return
-                    self._left -= 1
+                if not self._goes_on():
+                    return
                 self._one(number)
 
     def _one(self, number: int) -> None:
@@ -112,19 +114,26 @@ class Load:
 
 def main() -> None:
     """One process."""
-    place, first, agents, leases, threads = sys.argv[1], *map(int, sys.argv[2:])
+    place, first, agents, seconds = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), float(sys.argv[4])
+    shared = sys.argv[5] == "shared"
     store = opened(place)
     folder = Path(place) if not place.startswith(SCHEME) else Path.cwd()
     coordinator = Coordinator(store, LocalRecordStore(folder), SchedulePolicy(), SteadyClock())
-    heartbeats = Heartbeats(coordinator)
-    load = Load(coordinator, heartbeats, range(first, first + agents), leases)
-    print("ready", flush=True)
-    sys.stdin.readline()
-    began, cpu = time.perf_counter(), time.process_time()
-    load.work(threads)
-    took, cpu = time.perf_counter() - began, time.process_time() - cpu
-    heartbeats.close()
-    store.close()
+    with ExitStack() as stack:
+        stack.callback(store.close)
+        if shared:
+            coordinator.peers = PostgresqlPeers(place_of(place), shared=True)
+            stack.callback(coordinator.peers.close)
+            stack.enter_context(coordinator.peers.listening(coordinator.hear))
+        heartbeats = Heartbeats(coordinator)
+        stack.callback(heartbeats.close)
+        print("ready", flush=True)
+        sys.stdin.readline()
+        began, cpu = time.perf_counter(), time.process_time()
+        agents_here = range(first, first + agents)
+        load = Load(coordinator, heartbeats, agents_here, lambda: time.perf_counter() - began < seconds)
+        load.work(agents)
+        took, cpu = time.perf_counter() - began, time.process_time() - cpu
     print(json.dumps({"seconds": load.seconds, "took": took, "cpu": cpu}), flush=True)
 
 
