@@ -21,7 +21,7 @@ from psycopg.pq import ConnStatus, ExecStatus
 Command = tuple[str, Sequence[Any]]
 
 # So many statements stay prepared on a connection; others are sent with their text each time.
-_MOST_PREPARED = 500
+MOST_PREPARED = 500
 _GOOD = (ExecStatus.COMMAND_OK, ExecStatus.TUPLES_OK, ExecStatus.EMPTY_QUERY)
 
 
@@ -84,7 +84,7 @@ class Messages:
         sent_formats = transformer.formats if values else None
         name, made = self._prepared.get(text), None
         if name is None:
-            if len(self._prepared) >= _MOST_PREPARED:
+            if len(self._prepared) >= MOST_PREPARED:
                 link.send_query_params(_numbered(text), dumped, param_formats=sent_formats)
                 return None
             self._made += 1

@@ -1,0 +1,101 @@
+"""Messages of several statements to PostgreSQL, and what its driver keeps back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import psycopg
+import pytest
+import sqlalchemy as sa
+
+from assay_server.store.connections.prepared import PreparedStatements
+from assay_server.store.postgresql import messages as messages_of
+from assay_server.store.postgresql.driver import DeferringDriver
+from assay_server.store.postgresql.messages import Messages
+from assay_server.store.postgresql.place import place_of
+from assay_server.store.postgresql.store import new_engine
+
+ADD = "INSERT INTO kept VALUES (%s::bigint)"
+BEGIN, MARK = [("BEGIN", ())], "SAVEPOINT one"
+
+
+@pytest.fixture
+def connection(fresh_database: str) -> Iterator[sa.Connection]:
+    engine = new_engine(place_of(fresh_database))
+    with engine.connect() as made:
+        made.exec_driver_sql("CREATE TABLE kept (number bigint PRIMARY KEY)")
+        yield made
+    engine.dispose()
+
+
+@pytest.fixture
+def driver(connection: sa.Connection) -> DeferringDriver:
+    return DeferringDriver(connection, PreparedStatements(connection.dialect, by_cursor=True))
+
+
+@pytest.fixture
+def messages(connection: sa.Connection, fresh_database: str) -> Iterator[Messages]:
+    with psycopg.connect(fresh_database, autocommit=True) as made:
+        yield Messages(made)
+
+
+def kept(driver: DeferringDriver) -> int:
+    return int(driver.value_of("SELECT count(*) FROM kept"))
+
+
+def test_values_come_back_as_they_were_sent(messages: Messages) -> None:
+    sent = (7, -(2**62), 0.1, True, None, "% %s ' ü", b"\x00\xff", "")
+    types = ("bigint", "bigint", "float", "boolean", "text", "text", "bytea", "text")
+    text = "SELECT '100%%', " + ", ".join(f"%s::{each}" for each in types)
+    for _ in range(3):  # the first prepares it
+        [answer] = messages.answers([(text, sent)])
+        assert answer.fetchall() == [("100%", *sent)]
+
+
+def test_only_so_many_statements_stay_prepared(messages: Messages, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(messages_of, "MOST_PREPARED", 2)
+    for _ in range(2):
+        for number in range(4):
+            [answer] = messages.answers([(f"SELECT {number} + %s::int", (1,))])
+            assert answer.fetchone() == (number + 1,)
+    [names] = messages.answers([("SELECT count(*) FROM pg_prepared_statements", ())])
+    assert names.fetchone() == (2,)
+
+
+def test_what_is_behind_a_refused_statement_is_not_done(driver: DeferringDriver, messages: Messages) -> None:
+    with pytest.raises(psycopg.errors.DivisionByZero):
+        messages.answers([("SELECT 1 / %s::int", (0,)), (ADD, (1,))])
+    assert kept(driver) == 0
+    assert messages.answers([(ADD, (1,))])[0].rowcount == 1  # it was not prepared, and is now
+
+
+def test_the_reason_is_told_when_the_database_ends_a_connection(messages: Messages) -> None:
+    with pytest.raises(psycopg.errors.AdminShutdown):
+        messages.answers([("SELECT pg_terminate_backend(pg_backend_pid())", ()), ("SELECT 1", ())])
+    with pytest.raises(psycopg.OperationalError):
+        messages.answers([("SELECT 1", ())])
+
+
+def test_whoever_sent_nothing_undoes_nothing_of_who_was_before(driver: DeferringDriver) -> None:
+    driver.begin(BEGIN)
+    driver.mark(MARK)
+    driver.later(ADD, (1,))
+    driver.send()
+    assert driver.forget()  # its savepoint is set: it may be undone
+    driver.mark(MARK)
+    driver.later(ADD, (2,))
+    assert not driver.forget()  # the last savepoint is that of the first
+    driver.run("COMMIT")
+    assert kept(driver) == 1
+
+
+def test_a_transaction_of_which_nothing_was_sent_ends_without_a_message(driver: DeferringDriver) -> None:
+    assert kept(driver) == 0  # so that the connection was used a moment ago
+    driver.begin(BEGIN)
+    driver.mark(MARK)
+    driver.forget()
+    driver.run("COMMIT")
+    driver.later(ADD, (1,))
+    driver.send()  # outside of a transaction, so it is kept
+    driver.run("ROLLBACK")
+    assert kept(driver) == 1
