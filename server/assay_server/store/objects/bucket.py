@@ -205,10 +205,9 @@ class Bucket:
             return False
         import obstore  # noqa: PLC0415
 
+        pieces = self._tried(name, lambda: iter(obstore.get(self._store, name).stream()))
         with path.open("rb") as file, self._errors(name):
-            return all(
-                file.read(len(piece)) == bytes(piece) for piece in obstore.get(self._store, name).stream()
-            )
+            return all(file.read(len(piece)) == bytes(piece) for piece in pieces)
 
     def _other_content(self, name: str) -> StorageError:
         return StorageError(
