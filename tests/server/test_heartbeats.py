@@ -14,9 +14,11 @@ from assay_core.records.lease import AttemptProgress, Heartbeat, HeartbeatAnswer
 from assay_core.records.machine import Inventory
 from assay_sampling.errors import StorageError
 from assay_server.campaigns.heartbeats.answering import Heartbeats
-from assay_server.store.model import Agent, Attempt
+from assay_server.store.model import Agent, Attempt, Slice
 from assay_server.store.sqlite import SqliteStore
 from tests.support.server.ingest_box import Box
+from tests.support.server.stored_values import attempt as stored_attempt
+from tests.support.server.stored_values import campaign, run
 
 LEASE_MS = 1000
 
@@ -164,3 +166,32 @@ def test_closing_answers_what_was_taken(box):
     made.close()
     assert {future.result(0) for future in futures} == {HeartbeatAnswer()}
     assert "assay-heartbeats" not in {thread.name for thread in threading.enumerate()}
+
+
+def test_who_asks_for_twice_as_many_attempts_hashes_twice_as_many_keys(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = SqliteStore(tmp_path / "metadata.sqlite")
+    attempts = [stored_attempt(number, number, state=AttemptState.FAILED) for number in range(1, 41)]
+    keys = [each.key for each in attempts]
+    hashed: list[int] = []
+    of_key = AttemptKey.__hash__
+
+    def counted(key: AttemptKey) -> int:
+        hashed.append(1)
+        return of_key(key)
+
+    with store.transaction() as write:
+        write.begin_epoch(1)
+        write.add_campaign(campaign(), [run()], [Slice(run().run_id, 0)])
+        for each in attempts:
+            write.add_attempt(each)
+    monkeypatch.setattr(AttemptKey, "__hash__", counted)
+    counts = []
+    for many in (keys[:20], keys):
+        hashed.clear()
+        with store.snapshot() as read:
+            assert len(read.attempts_by_key(many)) == len(many)
+        counts.append(len(hashed))
+    store.close()
+    assert counts[1] == 2 * counts[0]

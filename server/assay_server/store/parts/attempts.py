@@ -106,7 +106,8 @@ class AttemptRows(TokenRows):
             if rows
         }
         found = [attempt_of(rows[0]) for rows in answers[len(agents) :] if rows]
-        return sessions, [attempt for attempt in found if attempt.key in set(wanted)]
+        named = set(wanted)
+        return sessions, [attempt for attempt in found if attempt.key in named]
 
     def requested_attempts(self, asked: RunsRequest, states: Sequence[AttemptState]) -> list[Attempt]:
         return [attempt_of(row) for row in self.rows(selected_runs.select_attempts(asked, states))]
