@@ -151,6 +151,14 @@ def test_a_disk_of_the_database_that_fails_is_no_missing_right(
         ("FATAL:  the database system is starting up", "was shut down or is starting"),
         ("connection to server at 127.0.0.1, port 1 failed: Connection refused", "does not answer"),
         ('FATAL:  could not open file "global/2676": Read-only file system', "disk of the database fails"),
+        (
+            'could not read root certificate file "ca.crt": no certificate or crl found',
+            "cannot be used on this",
+        ),
+        ('root certificate file "/database/ca.crt" does not exist', "cannot be used on this"),
+        ('could not open certificate file "own.crt": Permission denied', "cannot be used on this"),
+        ('could not read certificate file "own.crt": bad end line', "cannot be used on this"),
+        ('could not load private key file "own.key": bad decrypt', "cannot be used on this"),
     ],
 )
 def test_connections_that_are_not_made_have_a_cause_and_a_remedy(said: str, cause: str) -> None:

@@ -25,6 +25,10 @@ _RIGHTS = (
 )
 _DISK_FAILS = "the disk of the database fails"
 _DISK = "look into the log of the database, mend its disk and start it again; what was acknowledged is safe"
+_TLS_FILES = (
+    "sslrootcert, sslcert and sslkey of the URL name them, by default in ~/.postgresql: mend them, and let "
+    "only the server's user read the key"
+)
 _GENERAL = "look into the log of the database; acknowledged data is safe"
 
 # By the beginning of the code: the cause in our words ("": the database's own), and the remedy.
@@ -51,6 +55,11 @@ _FILE_WORDS = "could not"
 _ENDED = ("40001", "40P01", "57P", "08")
 # Of connections that were not made: words of the driver, our cause, the remedy.
 _BY_WORDS: tuple[tuple[tuple[str, ...], str, str], ...] = (
+    (
+        ("certificate file", "private key"),  # of this side: the database has nothing to do with them
+        "a certificate or key for the database cannot be used on this machine",
+        _TLS_FILES,
+    ),
     (("could not open file", "could not read", "could not write"), _DISK_FAILS, _DISK),
     (
         ("password authentication failed", "no password supplied"),
