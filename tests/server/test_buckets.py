@@ -9,10 +9,9 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from datetime import timedelta
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 import obstore
-import obstore.exceptions
 import pytest
 from obstore.store import MemoryStore
 
@@ -84,26 +83,6 @@ def test_an_object_is_made_once_and_its_equal_will_do(tiny: TinyS3, tmp_path: Pa
     with pytest.raises(StorageError, match="an object of another content has that name"):
         bucket.put_file("b", file)
     assert tiny.objects["/lab/one/b"] == bytes(9 << 20)
-
-
-def test_comparing_a_large_object_begins_again_if_its_answer_breaks_off(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    bucket, file, asked = Bucket(MemoryStore(), "the bucket"), tmp_path / "large", []
-    file.write_bytes(bytes(9 << 20))
-    bucket.put_file("a", file)
-    get = obstore.get
-
-    def broken_off(*args: Any, **kwargs: Any) -> Any:
-        asked.append(args)
-        if len(asked) == 1:
-            raise obstore.exceptions.GenericError("error sending request, kind: Interrupted")
-        return get(*args, **kwargs)
-
-    monkeypatch.setattr(buckets, "_PAUSES_SECONDS", (0.0,))
-    monkeypatch.setattr(obstore, "get", broken_off)
-    bucket.put_file("a", file)
-    assert len(asked) == 2
 
 
 def test_of_many_writers_of_one_name_one_wins(tiny: TinyS3, tmp_path: Path) -> None:
@@ -350,30 +329,6 @@ def test_a_place_is_noted_and_another_one_refused(tmp_path: Path) -> None:
             open_records(full, asked_records(str(tmp_path / "new")), lambda: 5, resources)
     with pytest.raises(ParameterError, match="is neither"):
         asked_records("somewhere")
-
-
-@pytest.mark.parametrize("there", [False, True], ids=["gone", "an empty mount point"])
-@pytest.mark.parametrize("asks", [False, True], ids=["noted", "noted and asked for"])
-def test_a_server_does_not_start_without_its_shared_folder_and_makes_none(
-    tmp_path: Path, *, there: bool, asks: bool
-) -> None:
-    """Before, it took the folder for a new one and measured again what was published."""
-    state, shared, away = tmp_path / "state", tmp_path / "shared", tmp_path / "away"
-    state.mkdir()
-    asked = asked_records(str(shared) if asks else "")
-    with ExitStack() as resources:
-        open_records(state, asked_records(str(shared)), lambda: 5, resources)
-        shared.rename(away)
-        if there:
-            shared.mkdir()
-        with pytest.raises(StorageError, match="has no state-number") as caught:
-            open_records(state, asked, lambda: 5, resources)
-        assert "mounted" in caught.value.remedy
-        assert not list(shared.iterdir()) if there else not shared.exists()
-        if there:
-            shared.rmdir()
-        away.rename(shared)
-        assert open_records(state, asked, lambda: 5, resources).location("x") == f"{shared}/records/x"
 
 
 def test_a_servers_note_of_a_bucket_has_no_key(tiny: TinyS3, tmp_path: Path) -> None:

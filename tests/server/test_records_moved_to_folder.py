@@ -12,7 +12,6 @@ import pytest
 from assay_sampling.errors import ParameterError, StorageError
 from assay_server.content_hash import fresh_hash_of
 from assay_server.database.opening import AskedDatabase
-from assay_server.keeping.check import check_state
 from assay_server.record_place import asked_records
 from assay_server.records.in_force import noted_records
 from assay_server.records.moving import MovedRecords, move_to_folder, move_to_shared_folder
@@ -77,37 +76,6 @@ def test_records_do_not_move_into_the_folder_of_another_state_nor_where_they_are
     with pytest.raises(ParameterError, match="in the state folder already"):
         move_to_folder(state, AskedDatabase(), nothing)
     assert (state / "records").exists() and noted_records(state) is None
-
-
-@pytest.mark.parametrize("below", ["records", "records/deeper/still", "staging", "reports", "bundles/x/.."])
-def test_records_do_not_move_below_a_folder_that_is_moved_aside_with_them(below: str, tmp_path: Path) -> None:
-    """All of the copies would have gone aside with the old ones."""
-    state = tmp_path / "state"
-    state_with_a_published_file(state)
-    (tmp_path / "link").symlink_to(state)
-    before = sorted(state.rglob("*"))
-    for folder in (state / below, tmp_path / "link" / below):
-        with pytest.raises(ParameterError, match="moved aside") as caught:
-            moved_to(state, folder)
-        assert caught.value.subject == "--records-to" and caught.value.remedy
-    assert sorted(state.rglob("*")) == before
-    assert moved_to(state, state / "records-elsewhere").files == 1
-
-
-def test_a_shared_folder_that_is_away_is_not_taken_for_an_empty_one(tmp_path: Path) -> None:
-    state, shared = tmp_path / "state", tmp_path / "shared"
-    state_with_a_published_file(state)
-    moved_to(state, shared)
-    shared.rename(tmp_path / "away")
-    shared.mkdir()  # where it is mounted
-    with pytest.raises(StorageError, match="has no state-number"):
-        move_to_folder(state, AskedDatabase(), nothing)
-    with pytest.raises(StorageError, match="has no state-number"):
-        check_state(state)
-    assert not list(shared.iterdir()) and noted_records(state) is not None
-    shared.rmdir()
-    (tmp_path / "away").rename(shared)
-    assert move_to_folder(state, AskedDatabase(), nothing).files == 1
 
 
 def test_a_file_that_was_altered_is_not_moved(tmp_path: Path) -> None:

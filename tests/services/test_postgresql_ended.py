@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import select
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from types import SimpleNamespace
 
 import psycopg
 import pytest
 
 from assay_core.records.machine import Inventory
 from assay_sampling.errors import StorageError
-from assay_server.store.connections import ended
+from assay_server.store.connections import ended, shared_commit
 from assay_server.store.connections.ended import NothingKeptError, OutcomeUnknownError, repeated
 from assay_server.store.model import Agent
+from assay_server.store.postgresql import messages
 from assay_server.store.postgresql.driver import DeferringDriver
 from assay_server.store.postgresql.place import place_of
 from assay_server.store.postgresql.store import PostgresqlStore
@@ -208,3 +212,65 @@ def test_a_restart_in_the_middle_of_a_transaction_is_not_noticed(
 
     see()
     assert seen(store) == {"a": len(calls), "b": len(calls)} and len(calls) > 1
+
+
+@pytest.mark.parametrize("asks_first", [True, False])
+def test_a_value_that_cannot_be_sent_fails_only_the_transaction_that_brought_it(
+    store: PostgresqlStore, monkeypatch: pytest.MonkeyPatch, *, asks_first: bool
+) -> None:
+    monkeypatch.setattr(shared_commit, "LONGEST_SECONDS", 60.0)
+
+    def put(number: int) -> None:
+        with store.transaction() as write:
+            if asks_first:
+                write.sessions(["a"])
+            write.saw_agents(["a"], 7)
+            write.saw_agents(["b"], 8)
+            write.driver.later("UPDATE agents SET name = %s", ("\ud800" if number % 3 == 2 else "good",))
+            write.driver.later("INSERT INTO numbers VALUES (%s)", (number,))
+
+    with store.transaction() as write:
+        write.driver.run("CREATE TABLE numbers (number bigint)")
+        [(first,)] = write.connection.exec_driver_sql("SELECT pg_backend_pid()").all()
+    with ThreadPoolExecutor(8) as pool:
+        done = [pool.submit(put, number) for number in range(48)]
+    told = [future.exception() for future in done]
+    assert [type(error) for error in told] == [type(None), type(None), UnicodeEncodeError] * 16
+    with store.transaction() as write:
+        found = {number for (number,) in write.connection.exec_driver_sql("SELECT number FROM numbers")}
+        [(last,)] = write.connection.exec_driver_sql("SELECT pg_backend_pid()").all()
+    assert found == {number for number in range(48) if number % 3 != 2}
+    assert first == last, "the connection went on"
+
+
+def test_a_commit_whose_answer_could_not_be_read_is_looked_for(
+    store: PostgresqlStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = next_token(store)
+    run, poll = DeferringDriver.run, select.poll
+    failed: list[str] = []
+
+    class Failing:
+        """Waits for the answer to a commit, and then fails once."""
+
+        def __init__(self) -> None:
+            self._poll = poll()
+            self.register = self._poll.register
+
+        def poll(self) -> list[tuple[int, int]]:
+            found = self._poll.poll()
+            if failed == ["begins"]:
+                failed.append("failed")
+                raise OSError("it cannot be polled")
+            return found
+
+    def noted(driver: DeferringDriver, command: str) -> None:
+        if command == "COMMIT" and not failed:
+            failed.append("begins")
+        run(driver, command)
+
+    monkeypatch.setattr(messages, "select", SimpleNamespace(**{**vars(select), "poll": Failing}))
+    monkeypatch.setattr(DeferringDriver, "run", noted)
+    assert next_token(store) == first + 1
+    assert failed == ["begins", "failed"]
+    assert next_token(store) == first + 2

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import psycopg
 import pytest
@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from assay_server.store.connections.prepared import PreparedStatements
 from assay_server.store.postgresql import messages as messages_of
 from assay_server.store.postgresql.driver import DeferringDriver
-from assay_server.store.postgresql.messages import Messages
+from assay_server.store.postgresql.messages import Answer, Command, Messages
 from assay_server.store.postgresql.place import place_of
 from assay_server.store.postgresql.store import new_engine
 
@@ -39,6 +39,10 @@ def messages(connection: sa.Connection, fresh_database: str) -> Iterator[Message
         yield Messages(made)
 
 
+def answers(messages: Messages, commands: Sequence[Command]) -> list[Answer]:
+    return messages.answers(messages.dumped(commands))
+
+
 def kept(driver: DeferringDriver) -> int:
     return int(driver.value_of("SELECT count(*) FROM kept"))
 
@@ -48,7 +52,7 @@ def test_values_come_back_as_they_were_sent(messages: Messages) -> None:
     types = ("bigint", "bigint", "float", "boolean", "text", "text", "bytea", "text")
     text = "SELECT '100%%', " + ", ".join(f"%s::{each}" for each in types)
     for _ in range(3):  # the first prepares it
-        [answer] = messages.answers([(text, sent)])
+        [answer] = answers(messages, [(text, sent)])
         assert answer.fetchall() == [("100%", *sent)]
 
 
@@ -56,24 +60,53 @@ def test_only_so_many_statements_stay_prepared(messages: Messages, monkeypatch: 
     monkeypatch.setattr(messages_of, "MOST_PREPARED", 2)
     for _ in range(2):
         for number in range(4):
-            [answer] = messages.answers([(f"SELECT {number} + %s::int", (1,))])
+            [answer] = answers(messages, [(f"SELECT {number} + %s::int", (1,))])
             assert answer.fetchone() == (number + 1,)
-    [names] = messages.answers([("SELECT count(*) FROM pg_prepared_statements", ())])
+    [names] = answers(messages, [("SELECT count(*) FROM pg_prepared_statements", ())])
     assert names.fetchone() == (2,)
+
+
+def test_a_text_that_comes_again_in_a_message_is_prepared_once(messages: Messages) -> None:
+    for numbers in ((1, 2, 3), (4, 5)):
+        found = answers(messages, [("SELECT %s::int", (number,)) for number in numbers])
+        assert [each.fetchone() for each in found] == [(number,) for number in numbers]
+    [names] = answers(
+        messages, [("SELECT count(*) FROM pg_prepared_statements WHERE statement LIKE '%%1::int'", ())]
+    )
+    assert names.fetchone() == (1,)
+
+
+@pytest.mark.parametrize("bad", ["\ud800", "a\0", object()])
+def test_nothing_is_sent_of_a_message_with_a_value_that_cannot_be_sent(
+    driver: DeferringDriver, messages: Messages, bad: object
+) -> None:
+    with pytest.raises((psycopg.Error, UnicodeError)):
+        answers(messages, [(ADD, (1,)), (ADD, (2,)), ("SELECT %s::text", (bad,))])
+    assert [each.rowcount for each in answers(messages, [(ADD, (1,)), (ADD, (2,))])] == [1, 1]
+    assert kept(driver) == 2
+
+
+def test_bytes_are_sent_as_they_are(driver: DeferringDriver, messages: Messages) -> None:
+    table = sa.Table("held", sa.MetaData(), sa.Column("data", sa.LargeBinary))
+    [stored] = driver.prepared.of(sa.insert(table), ("data",)).values({"data": b"\x00\xff"})
+    for value in (b"\x00\xff", stored):
+        [(_, (dumped, _))] = messages.dumped([("SELECT %s::bytea", (value,))])
+        assert dumped is not None and bytes(dumped[0]) == b"\x00\xff"
+        assert answers(messages, [("SELECT %s::bytea", (value,))])[0].fetchone() == (b"\x00\xff",)
 
 
 def test_what_is_behind_a_refused_statement_is_not_done(driver: DeferringDriver, messages: Messages) -> None:
     with pytest.raises(psycopg.errors.DivisionByZero):
-        messages.answers([("SELECT 1 / %s::int", (0,)), (ADD, (1,))])
+        answers(messages, [("SELECT 1 / %s::int", (0,)), (ADD, (1,))])
     assert kept(driver) == 0
-    assert messages.answers([(ADD, (1,))])[0].rowcount == 1  # it was not prepared, and is now
+    assert answers(messages, [(ADD, (1,))])[0].rowcount == 1  # it was not prepared, and is now
 
 
 def test_the_reason_is_told_when_the_database_ends_a_connection(messages: Messages) -> None:
     with pytest.raises(psycopg.errors.AdminShutdown):
-        messages.answers([("SELECT pg_terminate_backend(pg_backend_pid())", ()), ("SELECT 1", ())])
+        answers(messages, [("SELECT pg_terminate_backend(pg_backend_pid())", ()), ("SELECT 1", ())])
     with pytest.raises(psycopg.OperationalError):
-        messages.answers([("SELECT 1", ())])
+        answers(messages, [("SELECT 1", ())])
 
 
 def test_whoever_sent_nothing_undoes_nothing_of_who_was_before(driver: DeferringDriver) -> None:

@@ -18,7 +18,7 @@ from assay_server.campaigns.scheduling.coordinator import Coordinator
 from assay_server.campaigns.scheduling.transitions import SchedulePolicy
 from assay_server.clock import SteadyClock
 from assay_server.store.postgresql import driver
-from assay_server.store.postgresql.messages import Command, Messages
+from assay_server.store.postgresql.messages import Dumped, Messages
 from assay_server.store.postgresql.place import place_of
 from assay_server.store.postgresql.store import PostgresqlStore
 from assay_server.store.records import LocalRecordStore
@@ -38,7 +38,7 @@ class Counted:
         self.waits = 0
         answers, execute_many = Messages.answers, psycopg.Cursor.executemany
 
-        def counted(messages: Messages, commands: Sequence[Command]) -> Any:
+        def counted(messages: Messages, commands: Sequence[Dumped]) -> Any:
             self.statements += [text for text, _ in commands]
             self.waits += 1
             return answers(messages, commands)

@@ -26,13 +26,7 @@ from assay_server.content_hash import fresh_hash_of
 from assay_server.database.opening import AskedDatabase, number_of_state, open_database
 from assay_server.record_place import AskedRecords
 from assay_server.records.in_force import forget_records, note_records, noted_records
-from assay_server.records.opening import (
-    folder_of_records,
-    look_at_records,
-    note_of,
-    place_of,
-    shared_folder,
-)
+from assay_server.records.opening import look_at_records, note_of, place_of, shared_folder
 from assay_server.state_lock import locked_state
 from assay_server.store.model import KeptBundle, Slice
 from assay_server.store.objects.bucket import opened_bucket
@@ -46,7 +40,6 @@ if TYPE_CHECKING:
     from assay_server.store.postgresql.store import PostgresqlStore
 
 Told = Callable[[str, int], None]
-_OF_RECORDS = ("records", "staging", "reports", BUNDLES)
 _UNDER_WAY = (AttemptState.LEASED, AttemptState.PUBLISHING, AttemptState.EXPIRED)
 _CHECK = "look at the state with: assay-server check --state DIR; nothing was moved"
 
@@ -102,14 +95,13 @@ def move_to_shared_folder(
         raise ParameterError(
             "--records-to", "the records are elsewhere already", "move them to 'folder' first"
         )
-    _require_elsewhere(state, folder)
+    if folder.resolve() == state.resolve():
+        raise ParameterError("--records-to", "it is the state folder itself", "name another folder")
     with _stopped(state, database) as metadata:
         note = note_of(asked, number_of_state(metadata))
         target = shared_folder(folder, note.state)
-        source = LocalRecordStore(state)
-        take_over_bundles(metadata, source, (state,))
         _name_by_content(metadata, state)
-        moved = _copy(metadata, source, target, told)
+        moved = _copy(metadata, LocalRecordStore(state), target, told)
         note_records(state, note)
         aside = _aside(state)
     return replace(moved, to=str(folder), kept=str(aside))
@@ -124,21 +116,9 @@ def move_to_folder(state: Path, database: AskedDatabase, told: Told) -> MovedRec
         )
     with _stopped(state, database) as metadata, tempfile.TemporaryDirectory(dir=state) as cache:
         source = look_at_records(state, Path(cache))
-        take_over_bundles(metadata, source, (state, folder_of_records(state)))
         moved = _copy(metadata, source, LocalRecordStore(state), told)
         forget_records(state)
     return replace(moved, to=str(state), kept=noted.url)
-
-
-def _require_elsewhere(state: Path, folder: Path) -> None:
-    """Raises ParameterError for a folder that is the state folder, or would go aside with the old records."""
-    folder = folder.resolve()
-    if folder == state.resolve():
-        raise ParameterError("--records-to", "it is the state folder itself", "name another folder")
-    for name in _OF_RECORDS:
-        if folder.is_relative_to((state / name).resolve()):
-            cause = f"it is in {state / name}, which is moved aside with the old records"
-            raise ParameterError("--records-to", cause, "name a folder outside of the state folder")
 
 
 def _copy(metadata: MetadataStore, source: RecordStore, target: RecordStore, told: Told) -> MovedRecords:
@@ -280,7 +260,7 @@ def _aside(state: Path) -> Path:
         while aside.exists():  # of a move in this very second
             aside = aside.with_name(f"{aside.name}-again")
         make_folder(aside)
-        for name in _OF_RECORDS:
+        for name in ("records", "staging", "reports", BUNDLES):
             if (state / name).is_dir():
                 (state / name).rename(aside / name)
         sync_directory(state)

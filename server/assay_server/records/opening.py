@@ -48,7 +48,7 @@ def open_records(
         resources.callback(in_bucket.close)
         store: RecordStore = in_bucket
     else:
-        store = shared_folder(Path(place.url), place.state, noted=noted is not None)
+        store = shared_folder(Path(place.url), place.state)
     if place != noted:
         note_records(state, place)
     return store
@@ -68,15 +68,12 @@ def are_of_state(state: Path, asked: AskedRecords, number: int) -> bool:
 def look_at_records(state: Path, cache: Path | None = None) -> RecordStore:
     """The records of a state folder, for programs beside its server, which change nothing there.
 
-    Raises StorageError if they are in a shared folder that is not there, or not this state's.
-
     ``cache``: a folder of its own instead of the server's, for who wants to see the objects themselves.
     """
     noted = noted_records(state)
     if noted is None:
         return LocalRecordStore(state, make_folders=False)
     if not noted.in_bucket:
-        _require_owner(Path(noted.url), noted.state, noted=True)
         return LocalRecordStore(Path(noted.url), make_folders=False, shared=True)
     place = place_of(state, noted, AskedRecords(cache=cache))
     return ObjectRecordStore(opened_bucket(place), place)
@@ -129,37 +126,19 @@ def _bucket_records(place: RecordsPlace, state_number: int) -> ObjectRecordStore
     return ObjectRecordStore(bucket, place)
 
 
-def shared_folder(folder: Path, state_number: int, *, noted: bool = False) -> LocalRecordStore:
-    """The records in a folder that servers share, which belongs to one state as a bucket does.
-
-    ``noted``: the state folder notes that its records are there. So a folder without its owner is one that is
-    not mounted, and it is never made. Raises StorageError.
-    """
+def shared_folder(folder: Path, state_number: int) -> LocalRecordStore:
+    """The records in a folder that servers share, which belongs to one state as a bucket does."""
     owner = folder / _OWNER
     with storage_errors(owner):
-        if not noted:
-            make_folder(folder)
-            if not owner.exists() and not _has_records(folder):
-                write_atomically(owner, f"{state_number}\n")
-    _require_owner(folder, state_number, noted=noted)
-    return LocalRecordStore(folder, shared=True)
-
-
-def _require_owner(folder: Path, state_number: int, *, noted: bool) -> None:
-    """Raises StorageError unless a folder that servers share has this state's records."""
-    owner = folder / _OWNER
-    with storage_errors(owner):
+        make_folder(folder)
+        if not owner.exists() and not _has_records(folder):
+            write_atomically(owner, f"{state_number}\n")
         found = owner.read_text("ascii").strip() if owner.exists() else ""
-    if noted and not found:
-        raise StorageError(
-            str(folder),
-            f"this state keeps its records there, but the folder has no {_OWNER}: it is gone, or not mounted",
-            "see that the shared folder is mounted there, and try again",
-        )
     if found != str(state_number):
         raise StorageError(
             str(folder), "it has the records of another state folder", "name the right folder, or a new one"
         )
+    return LocalRecordStore(folder, shared=True)
 
 
 def _has_records(state: Path) -> bool:

@@ -376,7 +376,6 @@ class LocalRecordStore:
         path = self._bundles / file
         with storage_errors(path):
             make_folder(path.parent)
-            sync_file(source)  # one from a cache may be in memory alone
             try:
                 os.link(source, path)
             except OSError as error:

@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import logging
 import secrets
@@ -24,31 +23,24 @@ from assay_server.store.records import BUNDLES, PACKED
 _log = logging.getLogger(__name__)
 
 TOLD = ".json"
-_DAMAGED = ".damaged"  # the suffix of a description that nobody can use
 
 
 def take_over_bundles(metadata: MetadataStore, records: RecordStore, folders: Sequence[Path]) -> None:
     """Take bundles that files of these folders describe into the database and the place of records.
 
-    A description goes last, so whatever interrupts this, the next start goes on. A damaged one is kept under
-    another name. Raises StorageError, also if the disk cannot be read now.
+    A description goes last, so whatever interrupts this, the next start goes on. Raises StorageError.
     """
     for folder in dict.fromkeys(folders):
-        with storage_errors(folder / BUNDLES):
-            found = sorted((folder / BUNDLES).glob(f"*{TOLD}"))
-        for told in found:
+        for told in sorted((folder / BUNDLES).glob(f"*{TOLD}")):
             with storage_errors(told):
                 _take_over(metadata, records, told)
 
 
 def _take_over(metadata: MetadataStore, records: RecordStore, told: Path) -> None:
     found, packed = _described(told), told.with_suffix(PACKED)
-    if found is None:
-        kept = told.with_name(f"{told.name}{_DAMAGED}")
-        cause = "is not whole, or its description is damaged: it must be sent again"
-        _log.warning("bundle %s %s; the description is kept as %s", packed, cause, kept.name)
-        with contextlib.suppress(FileNotFoundError):  # another server of the folder has taken it over
-            told.replace(kept)
+    if found is None or not packed.exists():
+        _log.warning("bundle %s is not whole, or its description is damaged: it must be sent again", packed)
+        told.unlink(missing_ok=True)
         return
     with metadata.snapshot() as store:
         known = store.bundle(found.bundle.sha256)
@@ -71,15 +63,12 @@ def new_bundle_file(sha256: str) -> str:
 
 
 def _described(told: Path) -> KeptBundle | None:
-    """What a description says; None if it is damaged, or its bundle is gone.
-
-    Raises other errors of the disk: they say nothing of what is on it.
-    """
+    """What a description says; None if it is damaged."""
     try:
         sha256, document = told.stem, json.loads(told.read_bytes())
         bundle = Bundle(sha256, int(document["bytes"]), int(document["files"]))
         holders = {str(who): int(at) for who, at in document["holders"].items()}
         packed = told.with_suffix(PACKED)
         return KeptBundle(bundle, packed.name, packed.stat().st_size, holders) if is_hash(sha256) else None
-    except (FileNotFoundError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None

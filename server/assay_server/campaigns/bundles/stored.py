@@ -19,7 +19,7 @@ import logging
 import os
 import shutil
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -36,7 +36,6 @@ from assay_sampling.errors import AssayError, InputError, StorageError
 from assay_server.campaigns.bundles.earlier import new_bundle_file
 from assay_server.clock import wall_ms
 from assay_server.limits import DEFAULT_LIMITS, BundleLimits
-from assay_server.store.connections.ended import repeated
 from assay_server.store.model import KeptBundle
 from assay_server.store.protocols import MetadataStore, RecordStore
 from assay_server.store.records import BUNDLES
@@ -104,8 +103,7 @@ class BundleStore:
             if each.sha256 not in held or held[each.sha256].bundle != each:
                 raise InputError(f"bundle {each.sha256[:64]}", "you have not sent it to this server", _AGAIN)
 
-    @repeated
-    def _held(self, holder: str, names: Sequence[str]) -> dict[str, KeptBundle]:
+    def _held(self, holder: str, names: Iterable[str]) -> dict[str, KeptBundle]:
         """Those that a holder sent and whose files are there; they are kept for a while."""
         with self._metadata.snapshot() as store:
             found = [kept for name in names if (kept := store.bundle(name)) and holder in kept.holders]
@@ -198,7 +196,6 @@ class BundleStore:
             kept = store.bundle(sha256)
         return kept.file if kept is not None and not self._records.has_bundle(kept.file) else ""
 
-    @repeated
     def _claim(self, holder: str, sha256: str, lost: str) -> bool:
         """Note who else sent a bundle that is there; whether it is."""
         with self._metadata.transaction() as store:
@@ -215,35 +212,27 @@ class BundleStore:
         """
         with storage_errors(packed):
             size = packed.stat().st_size
-        file = new_bundle_file(bundle.sha256)
+        file, quotas, has_room = new_bundle_file(bundle.sha256), (0, 0), True
         self._records.keep_bundle(file, packed)
-        wanted, no_room = self._enter(holder, KeptBundle(bundle, file, size, {}), lost)
-        if not wanted or no_room is not None:
-            self._records.remove_bundle(file)
-        if no_room is not None:
-            raise no_room
-
-    @repeated
-    def _enter(self, holder: str, new: KeptBundle, lost: str) -> tuple[bool, StorageError | None]:
-        """Make a stored file the bundle's; whether it is wanted, and the refusal if there is no room."""
-        no_room = None
         with self._metadata.transaction() as store:
-            kept = store.bundle(new.bundle.sha256)
+            kept = store.bundle(bundle.sha256)
             wanted = kept is None or kept.file == lost
             if not wanted:  # another server was faster
                 assert kept is not None
                 store.put_bundle(self._claimed(kept, holder))
             else:
-                store.delete_bundle(new.bundle.sha256)
+                store.delete_bundle(bundle.sha256)
                 quotas = store.bundle_bytes(holder)
-                if self._has_room(quotas, new.stored_bytes):
+                has_room = self._has_room(quotas, size)
+                if has_room:
                     holders = {} if kept is None else kept.holders
-                    store.put_bundle(self._claimed(replace(new, holders=holders), holder))
-                else:
-                    no_room = _no_room(self.limits, *quotas)
-                    if kept is not None:
-                        store.put_bundle(kept)
-        return wanted, no_room
+                    store.put_bundle(self._claimed(KeptBundle(bundle, file, size, holders), holder))
+                elif kept is not None:
+                    store.put_bundle(kept)
+        if not (wanted and has_room):
+            self._records.remove_bundle(file)
+        if not has_room:
+            raise _no_room(self.limits, *quotas)
 
     def _has_room(self, quotas: tuple[int, int], size: int) -> bool:
         """Whether so many bytes more keep within what an identity may have, and all."""

@@ -212,8 +212,9 @@ class SharedCommit:
         group.commit_sent = True
         try:
             group.driver.run("COMMIT")
-        except self._words.failures as error:
-            if not group.driver.is_lost:
+        except BaseException as error:
+            if not (isinstance(error, self._words.failures) and group.driver.is_lost):
+                group.commit_sent = False  # it was not sent, or left out because something before it failed
                 raise
             group.lost = error
 
@@ -221,7 +222,6 @@ class SharedCommit:
         try:
             for command in self._words.undo:
                 group.driver.run(command)
-            group.commit_sent = False  # it was left out, because something before it failed
         except self._words.failures as error:  # a full disk makes SQLite roll back everything
             self._abandon(group, cause if isinstance(cause, self._words.failures) else error)
 
@@ -244,7 +244,7 @@ class SharedCommit:
                 if not group.commit_sent:
                     group.driver.run("COMMIT")
         except BaseException as error:  # noqa: BLE001 - every member hears of it
-            lost = group.driver.is_lost
+            lost = group.driver.is_lost or isinstance(error, NothingKeptError)
             self._roll_back(group)
             self._drop()
             found = self._settled(group, error) if lost else error

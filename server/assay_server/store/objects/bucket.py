@@ -205,9 +205,10 @@ class Bucket:
             return False
         import obstore  # noqa: PLC0415
 
-        pieces = self._tried(name, lambda: iter(obstore.get(self._store, name).stream()))
         with path.open("rb") as file, self._errors(name):
-            return all(file.read(len(piece)) == bytes(piece) for piece in pieces)
+            return all(
+                file.read(len(piece)) == bytes(piece) for piece in obstore.get(self._store, name).stream()
+            )
 
     def _other_content(self, name: str) -> StorageError:
         return StorageError(

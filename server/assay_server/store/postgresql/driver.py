@@ -91,7 +91,9 @@ class DeferringDriver(Driver):
 
     def _sent(self, *asked: Command) -> list[Answer]:
         """Send what was kept and these, in one message; returns the answers to these."""
-        kept, self._kept, self._begin = [*self._begin, *self._kept], [], []
+        kept = [*self._begin, *self._kept]
+        dumped = self._messages.dumped([*kept, *asked])  # if that raises, nothing was sent
+        self._kept, self._begin = [], []
         self._marked = True
         self._used = time.monotonic()
-        return self._messages.answers([*kept, *asked])[len(kept) :]
+        return self._messages.answers(dumped)[len(kept) :]

@@ -10,15 +10,17 @@ import itertools
 import re
 import select
 from collections.abc import Sequence
-from contextlib import suppress
 from typing import Any
 
 import psycopg
 from psycopg.adapt import PyFormat, Transformer
 from psycopg.errors import error_from_result
-from psycopg.pq import ConnStatus, ExecStatus
+from psycopg.pq import ExecStatus
 
 Command = tuple[str, Sequence[Any]]
+# A statement, its values as they are sent, and their formats.
+Dumped = tuple[str, tuple[Sequence[Any] | None, Sequence[Any] | None]]
+_BINARY = (bytes, psycopg.Binary)  # as text they would be twice as long
 
 # So many statements stay prepared on a connection; others are sent with their text each time.
 MOST_PREPARED = 500
@@ -58,40 +60,55 @@ class Messages:
         self._prepared: dict[str, bytes] = {}  # names, by the text
         self._made = 0
 
-    def answers(self, commands: Sequence[Command]) -> list[Answer]:
+    def dumped(self, commands: Sequence[Command]) -> list[Dumped]:
+        """Commands as they are sent; raises here, where nothing was sent yet, if a value cannot be sent."""
+        return [(text, self._dumped(values)) for text, values in commands]
+
+    def _dumped(self, values: Sequence[Any]) -> tuple[Sequence[Any] | None, Sequence[Any] | None]:
+        if not values:
+            return None, None
+        formats = [PyFormat.BINARY if isinstance(each, _BINARY) else PyFormat.TEXT for each in values]
+        return self._transformer.dump_sequence(values, formats), self._transformer.formats
+
+    def answers(self, commands: Sequence[Dumped]) -> list[Answer]:
         """Send all in one message, and wait once; raises the error of the first that failed, as cursors do.
 
-        Those behind one that failed are not executed.
+        Those behind one that failed are not executed. A message that was not read to its end ends
+        the connection.
         """
         link = self._link
         link.enter_pipeline_mode()
         try:
-            given = [self._send(text, values) for text, values in commands]
+            fresh: dict[str, bytes] = {}
+            given = [self._send(text, *values, fresh) for text, values in commands]
             link.pipeline_sync()
             self._flush()
-            results = self._received(given)
-        finally:
-            if link.status == ConnStatus.OK:
-                with suppress(psycopg.Error):  # what could not be read ends with the connection
-                    link.exit_pipeline_mode()
+            results, failed = self._received(given)
+            link.exit_pipeline_mode()
+        except BaseException as error:
+            link.finish()  # or the next message would read the answers to this one
+            if isinstance(error, psycopg.Error) or not isinstance(error, Exception):
+                raise
+            raise psycopg.OperationalError(f"a message was not read to its end ({error})") from error
+        if failed is not None:
+            raise failed
         return [Answer(result, self._transformer) for result in results]
 
-    def _send(self, text: str, values: Sequence[Any]) -> tuple[str, bytes] | None:
-        """Returns text and name if the statement is prepared with this message."""
-        transformer, link = self._transformer, self._link
-        formats = [PyFormat.BINARY if type(each) is bytes else PyFormat.TEXT for each in values]
-        dumped = transformer.dump_sequence(values, formats) if values else None
-        sent_formats = transformer.formats if values else None
-        name, made = self._prepared.get(text), None
+    def _send(
+        self, text: str, dumped: Any, formats: Any, fresh: dict[str, bytes]
+    ) -> tuple[str, bytes] | None:
+        """Returns text and name if the statement is prepared here; ``fresh``: those of this message."""
+        link = self._link
+        name, made = self._prepared.get(text) or fresh.get(text), None
         if name is None:
-            if len(self._prepared) >= MOST_PREPARED:
-                link.send_query_params(_numbered(text), dumped, param_formats=sent_formats)
+            if len(self._prepared) + len(fresh) >= MOST_PREPARED:
+                link.send_query_params(_numbered(text), dumped, param_formats=formats)
                 return None
             self._made += 1
-            name = b"assay_%d" % self._made
+            name = fresh[text] = b"assay_%d" % self._made
             made = text, name
             link.send_prepare(name, _numbered(text))
-        link.send_query_prepared(name, dumped, sent_formats)
+        link.send_query_prepared(name, dumped, formats)
         return made
 
     def _flush(self) -> None:
@@ -102,8 +119,8 @@ class Messages:
             if any(event & select.POLLIN for _, event in poll.poll()):
                 link.consume_input()  # or both sides could wait for each other
 
-    def _received(self, given: Sequence[tuple[str, bytes] | None]) -> list[Any]:
-        """The results of statements, with text and name of those that were prepared with them."""
+    def _received(self, given: Sequence[tuple[str, bytes] | None]) -> tuple[list[Any], psycopg.Error | None]:
+        """The results of statements, and the first error; given text and name of those prepared with them."""
         results = []
         failed: psycopg.Error | None = None
         try:
@@ -118,9 +135,7 @@ class Messages:
             self._next()  # the end of the message
         except psycopg.Error as lost:
             raise failed or lost from None  # the database may say why it ends a connection
-        if failed is not None:
-            raise failed
-        return results
+        return results, failed
 
     def _error(self, result: Any) -> psycopg.Error | None:
         if result.status in _GOOD or result.status == ExecStatus.PIPELINE_ABORTED:

@@ -63,6 +63,7 @@ _SETTINGS = {
     "statement_timeout": "0",
     "idle_in_transaction_session_timeout": "0",
     "timezone": "UTC",
+    "standard_conforming_strings": "on",
 }
 
 
