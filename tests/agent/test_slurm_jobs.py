@@ -140,6 +140,19 @@ def test_a_job_that_is_signalled_while_it_waits_for_the_server_stops_waiting() -
         assert asked.wait(20)
 
 
+@pytest.mark.parametrize("away", [0, 1_000])
+def test_a_signal_during_the_last_call_ends_the_job_whatever_the_answer(away: int) -> None:
+    """Slurm signals once: an agent that started now would never hear of it."""
+    lab, asked = Lab(away), threading.Event()
+
+    def join() -> None:
+        asked.set()
+        lab.join()
+
+    assert not join_patiently(join, asked, patience_seconds=0)
+    assert lab.calls == 1
+
+
 def test_a_job_gives_up_on_an_address_that_nobody_answers_and_at_once_on_a_token_that_is_refused() -> None:
     lab = Lab(1_000)
     with pytest.raises(ServerUnreachableError):

@@ -98,7 +98,8 @@ def join_lab(settings: AgentSettings, address: str, token: str) -> tuple[str, Cr
             agent_id = state.agent_id
     before = folder.read()
     # The same key proves that the identity is ours, even after the certificate has expired.
-    key = before.key if before is not None and before.identity.identity_id == agent_id else None
+    ours = before is not None and before.identity.identity_id == agent_id
+    key = before.key if before is not None and ours else folder.joining_key()
     credentials, joined = joining.join(
         address,
         token,

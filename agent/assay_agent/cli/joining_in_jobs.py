@@ -24,7 +24,7 @@ _FIRST_WAIT_SECONDS, _LONGEST_WAIT_SECONDS = 2.0, 30.0
 def join_patiently(
     join: Callable[[], object], asked_to_end: threading.Event, patience_seconds: float = PATIENCE_SECONDS
 ) -> bool:
-    """Call ``join`` until the server answers; False if the job was asked to end before.
+    """Call ``join`` until the server answers; False if the job was asked to end, even while it answered.
 
     Raises ServerUnreachableError if nothing answers for ``patience_seconds``, and at once all that ``join``
     raises besides.
@@ -34,13 +34,15 @@ def join_patiently(
         try:
             join()
         except ServerUnreachableError as error:
+            if asked_to_end.is_set():
+                return False
             if time.monotonic() + wait_seconds > until:
                 raise
             _log.warning("%s; asking again in %.0f s", error, wait_seconds)
             asked_to_end.wait(wait_seconds)
             wait_seconds = min(2 * wait_seconds, _LONGEST_WAIT_SECONDS)
         else:
-            return True
+            return not asked_to_end.is_set()  # Slurm signals once, and this signal was taken here
     return False
 
 

@@ -142,4 +142,5 @@ def _join_once(settings: AgentSettings, address: str, token: str, token_file: Pa
             "make a token (assay token --role agent --uses NUMBER) and write it into a file of mode 0600",
         )
     with ended_by_signals() as asked_to_end:
-        return join_patiently(lambda: join_lab(settings, address, token), asked_to_end)
+        joined = join_patiently(lambda: join_lab(settings, address, token), asked_to_end)
+    return joined and not asked_to_end.is_set()

@@ -1,7 +1,8 @@
 """Credentials: one's private key and certificate, the authority that issued it, and the server they are for.
 
 They are one file of mode 0600, ``credentials.json``, replaced in one step, so that a crash during a renewal
-leaves either certificate, never a key without its certificate.
+leaves either certificate, never a key without its certificate. Until a joiner has them, its key is in a file
+of its own.
 """
 
 from __future__ import annotations
@@ -21,10 +22,10 @@ from assay_core.identity.certificates import (
     read_certificate,
     renewal_ms,
 )
-from assay_core.identity.keys import PrivateKey, key_pem, public_key_hash, read_key
+from assay_core.identity.keys import PrivateKey, key_pem, new_key, public_key_hash, read_key
 from assay_sampling.errors import InputError, ParameterError
 
-_FILE = "credentials.json"
+_FILE, _JOINING = "credentials.json", "joining-key.pem"
 _AGAIN = "enrol again with a new token, which 'assay token' or 'assay-server token' makes"
 
 
@@ -122,6 +123,7 @@ class CredentialsFolder:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.path = folder / _FILE
+        self._joining = folder / _JOINING
 
     def write(self, credentials: Credentials) -> None:
         """Replace what is there; raises StorageError."""
@@ -135,6 +137,24 @@ class CredentialsFolder:
         with storage_errors(self.path):
             make_folder(self.folder)
             write_atomically(self.path, document.model_dump_json(indent=2) + "\n")
+            self._joining.unlink(missing_ok=True)  # it is the identity's key now
+
+    def joining_key(self) -> PrivateKey:
+        """The key to join with: one, made and kept at the first call, until there are credentials.
+
+        A server that admitted this key, but whose answer was lost, knows it again, also after a restart of
+        the joiner. A key that is damaged, or that other users may read, is replaced. Raises StorageError.
+        """
+        with storage_errors(self._joining):
+            try:
+                if not self._joining.stat().st_mode & 0o077:
+                    return read_key(self._joining.read_bytes(), str(self._joining))
+            except (FileNotFoundError, NotADirectoryError, ParameterError):
+                pass
+            made = new_key()
+            make_folder(self.folder)
+            write_atomically(self._joining, key_pem(made))
+        return made
 
     def read(self) -> Credentials | None:
         """None if there are none; raises InputError if the file is damaged or open to other users."""
@@ -166,8 +186,9 @@ class CredentialsFolder:
         return credentials
 
     def remove(self) -> bool:
-        """Remove the credentials; whether there were any. Raises StorageError."""
+        """Remove the credentials, and a key to join with; whether there were any. Raises StorageError."""
         with storage_errors(self.path):
+            self._joining.unlink(missing_ok=True)
             found = self.path.exists()
             self.path.unlink(missing_ok=True)
         return found
