@@ -326,6 +326,29 @@ def test_a_submission_sent_twice_with_one_key_is_one_campaign_of_its_caller(
     assert len(seen(metadata)) == 5
 
 
+def test_a_repeat_that_is_small_enough_to_come_at_once_is_the_only_campaign_of_its_key(
+    metadata: MetadataStore, tmp_path: Path
+) -> None:
+    """Plans change with the times that slices took: the first was large, and its repeat is not."""
+    hub, audited = Hub(), AuditedStore(metadata)
+    first, other = (coordinator_of(audited, tmp_path, hub) for _ in range(2))
+    repeats: list[str] = []
+
+    def repeat() -> None:
+        with called_by(SAM):
+            repeats.append(submit(other, sent(key="once"), Pace(10_000)).campaign_id)
+
+    begin_note("Submit", "unix:")
+    with called_by(SAM):
+        answer = submit(first, sent(key="once"), Pace(ROWS, resting_at(3, repeat)))
+    assert [answer.campaign_id] == repeats and answer.runs == SMALL_RUNS
+    assert seen(metadata) == {answer.campaign_id: SMALL_RUNS}
+    with metadata.snapshot() as store:
+        assert store.arrivals() == []
+        assert {each.subject for each in store.audit_entries()} <= {f"campaign {answer.campaign_id}"}
+        assert sum(len(store.runs(f"large-{number}")) for number in (1, 2)) == SMALL_RUNS
+
+
 def test_one_that_comes_first_under_the_name_takes_its_number(
     metadata: MetadataStore, tmp_path: Path
 ) -> None:

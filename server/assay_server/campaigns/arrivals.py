@@ -44,6 +44,10 @@ class Pace:
 ORDINARY = Pace()
 
 
+class OvertakenError(Exception):
+    """The campaign came under its owner's key in another way while its pieces came in; these are given up."""
+
+
 @dataclass(frozen=True)
 class _Piece:
     """Runs with slices; the slices of a run that has very many go on in pieces of their own."""
@@ -81,7 +85,7 @@ def bring_in(coordinator: Coordinator, campaign: Campaign, plan: Plan, pace: Pac
     """Store a campaign piece by piece; call it in a :func:`turn`. False: its number was taken meanwhile.
 
     Raises StorageError if the disk refuses a piece, or if this server lost its turn and another one gave the
-    campaign up; then nothing of it counts.
+    campaign up, and OvertakenError if a repeat of the submission was quicker; then nothing of it counts.
     """
     mark = secrets.token_hex(8)
     with note_kept_back():
@@ -91,7 +95,11 @@ def bring_in(coordinator: Coordinator, campaign: Campaign, plan: Plan, pace: Pac
             began = time.monotonic()
             _add(coordinator, campaign.campaign_id, mark, piece)
             pace.rest(max(_LEAST_REST_SECONDS, _REST * (time.monotonic() - began)))
-    _end(coordinator, campaign.campaign_id, mark)
+    try:
+        _end(coordinator, campaign, mark)
+    except OvertakenError:
+        _clear(coordinator, pace)
+        raise
     return True
 
 
@@ -117,11 +125,17 @@ def _add(coordinator: Coordinator, campaign_id: str, mark: str, piece: _Piece) -
 
 
 @repeated
-def _end(coordinator: Coordinator, campaign_id: str, mark: str) -> None:
+def _end(coordinator: Coordinator, campaign: Campaign, mark: str) -> None:
+    """Show a campaign that is there whole; raises OvertakenError if another one came under its key meanwhile.
+
+    A repeat may be small enough to be stored at once: plans change with the times that slices took.
+    """
     with coordinator.schedule(alone=True) as schedule:
-        if not schedule.store.is_arriving(campaign_id, mark):
-            raise _given_up(campaign_id)
-        schedule.end_arrival(campaign_id)
+        if not schedule.store.is_arriving(campaign.campaign_id, mark):
+            raise _given_up(campaign.campaign_id)
+        if campaign.submission and schedule.store.submitted_as(campaign.owner, campaign.submission):
+            raise OvertakenError  # in the block: the transaction leaves nothing, no entry of the audit log either
+        schedule.end_arrival(campaign.campaign_id)
 
 
 def _given_up(campaign_id: str) -> StorageError:

@@ -16,7 +16,7 @@ from assay_server.campaign_file.compiled import CompiledCampaign
 from assay_server.campaign_file.compiling import compile_campaign
 from assay_server.campaign_file.reading import read_campaign_file
 from assay_server.campaign_file.spec import Campaign as CampaignSpec
-from assay_server.campaigns.arrivals import ORDINARY, Pace, bring_in, turn
+from assay_server.campaigns.arrivals import ORDINARY, OvertakenError, Pace, bring_in, turn
 from assay_server.campaigns.bundles.named import folders_named, sent_bundles
 from assay_server.campaigns.planning.plan import Plan, next_number, plan_campaign
 from assay_server.campaigns.scheduling.coordinator import Coordinator
@@ -113,14 +113,14 @@ class _NumberTakenError(Exception):
 
 
 def _stored(coordinator: Coordinator, asked: _Asked, pace: Pace) -> Submitted:
-    """The campaign, stored; planned again each time another one of its name comes first."""
+    """The campaign, stored; planned again each time another one of its name or its key comes first."""
     while True:
         with coordinator.snapshot() as store:
             planned = asked.planned(store)  # others do not wait for this
         campaign = asked.campaign(planned, coordinator.clock.now_ms())
         note_subject(f"campaign {campaign.campaign_id}", f"{len(planned.plan.runs)} runs")
         store_it = _brought_in if pace.is_large(planned.plan) else _added
-        with contextlib.suppress(_NumberTakenError):
+        with contextlib.suppress(_NumberTakenError, OvertakenError):
             return store_it(coordinator, asked, campaign, planned.plan, pace)
 
 
