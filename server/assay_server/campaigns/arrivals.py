@@ -134,7 +134,7 @@ def _end(coordinator: Coordinator, campaign: Campaign, mark: str) -> None:
         if not schedule.store.is_arriving(campaign.campaign_id, mark):
             raise _given_up(campaign.campaign_id)
         if campaign.submission and schedule.store.submitted_as(campaign.owner, campaign.submission):
-            raise OvertakenError  # in the block: the transaction leaves nothing, no entry of the audit log either
+            raise OvertakenError  # in the block, so that the audit log gets no entry either
         schedule.end_arrival(campaign.campaign_id)
 
 

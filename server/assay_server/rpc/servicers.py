@@ -47,12 +47,14 @@ Context = grpc.aio.ServicerContext[Any, Any]
 class Threads:
     """Threads in which handlers block, separate for agents' and people's requests, segments and publishing.
 
-    So an agent's sign of life never waits for a status.
+    So an agent's sign of life never waits for a status, and people do not wait while large submissions wait
+    for their turn.
     """
 
     status: Executor
     short: Executor
     people: Executor
+    submit: Executor
     ingest: Executor
     publish: Executor
 
@@ -64,13 +66,14 @@ class Threads:
             status=BoundedThreads(limits.queries.status_threads, "assay-status", most),
             short=BoundedThreads(8, "assay-rpc", most),
             people=BoundedThreads(2, "assay-people", most),
+            submit=BoundedThreads(2, "assay-submit", most),
             ingest=ThreadPoolExecutor(3, "assay-ingest"),  # bounded by the bytes that upload streams hold
             publish=BoundedThreads(16, "assay-publish", most),  # most of the time they wait for the disk
         )
 
     def close(self) -> None:
         """Wait for running handlers; start nothing more."""
-        for executor in (self.short, self.status, self.people, self.ingest, self.publish):
+        for executor in (self.short, self.status, self.people, self.submit, self.ingest, self.publish):
             executor.shutdown(wait=True, cancel_futures=True)
 
 
@@ -262,7 +265,7 @@ class CampaignServicer(campaign_pb2_grpc.CampaignServiceServicer):
 
     async def Submit(self, request: Any, context: Context) -> Any:
         read = Submission.from_proto
-        return await sent(context, self._threads.people, self._handler.submit, read, request)
+        return await sent(context, self._threads.submit, self._handler.submit, read, request)
 
     async def ListCampaigns(self, request: Any, context: Context) -> Any:
         read = CampaignsPage.from_proto

@@ -1,0 +1,42 @@
+"""Large submissions that wait for their turn keep nobody else waiting."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from contextlib import closing
+from types import SimpleNamespace
+from typing import Any
+
+from assay_core.records.campaign import NamedCampaign, Submission, Submitted
+from assay_server.limits import DEFAULT_LIMITS
+from assay_server.rpc.changes import Changes
+from assay_server.rpc.servicers import CampaignServicer, Threads
+
+
+def test_a_person_cancels_while_more_submissions_wait_than_threads_serve() -> None:
+    threads, turn = Threads.of(DEFAULT_LIMITS), threading.Event()
+
+    def submit(_asked: Submission) -> Submitted:
+        assert turn.wait(60)
+        return Submitted("large-1", 1)
+
+    handler: Any = SimpleNamespace(submit=submit, cancel=lambda asked: asked)
+    servicer, context = CampaignServicer(handler, threads, Changes()), SimpleNamespace()
+
+    async def calls() -> tuple[Any, list[Any]]:
+        message = Submission("campaign: large", "c.yaml", "/data").to_proto()
+        waiting = [asyncio.create_task(servicer.Submit(message, context)) for _ in range(5)]  # type: ignore[arg-type]
+        await asyncio.sleep(0)  # each has its thread, or its place in the queue
+        try:
+            asked = NamedCampaign("made-1").to_proto()
+            cancelled = await asyncio.wait_for(servicer.Cancel(asked, context), 30)  # type: ignore[arg-type]
+            assert not any(each.done() for each in waiting)
+        finally:
+            turn.set()
+        return cancelled, await asyncio.gather(*waiting)
+
+    with closing(threads):
+        cancelled, submitted = asyncio.run(calls())
+    assert cancelled.campaign_id == "made-1"
+    assert [each.campaign_id for each in submitted] == ["large-1"] * 5
