@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import AbstractContextManager, ExitStack, closing, nullcontext
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -17,7 +21,7 @@ from assay_server.app import Server
 from assay_server.keeping.backup import make_backup
 from assay_server.keeping.restore import restore_backup
 from assay_server.store.model import WebLogin
-from assay_server.store.protocols import MetadataStore
+from assay_server.store.protocols import MetadataReader, MetadataStore
 from assay_server.store.sqlite import SqliteStore
 from assay_server.web.admitting.sessions import LINK_MS, SESSION_MS, Sessions
 from tests.support.server.metadata_stores import METADATA_STORES
@@ -109,6 +113,66 @@ def test_what_is_not_the_cookie_of_a_session_opens_nothing_and_costs_no_query(
     ]
     assert [sessions.looked_up(each) for each in without_form] == [None] * len(without_form)
     assert sessions.looked_up(cookie) == session
+
+
+def test_people_log_in_and_out_while_a_strangers_cookie_is_looked_up(
+    metadata: MetadataStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A login that ended meanwhile is not kept in memory by a lookup that began before."""
+    here, elsewhere = Sessions(metadata), Sessions(metadata)
+    mine, other = logged_in(here)[1], logged_in(elsewhere)
+    link, _ = here.new_link(OTTO, FAR)
+    asked, go, snapshot = threading.Event(), threading.Event(), metadata.snapshot
+
+    def hanging() -> AbstractContextManager[MetadataReader]:
+        found = snapshot()
+        with found as store:
+            answers = {each.key: each for each in store.web_logins()}
+        if threading.current_thread() is not threading.main_thread():
+            asked.set()
+            assert go.wait(60)
+        reader: Any = SimpleNamespace(web_login=answers.get, web_logins=lambda: list(answers.values()))
+        return nullcontext(reader)
+
+    monkeypatch.setattr(metadata, "snapshot", hanging)
+    with ThreadPoolExecutor(1) as threads:
+        lookup = threads.submit(here.looked_up, other[0])
+        try:
+            assert asked.wait(60)
+            here.end(mine)
+            assert here.opened(link)[1].identity_id == "otto-id"
+            elsewhere.end(other[1])
+            here.refresh()
+        finally:
+            go.set()
+        lookup.result(60)
+    assert here.known(other[0]) is None and here.looked_up(other[0]) is None
+
+
+def test_strangers_whose_cookies_are_looked_up_leave_the_page_to_those_who_are_logged_in(
+    make_server: Callable[..., Server], short_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The database hangs. Two lookups are under way, 16 wait, and further strangers are refused."""
+    lab, go = web_lab(make_server, short_path), threading.Event()
+    assert lab.server.page is not None
+    monkeypatch.setattr(lab.server.page.sessions, "looked_up", lambda _cookie: go.wait(60) and None)
+    with ExitStack() as stack:
+        admin = stack.enter_context(closing(lab.browser("admin")))
+        threads = stack.enter_context(ThreadPoolExecutor(30))
+        stack.callback(go.set)
+
+        def stranger(number: int) -> int:
+            with closing(lab.browser()) as browser:
+                browser.cookies.set(COOKIE, f"{number:043d}")
+                return browser.get("/").status_code
+
+        asked = [threads.submit(stranger, number) for number in range(30)]
+        answers = as_completed(asked, 60)
+        assert [next(answers).result() for _ in range(12)] == [503] * 12
+        assert admin.get("/").status_code == 200
+        assert admin.get("/gpus").status_code == 200
+        go.set()
+        assert [each.result() for each in answers] == [401] * 18
 
 
 def test_one_person_cannot_fill_the_table_of_sessions(metadata: MetadataStore, clock: HandClock) -> None:

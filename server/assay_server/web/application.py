@@ -41,6 +41,7 @@ class Application:
         sessions: links and cookies.
         live: pages that are watched.
         threads: where handlers block.
+        strangers: where logins and unknown cookies are looked up.
         limits: bounds of callers and streams.
         place: the names under which it is reached, and whether over TLS.
     """
@@ -53,11 +54,18 @@ class Application:
         sessions: Sessions,
         live: LivePages,
         threads: Executor,
+        strangers: Executor,
         limits: Limits,
         place: WebPlace,
     ) -> None:
         self._asking = Asking(
-            handlers, admission=admission, sessions=sessions, threads=threads, limits=limits, place=place
+            handlers,
+            admission=admission,
+            sessions=sessions,
+            threads=threads,
+            strangers=strangers,
+            limits=limits,
+            place=place,
         )
         self._logging_in = LoggingIn(self._asking)
         self._watching = Watching(self._asking, live, limits)

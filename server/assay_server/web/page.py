@@ -11,6 +11,7 @@ from assay_server.identity.server_certificate import ServerCertificate
 from assay_server.limits import Limits
 from assay_server.rpc.campaign_handler import CampaignHandler
 from assay_server.rpc.lab.handler import LabHandler
+from assay_server.rpc.places import BoundedThreads
 from assay_server.rpc.published.handler import PublishedHandler
 from assay_server.web.admitting.admission import Admission
 from assay_server.web.admitting.links import WebLinks
@@ -28,6 +29,7 @@ from assay_server.web.service import WebService
 from assay_server.web_place import WebPlace
 
 _THREADS = 2
+_STRANGERS, _STRANGERS_WAITING = 2, 16
 
 
 class LivePage:
@@ -65,6 +67,7 @@ class LivePage:
         self.live = LivePages(release())
         self.links, self.sessions = links, sessions
         self._threads = ThreadPoolExecutor(_THREADS, "assay-page")
+        self._strangers = BoundedThreads(_STRANGERS, "assay-page-strangers", _STRANGERS_WAITING)
         self._waiting = ThreadPoolExecutor(1, "assay-page-so-far")
         pool = WorkerPool(1)
         self._studio = studio = Studio(pool, pool.end, pulse.touch)
@@ -77,6 +80,7 @@ class LivePage:
             sessions=sessions,
             live=self.live,
             threads=self._threads,
+            strangers=self._strangers,
             limits=limits,
             place=place,
         )
@@ -92,5 +96,6 @@ class LivePage:
         """End all streams and close."""
         self._service.stop()
         self._threads.shutdown(cancel_futures=True)
+        self._strangers.shutdown(cancel_futures=True)
         self._studio.close()
         self._waiting.shutdown(wait=False, cancel_futures=True)

@@ -54,8 +54,11 @@ class Sessions:
     def __init__(self, metadata: MetadataStore, now_ms: Callable[[], int] = wall_ms) -> None:
         self._metadata = metadata
         self._now_ms = now_ms
-        # Held while the database is asked, so that nothing is in memory which a later answer has removed.
+        # Logins, logouts and refreshes hold it while they ask the database, so that nothing is in memory which
+        # a later answer has removed. Lookups of strangers' cookies do not: what they find is kept only if none
+        # of those came in between, which ``_version`` counts.
         self._lock = threading.Lock()
+        self._version = 0
         self._known: dict[str, WebLogin] = {}
         self.refresh()
 
@@ -63,6 +66,7 @@ class Sessions:
         """Read sessions again: regularly, for logouts at other servers."""
         with self._lock, self._metadata.snapshot() as store:
             self._known = {each.key: each for each in store.web_logins() if each.opened}
+            self._version += 1
 
     def new_link(self, caller: Caller, ends_at_ms: int) -> tuple[str, int]:
         """The secret of a new link for the caller, and until when it can be used.
@@ -110,6 +114,7 @@ class Sessions:
                 self._make_room(store, session.identity_id)
                 store.put_web_login(session)
             self._known[session.key] = session
+            self._version += 1
         return cookie, session
 
     def known(self, cookie: str) -> WebLogin | None:
@@ -121,13 +126,14 @@ class Sessions:
         found = self.known(cookie)
         if found is not None or not _SECRET.fullmatch(cookie):
             return found
-        key = _key(cookie)
-        with self._lock:
-            with self._metadata.snapshot() as store:
-                stored = store.web_login(key)
-            found = self._alive(stored if stored is not None and stored.opened else None)
-            if found is not None:
-                self._known[key] = found
+        key, version = _key(cookie), self._version
+        with self._metadata.snapshot() as store:
+            stored = store.web_login(key)
+        found = self._alive(stored if stored is not None and stored.opened else None)
+        if found is not None:
+            with self._lock:
+                if version == self._version:
+                    self._known[key] = found
         return found
 
     def alive(self, session: WebLogin) -> WebLogin | None:
@@ -140,6 +146,7 @@ class Sessions:
             with self._metadata.transaction() as store:
                 store.forget_web_logins([session.key])
             self._known.pop(session.key, None)
+            self._version += 1
 
     def take_over(self, state: Path) -> None:
         """Take the sessions over that an earlier release kept in a state folder; one that cannot be read

@@ -53,6 +53,7 @@ class Asking:
         admission: who may ask.
         sessions: links and cookies.
         threads: where handlers block.
+        strangers: where logins and unknown cookies are looked up; it refuses what would wait for long.
         limits: bounds of callers.
         place: whether it is reached over TLS.
     """
@@ -64,6 +65,7 @@ class Asking:
         admission: Admission,
         sessions: Sessions,
         threads: Executor,
+        strangers: Executor,
         limits: Limits,
         place: WebPlace,
     ) -> None:
@@ -72,7 +74,7 @@ class Asking:
         self.sessions = sessions
         self.tls = place.tls
         self.cookie_name = SECURE_COOKIE if place.tls else COOKIE
-        self._threads = threads
+        self._threads, self._strangers = threads, strangers
         self._quotas = Quotas(limits.callers)
 
     def cookie(self, request: Request) -> str:
@@ -84,7 +86,7 @@ class Asking:
         cookie = self.cookie(request)
         found = self.sessions.known(cookie)
         if found is None and cookie:
-            found = await self.thread(partial(self.sessions.looked_up, cookie))
+            found = await self.of_stranger(partial(self.sessions.looked_up, cookie))
         return found
 
     async def caller(self, request: Request) -> Caller:
@@ -98,8 +100,14 @@ class Asking:
 
     async def thread(self, answer: Callable[[], Told]) -> Told:
         """What ``answer`` returns, which may block."""
-        run = contextvars.copy_context().run
-        return await asyncio.get_running_loop().run_in_executor(self._threads, run, answer)
+        return await _in(self._threads, answer)
+
+    async def of_stranger(self, answer: Callable[[], Told]) -> Told:
+        """What ``answer`` returns, for somebody whom this server does not know: few are answered at a time.
+
+        So who is logged in has the page, even while the database hangs. Raises StorageError if many wait.
+        """
+        return await _in(self._strangers, answer)
 
     async def of_campaign(
         self, call: str, caller: Caller, answer: Callable[[], Told], campaign_id: str
@@ -137,6 +145,11 @@ class Asking:
     def require_csrf(self, request: Request, form: dict[str, str]) -> None:
         """Raises NotPermittedError for a form without the token of its session."""
         require_csrf(self.cookie(request), form.get("csrf", ""))
+
+
+async def _in(threads: Executor, answer: Callable[[], Told]) -> Told:
+    run = contextvars.copy_context().run
+    return await asyncio.get_running_loop().run_in_executor(threads, run, answer)
 
 
 def campaign_path(campaign_id: str) -> str:

@@ -26,7 +26,7 @@ class LoggingIn:
         given: dict[str, Any] = {"title": "Log in", "kind": "", "stream": "", "link": "", "problem": ""}
         if link:
             try:
-                opens = await self._asking.thread(partial(self._asking.sessions.of_link, link))
+                opens = await self._asking.of_stranger(partial(self._asking.sessions.of_link, link))
                 caller = self._asking.admission.caller(opens, "")
             except AssayError as error:
                 given["problem"] = f"This link cannot be used: {error.cause}."
@@ -38,7 +38,7 @@ class LoggingIn:
         """Exchange a link for a session."""
         form = await self._asking.form(request)
         opened = partial(self._asking.sessions.opened, form.get("link", ""))
-        cookie, session = await self._asking.thread(opened)
+        cookie, session = await self._asking.of_stranger(opened)
         self._asking.admission.caller(session, "")
         answer = RedirectResponse("/", 303)
         answer.set_cookie(
