@@ -54,9 +54,9 @@ class Sessions:
     def __init__(self, metadata: MetadataStore, now_ms: Callable[[], int] = wall_ms) -> None:
         self._metadata = metadata
         self._now_ms = now_ms
-        # Logins, logouts and refreshes hold it while they ask the database, so that nothing is in memory which
-        # a later answer has removed. Lookups of strangers' cookies do not: what they find is kept only if none
-        # of those came in between, which ``_version`` counts.
+        # Logins, logouts and refreshes hold it while they ask the database, so that nothing is in memory
+        # which a later answer has removed. Lookups of strangers' cookies do not: what they find is kept only
+        # if none of those came in between, which ``_version`` counts.
         self._lock = threading.Lock()
         self._version = 0
         self._known: dict[str, WebLogin] = {}
