@@ -18,6 +18,7 @@ from assay_server.app import Server
 from assay_server.web.drawing.templating import release
 from tests.support.server.made_segments import made_segments
 from tests.support.server.playing_agent import PlayingAgent
+from tests.support.server.server_support import eventually
 from tests.support.server.web_lab import COOKIE, WebLab, web_lab
 
 HOSTILE = "<script>alert(1)</script>\"'><img src=x onerror=alert(2)>\x00\u202egnp.exe{{7*7}}"
@@ -170,6 +171,18 @@ def test_a_download_that_broke_goes_on_where_it_ended(lab: WebLab) -> None:
         assert browser.get(path, headers={"Range": "bytes=9999999-"}).status_code == 416
 
 
+def there(browser: httpx.Client, path: str) -> httpx.Response:
+    """The report so far; the page's own may be under way, and the server makes one at a time."""
+    answers: list[httpx.Response] = []
+
+    def asked() -> bool:
+        answers.append(browser.get(path))
+        return answers[-1].status_code == 200
+
+    eventually(asked, "the report")
+    return answers[-1]
+
+
 def test_the_report_is_a_page_without_an_origin_and_json_for_keeping(lab: WebLab) -> None:
     with PlayingAgent(lab.server.addresses[-1]) as agent, closing(lab.browser("viewer")) as browser:
         early = browser.get("/campaigns/made-1/report.json")
@@ -178,10 +191,11 @@ def test_the_report_is_a_page_without_an_origin_and_json_for_keeping(lab: WebLab
         agent.register()
         agent.play(made_segments((30,), "detailed", counters=2))
         assert "Report of what is there so far" in browser.get("/campaigns/made-1").text
-        so_far = browser.get("/campaigns/made-1/report.html")
+        so_far = there(browser, "/campaigns/made-1/report.html")
         assert "made by a stand-in" in so_far.text
         assert so_far.headers["content-security-policy"].startswith("sandbox allow-scripts")
-        assert "attachment" in browser.get("/campaigns/made-1/report.json").headers["content-disposition"]
+        kept = there(browser, "/campaigns/made-1/report.json")
+        assert "attachment" in kept.headers["content-disposition"]
         agent.play(made_segments((100,)))
         agent.play(made_segments((70,)))
         assert [status.state for status in agent.watch("made-1")][-1] == "done"
