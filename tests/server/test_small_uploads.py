@@ -46,7 +46,7 @@ class Looks:
         self.number += 1
         if self.number == 1:
             self.begun.set()
-            self._go_on.wait(60)
+            assert self._go_on.wait(60), "nobody let the first look go on"
         elif self._error is not None:
             raise self._error
         return self._snapshot()
@@ -99,8 +99,8 @@ def test_a_bad_one_fails_its_own_attempt_only(box: Box, monkeypatch: pytest.Monk
 
 
 def test_the_same_one_twice_is_stored_once(box: Box, monkeypatch: pytest.MonkeyPatch) -> None:
-    looks = Looks(box, monkeypatch)
     first, second = (each.upload(box.claim()) for each in made_segments((10, 20)))
+    looks = Looks(box, monkeypatch)
     assert behind(box, looks, first, [second, second]) == [DURABLE] * 3
     assert box.finish(2, 30)
 
