@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar
@@ -53,6 +54,10 @@ class VirtualModel:
 
     def bare_command(self, argv: Sequence[str]) -> list[str]:
         return [BARE_PROGRAM, *argv]
+
+    def program(self, argv: Sequence[str]) -> str:
+        workload = next((text for text in argv if text.endswith(".toml")), None)
+        return argv[0] if workload is None else os.path.join(".", workload)  # noqa: PTH118
 
     def open_sensors(self, environment: Mapping[str, str]) -> VirtualSensors:
         faults = parse_faults(environment.get(SENSORS_VARIABLE, ""))

@@ -26,10 +26,13 @@ from assay_agent.conditions import mps_control
 from assay_agent.conditions.mps_control import program_version
 from assay_agent.execution import tool_run
 from assay_agent.execution.environment import MeasuredGPU, scrubbed, without_secrets
+from assay_agent.execution.pinned import pin_program
 from assay_agent.guards.run_guards import run_processes
+from assay_agent.provenance import program as programs
 from assay_agent.provenance.facts import Collected, environment_hash, live_facts
 from assay_agent.provenance.file_identity import file_identity
 from assay_agent.provenance.libraries import LoadedLibraries, described
+from assay_agent.provenance.program import HashedPrograms
 from assay_agent.provenance.python_package import python_package
 from assay_agent.spool.records import Seal
 from assay_core.records.attempt import AttemptLog
@@ -43,7 +46,13 @@ from assay_sampling.launches.table import (
     launch_schema,
     make_batch,
 )
-from assay_sampling.running.attempt_facts import AttemptFacts, LibraryFacts, ToolFact, parse_facts
+from assay_sampling.running.attempt_facts import (
+    AttemptFacts,
+    LibraryFacts,
+    ProgramFact,
+    ToolFact,
+    parse_facts,
+)
 from assay_virtual.gpu_models import MODELS
 from tests.support.agent import mps_stand_in
 from tests.support.agent.conditions_bench import LIGHT, Bench
@@ -302,6 +311,118 @@ def test_a_real_process_is_looked_at_through_its_maps(tmp_path: Path) -> None:
     )  # fmt: skip
 
 
+def made_program(folder: Path, content: bytes = b"#!/bin/sh\n") -> Path:
+    made = folder.resolve() / "train"
+    made.write_bytes(content)
+    made.chmod(0o755)
+    return made
+
+
+def fact_of(program: Path, content: bytes) -> ProgramFact:
+    return ProgramFact(str(program), len(content), hashlib.sha256(content).hexdigest())
+
+
+def test_a_program_is_told_by_where_its_path_leads_its_size_and_its_hash(tmp_path: Path) -> None:
+    content = os.urandom(3 << 20)
+    made = made_program(tmp_path, content)
+    (tmp_path / "link").symlink_to("train")
+    known, search = HashedPrograms(), {"PATH": f"/nowhere:{tmp_path}"}
+    for word in (str(made), "./link", f"../{tmp_path.name}/train", "train"):
+        started = known.started(word, tmp_path, search)
+        assert started.fact == started.after_run().fact == fact_of(made, content)
+    # A name is looked for in PATH alone, as it is when it is started.
+    assert known.started("train", tmp_path, {"PATH": "/nowhere"}).fact.note == "it was not found"
+
+
+def test_a_file_is_read_once_and_again_when_it_has_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reads = list[int]()
+    hashed = programs._sha256
+    monkeypatch.setattr(programs, "_sha256", lambda *given: reads.append(1) or hashed(*given))
+    made, known = made_program(tmp_path), HashedPrograms()
+    first = [known.started(str(made), tmp_path, {}).fact for _ in range(3)]
+    assert (first, len(reads)) == ([fact_of(made, b"#!/bin/sh\n")] * 3, 1)
+    state = made.stat()
+    made.write_bytes(b"#!/bin/ab\n")
+    # Whoever sets the time of the last change back cannot set the kernel's.
+    os.utime(made, ns=(state.st_atime_ns, state.st_mtime_ns))
+    assert known.started(str(made), tmp_path, {}).fact == fact_of(made, b"#!/bin/ab\n")
+    assert len(reads) == 2
+
+
+def test_a_program_that_changes_has_no_hash(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made, known = made_program(tmp_path), HashedPrograms()
+    pin = pin_program(str(made), str(made))
+    assert pin is not None
+    started = known.started(str(made), tmp_path, {}, pins=[pin])
+    assert started.fact.sha256
+    other = made_program(tmp_path, b"other")
+    assert started.after_run().fact == replace(started.fact, sha256="", note="it changed while it ran")
+    # What a policy judged was another file: nothing is told of this one, and the run is refused.
+    changed = ProgramFact(str(other), 5, "", "it changed while it was read")
+    assert known.started(str(made), tmp_path, {}, pins=[pin]).fact == changed
+    assert "was replaced" in pin.fault()
+    made.unlink()
+    assert started.after_run().fact.sha256 == ""
+    # Written to between the first and the last byte.
+    made_program(tmp_path, b"third")
+    hashed = programs._sha256
+
+    def while_written(*given: Any) -> str:
+        with made.open("ab") as file:
+            file.write(b"more")
+        return hashed(*given)
+
+    monkeypatch.setattr(programs, "_sha256", while_written)
+    assert known.started(str(made), tmp_path, {}).fact == changed
+
+
+def test_what_cannot_be_read_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    known = HashedPrograms()
+
+    def told(word: str, **more: Any) -> tuple[int, str, str]:
+        fact = known.started(word, tmp_path, {}, **more).fact
+        return fact.size_bytes, fact.sha256, fact.note
+
+    made = made_program(tmp_path, b"12345")
+    os.mkfifo(tmp_path / "pipe")
+    assert told("./absent") == (0, "", "it cannot be read (No such file or directory)")
+    assert told("./pipe") == told("./") == (0, "", "it is not a plain file")
+    assert told("a\0b")[1:] == ("", "it was not found")
+    assert told("/a\0b")[1] == ""
+    assert told("./train", stopped=lambda: True) == (5, "", "the run was stopped while it was read")
+    monkeypatch.setattr(programs, "MOST_BYTES", 4)
+    assert told("./train") == (5, "", "it has more than 4 bytes, which are not read")
+    monkeypatch.setattr(programs, "MOST_BYTES", 5)
+    assert told("./train")[1] == hashlib.sha256(made.read_bytes()).hexdigest()
+
+
+def test_only_what_a_confined_program_can_read_is_read_for_it(tmp_path: Path) -> None:
+    files, secret = tmp_path / "files", tmp_path / "key"
+    files.mkdir()
+    secret.write_text("of the agent")
+    made = made_program(files)
+    (files / "link").symlink_to(secret)
+    known = HashedPrograms()
+    told = [known.started(word, files, {}, inside=files).fact for word in ("./train", "./link", "../key")]
+    outside = "it lies outside of the submitter's files"
+    assert told == [
+        replace(fact_of(made, b"#!/bin/sh\n"), path="train"),
+        ProgramFact("./link", note=outside),
+        ProgramFact("../key", note=outside),
+    ]
+    system = known.started("sh", files, {"PATH": "/usr/bin:/bin"}, inside=files).fact
+    assert system.sha256 == hashlib.sha256(Path("/bin/sh").read_bytes()).hexdigest()
+
+
+def test_on_a_virtual_gpu_the_workload_file_is_the_program() -> None:
+    model = MODELS.gpu("V100", 0).model
+    assert model.program(["env", "A=1", "train.toml"]) == "./train.toml"
+    assert model.program(["/w/train.toml", "x.toml"]) == "/w/train.toml"
+    assert model.program(["train", "--fast"]) == "train"
+
+
 GPU = MeasuredGPU(Device(0, "H100", "GPU-1", "9.0", 132), path="/bin", driver_version="550.1")
 
 
@@ -494,6 +615,8 @@ def test_a_run_at_a_share_tells_its_daemon_its_libraries_and_no_secret(bench: Be
     assert facts.libraries.found == (described(library.resolve(), Path("/")),)
     assert facts.libraries.found[0].identity
     assert "linked statically" in facts.libraries.note
+    assert facts.program.path == str(Path(sys.executable).resolve())
+    assert facts.program.sha256 == hashlib.sha256(Path(sys.executable).read_bytes()).hexdigest()
     assert "hunter2" not in log.to_proto().facts_json
     assert parse_facts(facts.to_json()) == facts
 

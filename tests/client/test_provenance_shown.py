@@ -14,6 +14,7 @@ from assay_sampling.running.attempt_facts import (
     CounterFacts,
     LibraryFact,
     LibraryFacts,
+    ProgramFact,
     ToolFact,
 )
 from tests.support.client.scripted_server import FakeServer, Script
@@ -42,6 +43,7 @@ FACTS = AttemptFacts(
     ),
     counters=CounterFacts(("a", "b"), {"a": "smsp__a.sum"}, ("b",), 1, 3),
     environment_hash="00ff",
+    program=ProgramFact("/opt/train", 4096, "ab" * 32),
 )  # fmt: skip
 
 
@@ -64,6 +66,7 @@ def test_runs_show_draws_the_facts_of_an_attempt(assay: Assay, script: Script) -
     text = shown(assay, script, FACTS.to_json())
     for part in (
         "rests on H100 driver 550.163.01, CUDA 12.4 tool ncu 2024.1.1, /opt/ncu",
+        f"program /opt/train, 4,096 bytes, SHA-256 {'ab' * 32}",
         "cache all: ncu --cache-control all",
         "SM share 50 % asked, 50 % in force, 66 of 132 SMs as probed, private MPS daemon 550.163.01",
         "clock base asked, refused: not permitted",
@@ -76,6 +79,13 @@ def test_runs_show_draws_the_facts_of_an_attempt(assay: Assay, script: Script) -
         assert part in text, part
     document = json.loads(assay("runs", "show", "c-1.0000", "--json").stdout)
     assert document["attempts"][0]["facts"] == json.loads(FACTS.to_json())
+
+
+def test_a_program_without_a_hash_says_why_and_none_says_nothing(assay: Assay, script: Script) -> None:
+    vanished = ProgramFact("/opt/[red]train", note="it cannot be read (Permission denied)")
+    text = shown(assay, script, replace(FACTS, program=vanished).to_json())
+    assert "program /opt/[red]train, no hash: it cannot be read (Permission denied)" in text
+    assert "program" not in shown(assay, script, replace(FACTS, program=ProgramFact()).to_json())
 
 
 def test_synthetic_and_recorded_attempts_say_what_they_are(assay: Assay, script: Script) -> None:

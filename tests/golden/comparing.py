@@ -44,6 +44,7 @@ ADDED: frozenset[str] = frozenset(
         "properties.priority", "properties.budget_gpu_hours", "properties.requires", "properties.exclusive",
         "properties.after", "properties.gang", "properties.processes",
         "properties.project", "properties.bundle", "$defs.RequiresSpec", "bundles", "facts.bundle",
+        "programs", "facts.program",
         "unseen_time_percent", "two_level.notes", "window.slices", "window.weighted_group_error_percent",
         "decomposition", "widest_groups", "labels.origins", "started_cold",
         "parameters.tolerance_percent", "launches.[].would_stop", "summary.active_error_percent",

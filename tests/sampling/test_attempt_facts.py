@@ -18,6 +18,7 @@ from assay_sampling.running.attempt_facts import (
     CounterFacts,
     LibraryFact,
     LibraryFacts,
+    ProgramFact,
     ToolFact,
     parse_facts,
 )
@@ -34,6 +35,7 @@ FACTS = AttemptFacts(
     condition=ConditionFacts("all", "by ncu", 50.0, 50.0, 66, 132, "private", "550.163.01", "/usr/bin/mps"),
     counters=CounterFacts(("instructions",), {"instructions": "smsp__inst_executed.sum"}, (), 1, 3),
     environment_hash="00ff",
+    program=ProgramFact("/opt/train", 4096, "ab" * 32),
 )
 
 
@@ -50,6 +52,7 @@ libraries = st.builds(LibraryFact, texts, texts, texts, texts, st.integers(0, 2*
 @given(
     st.builds(
         AttemptFacts,
+        program=st.builds(ProgramFact, texts, st.integers(0, 2**60), texts, texts),
         tools=st.lists(st.builds(ToolFact, texts, texts, texts), max_size=3).map(tuple),
         libraries=st.builds(LibraryFacts, found=st.lists(libraries, max_size=3).map(tuple)),
     )
@@ -88,6 +91,7 @@ def changed(**changes: Any) -> str:
         changed(tools=[{"name": 3}]), changed(tools=[{}]), changed(synthetic="yes"), changed(driver=None),
         changed(libraries={"status": "stolen"}), changed(condition={"effective_sms": True}),
         changed(condition={"sm_percent": "50"}), changed(counters={"collected": {"a": 1}}),
+        changed(program={"size_bytes": "4096"}), changed(program="/opt/train"),
     ],
 )  # fmt: skip
 def test_what_is_no_facts_is_none(text: str) -> None:
@@ -97,6 +101,9 @@ def test_what_is_no_facts_is_none(text: str) -> None:
 def test_keys_that_a_later_release_adds_are_passed_over_and_missing_ones_are_default() -> None:
     assert parse_facts(changed(colour="red")) == FACTS
     assert parse_facts('{"version": 1, "driver": "550"}') == AttemptFacts(driver="550")
+    earlier = json.loads(FACTS.to_json())
+    del earlier["program"]
+    assert parse_facts(json.dumps(earlier)) == replace(FACTS, program=ProgramFact())
 
 
 def test_a_library_is_known_by_its_build_and_named_by_its_package() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,14 @@ from alembic import command
 from assay_core.records.attempt import AttemptLog
 from assay_core.records.campaign import AttemptState, RunState
 from assay_core.records.work import CommandSource
-from assay_sampling.running.attempt_facts import MOST_BYTES, AttemptFacts, LibraryFact, LibraryFacts, ToolFact
+from assay_sampling.running.attempt_facts import (
+    MOST_BYTES,
+    AttemptFacts,
+    LibraryFact,
+    LibraryFacts,
+    ProgramFact,
+    ToolFact,
+)
 from assay_server.analysis.runs.facts import run_facts
 from assay_server.analysis.runs.request import RunFacts
 from assay_server.campaigns.analysing.asking import analysis_request
@@ -95,13 +103,18 @@ def test_the_facts_of_a_run_are_those_of_its_published_attempts(tmp_path: Path) 
     live = run(0, command=CommandSource(("train",)), state=RunState.DONE, recorded=None)
     pieces = [Slice(live.run_id, n, state=SliceState.DONE) for n in range(3)]
     made = campaign(synthetic=False)
-    other = AttemptFacts(gpu="H100", driver="550.163", tools=(ToolFact("nsys", "2024.1"),))
+    other = AttemptFacts(
+        gpu="H100",
+        driver="550.163",
+        tools=(ToolFact("nsys", "2024.1"),),
+        program=ProgramFact("/opt/train", 9, "cd" * 32),
+    )
     with store.transaction() as write:
         write.add_campaign(made, [live], pieces)
         for piece, state, day, facts in (
             (2, AttemptState.PUBLISHED, 3, other.to_json()),
             (0, AttemptState.FAILED, 1, AttemptFacts(driver="1").to_json()),
-            (0, AttemptState.PUBLISHED, 2, NSYS.to_json()),
+            (0, AttemptState.PUBLISHED, 2, replace(NSYS, program=ProgramFact("/a", 9, "ab" * 32)).to_json()),
             (1, AttemptState.PUBLISHED, 2, NSYS.to_json()),
         ):
             token = 10 * piece + day
@@ -126,6 +139,7 @@ def test_the_facts_of_a_run_are_those_of_its_published_attempts(tmp_path: Path) 
         tools=(("nsys", "2023.4.4"), ("nsys", "2024.1")),
         libraries={"libcublas": {"edges:1": "nvidia-cublas-cu12 12.4.5.8"}},
         library_notes=("said",),
+        programs=("ab" * 32, "cd" * 32),
         days=("1970-01-03", "1970-01-04"),
     )
 

@@ -50,6 +50,10 @@ class GpuModel(Protocol):
         """The command that runs a workload without a profiler."""
         ...
 
+    def program(self, argv: Sequence[str]) -> str:
+        """The file that a command runs on it: the workload file, else the program itself."""
+        ...
+
     def open_sensors(self, environment: Mapping[str, str]) -> GpuSensors:
         """The sensors, as the workload's ``environment`` wants them; raises SensorError, ParameterError."""
         ...

@@ -36,11 +36,12 @@ from assay_agent.guards.run_guards import RunGuards
 from assay_agent.profilers.gang import OtherGpus, gang_devices
 from assay_agent.provenance.facts import live_facts
 from assay_agent.provenance.libraries import LoadedLibraries
+from assay_agent.provenance.program import PROGRAMS, StartedProgram
 from assay_agent.telemetry.rules import share_flag
 from assay_agent.telemetry.watch import GpuWatch
 from assay_core.records.attempt import AttemptLog
 from assay_core.records.validity_flag import ValidityFlag
-from assay_core.records.work import Work
+from assay_core.records.work import CommandSource, Work
 from assay_sampling.launches.table import (
     Device,
     LaunchBatch,
@@ -86,6 +87,7 @@ class LiveMeasurement(abc.ABC):
         self._wall_seconds = 0.0
         self._libraries: LoadedLibraries | None = None
         self._tool_facts: dict[str, ToolFact] = {}
+        self._program: StartedProgram | None = None
 
     @abc.abstractmethod
     def batches(self) -> Iterator[LaunchBatch]:
@@ -131,6 +133,7 @@ class LiveMeasurement(abc.ABC):
             environment=self.environment,
             in_force=self._conditions.facts if self._conditions else {},
             flags=self.flags,
+            program=self._program.fact if self._program else None,
         )
 
     def __enter__(self) -> Self:
@@ -270,6 +273,7 @@ class LiveMeasurement(abc.ABC):
                 "it is not a folder on this box, and the command must run there",
                 "put the workload there, or correct the campaign file",
             )
+        started = self._program = self._program or self._started(self.work.command, directory)
         limit = self.work.command.timeout_s or DEFAULT_TIMEOUT_SECONDS
         conditions = [each for each in (self._conditions, self._others) if each is not None]
 
@@ -292,6 +296,7 @@ class LiveMeasurement(abc.ABC):
                 held=held,
             )
         self._wall_seconds += result.seconds
+        self._program = started.after_run()
         self._require_judged("was changed while it ran")
         guards.require_kept(str(self.work.key))
         if conditions and not (result.timed_out or result.cancelled):
@@ -305,6 +310,17 @@ class LiveMeasurement(abc.ABC):
                 f"it had not ended after its time limit of {limit:g} s; it was ended",
             )
         return result
+
+    def _started(self, command: CommandSource, directory: Path) -> StartedProgram:
+        """The command's program, or the workload file that a modelled GPU runs in its place."""
+        return PROGRAMS.started(
+            command.argv[0] if self.gpu.model is None else self.gpu.model.program(command.argv),
+            directory,
+            self.environment,
+            pins=pins_of(command),
+            inside=self._confined.files if self._confined is not None else None,
+            stopped=self.cancellation.is_set,
+        )
 
     @contextlib.contextmanager
     def _entered(self, directory: Path) -> Iterator[Path]:

@@ -22,6 +22,7 @@ from assay_sampling.running.attempt_facts import (
     ConditionFacts,
     CounterFacts,
     LibraryFacts,
+    ProgramFact,
     ToolFact,
 )
 
@@ -43,6 +44,7 @@ def live_facts(
     environment: Mapping[str, str],
     in_force: Mapping[str, Any],
     flags: Collection[ValidityFlag],
+    program: ProgramFact | None = None,
 ) -> AttemptFacts:
     """The facts of a live run.
 
@@ -54,6 +56,7 @@ def live_facts(
         environment: of the run, unscrubbed.
         in_force: the facts of its conditions (:attr:`assay_agent.conditions.Conditions.facts`).
         flags: of the run so far.
+        program: the file that was started; None if none was.
     """
     return AttemptFacts(
         synthetic=gpu.synthetic,
@@ -65,6 +68,7 @@ def live_facts(
         condition=_condition(work, gpu, in_force, flags),
         environment_hash=environment_hash(environment, gpu.model.own_variables if gpu.model else ()),
         bundle=work.command.bundle.sha256 if work.command is not None and work.command.bundle else "",
+        program=program or ProgramFact(),
     )
 
 

@@ -36,6 +36,23 @@ class ToolFact:
 
 
 @dataclass(frozen=True)
+class ProgramFact:
+    """The program of a live run: the first word of its command; on a virtual GPU, the workload file.
+
+    Args:
+        path: links followed; of a submitter's file, its path in the bundle; "" where nothing was started.
+        size_bytes: of the file; 0 where it could not be opened.
+        sha256: of the file; "" where it was not read, or did not stay the same until the run had ended.
+        note: why there is no hash, for people.
+    """
+
+    path: str = ""
+    size_bytes: int = 0
+    sha256: str = ""
+    note: str = ""
+
+
+@dataclass(frozen=True)
 class LibraryFact:
     """A library that a process of the run had loaded.
 
@@ -138,6 +155,7 @@ class AttemptFacts:
     ``environment_hash``: BLAKE2b of the scrubbed environment without the agent's private folders, so that
     equal environments have equal hashes in two runs. ``recording``: the format of the file that was played
     back; "" for a live run. ``bundle``: the SHA-256 of the submitter's files that it ran; "" without any.
+    ``program``: the file that was run; empty for recordings and in facts of earlier releases.
     """
 
     synthetic: bool = False
@@ -151,6 +169,7 @@ class AttemptFacts:
     counters: CounterFacts = field(default_factory=CounterFacts)
     environment_hash: str = ""
     bundle: str = ""
+    program: ProgramFact = field(default_factory=ProgramFact)
 
     def to_json(self) -> str:
         """The object as text of at most :data:`MOST_BYTES`: texts and lists are cut to their limits.

@@ -323,6 +323,13 @@ _RESULT_FLAGS = (
         scope="result",
     ),
     FlagKind(
+        "programs_differ",
+        "two runs of one workload that are compared ran different files as their program: it was rebuilt, or "
+        "the boxes have different ones",
+        "give all boxes the same file; `assay runs show` gives the path and SHA-256 of each",
+        scope="result",
+    ),
+    FlagKind(
         "profiler_overhead_high",
         "the workload took more than twice as long under the profiler of a light run as without one",
         "use a lighter profiler, or longer kernels; durations of launches may be inflated",

@@ -94,6 +94,9 @@ class ProvenanceEntry(Part):
         says("why libraries are missing: a virtual GPU, a recording, a runtime linked statically"),
     ]
     bundles: Annotated[list[str], says("SHA-256 of the submitter's files that ran; empty without any")] = []
+    programs: Annotated[
+        list[str], says("SHA-256 of the program that ran, several if it differed; empty where not known")
+    ] = []
     measured_on: Annotated[
         Days | None, says("when live runs were measured; `null` for recordings and virtual GPUs")
     ]

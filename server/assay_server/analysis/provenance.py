@@ -22,6 +22,7 @@ from assay_server.analysis.runs.facts import distinct_texts
 from assay_server.analysis.runs.request import RunData, RunFacts
 
 _MOST_SHOWN = 6  # differences in one flag's text
+_SHOWN_DIGITS = 12  # of a SHA-256
 
 
 def with_facts_of_table(run: RunData) -> RunData:
@@ -59,6 +60,7 @@ def _differences(runs: Sequence[RunData]) -> Iterator[tuple[RunData, str, str]]:
     yield from _told(runs, "libraries_differ", [_libraries(run.facts) for run in runs])
     yield from _told(runs, "tools_differ", [_tools(run.facts) for run in runs])
     yield from _told(runs, "drivers_differ", [_driver(run.facts) for run in runs])
+    yield from _told(runs, "programs_differ", [_program(run.facts) for run in runs])
 
 
 # By the name of each thing: what identifies its build or version, and the text for people.
@@ -99,6 +101,13 @@ def _driver(facts: RunFacts) -> _Known:
     return {"driver": (frozenset(facts.drivers), " and ".join(sorted(facts.drivers)))}
 
 
+def _program(facts: RunFacts) -> _Known:
+    if not facts.programs:
+        return {}
+    said = " and ".join(sorted(sha256[:_SHOWN_DIGITS] for sha256 in facts.programs))
+    return {"program": (frozenset(facts.programs), said)}
+
+
 def provenance_entries(runs: Sequence[RunData]) -> list[ProvenanceEntry]:
     """An entry for each workload and GPU, in the order of the campaign."""
     grouped: dict[tuple[str, str], list[RunData]] = {}
@@ -119,6 +128,7 @@ def _entry(workload: str, device: str, runs: Sequence[RunData]) -> ProvenanceEnt
         libraries=_library_entries(runs),
         library_notes=_all(run.facts.library_notes for run in runs),
         bundles=_all(run.facts.bundles for run in runs),
+        programs=_all(run.facts.programs for run in runs),
         measured_on=Days(first=days[0], last=days[-1]) if days else None,
         runs=[run.run_id for run in runs],
     )

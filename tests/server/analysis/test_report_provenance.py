@@ -19,6 +19,7 @@ LIGHT = RunFacts(
     drivers=("550.163",),
     tools=(("nsys", "2023.4.4"),),
     libraries={"libcublas": {"edges:1": "12.4.5.8"}, "libcudart": {"edges:c": "12.4.127"}},
+    programs=("ab" * 32,),
     days=("2026-11-20",),
 )
 DETAILED = replace(LIGHT, tools=(("ncu", "2024.1.1"),), days=("2026-11-21",))
@@ -49,7 +50,8 @@ def test_the_entry_of_a_workload_names_all_that_its_numbers_rest_on(lab: Lab) ->
                 {"name": "libcublas", "versions": ["12.4.5.8"]},
                 {"name": "libcudart", "versions": ["12.4.127"]},
             ],
-            "library_notes": [], "bundles": [], "measured_on": {"first": "2026-11-20", "last": "2026-11-21"},
+            "library_notes": [], "bundles": [], "programs": ["ab" * 32],
+            "measured_on": {"first": "2026-11-20", "last": "2026-11-21"},
             "runs": [light.run_id, detailed.run_id, "c-1.b"], "flags": [],
         }
     ]  # fmt: skip
@@ -105,8 +107,29 @@ def test_shares_made_with_other_tools_are_flagged(lab: Lab) -> None:
     assert [name for _, name, _ in flags(entry)] == ["tools_differ"]
 
 
+def test_runs_of_one_workload_that_ran_different_programs_are_flagged(lab: Lab) -> None:
+    rebuilt = replace(DETAILED, programs=("cd" * 32,))
+    light, detailed = lab.light(FREE, facts=LIGHT), lab.detailed(FREE[:5], facts=rebuilt)
+    report = analysed(light, detailed, methods=(("pks", {"k": 1}),))
+    expected = f"program {'cd' * 6} instead of {'ab' * 6} in {light.run_id}"
+    [row], [entry] = report["rows"], report["provenance"]
+    assert flags(row) == flags(entry) == [(detailed.run_id, "programs_differ", expected)]
+    assert not row["flags"][0]["invalidates"]
+    assert entry["programs"] == ["ab" * 32, "cd" * 32]
+    assert expected in render_html(report)
+
+
+def test_one_program_is_not_mentioned_in_a_page(lab: Lab) -> None:
+    report = analysed(lab.light(FREE, facts=LIGHT), lab.detailed(FREE[:5], facts=DETAILED))
+    assert report["provenance"][0]["programs"] == ["ab" * 32]
+    for page in (render_markdown(report), render_html(report)):
+        assert "abababab" not in page
+
+
 def test_what_is_not_known_is_not_compared(lab: Lab) -> None:
-    partly = replace(LIGHT, libraries={"libcudnn": {"x": "9"}}, drivers=(), tools=(("nsys", ""),))
+    partly = replace(
+        LIGHT, libraries={"libcudnn": {"x": "9"}}, drivers=(), tools=(("nsys", ""),), programs=()
+    )
     report = analysed(
         lab.light(FREE), lab.light(FREE, facts=LIGHT, repeat=1), lab.light(FREE, facts=partly, repeat=2)
     )

@@ -14,6 +14,7 @@ from assay_sampling.running.attempt_facts import (
     ConditionFacts,
     CounterFacts,
     LibraryFacts,
+    ProgramFact,
     facts_of,
 )
 
@@ -41,6 +42,10 @@ def _lines(facts: AttemptFacts) -> Iterator[tuple[str, str]]:
     for tool in facts.tools:
         where = f", {tool.path}" if tool.path else ""
         yield "tool", f"{tool.name} {tool.version or '(release not known)'}{where}"
+    program = facts.program
+    if program.path:
+        size = f", {program.size_bytes:,} bytes" if program.size_bytes else ""
+        yield "program", f"{program.path}{size}, {_hash_or_why(program)}"
     if facts.recording:
         yield "recording", facts.recording
     yield from _condition(facts.condition)
@@ -51,6 +56,10 @@ def _lines(facts: AttemptFacts) -> Iterator[tuple[str, str]]:
     yield "libraries", "; ".join(part for part in (summary + more, libraries.note) if part)
     if facts.environment_hash:
         yield "environment hash", facts.environment_hash
+
+
+def _hash_or_why(program: ProgramFact) -> str:
+    return f"SHA-256 {program.sha256}" if program.sha256 else f"no hash: {program.note}"
 
 
 def _condition(condition: ConditionFacts) -> Iterator[tuple[str, str]]:

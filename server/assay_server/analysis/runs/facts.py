@@ -37,6 +37,7 @@ def _merged(attempts: Sequence[AttemptFacts]) -> RunFacts:
         libraries=_by_name(library for facts in attempts for library in facts.libraries.found),
         library_notes=distinct_texts(facts.libraries.note for facts in attempts),
         bundles=distinct_texts(facts.bundle for facts in attempts),
+        programs=distinct_texts(facts.program.sha256 for facts in attempts),
     )
 
 

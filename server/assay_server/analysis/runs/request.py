@@ -30,6 +30,7 @@ class RunFacts:
         libraries: those that the workload loaded: by name, the version for people by build.
         library_notes: notes about the libraries.
         bundles: SHA-256 of the submitter's files that it ran.
+        programs: SHA-256 of the program that it ran; several if its slices ran different ones.
         days: those on which a live run was measured on silicon, as ISO dates in UTC.
     """
 
@@ -39,6 +40,7 @@ class RunFacts:
     libraries: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     library_notes: tuple[str, ...] = ()
     bundles: tuple[str, ...] = ()
+    programs: tuple[str, ...] = ()
     days: tuple[str, ...] = ()
 
     @property
