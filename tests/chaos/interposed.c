@@ -15,8 +15,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <linux/futex.h>
+#include <poll.h>
+#include <pthread.h>
+#include <semaphore.h>
+#include <sys/epoll.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/time.h>
 #include <sys/uio.h>
 #include <time.h>
@@ -26,12 +32,13 @@ enum { WRITES = 1, SYNCS = 2, CHANGES = 4, READS = 8 };
 
 struct control {
     int64_t clock_offset_ns;
+    _Atomic int64_t passed_ns; /* time that passed at once: on all clocks, and in waits */
     int32_t operations; /* which of the above have a fault */
     int32_t error;      /* the errno that they return; 0: none */
     int32_t every;      /* only each of so many */
     int32_t sleep_ms;   /* before they begin */
     int32_t torn;       /* so many writes are cut in half, and the process is killed */
-    int32_t spare;
+    int32_t look_ms;    /* how often waits see that time has passed; 0: waits are left alone */
     char part[64];      /* only paths that contain this */
     _Atomic uint64_t clock_reads, matched, failed, slept, tears;
 };
@@ -247,16 +254,160 @@ int mkdir(const char *path, mode_t mode)
 
 int unlink(const char *path) { return armed(CHANGES) && fails(CHANGES, path) ? -1 : real_unlink(path); }
 
+/* Time that passes at once: whoever waits until a moment by a clock of ours waits until that moment, less what
+ * has passed, by the kernel's. Waits go in pieces, so that those that had begun see it, too. */
+
+#define SECOND_NS 1000000000LL
+
+#define REAL(name) \
+    static typeof(name) *real; \
+    if (!real) \
+    real = dlsym(RTLD_NEXT, #name)
+
+static int64_t ns_of(const struct timespec *moment) { return moment->tv_sec * SECOND_NS + moment->tv_nsec; }
+
+static struct timespec spec_of(int64_t ns)
+{
+    struct timespec moment = {ns / SECOND_NS, ns % SECOND_NS};
+    return moment;
+}
+
+static int64_t kernel_now(clockid_t which)
+{
+    struct timespec now;
+    real_clock_gettime(which, &now);
+    return ns_of(&now);
+}
+
+static int waits_are_ours(void)
+{
+    begin();
+    return control && control->look_ms > 0;
+}
+
+/* The end of the next piece of a wait, by the kernel's clock; *last: it is the end of the whole. */
+static struct timespec piece(clockid_t which, const struct timespec *until, int *last)
+{
+    int64_t end = ns_of(until) - control->passed_ns;
+    int64_t look = kernel_now(which) + control->look_ms * 1000000LL;
+    *last = end <= look;
+    return spec_of(*last ? (end > 0 ? end : 0) : look);
+}
+
+int sem_clockwait(sem_t *semaphore, clockid_t which, const struct timespec *until)
+{
+    REAL(sem_clockwait);
+    if (!waits_are_ours())
+        return real(semaphore, which, until);
+    for (int last;;) {
+        struct timespec end = piece(which, until, &last);
+        int answer = real(semaphore, which, &end);
+        if (!answer || errno != ETIMEDOUT || last)
+            return answer;
+    }
+}
+
+int sem_timedwait(sem_t *semaphore, const struct timespec *until)
+{
+    REAL(sem_timedwait);
+    return waits_are_ours() ? sem_clockwait(semaphore, CLOCK_REALTIME, until) : real(semaphore, until);
+}
+
+/* After a piece a condition is answered as if it had been signalled: a signal between two pieces would be lost. */
+int pthread_cond_timedwait(pthread_cond_t *condition, pthread_mutex_t *mutex, const struct timespec *until)
+{
+    static int (*real)(pthread_cond_t *, pthread_mutex_t *, const struct timespec *);
+    if (!real) /* without its version it may be that of LinuxThreads */
+        real = dlvsym(RTLD_NEXT, "pthread_cond_timedwait", "GLIBC_2.3.2");
+    if (!real)
+        real = dlsym(RTLD_NEXT, "pthread_cond_timedwait");
+    if (!waits_are_ours())
+        return real(condition, mutex, until);
+    int last; /* which clock it goes by is known by the moment alone: no box has been up for thirty years */
+    clockid_t which = until->tv_sec > SECOND_NS ? CLOCK_REALTIME : CLOCK_MONOTONIC;
+    struct timespec end = piece(which, until, &last);
+    int answer = real(condition, mutex, &end);
+    return answer == ETIMEDOUT && !last ? 0 : answer;
+}
+
+int pthread_cond_clockwait(
+    pthread_cond_t *condition, pthread_mutex_t *mutex, clockid_t which, const struct timespec *until)
+{
+    REAL(pthread_cond_clockwait);
+    if (!waits_are_ours())
+        return real(condition, mutex, which, until);
+    int last;
+    struct timespec end = piece(which, until, &last);
+    int answer = real(condition, mutex, which, &end);
+    return answer == ETIMEDOUT && !last ? 0 : answer;
+}
+
+int clock_nanosleep(clockid_t which, int flags, const struct timespec *span, struct timespec *left)
+{
+    REAL(clock_nanosleep);
+    if (!waits_are_ours() || !(flags & TIMER_ABSTIME))
+        return real(which, flags, span, left);
+    for (int last;;) {
+        struct timespec end = piece(which, span, &last);
+        int answer = real(which, flags, &end, left);
+        if (answer || last)
+            return answer;
+    }
+}
+
+int epoll_wait(int file, struct epoll_event *events, int most, int timeout_ms)
+{
+    REAL(epoll_wait);
+    if (!waits_are_ours() || timeout_ms <= 0)
+        return real(file, events, most, timeout_ms);
+    struct timespec until =
+        spec_of(kernel_now(CLOCK_MONOTONIC) + control->passed_ns + timeout_ms * 1000000LL);
+    for (int last;;) {
+        struct timespec end = piece(CLOCK_MONOTONIC, &until, &last);
+        int64_t rest = ns_of(&end) - kernel_now(CLOCK_MONOTONIC);
+        int answer = real(file, events, most, rest > 0 ? (rest + 999999) / 1000000 : 0);
+        if (answer || last)
+            return answer;
+    }
+}
+
+/* gRPC waits for futexes by itself. Who waits until a moment by the wall clock is woken after a piece. */
+long syscall(long number, ...)
+{
+    REAL(syscall);
+    long given[6];
+    va_list list;
+    va_start(list, number);
+    for (int at = 0; at < 6; at++)
+        given[at] = va_arg(list, long);
+    va_end(list);
+    int command = given[1] & FUTEX_CMD_MASK;
+    struct timespec end;
+    if (number == SYS_futex && command == FUTEX_WAIT_BITSET && given[3] && waits_are_ours()) {
+        int last;
+        clockid_t which = given[1] & FUTEX_CLOCK_REALTIME ? CLOCK_REALTIME : CLOCK_MONOTONIC;
+        end = piece(which, (const struct timespec *)given[3], &last);
+        given[3] = (long)&end;
+        long answer = real(number, given[0], given[1], given[2], given[3], given[4], given[5]);
+        if (answer == -1 && errno == ETIMEDOUT && !last)
+            errno = EINTR;
+        return answer;
+    }
+    return real(number, given[0], given[1], given[2], given[3], given[4], given[5]);
+}
+
 int clock_gettime(clockid_t which, struct timespec *found)
 {
     begin();
     int answer = real_clock_gettime(which, found);
-    if (answer || !control || !control->clock_offset_ns)
+    if (answer || !control)
         return answer;
-    if (which == CLOCK_REALTIME || which == CLOCK_REALTIME_COARSE) {
-        int64_t all = (int64_t)found->tv_sec * 1000000000 + found->tv_nsec + control->clock_offset_ns;
-        found->tv_sec = all / 1000000000;
-        found->tv_nsec = all % 1000000000;
+    int wall = which == CLOCK_REALTIME || which == CLOCK_REALTIME_COARSE;
+    int64_t more_ns = 0;
+    if (wall || which == CLOCK_MONOTONIC || which == CLOCK_MONOTONIC_COARSE || which == CLOCK_BOOTTIME)
+        more_ns = control->passed_ns + (wall ? control->clock_offset_ns : 0);
+    if (more_ns) {
+        *found = spec_of(ns_of(found) + more_ns);
         atomic_fetch_add(&control->clock_reads, 1);
     }
     return 0;

@@ -1,7 +1,8 @@
 """Faults of disk and clock inside a running process, by a small library that is loaded into it.
 
 ``interposed.c`` stands before the C library's calls. Each process of the lab has a control file, through
-which :class:`Meddling` makes calls on files of one folder fail, wait or tear, and sets the wall clock off.
+which :class:`Meddling` makes calls on files of one folder fail, wait or tear, sets the wall clock off, and
+lets time pass at once by all clocks.
 Nothing of this needs root, and counters in the file prove what took hold.
 """
 
@@ -16,7 +17,8 @@ from enum import IntFlag
 from pathlib import Path
 
 _SOURCE = Path(__file__).with_name("interposed.c")
-_SETTINGS = struct.Struct("=q6i64s")
+_SETTINGS = struct.Struct("=2q6i64s")
+_LOOK_MS = 50
 _COUNTERS = struct.Struct("=5Q")
 
 
@@ -64,6 +66,8 @@ class Meddling:
         self._library = library
         self._path = path
         self._folder = folder
+        self._passed_ns = 0
+        self._look_ms = 0
         path.write_bytes(bytes(_SETTINGS.size + _COUNTERS.size))
         with path.open("r+b") as file:
             self._map = mmap.mmap(file.fileno(), 0)
@@ -105,8 +109,21 @@ class Meddling:
             part: only paths that contain it.
             clock_offset_ns: how far the wall clock is off.
         """
-        packed = (clock_offset_ns, operations or 0, error, every, sleep_ms, torn, 0, part.encode())
+        # Time that has passed is never taken back.
+        packed = (
+            clock_offset_ns, self._passed_ns, operations or 0, error, every, sleep_ms, torn, self._look_ms,
+            part.encode(),
+        )  # fmt: skip
         self._map[: _SETTINGS.size] = _SETTINGS.pack(*packed)
+
+    def let_pass(self, seconds: float) -> None:
+        """Time passes at once, by every clock of the program; its waits end as if they had lasted so long.
+
+        Call it once with 0 before the program starts, so that its waits look whether time has passed.
+        """
+        self._passed_ns += int(seconds * 1e9)
+        self._look_ms = _LOOK_MS
+        self.set()
 
     def counters(self) -> Counters:
         """What took hold so far."""

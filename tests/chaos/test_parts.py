@@ -35,6 +35,7 @@ from tests.chaos.laboratory import waited
 from tests.chaos.repeating_agent import RepeatControl, Repeating
 from tests.chaos.schedule import plan
 from tests.chaos.wire import FAIR, Weather, Wire
+from tests.support.integration.harness import wait_until
 
 AGENTS = ("box-0", "box-1")
 
@@ -123,6 +124,42 @@ def test_the_wall_clock_is_off_and_the_monotonic_one_is_not(meddling: Meddling, 
     meddling.set(clock_offset_ns=10**9 * 86_400 * 1000)
     assert output(meddling, now, tmp_path) == f"{wall + 864} {steady}"
     assert meddling.counters().clock_reads > 0
+
+
+def test_time_passes_at_once_by_every_clock_and_in_waits_that_had_begun(
+    meddling: Meddling, tmp_path: Path
+) -> None:
+    waits = """
+import select, threading, sys
+def wait(how):
+    how()
+    print("waited", flush=True)
+waits = (lambda: threading.Event().wait(600), lambda: time.sleep(600), lambda: select.epoll().poll(600))
+threads = [threading.Thread(target=wait, args=[each]) for each in waits]
+began, wall = time.monotonic(), time.time()
+for each in threads: each.start()
+print("begun", flush=True)
+for each in threads: each.join()
+steady, wall = time.monotonic() - began, time.time() - wall
+print(steady >= 600, abs(wall - steady) < 300)
+"""
+    meddling.let_pass(0)
+    with subprocess.Popen(
+        [sys.executable, "-S", "-c", f"import time\n{waits}"],
+        env=meddling.environment, stdout=subprocess.PIPE, text=True,
+    ) as process:  # fmt: skip
+        assert process.stdout is not None
+        assert process.stdout.readline() == "begun\n"
+
+        def ended() -> bool:  # a wait that begins only now ends when time passes once more
+            meddling.let_pass(600)
+            return process.poll() is not None
+
+        wait_until(ended, "the end of all waits")
+        assert process.stdout.read() == "waited\n" * 3 + "True True\n"
+    # What starts later finds that the time has passed, and waits as long as it asks for.
+    short = "began = time.monotonic(); time.sleep(0.01); print(time.monotonic() - began < 300)"
+    assert output(meddling, short, tmp_path) == "True"
 
 
 def test_calls_wait(meddling: Meddling, tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import subprocess
 import tempfile
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -30,6 +30,7 @@ from assay_sampling.launches.table import (
     make_batch,
 )
 from assay_sampling.readers import read_launches
+from tests.chaos.interposing import Meddling, built
 from tests.support.integration.harness import BIN, wait_until
 from tests.support.machine.frames import PacketWeather
 from tests.support.machine.packet_wires import NoWiresError, PacketWire, packet_wires
@@ -37,6 +38,8 @@ from tests.support.machine.packet_wires import NoWiresError, PacketWire, packet_
 pytestmark = pytest.mark.processes
 
 LAUNCHES, PLAYED_SECONDS = 400, 12.0
+# Ten leases of the laboratory, in steps of a thirtieth of a lease.
+APART_SECONDS, STEP_SECONDS = 600.0, 2.0
 # Valid for as long before: renewed 13 s after it was issued, while the run is played; a restart of the server
 # on a busy machine takes less than what is left then.
 VALIDITY = "40s"
@@ -57,13 +60,16 @@ class Hosts:
 class TlsLab:
     root: Path
     hosts: Hosts
+    validity: str = VALIDITY
     processes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
+    clocks: dict[str, Meddling] = field(default_factory=dict)
 
     @property
     def owner(self) -> str:
         return f"unix:{self.root}/socket"
 
     def start(self, name: str, prefix: tuple[str, ...], program: str, *arguments: str) -> None:
+        clock = self.clocks.get(name)
         with (self.root / f"{name}.log").open("ab") as log:
             self.processes[name] = subprocess.Popen(
                 [*prefix, str(BIN / program), *arguments],
@@ -71,6 +77,7 @@ class TlsLab:
                 stdout=log,
                 stderr=log,
                 start_new_session=True,
+                env=None if clock is None else {**os.environ, **clock.environment},
             )
 
     def start_server(self, address: str = "", join: str = "") -> None:
@@ -78,7 +85,7 @@ class TlsLab:
         self.start(
             "server", self.hosts.server, "assay-server", "--state", str(self.root / "server"),
             "--listen", address or f"{self.hosts.address}:0", "--listen", self.owner,
-            "--join", join or f"{self.hosts.address}:0", "--certificate-validity", VALIDITY,
+            "--join", join or f"{self.hosts.address}:0", "--certificate-validity", self.validity,
             "--lease", "60s", "--heartbeat", "300ms",
         )  # fmt: skip
         wait_until((self.root / "server" / "address").exists, "the server's start")
@@ -104,9 +111,9 @@ class TlsLab:
             env=environment, capture_output=True, text=True, timeout=60, check=False,
         )  # fmt: skip
 
-    def submit(self, name: str) -> str:
+    def submit(self, name: str, played_seconds: float = PLAYED_SECONDS) -> str:
         """Have the person submit a campaign; its id."""
-        file = campaign_file(self.root, name)
+        file = campaign_file(self.root, name, played_seconds)
         done = self.ended(
             self.hosts.member, "assay", "submit", str(file), "--server", self.said("address"), "--json"
         )
@@ -118,10 +125,10 @@ class TlsLab:
             return owner.status(campaign_id)
 
 
-def campaign_file(folder: Path, name: str) -> Path:
+def campaign_file(folder: Path, name: str, played_seconds: float = PLAYED_SECONDS) -> Path:
     """A campaign of one recording that is played at its own pace."""
     recording = folder / f"{name}.parquet"
-    write_recording(recording)
+    write_recording(recording, played_seconds)
     file = folder / f"{name}.yaml"
     file.write_text(
         f"campaign: {name}\nsynthetic: true\nplayback: recorded_time\n"
@@ -131,7 +138,7 @@ def campaign_file(folder: Path, name: str) -> Path:
     return file
 
 
-def write_recording(path: Path) -> None:
+def write_recording(path: Path, played_seconds: float) -> None:
     schema = launch_schema(TableMetadata(level="light", origin="synthetic", condition=BASELINE))
     names, launch = Names(), np.arange(LAUNCHES)
     columns = {
@@ -140,7 +147,7 @@ def write_recording(path: Path) -> None:
         "kernel_id": np.full(LAUNCHES, names.intern("kernel(float*)"), np.uint64),
         "grid_x": np.full(LAUNCHES, 8),
         "block_x": np.full(LAUNCHES, 128),
-        "start_ns": launch * int(PLAYED_SECONDS * 1e9 / LAUNCHES),
+        "start_ns": launch * int(played_seconds * 1e9 / LAUNCHES),
         "duration_ns": 500 + launch,
     }
     with new_launch_file(path, schema) as writer:
@@ -162,9 +169,9 @@ def two_hosts() -> Iterator[Hosts]:
 
 
 @contextlib.contextmanager
-def tls_lab(hosts: Hosts) -> Iterator[TlsLab]:
+def tls_lab(hosts: Hosts, validity: str = VALIDITY) -> Iterator[TlsLab]:
     with tempfile.TemporaryDirectory(prefix="assay-") as folder:
-        made = TlsLab(Path(folder), hosts)
+        made = TlsLab(Path(folder), hosts, validity)
         try:
             yield made
         finally:
@@ -211,10 +218,17 @@ def serial(folder: CredentialsFolder) -> str:
 
 def check_done(laboratory: TlsLab, campaign_id: str) -> None:
     """The campaign ended well, in one attempt, with every launch of its recording."""
+    check_launches(laboratory, campaign_id)
+    [run] = laboratory.status(campaign_id)["runs"]
+    assert run["attempts"] == 1
+
+
+def check_launches(laboratory: TlsLab, campaign_id: str) -> None:
+    """The campaign ended well, with every launch of its recording once."""
     what = f"the end of {campaign_id}"
     wait_until(lambda: laboratory.status(campaign_id)["state"] == "done", what, seconds=150)
     [run] = laboratory.status(campaign_id)["runs"]
-    assert (run["launches"], run["attempts"]) == (LAUNCHES, 1)
+    assert run["launches"] == LAUNCHES
     stored = read_launches(
         laboratory.root / "server" / "records" / f"{campaign_id}.0000" / "slice-00000.parquet"
     )
@@ -261,3 +275,72 @@ def test_join_campaign_bad_wire_restart_renewal_and_revocation() -> None:
             counts = hosts.wire.counts
             assert min(counts.lost, counts.duplicated, counts.overtaken, counts.delayed, counts.unheard) > 0
         check_revocation(laboratory)
+
+
+def set_up_clocks(laboratory: TlsLab) -> None:
+    """Server and agent get clocks by which time can pass at once; skips where there is no C compiler."""
+    library = built(laboratory.root)
+    if library is None:
+        pytest.skip("there is no C compiler, and time that passes at once needs a library")
+    for name in ("server", "agent"):
+        clock = Meddling(library, laboratory.root / f"{name}.clock", laboratory.root / "no-faults-of-disks")
+        clock.let_pass(0)
+        laboratory.clocks[name] = clock
+
+
+def apart(laboratory: TlsLab, until: Callable[[], bool]) -> None:
+    """Ten minutes pass in steps, and more until the condition holds.
+
+    A server to which much passes at once takes it that it was stopped, and begins every lease again.
+    """
+    passed = 0.0
+
+    def step() -> bool:
+        nonlocal passed
+        for clock in laboratory.clocks.values():  # within microseconds: both hosts' clocks agree
+            clock.let_pass(STEP_SECONDS)
+        passed += STEP_SECONDS
+        return passed >= APART_SECONDS and until()
+
+    wait_until(step, "the end of the lease")
+
+
+def agents(laboratory: TlsLab) -> list[tuple[str, bool]]:
+    """The identity of each agent, and whether the server heard of it lately."""
+    with Client(laboratory.owner) as owner:
+        return [(agent["agent_id"], agent["present"]) for agent in owner.agents()["agents"]]
+
+
+def attempts(laboratory: TlsLab, campaign_id: str) -> list[tuple[str, bool]]:
+    """How each attempt of the campaign's run ended, or that it has not, and whether its launches count."""
+    with Client(laboratory.owner) as owner:
+        found = owner.run(f"{campaign_id}.0000")["attempts"]
+        return [(str(each["state"]), each["counts"]) for each in found]
+
+
+def test_two_hosts_apart_for_ten_minutes_by_all_their_clocks() -> None:
+    """Neither host hears the other while ten minutes pass for both, in the middle of a run.
+
+    The server gives the run up, and the agent measures on. Then they hear each other again: the agent, with the
+    identity that it had, delivers what it has or measures again, and each launch is published once.
+    """
+    with two_hosts() as hosts, tls_lab(hosts, validity="24h") as laboratory:
+        if hosts.wire is None:
+            pytest.skip("there is no wire between two hosts that could be cut")
+        set_up_clocks(laboratory)
+        folder = begin(laboratory)
+        issued = serial(folder)
+        campaign_id = laboratory.submit("apart", APART_SECONDS / 2)
+        wait_until(lambda: laboratory.status(campaign_id)["runs_running"] == 1, "the run's start")
+        [(agent_id, _)] = agents(laboratory)
+        hosts.wire.set(PacketWeather(deaf_near=True, deaf_far=True))
+        apart(laboratory, lambda: laboratory.status(campaign_id)["runs_running"] == 0)
+        assert attempts(laboratory, campaign_id) == [("expired", False)]
+        assert agents(laboratory) == [(agent_id, False)]
+        hosts.wire.set(PacketWeather())
+        check_launches(laboratory, campaign_id)
+        ended = attempts(laboratory, campaign_id)
+        assert [state for state, counts in ended if counts] == ["published"]
+        wait_until(lambda: agents(laboratory) == [(agent_id, True)], "a sign of life of the same agent")
+        assert serial(folder) == issued
+        assert hosts.wire.counts.unheard > 0
