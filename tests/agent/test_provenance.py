@@ -27,6 +27,7 @@ from assay_agent.conditions.mps_control import program_version
 from assay_agent.execution import tool_run
 from assay_agent.execution.environment import MeasuredGPU, scrubbed, without_secrets
 from assay_agent.execution.pinned import pin_program
+from assay_agent.execution.tool_version import ToolBox
 from assay_agent.guards.run_guards import run_processes
 from assay_agent.provenance import program as programs
 from assay_agent.provenance.facts import Collected, environment_hash, live_facts
@@ -55,7 +56,7 @@ from assay_sampling.running.attempt_facts import (
 )
 from assay_virtual.gpu_models import MODELS
 from tests.support.agent import mps_stand_in
-from tests.support.agent.conditions_bench import LIGHT, Bench
+from tests.support.agent.conditions_bench import LIGHT, Bench, Plain
 
 BUILD_ID = bytes(range(20))
 
@@ -619,6 +620,29 @@ def test_a_run_at_a_share_tells_its_daemon_its_libraries_and_no_secret(bench: Be
     assert facts.program.sha256 == hashlib.sha256(Path(sys.executable).read_bytes()).hexdigest()
     assert "hunter2" not in log.to_proto().facts_json
     assert parse_facts(facts.to_json()) == facts
+
+
+@pytest.mark.processes
+def test_a_virtual_run_tells_its_workload_file_and_a_file_that_it_writes_to_has_no_hash(bench: Bench) -> None:
+    gpu = replace(bench.gpu, model=MODELS.gpu("V100", 0).model, scope=str(bench.state))
+    file = bench.folder / "w.toml"
+
+    def told(statement: str) -> ProgramFact:
+        file.write_text("version = 1\n")
+        work = bench.work()
+        assert work.command is not None
+        argv = (sys.executable, "-IS", "-c", statement, "w.toml")
+        work = replace(work, command=replace(work.command, argv=argv))
+        with Plain(work, gpu, ToolBox(), bench.state, threading.Event()) as measurement:
+            assert list(measurement.batches()) == []
+        facts = measurement.log.facts
+        assert facts is not None
+        return facts.program
+
+    whole = told("pass")
+    assert whole == fact_of(file.resolve(), b"version = 1\n")
+    changed = told("open('w.toml', 'a').write('#')")
+    assert changed == replace(whole, sha256="", note="it changed while it ran")
 
 
 @pytest.mark.processes

@@ -321,8 +321,8 @@ def attempts(laboratory: TlsLab, campaign_id: str) -> list[tuple[str, bool]]:
 def test_two_hosts_apart_for_ten_minutes_by_all_their_clocks() -> None:
     """Neither host hears the other while ten minutes pass for both, in the middle of a run.
 
-    The server gives the run up, and the agent measures on. Then they hear each other again: the agent, with the
-    identity that it had, delivers what it has or measures again, and each launch is published once.
+    The server gives the run up, and the agent measures on. Then they hear each other again: the agent, with
+    the identity that it had, delivers what it has or measures again, and each launch is published once.
     """
     with two_hosts() as hosts, tls_lab(hosts, validity="24h") as laboratory:
         if hosts.wire is None:
