@@ -16,11 +16,14 @@ from assay_core.records.machine import Inventory
 from assay_sampling.errors import StorageError
 from assay_server.store.connections import ended, shared_commit
 from assay_server.store.connections.ended import NothingKeptError, OutcomeUnknownError, repeated
+from assay_server.store.connections.prepared import PreparedStatements
 from assay_server.store.model import Agent
 from assay_server.store.postgresql import messages
 from assay_server.store.postgresql.driver import DeferringDriver
+from assay_server.store.postgresql.marks import CommitMarks
+from assay_server.store.postgresql.messages import Command
 from assay_server.store.postgresql.place import place_of
-from assay_server.store.postgresql.store import PostgresqlStore
+from assay_server.store.postgresql.store import PostgresqlStore, new_engine
 from tests.services.postgresql import OwnPostgresql
 
 
@@ -212,6 +215,34 @@ def test_a_restart_in_the_middle_of_a_transaction_is_not_noticed(
 
     see()
     assert seen(store) == {"a": len(calls), "b": len(calls)} and len(calls) > 1
+
+
+def test_a_transaction_that_arrives_after_it_was_told_as_lost_keeps_nothing(
+    store: PostgresqlStore, fresh_database: str
+) -> None:
+    """Its message may wait for the writer's lock, or on the way, while its connection is lost."""
+    marks, engine = CommitMarks(), new_engine(place_of(fresh_database))
+    with engine.connect() as late, engine.connect() as other:
+        prepared = PreparedStatements(engine.dialect, by_cursor=True)
+        slow, looking = DeferringDriver(late, prepared), DeferringDriver(other, prepared)
+
+        def put(note: Command) -> None:
+            slow.begin([("BEGIN", ()), note])
+            slow.later("UPDATE agents SET seen_at_ms = seen_at_ms + 1", ())
+            slow.run("COMMIT")
+
+        for round_of in range(2):  # its row is new, and is there
+            lost, note = marks.next()
+            assert not marks.was_kept(looking, lost)
+            with pytest.raises(psycopg.errors.DivisionByZero):
+                put(note)
+            slow.run("ROLLBACK")
+            assert not marks.was_kept(looking, lost)
+            kept, note = marks.next()
+            put(note)
+            assert marks.was_kept(looking, kept) and marks.was_kept(looking, kept)
+            assert seen(store) == {"a": round_of + 1, "b": round_of + 1}
+    engine.dispose()
 
 
 @pytest.mark.parametrize("asks_first", [True, False])

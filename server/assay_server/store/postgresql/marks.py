@@ -3,6 +3,9 @@
 Each transaction writes a number of its own into the row of its store. After a lost connection the row tells:
 it has that number, or the transaction was undone. The status that PostgreSQL keeps by a transaction's own
 number would be wrong after a crash, which may give that number to another one.
+
+Whoever asks about a transaction that was not kept leaves its number there, negative: if its message still
+arrives, because it waited on the way or for the writer's lock, it fails at its mark and keeps nothing.
 """
 
 from __future__ import annotations
@@ -23,7 +26,9 @@ _MAKE = (
 _BEGIN = "BEGIN ISOLATION LEVEL READ COMMITTED"
 _WRITE = (
     f"INSERT INTO {_TABLE} VALUES (%s, %s, now()) ON CONFLICT (writer) "
-    "DO UPDATE SET number = excluded.number, at = excluded.at"
+    # A transaction that came too late divides by zero.
+    f"DO UPDATE SET number = excluded.number / (excluded.number > abs({_TABLE}.number))::integer, "
+    "at = excluded.at"
 )
 # Of programs that were killed.
 _SWEEP = f"DELETE FROM {_TABLE} WHERE at < now() - interval '7 days'"
@@ -48,13 +53,17 @@ class CommitMarks:
         return self._number, (_WRITE, (self._writer, self._number))
 
     def was_kept(self, driver: Driver, number: int) -> bool:
-        """Whether the transaction of a number was committed; waits until it has ended.
+        """Whether the transaction of a number was committed; if not, it never will be.
 
-        Call it outside of a transaction, before the next number is written.
+        Waits until it has ended, if it is under way. Call it outside of a transaction, before the next number
+        is written.
         """
         # The lock on the row waits for a transaction whose connection the server has not missed yet.
         driver.run(_BEGIN)
+        driver.run(f"INSERT INTO {_TABLE} VALUES ({self._writer}, 0) ON CONFLICT (writer) DO NOTHING")
         found = driver.value_of(f"SELECT number FROM {_TABLE} WHERE writer = {self._writer} FOR UPDATE")
+        if found != number:
+            driver.run(f"UPDATE {_TABLE} SET number = {-number} WHERE writer = {self._writer}")
         driver.run("COMMIT")
         return bool(found == number)
 
