@@ -429,8 +429,10 @@ class Server:
             make_executor = executors
         starter = ThreadPoolExecutor(1, "assay-start-analysis")
         resources.callback(starter.shutdown)
-        analyses = Analyses(coordinator, make_executor, self.metrics.analysed, starter)
+        keeper = ThreadPoolExecutor(1, "assay-keep-analysis")
+        analyses = Analyses(coordinator, make_executor, self.metrics.analysed, starter, keeper=keeper)
         resources.callback(analyses.close)
+        resources.callback(keeper.shutdown)  # before leases are left: whoever goes on finds what was finished
         return analyses
 
 

@@ -7,9 +7,10 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import zlib
 from collections.abc import Iterator
-from concurrent.futures import BrokenExecutor
+from concurrent.futures import BrokenExecutor, Future, ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,13 +20,17 @@ import pytest
 from assay_core.records.campaign import CampaignState, RunState
 from assay_sampling.errors import StorageError
 from assay_sampling.launches.table import Condition
+from assay_sampling.methods import registry
 from assay_server.analysis.part_document import packed, unpacked
 from assay_server.analysis.pipeline import analyse_part, joined_report
 from assay_server.analysis.runs.request import AnalysisRequest, FailedRun, RunData, RunFacts
+from assay_server.analysis.versions import versions
 from assay_server.campaign_file.slices.chosen import SlicePlan
 from assay_server.campaigns.analysing import kept_parts, part_key, parts
 from assay_server.campaigns.analysing.analyses import LEASE_MS, Analyses
+from assay_server.campaigns.analysing.executors import on_worker
 from assay_server.campaigns.analysing.job import analyse_campaign
+from assay_server.campaigns.analysing.kept_parts import KeptParts
 from assay_server.campaigns.analysing.parts import submit_analysis
 from assay_server.record_place import RecordsPlace
 from assay_server.store.parts.analyses import AnalysisRows
@@ -35,6 +40,7 @@ from tests.support.server.workloads_to_analyse import made_request
 
 _ROOT = Path(__file__).parents[2]
 NAMES = ["w0", "w1", "w2"]
+SECONDS = 20.0
 
 
 @pytest.fixture
@@ -136,9 +142,21 @@ def test_a_server_of_other_releases_computes_everything_itself(
     assert executor.computed == NAMES
 
 
-def test_releases_are_those_that_a_report_names_and_more(ended: Ended) -> None:
-    ours = part_key.releases(ended.request())
-    assert {"assay", "numpy", "pyarrow", "scikit-learn", "python", "scipy", "pydantic", "duckdb"} <= set(ours)
+def test_workers_elsewhere_are_compared_by_all_releases_that_count_for_a_part(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    theirs = {"made": ("made-methods", "1.0"), "other": ("other-methods", "2.0")}
+    monkeypatch.setattr(registry, "package_of", theirs.get)
+    monkeypatch.setattr(registry, "methods_of_others", lambda: tuple(theirs))
+    ours = part_key.releases(replace(REQUEST, methods=(("made", {}), ("stem", {}))))
+    assert {"scipy", "pydantic", "duckdb", "made-methods"} | {"assay-gpu", *versions()} - {"assay"} == set(
+        ours
+    )
+    on_worker.releases_here.cache_clear()
+    compared = on_worker.releases_here()
+    on_worker.releases_here.cache_clear()
+    assert set(compared) == {*ours, "other-methods"}
+    assert all(compared[name] == (release or None) for name, release in ours.items() if name != "python")
 
 
 @pytest.mark.parametrize("damage", [lambda content: content[:-3], lambda content: b""])
@@ -160,6 +178,18 @@ def test_parts_that_cannot_be_joined_do_not_meet_the_next_try(ended: Ended) -> N
         store.keep_analysis_part(replace(part, content=zlib.compress(b'{"rows": 3}')))
     analysed(ended, Inline())
     assert (ended.campaign_state(), ended.parts()) == (CampaignState.FAILED, [])
+
+
+@pytest.mark.parametrize(
+    "error", [StorageError("bucket", "it is away", "wait"), MemoryError(), OSError(28, "full")]
+)
+def test_parts_that_were_not_the_fault_are_there_for_the_next_try(ended: Ended, error: Exception) -> None:
+    left_with(ended, 3)
+    executor = HandExecutor()
+    analysed(ended, executor)
+    executor.futures[0].set_exception(error)
+    assert ended.campaign_state() is CampaignState.FAILED
+    assert [part.workload for part in ended.parts()] == NAMES
 
 
 def test_a_server_that_lost_the_analysis_keeps_nothing_more(ended: Ended) -> None:
@@ -184,6 +214,33 @@ def test_a_disk_that_refuses_the_parts_does_not_hold_up_the_report(
     monkeypatch.setattr(AnalysisRows, "keep_analysis_part", refuse)
     analysed(ended, Inline())
     assert ended.campaign_state() is CampaignState.DONE
+
+
+def test_a_database_that_refused_a_part_is_left_alone_for_a_while(
+    ended: Ended, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept = kept_of(ended)
+    asked: list[object] = []
+
+    def refuse(_rows: object, part: object) -> None:
+        asked.append(part)
+        raise StorageError("metadata", "the disk is full", "free space")
+
+    with monkeypatch.context() as away:
+        away.setattr(AnalysisRows, "keep_analysis_part", refuse)
+        for name in NAMES:
+            kept.keep(name, "key", b"")
+    assert len(asked) == 1
+    monkeypatch.setattr(kept_parts, "PAUSE_SECONDS", 0)
+    kept.keep("w2", "key", b"")
+    assert [part.workload for part in ended.parts()] == ["w2"]
+
+
+def kept_of(ended: Ended) -> KeptParts:
+    with ended.coordinator.schedule() as schedule:
+        lease = schedule.lease_analysis(ID, "made", LEASE_MS)
+    assert lease is not None
+    return KeptParts(ended.coordinator, lease)
 
 
 def test_what_is_too_long_for_a_row_is_not_kept(ended: Ended, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -220,14 +277,64 @@ def test_workloads_that_do_not_fit_together_go_one_after_the_other_and_each_is_k
     assert report.result(0) == analyse_campaign(request)
 
 
+def test_while_the_database_does_not_answer_workers_get_their_next_workloads(tmp_path: Path) -> None:
+    request = made_request(tmp_path, len(NAMES), 2, memory_limit_bytes=1)
+    answers = threading.Event()
+    executor, kept = HandExecutor(), _Noted(answers)
+    with ThreadPoolExecutor(1) as keeper:
+        report = submit_analysis(executor, request, kept, keeper)
+        for done in range(len(NAMES)):
+            executor.futures[done].set_result(b"")
+            assert len(executor.futures) == done + 2
+        executor.futures[-1].set_result((b"json", b"html"))
+        assert (kept.kept, report.done()) == ({}, False)
+        answers.set()
+        assert report.result(SECONDS) == (b"json", b"html")
+        assert list(kept.kept) == NAMES
+
+
+def test_a_report_that_fails_ends_after_what_is_kept_and_nothing_more_is_begun(tmp_path: Path) -> None:
+    request = made_request(tmp_path, len(NAMES), 2)
+    answers = threading.Event()
+    executor, kept = HandExecutor(), _Noted(answers)
+    with ThreadPoolExecutor(1) as keeper:
+        report = submit_analysis(executor, request, kept, keeper)
+        executor.futures[0].set_result(b"")
+        executor.futures[1].set_exception(BrokenExecutor())
+        assert (executor.futures[2].cancelled(), kept.kept, report.done()) == (True, {}, False)
+        answers.set()
+        assert isinstance(report.exception(SECONDS), BrokenExecutor)
+        assert list(kept.kept) == ["w0"]
+
+
+def test_workers_that_died_cost_no_more_where_a_thread_keeps_the_workloads(ended: Ended) -> None:
+    executors = [Inline(), stopped_after(2)]
+    used: list[Inline] = []
+    ends: Future[bool] = Future()
+
+    def make() -> Inline:
+        used.append(executors.pop())
+        return used[-1]
+
+    with ThreadPoolExecutor(1) as keeper:
+        Analyses(ended.coordinator, make, ends.set_result, keeper=keeper).resume()
+        assert ends.result(SECONDS)
+    assert [each.computed for each in used] == [NAMES[:2], NAMES[2:]]
+
+
 class _Noted:
-    def __init__(self) -> None:
+    """``Parts`` that notes what it keeps, once the database answers."""
+
+    def __init__(self, answers: threading.Event | None = None) -> None:
         self.kept: dict[str, bytes] = {}
+        self._answers = answers
 
     def known(self, keys: Any) -> dict[str, bytes]:
         return {}
 
     def keep(self, workload: str, key: str, content: bytes) -> None:
+        if self._answers is not None:
+            assert self._answers.wait(SECONDS)
         self.kept[workload] = content
 
     def forget(self) -> None:

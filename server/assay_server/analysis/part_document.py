@@ -6,11 +6,14 @@ import json
 import zlib
 from typing import Annotated
 
+from pydantic import ValidationError
+
 from assay_report.model.drawn import Drawn
 from assay_report.model.report import Comparisons
 from assay_report.model.scores import Row
 from assay_sampling.documents.base import Part, says
 from assay_sampling.documents.selection import SelectionInReport
+from assay_server.analysis.unusable_part import UnusablePartError
 from assay_server.analysis.workload import WorkloadAnalysis
 
 _LEVEL = 1  # a fifth of the bytes; higher levels take longer and save little
@@ -33,6 +36,9 @@ def packed(part: WorkloadAnalysis) -> bytes:
 
 
 def unpacked(content: bytes) -> WorkloadAnalysis:
-    """The analysis that :func:`packed` made bytes of in this release."""
-    document = _WorkloadDocument.model_validate_json(zlib.decompress(content))
+    """The analysis that :func:`packed` made bytes of in this release; raises UnusablePartError."""
+    try:
+        document = _WorkloadDocument.model_validate_json(zlib.decompress(content))
+    except (zlib.error, ValidationError) as error:
+        raise UnusablePartError(type(error).__name__) from error
     return WorkloadAnalysis(document.rows, document.selections, document.drawn, document.compared)

@@ -55,8 +55,8 @@ class Analyses:
 
     ``make_executor`` makes an executor, and a new one after the earlier one broke. ``on_end`` hears of each
     analysis that has ended, and whether it made a report. ``starter`` starts the analyses of campaigns whose
-    last run ends, so that the agent of that run need not wait; None: whoever ends the run does. ``holder``
-    names this process in leases.
+    last run ends, so that the agent of that run need not wait; None: whoever ends the run does. ``keeper``:
+    the thread of :func:`submit_analysis`. ``holder`` names this process in leases.
     """
 
     def __init__(
@@ -66,12 +66,14 @@ class Analyses:
         on_end: Callable[[bool], None] = lambda done: None,
         starter: Executor | None = None,
         *,
+        keeper: Executor | None = None,
         holder: str = "",
     ) -> None:
         self._coordinator = coordinator
         self._on_end = on_end
         self._make_executor = make_executor
         self._starter = starter
+        self._keeper = keeper
         self._holder = holder or f"{socket.gethostname()}-{secrets.token_hex(8)}"
         self._lock = threading.Lock()
         self._making = threading.Lock()  # held while an executor is made, which may take seconds
@@ -213,11 +215,11 @@ class Analyses:
             if self._executor is None:
                 self._executor = self._make_executor()
             try:
-                return submit_analysis(self._executor, request, kept)
+                return submit_analysis(self._executor, request, kept, self._keeper)
             except (BrokenExecutor, WorkersAwayError):
                 self._executor = None
                 self._executor = self._make_executor()
-                return submit_analysis(self._executor, request, kept)
+                return submit_analysis(self._executor, request, kept, self._keeper)
 
     def _done(self, lease: Analysis, future: Future[Pages]) -> None:
         with self._ending:

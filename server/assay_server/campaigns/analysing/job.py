@@ -48,7 +48,7 @@ def analyse_one_workload(request: AnalysisRequest, workload: str) -> bytes:
 
 
 def join_workloads(request: AnalysisRequest, parts: Sequence[bytes]) -> Pages:
-    """The report from the packed parts of all workloads, in order."""
+    """The report from the packed parts of all workloads, in order; raises UnusablePartError, AssayError."""
     from assay_server.analysis.part_document import unpacked  # noqa: PLC0415
     from assay_server.analysis.pipeline import joined_report  # noqa: PLC0415
 

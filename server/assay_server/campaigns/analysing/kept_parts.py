@@ -7,6 +7,7 @@ lease keeps anything, so that nothing comes after the report.
 from __future__ import annotations
 
 import logging
+import time
 import zlib
 from collections.abc import Mapping
 from typing import Protocol
@@ -22,6 +23,8 @@ _log = logging.getLogger(__name__)
 MOST_BYTES = 32 << 20
 # What is kept of campaigns that were cancelled, or whose analysis failed.
 KEPT_SECONDS = 86_400
+# A database that refused a workload is not asked to keep others for so long: each may wait for its answer.
+PAUSE_SECONDS = 60.0
 
 
 class Parts(Protocol):
@@ -43,6 +46,7 @@ class KeptParts:
     def __init__(self, coordinator: Coordinator, lease: Analysis) -> None:
         self._coordinator = coordinator
         self._lease = lease
+        self._refused_at: float | None = None
 
     def known(self, keys: Mapping[str, str]) -> dict[str, bytes]:
         try:
@@ -63,7 +67,7 @@ class KeptParts:
         return found
 
     def keep(self, workload: str, key: str, content: bytes) -> None:
-        if len(content) > MOST_BYTES:
+        if len(content) > MOST_BYTES or self._pauses():
             return
         campaign_id = self._lease.campaign_id
         try:
@@ -72,8 +76,12 @@ class KeptParts:
                     part = AnalysisPart(campaign_id, workload, key, content, self._coordinator.clock.now_ms())
                     schedule.store.keep_analysis_part(part)
         except StorageError as error:
+            self._refused_at = time.monotonic()
             with log_about(campaign=campaign_id):
                 _log.warning("a finished workload is not kept for another server: %s", error)
+
+    def _pauses(self) -> bool:
+        return self._refused_at is not None and time.monotonic() < self._refused_at + PAUSE_SECONDS
 
     def forget(self) -> None:
         try:

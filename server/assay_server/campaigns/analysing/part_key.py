@@ -9,15 +9,14 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+import platform
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache
 from importlib import metadata
 
 from assay_server.analysis.runs.request import AnalysisRequest, RunData
-
-# Besides those that a report names.
-_MORE_RELEASES = ("scipy", "pydantic", "duckdb")
+from assay_server.campaigns.analysing.computing_packages import computing_packages
 
 
 def request_for(request: AnalysisRequest, workload: str) -> AnalysisRequest:
@@ -48,18 +47,14 @@ def _without_places(run: RunData) -> RunData:
 
 
 def releases(request: AnalysisRequest) -> Mapping[str, str]:
-    """The releases of whatever computes a request's numbers, by name."""
-    from assay_server.analysis.versions import versions  # noqa: PLC0415 - it loads the methods
-
-    return {**versions(name for name, _ in request.methods), **_more_releases()}
+    """The releases of whatever computes a request's numbers, by package; "": not installed."""
+    packages = computing_packages(name for name, _ in request.methods)
+    return {"python": platform.python_version(), **{name: _release(name) for name in packages}}
 
 
 @cache
-def _more_releases() -> Mapping[str, str]:
-    found = {}
-    for name in _MORE_RELEASES:
-        try:
-            found[name] = metadata.version(name)
-        except metadata.PackageNotFoundError:
-            found[name] = ""
-    return found
+def _release(package: str) -> str:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return ""

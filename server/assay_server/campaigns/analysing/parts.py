@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Mapping
-from concurrent.futures import BrokenExecutor, Executor, Future
+from collections.abc import Callable, Mapping
+from concurrent.futures import Executor, Future
 from functools import partial
 from typing import Any
 
 from assay_server.analysis.runs.request import AnalysisRequest
-from assay_server.campaigns.analysing.executors.seam import ExecutorApart, WorkersAwayError
+from assay_server.analysis.unusable_part import UnusablePartError
+from assay_server.campaigns.analysing.executors.seam import ExecutorApart
 from assay_server.campaigns.analysing.job import Pages, analyse_campaign, analyse_one_workload, join_workloads
 from assay_server.campaigns.analysing.kept_parts import Parts
 from assay_server.campaigns.analysing.part_key import part_key, releases, request_for
@@ -19,11 +20,18 @@ from assay_server.campaigns.analysing.part_key import part_key, releases, reques
 _BYTES_PER_LAUNCH = 400
 
 
-def submit_analysis(executor: Executor, request: AnalysisRequest, kept: Parts | None = None) -> Future[Pages]:
+def submit_analysis(
+    executor: Executor,
+    request: AnalysisRequest,
+    kept: Parts | None = None,
+    keeper: Executor | None = None,
+) -> Future[Pages]:
     """The future report of a campaign; raises BrokenExecutor, WorkersAwayError.
 
     Workloads are analysed one after the other if all at once might exceed the memory limit of one machine.
     ``kept``: where finished workloads outlive this process; those that it has are not computed again.
+    ``keeper``: one thread that keeps them, as the database may be away for long, and the thread that hears of
+    an end hands out the next task; the report ends there, too, after what is kept. None: whoever hears.
     """
     workloads = tuple(dict.fromkeys(run.workload for run in request.runs))
     if len(workloads) < 2:
@@ -31,7 +39,7 @@ def submit_analysis(executor: Executor, request: AnalysisRequest, kept: Parts | 
     needed_bytes = _BYTES_PER_LAUNCH * sum(run.launches for run in request.runs)
     fits = isinstance(executor, ExecutorApart) or needed_bytes <= request.memory_limit_bytes
     parts = {name: request_for(request, name) for name in workloads}
-    joined = _Joined(executor, request, parts, kept)
+    joined = _Joined(executor, request, parts, kept, None if kept is None else keeper)
     joined.begin(len(workloads) if fits else 1)
     return joined.report
 
@@ -53,9 +61,11 @@ class _Joined:
         request: AnalysisRequest,
         parts: Mapping[str, AnalysisRequest],
         kept: Parts | None,
+        keeper: Executor | None,
     ) -> None:
         self.report: Future[Pages] = Future()
-        self._executor, self._request, self._parts, self._kept = executor, request, parts, kept
+        self._executor, self._request, self._parts = executor, request, parts
+        self._kept, self._keeper = kept, keeper
         self._keys = {} if kept is None else _keys(request, parts)
         self._contents = {} if kept is None else kept.known(self._keys)
         self._lock = threading.Lock()
@@ -90,7 +100,7 @@ class _Joined:
         try:
             content = part.result()
             if self._kept is not None:
-                self._kept.keep(name, self._keys[name], content)
+                self._in_turn(self._keep, self._kept, name, content)
             with self._lock:
                 self._contents[name] = content
                 last = len(self._contents) == len(self._parts)
@@ -102,27 +112,43 @@ class _Joined:
         except Exception as error:  # noqa: BLE001 - whoever waits for the report must hear of it
             self._fail(error)
 
+    def _keep(self, kept: Parts, name: str, content: bytes) -> None:
+        try:
+            kept.keep(name, self._keys[name], content)
+        except Exception as error:  # noqa: BLE001 - whoever waits for the report must hear of it
+            self._fail(error)
+
+    def _in_turn(self, function: Callable[..., Any], *arguments: Any) -> None:
+        """Call it in the thread that keeps, after whatever it was given before."""
+        if self._keeper is not None:
+            try:
+                self._keeper.submit(function, *arguments)
+            except RuntimeError:  # the server ends, and that thread has ended
+                pass
+            else:
+                return
+        function(*arguments)
+
     def _end_joined(self, joined: Future[Pages]) -> None:
-        """End the report; parts that could not be joined must not meet the next try."""
+        """End the report; parts that cannot be read must not meet the next try."""
         error = None if joined.cancelled() else joined.exception()
-        unusable = error is not None and not isinstance(error, BrokenExecutor | WorkersAwayError)
-        if unusable and self._kept is not None:
-            self._kept.forget()
+        if isinstance(error, UnusablePartError) and self._kept is not None:
+            self._in_turn(self._kept.forget)
         self._end(joined)
 
     def _end(self, future: Future[Any]) -> None:
         """End the report the way this future ended."""
         if future.cancelled():
             if self._is_first_end():
-                self.report.cancel()
+                self._in_turn(self.report.cancel)
         elif (error := future.exception()) is not None:
             self._fail(error)
         elif self._is_first_end():
-            self.report.set_result(future.result())
+            self._in_turn(self.report.set_result, future.result())
 
     def _fail(self, error: BaseException) -> None:
         if self._is_first_end():
-            self.report.set_exception(error)
+            self._in_turn(self.report.set_exception, error)
         for part in list(self._under_way):
             part.cancel()
 

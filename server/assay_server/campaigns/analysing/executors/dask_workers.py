@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any
 from assay_sampling.errors import MissingExtraError
 from assay_server.analysis_place import AnalysisPlace
 from assay_server.campaigns.analysing.executors.on_worker import (
-    PACKAGES,
     differences,
+    packages_in,
     refused,
     releases_here,
     releases_of,
@@ -219,11 +219,11 @@ def _connected(place: AnalysisPlace, seconds: float) -> Client:
 def _judged(client: Client) -> tuple[set[str], dict[str, str]]:
     """The addresses of workers with our releases, and what the others have instead, by address."""
     here = releases_here()
-    reported = client.get_versions(packages=list(PACKAGES))["workers"]
+    reported = client.get_versions(packages=packages_in(here))["workers"]
     known = client.scheduler_info()["workers"]
     others = {}
     for address, report in reported.items():
-        if differ := differences(releases_of(report), here):
+        if differ := differences(releases_of(report, here), here):
             name = known.get(address, {}).get("name", address)
             others[address] = f"worker {name} ({address}) has {', '.join(differ)}"
     return set(reported) - set(others), others

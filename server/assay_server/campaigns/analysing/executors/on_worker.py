@@ -3,34 +3,43 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from typing import Any, TypeVar
 
+from assay_server.campaigns.analysing.computing_packages import packages_of_all_methods
 from assay_server.campaigns.analysing.executors.freed_memory import keep_freed_memory
 from assay_server.campaigns.analysing.executors.seam import WorkersAwayError
 
 Result = TypeVar("Result")
 Releases = Mapping[str, str | None]
 
-# Reports name these releases, and numbers may change with them.
-PACKAGES = ("assay-gpu", "numpy", "pyarrow", "scikit-learn")
 # An analysis limits the threads of numeric libraries for its whole process.
 _one_task = threading.Lock()
 
 
 @cache
 def releases_here() -> Releases:
-    """The releases of this process, in the words of Dask's report of versions; None: not installed."""
+    """The releases of this process that workers need, too; None: not installed."""
+    return _releases_here(("python", *packages_of_all_methods()))
+
+
+@cache
+def _releases_here(names: tuple[str, ...]) -> Releases:
     from distributed.versions import get_versions  # noqa: PLC0415 - whoever asks uses Dask
 
-    return releases_of(get_versions(packages=PACKAGES))
+    return releases_of(get_versions(packages=packages_in(names)), names)
 
 
-def releases_of(reported: Mapping[str, Any] | None) -> Releases:
-    """The releases in Dask's report of versions of a process."""
+def releases_of(reported: Mapping[str, Any] | None, names: Iterable[str]) -> Releases:
+    """The releases in Dask's report of versions of a process: of Python, and of packages by name."""
     packages = (reported or {}).get("packages") or {}
-    return {name: packages.get(name) for name in ("python", *PACKAGES)}
+    return {name: packages.get(name) for name in names}
+
+
+def packages_in(names: Iterable[str]) -> list[str]:
+    """What Dask is asked for: it says Python's release by itself."""
+    return [name for name in names if name != "python"]
 
 
 def differences(there: Releases, here: Releases) -> list[str]:
@@ -49,7 +58,7 @@ def run_task(
 
     ``where``: the scheduler's address, for people.
     """
-    differ = differences(releases_here(), expected)
+    differ = differences(_releases_here(tuple(expected)), expected)
     if differ:
         raise refused(where, [f"{_own_name()} has {', '.join(differ)}"])
     keep_freed_memory()
