@@ -174,5 +174,17 @@ def test_nsys_ends_alike_around_programs_without_cuda(
 
     version = nvidia.nsys_version
     arguments = ("profile", "-t", "cuda,nvtx", "--sample=none", "--cpuctxsw=none", "-f", "true", "-o", "x")
-    real = outcome(nvidia.nsys(*arguments, *program))
+    real = outcome(nsys_in_time(nvidia, *arguments, *program))
     assert outcome(bench.nsys(*arguments, *program, ASSAY_VIRTUAL_NSYS_VERSION=version)) == real
+
+
+def nsys_in_time(nvidia: RealTools, *arguments: str) -> Answer:
+    """What nsys ends with if it begins to wait for its program before that has ended.
+
+    On a busy machine 2022.4.2 loses this race: it ends with 1 and an exception of ProcessWaiter (sem_open).
+    """
+    for _ in range(20):
+        answer = nvidia.nsys(*arguments)
+        if not (answer.status == 1 and "ProcessWaiter" in answer.errors and "sem_open" in answer.errors):
+            return answer
+    pytest.fail(f"nsys never waited for its program in time: {answer.errors}")
