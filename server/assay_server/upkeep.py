@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import threading
 import time
 from collections.abc import Callable, Iterator
 from typing import Protocol
 
 from assay_core.records.campaign import AttemptState
-from assay_sampling.errors import AssayError
 from assay_server.access.audit import AuditLog
 from assay_server.access.directory import REFRESH_SECONDS, IdentityDirectory
 from assay_server.campaigns.analysing.kept_parts import KEPT_SECONDS
@@ -23,6 +21,7 @@ from assay_server.campaigns.ingest.sweeping import sweep
 from assay_server.campaigns.scheduling.coordinator import Coordinator
 from assay_server.clock import SharedClock
 from assay_server.identity.withdrawn import WithdrawnCertificates
+from assay_server.threads.repeating import repeated_in_thread
 
 _log = logging.getLogger(__name__)
 
@@ -195,41 +194,17 @@ def upkeep(
             sweep(coordinator)
 
     with (
-        _repeated("assay-leases", leases.look, leases.pause_seconds),
-        _repeated("assay-maintenance", publisher.resume, _TICK_SECONDS),
-        _repeated("assay-requests", requests.resume, _TICK_SECONDS),
-        _repeated("assay-identities", read_identities, REFRESH_SECONDS),
-        _repeated("assay-sweep", one_alone("sweep", swept), _HOUR_SECONDS),
-        _repeated("assay-audit", one_alone("audit", audit.forget), _HOUR_SECONDS),
-        _repeated("assay-room", house.look, _ROOM_SECONDS),
-        _repeated("assay-arrivals", lambda: clear_arrivals(coordinator), _ARRIVALS_SECONDS),
-        _repeated("assay-bundles", one_alone("bundles", house.forget_bundles), _HOUR_SECONDS),
-        _repeated("assay-bundle-parts", house.forget_parts, _HOUR_SECONDS),
-        _repeated("assay-parts", one_alone("parts", house.forget_analysis_parts), _HOUR_SECONDS),
-        _repeated("assay-logs", one_alone("logs", house.forget_logs), _HOUR_SECONDS),
+        repeated_in_thread("assay-leases", leases.look, leases.pause_seconds),
+        repeated_in_thread("assay-maintenance", publisher.resume, _TICK_SECONDS),
+        repeated_in_thread("assay-requests", requests.resume, _TICK_SECONDS),
+        repeated_in_thread("assay-identities", read_identities, REFRESH_SECONDS),
+        repeated_in_thread("assay-sweep", one_alone("sweep", swept), _HOUR_SECONDS),
+        repeated_in_thread("assay-audit", one_alone("audit", audit.forget), _HOUR_SECONDS),
+        repeated_in_thread("assay-room", house.look, _ROOM_SECONDS),
+        repeated_in_thread("assay-arrivals", lambda: clear_arrivals(coordinator), _ARRIVALS_SECONDS),
+        repeated_in_thread("assay-bundles", one_alone("bundles", house.forget_bundles), _HOUR_SECONDS),
+        repeated_in_thread("assay-bundle-parts", house.forget_parts, _HOUR_SECONDS),
+        repeated_in_thread("assay-parts", one_alone("parts", house.forget_analysis_parts), _HOUR_SECONDS),
+        repeated_in_thread("assay-logs", one_alone("logs", house.forget_logs), _HOUR_SECONDS),
     ):
         yield
-
-
-@contextlib.contextmanager
-def _repeated(name: str, step: Callable[[], None], pause_seconds: float) -> Iterator[None]:
-    end = threading.Event()
-
-    def run() -> None:
-        while True:
-            try:
-                step()
-            except AssayError as error:
-                _log.warning("%s: %s", name, error)
-            except Exception:  # noqa: BLE001 - this thread must outlive every fault
-                _log.exception("%s failed", name)
-            if end.wait(pause_seconds):
-                return
-
-    thread = threading.Thread(target=run, name=name, daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        end.set()
-        thread.join()

@@ -13,7 +13,7 @@ from typing import Any, Generic, TypeVar
 
 from assay_sampling.errors import StorageError
 from assay_server.access.caller import current_caller
-from assay_server.grouping import GroupingThread
+from assay_server.threads.grouping import GroupingThread
 
 Asked = TypeVar("Asked")
 Told = TypeVar("Told")

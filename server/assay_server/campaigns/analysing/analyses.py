@@ -13,8 +13,9 @@ import secrets
 import socket
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import BrokenExecutor, CancelledError, Executor, Future
+from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
 
@@ -22,7 +23,7 @@ from assay_core.program_log import log_about
 from assay_core.records.campaign import CampaignState
 from assay_core.records.failure import Failure
 from assay_report.reading import parse_report
-from assay_sampling.errors import AssayError, StorageError
+from assay_sampling.errors import StorageError
 from assay_server.analysis.runs.intact import RecordsChangedError, what_changed
 from assay_server.analysis.runs.request import AnalysisRequest
 from assay_server.campaigns.analysing.asking import analysis_request
@@ -36,6 +37,7 @@ from assay_server.campaigns.planning.repeats import repeats_wanted
 from assay_server.campaigns.scheduling.coordinator import Coordinator
 from assay_server.campaigns.scheduling.transitions import Effects
 from assay_server.store.model import Analysis, Slice
+from assay_server.threads.repeating import repeated_in_thread
 
 _log = logging.getLogger(__name__)
 
@@ -133,27 +135,9 @@ class Analyses:
             if campaign_id not in self._later:
                 self.start(campaign_id)
 
-    @contextlib.contextmanager
-    def watching(self) -> Iterator[None]:
+    def watching(self) -> AbstractContextManager[None]:
         """A thread that looks again and again while the block runs."""
-        end = threading.Event()
-
-        def run() -> None:
-            while not end.wait(_TICK_SECONDS):
-                try:
-                    self.look()
-                except AssayError as error:
-                    _log.warning("analyses: %s", error)
-                except Exception:  # noqa: BLE001 - this thread must outlive every fault
-                    _log.exception("looking for analyses failed")
-
-        thread = threading.Thread(target=run, name="assay-analyses", daemon=True)
-        thread.start()
-        try:
-            yield
-        finally:
-            end.set()
-            thread.join()
+        return repeated_in_thread("assay-analyses", self.look, _TICK_SECONDS, at_once=False)
 
     def _heard(self, effects: Effects) -> None:
         for campaign_id in sorted(effects.analyse):

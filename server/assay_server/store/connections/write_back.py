@@ -7,29 +7,22 @@ and nobody waits for it (sqlite.org/wal.html, section 2.2; sqlite.org/pragma.htm
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import AbstractContextManager, suppress
 
 from assay_sampling.errors import StorageError
+from assay_server.threads.repeating import repeated_in_thread
 
 _EVERY_SECONDS = 2.0
 
 
-@contextmanager
-def written_back(write_back: Callable[[], object], every_seconds: float = _EVERY_SECONDS) -> Iterator[None]:
+def written_back(
+    write_back: Callable[[], object], every_seconds: float = _EVERY_SECONDS
+) -> AbstractContextManager[None]:
     """Write back now and then, in a thread, while the block runs."""
-    end = threading.Event()
 
-    def run() -> None:
-        while not end.wait(every_seconds):
-            with suppress(StorageError):  # who writes next hears of a disk that fails
-                write_back()
+    def step() -> None:
+        with suppress(StorageError):  # who writes next hears of a disk that fails
+            write_back()
 
-    thread = threading.Thread(target=run, name="assay-write-back", daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        end.set()
-        thread.join()
+    return repeated_in_thread("assay-write-back", step, every_seconds, at_once=False)
