@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import importlib
 import json
-import os
 import shlex
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,33 +17,24 @@ from assay_agent.policy.file import read_policy
 from assay_core.settings.declaration import ProgramSettings
 from assay_core.settings.settling import settle
 from assay_server.config import ServerSettings
-from tests.services.chart import CHART, STAGES, documents, file_of, settings_schema, stage_values
-from tests.services.packages import folder_of, import_from, why_not
+from tests.services.chart import (
+    CHART,
+    STAGES,
+    Document,
+    Render,
+    changed,
+    containers,
+    file_of,
+    of_kind,
+    pods,
+    settings_schema,
+    stage_values,
+)
 from tests.support.command_lines import parse_command_line
 
 VERSIONS = ("1.29", "1.37")
-NAME, SPACE = "assay", "lab"
-Document = dict[str, Any]
 # Of the Prometheus operator; kubernetes-validate has no schemas of them.
 FOREIGN = {"ServiceMonitor", "PodMonitor", "PrometheusRule"}
-Render = Callable[[Document], list[Document]]
-
-
-@pytest.fixture(scope="module")
-def packages() -> None:
-    given = os.environ.get("ASSAY_SERVICES")
-    if not given:
-        pytest.skip("'make test-services' runs it")
-    folder = folder_of(Path(given), "chart")
-    if reason := why_not(folder):
-        pytest.skip(f"no Helm: {reason}")
-    import_from(folder)
-
-
-@pytest.fixture(scope="module")
-def render(packages: None) -> Iterator[Render]:
-    with importlib.import_module("helm_python.chart").Chart.load(str(CHART)) as chart:
-        yield lambda values: documents(chart.render(values, name=NAME, namespace=SPACE))
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +47,7 @@ def test_there_are_three_stages() -> None:
 
 
 @pytest.mark.parametrize("stage", [None, *STAGES], ids=lambda stage: stage.stem if stage else "defaults")
-def test_helm_finds_nothing_to_mend(packages: None, stage: Path | None) -> None:
+def test_helm_finds_nothing_to_mend(chart_packages: None, stage: Path | None) -> None:
     values = stage_values(stage) if stage else {}
     report = importlib.import_module("helm_python.chart").lint(str(CHART), values, strict=True)
     assert report["errors"] == []
@@ -81,27 +71,6 @@ def test_a_field_that_kubernetes_does_not_know_would_be_noticed(render: Render) 
     deployment["spec"]["template"]["spec"]["fsGroupPolicy"] = "Always"
     with pytest.raises(Exception, match="fsGroupPolicy"):
         validate(deployment, VERSIONS[0], strict=True)
-
-
-def of_kind(found: list[Document], kind: str) -> list[Document]:
-    return [each for each in found if each["kind"] == kind]
-
-
-def pods(found: list[Document]) -> list[Document]:
-    return [each["spec"]["template"]["spec"] for each in found if "template" in each.get("spec", {})]
-
-
-def containers(found: list[Document]) -> list[Document]:
-    return [each for pod in pods(found) for each in [*pod["initContainers"], *pod["containers"]]]
-
-
-def changed(path: str, value: object) -> Document:
-    """Values with one key, named by its path."""
-    result: Any = value
-    for key in reversed(path.split(".")):
-        result = {key: result}
-    assert isinstance(result, dict)
-    return result
 
 
 BROKEN = {
