@@ -1,4 +1,4 @@
-"""What several services' tests share: one PostgreSQL server with a fresh database for each test, and the Helm chart."""
+"""What several services' tests share: PostgreSQL with a fresh database for each test, and the Helm chart."""
 
 from __future__ import annotations
 

@@ -7,7 +7,6 @@ import json
 import shlex
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
@@ -212,7 +211,7 @@ def test_no_container_has_more_rights_than_it_needs(
                 is_root = rights.get("runAsUser", pod["securityContext"].get("runAsUser")) == 0
                 # The agent's folder on the node is root's until one step has given it away.
                 assert is_root == (container["name"] == "prepare" and container["image"].count("assay-agent"))
-    agents = {"enabled": True, "counters": "capability"}
+    agents = {"enabled": True, "counters": "capability", "policy": "version = 1\nallow_root = true"}
     [pod] = [each for each in pods(render({"agents": agents})) if "hostPID" in each]
     rights = pod["containers"][0]["securityContext"]
     assert rights["capabilities"]["add"] == ["SYS_ADMIN"] and rights["runAsUser"] == 0
@@ -232,7 +231,8 @@ def test_agents_stay_away_from_shared_and_partitioned_gpus(render: Render) -> No
         "nodeSelectorTerms"
     ]
     assert term["matchExpressions"] == [
-        {"key": "nvidia.com/gpu.sharing-strategy", "operator": "NotIn", "values": ["time-slicing", "mps"]}
+        {"key": "nvidia.com/gpu.sharing-strategy", "operator": "NotIn", "values": ["time-slicing", "mps"]},
+        {"key": "nvidia.com/gpu.slices.gi", "operator": "DoesNotExist"},
     ]
     container = pod["containers"][0]
     assert container["resources"]["limits"] == {"nvidia.com/gpu": 4}

@@ -1,5 +1,10 @@
+{{- /* The name of the Service too, so without dots and beginning with a letter; a hash keeps long ones apart. */ -}}
 {{- define "assay.name" -}}
-{{- if contains "assay" .Release.Name }}{{ .Release.Name | trunc 40 | trimSuffix "-" }}{{ else }}{{ printf "%s-assay" .Release.Name | trunc 40 | trimSuffix "-" }}{{ end }}
+{{- $name := .Release.Name | replace "." "-" }}
+{{- if regexMatch "^[0-9]" $name }}{{ $name = printf "assay-%s" $name }}
+{{- else if not (contains "assay" $name) }}{{ $name = printf "%s-assay" $name }}{{ end }}
+{{- if gt (len $name) 40 }}{{ $name = printf "%s-%s" ($name | trunc 31 | trimSuffix "-") (sha256sum $name | trunc 8) }}{{ end }}
+{{- $name }}
 {{- end }}
 
 {{- define "assay.labels" -}}
@@ -21,6 +26,10 @@ app.kubernetes.io/component: {{ .component }}
 
 {{- define "assay.host" -}}
 {{ include "assay.name" . }}.{{ .Release.Namespace }}.svc
+{{- end }}
+
+{{- define "assay.joinSecret" -}}
+{{ .Values.agents.joinSecret | default (printf "%s-join" (include "assay.name" .)) }}
 {{- end }}
 
 {{- define "assay.locked" -}}
