@@ -132,6 +132,29 @@ def test_a_selection_is_the_same_to_the_last_bit(
     assert found.document(labels=True).model_dump_json() == wanted.document(labels=True).model_dump_json()
 
 
+@pytest.mark.parametrize("method", ["pks", "sieve", "stem"])
+def test_a_selection_keeps_only_the_columns_that_it_computes_with(place: Place, method: str) -> None:
+    table, names = _table()
+    launches = on_disk(place, table, names)
+    written = place.scratch.used_bytes
+    select(method, Profile(detailed=launches), {}).document()
+    # Shapes, numbers and processes of launches, 36 bytes each, are read from the file where they are used.
+    assert 0 < place.scratch.peak_bytes - written <= 44 * _N
+
+
+def test_rows_are_taken_in_their_order_from_any_row_groups(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("assay_sampling.launches.parquet.ROW_GROUP_ROWS", 1000)
+    table, names = _table()
+    launches = on_disk(place, table, names)
+    rows = np.array([5999, 0, 2999, 3000, 0, 17, 1000])
+    found = launches.take(rows)
+    assert found.table.equals(in_memory(table, names).take(rows).table.select(found.table.column_names))
+    none = launches.take(np.array([], np.int64))
+    assert len(none) == 0 and none.table.schema == found.table.schema
+
+
 def test_a_selection_of_a_light_run_is_the_same(place: Place) -> None:
     table, names = _table("light")
     wanted, found = (

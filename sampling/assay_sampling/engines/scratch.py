@@ -26,9 +26,10 @@ _SHARE_OF_FREE_SPACE = 0.8
 class Scratch:
     """A private folder under ``parent`` (by default the folder for temporary files, TMPDIR).
 
-    ``most_bytes`` bounds what is kept in it at one time; None takes four fifths of the free space. It is
-    removed by :meth:`close`, when nothing refers to it any more, or when the program ends. Raises
-    StorageError if the folder cannot be made.
+    ``most_bytes`` bounds what is kept in it at one time; None takes four fifths of the free space.
+    ``used_bytes`` is what is kept now, ``peak_bytes`` the most so far. The folder is removed by
+    :meth:`close`, when nothing refers to it any more, or when the program ends. Raises StorageError if the
+    folder cannot be made.
     """
 
     def __init__(self, parent: Path | None = None, most_bytes: int | None = None) -> None:
@@ -43,7 +44,7 @@ class Scratch:
         except OSError as error:
             raise _refused(parent, error) from error
         self.most_bytes = int(free * _SHARE_OF_FREE_SPACE) if most_bytes is None else most_bytes
-        self.used_bytes = 0
+        self.used_bytes = self.peak_bytes = 0
         self._end = weakref.finalize(self, _remove, self.folder, lock)
 
     def close(self) -> None:
@@ -65,6 +66,7 @@ class Scratch:
                 "free space there, or name a larger disk with TMPDIR",
             )
         self.used_bytes += count
+        self.peak_bytes = max(self.peak_bytes, self.used_bytes)
 
     def give_back(self, count: int) -> None:
         """Uncount bytes that were freed."""

@@ -7,7 +7,7 @@ steps need all launches in memory, ask for a whole column, and are refused.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -65,6 +65,26 @@ class TableOnDisk:
             for batch in file.iter_batches(BATCH_ROWS, columns=list(names), use_threads=False):
                 yield batch.select(list(names))
 
+    def take(self, names: Sequence[str], rows: np.ndarray) -> pa.Table:
+        """Some columns of the given rows, in their order. Only the row groups that hold one are read."""
+        order = np.argsort(rows, kind="stable")
+        ascending = np.asarray(rows)[order]
+        schema = pa.schema([self.schema.field(name) for name in names], metadata=self.schema.metadata)
+        found = [schema.empty_table()]
+        with pq.ParquetFile(self.path, pre_buffer=False) as file:
+            begin = 0
+            for number in range(file.num_row_groups):
+                end = begin + file.metadata.row_group(number).num_rows
+                low, high = np.searchsorted(ascending, [begin, end])
+                if low < high:
+                    group = file.read_row_group(number, columns=list(names), use_threads=False)
+                    columns = group.select(list(names)).take(pa.array(ascending[low:high] - begin)).columns
+                    found.append(pa.Table.from_arrays(columns, schema=schema))
+                begin = end
+        places = np.empty(len(order), np.int64)
+        places[order] = np.arange(len(order))
+        return pa.concat_tables(found).take(pa.array(places))
+
     def rows(self, names: Sequence[str]) -> FileRows:
         """Some columns as an engine reads them."""
         return FileRows((self.path,), tuple(names))
@@ -81,8 +101,7 @@ class ColumnOnDisk:
     def __getitem__(self, row: Any) -> Any:
         if isinstance(row, slice):
             raise needs_memory(self.table)
-        value = self.table.array(self.name)[row]
-        return pa.scalar(value.item(), self.table.schema.field(self.name).type)
+        return self.table.take([self.name], np.array([row]))[0][0]
 
     def is_null(self) -> pa.ChunkedArray:
         """Which launches lack a value: a bit each."""
@@ -131,6 +150,15 @@ class LaunchesOnDisk(Launches):
         for batch in self.table.batches(names):
             yield [_filled(column) for column in batch.columns]
 
+    def computed(
+        self, names: Sequence[str], kind: Any, values: Callable[[list[np.ndarray]], np.ndarray]
+    ) -> np.ndarray:
+        """See :meth:`assay_sampling.launches.in_memory.Launches.computed`."""
+        with ColumnWriter(self.table.place, kind) as writer:
+            for part in self.batches(names):
+                writer.write(values(part))
+            return writer.column()
+
     def kernels(self) -> int:
         """Number of distinct kernels (demangled names)."""
         return len(self.table.place.engine.groups(self.table.rows(["kernel_id"]), ["kernel_id"]))
@@ -151,13 +179,7 @@ class LaunchesOnDisk(Launches):
 
     def take(self, rows: np.ndarray) -> Launches:
         """The given rows, in memory, with the columns that say which launches they are."""
-        fields = [self.table.schema.field(name) for name in _IDENTITY]
-        chosen = []
-        for item in fields:
-            values = self.array(item.name)[rows]
-            # An axis that is not known is null; none is -1.
-            chosen.append(pa.array(values, item.type, mask=values == -1 if item.nullable else None))
-        table = pa.Table.from_arrays(chosen, schema=pa.schema(fields, metadata=self.table.schema.metadata))
+        table: pa.Table = self.table.take(_IDENTITY, rows)
         return Launches(table, self.names, self.sources, self.notes, self.ranks)
 
 

@@ -246,11 +246,11 @@ def sequence_totals_hash(launches: Launches, kind: MatchKind) -> str:
     """
     digest = hashlib.blake2b(digest_size=16)
     for name in ("process", "kernel_id"):
-        update_with(digest, launches.array(name))
+        update_with(digest, launches, name)
     for what in _SHAPES_COMPARED[kind]:
-        columns = [launches.array(name) for name in _known_axes(launches, what)]
-        for block in blocks(len(launches), *columns):
-            digest.update(_totals([column[block] for column in columns]).data)
+        for axes in launches.batches(_known_axes(launches, what)):
+            for block in blocks(len(axes[0])):
+                digest.update(_totals([axis[block] for axis in axes]).data)
     return digest.hexdigest()
 
 

@@ -8,7 +8,7 @@ memory limit.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -16,7 +16,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from assay_sampling.engines.columns import blocks
 from assay_sampling.errors import LaunchTableError
 from assay_sampling.launches.ranges import LaunchRange
 from assay_sampling.launches.table import (
@@ -99,6 +98,13 @@ class Launches:
         """Some columns of all launches, in order, part by part, with nulls as in :meth:`column`."""
         yield [self.column(name) for name in names]
 
+    def computed(
+        self, names: Sequence[str], kind: Any, values: Callable[[list[np.ndarray]], np.ndarray]
+    ) -> np.ndarray:
+        """What ``values`` makes, launch by launch, of some columns: an array of ``kind``, shape (n,), which
+        lies where the launches lie."""
+        return np.asarray(values([self.column(name) for name in names]), kind)
+
     def kernels(self) -> int:
         """Number of distinct kernels (demangled names)."""
         return len(pc.unique(self.table["kernel_id"]))
@@ -167,14 +173,14 @@ def sequence_hash(launches: Launches, columns: Sequence[str]) -> str:
     digest = hashlib.blake2b(digest_size=16)
     for name in ("process", *columns):
         digest.update(name.encode())
-        update_with(digest, launches.array(name))
+        update_with(digest, launches, name)
     return digest.hexdigest()
 
 
-def update_with(digest: Any, values: np.ndarray) -> None:
-    """Add the bytes of an array, shape (n,), to a hash, block by block."""
-    for block in blocks(len(values), values):
-        digest.update(np.ascontiguousarray(values[block]).data)
+def update_with(digest: Any, launches: Launches, name: str) -> None:
+    """Add the bytes of a column to a hash, part by part."""
+    for (values,) in launches.batches([name]):
+        digest.update(np.ascontiguousarray(values).data)
 
 
 EXACT_IDENTITY = ("kernel_id", "grid_x", "grid_y", "grid_z", "block_x", "block_y", "block_z")

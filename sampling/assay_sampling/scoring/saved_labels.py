@@ -19,8 +19,7 @@ from typing import Any
 import numpy as np
 
 from assay_sampling.documents.selection import LABELS_VERSION, CheckpointsEntry, LabelsEntry
-from assay_sampling.engines.columns import BLOCK_ROWS
-from assay_sampling.engines.pages import give_back_pages
+from assay_sampling.engines.columns import blocks
 from assay_sampling.errors import InputError
 from assay_sampling.launches.in_memory import EXACT_IDENTITY, NAME_BLOCK_IDENTITY, Launches
 from assay_sampling.launches.row_hash import hash_rows
@@ -161,15 +160,16 @@ def _block_hashes(launches: Launches, kind: str, size: int) -> np.ndarray:
     """Hash of each block of launches, shape (blocks,), uint32."""
     if not len(launches):
         return np.empty(0, "<u4")
-    columns = [launches.array(name) for name in ("process", *_COLUMNS[kind])]
-    found = []
-    step = max(1, BLOCK_ROWS // size) * size
-    for first in range(0, len(launches), step):
-        end = min(first + step, len(launches))
-        rows = hash_rows([np.arange(first, end), *(column[first:end] for column in columns)])
-        found.append(np.add.reduceat(rows, np.arange(0, len(rows), size)) >> np.uint64(32))
-        give_back_pages(*columns)
-    return np.concatenate(found).astype("<u4")
+    found = np.zeros(-(-len(launches) // size), np.uint64)
+    first = 0
+    for columns in launches.batches(("process", *_COLUMNS[kind])):
+        for part in blocks(len(columns[0])):
+            ordinal = np.arange(first + part.start, first + part.stop)
+            rows = hash_rows([ordinal, *(column[part] for column in columns)])
+            block, begins = np.unique(ordinal // size, return_index=True)
+            found[block] += np.add.reduceat(rows, begins)  # modulo 2**64, so in any parts
+        first += len(columns[0])
+    return (found >> np.uint64(32)).astype("<u4")
 
 
 def _text(hashes: np.ndarray) -> str:

@@ -11,7 +11,7 @@ from typing import Literal
 
 import numpy as np
 
-from assay_sampling.engines.columns import engine_of, in_place_of, place_of
+from assay_sampling.engines.columns import engine_of, place_of
 from assay_sampling.engines.seam import ArrayRows
 from assay_sampling.estimation.rank_draws import draw_rows
 from assay_sampling.launches.in_memory import Launches
@@ -51,16 +51,15 @@ def representatives(
 def threads(launches: Launches, key: DominantKey) -> np.ndarray:
     """Threads of a block, or of the whole grid, of every launch, shape (n,), int64."""
     sides = ("block",) if key == "block_threads" else ("block", "grid")
-    columns = [launches.array(f"{what}_{axis}") for what in sides for axis in "xyz"]
+    return launches.computed([f"{what}_{axis}" for what in sides for axis in "xyz"], np.int64, _product)
 
-    def product(block: slice) -> np.ndarray:
-        found = np.ones(block.stop - block.start, np.int64)
-        for column in columns:
-            # An axis that the recording does not know (-1) is part of the total, which is in x.
-            found *= np.maximum(column[block].astype(np.int64), 1)
-        return found
 
-    return in_place_of(columns[0], np.int64, product, *columns)
+def _product(axes: list[np.ndarray]) -> np.ndarray:
+    found = np.ones(len(axes[0]), np.int64)
+    for axis in axes:
+        # An axis that the recording does not know (-1) is part of the total, which is in x.
+        found *= np.maximum(axis.astype(np.int64), 1)
+    return found
 
 
 def weights(values: KernelValues, strata: Strata, rows: np.ndarray, groups: np.ndarray) -> np.ndarray:
