@@ -2,6 +2,10 @@
 
 python -m tests.bench.scale.engine_work group|plain-group|sort|plain-sort FOLDER
 python -m tests.bench.scale.engine_work select METHOD FILE MEMORY_LIMIT_BYTES SCRATCH
+python -m tests.bench.scale.engine_work select-on-disk METHOD,METHOD FILE MEMORY_LIMIT_BYTES SCRATCH
+
+The last one writes launches to the scratch folder that would fit into memory, too, reads them once for all
+methods, and prints a line for each of these, of which the peak of memory is that up to its end.
 """
 
 from __future__ import annotations
@@ -20,9 +24,14 @@ import numpy as np
 import pyarrow as pa
 
 from assay_sampling.engines.beyond_memory import DuckEngine
+from assay_sampling.engines.columns import Place
+from assay_sampling.engines.scratch import Scratch
 from assay_sampling.engines.seam import BATCH_ROWS, FileRows
 from assay_sampling.gathering.from_batches import gather
+from assay_sampling.gathering.on_disk import gather_on_disk
+from assay_sampling.launches.in_memory import Launches
 from assay_sampling.launches.profile import Profile
+from assay_sampling.launches.table import Names
 from assay_sampling.methods.registry import select
 from assay_sampling.readers import open_recording
 from tests.bench.measure import peak_bytes
@@ -92,16 +101,38 @@ def selection(method: str, path: Path, limit: int, scratch: Path) -> dict[str, A
             expected_launches=recording.expected_launches, scratch=scratch,
         )  # fmt: skip
     read = time.perf_counter() - began, time.process_time() - cpu
+    return _selected(method, launches, *read)
+
+
+def selections_on_disk(methods: str, path: Path, limit: int, scratch: Path) -> Iterator[dict[str, Any]]:
+    """As :func:`selection`, of launches that are read once, into the scratch folder however few they are."""
+    began, cpu = time.perf_counter(), time.process_time()
+    with open_recording(path) as recording:
+        place = Place(Scratch(scratch), limit)
+        launches = gather_on_disk(
+            recording.batches(), recording.schema, Names(), place, sources=["made"]
+        )  # fmt: skip
+    read = time.perf_counter() - began, time.process_time() - cpu
+    for method in methods.split(","):
+        place.scratch.peak_bytes = place.scratch.used_bytes
+        yield _selected(method, launches, *read)
+
+
+def _selected(method: str, launches: Launches, read_seconds: float, read_cpu: float) -> dict[str, Any]:
+    began, cpu = time.perf_counter(), time.process_time()
     parameters = {"cost": "duration_ns"} if method == "stem" else {}
     chosen = select(method, Profile(detailed=launches), parameters)
     text = chosen.document().model_dump_json()
     return {
+        "method": method,
+        "launches": len(launches),
         "on_disk": launches.is_on_disk,
-        "read_seconds": read[0],
-        "read_cpu": read[1],
-        "seconds": time.perf_counter() - began,
-        "cpu": time.process_time() - cpu,
+        "read_seconds": read_seconds,
+        "read_cpu": read_cpu,
+        "seconds": read_seconds + time.perf_counter() - began,
+        "cpu": read_cpu + time.process_time() - cpu,
         "peak": peak_bytes(),
+        "scratch": launches.table.place.scratch.peak_bytes if launches.is_on_disk else 0,
         "hash": hashlib.blake2b(text.encode(), digest_size=8).hexdigest(),
         "groups": len(chosen.group_launches),
     }
@@ -128,6 +159,11 @@ def main() -> None:
     if what == "select":
         method, path, limit, scratch = rest
         print(json.dumps(selection(method, Path(path), int(limit), Path(scratch))))
+        return
+    if what == "select-on-disk":
+        methods, path, limit, scratch = rest
+        for found in selections_on_disk(methods, Path(path), int(limit), Path(scratch)):
+            print(json.dumps(found), flush=True)
         return
     _load_libraries()
     began, cpu = time.perf_counter(), time.process_time()
