@@ -110,13 +110,13 @@ image-wheels: $(STAMP)  ## the wheels of all images into build/wheels, for build
 	$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --wheel-dir build/wheels --constraint requirements/constraints.txt ".[$(IMAGE_EXTRAS)]"
 
 .PHONY: test-image
-test-image: image-wheels  ## build the images twice from a Debian tree, compare, and run them in Podman; needs root; skipped where Podman is missing
-	ASSAY_IMAGES="$(IMAGES)" $(BIN)/pytest -s tests/images/test_images.py $(PYTEST_ARGS)
+test-image: image-wheels  ## build the images twice from a Debian tree, compare, and run them in Podman, as root and as another user; needs root; skipped where Podman is missing
+	ASSAY_IMAGES="$(IMAGES)" $(BIN)/pytest -s -rs tests/images/test_images.py tests/images/test_rootless_images.py $(PYTEST_ARGS)
 
 .PHONY: test-compose
-test-compose: image-wheels services  ## the Compose lab with podman-compose: the demo's campaign on PostgreSQL, SeaweedFS and two servers, then nothing is left; needs root; skipped where Podman is missing
+test-compose: image-wheels services  ## the Compose lab with podman-compose: the demo's campaign on PostgreSQL, SeaweedFS and two servers, then nothing is left; and the Helm chart's pods in Podman; needs root; skipped where Podman is missing
 	$(BIN)/python tests/services/packages.py --cache "$(SERVICES)" --requirements requirements/images.txt
-	ASSAY_IMAGES="$(IMAGES)" ASSAY_SERVICES="$(SERVICES)" $(BIN)/pytest -s tests/images/test_compose_lab.py $(PYTEST_ARGS)
+	ASSAY_IMAGES="$(IMAGES)" ASSAY_SERVICES="$(SERVICES)" $(BIN)/pytest -s -rs tests/images/test_compose_lab.py tests/images/test_chart_pods.py $(PYTEST_ARGS)
 
 .PHONY: slurm
 slurm:

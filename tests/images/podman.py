@@ -13,6 +13,11 @@ TREE = "localhost/assay-debian-tree"
 TREE_PACKAGES = "python3-venv,ca-certificates,openssl"
 # Makes builds comparable: every file of every layer gets this time (2001-09-09).
 TIMESTAMP = "1000000000"
+# Programs that Podman starts, by Debian's package: only recommended by its package, so they may be missing.
+_HELPERS = {"netavark": "netavark", "aardvark-dns": "aardvark-dns"}
+_HELPERS_AT = [
+    Path(each, "podman") for each in ("/usr/local/libexec", "/usr/local/lib", "/usr/libexec", "/usr/lib")
+]
 
 
 def why_not(asked: bool) -> str:
@@ -21,7 +26,10 @@ def why_not(asked: bool) -> str:
         return "'make test-image' and 'make test-compose' run it"
     if os.geteuid():
         return "mmdebstrap and Podman need root here"
-    missing = [name for name in ("mmdebstrap", "podman", "runc") if shutil.which(name) is None]
+    missing = [name for name in ("mmdebstrap", "podman", "runc", "iptables") if shutil.which(name) is None]
+    for helper, package in _HELPERS.items():
+        if not any((folder / helper).is_file() for folder in _HELPERS_AT):
+            missing.append(package)
     return f"install Debian's {', '.join(missing)}" if missing else ""
 
 
@@ -37,8 +45,10 @@ class Podman:
         self.cache = cache.absolute()
         self.cache.mkdir(parents=True, exist_ok=True)
         storage, containers = self.cache / "storage.conf", self.cache / "containers.conf"
+        # Without its mount over the folder of layers, which would stay and keep the cache from being removed.
         storage.write_text(
             f'[storage]\ndriver = "overlay"\ngraphroot = "{self.cache}/root"\nrunroot = "{self.cache}/run"\n'
+            '[storage.options.overlay]\nskip_mount_home = "true"\n'
         )
         containers.write_text(
             '[containers]\ndefault_ulimits = ["nofile=20000:20000", "nproc=4000:4000"]\n'
@@ -56,11 +66,17 @@ class Podman:
         check: bool = True,
         environment: Mapping[str, str] | None = None,
         seconds: float | None = None,
+        told: str | None = None,
+        quiet: bool = False,
     ) -> subprocess.CompletedProcess[str]:
-        """Run ``podman``, or another program that starts it, in the checkout; its messages stay in sight."""
+        """Run ``podman`` or what starts it in the checkout, with ``told`` as its input.
+
+        Its messages stay in sight unless ``quiet``.
+        """
         return subprocess.run(
             [*self._enter, *words], env={**os.environ, **self._settings, **(environment or {})}, cwd=ROOT,
-            check=check, text=True, stdout=subprocess.PIPE, timeout=seconds,
+            check=check, text=True, stdout=subprocess.PIPE, timeout=seconds, input=told,
+            stderr=subprocess.DEVNULL if quiet else None,
         )  # fmt: skip
 
     def said(self, *words: str) -> list[str]:
@@ -68,8 +84,11 @@ class Podman:
         return self.run("podman", *words).stdout.splitlines()
 
     def has(self, image: str) -> bool:
-        """Whether an image is in the storage."""
-        return self.run("podman", "image", "exists", image, check=False).returncode == 0
+        """Whether an image is in the storage; raises if Podman cannot say."""
+        asked = self.run("podman", "image", "exists", image, check=False)
+        if asked.returncode > 1:
+            asked.check_returncode()
+        return asked.returncode == 0
 
     def import_tree(self, name: str, packages: str) -> None:
         """Make an image of a Debian tree with some packages, if it is not there; no registry is asked."""
@@ -81,8 +100,7 @@ class Podman:
         tree.unlink()
 
     def build(self, target: str, *options: str, tag: str = "") -> str:
-        """Build one of our images without a network, as docs/deploy.md says; returns its id."""
-        self.import_tree(TREE, TREE_PACKAGES)
+        """Build one of our images from the tree, without a network; returns its id."""
         made = self.run(
             "podman", "build", "--network", "none", "--format", "docker", "--layers", "--quiet",
             "--timestamp", TIMESTAMP, "--build-arg", f"BASE={TREE}", "--target", target,
