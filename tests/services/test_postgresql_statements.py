@@ -36,12 +36,12 @@ class Counted:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.statements: list[str] = []
         self.waits = 0
-        answers, execute_many = Messages.answers, psycopg.Cursor.executemany
+        exchanged, execute_many = Messages.exchanged, psycopg.Cursor.executemany
 
         def counted(messages: Messages, commands: Sequence[Dumped]) -> Any:
             self.statements += [text for text, _ in commands]
             self.waits += 1
-            return answers(messages, commands)
+            return exchanged(messages, commands)
 
         def alone(_cursor: Any, query: Any, *_args: Any, **_kwargs: Any) -> Any:
             raise AssertionError(f"sent by SQLAlchemy, which costs more: {query}")
@@ -51,7 +51,7 @@ class Counted:
             self.waits += 1
             return execute_many(cursor, query, *args, **kwargs)
 
-        monkeypatch.setattr(Messages, "answers", counted)
+        monkeypatch.setattr(Messages, "exchanged", counted)
         monkeypatch.setattr(psycopg.Cursor, "executemany", counted_many)
         self.forbid_others = lambda: monkeypatch.setattr(psycopg.Cursor, "execute", alone)
 

@@ -140,6 +140,13 @@ class Driver:
     def send(self) -> None:
         """Have the database execute what was kept back; its errors are raised."""
 
+    def leave(self, undo: str, failed: Callable[[BaseException], None]) -> None:
+        """A member of a group has ended: execute what it kept back at the latest with the next query.
+
+        If that fails then, the driver undoes the member by the command ``undo``, tells ``failed`` of it,
+        and goes on.
+        """
+
     def forget(self) -> bool:
         """Leave out what was kept back; whether the last savepoint was set."""
         return True

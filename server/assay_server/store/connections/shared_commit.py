@@ -101,16 +101,20 @@ class SharedCommit:
 
         ``alone``: for what takes long; it neither waits for others nor lets others wait for it.
         """
+        refused: list[BaseException] = []
         with self._turn(alone=alone):
             group = self._opened()
             try:
-                with self._savepoint(group, alone=alone):
+                with self._savepoint(group, alone=alone, refused=refused.append):
                     yield group.connection, group.driver
             finally:
                 group.members += 1
                 if alone or group.commit_sent or self._is_full(group):
                     self._commit()
         group.committed.result()
+        if refused:  # by the message of another member, which carried the last of this one's writes
+            with self._errors():
+                raise refused[0]
 
     @contextmanager
     def _turn(self, *, alone: bool) -> Iterator[None]:
@@ -190,13 +194,15 @@ class SharedCommit:
                 kept[0].close()
 
     @contextmanager
-    def _savepoint(self, group: _Group, *, alone: bool) -> Iterator[None]:
+    def _savepoint(
+        self, group: _Group, *, alone: bool, refused: Callable[[BaseException], None]
+    ) -> Iterator[None]:
         words = self._words
         with self._errors():
             group.driver.mark(words.mark)
             try:
                 yield
-                self._send(group, alone=alone)
+                self._send(group, alone=alone, refused=refused)
             except BaseException as error:
                 if group.driver.forget():
                     self._undo(group, error)
@@ -204,10 +210,10 @@ class SharedCommit:
             if words.keep:
                 group.driver.run(words.keep)
 
-    def _send(self, group: _Group, *, alone: bool) -> None:
-        """Have the database execute what a member kept back, together with the commit if none waits."""
+    def _send(self, group: _Group, *, alone: bool, refused: Callable[[BaseException], None]) -> None:
+        """Have the database execute what a member kept back, with the commit or the next one's question."""
         if not (self._words.commit_with_last and (alone or self._is_full(group))):
-            group.driver.send()
+            group.driver.leave(self._words.undo[0], refused)
             return
         group.commit_sent = True
         try:

@@ -2,24 +2,36 @@
 
 Each statement that is sent and waited for costs two changes between processes. Writes whose results nobody
 reads, savepoints and the beginning are sent together with the next query, or with the commit, and waited for
-once.
+once. That query may be asked by the next member of a group that shares a commit.
 """
 
 from __future__ import annotations
 
 import math
 import time
+from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import accumulate, chain
 from typing import Any
 
 import sqlalchemy as sa
 
 from assay_server.store.connections.prepared import Driver, PreparedStatements, Question
-from assay_server.store.postgresql.messages import Answer, Command, Messages
+from assay_server.store.postgresql.messages import Answer, Command, Dumped, Messages
 
 # A connection that was used a moment ago still works, in all likelihood.
 TRUSTED_SECONDS = 0.05
 _ENDS = ("COMMIT", "ROLLBACK")
+
+
+@dataclass(frozen=True)
+class _Left:
+    """What a member of a group left to be sent behind its end, and whom its error is told."""
+
+    commands: list[Dumped]
+    undo: str
+    failed: Callable[[BaseException], None]
 
 
 class DeferringDriver(Driver):
@@ -29,12 +41,14 @@ class DeferringDriver(Driver):
         super().__init__(connection, prepared)
         self._messages = Messages(self.connection)
         self._begin: list[Command] = []  # what begins a transaction of which nothing was sent yet
+        self._left: list[_Left] = []
         self._kept: list[Command] = []
         self._marked = True
         self._used = -math.inf
 
     def begin(self, commands: Sequence[Command]) -> None:
         self._kept.clear()
+        self._left.clear()
         self._begin = list(commands)
         if time.monotonic() - self._used > TRUSTED_SECONDS:
             self._sent()  # or a query would be the first to find that the connection was lost
@@ -44,7 +58,9 @@ class DeferringDriver(Driver):
         self._marked = False
 
     def run(self, command: str) -> None:
-        if command in _ENDS and self._begin and not self._kept:
+        if command == "ROLLBACK":
+            self._left.clear()
+        if command in _ENDS and self._begin and not (self._kept or self._left):
             self._begin.clear()  # nothing was sent
         else:
             self._answer(command)
@@ -57,8 +73,16 @@ class DeferringDriver(Driver):
         self._kept.append((prepared.sql, prepared.values(given)))
 
     def send(self) -> None:
-        if self._kept or self._begin:
+        if self._kept or self._left or self._begin:
             self._sent()
+
+    def leave(self, undo: str, failed: Callable[[BaseException], None]) -> None:
+        kept = self._kept if self._marked else self._kept[1:]
+        if kept:
+            # A value that cannot be sent raises here, where it is its member's error.
+            self._left.append(_Left(self._messages.dumped(self._kept), undo, failed))
+        self._kept = []
+        self._marked = True
 
     def forget(self) -> bool:
         self._kept.clear()
@@ -91,9 +115,26 @@ class DeferringDriver(Driver):
 
     def _sent(self, *asked: Command) -> list[Answer]:
         """Send what was kept and these, in one message; returns the answers to these."""
-        kept = [*self._begin, *self._kept]
-        dumped = self._messages.dumped([*kept, *asked])  # if that raises, nothing was sent
+        own = self._messages.dumped([*self._kept, *asked])  # if that raises, nothing was sent
+        begin = self._messages.dumped(self._begin)
+        left, self._left = self._left, []
         self._kept, self._begin = [], []
         self._marked = True
         self._used = time.monotonic()
-        return self._messages.answers(dumped)[len(kept) :]
+        while True:
+            before = [*begin, *chain.from_iterable(each.commands for each in left)]
+            answers, refused = self._messages.exchanged([*before, *own])
+            if refused is None:
+                return answers[len(answers) - len(asked) :]
+            if not len(begin) <= refused.place < len(before):
+                raise refused.error
+            left = self._after(left, refused.place - len(begin), refused.error)
+            begin = []
+
+    def _after(self, left: list[_Left], place: int, error: BaseException) -> list[_Left]:
+        """Undo the member whose command failed, and tell it; returns those that are still to be sent."""
+        ends = list(accumulate(len(each.commands) for each in left))
+        number = bisect_right(ends, place)
+        self._messages.answers(self._messages.dumped([(left[number].undo, ())]))
+        left[number].failed(error)
+        return left[number + 1 :]

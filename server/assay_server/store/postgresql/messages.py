@@ -10,6 +10,7 @@ import itertools
 import re
 import select
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import psycopg
@@ -50,6 +51,14 @@ class Answer:
         return self._transformer.load_row(0, tuple) if self._result.ntuples else None
 
 
+@dataclass(frozen=True)
+class Refused:
+    """The first statement of a message that failed, by its place there; those behind it were left out."""
+
+    place: int
+    error: psycopg.Error
+
+
 class Messages:
     """One connection, which is in nobody else's use while a message is under way."""
 
@@ -71,7 +80,14 @@ class Messages:
         return self._transformer.dump_sequence(values, formats), self._transformer.formats
 
     def answers(self, commands: Sequence[Dumped]) -> list[Answer]:
-        """Send all in one message, and wait once; raises the error of the first that failed, as cursors do.
+        """Send all in one message, and wait once; raises the error of the first that failed, as a cursor."""
+        found, refused = self.exchanged(commands)
+        if refused is not None:
+            raise refused.error
+        return found
+
+    def exchanged(self, commands: Sequence[Dumped]) -> tuple[list[Answer], Refused | None]:
+        """Send all in one message, and wait once: the answers, and which one failed.
 
         Those behind one that failed are not executed. A message that was not read to its end ends
         the connection.
@@ -83,16 +99,14 @@ class Messages:
             given = [self._send(text, *values, fresh) for text, values in commands]
             link.pipeline_sync()
             self._flush()
-            results, failed = self._received(given)
+            results, refused = self._received(given)
             link.exit_pipeline_mode()
         except BaseException as error:
             link.finish()  # or the next message would read the answers to this one
             if isinstance(error, psycopg.Error) or not isinstance(error, Exception):
                 raise
             raise psycopg.OperationalError(f"a message was not read to its end ({error})") from error
-        if failed is not None:
-            raise failed
-        return [Answer(result, self._transformer) for result in results]
+        return [Answer(result, self._transformer) for result in results], refused
 
     def _send(
         self, text: str, dumped: Any, formats: Any, fresh: dict[str, bytes]
@@ -119,28 +133,29 @@ class Messages:
             if any(event & select.POLLIN for _, event in poll.poll()):
                 link.consume_input()  # or both sides could wait for each other
 
-    def _received(self, given: Sequence[tuple[str, bytes] | None]) -> tuple[list[Any], psycopg.Error | None]:
+    def _received(self, given: Sequence[tuple[str, bytes] | None]) -> tuple[list[Any], Refused | None]:
         """The results of statements, and the first error; given text and name of those prepared with them."""
-        results = []
-        failed: psycopg.Error | None = None
+        results: list[Any] = []
+        refused: Refused | None = None
         try:
-            for made in given:
+            for place, made in enumerate(given):
                 if made is not None:
                     prepared = self._result()
-                    failed = failed or self._error(prepared)
+                    refused = refused or self._refused(place, prepared)
                     if prepared.status in _GOOD:
                         self._prepared[made[0]] = made[1]
                 results.append(self._result())
-                failed = failed or self._error(results[-1])
+                refused = refused or self._refused(place, results[-1])
             self._next()  # the end of the message
         except psycopg.Error as lost:
-            raise failed or lost from None  # the database may say why it ends a connection
-        return results, failed
+            # The database may say why it ends a connection.
+            raise (lost if refused is None else refused.error) from None
+        return results, refused
 
-    def _error(self, result: Any) -> psycopg.Error | None:
+    def _refused(self, place: int, result: Any) -> Refused | None:
         if result.status in _GOOD or result.status == ExecStatus.PIPELINE_ABORTED:
             return None
-        return error_from_result(result, encoding=self._encoding)
+        return Refused(place, error_from_result(result, encoding=self._encoding))
 
     def _result(self) -> Any:
         """The result of one statement."""
