@@ -581,7 +581,9 @@ class TestMetadataStore:
         }
         with metadata.snapshot() as read:
             found = {name: waiting_slice(read, slot, 0) for name, slot in slots.items()}
-            assert set(read.slice_states(wanted.run_id)) == {SliceState.DONE, SliceState.WAITING}
+            beside = [read.states_beside(wanted.run_id, index) for index in range(3)]
+            done, waiting = frozenset({SliceState.DONE}), frozenset({SliceState.WAITING})
+            assert beside == [waiting, done, done | waiting]
         assert found == {**dict.fromkeys(slots), "fits": (wanted, pieces[1])}
 
     def test_a_share_by_partition_waits_for_a_slot_that_says_it_makes_partitions(

@@ -123,7 +123,7 @@ class AgentHandler:
             queue.asks(request.agent_id, request.slot_id)
         found: list[Lease | LeaseAnswer | ParameterError | None] = []
         with self._coordinator.schedule() as schedule:
-            schedule.store.fetch_slots([(request.agent_id, request.slot_id) for request in requests])
+            schedule.expect([(request.agent_id, request.slot_id) for request in requests])
             for request in requests:
                 try:
                     found.append(self._leased(schedule, request))

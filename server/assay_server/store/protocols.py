@@ -30,6 +30,7 @@ from assay_server.store.model import (
     Hold,
     Identity,
     KeptBundle,
+    LikelyLeases,
     OpenEnds,
     PendingRequest,
     Run,
@@ -171,8 +172,8 @@ class MetadataReader(Protocol):
     def resting_slices(self, now_ms: int) -> list[Slice]:
         """Slices of any campaign that wait but are not yet due."""
 
-    def slice_states(self, run_id: str) -> list[SliceState]:
-        """The states of a run's slices, each once."""
+    def states_beside(self, run_id: str, index: int) -> frozenset[SliceState]:
+        """The states of a run's other slices."""
 
     def slice_times(self, most: int) -> list[SliceTime]:
         """The times of the newest published slices of detailed live runs, of any campaign, newest first."""
@@ -415,12 +416,21 @@ class MetadataTransaction(MetadataReader, Protocol):
         """
         ...
 
-    def fetch_attempts(self, keys: Sequence[AttemptKey]) -> None:
-        """Read attempts, their slices and their runs at once, because all of them will be asked for."""
+    def fetch_attempts(self, keys: Sequence[AttemptKey], *, ending: bool = False) -> None:
+        """Read attempts, their slices and their runs at once, because all of them will be asked for.
+
+        ``ending``: their slices will be done, so what else that asks for, too.
+        """
         ...
 
-    def fetch_slots(self, places: Sequence[tuple[str, str]]) -> None:
-        """Read agents and what is leased in their slots at once, because it will be asked for."""
+    def fetch_slots(
+        self, places: Sequence[tuple[str, str]], likely: Callable[[], Sequence[LikelyLeases]], now_ms: int
+    ) -> None:
+        """Read agents and what is leased in their slots at once, because it will be asked for.
+
+        ``likely``: what these slots will be given at this moment, for a store where it is worth reading all
+        that is asked for it at once, too.
+        """
         ...
 
     def next_attempt(self, run_id: str, slice_index: int) -> tuple[list[Attempt], int]:

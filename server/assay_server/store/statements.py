@@ -66,6 +66,14 @@ def advance_token() -> ReturningUpdate[Any]:
 
 
 @cache
+def advance_tokens() -> ReturningUpdate[Any]:
+    """Leave out the next ``number`` fencing tokens, and return the last of them."""
+    value = tables.tokens.c.value
+    later = value + sa.bindparam("number", type_=sa.BigInteger)
+    return sa.update(tables.tokens).where(_of_leases()).values(value=later).returning(value)
+
+
+@cache
 def keep_token() -> sa.Update:
     """Replace the last fencing token."""
     return sa.update(tables.tokens).where(_of_leases()).values(value=sa.bindparam("value"))
@@ -312,10 +320,11 @@ def slices_of() -> sa.Select[Any]:
 
 
 @cache
-def slice_states() -> sa.Select[Any]:
-    """Each state that a slice of a run has, once."""
+def states_beside() -> sa.Select[Any]:
+    """Each state that another slice of a run has, once."""
     s = tables.slices.c
-    return sa.select(s.state).where(s.run_id == sa.bindparam("run_id")).distinct()
+    others = (s.run_id == sa.bindparam("run_id"), s.index != sa.bindparam("slice", type_=sa.BigInteger))
+    return sa.select(s.state).where(*others).distinct()
 
 
 @cache

@@ -76,7 +76,7 @@ class Load:
     def _one(self, number: int) -> None:
         agent_id = f"agent-{number}"
         with self.timed(LEASE), self._coordinator.schedule() as schedule:
-            schedule.store.fetch_slots([(agent_id, f"GPU-{number}")])
+            schedule.expect([(agent_id, f"GPU-{number}")])
             assert schedule.is_registered(agent_id, "session")
             lease = schedule.lease(agent_id, f"GPU-{number}")
         assert lease is not None

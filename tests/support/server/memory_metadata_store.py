@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
@@ -38,6 +38,7 @@ from assay_server.store.model import (
     Identity,
     KeptBundle,
     Lane,
+    LikelyLeases,
     Need,
     OpenEnds,
     PendingRequest,
@@ -345,8 +346,8 @@ class MemoryReader:
         found = [p for p in pieces if p.state == SliceState.WAITING and p.not_before_ms > now_ms]
         return sorted(found, key=lambda piece: (piece.run_id, piece.index))
 
-    def slice_states(self, run_id: str) -> list[SliceState]:
-        return list({piece.state for piece in self.slices(run_id)})
+    def states_beside(self, run_id: str, index: int) -> frozenset[SliceState]:
+        return frozenset(piece.state for piece in self.slices(run_id) if piece.index != index)
 
     def slice_times(self, most: int) -> list[SliceTime]:
         found = []
@@ -683,10 +684,12 @@ class MemoryTransaction(MemoryReader):
         epoch, self._tables.token = first_of_epoch(self._tables.token, now_ms)
         return epoch
 
-    def fetch_attempts(self, keys: Sequence[AttemptKey]) -> None:
+    def fetch_attempts(self, keys: Sequence[AttemptKey], *, ending: bool = False) -> None:
         """Everything is at hand."""
 
-    def fetch_slots(self, places: Sequence[tuple[str, str]]) -> None:
+    def fetch_slots(
+        self, places: Sequence[tuple[str, str]], likely: Callable[[], Sequence[LikelyLeases]], now_ms: int
+    ) -> None:
         """Everything is at hand."""
 
     def next_attempt(self, run_id: str, slice_index: int) -> tuple[list[Attempt], int]:

@@ -126,6 +126,7 @@ class Publisher:
             with self._coordinator.snapshot() as store:
                 plans = {key: self._look_at(store, key, file) for key, file in files.items()}
             with self._coordinator.schedule() as schedule:
+                schedule.store.fetch_attempts(list(files), ending=True)
                 wanted = {
                     key: schedule.end_publish(key, file, self._kinds, plans[key])
                     for key, file in files.items()

@@ -132,7 +132,7 @@ class AttemptResults(Transitions):
         ``kinds`` of launches in published slices decide where a run ends that continues until nothing new
         comes; ``plan`` is that of the detailed runs that wait for this light run, if any does.
         """
-        self.store.fetch_attempts([key])
+        self.store.fetch_attempts([key], ending=True)
         attempt = self.store.attempt(key.run_id, key.slice_index, key.attempt)
         piece = self.store.slice(key.run_id, key.slice_index)
         if attempt is None or piece is None or attempt.key != key:

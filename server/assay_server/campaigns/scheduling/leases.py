@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from assay_core.records.attempt import AttemptKey, Claim
@@ -91,6 +91,10 @@ class Leases(Transitions):
         if self.now_ms - agent.seen_at_ms > SEEN_EVERY_MS:
             self.store.saw_agents([agent_id], self.now_ms)
         return True
+
+    def expect(self, places: Sequence[tuple[str, str]]) -> None:
+        """These slots, by agent and name, will be given leases in this transaction: read what that needs."""
+        self.store.fetch_slots(places, lambda: self.queue.likely(places, self.now_ms), self.now_ms)
 
     def lease(self, agent_id: str, slot_id: str) -> Lease | None:
         """Work for a slot of a registered agent, or None; a slot that is out of service gets none.

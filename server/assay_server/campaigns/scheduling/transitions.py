@@ -287,7 +287,8 @@ class Transitions:
             return
         # A run that has not ended has no slice that failed or was cancelled.
         leased = piece.state is SliceState.LEASED
-        state = RunState.RUNNING if leased else run_state(self.store.slice_states(piece.run_id))
+        beside = frozenset() if leased else self.store.states_beside(piece.run_id, piece.index)
+        state = RunState.RUNNING if leased else run_state({piece.state} | beside)
         if state is not run.state:
             self.store.save_run(replace(run, state=state, failure=why))
             self.note_change(run.run_id)

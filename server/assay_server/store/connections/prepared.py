@@ -105,7 +105,12 @@ class PreparedStatements:
 
 
 class Driver:
-    """Executes prepared statements on a connection, inside the transaction that is open there."""
+    """Executes prepared statements on a connection, inside the transaction that is open there.
+
+    ``asks_together``: whether several questions at once cost less than one after the other.
+    """
+
+    asks_together = False
 
     def __init__(self, connection: sa.Connection, prepared: PreparedStatements) -> None:
         driver: Any = connection.connection.driver_connection

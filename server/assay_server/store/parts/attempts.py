@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import chain
 
 import sqlalchemy as sa
 
@@ -16,15 +15,12 @@ from assay_server.store.connections.prepared import Question
 from assay_server.store.model import AgentSession, Attempt
 from assay_server.store.parts.tokens import TokenRows
 from assay_server.store.rows import deleting, heartbeats, held, selected_runs
-from assay_server.store.values.agents import agent_of
 from assay_server.store.values.attempts import attempt_of, attempt_values
 from assay_server.store.values.fields import Row, failure_of
-from assay_server.store.values.runs import run_of
-from assay_server.store.values.slices import slice_of
 
-# What is known by these is a list.
-_OF_SLICE = "attempts of a slice"
-_OF_SLOT = "leases of a slot"
+# What is known by slice and by slot is a list.
+OF_SLICE = "attempts of a slice"
+OF_SLOT = "leases of a slot"
 
 
 class AttemptRows(TokenRows):
@@ -33,40 +29,25 @@ class AttemptRows(TokenRows):
     def attempt(self, run_id: str, slice_index: int, attempt: int) -> Attempt | None:
         return self.by_key(tables.attempts, (run_id, slice_index, attempt), attempt_of)
 
-    def fetch_attempts(self, keys: Sequence[AttemptKey]) -> None:
-        asked = [(statements.attempt_in_place(), held.key_of(key)) for key in keys]
-        for row in chain.from_iterable(self.driver.rows_of(asked)):
-            found = statements.parted(row, tables.attempts, tables.slices, tables.runs)
-            [attempt] = self._attempts([found[0]])
-            self.keep(tables.slices, (attempt.key.run_id, attempt.key.slice_index), slice_of(found[1]))
-            self.keep(tables.runs, (attempt.key.run_id,), run_of(found[2]))
-
-    def fetch_slots(self, places: Sequence[tuple[str, str]]) -> None:
-        asked: list[Question] = []
-        for agent_id, slot_id in places:
-            slot = {"agent_id": agent_id, "slot_id": slot_id}
-            asked += [(statements.agent_with_labels(), slot), (statements.leases_of(tuple(slot)), slot)]
-        found = self.driver.rows_of(asked)
-        for place, agents, leases in zip(places, found[::2], found[1::2], strict=True):
-            for row in agents:
-                self.keep(tables.agents, (row["agent_id"],), agent_of(row))
-            self.known[(_OF_SLOT, *place)] = self._attempts(leases)
-
     def next_attempt(self, run_id: str, slice_index: int) -> tuple[list[Attempt], int]:
+        if self.reserved:
+            return self.attempts(run_id, slice_index), self.reserved.pop(0)
         place = {"run_id": run_id, "slice": slice_index}
         earlier, token = self.driver.rows_of(
             [(statements.attempts_of(tuple(place)), place), (statements.advance_token(), {})]
         )
-        return self._attempts(earlier), self.first_unless(token)
+        return self.attempts_known(earlier), self.first_unless(token)
 
     def attempts(self, run_id: str, slice_index: int | None = None) -> list[Attempt]:
         if slice_index is None:
-            return self._attempts(self.driver.rows(statements.attempts_of(("run_id",)), {"run_id": run_id}))
-        known: list[Attempt] | None = self.known.get((_OF_SLICE, run_id, slice_index))
+            return self.attempts_known(
+                self.driver.rows(statements.attempts_of(("run_id",)), {"run_id": run_id})
+            )
+        known: list[Attempt] | None = self.known.get((OF_SLICE, run_id, slice_index))
         if known is None:
             given = {"run_id": run_id, "slice": slice_index}
-            known = self._attempts(self.driver.rows(statements.attempts_of(tuple(given)), given))
-            self.known[(_OF_SLICE, run_id, slice_index)] = known
+            known = self.attempts_known(self.driver.rows(statements.attempts_of(tuple(given)), given))
+            self.known[(OF_SLICE, run_id, slice_index)] = known
         return list(known)
 
     def attempts_in(
@@ -79,11 +60,11 @@ class AttemptRows(TokenRows):
     ) -> list[Attempt]:
         wanted = {"agent_id": agent_id, "slot_id": slot_id, "lease_ended_before_ms": lease_ended_before_ms}
         given = {name: value for name, value in wanted.items() if value is not None}
-        leased: list[Attempt] | None = self.known.get((_OF_SLOT, agent_id, slot_id))
+        leased: list[Attempt] | None = self.known.get((OF_SLOT, agent_id, slot_id))
         if leased is not None and tuple(states) == (AttemptState.LEASED,) and lease_ended_before_ms is None:
             return list(leased)
         if agent_id is not None and tuple(states) == (AttemptState.LEASED,):
-            return self._attempts(self.driver.rows(statements.leases_of(tuple(given)), given))
+            return self.attempts_known(self.driver.rows(statements.leases_of(tuple(given)), given))
         rows = self.rows(statements.attempts_in(tuple(given)), {"states": [str(s) for s in states], **given})
         return [attempt_of(row) for row in rows]
 
@@ -134,7 +115,7 @@ class AttemptRows(TokenRows):
     def add_attempt(self, attempt: Attempt) -> None:
         self.driver.write_later(statements.insert_into(tables.attempts), attempt_values(attempt))
         self._forget_lists_with(attempt)
-        self._attempts_known([attempt])
+        self._keep_attempt(attempt)
 
     def save_attempt(self, attempt: Attempt) -> None:
         key = attempt.key
@@ -153,16 +134,16 @@ class AttemptRows(TokenRows):
         return deleting.forget_logs(self.connection, before_ms, most, told)
 
     def _forget_lists_with(self, attempt: Attempt) -> None:
-        self.known.pop((_OF_SLICE, attempt.key.run_id, attempt.key.slice_index), None)
-        self.known.pop((_OF_SLOT, attempt.agent_id, attempt.slot_id), None)
+        self.known.pop((OF_SLICE, attempt.key.run_id, attempt.key.slice_index), None)
+        self.known.pop((OF_SLOT, attempt.agent_id, attempt.slot_id), None)
 
-    def _attempts(self, rows: Sequence[Row]) -> list[Attempt]:
+    def attempts_known(self, rows: Sequence[Row]) -> list[Attempt]:
         """The attempts of these rows, which need not be read again."""
         found = [attempt_of(row) for row in rows]
-        self._attempts_known(found)
+        for attempt in found:
+            self._keep_attempt(attempt)
         return found
 
-    def _attempts_known(self, attempts: Sequence[Attempt]) -> None:
-        for attempt in attempts:
-            key = attempt.key
-            self.keep(tables.attempts, (key.run_id, key.slice_index, key.attempt), attempt)
+    def _keep_attempt(self, attempt: Attempt) -> None:
+        key = attempt.key
+        self.keep(tables.attempts, (key.run_id, key.slice_index, key.attempt), attempt)

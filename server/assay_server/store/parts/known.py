@@ -23,6 +23,10 @@ _COLUMNS: Mapping[str, tuple[str, ...]] = {
     "log": ("command", "environment", "log", "telemetry", "wall_seconds", "facts"),
 }
 _MOST_KNOWN = 1_000
+# Read before it is asked for (assay_server.store.rows.expected); by lane, and by campaign.
+WAITING, ENDS = EXPECTED = ("waiting slices", "ends")
+COURSE = "course"  # of a campaign: whether it runs
+STATES_BESIDE = "states beside"  # by run: the states of its other slices, by index
 
 
 class KnownRows:
@@ -32,6 +36,7 @@ class KnownRows:
         self._connection = connection
         self.driver = driver
         self.known: dict[tuple[Any, ...], Any] = {}  # by table and key
+        self.reserved: list[int] = []  # fencing tokens for this transaction
 
     @property
     def connection(self) -> sa.Connection:
@@ -73,6 +78,11 @@ class KnownRows:
             changes = {name: values[name] for name in values if name in names}
             self.driver.write_later(*_replacing(table, changes, key))
             self.known[(table.name, *key)] = record
+
+    def forget_expected(self) -> None:
+        """Something may wait, or be open, that was not when what is expected to be asked for was read."""
+        for key in [key for key in self.known if key[0] in EXPECTED]:
+            del self.known[key]
 
     def replace(self, table: sa.Table, values: Mapping[str, Any], key: tuple[Any, ...]) -> None:
         if self.driver.write(*_replacing(table, values, key)) != 1:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 from assay_server.store import statements, tables
-from assay_server.store.model import Entrant, GpuUse, OpenEnds, Run, Slice
+from assay_server.store.model import OPEN_RUNS, Entrant, GpuUse, OpenEnds, Run, Slice
+from assay_server.store.parts.known import ENDS, WAITING
 from assay_server.store.parts.slices import SliceRows
 from assay_server.store.rows import queue
+from assay_server.store.rows.expected import EndsOfCampaign, WaitingSlices
 from assay_server.store.values.runs import run_of
 from assay_server.store.values.slices import slice_of
 
@@ -27,6 +30,9 @@ class QueueRows(SliceRows):
         passed: Sequence[tuple[str, int]] = (),
         untried_in: tuple[str, str] | None = None,
     ) -> tuple[Run, Slice] | None:
+        if untried_in is None:
+            with suppress(LookupError):
+                return self._expected_first(lane_ids, now_ms, passed)
         given: dict[str, Any] = {"now_ms": now_ms}
         if passed:
             given["passed"] = list(passed)
@@ -44,6 +50,21 @@ class QueueRows(SliceRows):
         self.keep(tables.slices, (piece.run_id, piece.index), piece)
         return self.keep(tables.runs, (run.run_id,), run), piece
 
+    def _expected_first(
+        self, lane_ids: Sequence[int], now_ms: int, passed: Sequence[tuple[str, int]]
+    ) -> tuple[Run, Slice] | None:
+        """The first waiting slice of lanes that were read before. Raises LookupError."""
+        lanes: list[WaitingSlices] = [self.known[(WAITING, lane)] for lane in lane_ids]
+        if any(lane.now_ms != now_ms for lane in lanes):
+            raise LookupError
+        found = [first for lane in lanes if (first := lane.first(passed, self._still_waits)) is not None]
+        return min(found, key=lambda each: each[0].ordinal, default=None)
+
+    def _still_waits(self, run: Run, piece: Slice) -> bool:
+        now: Run | None = self.known.get((tables.runs.name, run.run_id))
+        is_open = now is not None and now.state in OPEN_RUNS
+        return is_open and self.known.get((tables.slices.name, piece.run_id, piece.index)) == piece
+
     def earliest_due_ms(self, lane_id: int) -> int | None:
         found = self.driver.scalar(queue.earliest_of_lane(), {"lane": lane_id})
         return None if found is None else int(found)
@@ -53,9 +74,17 @@ class QueueRows(SliceRows):
         return queue.gpu_uses_from(list(ended), list(held))
 
     def open_ends(self, campaign_id: str) -> OpenEnds:
+        expected: EndsOfCampaign | None = self.known.get((ENDS, campaign_id))
+        if expected is not None:
+            with suppress(LookupError):
+                return expected.now(self._has_ended)
         asked = (statements.an_open_run(), statements.a_request(), queue.held_workloads())
         runs, requests, held = self.driver.rows_of([(each, {"campaign_id": campaign_id}) for each in asked])
         return OpenEnds(bool(runs), bool(requests), frozenset(row["workload"] for row in held))
+
+    def _has_ended(self, run_id: str) -> bool:
+        run: Run | None = self.known.get((tables.runs.name, run_id))
+        return run is not None and run.state not in OPEN_RUNS
 
     def held_workloads(self, campaign_id: str) -> set[str]:
         rows = self.driver.rows(queue.held_workloads(), {"campaign_id": campaign_id})

@@ -39,7 +39,14 @@ class TokenRows(KnownRows):
         self.write(sa.insert(tables.tokens), [{"name": _AUTHORITY, "value": mark}])
 
     def next_token(self) -> int:
+        self.reserved.clear()  # a later token is larger
         return self.first_unless(self.driver.rows(statements.advance_token(), {}))
+
+    def reserve(self, advanced: Sequence[Row], number: int) -> None:
+        """Keep so many tokens for later, given the rows that leaving them out gave."""
+        if advanced:
+            last = int(advanced[0]["value"])
+            self.reserved = list(range(last - number + 1, last + 1))
 
     def first_unless(self, advanced: Sequence[Row]) -> int:
         """The token of the rows that advancing it gave; the first of all if there are none."""

@@ -37,6 +37,8 @@ class _Left:
 class DeferringDriver(Driver):
     """As its base. A write that failed raises where it is sent; all after it are left out."""
 
+    asks_together = True
+
     def __init__(self, connection: sa.Connection, prepared: PreparedStatements) -> None:
         super().__init__(connection, prepared)
         self._messages = Messages(self.connection)

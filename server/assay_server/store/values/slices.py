@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from assay_server.store import statements
@@ -25,3 +26,8 @@ def slice_time_of(row: Row) -> SliceTime:
     """The time of a slice, of a row."""
     values = {**row, "command": command_of(row["command"]), "counters": tuple(row["counters"])}
     return SliceTime(**values)
+
+
+def states_of(rows: Sequence[Row]) -> frozenset[SliceState]:
+    """The states in these rows."""
+    return frozenset(SliceState(row["state"]) for row in rows)
