@@ -132,3 +132,93 @@ def test_a_transaction_of_which_nothing_was_sent_ends_without_a_message(driver: 
     driver.send()  # outside of a transaction, so it is kept
     driver.run("ROLLBACK")
     assert kept(driver) == 1
+
+
+def left(driver: DeferringDriver, numbers: Sequence[object], told: list[BaseException]) -> None:
+    """A member of a group that only writes these numbers."""
+    driver.mark(MARK)
+    for number in numbers:
+        driver.later(ADD, (number,))
+    driver.leave("ROLLBACK TO one", told.append)
+
+
+def test_what_members_left_goes_with_the_next_question(
+    driver: DeferringDriver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept(driver)  # so that the connection was used a moment ago
+    told: list[BaseException] = []
+    lengths = []
+    exchanged = Messages.exchanged
+    monkeypatch.setattr(
+        Messages, "exchanged", lambda self, sent: lengths.append(len(sent)) or exchanged(self, sent)
+    )
+    driver.begin(BEGIN)
+    left(driver, [1, 2], told)
+    left(driver, [], told)  # it wrote nothing, so nothing is sent for it
+    driver.mark(MARK)
+    assert kept(driver) == 2
+    driver.leave("ROLLBACK TO one", told.append)
+    left(driver, [3], told)
+    driver.run("COMMIT")
+    assert lengths == [6, 3] and not told
+    assert kept(driver) == 3
+
+
+@pytest.mark.parametrize("bad", [0, 1, 2])
+def test_a_member_whose_last_writes_fail_is_undone_alone(driver: DeferringDriver, bad: int) -> None:
+    told: list[list[BaseException]] = [[], [], []]
+    driver.begin(BEGIN)
+    for member in range(3):
+        numbers = [10 * member, 10 * member] if member == bad else [10 * member, 10 * member + 1]
+        left(driver, numbers, told[member])
+    driver.mark(MARK)
+    assert kept(driver) == 4
+    driver.later(ADD, (99,))
+    driver.run("COMMIT")
+    assert [len(each) for each in told] == [int(member == bad) for member in range(3)]
+    assert isinstance(told[bad][0], psycopg.errors.UniqueViolation)
+    assert kept(driver) == 5
+
+
+def test_a_commit_keeps_all_but_members_whose_last_writes_fail(driver: DeferringDriver) -> None:
+    told: list[BaseException] = []
+    driver.begin(BEGIN)
+    left(driver, [1], told)
+    for number in (1, 1, 2):
+        left(driver, [number], told)
+    driver.run("COMMIT")
+    assert [type(each) for each in told] == [psycopg.errors.UniqueViolation] * 2
+    assert kept(driver) == 2
+
+
+def test_an_error_of_ones_own_is_not_told_to_who_was_before(driver: DeferringDriver) -> None:
+    told: list[BaseException] = []
+    driver.begin(BEGIN)
+    left(driver, [1], told)
+    driver.mark(MARK)
+    with pytest.raises(psycopg.errors.DivisionByZero):
+        driver.value_of("SELECT 1 / 0")
+    assert driver.forget()
+    driver.run("ROLLBACK TO one")
+    driver.run("COMMIT")
+    assert not told and kept(driver) == 1
+
+
+def test_a_value_that_cannot_be_sent_is_the_error_of_who_wrote_it(driver: DeferringDriver) -> None:
+    told: list[BaseException] = []
+    driver.begin(BEGIN)
+    left(driver, [1], told)
+    with pytest.raises((psycopg.Error, UnicodeError)):
+        left(driver, ["\ud800"], told)
+    assert not driver.forget()
+    driver.run("COMMIT")
+    assert not told and kept(driver) == 1
+
+
+def test_what_was_left_is_undone_with_the_transaction(driver: DeferringDriver) -> None:
+    told: list[BaseException] = []
+    driver.begin(BEGIN)
+    assert kept(driver) == 0
+    left(driver, [1], told)
+    driver.run("ROLLBACK")
+    assert not told and kept(driver) == 0

@@ -26,7 +26,7 @@ from tests.bench.leases import made_agent, submit
 from tests.bench.scale.transactions import FINISH, HEARTBEAT, LEASE, PUBLISH, SEGMENT, Load
 
 # By the kind of call: statements with the five that begin, mark and commit, and the answers it waits for.
-BOUNDS = {LEASE: (15, 6), HEARTBEAT: (8, 2), SEGMENT: (9, 2), FINISH: (7, 2), PUBLISH: (15, 5)}
+BOUNDS = {LEASE: (16, 2), HEARTBEAT: (8, 2), SEGMENT: (9, 2), FINISH: (7, 2), PUBLISH: (15, 3)}
 AGENTS = 3
 
 
