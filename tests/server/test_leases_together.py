@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,9 +17,9 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from assay_core.records.attempt import AttemptKey, AttemptLog
-from assay_core.records.campaign import CampaignState
+from assay_core.records.campaign import CampaignState, RunState
 from assay_core.records.failure import failure
-from assay_core.records.lease import LeaseRequest
+from assay_core.records.lease import LeaseAnswer, LeaseRequest
 from assay_core.records.work import CommandSource
 from assay_sampling.errors import StorageError
 from assay_sampling.running.failures import FailureClass
@@ -28,8 +29,8 @@ from assay_server.campaigns.ingest.publish import Publisher
 from assay_server.campaigns.scheduling.coordinator import Coordinator
 from assay_server.campaigns.scheduling.transitions import SchedulePolicy
 from assay_server.rpc.agent_handler import AgentHandler
-from assay_server.store.model import Campaign, Hold, Run, Segment, Slice
-from assay_server.store.protocols import MetadataStore, PublishedFile
+from assay_server.store.model import Campaign, Hold, LikelyLeases, OpenEnds, Run, Segment, Slice, SliceState
+from assay_server.store.protocols import MetadataReader, MetadataStore, PublishedFile
 from assay_server.store.records import LocalRecordStore
 from tests.bench.leases import made_agent, submit
 from tests.support.server.metadata_stores import METADATA_STORES
@@ -55,6 +56,13 @@ def make_store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[MakeS
         store.close()
 
 
+class HandlerTogether(AgentHandler):
+    """Does not fall back to one by one, which would hide that leases together are wrong."""
+
+    def lease(self, request: LeaseRequest) -> LeaseAnswer:
+        raise AssertionError("leases together failed")
+
+
 class Lab:
     """Six agents with a slot each, two campaigns, and what became of their attempts."""
 
@@ -65,7 +73,8 @@ class Lab:
         self.coordinator.listen(lambda effects: self.analyse.update(effects.analyse))
         heartbeats = Heartbeats(self.coordinator)
         self._heartbeats = heartbeats
-        self._handler = AgentHandler(self.coordinator, Publisher(self.coordinator), heartbeats, 5_000)
+        parts = (self.coordinator, Publisher(self.coordinator), heartbeats, 5_000)
+        self._one_by_one, self._together = AgentHandler(*parts), HandlerTogether(*parts)
         self.held: dict[int, AttemptKey] = {}
         for number in range(AGENTS):
             with self.coordinator.schedule() as schedule:
@@ -78,7 +87,8 @@ class Lab:
         """What free slots get: run, slice and the attempt's number."""
         free = [agent for agent in agents if agent not in self.held]
         asked = [LeaseRequest(f"agent-{each}", "session", f"GPU-{each}") for each in free]
-        told = self._handler.leases(asked) if together else [self._handler.lease(each) for each in asked]
+        one = self._one_by_one
+        told = self._together.leases(asked) if together else [one.lease(each) for each in asked]
         found = []
         for agent, answer in zip(free, told, strict=True):
             assert not isinstance(answer, Exception)
@@ -209,3 +219,73 @@ def test_whoever_breaks_a_rule_at_its_end_fails_alone(make_store: MakeStore) -> 
     with store.snapshot() as read:
         assert [each.agent_id for each in read.attempts(run(0).run_id)] == ["one"]
         assert [each.agent_id for each in read.attempts(run(1).run_id)] == ["two"]
+
+
+def planned(store: MetadataStore, runs: int) -> list[Run]:
+    """Waiting runs of one slice, all in one lane."""
+    made = [run(number) for number in range(runs)]
+    with store.transaction() as write:
+        write.add_campaign(campaign(), made, [Slice(each.run_id, 0) for each in made])
+    return made
+
+
+def lanes_of(store: MetadataReader) -> tuple[int, ...]:
+    return tuple(lane.lane_id for entrant in store.entrants() for lane in entrant.lanes)
+
+
+def test_what_was_read_before_gives_way_to_what_is_written(make_store: MakeStore) -> None:
+    store = make_store()
+    first, second, third, _ = planned(store, 4)
+    with store.transaction() as write:
+        lanes = lanes_of(write)
+        likely = [LikelyLeases(first.campaign_id, lanes, 3)]
+        write.fetch_slots([("agent-1", "GPU-1")], lambda: likely, 10)
+        assert write.first_waiting(lanes, 10) == (first, Slice(first.run_id, 0))
+        # Passed over, given away, ended, and waiting again.
+        assert write.first_waiting(lanes, 10, [(first.run_id, 0)]) == (second, Slice(second.run_id, 0))
+        write.save_slice(Slice(first.run_id, 0, state=SliceState.LEASED))
+        assert write.first_waiting(lanes, 10) == (second, Slice(second.run_id, 0))
+        write.save_run(replace(second, state=RunState.CANCELLED))
+        assert write.first_waiting(lanes, 10) == (third, Slice(third.run_id, 0))
+        write.save_slice(Slice(first.run_id, 0))
+        assert write.first_waiting(lanes, 10) == (first, Slice(first.run_id, 0))
+        write.set_holds([first.run_id], {Hold.PAUSED})
+        assert write.first_waiting(lanes, 10) == (third, Slice(third.run_id, 0))
+        assert write.is_running(first.campaign_id)
+        write.save_campaign(replace(campaign(), paused=True))
+        assert not write.is_running(first.campaign_id)
+
+
+def test_more_wait_than_were_read_before(make_store: MakeStore) -> None:
+    store = make_store()
+    runs = planned(store, 4)
+    with store.transaction() as write:
+        lanes = lanes_of(write)
+        likely = [LikelyLeases(runs[0].campaign_id, lanes, 2)]
+        write.fetch_slots([("agent-1", "GPU-1")], lambda: likely, 10)
+        for each in runs:
+            assert write.first_waiting(lanes, 10) == (each, Slice(each.run_id, 0))
+            write.save_slice(Slice(each.run_id, 0, state=SliceState.LEASED))
+        assert write.first_waiting(lanes, 10) is None
+        tokens = [write.next_attempt(each.run_id, 0)[1] for each in runs]
+        assert tokens == sorted({*tokens, write.next_token()})[:4]
+
+
+def test_what_is_open_follows_what_is_written(make_store: MakeStore) -> None:
+    store = make_store()
+    runs = planned(store, 3)
+    with store.transaction() as write:
+        write.add_attempt(attempt(1))
+    with store.transaction() as write:
+        write.fetch_attempts([attempt(1).key], ending=True)
+        assert write.states_beside(runs[0].run_id, 0) == frozenset()
+        assert write.open_ends("made-1") == OpenEnds(True, False, frozenset())
+        for each in runs:
+            write.save_run(replace(each, state=RunState.DONE))
+        assert write.open_ends("made-1") == OpenEnds(False, False, frozenset())
+        write.save_run(replace(runs[1], state=RunState.RUNNING))
+        assert write.open_ends("made-1") == OpenEnds(True, False, frozenset())
+        write.set_holds([runs[2].run_id], {Hold.AFTER})
+        assert write.open_ends("made-1") == OpenEnds(True, False, frozenset({runs[2].workload}))
+        write.replace_slices(runs[0].run_id, 1, [Slice(runs[0].run_id, 1)])
+        assert write.states_beside(runs[0].run_id, 0) == frozenset({SliceState.WAITING})

@@ -98,3 +98,44 @@ def test_each_call_sends_few_statements(fresh_database: str, monkeypatch: pytest
         for sent, waited in load.sent[kind]:
             told = f"{kind}: {waited} waits\n" + "\n".join(each[:160] for each in sent)
             assert (len(sent) <= statements, waited <= waits) == (True, True), told
+
+
+def rows_read(plan: dict[str, Any]) -> int:
+    """The rows that a plan of EXPLAIN ANALYZE read, those that it left out with them."""
+    own = plan["Actual Loops"] * (plan["Actual Rows"] + plan.get("Rows Removed by Filter", 0))
+    joined = plan["Actual Loops"] * plan.get("Rows Removed by Join Filter", 0)
+    return int(own + joined + sum(map(rows_read, plan.get("Plans", ()))))
+
+
+@pytest.mark.parametrize("analysed", [False, True])
+def test_no_call_reads_more_of_a_larger_campaign(
+    fresh_database: str, monkeypatch: pytest.MonkeyPatch, analysed: bool
+) -> None:
+    monkeypatch.setattr(answering, "NOTED_SECONDS", math.inf)
+    asked: dict[str, tuple[Messages, Dumped]] = {}
+    exchanged = Messages.exchanged
+
+    def noted(messages: Messages, commands: Sequence[Dumped]) -> Any:
+        asked.update({each[0]: (messages, each) for each in commands if each[0].startswith("SELECT")})
+        return exchanged(messages, commands)
+
+    with closing(PostgresqlStore(place_of(fresh_database))) as store, tempfile.TemporaryDirectory() as folder:
+        coordinator = Coordinator(store, LocalRecordStore(Path(folder)), SchedulePolicy(), SteadyClock())
+        submit(coordinator, "made-1", 5_000)
+        submit(coordinator, "absent-1", 5_000, "B200")
+        for number in range(AGENTS):
+            with coordinator.schedule() as schedule:
+                schedule.register(made_agent(number), {})
+        with psycopg.connect(fresh_database, autocommit=True) as connection:
+            connection.execute("ANALYZE" if analysed else "SELECT 1")
+        monkeypatch.setattr(Messages, "exchanged", noted)
+        heartbeats = Heartbeats(coordinator)
+        left = iter(range(3 * AGENTS))
+        Load(coordinator, heartbeats, range(AGENTS), lambda: next(left, None) is not None).work(1)
+        for text, (messages, (_, values)) in list(asked.items()):
+            [answer], refused = exchanged(messages, [(f"EXPLAIN (ANALYZE, FORMAT JSON) {text}", values)])
+            assert refused is None, refused
+            [[[plan]]] = answer.fetchall()
+            assert rows_read(plan["Plan"]) < 200, text
+        heartbeats.close()
+    assert len(asked) > 8

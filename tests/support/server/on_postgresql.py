@@ -48,6 +48,10 @@ class SqliteInPostgresql(PostgresqlStore):
         if path is not None:
             self.subject = str(path)
 
+    def write_back(self) -> int:
+        """PostgreSQL writes back by itself."""
+        return 0
+
     def close(self) -> None:
         super().close()
         if self._forgotten:
