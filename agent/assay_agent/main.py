@@ -1,4 +1,8 @@
-"""The command line of the agent: ``assay-agent run``, and commands that examine its box and its rules."""
+"""The command line of the agent: ``assay-agent run``, and commands that examine its box and its rules.
+
+Each command imports what it needs: the daemon with its profilers and readers takes a second to load, and
+most commands answer without it.
+"""
 
 from __future__ import annotations
 
@@ -12,13 +16,9 @@ import typer
 from assay_agent.cli.join import join
 from assay_agent.cli.policy import policy_app, policy_in_force
 from assay_agent.cli.quarantine import quarantine_app
-from assay_agent.cli.running import run_agent
 from assay_agent.cli.slurm_job import slurm_job
 from assay_agent.config import AgentSettings
-from assay_agent.daemon.agent import server_of
 from assay_agent.daemon.state import StateDirectory, credentials_folder
-from assay_agent.doctor.examination import examine, require_nothing_missing
-from assay_agent.doctor.probe import describe_probe, probe_box
 from assay_agent.gpus.inventory import read_inventory
 from assay_core.program import CONTEXT_SETTINGS, version_option
 from assay_core.records.machine import Inventory
@@ -49,6 +49,8 @@ app.add_typer(quarantine_app, name="quarantine")
 @with_settings(AgentSettings)
 def run(*, settings: AgentSettings, again: Callable[[], AgentSettings]) -> None:
     """Work for a server until SIGTERM or SIGINT; a second one hands runs back at once."""
+    from assay_agent.cli.running import run_agent  # noqa: PLC0415 - see above
+
     run_agent(settings, again)
 
 
@@ -90,6 +92,8 @@ def probe(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
     """Say what an agent on this box would offer: GPUs, profilers, conditions, and what may run."""
+    from assay_agent.doctor.probe import describe_probe, probe_box  # noqa: PLC0415 - see above
+
     found = probe_box(settings.state_dir, settings.virtual, policy_in_force(settings.policy_file))
     typer.echo(json.dumps(found, indent=2) if as_json else describe_probe(found))
 
@@ -105,6 +109,9 @@ def doctor(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
     """Say what is missing on this box, with remedies; exit code 10 if something needed is missing."""
+    from assay_agent.daemon.agent import server_of  # noqa: PLC0415 - see above
+    from assay_agent.doctor.examination import examine, require_nothing_missing  # noqa: PLC0415
+
     credentials = credentials_folder(settings.state_dir).read()
     server, owner = server_of(settings, credentials), settings.socket_owner
     checks = examine(need, settings.state_dir, server, credentials, owner)

@@ -21,7 +21,6 @@ from assay_client.hopeless import never_begin, never_go_on
 from assay_client.places import default_state_directory, private_socket_address
 from assay_client.remote.client import Client
 from assay_client.remote.connection import server_address, utf8
-from assay_client.remote.logins import login_folder
 from assay_client.remote.outcome import Follow, Outcome, last_of, see_through
 from assay_client.settings import settings_of
 from assay_core.files.free_space import DEFAULT_FLOOR_BYTES, require_free_space
@@ -341,6 +340,8 @@ def diagnose(need: str, state: Path | None = None, server: str | None = None) ->
         from assay_agent.doctor.examination import examine  # noqa: PLC0415
     except ModuleNotFoundError as error:
         raise _missing(error, "assay doctor", "agent") from error
+    from assay_client.remote.logins import login_folder  # noqa: PLC0415 - certificates take long to load
+
     address = parse_address(server_address(server), "--server")
     credentials = login_folder(address).read() if address.socket is None else None
     owner = settings_of(socket_owner=None).socket_owner

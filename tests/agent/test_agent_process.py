@@ -186,3 +186,10 @@ def test_the_agent_imports_without_any_extra() -> None:
         f"the Python module 'pynvml' is not installed; install it with: {install_command('agent')}",
         "[]",
     ]
+
+
+def test_only_the_daemon_and_the_doctor_load_what_measures() -> None:
+    heavy = ["numpy", "pyarrow", "grpc", "cryptography"]
+    code = f"import sys, assay_agent.main; print(sorted(set({heavy}) & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"

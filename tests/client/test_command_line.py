@@ -333,7 +333,11 @@ def test_a_narrow_locale_shows_any_name(assay_process: Assay) -> None:
 
 @pytest.mark.parametrize(
     ("verb", "unneeded"),
-    [("status", ["pyarrow", "numpy", "sklearn"]), ("inspect", ["grpc", "sklearn", "sqlalchemy"])],
+    [
+        ("status", ["cryptography", "pyarrow", "numpy", "sklearn"]),
+        ("submit", ["cryptography", "pyarrow", "numpy", "sqlalchemy"]),
+        ("inspect", ["cryptography", "grpc", "sklearn", "sqlalchemy"]),
+    ],
 )
 def test_a_verb_loads_only_what_it_needs(verb: str, unneeded: list[str]) -> None:
     code = (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -17,12 +17,13 @@ from assay_agent.daemon.state import (
     keep_joined_name,
     kept_agent_id,
 )
-from assay_core.connecting import joining
 from assay_core.connecting.token_option import given_token, token_option
-from assay_core.identity.credentials import Credentials
-from assay_core.identity.join_token import JoinToken
-from assay_core.records.identity import Joined
 from assay_core.settings.command_line import with_settings
+
+if TYPE_CHECKING:
+    from assay_core.identity.credentials import Credentials
+    from assay_core.identity.join_token import JoinToken
+    from assay_core.records.identity import Joined
 
 
 @with_settings(AgentSettings, "state_dir", "name", "agent_id")
@@ -43,6 +44,8 @@ def join(
 
     Joining again, after the certificate has expired, keeps the agent's identity and its spool; a running
     agent takes the new certificate over."""
+    from assay_core.identity.join_token import JoinToken  # noqa: PLC0415 - other commands do not need it
+
     before = credentials_folder(settings.state_dir).read()
     given = given_token(token)
     agent_id = kept_agent_id(settings.state_dir)
@@ -91,6 +94,8 @@ def join_lab(settings: AgentSettings, address: str, token: str) -> tuple[str, Cr
 
     Raises the typed errors of :func:`assay_core.connecting.joining.join`, and StorageError.
     """
+    from assay_core.connecting import joining  # noqa: PLC0415 - other commands do not need it
+
     folder = credentials_folder(settings.state_dir)
     agent_id = kept_agent_id(settings.state_dir)
     if agent_id is None:

@@ -18,7 +18,6 @@ import typer
 
 from assay_agent.cli.join import join_lab
 from assay_agent.cli.joining_in_jobs import ended_by_signals, join_patiently
-from assay_agent.cli.running import run_agent
 from assay_agent.config import AgentSettings
 from assay_agent.daemon.state import credentials_folder
 from assay_agent.gpus.chosen import OF_THE_JOB, chosen_gpus
@@ -62,6 +61,9 @@ def slurm_job(
     """Work as a Slurm job: identity, name, state folder and GPUs are those of the job.
 
     Started by the job scripts of 'assay slurm sbatch'."""
+    # First, because it takes a second, in which a signal of Slurm would end a job that has joined.
+    from assay_agent.cli.running import run_agent  # noqa: PLC0415 - other commands do not need it
+
     token = os.environ.pop(TOKEN_VARIABLE, "")  # no child process needs it
     set_up_log(settings.log_level, settings.log_format)
     job = SlurmJob.of()

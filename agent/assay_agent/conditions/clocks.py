@@ -19,7 +19,7 @@ from assay_agent.conditions.leftovers import CLOCKS_ENTRY, NCU_CLOCKS_ENTRY, res
 from assay_agent.gpus.model import GpuModel
 from assay_agent.gpus.nvml import NOT_PERMITTED, NvmlError, nvml_device
 from assay_sampling.errors import StorageError
-from assay_sampling.launches.table import ClockCondition
+from assay_sampling.running.identity import ClockCondition
 
 _log = logging.getLogger(__name__)
 

@@ -26,7 +26,7 @@ from assay_agent.profilers.offered import offered_profilers, told_missing
 from assay_agent.profilers.seam import Profiler
 from assay_core.files.durable import storage_errors
 from assay_core.records.machine import InstalledDevice, Inventory, Slot
-from assay_sampling.launches.table import Device
+from assay_sampling.running.identity import Device
 
 _log = logging.getLogger(__name__)
 

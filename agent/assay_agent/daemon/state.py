@@ -8,14 +8,16 @@ import os
 import uuid
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from assay_agent.config import AgentSettings
 from assay_core.files import durable
 from assay_core.files.durable import storage_errors
 from assay_core.files.private_folders import take_state_folder
-from assay_core.identity.credentials import CredentialsFolder
 from assay_sampling.errors import StorageError
+
+if TYPE_CHECKING:
+    from assay_core.identity.credentials import CredentialsFolder
 
 _LOCK = "lock"
 _IDENTITY = "agent.json"
@@ -24,6 +26,9 @@ _CREDENTIALS = "credentials"
 
 def credentials_folder(state: Path) -> CredentialsFolder:
     """Where an agent keeps what ``assay-agent join`` got for it."""
+    # Here, because most commands and agents at a socket need no certificates, which take long to load.
+    from assay_core.identity.credentials import CredentialsFolder  # noqa: PLC0415
+
     return CredentialsFolder(state.absolute() / _CREDENTIALS)
 
 

@@ -26,8 +26,8 @@ from assay_agent.gpus.model import GpuModel
 from assay_agent.gpus.telemetry_settings import TelemetrySettings
 from assay_core.files.private_folders import make_private_folder
 from assay_core.records.work import Work
-from assay_sampling.launches.table import Device
 from assay_sampling.running.failures import FailureClass
+from assay_sampling.running.identity import Device
 
 _SECRET = re.compile(r"SECRET|TOKEN|PASS|_PWD|CRED|KEY|AUTH|COOKIE|(^|_)DSN($|_)", re.IGNORECASE)
 # https://user:password@proxy and the like, in any variable.

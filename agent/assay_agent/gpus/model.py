@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import ClassVar, Protocol
 
 from assay_agent.gpus.sensors import GpuSensors, Reading
-from assay_sampling.launches.table import ClockCondition, Device
+from assay_sampling.running.identity import ClockCondition, Device
 
 # Imported by name and only for a modelled GPU: the package imports the agent's interfaces.
 _PROVIDER = "assay_virtual.gpu_models"

@@ -22,8 +22,8 @@ from assay_agent.execution.errors import ProfilerError
 from assay_agent.telemetry.watch import GpuWatch
 from assay_core.records.validity_flag import ValidityFlag
 from assay_core.records.work import Work
-from assay_sampling.launches.table import Device
 from assay_sampling.running.failures import FailureClass
+from assay_sampling.running.identity import Device
 
 
 class OtherGpus(Together):

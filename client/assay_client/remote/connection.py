@@ -9,14 +9,12 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
 
 import grpc
 
 from assay_client.ending import ended_in_order, raise_if_asked
-from assay_client.remote.logins import Login, login_again
 from assay_client.settings import settings_of
-from assay_core.connecting.channel import why_unreachable
 from assay_core.health_probe import is_serving
 from assay_core.records.archive import (
     ArchiveChunk,
@@ -91,6 +89,9 @@ from assay_sampling.errors import (
     StorageError,
 )
 
+if TYPE_CHECKING:
+    from assay_client.remote.logins import Login
+
 CONNECT_SECONDS = 5.0
 _REPORT_SECONDS = 600.0
 _CALL_SECONDS = 60.0
@@ -156,6 +157,9 @@ class Connection:
         ]
         self._login: Login | None = None
         if self._found.socket is None:
+            # Here, because a server at a socket needs no certificates, which take long to load.
+            from assay_client.remote.logins import Login  # noqa: PLC0415
+
             self._login = Login(self._found, self._options)
             self._login.renew_if_due(lambda: None)
         else:
@@ -491,6 +495,9 @@ class Connection:
             return typed
         if self._login is None:
             return unreachable(self.address, "no server answers there")
+        from assay_client.remote.logins import login_again  # noqa: PLC0415 - see above
+        from assay_core.connecting.channel import why_unreachable  # noqa: PLC0415
+
         credentials = self._login.credentials
         if credentials.expired:
             return NotIdentifiedError(

@@ -14,10 +14,10 @@ from assay_agent.profilers.ncu.preflight import NOT_ASKED, Listing, refused_metr
 from assay_core.records.work import Work
 from assay_sampling.counters.definitions import CYCLE_COUNTERS, metric_of, registry
 from assay_sampling.errors import CounterUnavailableError, ParameterError
-from assay_sampling.launches.table import ClockCondition
 from assay_sampling.nsight import commands
 from assay_sampling.nsight.tool import ToolVersion
 from assay_sampling.running.failures import FailureClass
+from assay_sampling.running.identity import ClockCondition
 
 # All of these together fit into one pass, without save and restore between passes.
 ONE_PASS_COUNTERS = (
