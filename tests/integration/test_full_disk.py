@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -65,7 +64,8 @@ def test_a_full_disk_costs_no_run_and_nothing_that_was_spooled(tmp_path: Path, s
         campaign_id = laboratory.submit(campaign(tmp_path, 4))
 
         def resting() -> list[dict[str, Any]]:
-            found: list[dict[str, Any]] = json.loads(laboratory.assay("status", "--json").stdout)["resting"]
+            with Client(laboratory.address) as client:
+                found: list[dict[str, Any]] = client.overview()["resting"]
             return found
 
         rests: list[dict[str, Any]] = []

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from assay_client.api import Client
 from assay_core.records.campaign import RunState
 from assay_sampling.readers import read_launches
 from assay_server.campaigns.slicing.learned import RECENT_SLICES, SliceCosts
@@ -149,11 +149,13 @@ def test_a_campaign_killed_between_slices_continues_with_the_same_slices(finishe
         laboratory.start_agent("agent", "--recorded-slots=0", "--virtual=V100")
         campaign_id = laboratory.submit(path)
 
-        def a_slice_is_done() -> bool:
-            runs = json.loads(laboratory.assay("status", campaign_id, "--json").stdout)["runs"]
-            return any(run["level"] == "detailed" and run["slices_done"] for run in runs)
+        with Client(laboratory.address) as client:
 
-        wait_until(a_slice_is_done, "the first slice", 120)
+            def a_slice_is_done() -> bool:
+                runs = client.status(campaign_id)["runs"]
+                return any(run["level"] == "detailed" and run["slices_done"] for run in runs)
+
+            wait_until(a_slice_is_done, "the first slice", 120)
         laboratory.kill("server")
         laboratory.kill("agent")
         laboratory.start_server()
