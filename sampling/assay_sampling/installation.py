@@ -6,7 +6,6 @@ import json
 import shlex
 import shutil
 import sys
-from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
@@ -28,6 +27,9 @@ def install_command(extra: str) -> str:
 
 def _origin() -> tuple[Path | None, bool]:
     """The folder that this distribution was installed from, and whether it is used in place."""
+    # Here, because it loads the e-mail package, a third of the start of a program that imports our errors.
+    from importlib.metadata import PackageNotFoundError, distribution  # noqa: PLC0415
+
     try:
         text = distribution(_DISTRIBUTION).read_text("direct_url.json")
         found = json.loads(text or "{}")

@@ -12,7 +12,7 @@ import pytest
 from assay_virtual.tools.scripts import write_tool_scripts
 
 STENCIL = Path(__file__).resolve().parents[2] / "campaigns" / "virtual" / "stencil.toml"
-HEAVY = ("numpy", "pyarrow", "pydantic")
+HEAVY = ("numpy", "pyarrow", "pydantic", "importlib.metadata")
 CODE = """
 import json, sys
 from assay_virtual.tools.{tool}.command import main

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import json
 import sys
-from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -20,7 +20,7 @@ def pip(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def _installed(monkeypatch: pytest.MonkeyPatch, text: str | None) -> None:
     found = SimpleNamespace(read_text=lambda _: text)
-    monkeypatch.setattr(installation, "distribution", lambda _: found)
+    monkeypatch.setattr(importlib.metadata, "distribution", lambda _: found)
 
 
 @pytest.mark.usefixtures("pip")
@@ -46,8 +46,8 @@ def test_other_installations_name_the_distribution(monkeypatch: pytest.MonkeyPat
 
 def test_another_pip_on_the_path_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
     def missing(_: str) -> None:
-        raise PackageNotFoundError
+        raise importlib.metadata.PackageNotFoundError
 
-    monkeypatch.setattr(installation, "distribution", missing)
+    monkeypatch.setattr(importlib.metadata, "distribution", missing)
     monkeypatch.setattr(installation.shutil, "which", lambda _: "/usr/bin/pip")
     assert installation.install_command("all") == f"{sys.executable} -m pip install 'assay-gpu[all]'"
