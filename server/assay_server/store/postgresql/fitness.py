@@ -6,6 +6,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from assay_sampling.errors import StorageError
+from assay_server.store.postgresql.sessions import require_sessions
 
 if TYPE_CHECKING:
     import sqlalchemy as sa
@@ -15,10 +16,12 @@ _log = logging.getLogger(__name__)
 OLDEST = 15
 # In these, texts are ordered by their bytes, as in every other store, and no update of the system changes it.
 _COLLATIONS = ("C", "POSIX", "C.UTF-8", "C.UTF8", "C.utf8")
+_ICU = "i"  # of pg_database.datlocprovider, since PostgreSQL 15; there datcollate orders nothing
 _MAKE = "make one: createdb --owner USER --encoding UTF8 --locale C --template template0 NAME"
 _ASKED = """
 SELECT current_setting('server_version_num')::integer AS version, current_setting('server_version') AS shown,
   pg_encoding_to_char(encoding) AS encoding, datcollate AS collation, pg_is_in_recovery() AS standby,
+  to_jsonb(pg_database) ->> 'datlocprovider' AS provider, current_setting('search_path') AS path,
   current_setting('default_transaction_read_only') AS read_only,
   current_schema() AS schema, current_setting('fsync') AS fsync,
   current_schema() IS NOT NULL AND has_schema_privilege(current_schema(), 'CREATE')
@@ -33,6 +36,7 @@ def require_fit(connection: sa.Connection, subject: str) -> None:
     fault = _fault(found["version"] // 10_000, found)
     if fault is not None:
         raise StorageError(subject, *fault)
+    require_sessions(connection, subject)
     if found["fsync"] == "off":
         _log.warning("%s: its setting fsync is off, so a crash of its machine can lose everything", subject)
 
@@ -46,6 +50,8 @@ def _wrong_kind(version: int, found: sa.RowMapping) -> tuple[str, str] | None:
         return f"it is PostgreSQL {found['shown']}", f"use PostgreSQL {OLDEST} or newer"
     if found["encoding"] != "UTF8":
         return f"its encoding is {found['encoding']}, so it cannot keep every name", _MAKE
+    if found["provider"] == _ICU:
+        return "it orders text by the rules of a language (ICU), not by its bytes", _MAKE
     if found["collation"] not in _COLLATIONS:
         return f"it orders text by the rules of {found['collation']}, not by its bytes", _MAKE
     return None
@@ -60,7 +66,11 @@ def _wrong_rights(found: sa.RowMapping) -> tuple[str, str] | None:
             "name the primary server, or: ALTER DATABASE NAME RESET default_transaction_read_only",
         )
     if found["schema"] is None:
-        return "its user has no schema to write in", "as a superuser: GRANT ALL ON SCHEMA public TO USER"
+        return (
+            f"its user may use no schema of those that it looks in (search_path: {found['path']})",
+            "as a superuser: GRANT ALL ON SCHEMA NAME TO USER, after CREATE SCHEMA where it is missing; "
+            "for the usual one: ALTER ROLE USER RESET search_path",
+        )
     if not found["may"]:
         return (
             f"its user may not make tables in the schema {found['schema']!r}",

@@ -21,7 +21,8 @@ _UNREACHABLE = (
     "start the database, and check host, port and firewall; agents keep what they measure meanwhile"
 )
 _RIGHTS = (
-    "as its owner or a superuser: GRANT ALL ON DATABASE NAME TO USER; GRANT ALL ON SCHEMA public TO USER"
+    "name the user who owns its tables; of a dump that another user restored, make the owner the right one: "
+    "pg_restore --no-owner --role USER; for a schema: GRANT ALL ON SCHEMA public TO USER"
 )
 _DISK_FAILS = "the disk of the database fails"
 _DISK = "look into the log of the database, mend its disk and start it again; what was acknowledged is safe"
@@ -29,6 +30,7 @@ _TLS_FILES = (
     "sslrootcert, sslcert and sslkey of the URL name them, by default in ~/.postgresql: mend them, and let "
     "only the server's user read the key"
 )
+_FULL = "raise its max_connections or the CONNECTION LIMIT of the user or the database, or end other programs"
 _GENERAL = "look into the log of the database; acknowledged data is safe"
 
 # By the beginning of the code: the cause in our words ("": the database's own), and the remedy.
@@ -40,7 +42,7 @@ _BY_CODE: tuple[tuple[str, str, str], ...] = (
     ("42501", "the database's user lacks a right", _RIGHTS),
     ("25006", "the database is read-only, as a standby is", "name the primary server"),
     ("53100", "the disk of the database is full", "free space on it; acknowledged data is safe"),
-    ("53300", "the database has no connection left", "raise its max_connections, or end other programs"),
+    ("53300", "the database has no connection left", _FULL),
     ("53", "the database lacks a resource", "look into the log of the database"),
     ("57P", "the database was shut down or is starting", _LOST),
     ("57014", "the database cancelled a statement", "look for statement_timeout in its settings"),
@@ -81,8 +83,11 @@ _BY_WORDS: tuple[tuple[tuple[str, ...], str, str], ...] = (
         "the server has no such database",
         "createdb --owner USER --encoding UTF8 --locale C --template template0 NAME",
     ),
-    (("too many clients", "remaining connection slots"), "the database has no connection left",
-     "raise its max_connections, or end other programs"),
+    (
+        ("too many clients", "too many connections", "remaining connection slots"),
+        "the database has no connection left",
+        _FULL,
+    ),
     (
         ("is starting up", "is shutting down", "in recovery mode"),
         "the database was shut down or is starting",
@@ -118,7 +123,7 @@ def _without_code(subject: str, reason: psycopg.Error) -> StorageError:
     for words, cause, remedy in _BY_WORDS:
         is_it = all if words[-1] in _ALL_WORDS else any
         if is_it(word in said for word in words):
-            kind = NothingKeptError if remedy in (_LOST, _DISK) else StorageError
+            kind = NothingKeptError if remedy in (_LOST, _DISK, _FULL) else StorageError
             return kind(subject, cause, remedy)
     first = said.strip().splitlines()[0] if said.strip() else type(reason).__name__
     if isinstance(reason, psycopg.OperationalError):

@@ -57,14 +57,24 @@ _CONNECTION = {
     "keepalives_interval": 10,
     "keepalives_count": 3,
     "tcp_user_timeout": 45_000,
+    # A database in SQL_ASCII gives bytes otherwise, and nothing could say that it is not fit.
+    "client_encoding": "utf8",
 }
 _SETTINGS = {
     "lock_timeout": f"{_LOCK_SECONDS}s",
     "statement_timeout": "0",
+    "transaction_timeout": "0",  # since PostgreSQL 17
     "idle_in_transaction_session_timeout": "0",
+    "idle_session_timeout": "0",  # or a server would lose the lock that it holds by its connection
     "timezone": "UTC",
     "standard_conforming_strings": "on",
 }
+
+
+_CONFIGURE = (
+    "SELECT set_config(name, value, false) FROM unnest(%s::text[], %s::text[]) AS asked (name, value) "
+    "WHERE current_setting(name, true) IS NOT NULL"
+)
 
 
 class PostgresqlStore:
@@ -154,6 +164,7 @@ def new_engine(place: DatabasePlace) -> sa.Engine:
     engine = sa.create_engine(
         place.url,
         poolclass=NullPool,  # whoever uses the engine keeps its connections
+        pool_reset_on_return=None,  # one that is given back is closed; a lost one cannot be reset
         isolation_level="AUTOCOMMIT",  # transactions begin and end by our own commands
         connect_args=_CONNECTION,
         paramstyle="format",
@@ -167,8 +178,7 @@ def new_engine(place: DatabasePlace) -> sa.Engine:
 
 def _configure(connection: Any, _record: Any) -> None:
     autocommit, connection.autocommit = connection.autocommit, True
-    for name, value in _SETTINGS.items():
-        connection.execute("SELECT set_config(%s, %s, false)", (name, value))
+    connection.execute(_CONFIGURE, (list(_SETTINGS), list(_SETTINGS.values())))
     # Whoever turned this off for the whole database did not know of our promise that commits are durable.
     off = "current_setting('synchronous_commit') = 'off'"
     connection.execute(f"SELECT set_config('synchronous_commit', 'on', false) WHERE {off}")
