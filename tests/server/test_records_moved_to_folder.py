@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import sqlite3
 from contextlib import closing
 from pathlib import Path
 
@@ -84,4 +85,20 @@ def test_a_file_that_was_altered_is_not_moved(tmp_path: Path) -> None:
     (state / "records" / file).write_bytes(hashlib.sha256(DATA).digest() + DATA[32:])
     with pytest.raises(StorageError, match="not as it was published"):
         moved_to(state, shared)
+    assert noted_records(state) is None
+
+
+@pytest.mark.parametrize("name", ["slice-00000.parquet", ""])
+def test_a_file_that_is_missing_is_named_with_what_to_do(tmp_path: Path, name: str) -> None:
+    state, shared = tmp_path / "state", tmp_path / "shared"
+    file = state_with_a_published_file(state)
+    if name:  # as runs are published that are not named by their content yet
+        earlier = f"{run(0).run_id}/{name}"
+        with closing(sqlite3.connect(state / "metadata.sqlite")) as connection, connection:
+            connection.execute("UPDATE slices SET file = ?", (earlier,))
+    (state / "records" / file).unlink()
+    with pytest.raises(StorageError, match="it is missing") as caught:
+        moved_to(state, shared)
+    assert caught.value.subject == f"records/{earlier if name else file}"
+    assert "nothing was moved" in caught.value.remedy and "backup" in caught.value.remedy
     assert noted_records(state) is None

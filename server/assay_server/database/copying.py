@@ -1,8 +1,12 @@
-"""All rows of one database into another, checked row for row. Both have the newest schema."""
+"""All rows of one database into another, checked row for row. Both have the newest schema.
+
+A row that cannot be read, or that no database keeps, is named.
+"""
 
 from __future__ import annotations
 
 import itertools
+import sqlite3
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -21,7 +25,8 @@ Told = Callable[[str, int], None]  # a table, and how many of its rows so far
 def copy_rows(source: sa.Connection, target: sa.Connection, told: Told = lambda table, rows: None) -> int:
     """Copy every row inside the target's transaction, whose rows are deleted first; returns how many.
 
-    Raises StorageError if a row in the target differs from its source, or the numbers of rows do.
+    Raises StorageError if a row cannot be read, or in the target differs from its source, or the numbers of
+    rows do.
     """
     ordered = tables.metadata.sorted_tables
     for table in reversed(ordered):
@@ -57,12 +62,56 @@ def _pieces(table: sa.Table, connection: sa.Connection) -> Iterator[list[dict[st
     after: list[Any] | None = None
     while True:
         here = query if after is None else query.where(sa.tuple_(*key) > sa.tuple_(*map(sa.literal, after)))
-        rows = [plain_values(dict(row)) for row in connection.execute(here).mappings()]
+        rows = _read(table, connection, here)
         if rows:
             yield rows
         if len(rows) < _TOGETHER:
             return
         after = [rows[-1][column.name] for column in key]
+
+
+def _read(table: sa.Table, connection: sa.Connection, query: sa.Select[Any]) -> list[dict[str, Any]]:
+    """The rows of a query; raises StorageError that names the one that cannot be read."""
+    try:
+        return [plain_values(dict(row)) for row in connection.execute(query).mappings()]
+    except (ValueError, StorageError, sa.exc.DBAPIError) as error:
+        if not _is_of_a_value(error):
+            raise
+        raise StorageError(
+            f"the row {_unreadable(table, connection, query)} of {table.name}",
+            f"it cannot be read ({_said(error)}): it was changed on the disk, or by another program",
+            "nothing was copied; correct the row, or restore a backup",
+        ) from error
+
+
+def _unreadable(table: sa.Table, connection: sa.Connection, query: sa.Select[Any]) -> str:
+    """The key of the first row of a query that cannot be read."""
+    key = list(table.primary_key)
+    for values in connection.execute(query.with_only_columns(*key)).all():
+        named = dict(zip((column.name for column in key), values, strict=True))
+        one = sa.select(table).where(*(column == named[column.name] for column in key))
+        try:
+            for row in connection.execute(one).mappings():
+                plain_values(dict(row))
+        except (ValueError, StorageError, sa.exc.DBAPIError):
+            return ", ".join(f"{name}={value}" for name, value in named.items())
+    raise AssertionError(f"each row of {table.name} can be read by itself")
+
+
+def _is_of_a_value(error: Exception) -> bool:
+    """Whether it is about one value: JSON or text that is none, a number that is not finite.
+
+    SQLite's own errors have a code; Python's driver, which decodes text, has none for its own.
+    """
+    if not isinstance(error, sa.exc.DBAPIError):
+        return True
+    return isinstance(error.orig, sqlite3.Error) and getattr(error.orig, "sqlite_errorcode", None) is None
+
+
+def _said(error: Exception) -> str:
+    if isinstance(error, StorageError):
+        return error.cause
+    return str(error.orig) if isinstance(error, sa.exc.DBAPIError) else str(error)
 
 
 def require_equal(table: sa.Table, source: sa.Connection, target: sa.Connection) -> None:

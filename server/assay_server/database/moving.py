@@ -23,6 +23,7 @@ from assay_server.database.in_force import (
 )
 from assay_server.database.opening import AskedDatabase, number_of_state, open_database, opened_place
 from assay_server.state_lock import locked_state
+from assay_server.store.connections.ended import NothingKeptError, OutcomeUnknownError
 from assay_server.store.sqlite import SqliteStore
 
 _EMPTY = "name an empty one: createdb --owner USER --encoding UTF8 --locale C --template template0 NAME"
@@ -45,7 +46,7 @@ def move_to_postgresql(state: Path, asked: AskedDatabase, told: Told) -> Moved:
     """
     place = asked.place
     assert place is not None
-    with _stopped(state):
+    with _stopped(state), _nothing_moved(state):
         if noted_database(state) is not None:
             raise ParameterError(
                 "--to", "the metadata are in PostgreSQL already", "move them --to sqlite first"
@@ -72,7 +73,7 @@ def move_to_postgresql(state: Path, asked: AskedDatabase, told: Told) -> Moved:
 
 def move_to_sqlite(state: Path, asked: AskedDatabase, told: Told) -> Moved:
     """Move a state's metadata from PostgreSQL to SQLite's file in the state folder. Raises StorageError."""
-    with _stopped(state):
+    with _stopped(state), _nothing_moved(state):
         if noted_database(state) is None:
             raise ParameterError(
                 "--to", "the metadata are in SQLite already", "name a database to move them to"
@@ -102,6 +103,19 @@ def _stopped(state: Path) -> Iterator[None]:
         raise StorageError(str(state), "there is no state of an assay-server", "name its --state folder")
     with locked_state(state):
         yield
+
+
+@contextlib.contextmanager
+def _nothing_moved(state: Path) -> Iterator[None]:
+    """Say of a database that went away in the middle what that means for a move."""
+    before = noted_database(state)
+    try:
+        yield
+    except (NothingKeptError, OutcomeUnknownError) as error:
+        if noted_database(state) != before:
+            raise
+        remedy = "nothing was moved, and the old database is still in force: move again when it answers"
+        raise StorageError(error.subject, error.cause, remedy) from error
 
 
 def _remove(path: Path) -> None:

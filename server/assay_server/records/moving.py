@@ -42,6 +42,11 @@ if TYPE_CHECKING:
 Told = Callable[[str, int], None]
 _UNDER_WAY = (AttemptState.LEASED, AttemptState.PUBLISHING, AttemptState.EXPIRED)
 _CHECK = "look at the state with: assay-server check --state DIR; nothing was moved"
+_LOST = (
+    "nothing was moved; 'assay-server check' names all such files: of campaigns under way the server's next "
+    "start measures them again; of one that has ended take them from a backup, or delete it "
+    "(assay campaigns delete)"
+)
 
 
 @dataclass(frozen=True)
@@ -152,6 +157,7 @@ def _copy_file(piece: Slice, source: RecordStore, target: RecordStore) -> None:
         ):
             copy = Path(folder) / "copy"
             with storage_errors(path):
+                _require_there(path, piece)
                 copy.write_bytes(b"")
                 _copy_bytes(path, copy)
                 _require(copy, piece)
@@ -164,7 +170,12 @@ def _copy_file(piece: Slice, source: RecordStore, target: RecordStore) -> None:
 
 def _require(path: Path, piece: Slice) -> None:
     if fresh_hash_of(path) != piece.content_hash:
-        raise StorageError(f"records/{piece.file}", "it is not as it was published", _CHECK)
+        raise StorageError(f"records/{piece.file}", "it is not as it was published", _LOST)
+
+
+def _require_there(path: Path, piece: Slice) -> None:
+    if not path.exists():
+        raise StorageError(f"records/{piece.file}", "it is missing", _LOST)
 
 
 def _copy_bytes(source: Path, target: Path) -> None:
@@ -230,6 +241,7 @@ def _name_by_content(metadata: MetadataStore, state: Path) -> None:
     with storage_errors(records):
         for piece, name in named:
             if not (records / name).exists():
+                _require_there(records / piece.file, piece)
                 os.link(records / piece.file, records / name)
         for folder in {(records / name).parent for _, name in named}:
             sync_directory(folder)

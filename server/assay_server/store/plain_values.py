@@ -51,8 +51,24 @@ def _document_without_nul(value: Any) -> Any:
 
 
 def plain_values(row: dict[str, Any]) -> dict[str, Any]:
-    """A row of any database as every other one would keep it."""
+    """A row of any database as every other one would keep it.
+
+    Raises StorageError if a number in it is not finite.
+    """
+    for name, value in row.items():
+        _require_finite(value, name)
     return {name: _document_without_nul(value) for name, value in row.items()}
+
+
+def _require_finite(value: Any, of: str) -> None:
+    if isinstance(value, float):
+        finite(value, of)
+    elif isinstance(value, dict):
+        for name, each in value.items():
+            _require_finite(each, f"{of}.{name}")
+    elif isinstance(value, list | tuple):
+        for each in value:
+            _require_finite(each, of)
 
 
 class StoredText(sa.types.TypeDecorator[str]):

@@ -137,6 +137,8 @@ class SqliteStore:
             yield
         except (sa.exc.DBAPIError, sqlite3.Error) as error:
             reason = error.orig if isinstance(error, sa.exc.DBAPIError) else error
+            if not isinstance(reason, sqlite3.Error):
+                raise  # of the other database, while rows are copied from one to another
             # Codes of SQLite: the lowest byte is the kind of error.
             if (getattr(reason, "sqlite_errorcode", 0) or 0) & 0xFF in _DAMAGED:
                 raise self._damage(str(reason)) from error

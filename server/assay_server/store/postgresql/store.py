@@ -8,6 +8,7 @@ READ) and never wait.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
@@ -152,6 +153,8 @@ class PostgresqlStore:
         try:
             yield
         except (sa.exc.DBAPIError, psycopg.Error) as error:
+            if not isinstance(error, psycopg.Error) and not isinstance(error.orig, psycopg.Error):
+                raise  # of the other database, while rows are copied from one to another
             raise refusal(self.subject, error) from error
         except sa.exc.StatementError as error:  # a value that no database keeps
             if isinstance(error.orig, StorageError):
@@ -161,6 +164,7 @@ class PostgresqlStore:
 
 def new_engine(place: DatabasePlace) -> sa.Engine:
     """Connections to a database, each with our settings, which nobody keeps but their user."""
+    logging.getLogger("psycopg").setLevel(logging.ERROR)  # it warns of lost connections, as our errors do
     engine = sa.create_engine(
         place.url,
         poolclass=NullPool,  # whoever uses the engine keeps its connections
