@@ -88,7 +88,7 @@ services: $(STAMP)  ## Debian's Prometheus and bubblewrap, and Helm as a Python 
 # Tests of the server that run on PostgreSQL instead of SQLite's file, too.
 ON_POSTGRESQL := $(addprefix tests/server/test_,schedule.py queue.py publishing.py finished_together.py ingest.py heartbeats.py gangs.py runs_requests.py held_segments.py lease_holders.py peers_contract.py replicas.py waiting.py slices_store.py resting_slots.py analyses.py many_runs.py arrivals.py leases_together.py)
 # Whole campaigns over several servers, a killed database, a bucket and a Dask cluster.
-SITES := $(addprefix tests/services/test_,dask.py moved_site.py postgresql_campaigns.py replicas_served.py seaweedfs.py)
+SITES := $(addprefix tests/services/test_,dask.py moved_site.py postgresql_campaigns.py replicas_served.py restored_stages.py seaweedfs.py)
 
 .PHONY: test-services
 test-services: $(STAMP) services  ## a real Prometheus scrapes both daemons, promtool checks the alerts, bubblewrap confines, charts are rendered and validated, PostgreSQL keeps the metadata, and SeaweedFS the records; skipped if they cannot be downloaded
@@ -98,7 +98,7 @@ test-services: $(STAMP) services  ## a real Prometheus scrapes both daemons, pro
 	ASSAY_SERVICES="$(SERVICES)" $(BIN)/python -m tests.services.seaweedfs $(BIN)/pytest tests/server/test_store_contract.py tests/server/test_shared_bundles.py -k "real and server" $(PYTEST_ARGS)
 
 .PHONY: services-long
-services-long: $(STAMP) services  ## the long form: campaigns on two servers, a killed database, a bucket on a bad way, a move to a site and back, a Dask cluster, and the server's tests on PostgreSQL; half an hour
+services-long: $(STAMP) services  ## the long form: campaigns on two servers, a killed database, a bucket on a bad way, a move to a site and back, restored databases and records, a Dask cluster, and the server's tests on PostgreSQL; half an hour
 	ASSAY_SERVICES="$(SERVICES)" $(BIN)/pytest $(SITES) $(PYTEST_ARGS)
 	$(BIN)/python -m tests.services.postgresql $(BIN)/pytest -n 2 -p tests.support.server.on_postgresql $(ON_POSTGRESQL) $(PYTEST_ARGS)
 

@@ -133,6 +133,22 @@ class OwnPostgresql:
             for command in commands:
                 connection.execute(command)  # type: ignore[call-overload]
 
+    def dump(self, database: str, file: Path) -> None:
+        """A backup of a database by pg_dump, also while a server works on it."""
+        self._ask("pg_dump", "--format=custom", f"--file={file}", self.url(database))
+
+    def restore(self, database: str, file: Path) -> None:
+        """Put a new database with a backup in the place of a database."""
+        made = f"CREATE DATABASE {database} ENCODING 'UTF8' LOCALE 'C' TEMPLATE template0"
+        self.administrate(f"DROP DATABASE {database} WITH (FORCE)", made, database="postgres")
+        owner = ("--no-owner", f"--role={USER}")
+        self._ask("pg_restore", "--exit-on-error", *owner, f"--dbname={self.url(database)}", str(file))
+
+    def _ask(self, program: str, *arguments: str) -> None:
+        """Run a program of PostgreSQL that asks the server."""
+        command = (str(self._programs / program), *arguments)
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL, timeout=120)
+
     def _run(self, program: str, *arguments: str) -> None:
         as_user = ("runuser", "-u", _OWNER, "--") if os.geteuid() == 0 else ()
         command = (*as_user, str(self._programs / program), *arguments)
