@@ -99,6 +99,12 @@ class OwnSeaweedfs:
                 raise AssertionError(f"weed does not answer:\n{(self._folder / 'log').read_text()[-3000:]}")
             time.sleep(0.1)
 
+    @property
+    def pid(self) -> int:
+        """The number of its process, while it runs."""
+        assert self._process is not None
+        return self._process.pid
+
     def kill(self) -> None:
         """Kill -9 the server."""
         if self._process is None:

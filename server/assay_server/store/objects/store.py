@@ -1,6 +1,8 @@
-"""The record store in a bucket: one object a segment and one a published file, made only if absent.
+"""The record store in a bucket: an object for segments that arrive together and one a published file, made
+only if absent.
 
-    staging/<run_id>/slice-00000-attempt-0001/000003-9d5c...    a segment: names, launches; its hash
+    staging/<run_id>/slice-00000-attempt-0001/000003-9d5c...    segments that arrived together; their hash
+                                                                (:mod:`assay_server.store.objects.staging`)
     records/<run_id>/slice-00000-1f-9d5c....parquet             the attempt's token, the content's hash
     reports/<campaign_id>/report.json, report.html              replaced whole
     bundles/<sha256>-9d5c.tar.z                                 files of submitters, under a name of their own
@@ -15,7 +17,6 @@ What is published, the metadata alone decide. Files are made and read in a folde
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import re
 import secrets
 import shutil
@@ -34,12 +35,11 @@ from assay_server.store.objects.aside import ObjectsAside
 from assay_server.store.objects.bucket import Bucket
 from assay_server.store.objects.fetching import RecordFetcher
 from assay_server.store.objects.probing import probe_bucket
-from assay_server.store.objects.refusals import MissingObjectError
+from assay_server.store.objects.staging import StagedSegments, folder_of
 from assay_server.store.protocols import NOTHING_HELD, Held, KnownFiles, PublishedFile
 from assay_server.store.records import (
     BUNDLES,
     REPORT_FORMS,
-    DamagedSegmentError,
     LocalRecordStore,
     checked_parts,
 )
@@ -62,6 +62,7 @@ class ObjectRecordStore:
         self._bucket, self._url = bucket, place.url
         self._fetcher = RecordFetcher(bucket, place.cache, place.cache_bytes)
         self._aside = ObjectsAside(bucket)
+        self._staged = StagedSegments(bucket, self._url)
         self._making_folder = place.cache / f"making-{secrets.token_hex(6)}"
         self._making = LocalRecordStore(self._making_folder, ahead, shared=True, staged=self.staged)
 
@@ -78,21 +79,12 @@ class ObjectRecordStore:
         probe_bucket(self._bucket)
 
     def stage(self, segments: Sequence[tuple[Segment, bytes, bytes]]) -> None:
-        self._bucket.put_all_new([(_segment(s), names + launches) for s, names, launches in segments])
+        self._staged.stage(segments)
 
     def staged(self, segment: Segment, held: Held = NOTHING_HELD) -> HeldSegment:
         if (kept := held.get(segment.index)) is not None:
             return checked_parts(segment, kept, "metadata")
-        name = _segment(segment)
-        try:
-            data = self._bucket.get(name)
-        except MissingObjectError:
-            raise DamagedSegmentError(
-                f"{self._url}/{name}", "it is gone", "check the bucket; the attempt is run again"
-            ) from None
-        launches = data[segment.names_bytes :][: segment.launches_bytes]
-        parts = HeldSegment(data[: segment.names_bytes], launches)
-        return checked_parts(segment, parts, f"{self._url}/{name}")
+        return self._staged.read(segment)
 
     def write_ahead(self, segment: Segment, content: SegmentContent) -> None:
         self._making.write_ahead(segment, content)
@@ -103,6 +95,7 @@ class ObjectRecordStore:
     def publish(
         self, key: AttemptKey, segments: Sequence[Segment], held: Held = NOTHING_HELD
     ) -> PublishedFile:
+        self._staged.publishes(key, segments, held)
         made = self._making.publish(key, segments, held)
         self._send([made])
         return made
@@ -110,6 +103,8 @@ class ObjectRecordStore:
     def publish_small(
         self, attempts: Sequence[tuple[AttemptKey, Sequence[Segment], Held]]
     ) -> dict[AttemptKey, PublishedFile]:
+        for attempt in attempts:
+            self._staged.publishes(*attempt)
         made = self._making.publish_small(attempts)
         self._send(list(made.values()))
         return made
@@ -134,13 +129,13 @@ class ObjectRecordStore:
 
     def discard(self, key: AttemptKey) -> None:
         self.forget_ahead(key)
-        self._bucket.remove([each.name for each in self._bucket.listed(_staging(key))])
+        self._staged.discard(key)
 
     def sweep(self, known: KnownFiles, least_age_seconds: float = 0.0) -> MovedFiles | None:
         before = probe_bucket(self._bucket) - timedelta(seconds=least_age_seconds)
         published = set(known.published)
         starts = {f"{key.run_id}/slice-{key.slice_index:05d}-{key.token:x}-" for key in known.publishing}
-        live = {_staging(key) for key in known.live}
+        live = {folder_of(key) for key in known.live}
         unknown: list[str] = []
         ended: list[str] = []
         for each in self._old("records", before, least_age_seconds):
@@ -177,8 +172,7 @@ class ObjectRecordStore:
         return None
 
     def set_aside_staged(self, key: AttemptKey) -> MovedFiles | None:
-        found = [each.name for each in self._bucket.listed(_staging(key))]
-        return self._aside.put(found, SetAsideReason.CHANGED)
+        return self._aside.put(self._staged.names(key), SetAsideReason.CHANGED)
 
     def all_set_aside(self) -> list[MovedFiles]:
         return self._aside.all()
@@ -251,17 +245,6 @@ class ObjectRecordStore:
 
     def report_path(self, campaign_id: str, form: str) -> Path:
         return self._fetcher.report(_report(campaign_id, form))
-
-
-def _staging(key: AttemptKey) -> str:
-    return f"staging/{key.run_id}/slice-{key.slice_index:05d}-attempt-{key.attempt:04d}"
-
-
-def _segment(segment: Segment) -> str:
-    """The name of a segment's object: its place, and what is in it."""
-    own = hashlib.blake2b(segment.names_hash + segment.launches_hash, digest_size=16).hexdigest()
-    key = AttemptKey(segment.run_id, segment.slice, segment.attempt, 0)
-    return f"{_staging(key)}/{segment.index:06d}-{own}"
 
 
 def _has_attempt(known: KnownFiles, name: str) -> bool:

@@ -1,0 +1,158 @@
+"""Segments in a bucket: one object for those that arrive together, found and removed by any server."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import obstore
+import pytest
+from obstore.store import MemoryStore
+
+from assay_core.records.attempt import AttemptKey
+from assay_server.record_place import RecordsPlace
+from assay_server.store.model import HeldSegment, Segment
+from assay_server.store.objects.bucket import Bucket, FoundObject
+from assay_server.store.objects.store import ObjectRecordStore
+from assay_server.store.records import DamagedSegmentError
+from tests.support.server.made_segments import MadeSegment, made_segments
+
+KEY = AttemptKey("made-1.0000", 0, 1, 9)
+OTHER = AttemptKey("made-1.0001", 2, 3, 10)
+MADE = made_segments((10, 20, 30, 40))
+
+
+class CountedBucket(Bucket):
+    """A bucket that notes what it is asked."""
+
+    def __init__(self, store: MemoryStore) -> None:
+        super().__init__(store, "b")
+        self.asked: list[str] = []
+
+    def put_new(self, name: str, data: bytes) -> None:
+        self.asked.append("put")
+        super().put_new(name, data)
+
+    def listed(self, prefix: str) -> Iterator[FoundObject]:
+        self.asked.append("list")
+        return super().listed(prefix)
+
+    def remove(self, names: Sequence[str]) -> None:
+        self.asked += ["remove"] * bool(names)
+        super().remove(names)
+
+
+@pytest.fixture
+def objects() -> MemoryStore:
+    return MemoryStore()
+
+
+def server(objects: MemoryStore, folder: Path) -> tuple[ObjectRecordStore, CountedBucket]:
+    bucket = CountedBucket(objects)
+    return ObjectRecordStore(bucket, RecordsPlace("b", "", folder)), bucket
+
+
+def records_of(key: AttemptKey, made: Sequence[MadeSegment] = MADE) -> list[Segment]:
+    found: list[Segment] = []
+    for each in made:
+        found.append(each.record(key, found[-1].end_bytes if found else 0))
+    return found
+
+
+def staged(records: ObjectRecordStore, key: AttemptKey, which: slice = slice(None)) -> list[Segment]:
+    segments = records_of(key)
+    pairs = list(zip(segments, MADE, strict=True))[which]
+    records.stage([(segment, made.names, made.data) for segment, made in pairs])
+    return segments
+
+
+def names(objects: MemoryStore, top: str = "staging") -> list[str]:
+    return sorted(each["path"] for page in obstore.list(objects, top) for each in page)
+
+
+def test_segments_that_arrive_together_are_one_object_that_every_server_reads(
+    objects: MemoryStore, tmp_path: Path
+) -> None:
+    first, asked = server(objects, tmp_path / "first")
+    segments = staged(first, KEY)
+    assert asked.asked == ["put"] and len(names(objects)) == 1
+    second, _ = server(objects, tmp_path / "second")
+    for each, made in zip(segments, MADE, strict=True):
+        assert first.staged(each) == second.staged(each) == HeldSegment(made.names, made.data)
+
+
+def test_only_segments_that_follow_one_another_share_an_object(objects: MemoryStore, tmp_path: Path) -> None:
+    records, _ = server(objects, tmp_path)
+    mine, others = records_of(KEY), records_of(OTHER)
+    both = [(mine[0], 0), (others[0], 0), (mine[1], 1), (others[1], 1), (mine[3], 3)]
+    records.stage([(segment, MADE[index].names, MADE[index].data) for segment, index in both])
+    found = [name.removeprefix("staging/") for name in names(objects)]
+    assert [name.rpartition("-")[0] for name in found] == [
+        "made-1.0000/slice-00000-attempt-0001/000000-000001-0",
+        "made-1.0000/slice-00000-attempt-0001/000003",
+        "made-1.0001/slice-00002-attempt-0003/000000-000001-0",
+    ]
+
+
+def test_a_publication_removes_the_objects_that_its_server_made_without_a_list(
+    objects: MemoryStore, tmp_path: Path
+) -> None:
+    records, asked = server(objects, tmp_path)
+    segments = staged(records, KEY, slice(0, 3))
+    staged(records, KEY, slice(3, 4))
+    records.publish(KEY, segments)
+    records.discard(KEY)
+    assert asked.asked == ["put", "put", "put", "remove"] and not names(objects)
+
+
+def test_a_publication_of_what_the_metadata_hold_asks_the_bucket_for_its_file_only(
+    objects: MemoryStore, tmp_path: Path
+) -> None:
+    records, asked = server(objects, tmp_path)
+    held = {each.index: HeldSegment(each.names, each.data) for each in MADE}
+    records.publish_small([(KEY, records_of(KEY), held)])
+    records.discard(KEY)
+    assert asked.asked == ["put"]
+
+
+@pytest.mark.parametrize("publishes", [True, False])
+def test_what_another_server_made_is_removed_too(
+    objects: MemoryStore, tmp_path: Path, *, publishes: bool
+) -> None:
+    first, _ = server(objects, tmp_path / "first")
+    second, asked = server(objects, tmp_path / "second")
+    staged(first, KEY, slice(0, 2))
+    segments = staged(second, KEY, slice(2, 4))
+    if publishes:
+        second.publish(KEY, segments)
+    second.discard(KEY)
+    assert "list" in asked.asked and not names(objects)
+
+
+def test_a_segment_is_found_in_whichever_object_has_it_whole(objects: MemoryStore, tmp_path: Path) -> None:
+    first, _ = server(objects, tmp_path / "first")
+    segments = staged(first, KEY, slice(0, 3))
+    [damaged] = names(objects)
+    second, _ = server(objects, tmp_path / "second")
+    staged(second, KEY, slice(1, 4))  # its agent was answered by nobody, and sent them to another server
+    obstore.put(objects, damaged, b"x" * (segments[0].end_bytes + 5))
+    third, _ = server(objects, tmp_path / "third")
+    for records in (first, second, third):
+        assert records.staged(segments[1]).launches == MADE[1].data
+        with pytest.raises(DamagedSegmentError):
+            records.staged(segments[0])
+
+
+@pytest.mark.parametrize("left", [0, 100])
+def test_an_object_that_was_cut_is_damaged_and_one_that_is_gone_says_so(
+    objects: MemoryStore, tmp_path: Path, left: int
+) -> None:
+    records, _ = server(objects, tmp_path)
+    segments = staged(records, KEY)
+    [name] = names(objects)
+    obstore.put(objects, name, b"x" * left)
+    with pytest.raises(DamagedSegmentError, match="has changed"):
+        records.staged(segments[3])
+    obstore.delete(objects, name)
+    with pytest.raises(DamagedSegmentError, match="it is gone"):
+        records.staged(segments[3])
