@@ -26,6 +26,7 @@ from assay_sampling.methods.registry import samplers
 from assay_sampling.notes.registry import note_table
 from assay_server.access.table import RULES
 from assay_server.config import ServerSettings
+from tests.bench.scale import cost_model
 from tests.support.client.python_names import python_names
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
@@ -62,12 +63,17 @@ def _python_names() -> str:
     return "\n".join(("```", *python_names(), "```"))
 
 
+def _cost_model() -> str:
+    return cost_model.page(cost_model.measured(cost_model.MEASURED.read_text().splitlines()))
+
+
 PARTS: Mapping[str, Callable[[], str]] = {
     **{f"parameters-{method}": partial(_parameters, method) for method in samplers()},
     "simulated-counters": _simulated_counters,
     "calls-and-roles": _calls_and_roles,
     "notes": note_table,
     "python-names": _python_names,
+    "cost-model": _cost_model,
     "handover-fields": lambda: field_tables(HandOverDocument),
     "simulation-fields": lambda: field_tables(SimulationDocument),
     "report-fields": lambda: field_tables(Report),

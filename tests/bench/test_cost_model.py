@@ -1,0 +1,53 @@
+"""The cost model is fitted to what was measured, and says how far it is off."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.bench.scale.cost_model import (
+    MEASURED,
+    METHODS,
+    Line,
+    Point,
+    cpu_points,
+    measured,
+    off_percent,
+    page,
+    scratch_points,
+)
+
+
+def test_points_on_a_line_give_that_line() -> None:
+    line = Line.through([Point(millions * 1_000_000, 20.0 + 1.5 * millions) for millions in (1, 10, 100)])
+    assert (line.fixed, line.each) == (pytest.approx(20.0), pytest.approx(1.5))
+    assert line.at(1_000_000_000) == pytest.approx(1520.0)
+
+
+def test_small_points_count_as_much_as_large_ones() -> None:
+    line = Line.through([Point(1_000_000, 2.0), Point(100_000_000, 100.0), Point(100_000_000, 120.0)])
+    assert abs(off_percent(line, Point(1_000_000, 2.0))) < 1.0
+
+
+def test_no_part_of_a_cost_is_negative_and_one_size_gives_no_fixed_part() -> None:
+    falling = Line.through([Point(1_000_000, 1.0), Point(10_000_000, 30.0)])
+    assert falling.fixed == 0.0 and falling.each > 0.0
+    assert Line.through([Point(2_000_000, 3.0)]) == Line(0.0, 1.5)
+
+
+def test_a_step_that_was_not_measured_is_no_point() -> None:
+    line = {"method": "stem", "launches": 10, "read_cpu": None, "select_cpu": 2.0, "scratch": None, "peak": 0}
+    found = measured([json.dumps(line), ""])
+    assert cpu_points(found) == {"read": [], "pks": [], "sieve": [], "stem": [Point(10, 2.0)]}
+    assert not any(scratch_points(found).values())
+
+
+def test_every_method_was_measured_up_to_100_million_launches_and_the_model_holds() -> None:
+    found = measured(MEASURED.read_text().splitlines())
+    for step, points in cpu_points(found).items():
+        assert {point.launches for point in points} == {1_000_000, 10_000_000, 100_000_000}
+        line = Line.through(points)
+        assert max(abs(off_percent(line, point)) for point in points) < 30.0, step
+    assert all(scratch_points(found)[method] for method in METHODS)
+    assert "1,000,000,000 launches" in page(found)
