@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -147,3 +148,15 @@ def test_reads_fail_that_the_device_must_answer(device: FailingDevice) -> None:
     assert caught.value.errno == errno.EIO and device.failed.reads > 0
     device.mend()
     assert path.read_bytes() == b"x" * 5000
+
+
+def test_a_failed_device_that_another_namespace_has_mounted_is_mended(device: FailingDevice) -> None:
+    other = subprocess.Popen(
+        ["unshare", "--mount", "sh", "-c", "echo; read x"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    with other:
+        assert other.stdout is not None and other.stdout.readline() == b"\n"
+        device.fall_read_only()
+        assert synced(device.folder / "a") == errno.EROFS
+        device.mend()
+        assert synced(device.folder / "a") == 0

@@ -137,8 +137,14 @@ class LoopDisk(Disk):
             self.make_image(self._image, self._size)
             _run("mkfs.ext4", "-q", "-F", "-m", "0", str(self._image))
             self._was_made = True
-        options = "loop,errors=remount-ro" + (",ro" if read_only else "")
-        _run("mount", "-t", _TYPE_OF_EXT4, "-o", options, str(self._image), str(self.folder))
+        options = "errors=remount-ro" + (",ro" if read_only else "")
+        # On a device of its own: a mount namespace that somebody made meanwhile keeps the last one, with a
+        # file system that has failed, and 'mount -o loop' would take that again.
+        device = _run("losetup", "--find", "--show", str(self._image)).strip()
+        try:
+            _run("mount", "-t", _TYPE_OF_EXT4, "-o", options, device, str(self.folder))
+        finally:
+            _run("losetup", "--detach", device)  # as soon as nobody has it mounted
         if not read_only:
             self.folder.chmod(self._mode)
 
@@ -186,9 +192,10 @@ def mounted_disk(folder: Path, mebibytes: int) -> Disk | None:
     return None
 
 
-def _run(program: str, *arguments: str) -> None:
+def _run(program: str, *arguments: str) -> str:
     if shutil.which(program) is None:
         raise DiskError(f"there is no program {program!r} here")
     done = subprocess.run([program, *arguments], capture_output=True, text=True, check=False)
     if done.returncode:
         raise DiskError(f"{program}: {done.stderr.strip()}")
+    return done.stdout
