@@ -142,6 +142,29 @@ def test_a_server_that_is_not_there_and_one_without_tls(tiny: TinyS3, tmp_path: 
         bucket_of(gone, tmp_path).get("a")
 
 
+def test_a_small_request_to_a_silent_bucket_is_sent_again_and_a_large_one_has_time(
+    tiny: TinyS3, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(buckets, "_MOST_SILENCE_SECONDS", 0.3)
+    monkeypatch.setattr(buckets, "_SMALL_BYTES", 1000)
+    bucket = bucket_of(tiny, tmp_path)
+    tiny.silent = 1
+    bucket.put_new("a", b"x" * 1000)
+    tiny.silent = 1
+    assert bucket.get("a") == b"x" * 1000
+    tiny.silent = 1
+    bucket.replace("a", b"y")
+    assert tiny.objects == {"/lab/one/a": b"y"} and tiny.requests == 3
+    tiny.silent = 1
+    with ThreadPoolExecutor(1) as one:
+        large = one.submit(bucket.put_new, "b", b"x" * 1001)
+        with pytest.raises(TimeoutError):
+            large.result(1.5)
+        tiny.ended.set()
+        large.result(60)
+    assert tiny.objects["/lab/one/b"] == b"x" * 1001
+
+
 def test_a_prefix_belongs_to_one_state() -> None:
     bucket = Bucket(MemoryStore(), "the bucket")
     bind_bucket(bucket, 7)

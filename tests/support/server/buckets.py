@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from threading import Thread
+from threading import Event, Thread
 from types import TracebackType
 from typing import Self
 from urllib.parse import unquote, urlsplit
@@ -15,12 +15,15 @@ class TinyS3:
 
     ``keeps_conditions`` False: it ignores If-None-Match, as rclone serve s3 and juicefs gateway do.
     ``refusal``: the status, code and how often it is given instead of an answer; -1: always.
+    ``silent``: so many requests are taken and never answered, as by a machine without power.
     """
 
     def __init__(self, *, keeps_conditions: bool = True) -> None:
         self.keeps_conditions = keeps_conditions
         self.refusal: tuple[int, str, int] = (0, "", 0)
         self.objects: dict[str, bytes] = {}
+        self.silent = 0
+        self.ended = Event()
         self.requests = 0
         self._server = _Server(self)
         self._thread = Thread(target=self._server.serve_forever, args=(0.02,), daemon=True)
@@ -33,6 +36,7 @@ class TinyS3:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
     ) -> None:
+        self.ended.set()
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()
@@ -88,7 +92,12 @@ class _Handler(BaseHTTPRequestHandler):
         return self.rfile.read(int(self.headers.get("Content-Length", 0)))
 
     def _refused(self) -> bool:
-        found = self.server.tiny.refused()
+        tiny = self.server.tiny
+        if tiny.silent:
+            tiny.silent -= 1
+            self.close_connection = tiny.ended.wait(60)
+            return True
+        found = tiny.refused()
         if found is not None:
             self._answer(found[0], _error(found[1]))
         return found is not None

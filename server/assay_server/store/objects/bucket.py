@@ -3,6 +3,9 @@
 ``obstore`` sends every request again after answers of the kind 5xx and broken connections, with growing
 pauses, for at most half a minute. It gives up at some answers that break off, so these are asked for again
 here: all requests of ours can be repeated. What fails then is a StorageError, as of a disk that failed.
+
+A bucket whose machine is gone ends no connection: it is silent. So small requests give up after 15 s of
+silence and are sent again, on another connection; large ones have two minutes, for slow lines.
 """
 
 from __future__ import annotations
@@ -33,6 +36,9 @@ _TOGETHER = 8
 _PAUSES_SECONDS = (0.2, 0.5, 1.0, 2.0, 4.0)
 _REMOVED_TOGETHER = 1_000
 _LONGEST_SECONDS = 30.0
+# Of content that is sent by a small request: eight at a time need 0.5 MiB/s, as large ones do.
+_SMALL_BYTES = 1 << 20
+_MOST_SILENCE_SECONDS = 15.0
 _RETRY: Any = {
     "max_retries": 20,
     "retry_timeout": timedelta(seconds=_LONGEST_SECONDS),
@@ -53,21 +59,22 @@ class FoundObject:
 class Bucket:
     """The objects below a prefix of a bucket. Thread-safe.
 
-    ``store`` is one of obstore's; ``shown`` names it to people.
+    ``store`` is one of obstore's; ``shown`` names it to people. ``patient``: the same place for requests
+    that may take longer; None: ``store`` does.
     """
 
-    def __init__(self, store: Any, shown: str) -> None:
+    def __init__(self, store: Any, shown: str, patient: Any = None) -> None:
         self._store, self.shown = store, shown
+        self._patient = store if patient is None else patient
         self._threads = ThreadPoolExecutor(_TOGETHER, "assay-objects")
 
     def put_new(self, name: str, data: bytes) -> None:
         """Make an object. One of this content that is there already will do; of another: StorageError."""
         import obstore  # noqa: PLC0415
 
+        store = self._store_for(len(data))
         try:
-            self._tried(
-                name, lambda: obstore.put(self._store, name, data, mode="create", use_multipart=False)
-            )
+            self._tried(name, lambda: obstore.put(store, name, data, mode="create", use_multipart=False))
         except _AlreadyThere:
             if self.get(name) != data:
                 raise self._other_content(name) from None
@@ -93,7 +100,7 @@ class Bucket:
                 self._tried(
                     name,
                     lambda: obstore.put(
-                        self._store, name, path, chunk_size=_PART_BYTES, max_concurrency=_PARTS_TOGETHER
+                        self._patient, name, path, chunk_size=_PART_BYTES, max_concurrency=_PARTS_TOGETHER
                     ),
                 )
             return
@@ -102,7 +109,7 @@ class Bucket:
             content = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
         try:
             self._tried(
-                name, lambda: obstore.put(self._store, name, content, mode="create", use_multipart=False)
+                name, lambda: obstore.put(self._patient, name, content, mode="create", use_multipart=False)
             )
         except _AlreadyThere:
             if not self._is_file(name, path):
@@ -116,7 +123,8 @@ class Bucket:
         """Make an object, or replace it whole."""
         import obstore  # noqa: PLC0415
 
-        self._tried(name, lambda: obstore.put(self._store, name, data, use_multipart=False))
+        store = self._store_for(len(data))
+        self._tried(name, lambda: obstore.put(store, name, data, use_multipart=False))
 
     def get(self, name: str) -> bytes:
         """The content of an object. Raises MissingObjectError."""
@@ -191,7 +199,7 @@ class Bucket:
         """Copy an object within the bucket."""
         import obstore  # noqa: PLC0415
 
-        self._tried(name, lambda: obstore.copy(self._store, name, to))
+        self._tried(name, lambda: obstore.copy(self._patient, name, to))
 
     def remove(self, names: Sequence[str]) -> None:
         """Remove objects; those that are not there do not matter."""
@@ -200,11 +208,14 @@ class Bucket:
         for start in range(0, len(names), _REMOVED_TOGETHER):
             some = list(names[start : start + _REMOVED_TOGETHER])
             try:
-                self._tried(some[0], lambda: obstore.delete(self._store, some))  # noqa: B023 - called at once
+                self._tried(some[0], lambda: obstore.delete(self._patient, some))  # noqa: B023 - called at once
             except MissingObjectError:  # S3 does not say so, stores in this process do
                 if len(some) > 1:
                     for each in some:
                         self.remove([each])
+
+    def _store_for(self, size_bytes: int) -> Any:
+        return self._store if size_bytes <= _SMALL_BYTES else self._patient
 
     def _together(self, function: Any, items: Sequence[Any]) -> None:
         others = [self._threads.submit(function, each) for each in items[1:]]
@@ -280,7 +291,10 @@ def opened_bucket(place: RecordsPlace) -> Bucket:
         given["endpoint"] = place.endpoint
         options["allow_http"] = place.endpoint.startswith("http://")
         given["virtual_hosted_style_request"] = False
-    store = S3Store(
-        place.bucket, prefix=place.prefix or None, client_options=options, retry_config=_RETRY, **given
+    # A request is silent until its answer begins, also while its content is sent.
+    impatient: Any = {**options, "read_timeout": timedelta(seconds=_MOST_SILENCE_SECONDS)}
+    small, patient = (
+        S3Store(place.bucket, prefix=place.prefix or None, client_options=each, retry_config=_RETRY, **given)
+        for each in (impatient, options)
     )
-    return Bucket(store, place.shown)
+    return Bucket(small, place.shown, patient)

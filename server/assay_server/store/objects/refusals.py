@@ -12,12 +12,16 @@ class MissingObjectError(StorageError):
 
 
 class BrokenOffError(StorageError):
-    """The connection ended within an answer: whether the request was done is not known."""
+    """The connection ended within an answer, or none came: whether the request was done is not known."""
 
 
 # Of an error's text: the address that was asked for, which holds names, and the client's own settings.
 _NOT_TELLING = re.compile(r"uri: Some\(\s*\S+\s*\)|\w*_timeout: \S+|<(Resource|Key|BucketName)>[^<]*")
 _TELL_ADMIN = "nothing already stored is lost, and agents keep what they measure until it answers"
+_NO_ANSWER = "the object store does not answer"
+_SEE_THAT_IT_RUNS = f"see that it runs and that --records-endpoint names it; {_TELL_ADMIN}"
+# obstore sends a PUT that makes an object not again after it, because it may have made the object.
+_SILENT = re.compile("kind: Timeout")
 _BROKEN_OFF = re.compile(
     r"kind: Interrupted|UnexpectedEof|Incomplete(Body|Message)|BrokenPipe|ConnectionReset"
 )
@@ -56,8 +60,8 @@ _MEANINGS: tuple[tuple[str, str, str], ...] = (
     ),
     (
         r"[Cc]onnection|connect error|error sending request|timed? ?out|dns error|[Tt]imeout",
-        "the object store does not answer",
-        f"see that it runs and that --records-endpoint names it; {_TELL_ADMIN}",
+        _NO_ANSWER,
+        _SEE_THAT_IT_RUNS,
     ),
     (
         r"169\.254|credential",
@@ -77,6 +81,8 @@ def bucket_error(shown: str, name: str, error: BaseException) -> StorageError:
         return BrokenOffError(
             subject, "its answer broke off", f"see the network and the object store's logs; {_TELL_ADMIN}"
         )
+    if _SILENT.search(text):
+        return BrokenOffError(subject, _NO_ANSWER, _SEE_THAT_IT_RUNS)
     for pattern, cause, remedy in _MEANINGS:
         if re.search(pattern, text):
             return StorageError(subject, cause, remedy)
