@@ -11,12 +11,14 @@ from typing import Any
 
 import pytest
 
-from assay_core.records.campaign import CampaignState, RunState
-from assay_sampling.errors import MisalignedError, RefusedError
+from assay_core.records.campaign import CampaignState, ChangedFile, FileChange, RunState
+from assay_sampling.errors import MisalignedError, RefusedError, StorageError
 from assay_sampling.launches.table import BASELINE
+from assay_server.analysis.runs.intact import RecordsChangedError
 from assay_server.analysis.runs.request import AnalysisRequest, FailedRun, RunData
 from assay_server.campaigns.analysing.executors.pool import WorkerPool
 from assay_server.campaigns.analysing.parts import submit_analysis
+from assay_server.store.model import Campaign
 from tests.support.server.analysis_lab import HandExecutor, Lab
 from tests.support.server.server_support import eventually
 
@@ -193,10 +195,95 @@ def test_a_report_that_the_disk_refuses_again_and_again_fails_the_campaign(
         eventually(lambda made=made: len(lab.futures) == made + 1, "the next analysis")
         assert lab.campaign().state is CampaignState.ANALYSING
         lab.futures[made].set_result((b"{}", b"<p>"))
-    campaign = lab.campaign()
-    assert (campaign.state, campaign.has_report) == (CampaignState.FAILED, False)
+    campaign = when_it_is(lab, CampaignState.FAILED)
+    assert not campaign.has_report
     assert campaign.failure is not None and campaign.failure.failure_class == "disk_full"
     assert not [p for p in (lab.state / "reports").rglob("*") if p.is_file()]
+
+
+AWAY = StorageError("s3://lab: records/x", "the object store does not answer", "see that it runs")
+
+
+def when_it_is(lab: Lab, state: CampaignState) -> Campaign:
+    """The campaign in a state that another thread brings it into."""
+    eventually(lambda: lab.campaign().state is state, f"a campaign that is {state}")
+    return lab.campaign()
+
+
+def next_analysis(lab: Lab, number: int) -> Any:
+    eventually(lambda: len(lab.futures) == number, "the next analysis")
+    return lab.futures[-1]
+
+
+@pytest.fixture
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a disk refused is tried again at once, and once."""
+    monkeypatch.setattr("assay_server.campaigns.analysing.analyses._DISK_TRIES", 1)
+    monkeypatch.setattr("assay_server.campaigns.analysing.analyses._DISK_PAUSE_SECONDS", 0.01)
+    monkeypatch.setattr("assay_server.campaigns.analysing.analyses._LONGEST_DISK_PAUSE_SECONDS", 0.01)
+
+
+def test_records_that_cannot_be_read_are_waited_for_and_the_campaign_says_so(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("assay_server.campaigns.analysing.analyses._DISK_PAUSE_SECONDS", 1.0)
+    lab.end_runs()
+    lab.futures[0].set_exception(AWAY)
+    campaign = lab.campaign()
+    assert campaign.state is CampaignState.ANALYSING and campaign.failure is not None
+    assert (campaign.failure.failure_class, campaign.failure.retryable) == ("disk_full", True)
+    assert (campaign.failure.subject, campaign.failure.cause) == (AWAY.subject, AWAY.cause)
+    next_analysis(lab, 2).set_result((b"{}", b"<p>"))
+    assert when_it_is(lab, CampaignState.DONE).failure is None
+
+
+@pytest.mark.usefixtures("at_once")
+def test_a_disk_that_gives_no_records_again_and_again_fails_the_campaign(lab: Lab) -> None:
+    lab.end_runs()
+    for number in (1, 2):
+        next_analysis(lab, number).set_exception(AWAY)
+    failure = when_it_is(lab, CampaignState.FAILED).failure
+    assert failure is not None and (failure.failure_class, failure.cause) == ("disk_full", AWAY.cause)
+
+
+@pytest.mark.usefixtures("at_once")
+def test_a_bucket_that_is_away_is_waited_for_as_long_as_it_takes(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    away = [True]
+
+    def probe(self: object) -> None:
+        if away:
+            raise AWAY
+
+    monkeypatch.setattr(type(lab.coordinator.records), "place", object())
+    monkeypatch.setattr(type(lab.coordinator.records), "probe", probe)
+    lab.end_runs()
+    for number in range(1, 5):
+        next_analysis(lab, number).set_exception(AWAY)
+    last = next_analysis(lab, 5)
+    assert lab.campaign().state is CampaignState.ANALYSING
+    away.clear()
+    last.set_exception(AWAY)
+    when_it_is(lab, CampaignState.FAILED)
+
+
+@pytest.mark.usefixtures("at_once")
+@pytest.mark.parametrize("what", [FileChange.UNREADABLE, None])
+def test_a_buckets_file_whose_copy_cannot_be_read_is_not_measured_again(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch, what: FileChange | None
+) -> None:
+    monkeypatch.setattr(type(lab.coordinator.records), "place", object())
+    monkeypatch.setattr("assay_server.campaigns.analysing.analyses.what_changed", lambda path, known: what)
+    monkeypatch.setattr("assay_server.campaigns.analysing.analyses._AWAY_PAUSE_SECONDS", 0.01)
+    lab.end_runs()
+    [request] = lab.executors[0].requests
+    file = request.runs[0].files[0]
+    changed = ChangedFile("made-1.0000", file, FileChange.UNREADABLE)
+    lab.futures[0].set_exception(RecordsChangedError((changed,)))
+    assert lab.campaign().state is CampaignState.ANALYSING and Path(file).exists()
+    next_analysis(lab, 2).set_result((b"{}", b"<p>"))
+    when_it_is(lab, CampaignState.DONE)
 
 
 @pytest.mark.processes

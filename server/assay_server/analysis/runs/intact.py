@@ -58,6 +58,13 @@ def what_changed(path: Path, content_hash: str) -> FileChange | None:
         return FileChange.UNREADABLE
 
 
+def unreadable_copy(file: str) -> StorageError:
+    """A copy of a bucket's file cannot be read here: that is this machine's disk, and not the record."""
+    return StorageError(
+        f"records/{file}", "its copy in the cache cannot be read", "check the disk of --records-cache"
+    )
+
+
 def require_intact(runs: Iterable[RunData]) -> None:
     """Raises RecordsChangedError with every file of the runs that is missing or changed.
 

@@ -16,15 +16,16 @@ from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import BrokenExecutor, CancelledError, Executor, Future
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 from assay_core.program_log import log_about
-from assay_core.records.campaign import CampaignState
+from assay_core.records.campaign import CampaignState, FileChange
 from assay_core.records.failure import Failure
 from assay_report.reading import parse_report
-from assay_sampling.errors import StorageError
-from assay_server.analysis.runs.intact import RecordsChangedError, what_changed
+from assay_sampling.errors import AssayError, StorageError
+from assay_server.analysis.runs.intact import RecordsChangedError, unreadable_copy, what_changed
 from assay_server.analysis.runs.request import AnalysisRequest
 from assay_server.campaigns.analysing.asking import analysis_request
 from assay_server.campaigns.analysing.executors.seam import ExecutorApart, WorkersAwayError
@@ -45,8 +46,8 @@ LEASE_MS = 30_000
 _TICK_SECONDS = 5.0
 # An analysis whose servers died so often in a row is not given to a further one.
 MOST_LEASES = 20
-# A report that the disk refuses is tried again so often, over about five minutes.
-_DISK_TRIES = 6
+# What a disk refuses, to be read or written, is tried again so often, over about an hour.
+_DISK_TRIES = 12
 _DISK_PAUSE_SECONDS, _LONGEST_DISK_PAUSE_SECONDS = 5.0, 600.0
 # Workers that are away are asked for again as long as it takes.
 _AWAY_PAUSE_SECONDS, _LONGEST_AWAY_PAUSE_SECONDS = 2.0, 60.0
@@ -84,8 +85,8 @@ class Analyses:
         # The analyses that are made here, with their leases; None: the lease is being asked for.
         self._running: dict[str, Analysis | None] = {}
         self._broken: set[str] = set()
-        # Campaigns whose result the disk refused, or whose workers were away: how often in a row, and what
-        # tries again.
+        # Campaigns of which a disk refused something, or whose workers were away: how often in a row, and
+        # what tries again.
         self._refused: Counter[str] = Counter()
         self._away: Counter[str] = Counter()
         self._later: dict[str, threading.Timer] = {}
@@ -169,6 +170,8 @@ class Analyses:
             future = self.submit(request, KeptParts(self._coordinator, lease))
         except WorkersAwayError as error:
             self._wait_for_workers(lease, error)
+        except StorageError as error:
+            self._wait_for_storage(lease, error)
         except Exception as error:  # noqa: BLE001 - the campaign must hear of it, whatever it is
             self._end(lease, failure_of_analysis(error, campaign_id))
         else:
@@ -215,8 +218,11 @@ class Analyses:
     def _keep(self, lease: Analysis, future: Future[Pages]) -> None:
         try:
             pages = future.result()
-            if not self._has(lease) or not self._staged(lease, pages):
+            if not self._has(lease):
                 return
+            # Where nobody sees it.
+            forms = dict(zip(_FORMS, pages, strict=True))
+            self._coordinator.records.stage_report(lease.campaign_id, str(lease.token), forms)
         except CancelledError:
             return
         except BrokenExecutor as error:
@@ -225,6 +231,8 @@ class Analyses:
             self._wait_for_workers(lease, error)
         except RecordsChangedError as error:
             self._measure_again(lease, error)
+        except StorageError as error:
+            self._wait_for_storage(lease, error)
         except Exception as error:  # noqa: BLE001 - the campaign must hear of it, whatever it is
             self._end(lease, failure_of_analysis(error, lease.campaign_id))
         else:
@@ -244,31 +252,34 @@ class Analyses:
         if self._forget(lease):
             _log.warning("another server took the analysis of %s from this one", lease.campaign_id)
 
-    def _staged(self, lease: Analysis, pages: Pages) -> bool:
-        """Write the report where nobody sees it; False if the disk refused it, and it is made again later.
+    def _wait_for_storage(self, lease: Analysis, error: StorageError) -> None:
+        """Records cannot be read, or the report not written: a campaign of days must not fail for that.
 
-        Raises StorageError if it refused all tries: a person who has freed space tries the campaign again.
+        It is tried again as long as the place of the records is away, and so often while only one server's
+        disk refuses: then a person who has mended it tries the campaign again.
         """
-        try:
-            forms = dict(zip(_FORMS, pages, strict=True))
-            self._coordinator.records.stage_report(lease.campaign_id, str(lease.token), forms)
-        except StorageError as error:
-            if self._refused[lease.campaign_id] >= _DISK_TRIES:
-                raise
+        if self._refused[lease.campaign_id] >= _DISK_TRIES and not self._records_are_away():
+            self._end(lease, failure_of_analysis(error, lease.campaign_id))
+        else:
             self._start_after_refusal(lease, error)
+
+    def _records_are_away(self) -> bool:
+        records = self._coordinator.records
+        if records.place is None:
             return False
-        return True
+        try:
+            records.probe()
+        except StorageError:
+            return True
+        return False
 
     def _start_after_refusal(self, lease: Analysis, error: StorageError) -> None:
-        """The disk refused a result: a campaign of days must not fail for that. The pauses grow."""
+        """The campaign says why its analysis waits; the pauses grow."""
         self._forget(lease)
         self._refused[lease.campaign_id] += 1
-        pause = _DISK_PAUSE_SECONDS * 2 ** (self._refused[lease.campaign_id] - 1)
+        pause = _DISK_PAUSE_SECONDS * 2 ** min(self._refused[lease.campaign_id] - 1, 10)
         pause = min(pause, _LONGEST_DISK_PAUSE_SECONDS)
-        self._start_later(lease, pause)
-        _log.warning(
-            "the result of %s is not stored, and tried again in %g s: %s", lease.campaign_id, pause, error
-        )
+        self._pause(lease, pause, error)
 
     def _wait_for_workers(self, lease: Analysis, error: WorkersAwayError) -> None:
         """Nobody can analyse now: the campaign says why, and it is tried again until somebody can."""
@@ -276,9 +287,12 @@ class Analyses:
         self._away[lease.campaign_id] += 1
         pause = _AWAY_PAUSE_SECONDS * 2 ** min(self._away[lease.campaign_id] - 1, 10)
         pause = min(pause, _LONGEST_AWAY_PAUSE_SECONDS)
+        self._pause(lease, pause, error)
+
+    def _pause(self, lease: Analysis, pause: float, error: AssayError) -> None:
         with log_about(campaign=lease.campaign_id):
             _log.warning("the analysis waits, and is tried again in %g s: %s", pause, error)
-        why = failure_of_analysis(error, lease.campaign_id)
+        why = replace(failure_of_analysis(error, lease.campaign_id), retryable=True)
         with contextlib.suppress(StorageError), self._coordinator.schedule() as schedule:
             if schedule.leave_analysis(lease, why=why, wait_ms=int(pause * 1000)):
                 schedule.tell_analysis(lease, why)
@@ -319,12 +333,15 @@ class Analyses:
             # If that failed the last of its runs, this does not start a second analysis.
             if campaign is not None and campaign.state is CampaignState.ANALYSING:
                 self.start(campaign_id)
+        except StorageError as refused:
+            self._wait_for_storage(lease, refused)
         except Exception as refused:  # noqa: BLE001 - the campaign must hear of it, whatever it is
             self._end(lease, failure_of_analysis(refused, campaign_id))
 
     def _really_changed(self, error: RecordsChangedError) -> bool:
-        """Whether this server sees it too: a worker without the shared folder misses every file."""
-        if not isinstance(self._executor, ExecutorApart):
+        """Whether this server sees it too: a worker without the shared folder misses every file, and of a
+        bucket's file it may be the copy that cannot be read. Raises StorageError."""
+        if not isinstance(self._executor, ExecutorApart) and self._coordinator.records.place is None:
             return True
         named = {(each.run_id, Path(each.file).name) for each in error.files}
         with self._coordinator.snapshot() as store:
@@ -333,7 +350,10 @@ class Analyses:
 
     def _differs(self, piece: Slice) -> bool:
         with self._coordinator.records.reading(piece.file) as path:
-            return what_changed(path, piece.content_hash) is not None
+            what = what_changed(path, piece.content_hash)
+        if what is FileChange.UNREADABLE and self._coordinator.records.place is not None:
+            raise unreadable_copy(piece.file)
+        return what is not None
 
     def _again_or_end(self, lease: Analysis, error: BrokenExecutor) -> None:
         """A worker died and broke its whole pool: try once more; a second death fails the campaign."""

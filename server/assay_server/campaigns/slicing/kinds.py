@@ -8,8 +8,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from assay_core.records.campaign import ChangedFile
-from assay_server.analysis.runs.intact import RecordsChangedError, what_changed
+from assay_core.records.campaign import ChangedFile, FileChange
+from assay_server.analysis.runs.intact import RecordsChangedError, unreadable_copy, what_changed
 from assay_server.store.model import Slice
 from assay_server.store.protocols import RecordStore
 
@@ -27,7 +27,7 @@ class LaunchKinds:
     def of(self, piece: Slice) -> np.ndarray:
         """Hashes of the kinds of launches in a published slice, each once, shape (k,).
 
-        Raises RecordsChangedError if its file is missing or changed, InputError.
+        Raises RecordsChangedError if its file is missing or changed, StorageError, InputError.
         """
         if not piece.file:
             return np.empty(0, np.uint64)
@@ -37,6 +37,8 @@ class LaunchKinds:
             return known
         with self._records.reading(piece.file) as path:
             what = what_changed(path, piece.content_hash)
+            if what is FileChange.UNREADABLE and self._records.place is not None:
+                raise unreadable_copy(piece.file)
             if what is not None:
                 raise RecordsChangedError((ChangedFile(piece.run_id, str(path), what),))
             found = _kinds(str(path))
