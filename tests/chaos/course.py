@@ -16,6 +16,7 @@ from tests.chaos.schedule import Lanes, Planned
 
 _LOOK_SECONDS = 0.5
 _MOST_RETRIES = 10
+_MOST_NAMED = 5
 _LAST_BEFORE_THE_END = 0.95
 
 
@@ -30,7 +31,7 @@ class Course:
     attempts: Counter[str] = field(default_factory=Counter)
     failures: Counter[str] = field(default_factory=Counter)
     restarts: Counter[str] = field(default_factory=Counter)
-    retries_by_hand: int = 0
+    retries_by_hand: list[str] = field(default_factory=list)  # what had failed, of each
     outcomes: list[Outcome] = field(default_factory=list)
     leftover: str = ""  # why it did not end well; "" if it did
 
@@ -72,7 +73,7 @@ class Watch:
         self._submitting = submitting
         self._told = told
         self.over = threading.Event()
-        self.retries_by_hand = 0
+        self.retries_by_hand: list[str] = []
 
     def look(self) -> bool:
         """Whether all are done; a campaign that has failed is taken up again, as a person would."""
@@ -84,14 +85,18 @@ class Watch:
         return not self._submitting.more and all(each["state"] == "done" for each in found.values())
 
     def _take_up_again(self, campaign_id: str) -> None:
-        if self.retries_by_hand >= _MOST_RETRIES:
-            raise LabError(f"{campaign_id} fails again and again: {self._failures(campaign_id)}")
+        why = f"{campaign_id}: {'; '.join(self._failures(campaign_id))}"
+        if len(self.retries_by_hand) >= _MOST_RETRIES:
+            raise LabError(f"it fails again and again: {why}")
         self._lab.ask(lambda owner: owner.retry(campaign_id))
-        self.retries_by_hand += 1
+        self.retries_by_hand.append(why)
 
     def _failures(self, campaign_id: str) -> list[str]:
-        runs = self._lab.ask(lambda owner: owner.status(campaign_id))["runs"]
-        return [f"{run['run_id']}: {run['failure']['cause']}" for run in runs if run["failure"]][:5]
+        """Why a campaign failed, and the first few of its runs."""
+        found = self._lab.ask(lambda owner: owner.status(campaign_id))
+        failed = [found["failure"], *(run["failure"] for run in found["runs"])]
+        told = (f"{each['subject']}: {each['cause']} [{each['failure_class']}]" for each in failed if each)
+        return list(told)[:_MOST_NAMED]
 
 
 def run_course(

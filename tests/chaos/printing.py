@@ -133,7 +133,8 @@ def table(found: dict[str, Any]) -> list[str]:
         f"results that differ: {len(found['result_differences'])}",
         *(f"  {each}" for each in found["result_differences"]),
         f"attempts: {ended}; failures: {failed or 'none'}",
-        f"restarts: {restarts}; campaigns taken up again by hand: {found['retries_by_hand']}",
+        f"restarts: {restarts}; campaigns taken up again by hand: {len(found['retries_by_hand'])}",
+        *(f"  {each}" for each in found["retries_by_hand"]),
         f"time: undisturbed {found['undisturbed_seconds']} s, with faults {found['disturbed_seconds']} s, "
         f"added {found['added_seconds']} s; in all {found['total_seconds']} s; seed {found['seed']}",
         *(f"RULE BROKEN: {each}" for each in found["broken_rules"]),

@@ -2,6 +2,8 @@ import http.client
 import http.server
 import os
 import re
+import socket
+import struct
 import sys
 import threading
 import urllib.error
@@ -108,9 +110,24 @@ def test_requests_meet_one_mood_after_the_other() -> None:
         assert put(way.port) == 200 and way.met.total() == 6
 
 
+def test_a_bucket_that_is_killed_within_a_request_ends_the_connection_to_who_asked() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as bucket:
+        way = Gate(int(bucket.getsockname()[1]))
+        try:
+            with socket.create_connection(("127.0.0.1", way.port), timeout=10) as asking:
+                asking.sendall(b"PUT /bucket/key HTTP/1.1\r\nContent-Length: 200000\r\n\r\n" + b"x" * 1000)
+                taken, _ = bucket.accept()
+                # The kernel resets the connections of a process that dies with something unread.
+                taken.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                taken.close()
+                assert asking.recv(1) == b""
+        finally:
+            way.close()
+
+
 def test_a_plan_for_a_site_hits_each_service_by_the_kinds_that_are_meant_for_it() -> None:
     kinds, agents = list(KINDS_OF_A_SITE), ["box-0", "box-1"]
-    planned = plan(Random(3), 300, kinds, agents, services=SERVICES, known=KINDS_OF_A_SITE)
+    planned = plan(Random(3), 1000, kinds, agents, services=SERVICES, known=KINDS_OF_A_SITE)
     assert {each.kind for each in planned} == {*kinds}
     for each in planned:
         whom = KINDS_OF_A_SITE[each.kind].whom

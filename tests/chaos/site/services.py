@@ -108,7 +108,8 @@ class Bucket:
         """Runs it; a short election, or a restart takes twenty seconds."""
         master, volumes, filer, gateway = self.ports
         return [
-            weed(), "server", "-ip=127.0.0.1", "-ip.bind=127.0.0.1", f"-dir={self.folder / 'data'}",
+            weed(), "-logtostderr", "server", "-master.telemetry=false", "-ip=127.0.0.1",
+            "-ip.bind=127.0.0.1", f"-dir={self.folder / 'data'}",
             f"-master.port={master}", f"-master.port.grpc={self._grpc(master)}",
             f"-volume.port={volumes}", f"-volume.port.grpc={self._grpc(volumes)}",
             "-filer", f"-filer.port={filer}", f"-filer.port.grpc={self._grpc(filer)}",
