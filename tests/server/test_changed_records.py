@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import itertools
 import logging
 import os
 from collections.abc import Callable, Iterator
@@ -9,12 +11,14 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from assay_core.records.campaign import ReportChunk
 from assay_core.records.validity_flag import ValidityFlag
+from assay_sampling.errors import StorageError
 from assay_server import content_hash
 from assay_server.analysis import pipeline
 from assay_server.analysis.runs import intact
@@ -23,6 +27,7 @@ from assay_server.analysis.runs.request import AnalysisRequest, RunData
 from assay_server.app import Server, ServerSettings
 from assay_server.campaigns.analysing.job import analyse_campaign, analyse_one_workload
 from assay_server.content_hash import hash_of_file
+from tests.support.server.campaign_to_analyse import Ended
 from tests.support.server.made_segments import made_segments
 from tests.support.server.playing_agent import PlayingAgent
 from tests.support.server.server_support import eventually
@@ -302,6 +307,28 @@ def test_no_result_rests_on_a_file_that_changed_while_the_analysis_read_it(
     with pytest.raises(RecordsChangedError) as caught:
         JOBS[reads](request)
     assert [(c.run_id, c.file, c.what) for c in caught.value.files] == [("made-1.0000", str(path), what)]
+
+
+@pytest.mark.parametrize("job", [analyse_campaign, lambda request: analyse_one_workload(request, "w0")])
+def test_no_report_says_of_a_run_that_a_disk_failed_while_it_was_read(
+    job: Callable[[AnalysisRequest], object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = Ended(tmp_path / "state")
+    made.fill(2)
+    request = made.request()
+    made.close()
+    expected = job(request)
+
+    class Failing(pq.ParquetFile):  # type: ignore[misc]
+        def iter_batches(self, *arguments: object, **named: object) -> Iterator[object]:
+            yield from itertools.islice(super().iter_batches(*arguments, **named), 0)
+            raise OSError(errno.EIO, "Error reading bytes from file")
+
+    with monkeypatch.context() as failing:
+        failing.setattr(pq, "ParquetFile", Failing)
+        with pytest.raises(StorageError, match="EIO"):
+            job(request)
+    assert job(request) == expected
 
 
 def test_a_run_measured_again_keeps_no_flag_of_the_attempt_whose_file_changed(

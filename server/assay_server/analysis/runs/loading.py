@@ -45,7 +45,8 @@ def load_plain_run(run: RunData, memory_limit_bytes: int) -> Launches:
 
     If slices were made on several GPUs of one kind, the table names each.
     Raises InputError for a damaged file, LaunchTableError if slices do not fit together, RefusedError over
-    the memory limit or if the records' own mark or level contradicts the run's.
+    the memory limit or if the records' own mark or level contradicts the run's; OSError if the system cannot
+    read a file, which says nothing about the run and so is for no report.
     """
     if not run.files:
         raise RefusedError(f"run {run.run_id}", "the store has no records of it", "run it again")
@@ -60,6 +61,8 @@ def load_plain_run(run: RunData, memory_limit_bytes: int) -> Launches:
             expected_launches=run.launches if run.rank is None else 0,
         )  # fmt: skip
     except AssayError as error:
+        if isinstance(error.__cause__, OSError) and error.__cause__.errno:
+            raise error.__cause__ from error
         raise _without_paths(error, run) from error
     _check_against_plan(run, launches)
     if len(run.files) > 1:

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING
 
+from assay_core.files.durable import storage_errors
 from assay_server.analysis.runs.intact import require_intact
 from assay_server.campaigns.analysing.at_hand import at_hand
 
@@ -18,18 +19,21 @@ if TYPE_CHECKING:
     from assay_server.analysis.runs.request import AnalysisRequest, RunData
 
 Pages = tuple[bytes, bytes]
+_SUBJECT = "records of an analysis"
 
 
 def analyse_campaign(request: AnalysisRequest) -> Pages:
     """The report of a campaign as JSON and as an HTML page, UTF-8.
 
-    Raises RecordsChangedError if a file changed since it was published, AssayError.
+    Raises RecordsChangedError if a file changed since it was published, StorageError if a disk does not give
+    it now, AssayError.
     """
     from assay_server.analysis.pipeline import analyse  # noqa: PLC0415 - only workers load the analysis
 
     with at_hand(request) as here:
         require_intact(here.runs)
-        report = analyse(here)
+        with storage_errors(_SUBJECT):
+            report = analyse(here)
         require_intact(here.runs)  # nobody wrote to a file while it was read
     return _pages(report)
 
@@ -42,7 +46,8 @@ def analyse_one_workload(request: AnalysisRequest, workload: str) -> bytes:
     with at_hand(request, lambda run: run.workload == workload) as here:
         runs = [run for run in here.runs if run.workload == workload]
         require_intact(runs)
-        part = analyse_part(here, workload)
+        with storage_errors(_SUBJECT):
+            part = analyse_part(here, workload)
         require_intact(runs)
     return packed(part)
 
