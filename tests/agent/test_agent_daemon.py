@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -327,6 +329,22 @@ def test_a_failure_of_the_profiler_is_a_result(
     assert list(server.failures[0].log.command) == ["ncu", "w"]
     assert server.failures[0].log.log == "==PROF== fine"
     assert list((tmp_path / "spool").iterdir()) == []
+
+
+@pytest.mark.parametrize("number", [errno.EIO, errno.EROFS, errno.ENOSPC])
+def test_a_disk_that_fails_under_a_profiler_is_the_boxs_fault_and_the_run_keeps_its_tries(
+    server: FakeServer, tmp_path: Path, profiler: ScriptedProfiler, number: int
+) -> None:
+    def between(work: Work, cancelled: threading.Event) -> None:
+        raise OSError(number, os.strerror(number), "trace.nsys-rep")
+
+    profiler.between = between
+    server.add_run("c-1.0000")
+    with running(server, tmp_path, profiler):
+        wait_for(lambda: server.failures)
+    failed = server.failures[0].failure
+    assert (failed.failure_class, failed.retryable) == ("disk_full", True)
+    assert os.strerror(number) in failed.cause
 
 
 def test_a_failure_does_not_tell_the_secrets_of_a_campaign(

@@ -34,7 +34,9 @@ _log = logging.getLogger(__name__)
 # How far apart signals to all processes of a job may reach them on a busy box.
 _TOGETHER_SECONDS = 1.0
 _OF_THE_BOX = {
-    **dict.fromkeys((errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS), FailureClass.DISK_FULL),
+    **dict.fromkeys(
+        (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO), FailureClass.DISK_FULL
+    ),
     **dict.fromkeys((errno.ENOMEM, errno.EAGAIN, errno.EMFILE, errno.ENFILE), FailureClass.BOX_MEMORY),
 }
 
