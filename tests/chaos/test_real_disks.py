@@ -160,3 +160,12 @@ def test_a_failed_device_that_another_namespace_has_mounted_is_mended(device: Fa
         assert synced(device.folder / "a") == errno.EROFS
         device.mend()
         assert synced(device.folder / "a") == 0
+
+
+def test_a_synchronous_disk_keeps_what_nobody_made_durable(tmp_path: Path) -> None:
+    with mounted(FailingDevice(tmp_path / "disk", MEBIBYTES, synchronous=True)) as disk:
+        (disk.folder / "a").write_bytes(b"x" * 5000)
+        disk.lose()
+        assert isinstance(disk, FailingDevice)
+        disk.mend()
+        assert (disk.folder / "a").read_bytes() == b"x" * 5000

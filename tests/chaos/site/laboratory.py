@@ -8,6 +8,7 @@ import socket
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 from urllib.request import Request, urlopen
@@ -68,7 +69,8 @@ class SiteLaboratory(Laboratory):
         ports = free_ports(8)
         for name, folder, sort in (
             (DATABASE, database_folder / "disk", failing_disk),
-            (STORE, root / STORE, failing_disk),
+            # SeaweedFS answers before its disk has an object, and then a lost disk would lose records.
+            (STORE, root / STORE, partial(failing_disk, synchronous=True)),
             *((name, root / name, failing_disk) for name in SERVERS),
         ):
             self._mount(name, folder, sort, kept)

@@ -116,12 +116,16 @@ class MemoryDisk(Disk):
 
 
 class LoopDisk(Disk):
-    """ext4 in a file beside the folder; the file grows as the disk is used."""
+    """ext4 in a file beside the folder; the file grows as the disk is used.
+
+    ``synchronous``: what was written is durable at once, for who promises that and makes nothing durable.
+    """
 
     fails = True
 
-    def __init__(self, folder: Path, mebibytes: int) -> None:
+    def __init__(self, folder: Path, mebibytes: int, *, synchronous: bool = False) -> None:
         super().__init__(folder)
+        self._options = "errors=remount-ro" + (",sync" if synchronous else "")
         self._image = folder.with_name(folder.name + ".img")
         self._was_made = False
         self._size = mebibytes << 20
@@ -137,7 +141,7 @@ class LoopDisk(Disk):
             self.make_image(self._image, self._size)
             _run("mkfs.ext4", "-q", "-F", "-m", "0", str(self._image))
             self._was_made = True
-        options = "errors=remount-ro" + (",ro" if read_only else "")
+        options = self._options + (",ro" if read_only else "")
         # On a device of its own: a mount namespace that somebody made meanwhile keeps the last one, with a
         # file system that has failed, and 'mount -o loop' would take that again.
         device = _run("losetup", "--find", "--show", str(self._image)).strip()

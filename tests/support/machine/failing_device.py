@@ -16,8 +16,8 @@ from tests.support.machine.failing_file import Failed, FailingFile
 class FailingDevice(LoopDisk):
     """A disk below which each read and write can fail with EIO; see :class:`LoopDisk`."""
 
-    def __init__(self, folder: Path, mebibytes: int) -> None:
-        super().__init__(folder, mebibytes)
+    def __init__(self, folder: Path, mebibytes: int, *, synchronous: bool = False) -> None:
+        super().__init__(folder, mebibytes, synchronous=synchronous)
         self._file: FailingFile | None = None
         self._backing = folder.with_name(folder.name + ".disk")
 
@@ -51,9 +51,12 @@ class FailingDevice(LoopDisk):
             leftover.unlink(missing_ok=True)
 
 
-def failing_disk(folder: Path, mebibytes: int) -> Disk | None:
-    """The best disk that may be mounted on an existing folder here: best of all, one on a failing device."""
-    disk = FailingDevice(folder, mebibytes)
+def failing_disk(folder: Path, mebibytes: int, *, synchronous: bool = False) -> Disk | None:
+    """The best disk that may be mounted on an existing folder here: best of all, one on a failing device.
+
+    Only that one can be ``synchronous``: see :class:`LoopDisk`.
+    """
+    disk = FailingDevice(folder, mebibytes, synchronous=synchronous)
     try:
         disk.mount()
     except (DiskError, OSError):
