@@ -33,7 +33,7 @@ def test_what_is_the_fault_of_the_box_or_of_nobody_never_counts_against_the_run(
     }  # fmt: skip
     assert {str(c) for c in FailureClass if c.fault is Fault.NOBODY} == {
         "agent_restarted", "lease_expired", "cancelled", "server_restored", "staging_damaged",
-        "refused_by_policy",
+        "records_changed", "refused_by_policy",
     }  # fmt: skip
 
 

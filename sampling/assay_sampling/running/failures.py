@@ -246,6 +246,7 @@ _TABLE: dict[FailureClass, _Entry] = {
         "a published file of the run is missing from the server's disk, or changed after it was published",
         "check the server's disk; the run is measured again, and what was found is kept in set-aside",
         True,
+        Fault.NOBODY,
     ),
     FailureClass.REFUSED_BY_POLICY: _Entry(
         "the agent's local policy does not allow what the server asked it to run",

@@ -13,6 +13,8 @@ from assay_server.store.model import Attempt
 LOSSES = (FailureClass.LEASE_EXPIRED, FailureClass.AGENT_RESTARTED, FailureClass.SERVER_RESTORED)
 # A workload that loses this many different GPUs is assumed to break them.
 MOST_GPUS_LOST = 2
+# What the server's storage lost or changed.
+_DAMAGES = (FailureClass.STAGING_DAMAGED, FailureClass.RECORDS_CHANGED)
 LONGEST_DELAY_MS = 60_000
 _MOST_NAMED = 5
 
@@ -20,7 +22,7 @@ _MOST_NAMED = 5
 @dataclass(frozen=True)
 class RetryPolicy:
     """``most_failures`` attempts may fail before a run does, ``most_losses`` may be lost, and
-    ``most_damaged`` may lose segments through the server's disk, which would break any run.
+    ``most_damaged`` may lose segments or their file through the server's disk, which would break any run.
 
     After a failure the slice rests ``delay_ms``, twice as long after each further one, at most a minute.
     A lost GPU is out of service, so the next try uses another one, and the loss does not count:
@@ -69,7 +71,7 @@ def is_blameless(failure: Failure | None) -> bool:
 
 
 def _is_damage(failure: Failure | None) -> bool:
-    return failure is not None and failure.failure_class == FailureClass.STAGING_DAMAGED
+    return failure is not None and failure.failure_class in _DAMAGES
 
 
 def _counts(failure: Failure) -> bool:
