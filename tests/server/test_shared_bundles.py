@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -231,6 +234,71 @@ def test_bundles_of_an_earlier_release_are_taken_over_wherever_records_are(
     assert store.missing("ann", [bundle]) == store.missing("bob", [bundle]) == ()
     assert b"".join(store.pieces(bundle.sha256)) == data
     assert len(site.files()) == 1 and not list(tmp_path.glob("[ab]/bundles/*.*"))
+
+
+class AtMoment:
+    """Does something in between: before the given one of all calls that look at what others may change."""
+
+    def __init__(self, number: int, act: Callable[[], None]) -> None:
+        self.met, self._number, self._act = 0, number, act
+
+    def install(self, patch: pytest.MonkeyPatch) -> None:
+        calls = [(MemoryMetadataStore, "snapshot"), (MemoryMetadataStore, "transaction")]
+        calls += [(LocalRecordStore, "has_bundle"), (LocalRecordStore, "keep_bundle")]
+        calls += [(Path, name) for name in ("read_bytes", "stat", "exists", "unlink", "glob")]
+        for owner, name in calls:
+            patch.setattr(owner, name, self._after_it(getattr(owner, name)))
+
+    def _after_it(self, call: Callable[..., Any]) -> Callable[..., Any]:
+        def meeting(*given: Any, **named: Any) -> Any:
+            self.met += 1
+            if self.met == self._number:
+                self._act()
+            return call(*given, **named)
+
+        return meeting
+
+
+def site_with_earlier_bundles(folder: Path, one: tuple[Bundle, bytes], other: tuple[Bundle, bytes]) -> Site:
+    """Servers that keep records in a shared folder; both have one bundle of an earlier release, as it has."""
+    site = Site(folder, MemoryMetadataStore(), RECORD_STORES["shared folder"](folder))
+    earlier_bundle(Path(site.records.location("")).parent, *one, {"ann": 1})
+    earlier_bundle(folder / "a", *one, {"bob": 2})
+    earlier_bundle(folder / "b", *one, {"cid": 3})
+    earlier_bundle(folder / "b", *other, {"cid": 4})
+    return site
+
+
+def test_two_servers_take_over_the_bundles_of_one_shared_folder_at_one_moment(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """At any moment of the first one's start, the second one takes over all that there is."""
+    one, other = packed(tmp_path), packed(tmp_path, "exit 1\n")
+    for moment in itertools.count():
+        folder = tmp_path / str(moment)
+        folder.mkdir()
+        site = site_with_earlier_bundles(folder, one, other)
+        shared = Path(site.records.location("")).parent
+        second = AtMoment(
+            moment, partial(take_over_bundles, site.metadata, site.records, [folder / "b", shared])
+        )
+        with pytest.MonkeyPatch.context() as patch:
+            second.install(patch)
+            take_over_bundles(site.metadata, site.records, [folder / "a", shared])
+        if moment == 0:
+            take_over_bundles(site.metadata, site.records, [folder / "b", shared])
+        elif moment > second.met:
+            assert moment > 20, "it was tried at few moments"
+            return
+        with site.metadata.snapshot() as read:
+            holders = {kept.bundle: dict(kept.holders) for kept in read.bundles()}
+        assert holders == {one[0]: {"ann": 1, "bob": 2, "cid": 3}, other[0]: {"cid": 4}}, moment
+        store = site.server("c")
+        for bundle, data in (one, other):
+            assert b"".join(store.pieces(bundle.sha256)) == data, moment
+        left = [path.name for name in ("a", "b") for path in (folder / name / "bundles").glob("*")]
+        assert left == [] and len(site.files()) == 2, moment
+        assert caplog.records == [], moment
 
 
 def test_a_server_goes_on_with_the_bundles_of_an_earlier_release(

@@ -28,7 +28,9 @@ TOLD = ".json"
 def take_over_bundles(metadata: MetadataStore, records: RecordStore, folders: Sequence[Path]) -> None:
     """Take bundles that files of these folders describe into the database and the place of records.
 
-    A description goes last, so whatever interrupts this, the next start goes on. Raises StorageError.
+    A description goes last, so whatever interrupts this, the next start goes on. Several servers may do this
+    at one moment in one folder: the row of a bundle, which they write in turn, says which file is the bundle,
+    and none of them sweeps before it has been through all descriptions. Raises StorageError.
     """
     for folder in dict.fromkeys(folders):
         for told in sorted((folder / BUNDLES).glob(f"*{TOLD}")):
@@ -37,14 +39,18 @@ def take_over_bundles(metadata: MetadataStore, records: RecordStore, folders: Se
 
 
 def _take_over(metadata: MetadataStore, records: RecordStore, told: Path) -> None:
-    found, packed = _described(told), told.with_suffix(PACKED)
+    packed = told.with_suffix(PACKED)
+    found, in_place = _described(told), _is_in_place(records, packed)
     if found is None or not packed.exists():
-        _log.warning("bundle %s is not whole, or its description is damaged: it must be sent again", packed)
-        told.unlink(missing_ok=True)
+        if told.exists():  # else another server has just taken it over
+            _log.warning(
+                "bundle %s is not whole, or its description is damaged: it must be sent again", packed
+            )
+            told.unlink(missing_ok=True)
         return
     with metadata.snapshot() as store:
         known = store.bundle(found.bundle.sha256)
-    moved = known is None and not records.has_bundle(found.file)
+    moved = known is None and not in_place
     if moved:
         found = replace(found, file=new_bundle_file(found.bundle.sha256))
         records.keep_bundle(found.file, packed)
@@ -53,8 +59,18 @@ def _take_over(metadata: MetadataStore, records: RecordStore, told: Path) -> Non
         whole = found if known is None else replace(known, holders={**found.holders, **known.holders})
         store.put_bundle(whole)
     told.unlink(missing_ok=True)
-    if moved or whole.file != packed.name:
+    if moved and whole.file != found.file:
+        records.remove_bundle(found.file)  # another server was faster
+    if not in_place or whole.file != packed.name:
         packed.unlink(missing_ok=True)
+
+
+def _is_in_place(records: RecordStore, packed: Path) -> bool:
+    """Whether a bundle's file is in the place of records already, under the name that it may keep."""
+    if records.place is not None or not records.has_bundle(packed.name):
+        return False
+    with records.reading_bundle(packed.name) as path:
+        return path.resolve() == packed.resolve()
 
 
 def new_bundle_file(sha256: str) -> str:
