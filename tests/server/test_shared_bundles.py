@@ -26,7 +26,7 @@ from assay_server.keeping.check import check_state
 from assay_server.limits import BundleLimits
 from assay_server.record_place import asked_records
 from assay_server.records import moving
-from assay_server.records.moving import move_to_bucket, move_to_folder
+from assay_server.records.moving import move_to_bucket, move_to_folder, move_to_shared_folder
 from assay_server.records.opening import open_records
 from assay_server.store.objects import bucket as buckets
 from assay_server.store.objects.bucket import Bucket
@@ -358,3 +358,17 @@ def test_bundles_move_with_the_records_and_back(tmp_path: Path) -> None:
     assert move_to_folder(state, AskedDatabase(), lambda _what, _number: None).bundles == 2
     whole()
     assert len(list((state / "bundles").glob("*.tar.z"))) == 2
+
+
+def test_bundles_of_an_earlier_release_move_to_a_shared_folder(tmp_path: Path) -> None:
+    state, (bundle, data) = tmp_path / "state", packed(tmp_path)
+    state.mkdir(mode=0o700)
+    SqliteStore(state / "metadata.sqlite").close()
+    earlier_bundle(state, bundle, data, {"ann": 1 << 50})  # its release kept it, and none started since
+    asked = asked_records(str(tmp_path / "shared"))
+    moved = move_to_shared_folder(state, asked, AskedDatabase(), lambda _what, _number: None)
+    assert moved.bundles == 1 and check_state(state).findings == ()
+    metadata = SqliteStore(state / "metadata.sqlite")
+    store = BundleStore(state, metadata, LocalRecordStore(tmp_path / "shared", shared=True))
+    assert store.missing("ann", [bundle]) == () and b"".join(store.pieces(bundle.sha256)) == data
+    metadata.close()

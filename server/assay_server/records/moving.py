@@ -105,8 +105,10 @@ def move_to_shared_folder(
     with _stopped(state, database) as metadata:
         note = note_of(asked, number_of_state(metadata))
         target = shared_folder(folder, note.state)
+        source = LocalRecordStore(state)
+        take_over_bundles(metadata, source, (state,))
         _name_by_content(metadata, state)
-        moved = _copy(metadata, LocalRecordStore(state), target, told)
+        moved = _copy(metadata, source, target, told)
         note_records(state, note)
         aside = _aside(state)
     return replace(moved, to=str(folder), kept=str(aside))
