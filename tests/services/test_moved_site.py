@@ -12,7 +12,6 @@ import signal
 import subprocess
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +19,10 @@ import pytest
 
 from assay_core.records.campaign import AttemptState
 from assay_server.database.opening import open_database
-from assay_server.store.model import SliceState
 from assay_server.store.protocols import MetadataReader
 from tests.services.postgresql import programs
 from tests.services.seaweedfs import KEY, SECRET, OwnSeaweedfs, program
+from tests.support.integration.ended_campaigns import ended, files_in
 from tests.support.integration.harness import BIN, Lab, lab, wait_until
 from tests.support.integration.paced_recordings import write_paced_recordings
 
@@ -36,14 +35,6 @@ pytestmark = [
     pytest.mark.timeout(900),
 ]
 RUNS = 5
-
-
-@dataclass(frozen=True)
-class Ended:
-    """What a campaign came to: its report in two forms, and the hashes of its published files."""
-
-    forms: tuple[str, ...]
-    files: list[str]
 
 
 @pytest.fixture(scope="module")
@@ -74,28 +65,6 @@ def begun(campaign: Path, *, slots: int) -> Iterator[tuple[Lab, str]]:
         options = ("--flush", "300ms", f"--recorded-slots={slots}", f"--agent-id={'a1' * 16}")
         made.start_agent("agent", *options)
         yield made, campaign_id
-
-
-def ended(made: Lab, campaign_id: str) -> Ended:
-    """Wait for the campaign; each slice was measured once, is published once, and nothing else is kept."""
-    assert made.wait_for(campaign_id, 400) == "done", made.logs()
-    forms = tuple(made.assay("report", campaign_id, "--format", form).stdout for form in ("json", "html"))
-    assert made.stop("agent") == 0, made.logs()
-    assert made.stop("server") == 0, made.logs()
-    with closing(open_database(made.server_state)) as store, store.snapshot() as read:
-        attempts = read.attempts_in(tuple(AttemptState))
-        pieces = [piece for run in read.runs(campaign_id) for piece in read.slices(run.run_id)]
-    assert {piece.state for piece in pieces} == {SliceState.DONE}
-    tried = [(each.key.run_id, each.key.slice_index, each.state) for each in attempts]
-    assert sorted(tried) == sorted((each.run_id, each.index, AttemptState.PUBLISHED) for each in pieces)
-    stored = {path.relative_to(made.server_state / "records") for path in files_in(made, "records")}
-    assert {str(path) for path in stored} == {piece.file for piece in pieces}
-    assert files_in(made, "staging") == []
-    return Ended(forms, sorted(piece.content_hash for piece in pieces))
-
-
-def files_in(made: Lab, folder: str) -> list[Path]:
-    return [path for path in (made.server_state / folder).rglob("*") if path.is_file()]
 
 
 def stop_at_staged_segments(made: Lab, campaign_id: str) -> None:
@@ -150,7 +119,7 @@ def test_a_paused_campaign_with_staged_segments_moves_to_a_site_and_back_and_goe
     campaign: Path, fresh_database: str, bucket: tuple[str, ...]
 ) -> None:
     with begun(campaign, slots=RUNS) as (made, campaign_id):
-        undisturbed = ended(made, campaign_id)
+        undisturbed = ended(made, campaign_id, tried_once=True)
     with begun(campaign, slots=1) as (made, campaign_id):
         agent = made.processes["agent"].pid
         stop_at_staged_segments(made, campaign_id)
@@ -166,5 +135,5 @@ def test_a_paused_campaign_with_staged_segments_moves_to_a_site_and_back_and_goe
         assert files_in(made, "staging")
         go_on(made, campaign_id)
         assert made.processes["agent"].pid == agent and made.processes["agent"].poll() is None
-        found = ended(made, campaign_id)
+        found = ended(made, campaign_id, tried_once=True)
     assert found == undisturbed

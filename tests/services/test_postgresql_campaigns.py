@@ -8,14 +8,12 @@ from __future__ import annotations
 import subprocess
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
 
 import pytest
 
-from assay_core.records.campaign import AttemptState
 from assay_server.database.opening import open_database
-from assay_server.store.model import SliceState
 from tests.services.postgresql import OwnPostgresql
+from tests.support.integration.ended_campaigns import Ended, ended
 from tests.support.integration.harness import BIN, Lab, lab, wait_until
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(600)]
@@ -52,14 +50,6 @@ analysis: {{methods: [pks, random: {{launches: 4}}]}}
 """
 
 
-@dataclass(frozen=True)
-class Ended:
-    """What a campaign came to: its report in two forms, and the hashes of its published files."""
-
-    forms: tuple[str, ...]
-    files: list[str]
-
-
 @contextmanager
 def begun(*options: str) -> Iterator[tuple[Lab, str]]:
     """A lab whose server has these options, with an agent, and the campaign under way."""
@@ -71,24 +61,6 @@ def begun(*options: str) -> Iterator[tuple[Lab, str]]:
         # Its GPU is named after it, and the files after their GPU.
         made.start_agent("agent", "--recorded-slots=0", "--virtual=V100", f"--agent-id={'a1' * 16}")
         yield made, campaign_id
-
-
-def ended(made: Lab, campaign_id: str) -> Ended:
-    """Wait for the campaign; each of its slices must have been published once, by one attempt."""
-    assert made.wait_for(campaign_id, 400) == "done", made.logs()
-    forms = tuple(made.assay("report", campaign_id, "--format", form).stdout for form in ("json", "html"))
-    assert made.stop("agent") == 0, made.logs()
-    assert made.stop("server") == 0, made.logs()
-    with closing(open_database(made.server_state)) as store, store.snapshot() as read:
-        attempts = read.attempts_in(tuple(AttemptState))
-        pieces = [piece for run in read.runs(campaign_id) for piece in read.slices(run.run_id)]
-        assert {piece.state for piece in pieces} == {SliceState.DONE}
-    published = [(a.key.run_id, a.key.slice_index) for a in attempts if a.state is AttemptState.PUBLISHED]
-    assert sorted(published) == sorted((piece.run_id, piece.index) for piece in pieces)
-    kept = {str((made.server_state / "records" / piece.file).resolve()) for piece in pieces}
-    stored = {str(path.resolve()) for path in (made.server_state / "records").rglob("*.parquet")}
-    assert stored == kept, "files that no slice names, or slices without a file"
-    return Ended(forms, sorted(piece.content_hash for piece in pieces))
 
 
 def until_done(made: Lab, slices: int) -> None:
