@@ -14,8 +14,9 @@ from assay_sampling.errors import ParameterError, StorageError
 from assay_server.content_hash import fresh_hash_of
 from assay_server.database.opening import AskedDatabase
 from assay_server.record_place import asked_records
-from assay_server.records.in_force import noted_records
+from assay_server.records.in_force import note_records, noted_records
 from assay_server.records.moving import MovedRecords, move_to_folder, move_to_shared_folder
+from assay_server.records.opening import checked_place, note_of
 from assay_server.store.model import Slice, SliceState
 from assay_server.store.sqlite import SqliteStore
 from tests.support.server.stored_values import campaign, run
@@ -72,11 +73,22 @@ def test_records_do_not_move_into_the_folder_of_another_state_nor_where_they_are
     moved_to(other, shared)
     with pytest.raises(StorageError, match="another state folder"):
         moved_to(state, shared)
-    with pytest.raises(ParameterError, match="the state folder itself"):
-        moved_to(state, state)
+    for inside in (state, state / "records", state / "other"):
+        with pytest.raises(ParameterError, match="within the state folder"):
+            moved_to(state, inside)
     with pytest.raises(ParameterError, match="in the state folder already"):
         move_to_folder(state, AskedDatabase(), nothing)
     assert (state / "records").exists() and noted_records(state) is None
+
+
+def test_records_that_an_earlier_release_took_into_the_state_folder_stay_in_force(tmp_path: Path) -> None:
+    inside = str(tmp_path / "records")
+    asked = asked_records(inside)
+    with pytest.raises(ParameterError, match="within the state folder"):
+        checked_place(tmp_path, asked)
+    note_records(tmp_path, note_of(asked, 1))
+    assert checked_place(tmp_path, asked) == asked
+    assert checked_place(tmp_path, asked_records("")) == asked_records("")
 
 
 def test_a_file_that_was_altered_is_not_moved(tmp_path: Path) -> None:

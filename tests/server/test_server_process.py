@@ -46,9 +46,9 @@ class Process:
         self.address = f"unix:{folder}/server.sock"
         self.child: subprocess.Popen[str] | None = None
 
-    def start(self) -> str:
+    def start(self, *options: str) -> str:
         self.child = subprocess.Popen(
-            [PROGRAM, "--state", str(self.state), "--listen", self.address, "--lease", "60s"],
+            [PROGRAM, "--state", str(self.state), "--listen", self.address, "--lease", "60s", *options],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
@@ -176,6 +176,36 @@ def test_a_second_server_on_the_same_state_is_refused(process: Process, short_pa
     )
     assert done.returncode == 8
     assert f"another assay-server has it (process {process.child.pid})" in done.stderr
+
+
+@pytest.mark.parametrize("inside", ["records", "shared/of/all", "link"])
+def test_a_shared_folder_within_its_own_state_folder_is_refused_before_anything_is_made(
+    short_path: Path, inside: str
+) -> None:
+    state, folder = short_path / "state", short_path / "state" / inside
+    if inside == "link":
+        folder = short_path / "link"
+        folder.symlink_to(state / "records")
+    done = subprocess.run(
+        [PROGRAM, "--state", str(state), "--listen", f"unix:{short_path}/s", "--records", str(folder)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == (
+        f"assay-server: --records: {folder} is within the state folder, which no other server opens; "
+        f"leave it out, then records are in {state}, or name a folder elsewhere\n"
+    )
+    assert not state.exists()
+
+
+def test_the_state_folder_as_the_place_of_records_is_where_they_are_anyway(process: Process) -> None:
+    for options in ((), ("--records", str(process.state)), ("--records", f"{process.state}/"), ()):
+        process.start(*options)
+        assert process.end(signal.SIGTERM) == 0
+        assert (process.state / "records").is_dir() and not (process.state / "records.json").exists()
 
 
 def test_killed_after_an_acknowledgement_it_still_has_what_it_acknowledged(process: Process) -> None:

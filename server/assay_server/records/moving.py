@@ -26,7 +26,13 @@ from assay_server.content_hash import fresh_hash_of
 from assay_server.database.opening import AskedDatabase, number_of_state, open_database
 from assay_server.record_place import AskedRecords
 from assay_server.records.in_force import forget_records, note_records, noted_records
-from assay_server.records.opening import look_at_records, note_of, place_of, shared_folder
+from assay_server.records.opening import (
+    look_at_records,
+    note_of,
+    place_of,
+    require_elsewhere,
+    shared_folder,
+)
 from assay_server.state_lock import locked_state
 from assay_server.store.model import KeptBundle, Slice
 from assay_server.store.objects.bucket import opened_bucket
@@ -100,8 +106,7 @@ def move_to_shared_folder(
         raise ParameterError(
             "--records-to", "the records are elsewhere already", "move them to 'folder' first"
         )
-    if folder.resolve() == state.resolve():
-        raise ParameterError("--records-to", "it is the state folder itself", "name another folder")
+    require_elsewhere(state, folder, "--records-to", "name a folder elsewhere")
     with _stopped(state, database) as metadata:
         note = note_of(asked, number_of_state(metadata))
         target = shared_folder(folder, note.state)

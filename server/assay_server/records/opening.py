@@ -10,7 +10,7 @@ from pathlib import Path
 
 from assay_core.files.durable import make_folder, storage_errors, write_atomically
 from assay_sampling.errors import ParameterError, StorageError
-from assay_server.record_place import AskedRecords, RecordsPlace, bucket_and_prefix
+from assay_server.record_place import SCHEME, AskedRecords, RecordsPlace, bucket_and_prefix
 from assay_server.records.in_force import RecordsInForce, note_records, noted_records
 from assay_server.store.objects.bucket import opened_bucket
 from assay_server.store.objects.probing import bind_bucket, owner_of_bucket, probe_bucket
@@ -21,6 +21,28 @@ from assay_server.store.records import LocalRecordStore
 CACHE = "records-cache"
 _OWNER = "state-number"
 _REGION = "us-east-1"
+
+
+def checked_place(state: Path, asked: AskedRecords) -> AskedRecords:
+    """The place that settings ask for; the state folder itself is where records are without any setting.
+
+    Raises ParameterError for a folder within the state folder, unless an earlier release took records there.
+    """
+    in_bucket = asked.url.startswith(f"{SCHEME}:")
+    if not asked.url or in_bucket or noted_records(state) is not None:
+        return asked
+    if Path(asked.url).resolve() == state.resolve():
+        return replace(asked, url="")
+    remedy = f"leave it out, then records are in {state}, or name a folder elsewhere"
+    require_elsewhere(state, Path(asked.url), "--records", remedy)
+    return asked
+
+
+def require_elsewhere(state: Path, folder: Path, option: str, remedy: str) -> None:
+    """Raise ParameterError for a folder within the state folder: other servers have nothing to do there."""
+    if folder.resolve().is_relative_to(state.resolve()):
+        cause = f"{folder} is within the state folder, which no other server opens"
+        raise ParameterError(option, cause, remedy)
 
 
 def open_records(
