@@ -88,7 +88,7 @@ services: $(STAMP)  ## Debian's Prometheus and bubblewrap, and Helm as a Python 
 # Tests of the server that run on PostgreSQL instead of SQLite's file, too.
 ON_POSTGRESQL := $(addprefix tests/server/test_,schedule.py queue.py publishing.py finished_together.py ingest.py heartbeats.py gangs.py runs_requests.py held_segments.py lease_holders.py peers_contract.py replicas.py waiting.py slices_store.py resting_slots.py analyses.py many_runs.py arrivals.py leases_together.py)
 # Whole campaigns over several servers, a killed database, a bucket and a Dask cluster.
-SITES := $(addprefix tests/services/test_,dask.py moved_site.py postgresql_campaigns.py replicas_served.py restored_stages.py seaweedfs.py)
+SITES := $(addprefix tests/services/test_,dask.py moved_site.py postgresql_campaigns.py replicas_served.py replicas_shared.py restored_stages.py seaweedfs.py)
 
 .PHONY: test-services
 test-services: $(STAMP) services  ## a real Prometheus scrapes both daemons, promtool checks the alerts, bubblewrap confines, charts are rendered and validated, PostgreSQL keeps the metadata, and SeaweedFS the records; skipped if they cannot be downloaded

@@ -11,9 +11,11 @@ import shutil
 import socket
 import subprocess
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+from assay_client.remote.logins import login_folder
+from assay_core.server_address import parse_address
 from tests.support.integration.harness import BIN, Lab, lab, wait_until
 
 _HAPROXY = """\
@@ -51,17 +53,29 @@ def free_port() -> int:
 
 @dataclass
 class ReplicaLab:
-    """The lab's folder, its agents and people (``people``), and where each server and the balancer listen."""
+    """The lab's folder, its agents and people (``people``), and where each server and the balancer listen.
+
+    ``web_port``: of the live page at servers and balancer; 0: there is none. ``options``: of each server.
+    """
 
     people: Lab
     database: str
     port: int
     join_port: int
+    web_port: int = 0
+    options: tuple[str, ...] = ()
 
     @property
     def addresses(self) -> dict[str, str]:
         """Where each server listens."""
         return {name: f"{host}:{self.port}" for name, host in _HOSTS.items()}
+
+    @property
+    def pages(self) -> dict[str, str]:
+        """The live page of each server, and behind the balancer."""
+        return {
+            name: f"http://{host}:{self.web_port}" for name, host in {**_HOSTS, "balancer": _HOST}.items()
+        }
 
     @property
     def balancer(self) -> str:
@@ -92,14 +106,25 @@ class ReplicaLab:
         command = [
             str(BIN / "assay-server"), "--state", str(state), "--database", self.database, "--records",
             str(self.records), "--listen", self.addresses[name], "--join", f"{_HOSTS[name]}:{self.join_port}",
-            "--lease", "20s", "--heartbeat", "300ms",
+            "--lease", "20s", "--heartbeat", "300ms", *self.options,
         ]  # fmt: skip
+        if self.web_port:
+            command += ["--web", f"{_HOSTS[name]}:{self.web_port}", "--web-name", _HOST]
         self.people.start(name, command)
         wait_until((state / "address").exists, f"the start of server {name}")
 
+    def know_login_everywhere(self) -> None:
+        """Have the person's login, which was made through the balancer, used with each server's address."""
+        logins = self.root / "logins"
+        made = login_folder(parse_address(self.balancer), logins).read()
+        assert made is not None
+        for address in self.addresses.values():
+            login_folder(parse_address(address), logins).write(replace(made, server=address))
+
     def start_balancer(self) -> None:
         text = _HAPROXY
-        for service, port in (("assay", self.port), ("join", self.join_port)):
+        services = {"assay": self.port, "join": self.join_port, "web": self.web_port}
+        for service, port in ((name, port) for name, port in services.items() if port):
             text += _LISTEN.format(name=service, host=_HOST, port=port)
             for name, host in _HOSTS.items():
                 text += f"  server {name} {host}:{port} check inter 200ms fall 2 rise 1"
@@ -119,13 +144,15 @@ def _answers(port: int) -> bool:
 
 
 @contextlib.contextmanager
-def replica_lab(database: str) -> Iterator[ReplicaLab]:
-    """A lab whose servers run; a person has logged in at the first one's database."""
+def replica_lab(database: str, *options: str, web: bool = False) -> Iterator[ReplicaLab]:
+    """A lab whose servers run with these options; a person has logged in at the first one's database."""
     with lab("tcp", lease_ms=20_000) as people:
         people.state_name = "a"
-        made = ReplicaLab(people, database, free_port(), free_port())
+        web_port = free_port() if web else 0
+        made = ReplicaLab(people, database, free_port(), free_port(), web_port, options)
         for name in _HOSTS:
             made.start_server(name)
         made.start_balancer()
         people.login("submitter", "tester")
+        made.know_login_everywhere()
         yield made
