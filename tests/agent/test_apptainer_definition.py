@@ -6,6 +6,8 @@ import re
 import subprocess
 from pathlib import Path
 
+import pytest
+
 TEXT = (Path(__file__).resolve().parents[2] / "deploy" / "assay-agent.def").read_text()
 
 
@@ -25,6 +27,25 @@ def test_every_argument_has_a_default_and_the_base_is_one_of_them() -> None:
 def test_its_sections_are_shell() -> None:
     for name in ("post", "environment", "runscript", "test"):
         subprocess.run(["/bin/sh", "-n"], input=sections()[name], text=True, check=True)
+
+
+@pytest.mark.parametrize("bound", [False, True])
+def test_wheels_that_were_bound_are_installed_without_the_index(tmp_path: Path, bound: bool) -> None:
+    program, wheels = tmp_path / "pip", tmp_path / "mnt"
+    program.write_text('#!/bin/sh\nprintf "%s\\n" "$@"\n')
+    program.chmod(0o755)
+    wheels.mkdir()
+    if bound:
+        (wheels / "assay_gpu-0.1.0-py3-none-any.whl").touch()
+    script = (
+        sections()["post"]
+        .replace("python3 -m venv /opt/assay", "")
+        .replace("/opt/assay/bin/pip", str(program))
+    )
+    script = script.replace("/mnt", str(wheels)).replace("{{ PACKAGE }}", "assay-gpu[agent]")
+    done = subprocess.run(["/bin/sh", "-euc", script], capture_output=True, text=True, check=True)
+    offline = ["--no-index", "--find-links", str(wheels)] if bound else []
+    assert done.stdout.splitlines() == ["install", "--no-cache-dir", *offline, "assay-gpu[agent]"]
 
 
 def test_the_agent_takes_the_place_of_the_run_script_and_gets_its_words(tmp_path: Path) -> None:
