@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from assay_core.records.attempt import AttemptKey, AttemptLog
-from assay_core.records.campaign import CampaignState, RunState
+from assay_core.records.campaign import AttemptState, CampaignState, RunState
 from assay_core.records.failure import failure
 from assay_core.records.lease import LeaseAnswer, LeaseRequest
 from assay_core.records.work import CommandSource
@@ -30,6 +31,7 @@ from assay_server.campaigns.scheduling.coordinator import Coordinator
 from assay_server.campaigns.scheduling.transitions import SchedulePolicy
 from assay_server.rpc.agent_handler import AgentHandler
 from assay_server.store.model import Campaign, Hold, LikelyLeases, OpenEnds, Run, Segment, Slice, SliceState
+from assay_server.store.parts import known
 from assay_server.store.protocols import MetadataReader, MetadataStore, PublishedFile
 from assay_server.store.records import LocalRecordStore
 from tests.bench.leases import made_agent, submit
@@ -289,3 +291,43 @@ def test_what_is_open_follows_what_is_written(make_store: MakeStore) -> None:
         assert write.open_ends("made-1") == OpenEnds(True, False, frozenset({runs[2].workload}))
         write.replace_slices(runs[0].run_id, 1, [Slice(runs[0].run_id, 1)])
         assert write.states_beside(runs[0].run_id, 0) == frozenset({SliceState.WAITING})
+
+
+def test_the_run_of_a_waiting_slice_is_as_it_was_written(make_store: MakeStore) -> None:
+    store, one = make_store(), run(0)
+    with store.transaction() as write:
+        write.add_campaign(campaign(), [one], [Slice(one.run_id, 0), Slice(one.run_id, 1)])
+    with store.transaction() as write:
+        lanes = lanes_of(write)
+        write.fetch_slots([("agent-1", "GPU-1")], lambda: [LikelyLeases("made-1", lanes, 2)], 10)
+        write.save_slice(Slice(one.run_id, 0, state=SliceState.LEASED))
+        write.save_run(replace(one, state=RunState.RUNNING))
+        found = write.first_waiting(lanes, 10)
+        assert found is not None and found[0].state is RunState.RUNNING
+
+
+@pytest.mark.parametrize("most_known", range(8, 60, 3))
+def test_more_is_read_before_than_is_kept(
+    make_store: MakeStore, monkeypatch: pytest.MonkeyPatch, most_known: int
+) -> None:
+    """Slices that were tried often, in two lanes: what was forgotten meanwhile is asked for."""
+    store = make_store()
+    runs = [run(number, profiler="ncu" if number > 3 else "nsys") for number in range(7)]
+    tokens = iter(range(1, 100))
+    with store.transaction() as write:
+        write.add_campaign(campaign(), runs, [Slice(each.run_id, 0) for each in runs])
+        for ordinal, number in product(range(4), range(1, 8)):
+            write.add_attempt(
+                attempt(next(tokens), number, ordinal, state=AttemptState.FAILED, ended_at_ms=5)
+            )
+    monkeypatch.setattr(known, "_MOST_KNOWN", most_known)
+    with store.transaction() as write:
+        lanes = lanes_of(write)
+        assert len(lanes) == 2
+        write.fetch_slots([("agent-1", "GPU-1")], lambda: [LikelyLeases("made-1", lanes, 4)], 10)
+        for each in runs:
+            found = write.first_waiting(lanes, 10)
+            assert found is not None and found[0].run_id == each.run_id
+            assert len(write.next_attempt(each.run_id, 0)[0]) == (7 if each.ordinal < 4 else 0)
+            write.save_slice(Slice(each.run_id, 0, state=SliceState.LEASED))
+        assert write.first_waiting(lanes, 10) is None

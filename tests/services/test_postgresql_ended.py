@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import select
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from types import SimpleNamespace
@@ -21,10 +21,11 @@ from assay_server.store.model import Agent
 from assay_server.store.postgresql import messages
 from assay_server.store.postgresql.driver import DeferringDriver
 from assay_server.store.postgresql.marks import CommitMarks
-from assay_server.store.postgresql.messages import Command
+from assay_server.store.postgresql.messages import Answer, Command, Dumped, Messages, Refused
 from assay_server.store.postgresql.place import place_of
 from assay_server.store.postgresql.store import PostgresqlStore, new_engine
 from tests.services.postgresql import OwnPostgresql
+from tests.support.server.server_support import eventually
 
 
 @pytest.fixture
@@ -305,3 +306,45 @@ def test_a_commit_whose_answer_could_not_be_read_is_looked_for(
     assert next_token(store) == first + 1
     assert failed == ["begins", "failed"]
     assert next_token(store) == first + 2
+
+
+@pytest.mark.parametrize(
+    ("refused", "numbers"), [("SAVEPOINT member_1", [1, 2, 3, 4]), ("ROLLBACK TO member_1", [1, 1, 1, 1])]
+)
+def test_whoever_is_told_of_success_was_kept_though_a_member_was_not_undone(
+    store: PostgresqlStore, monkeypatch: pytest.MonkeyPatch, refused: str, numbers: list[int]
+) -> None:
+    """Four share a commit; the database cancels the savepoint of the second, or its undo."""
+    monkeypatch.setattr(shared_commit, "LONGEST_SECONDS", 60)
+    with store.transaction() as write:
+        write.connection.exec_driver_sql("CREATE TABLE numbers (number bigint PRIMARY KEY)")
+    first_is_in = threading.Event()
+    exchanged, cancelled = Messages.exchanged, [refused]
+
+    def spoiled(sent: Messages, commands: Sequence[Dumped]) -> tuple[list[Answer], Refused | None]:
+        made = [("SELECT 1 / 0", (None, None)) if each[0] in cancelled else each for each in commands]
+        if made != list(commands):
+            cancelled.clear()
+        return exchanged(sent, made)
+
+    def wrote(place: int) -> bool:
+        assert place == 0 or first_is_in.wait(10)
+        try:
+            with store.transaction() as write:
+                if place == 0:
+                    first_is_in.set()
+                    eventually(lambda: store._shared._waiting == 3, "that all wait")
+                if place in (0, 3):
+                    write.sessions(["x"])  # waits for an answer
+                write.driver.later("INSERT INTO numbers VALUES (%s::bigint)", (numbers[place],))
+        except StorageError:
+            return False
+        return True
+
+    monkeypatch.setattr(Messages, "exchanged", spoiled)
+    with ThreadPoolExecutor(4) as threads:
+        told = list(threads.map(wrote, range(4)))
+    assert not cancelled
+    with store.transaction() as write:
+        there = write.connection.exec_driver_sql("SELECT number FROM numbers ORDER BY number").scalars().all()
+    assert there == [number for number, success in zip(numbers, told, strict=True) if success]

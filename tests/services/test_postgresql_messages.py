@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from assay_server.store.connections.prepared import PreparedStatements
 from assay_server.store.postgresql import messages as messages_of
 from assay_server.store.postgresql.driver import DeferringDriver
-from assay_server.store.postgresql.messages import Answer, Command, Messages
+from assay_server.store.postgresql.messages import Answer, Command, Dumped, Messages, Refused
 from assay_server.store.postgresql.place import place_of
 from assay_server.store.postgresql.store import new_engine
 
@@ -222,3 +222,32 @@ def test_what_was_left_is_undone_with_the_transaction(driver: DeferringDriver) -
     left(driver, [1], told)
     driver.run("ROLLBACK")
     assert not told and kept(driver) == 0
+
+
+@pytest.mark.parametrize("refused", ["SAVEPOINT second", "ROLLBACK TO second"])
+def test_nothing_is_kept_if_a_member_cannot_be_undone(
+    driver: DeferringDriver, monkeypatch: pytest.MonkeyPatch, refused: str
+) -> None:
+    """As where an administrator cancels just that statement."""
+    told: list[BaseException] = []
+    exchanged = Messages.exchanged
+
+    def cancelled(messages: Messages, sent: Sequence[Dumped]) -> tuple[list[Answer], Refused | None]:
+        failing = ("SELECT 1 / 0", (None, None))
+        return exchanged(messages, [failing if each[0] == refused else each for each in sent])
+
+    monkeypatch.setattr(Messages, "exchanged", cancelled)
+    driver.begin(BEGIN)
+    for name, numbers in {"first": [1], "second": [2, 2], "third": [3]}.items():
+        driver.mark(f"SAVEPOINT {name}")
+        for number in numbers:
+            driver.later(ADD, (number,))
+        driver.leave(f"ROLLBACK TO {name}", told.append)
+    driver.mark("SAVEPOINT fourth")
+    with pytest.raises(psycopg.OperationalError, match="was not undone"):
+        kept(driver)
+    assert driver.forget()
+    with pytest.raises(psycopg.Error):
+        driver.run("ROLLBACK TO fourth")  # so the group is given up
+    driver.run("ROLLBACK")
+    assert kept(driver) == 0 and not told

@@ -199,7 +199,7 @@ class SharedCommit:
     ) -> Iterator[None]:
         words = self._words
         with self._errors():
-            group.driver.mark(words.mark)
+            group.driver.mark(words.mark.format(group.members))
             try:
                 yield
                 self._send(group, alone=alone, refused=refused)
@@ -213,7 +213,7 @@ class SharedCommit:
     def _send(self, group: _Group, *, alone: bool, refused: Callable[[BaseException], None]) -> None:
         """Have the database execute what a member kept back, with the commit or the next one's question."""
         if not (self._words.commit_with_last and (alone or self._is_full(group))):
-            group.driver.leave(self._words.undo[0], refused)
+            group.driver.leave(self._words.undo[0].format(group.members), refused)
             return
         group.commit_sent = True
         try:
@@ -227,7 +227,7 @@ class SharedCommit:
     def _undo(self, group: _Group, cause: BaseException) -> None:
         try:
             for command in self._words.undo:
-                group.driver.run(command)
+                group.driver.run(command.format(group.members))
         except self._words.failures as error:  # a full disk makes SQLite roll back everything
             self._abandon(group, cause if isinstance(cause, self._words.failures) else error)
 
@@ -288,7 +288,9 @@ class SharedCommit:
             with self._errors():
                 raise error
         except StorageError as typed:
-            group.committed.set_exception(typed)
+            # On a file the cause concerns all. A database server's is that of one, and the others go again.
+            others = NothingKeptError(typed.subject, typed.cause, typed.remedy)
+            group.committed.set_exception(typed if self._marks is None else others)
 
     def _roll_back(self, group: _Group) -> None:
         with suppress(*self._words.failures):  # the database may have done so itself

@@ -15,6 +15,9 @@ class Words:
         failures: what its driver raises.
         keep: ends a savepoint; "": the commit does it.
         commit_with_last: whether what the last of a group kept back is sent together with the commit.
+        mark: sets the savepoint of a member of a group, "{}" being its number there: nobody can be taken back
+            by mistake to that of a member before, whose own was refused.
+        undo: takes the transaction back there.
     """
 
     begin: tuple[str, ...]

@@ -12,7 +12,7 @@ from itertools import chain
 from assay_core.records.attempt import AttemptKey
 from assay_server.store import statements, tables
 from assay_server.store.connections.prepared import Question
-from assay_server.store.model import LikelyLeases, SliceState
+from assay_server.store.model import Attempt, LikelyLeases, SliceState
 from assay_server.store.parts.attempts import OF_SLICE, OF_SLOT, AttemptRows
 from assay_server.store.parts.known import COURSE, ENDS, STATES_BESIDE, WAITING
 from assay_server.store.parts.queue import QueueRows
@@ -106,16 +106,19 @@ class FetchingRows(QueueRows, AttemptRows):
     def _expect_waiting(
         self, lane: int, most: int, firsts: Sequence[Row], attempts: Sequence[Row], now_ms: int
     ) -> None:
+        # Whole lists are kept: whatever is kept may make room by forgetting all that was kept before.
+        tried: dict[tuple[str, int], list[Attempt]] = {}
+        for attempt in self.attempts_known(attempts):
+            tried.setdefault((attempt.key.run_id, attempt.key.slice_index), []).append(attempt)
         found = []
         for row in firsts:
             of_slice, of_run = statements.parted(row, tables.slices, tables.runs)
             run, piece = run_of(of_run), slice_of(of_slice)
-            self.keep(tables.slices, (piece.run_id, piece.index), piece)
+            place = (piece.run_id, piece.index)
+            self.keep(tables.slices, place, piece)
             self.keep(tables.runs, (run.run_id,), run)
-            self.known[(OF_SLICE, piece.run_id, piece.index)] = []
+            self.known[(OF_SLICE, *place)] = tried.get(place, [])
             found.append((run, piece))
-        for attempt in self.attempts_known(attempts):
-            self.known[(OF_SLICE, attempt.key.run_id, attempt.key.slice_index)].append(attempt)
         self.known[(WAITING, lane)] = expected.WaitingSlices(now_ms, tuple(found), len(found) == most)
 
 

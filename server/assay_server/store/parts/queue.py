@@ -58,12 +58,15 @@ class QueueRows(SliceRows):
         if any(lane.now_ms != now_ms for lane in lanes):
             raise LookupError
         found = [first for lane in lanes if (first := lane.first(passed, self._still_waits)) is not None]
-        return min(found, key=lambda each: each[0].ordinal, default=None)
+        if not found:
+            return None
+        run, piece = min(found, key=lambda each: each[0].ordinal)
+        return self.known[(tables.runs.name, run.run_id)], piece
 
     def _still_waits(self, run: Run, piece: Slice) -> bool:
-        now: Run | None = self.known.get((tables.runs.name, run.run_id))
-        is_open = now is not None and now.state in OPEN_RUNS
-        return is_open and self.known.get((tables.slices.name, piece.run_id, piece.index)) == piece
+        """Whether a slice waits as when it was read. Raises LookupError if that is not known any more."""
+        now: Run = self.known[(tables.runs.name, run.run_id)]
+        return now.state in OPEN_RUNS and self.known[(tables.slices.name, piece.run_id, piece.index)] == piece
 
     def earliest_due_ms(self, lane_id: int) -> int | None:
         found = self.driver.scalar(queue.earliest_of_lane(), {"lane": lane_id})

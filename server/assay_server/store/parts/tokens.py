@@ -64,5 +64,6 @@ class TokenRows(KnownRows):
         return int(self.driver.scalar(statements.last_token(), {}) or 0)
 
     def _keep_token(self, token: int) -> None:
+        self.reserved.clear()
         if not self.driver.write(statements.keep_token(), {"value": token}):
             self.driver.write(statements.insert_into(tables.tokens), {"name": "lease", "value": token})

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from itertools import accumulate, chain
 from typing import Any
 
+import psycopg
 import sqlalchemy as sa
 
 from assay_server.store.connections.prepared import Driver, PreparedStatements, Question
@@ -23,6 +24,7 @@ from assay_server.store.postgresql.messages import Answer, Command, Dumped, Mess
 # A connection that was used a moment ago still works, in all likelihood.
 TRUSTED_SECONDS = 0.05
 _ENDS = ("COMMIT", "ROLLBACK")
+_NOT_UNDONE = "a transaction that shares this one's commit was not undone"
 
 
 @dataclass(frozen=True)
@@ -137,6 +139,9 @@ class DeferringDriver(Driver):
         """Undo the member whose command failed, and tell it; returns those that are still to be sent."""
         ends = list(accumulate(len(each.commands) for each in left))
         number = bisect_right(ends, place)
-        self._messages.answers(self._messages.dumped([(left[number].undo, ())]))
+        try:
+            self._messages.answers(self._messages.dumped([(left[number].undo, ())]))
+        except psycopg.Error:  # its savepoint was refused, or this was: nobody's changes can be kept
+            raise psycopg.OperationalError(_NOT_UNDONE) from error
         left[number].failed(error)
         return left[number + 1 :]

@@ -18,6 +18,7 @@ import sqlalchemy as sa
 from sqlalchemy.pool import NullPool
 
 from assay_sampling.errors import StorageError
+from assay_server.store.connections.ended import NothingKeptError
 from assay_server.store.connections.prepared import Driver, PreparedStatements
 from assay_server.store.connections.shared_commit import SharedCommit
 from assay_server.store.connections.snapshots import Snapshots
@@ -45,8 +46,9 @@ _WORDS = Words(
     _BEGIN_READING,
     (psycopg.Error,),
     commit_with_last=True,
+    mark="SAVEPOINT member_{}",
     keep="",
-    undo=("ROLLBACK TO one",),
+    undo=("ROLLBACK TO member_{}",),
 )
 _HAVE_SERVER = f"SELECT pg_try_advisory_lock({_SERVER}, hashtext(current_schema()))"
 _BESIDE_SERVERS = f"SELECT pg_try_advisory_lock_shared({_SERVER}, hashtext(current_schema()))"
@@ -92,6 +94,7 @@ class PostgresqlStore:
     def __init__(self, place: DatabasePlace, *, alone: bool = False, shared: bool = False) -> None:
         self.subject = place.shown
         self._lock = _HAVE_SERVER if alone else _BESIDE_SERVERS if shared else ""
+        self._had_lock = False
         self._engine = new_engine(place)
         prepared = PreparedStatements(self._engine.dialect, by_cursor=True)
         self._marks = CommitMarks()
@@ -140,8 +143,14 @@ class PostgresqlStore:
 
     def _greet(self, driver: Driver) -> None:
         """Take the server's lock, which the connection holds as long as it lives."""
-        if self._lock and not driver.value_of(self._lock):
-            raise StorageError(
+        if not self._lock:
+            return
+        if driver.value_of(self._lock):
+            self._had_lock = True
+        else:
+            # The database may not have missed this server's own connection yet, which was lost.
+            kind = NothingKeptError if self._had_lock else StorageError
+            raise kind(
                 self.subject,
                 "another assay-server uses this database",
                 "stop that server, or give this one a database of its own; several servers share one if all "
