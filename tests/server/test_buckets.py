@@ -165,6 +165,27 @@ def test_a_small_request_to_a_silent_bucket_is_sent_again_and_a_large_one_has_ti
     assert tiny.objects["/lab/one/b"] == b"x" * 1001
 
 
+def test_a_silent_bucket_holds_a_removal_of_few_and_a_small_copy_no_longer_than_other_small_requests(
+    tiny: TinyS3, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(buckets, "_MOST_SILENCE_SECONDS", 0.3)
+    bucket = bucket_of(tiny, tmp_path)
+    bucket.put_new("a", b"x")
+    tiny.silent = 1
+    bucket.copy("a", "b", 1)
+    tiny.silent = 1
+    bucket.remove(["a", *map(str, range(99))])
+    assert tiny.objects == {"/lab/one/b": b"x"} and not tiny.silent
+    tiny.silent = 1
+    with ThreadPoolExecutor(1) as one:
+        many = one.submit(bucket.remove, ["b", *map(str, range(100))])
+        with pytest.raises(TimeoutError):
+            many.result(1.5)
+        tiny.ended.set()
+        many.result(60)
+    assert not tiny.objects
+
+
 def test_a_prefix_belongs_to_one_state() -> None:
     bucket = Bucket(MemoryStore(), "the bucket")
     bind_bucket(bucket, 7)

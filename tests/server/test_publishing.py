@@ -146,6 +146,35 @@ def test_a_full_disk_leaves_the_attempt_finished_and_asking_again_publishes_it(
     box.close()
 
 
+def test_an_error_that_nobody_expected_with_one_attempt_does_not_keep_the_next_waiting(
+    box: Box, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    publish, asked = LocalRecordStore.publish, 0
+
+    def refused(*arguments: object) -> None:
+        raise StorageError("disk", "No space left on device", "free some")
+
+    def amiss_at_first(self: LocalRecordStore, *arguments: object) -> object:
+        nonlocal asked
+        asked += 1
+        if asked == 1:
+            raise OverflowError("can't convert negative int to unsigned")
+        return publish(self, *arguments)  # type: ignore[arg-type]
+
+    other = box.lease("1")
+    for key in (box.key, other):
+        box.send(made_segments((100,))[0], key)
+        with monkeypatch.context() as full, pytest.raises(StorageError):
+            full.setattr(LocalRecordStore, "publish", refused)
+            box.publisher.finish(box.claim(key), 1, 100, (), AttemptLog())
+    monkeypatch.setattr(LocalRecordStore, "publish", amiss_at_first)
+    box.publisher.resume()
+    found = [box.state_of(key) for key in (box.key, other)]
+    assert sorted(found) == [AttemptState.PUBLISHED, AttemptState.PUBLISHING]
+    assert "OverflowError" in caplog.text
+    box.close()
+
+
 def test_acknowledged_data_that_the_disk_lost_make_another_attempt(tmp_path: Path) -> None:
     box = Box(tmp_path / "in files", most_held_bytes=0)
     for segment in made_segments((100, 50)):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import obstore
@@ -10,6 +11,7 @@ import pytest
 from obstore.store import MemoryStore
 
 from assay_core.records.attempt import AttemptKey
+from assay_sampling.errors import StorageError
 from assay_server.record_place import RecordsPlace
 from assay_server.store.model import HeldSegment, Segment
 from assay_server.store.objects.bucket import Bucket, FoundObject
@@ -28,10 +30,17 @@ class CountedBucket(Bucket):
     def __init__(self, store: MemoryStore) -> None:
         super().__init__(store, "b")
         self.asked: list[str] = []
+        self.refused = ""  # a part of the names that are not made
 
     def put_new(self, name: str, data: bytes) -> None:
         self.asked.append("put")
+        if self.refused and self.refused in name:
+            raise StorageError("b", "the object store cannot serve now (5xx)", "see its logs")
         super().put_new(name, data)
+
+    def get_part(self, name: str, begin: int, length: int) -> bytes:
+        self.asked.append("get")
+        return super().get_part(name, begin, length)
 
     def listed(self, prefix: str) -> Iterator[FoundObject]:
         self.asked.append("list")
@@ -94,15 +103,91 @@ def test_only_segments_that_follow_one_another_share_an_object(objects: MemorySt
     ]
 
 
-def test_a_publication_removes_the_objects_that_its_server_made_without_a_list(
+def test_a_publication_removes_its_segments_by_one_list_and_one_removal(
     objects: MemoryStore, tmp_path: Path
 ) -> None:
     records, asked = server(objects, tmp_path)
     segments = staged(records, KEY, slice(0, 3))
     staged(records, KEY, slice(3, 4))
+    asked.asked.clear()
     records.publish(KEY, segments)
     records.discard(KEY)
-    assert asked.asked == ["put", "put", "put", "remove"] and not names(objects)
+    assert asked.asked == [*["get"] * len(segments), "put", "list", "remove"] and not names(objects)
+
+
+def test_what_a_server_sent_before_it_was_killed_is_removed_after_its_restart(
+    objects: MemoryStore, tmp_path: Path
+) -> None:
+    killed, _ = server(objects, tmp_path / "killed")
+    staged(killed, KEY, slice(0, 3))  # and no commit
+    restarted, _ = server(objects, tmp_path / "restarted")
+    segments = staged(restarted, KEY, slice(0, 2))
+    staged(restarted, KEY, slice(2, 4))
+    restarted.publish(KEY, segments)
+    restarted.discard(KEY)
+    assert not names(objects)
+
+
+def test_what_was_made_beside_an_object_that_was_refused_is_removed(
+    objects: MemoryStore, tmp_path: Path
+) -> None:
+    records, bucket = server(objects, tmp_path)
+    mine, others = records_of(KEY), records_of(OTHER)
+    both = [(mine[0], 0), (mine[1], 1), (mine[2], 2), (others[0], 0)]
+    bucket.refused = OTHER.run_id
+    with pytest.raises(StorageError, match="5xx"):
+        records.stage([(segment, MADE[index].names, MADE[index].data) for segment, index in both])
+    bucket.refused = ""
+    segments = staged(records, KEY)
+    records.publish(KEY, segments)
+    records.discard(KEY)
+    assert not names(objects)
+
+
+def test_what_failed_to_be_sent_is_removed_where_the_metadata_hold_all(
+    objects: MemoryStore, tmp_path: Path
+) -> None:
+    records, _ = server(objects, tmp_path)
+    segments = staged(records, KEY)
+    records.publish_small([(KEY, segments, {e.index: HeldSegment(e.names, e.data) for e in MADE})])
+    records.discard(KEY)
+    assert not names(objects)
+
+
+def test_a_group_of_another_attempt_of_that_number_is_passed_over(
+    objects: MemoryStore, tmp_path: Path
+) -> None:
+    records, _ = server(objects, tmp_path / "first")
+    segments = staged(records, KEY)
+    folder = names(objects)[0].rpartition("/")[0]
+    for stale in ("000000-000003--17-", "000000-000003-17-", "000000-000001-900000-", "000001-000003-1-"):
+        obstore.put(objects, f"{folder}/{stale}{'0' * 32}", b"y" * 5000)
+    reader, _ = server(objects, tmp_path / "second")
+    for segment, made in zip(segments, MADE, strict=True):
+        assert reader.staged(segment).launches == made.data
+    with pytest.raises(DamagedSegmentError):
+        reader.staged(replace(segments[0], launches_hash=bytes(16)))
+
+
+@pytest.mark.parametrize("together", [1, 4])
+def test_a_server_lists_the_segments_of_another_one_once_and_reads_each_by_one_request(
+    objects: MemoryStore, tmp_path: Path, together: int
+) -> None:
+    made = made_segments((10,) * 40)
+    segments = records_of(KEY, made)
+    parts = [(segment, each.names, each.data) for segment, each in zip(segments, made, strict=True)]
+    first, _ = server(objects, tmp_path / "first")
+    for begin in range(0, 36, together):
+        first.stage(parts[begin : begin + together])
+    second, bucket = server(objects, tmp_path / "second")
+    for segment in segments[:36]:
+        second.staged(segment)
+    assert bucket.asked == ["list", *["get"] * 36]
+    first.stage(parts[36:])
+    bucket.asked.clear()
+    for segment in segments:
+        second.staged(segment)
+    assert bucket.asked.count("list") == 1 and bucket.asked.count("get") == 40
 
 
 def test_a_publication_of_what_the_metadata_hold_asks_the_bucket_for_its_file_only(

@@ -11,7 +11,7 @@ from urllib.parse import unquote, urlsplit
 
 
 class TinyS3:
-    """A server with objects in memory that answers what a store needs: PUT, GET, HEAD, DELETE.
+    """A server with objects in memory that answers what a store needs: PUT (and copy), GET, HEAD, removal.
 
     ``keeps_conditions`` False: it ignores If-None-Match, as rclone serve s3 and juicefs gateway do.
     ``refusal``: the status, code and how often it is given instead of an answer; -1: always.
@@ -60,7 +60,10 @@ class _Handler(BaseHTTPRequestHandler):
         absent = self.headers.get("If-None-Match") == "*" and self.server.tiny.keeps_conditions
         if self._refused():
             return
-        if absent and self._name in objects:
+        if source := self.headers.get("x-amz-copy-source"):
+            objects[self._name] = objects[f"/{unquote(source).lstrip('/')}"]
+            self._answer(200, b"<CopyObjectResult><ETag>tag</ETag></CopyObjectResult>")
+        elif absent and self._name in objects:
             self._answer(412, _error("PreconditionFailed"))
         else:
             objects[self._name] = data

@@ -147,6 +147,9 @@ class Publisher:
             except AssayError as error:
                 with log_about(**attempt.key.log_fields):
                     _log.warning("finished but not published yet: %s", error)
+            except Exception:  # noqa: BLE001 - a defect with one attempt must not keep the others waiting
+                with log_about(**attempt.key.log_fields):
+                    _log.exception("finished but not published yet: an error that nobody expected")
 
     @contextlib.contextmanager
     def _turn(self, key: AttemptKey, *, patient: bool) -> Iterator[bool]:

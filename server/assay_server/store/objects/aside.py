@@ -40,8 +40,8 @@ class ObjectsAside:
         folder = f"{_TOP}/{now:%Y-%m-%dT%H-%M-%SZ}-{reason}-{secrets.token_hex(3)}"
         moved = MovedFiles(folder, reason, int(now.timestamp() * 1000), sum(sizes.values()), tuple(sizes))
         self._bucket.put_new(f"{folder}/{MANIFEST}", json.dumps(asdict(moved), indent=1).encode())
-        for name in sizes:
-            self._bucket.copy(name, f"{folder}/{name}")
+        for name, size_bytes in sizes.items():
+            self._bucket.copy(name, f"{folder}/{name}", size_bytes)
         self._bucket.remove(list(sizes))
         with self._lock:
             self._due = 0.0

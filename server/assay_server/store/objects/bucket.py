@@ -35,6 +35,7 @@ _TOGETHER = 8
 # Before each request that is sent again because its answer broke off.
 _PAUSES_SECONDS = (0.2, 0.5, 1.0, 2.0, 4.0)
 _REMOVED_TOGETHER = 1_000
+_FEW_REMOVED = 100  # which a bucket removes within the silence of a small request
 _LONGEST_SECONDS = 30.0
 # Of content that is sent by a small request: eight at a time need 0.5 MiB/s, as large ones do.
 _SMALL_BYTES = 1 << 20
@@ -195,11 +196,12 @@ class Bucket:
             yield from map(_found, page)
             last = page[-1]["path"] if page else last
 
-    def copy(self, name: str, to: str) -> None:
-        """Copy an object within the bucket."""
+    def copy(self, name: str, to: str, size_bytes: int) -> None:
+        """Copy an object of this size within the bucket."""
         import obstore  # noqa: PLC0415
 
-        self._tried(name, lambda: obstore.copy(self._patient, name, to))
+        store = self._store_for(size_bytes)
+        self._tried(name, lambda: obstore.copy(store, name, to))
 
     def remove(self, names: Sequence[str]) -> None:
         """Remove objects; those that are not there do not matter."""
@@ -207,8 +209,9 @@ class Bucket:
 
         for start in range(0, len(names), _REMOVED_TOGETHER):
             some = list(names[start : start + _REMOVED_TOGETHER])
+            store = self._store if len(some) <= _FEW_REMOVED else self._patient
             try:
-                self._tried(some[0], lambda: obstore.delete(self._patient, some))  # noqa: B023 - called at once
+                self._tried(some[0], lambda: obstore.delete(store, some))  # noqa: B023 - called at once
             except MissingObjectError:  # S3 does not say so, stores in this process do
                 if len(some) > 1:
                     for each in some:

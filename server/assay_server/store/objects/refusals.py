@@ -20,7 +20,7 @@ _NOT_TELLING = re.compile(r"uri: Some\(\s*\S+\s*\)|\w*_timeout: \S+|<(Resource|K
 _TELL_ADMIN = "nothing already stored is lost, and agents keep what they measure until it answers"
 _NO_ANSWER = "the object store does not answer"
 _SEE_THAT_IT_RUNS = f"see that it runs and that --records-endpoint names it; {_TELL_ADMIN}"
-# obstore sends a PUT that makes an object not again after it, because it may have made the object.
+# After it obstore does not send a PUT that makes an object again, because the first may have made it.
 _SILENT = re.compile("kind: Timeout")
 _BROKEN_OFF = re.compile(
     r"kind: Interrupted|UnexpectedEof|Incomplete(Body|Message)|BrokenPipe|ConnectionReset"

@@ -4,9 +4,10 @@
     staging/<run_id>/slice-00000-attempt-0001/000003-000006-98304-9d5c...
                                       four of them, the first one from byte 98,304 of the attempt on
 
-A request costs an object store more than the bytes of a segment. So a server also remembers which objects it
-made for an attempt: it removes them without a list if they are all of that attempt's. What it does not
-remember, another server's or from before a restart, it lists.
+A request costs an object store more than the bytes of a segment, so a server remembers the objects that it
+made or listed, and reads a segment by one request. To remove the segments of an attempt it always lists them:
+another server, this one before a restart, or a request that failed may have made objects that nobody
+recorded. Only an attempt that the metadata hold whole, and of which this server sent nothing, costs none.
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ from assay_server.store.records import DamagedSegmentError, checked_parts
 
 _MOST_TOGETHER_BYTES = 8 << 20
 _MOST_REMEMBERED = 4_096
-_TOGETHER = re.compile(r"(\d{6,})-(\d{6,})-(\d+)-[0-9a-f]{32}")
+_ALONE = re.compile(r"([0-9]{6,})-[0-9a-f]{32}")
+_TOGETHER = re.compile(r"([0-9]{6,})-([0-9]{6,})-([0-9]+)-[0-9a-f]{32}")
 
 Staged = tuple[Segment, bytes, bytes]
 
@@ -39,20 +41,33 @@ def folder_of(key: AttemptKey) -> str:
 
 @dataclass(frozen=True)
 class _Object:
-    """An object with the segments ``first`` to ``last``, which begins at a byte of the attempt."""
+    """An object with the segments ``first`` to ``last``, which begins at a byte of the attempt; None: one
+    segment alone, at the place that its record says."""
 
     name: str
     first: int
     last: int
-    offset_bytes: int
+    offset_bytes: int | None
+
+    def begin_of(self, segment: Segment) -> int:
+        """Where a segment begins in it; negative if it cannot be there.
+
+        Such a group is of another attempt of the same number, from before a restore of an older database.
+        """
+        return 0 if self.offset_bytes is None else segment.offset_bytes - self.offset_bytes
 
 
 @dataclass
 class _Remembered:
-    """The objects that this server made for an attempt; ``complete``: nobody else made one."""
+    """What this server knows of the objects of an attempt.
 
-    objects: list[_Object] = field(default_factory=list)
-    complete: bool = False
+    ``sent``: those it tried to make, by name. ``listed``: those it found there.
+    ``held``: the metadata hold all segments that are published.
+    """
+
+    sent: dict[str, _Object] = field(default_factory=dict)
+    listed: dict[str, _Object] = field(default_factory=dict)
+    held: bool = False
 
 
 class StagedSegments:
@@ -66,11 +81,13 @@ class StagedSegments:
     def stage(self, segments: Sequence[Staged]) -> None:
         """Make segments with their names and launches durable. Raises StorageError."""
         made = [(_object_of(members), members) for members in _together(segments)]
+        # Before they are sent: a request that fails may have made its object all the same.
+        with self._lock:
+            for each, members in made:
+                self._of(_key(members[0][0])).sent[each.name] = each
         self._bucket.put_all_new(
             [(each.name, b"".join(n + data for _, n, data in members)) for each, members in made]
         )
-        for each, members in made:
-            self._remember(_key(members[0][0])).objects.append(each)
 
     def read(self, segment: Segment) -> HeldSegment:
         """The parts of a segment as they were acknowledged. Raises DamagedSegmentError, StorageError."""
@@ -78,9 +95,9 @@ class StagedSegments:
             f"{self._url}/{_alone(segment)}", "it is gone", "check the bucket; the attempt is run again"
         )
         for each in self._candidates(segment):
-            begin = segment.offset_bytes - each.offset_bytes
+            length = segment.end_bytes - segment.offset_bytes
             try:
-                data = self._bucket.get_part(each.name, begin, segment.end_bytes - segment.offset_bytes)
+                data = self._bucket.get_part(each.name, each.begin_of(segment), length)
                 parts = HeldSegment(data[: segment.names_bytes], data[segment.names_bytes :])
                 return checked_parts(segment, parts, f"{self._url}/{each.name}")
             except MissingObjectError:
@@ -90,42 +107,50 @@ class StagedSegments:
         raise refused
 
     def _candidates(self, segment: Segment) -> Iterator[_Object]:
-        """The objects that may hold a segment, those first that need no list."""
+        """The objects that may hold a segment: first those that are known, then others that a list has."""
+        tried: set[str] = set()
+        for look in (self._known, self._listed):
+            for name, each in look(_key(segment)).items():
+                if name not in tried and _may_hold(each, segment):
+                    tried.add(name)
+                    yield each
+
+    def _known(self, key: AttemptKey) -> dict[str, _Object]:
         with self._lock:
-            here = self._remembered.get(_key(segment), _Remembered())
-            yield from [each for each in here.objects if each.first <= segment.index <= each.last]
-        yield _Object(_alone(segment), segment.index, segment.index, segment.offset_bytes)
-        for name in self.names(_key(segment)):
-            found = _TOGETHER.fullmatch(name.rpartition("/")[2])
-            if found and int(found[1]) <= segment.index <= int(found[2]):
-                yield _Object(name, int(found[1]), int(found[2]), int(found[3]))
+            here = self._remembered.get(key, _Remembered())
+            return here.sent | here.listed
+
+    def _listed(self, key: AttemptKey) -> dict[str, _Object]:
+        """The objects of an attempt that are there now, and remember them."""
+        found = {name: each for name in self.names(key) if (each := _named(name))}
+        with self._lock:
+            self._of(key).listed = found
+        return found
 
     def publishes(self, key: AttemptKey, segments: Sequence[Segment], held: Held) -> None:
         """Say what an attempt that is published consists of: what the metadata hold is in no object."""
-        indices = {segment.index for segment in segments} - set(held)
-        here = self._remember(_without_token(key))
         with self._lock:
-            covered = {index for each in here.objects for index in range(each.first, each.last + 1)}
-            here.complete = indices <= covered
+            all_held = bool(segments) and all(segment.index in held for segment in segments)
+            self._of(_without_token(key)).held = all_held
 
     def discard(self, key: AttemptKey) -> None:
         """Remove the segments of an attempt."""
         with self._lock:
             here = self._remembered.pop(_without_token(key), _Remembered())
-        names = [each.name for each in here.objects] if here.complete else self.names(key)
-        self._bucket.remove(names)
+        if not here.held or here.sent or here.listed:
+            self._bucket.remove(self.names(key))
 
     def names(self, key: AttemptKey) -> list[str]:
         """All objects of an attempt."""
         return [each.name for each in self._bucket.listed(folder_of(key))]
 
-    def _remember(self, key: AttemptKey) -> _Remembered:
-        with self._lock:
-            found = self._remembered.setdefault(key, _Remembered())
-            self._remembered.move_to_end(key)
-            while len(self._remembered) > _MOST_REMEMBERED:
-                self._remembered.popitem(last=False)
-            return found
+    def _of(self, key: AttemptKey) -> _Remembered:
+        """What is known of an attempt; whoever asks has the lock."""
+        found = self._remembered.setdefault(key, _Remembered())
+        self._remembered.move_to_end(key)
+        while len(self._remembered) > _MOST_REMEMBERED:
+            self._remembered.popitem(last=False)
+        return found
 
 
 def _together(segments: Sequence[Staged]) -> Iterator[list[Staged]]:
@@ -150,10 +175,26 @@ def _object_of(members: Sequence[Staged]) -> _Object:
     """The object of some segments; its name says its place, and what is in it."""
     first, last = members[0][0], members[-1][0]
     if first is last:
-        return _Object(_alone(first), first.index, first.index, first.offset_bytes)
+        return _Object(_alone(first), first.index, first.index, None)
     place = f"{first.index:06d}-{last.index:06d}-{first.offset_bytes}"
     name = f"{folder_of(_key(first))}/{place}-{_hash_of([each[0] for each in members])}"
     return _Object(name, first.index, last.index, first.offset_bytes)
+
+
+def _named(name: str) -> _Object | None:
+    """What the name of an object says; None: it is not one of ours."""
+    file = name.rpartition("/")[2]
+    if found := _TOGETHER.fullmatch(file):
+        return _Object(name, int(found[1]), int(found[2]), int(found[3]))
+    if found := _ALONE.fullmatch(file):
+        return _Object(name, int(found[1]), int(found[1]), None)
+    return None
+
+
+def _may_hold(each: _Object, segment: Segment) -> bool:
+    if each.offset_bytes is None:
+        return each.name == _alone(segment)
+    return each.first <= segment.index <= each.last and each.begin_of(segment) >= 0
 
 
 def _alone(segment: Segment) -> str:

@@ -235,12 +235,12 @@ class ObjectRecordStore:
     def put_report(self, campaign_id: str, name: str, forms: Collection[str]) -> None:
         staged = {form: _staged_report(campaign_id, name, form) for form in forms}
         folder = f"reports/{campaign_id}"
-        listed = [each.name for each in self._bucket.listed(folder)]
+        listed = {each.name: each.size_bytes for each in self._bucket.listed(folder)}
         # First the others: whoever stood still with one of them must not put it in the place of this one.
         others = [each for each in listed if each.startswith(f"{folder}/{_STAGED_REPORT}")]
         self._bucket.remove([each for each in others if each not in staged.values()])
         for form, each in staged.items():
-            self._bucket.copy(each, _report(campaign_id, form))
+            self._bucket.copy(each, _report(campaign_id, form), listed.get(each, 0))
         self._bucket.remove(list(staged.values()))
 
     def report_path(self, campaign_id: str, form: str) -> Path:
