@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+from typing import Any
 
 import pytest
 
@@ -36,6 +38,16 @@ def test_no_part_of_a_cost_is_negative_and_one_size_gives_no_fixed_part() -> Non
     assert Line.through([Point(2_000_000, 3.0)]) == Line(0.0, 1.5)
 
 
+def test_bytes_a_launch_of_the_largest_recording_count_where_they_grow() -> None:
+    growing = [Point(1_000_000, 98.8e6), Point(10_000_000, 1041.6e6)]
+    assert Line.of_largest(growing).at(100_000_000) == pytest.approx(10_416e6)
+
+
+def test_the_scratch_space_of_a_launch_is_its_part_of_the_file_and_the_columns_in_use() -> None:
+    said = dict(re.findall(r"(?m)^\| (PKS|Sieve|STEM) \|[^|]*\|[^|]*\| (\d+) \|$", page(_measured())))
+    assert {method: int(each) - 64 for method, each in said.items()} == {"PKS": 36, "Sieve": 40, "STEM": 44}
+
+
 def test_a_step_that_was_not_measured_is_no_point() -> None:
     line = {"method": "stem", "launches": 10, "read_cpu": None, "select_cpu": 2.0, "scratch": None, "peak": 0}
     found = measured([json.dumps(line), ""])
@@ -44,10 +56,14 @@ def test_a_step_that_was_not_measured_is_no_point() -> None:
 
 
 def test_every_method_was_measured_up_to_100_million_launches_and_the_model_holds() -> None:
-    found = measured(MEASURED.read_text().splitlines())
+    found = _measured()
     for step, points in cpu_points(found).items():
         assert {point.launches for point in points} == {1_000_000, 10_000_000, 100_000_000}
         line = Line.through(points)
         assert max(abs(off_percent(line, point)) for point in points) < 30.0, step
     assert all(scratch_points(found)[method] for method in METHODS)
     assert "1,000,000,000 launches" in page(found)
+
+
+def _measured() -> list[dict[str, Any]]:
+    return measured(MEASURED.read_text().splitlines())

@@ -59,6 +59,13 @@ class Line:
         fixed, each = nnls(columns, np.ones_like(costs))[0]
         return cls(float(fixed), float(each))
 
+    @classmethod
+    def of_largest(cls, points: Sequence[Point]) -> Line:
+        """What each launch of the largest costs, for costs that grow a little with the size (a launch in a
+        file): a line through all would be above the small and below the large."""
+        largest = max(point.launches for point in points)
+        return cls.through([point for point in points if point.launches == largest])
+
     def at(self, launches: int) -> float:
         """The cost of this many launches."""
         return self.fixed + self.each * launches / _MILLION
@@ -100,13 +107,14 @@ def page(found: Sequence[dict[str, Any]]) -> str:
     """The tables of the model: its lines, how far each is off at each point, and what it says of more."""
     steps, scratch = cpu_points(found), scratch_points(found)
     lines = {step: Line.through(points) for step, points in steps.items()}
+    space = {method: Line.of_largest(points) for method, points in scratch.items()}
     return "\n".join(
         [
-            *_lines_table(lines, {method: Line.through(points) for method, points in scratch.items()}),
+            *_lines_table(lines, space),
             "",
             *_points_table(steps, lines, found),
             "",
-            *_beyond_table(lines, {method: Line.through(points) for method, points in scratch.items()}),
+            *_beyond_table(lines, space),
         ]
     )
 
