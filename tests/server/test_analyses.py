@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import time
 from collections.abc import Callable, Iterator
@@ -14,6 +15,8 @@ import pytest
 from assay_core.records.campaign import CampaignState, ChangedFile, FileChange, RunState
 from assay_sampling.errors import MisalignedError, RefusedError, StorageError
 from assay_sampling.launches.table import BASELINE
+from assay_server import content_hash
+from assay_server.analysis.runs import intact
 from assay_server.analysis.runs.intact import RecordsChangedError
 from assay_server.analysis.runs.request import AnalysisRequest, FailedRun, RunData
 from assay_server.campaigns.analysing.executors.pool import WorkerPool
@@ -264,8 +267,37 @@ def test_a_bucket_that_is_away_is_waited_for_as_long_as_it_takes(
     last = next_analysis(lab, 5)
     assert lab.campaign().state is CampaignState.ANALYSING
     away.clear()
-    last.set_exception(AWAY)
+    last.set_exception(AWAY)  # of the time before: the bucket answers again
+    next_analysis(lab, 6).set_exception(AWAY)
     when_it_is(lab, CampaignState.FAILED)
+
+
+def files_of(lab: Lab) -> list[Path]:
+    return [Path(run.files[0]) for run in lab.executors[0].requests[0].runs]
+
+
+def tell_of(lab: Lab, number: int, *changes: FileChange) -> None:
+    """A worker says of the first file of each run how it changed."""
+    runs = lab.executors[0].requests[0].runs
+    found = (ChangedFile(run.run_id, run.files[0], what) for run, what in zip(runs, changes, strict=False))
+    next_analysis(lab, number).set_exception(RecordsChangedError(tuple(found)))
+
+
+def refuse_to_read(monkeypatch: pytest.MonkeyPatch, *refused: Path) -> None:
+    """The server's disk does not give these files."""
+
+    def read(path: Path) -> str:
+        if path in refused:
+            raise OSError(errno.EIO, os.strerror(errno.EIO), str(path))
+        return content_hash.fresh_hash_of(path)
+
+    for name in ("hash_of_file", "fresh_hash_of"):
+        monkeypatch.setattr(intact, name, read, raising=False)
+
+
+def states_of_runs(lab: Lab) -> list[RunState]:
+    with lab.coordinator.snapshot() as store:
+        return [run.state for run in store.runs("made-1")]
 
 
 @pytest.mark.usefixtures("at_once")
@@ -274,16 +306,70 @@ def test_a_buckets_file_whose_copy_cannot_be_read_is_not_measured_again(
     lab: Lab, monkeypatch: pytest.MonkeyPatch, what: FileChange | None
 ) -> None:
     monkeypatch.setattr(type(lab.coordinator.records), "place", object())
-    monkeypatch.setattr("assay_server.campaigns.analysing.analyses.what_changed", lambda path, known: what)
     monkeypatch.setattr("assay_server.campaigns.analysing.analyses._AWAY_PAUSE_SECONDS", 0.01)
     lab.end_runs()
-    [request] = lab.executors[0].requests
-    file = request.runs[0].files[0]
-    changed = ChangedFile("made-1.0000", file, FileChange.UNREADABLE)
-    lab.futures[0].set_exception(RecordsChangedError((changed,)))
-    assert lab.campaign().state is CampaignState.ANALYSING and Path(file).exists()
+    file = files_of(lab)[0]
+    refuse_to_read(monkeypatch, *([file] if what else []))
+    tell_of(lab, 1, FileChange.UNREADABLE)
+    assert lab.campaign().state is CampaignState.ANALYSING and file.exists()
     next_analysis(lab, 2).set_result((b"{}", b"<p>"))
     when_it_is(lab, CampaignState.DONE)
+
+
+@pytest.mark.usefixtures("at_once")
+@pytest.mark.parametrize("readable", [True, False])
+def test_of_a_buckets_files_only_those_that_differ_are_measured_again(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch, readable: bool
+) -> None:
+    monkeypatch.setattr(type(lab.coordinator.records), "place", object())
+    lab.end_runs()
+    missing, other = files_of(lab)
+    missing.unlink()
+    refuse_to_read(monkeypatch, *([] if readable else [other]))
+    tell_of(lab, 1, FileChange.MISSING, FileChange.UNREADABLE)
+    assert other.exists() and states_of_runs(lab) == [RunState.WAITING, RunState.DONE]
+
+
+def test_a_folders_file_that_can_be_read_again_is_not_measured_again(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("assay_server.campaigns.analysing.analyses._DISK_PAUSE_SECONDS", 0.01)
+    lab.end_runs()
+    files = files_of(lab)
+    tell_of(lab, 1, FileChange.UNREADABLE, FileChange.UNREADABLE)
+    next_analysis(lab, 2)
+    assert all(file.exists() for file in files)
+    assert states_of_runs(lab) == [RunState.DONE, RunState.DONE]
+    lab.futures[1].set_result((b"{}", b"<p>"))
+    when_it_is(lab, CampaignState.DONE)
+
+
+@pytest.mark.usefixtures("at_once")
+def test_a_folders_file_that_cannot_be_read_is_waited_for_and_then_measured_again(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lab.end_runs()
+    first, second = files_of(lab)
+    refuse_to_read(monkeypatch, first)
+    tell_of(lab, 1, FileChange.UNREADABLE, FileChange.UNREADABLE)
+    failure = lab.campaign().failure
+    assert failure is not None and failure.subject == f"records/made-1.0000/{first.name}"
+    assert first.exists() and states_of_runs(lab) == [RunState.DONE, RunState.DONE]
+    tell_of(lab, 2, FileChange.UNREADABLE, FileChange.UNREADABLE)
+    eventually(lambda: states_of_runs(lab) == [RunState.WAITING, RunState.DONE], "the run waiting again")
+    assert not first.exists() and second.exists()
+
+
+def test_a_file_that_changed_without_a_write_is_measured_again_though_this_server_remembers_its_hash(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lab.end_runs()
+    request = lab.executors[0].requests[0]
+    monkeypatch.setattr(intact, "hash_of_file", lambda path: request.runs[0].file_hashes[0])
+    file = files_of(lab)[0]
+    file.write_bytes(file.read_bytes()[::-1])
+    tell_of(lab, 1, FileChange.CHANGED)
+    assert states_of_runs(lab) == [RunState.WAITING, RunState.DONE]
 
 
 @pytest.mark.processes

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import hashlib
 import os
 import threading
 from collections.abc import Iterator
@@ -21,8 +23,10 @@ from assay_server.record_place import RecordsPlace, asked_records, bucket_and_pr
 from assay_server.records.in_force import noted_records
 from assay_server.records.opening import open_records
 from assay_server.store.objects import bucket as buckets
+from assay_server.store.objects import fetching
 from assay_server.store.objects.bucket import Bucket, opened_bucket
 from assay_server.store.objects.cache import CacheFolder
+from assay_server.store.objects.fetching import RecordFetcher
 from assay_server.store.objects.probing import bind_bucket, probe_bucket
 from assay_server.store.objects.store import ObjectRecordStore
 from assay_server.store.records import LocalRecordStore
@@ -270,6 +274,29 @@ class TestCache:
             assert path.read_bytes() == b"right"
         with cache.reading("a/none", lambda file: False, lambda at: True) as missing:
             assert not missing.exists()
+
+    def test_a_copy_that_the_disk_does_not_give_is_fetched_again(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        data = b"x" * 1000
+        file = f"r/slice-00000-1f-{hashlib.blake2b(data, digest_size=32).hexdigest()[:16]}.parquet"
+        objects = MemoryStore()
+        obstore.put(objects, f"records/{file}", data)
+        fetcher = RecordFetcher(Bucket(objects, "b"), tmp_path, 1 << 20)
+        with fetcher.reading(file) as path:
+            # Open, so that no later file gets its inode.
+            broken, real = path.open("rb"), fetching.hash_of_file
+
+        def read(path: Path) -> str:
+            if path.samefile(f"/proc/self/fd/{broken.fileno()}"):
+                raise OSError(errno.EIO, os.strerror(errno.EIO), str(path))
+            return real(path)
+
+        monkeypatch.setattr(fetching, "hash_of_file", read)
+        with broken:
+            for _ in range(2):
+                with fetcher.reading(file) as path:
+                    assert path.read_bytes() == data
 
     def test_a_fetch_that_fails_leaves_nothing(self, tmp_path: Path) -> None:
         cache = self.cache(tmp_path)

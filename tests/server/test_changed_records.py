@@ -270,10 +270,10 @@ JOBS: dict[str, Callable[[AnalysisRequest], object]] = {
 }
 
 
-@pytest.mark.parametrize("what", ["changed", "missing"])
+@pytest.mark.parametrize(("what", "noticed"), [("changed", False), ("missing", False), ("missing", True)])
 @pytest.mark.parametrize("reads", JOBS)
 def test_no_result_rests_on_a_file_that_changed_while_the_analysis_read_it(
-    reads: str, what: str, start: Callable[[str], Server], monkeypatch: pytest.MonkeyPatch
+    reads: str, what: str, noticed: bool, start: Callable[[str], Server], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     server, requests = start("asked"), []
     real_whole, real_part = pipeline.analyse, pipeline.analyse_part
@@ -301,6 +301,8 @@ def test_no_result_rests_on_a_file_that_changed_while_the_analysis_read_it(
     def disturbed(*read: object) -> object:
         result = real(*read)  # type: ignore[arg-type]
         CHANGES[what](path)
+        if noticed:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
         return result
 
     monkeypatch.setattr(pipeline, reads, disturbed)
@@ -329,6 +331,32 @@ def test_no_report_says_of_a_run_that_a_disk_failed_while_it_was_read(
         with pytest.raises(StorageError, match="EIO"):
             job(request)
     assert job(request) == expected
+
+
+@pytest.mark.parametrize(
+    ("number", "raised"),
+    [(errno.ENOENT, FileNotFoundError), (errno.EACCES, PermissionError), (errno.ENOSPC, StorageError)],
+)
+@pytest.mark.parametrize("job", [analyse_campaign, lambda request: analyse_one_workload(request, "w0")])
+def test_what_an_analysis_lacks_of_its_own_is_not_taken_for_a_disk_that_fails(
+    job: Callable[[AnalysisRequest], object],
+    number: int,
+    raised: type[Exception],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made = Ended(tmp_path / "state")
+    made.fill(2)
+    request = made.request()
+    made.close()
+
+    def lacking(*_arguments: object) -> None:
+        raise OSError(number, os.strerror(number), "/etc/method.conf")
+
+    monkeypatch.setattr(pipeline, "analyse", lacking)
+    monkeypatch.setattr(pipeline, "analyse_part", lacking)
+    with pytest.raises(raised):
+        job(request)
 
 
 def test_a_run_measured_again_keeps_no_flag_of_the_attempt_whose_file_changed(

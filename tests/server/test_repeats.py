@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from assay_core.records.campaign import CampaignState, RunState
 from assay_core.records.work import CommandSource
 from assay_report.model.compared import NoiseEntry
 from assay_report.reading import parse_report
-from assay_sampling.errors import CampaignError
+from assay_sampling.errors import CampaignError, StorageError
 from assay_sampling.launches.table import BASELINE, Condition
 from assay_server.analysis.comparisons.noise import interval_percent
 from assay_server.campaign_file.compiled import RepeatRule
@@ -24,9 +24,10 @@ from assay_server.campaign_file.compiling import compile_campaign
 from assay_server.campaign_file.reading import load_campaign
 from assay_server.campaigns.planning.plan import plan_campaign
 from assay_server.campaigns.planning.repeats import further_runs, repeats_wanted
-from assay_server.store.model import Campaign
+from assay_server.store.model import Campaign, Run
 from tests.support.server.analysis_lab import Lab
 from tests.support.server.desk import Desk
+from tests.support.server.server_support import eventually
 
 TEXT = """\
 campaign: live
@@ -164,23 +165,49 @@ def test_what_cannot_be_meant_is_refused(change: tuple[str, str], said: str) -> 
         load_campaign(TEXT.replace(*change), "c.yaml")
 
 
-def test_a_noisy_report_sends_the_campaign_back_and_the_last_one_ends_it(lab: Lab) -> None:
+def end_runs_that_may_be_repeated(lab: Lab) -> None:
     lab.end_runs()
     with lab.coordinator.schedule() as schedule:
         campaign = schedule.store.campaign("made-1")
         assert campaign is not None
         compiled = compile_campaign(load_campaign(TEXT, "c.yaml"))
         schedule.store.save_campaign(replace(campaign, compiled=compiled))
+
+
+def end_runs(lab: Lab, runs: Iterable[Run]) -> None:
+    with lab.coordinator.schedule() as schedule:
+        for run in runs:
+            schedule.store.save_run(replace(run, state=RunState.DONE))
+        schedule.advance("made-1")
+
+
+def test_a_noisy_report_sends_the_campaign_back_and_the_last_one_ends_it(lab: Lab) -> None:
+    end_runs_that_may_be_repeated(lab)
     lab.futures[0].set_result((report(noise(9.0)), b"<p>"))
     assert lab.campaign().state is CampaignState.RUNNING
     with lab.coordinator.snapshot() as store:
         more = [run for run in store.runs("made-1") if run.state is RunState.WAITING]
     assert [run.repeat for run in more] == [1, 2, 3, 4, 5]
-    with lab.coordinator.schedule() as schedule:
-        for run in more:
-            schedule.store.save_run(replace(run, state=RunState.DONE))
-        schedule.advance("made-1")
+    end_runs(lab, more)
     [second] = lab.executors[0].requests[1:]
     assert len(second.runs) == 2 + len(more)
     lab.futures[1].set_result((report(noise(1.0, 6)), b"<p>"))
     assert (lab.campaign().state, lab.campaign().has_report) == (CampaignState.DONE, True)
+
+
+def test_what_storage_refused_before_a_round_does_not_count_against_the_next_one(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("assay_server.campaigns.analysing.analyses._DISK_TRIES", 1)
+    monkeypatch.setattr("assay_server.campaigns.analysing.analyses._DISK_PAUSE_SECONDS", 0.01)
+    refused = StorageError("records/x", "the disk refused", "check it")
+    end_runs_that_may_be_repeated(lab)
+    lab.futures[0].set_exception(refused)
+    eventually(lambda: len(lab.futures) == 2, "the second try")
+    lab.futures[1].set_result((report(noise(9.0)), b"<p>"))
+    eventually(lambda: lab.campaign().state is CampaignState.RUNNING, "the second round")
+    with lab.coordinator.snapshot() as store:
+        more = [run for run in store.runs("made-1") if run.state is RunState.WAITING]
+    end_runs(lab, more)
+    lab.futures[2].set_exception(refused)
+    assert lab.campaign().state is CampaignState.ANALYSING

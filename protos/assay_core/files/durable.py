@@ -30,6 +30,9 @@ _NO_SPACE = {
     errno.EDQUOT: "no space left in the user's disk quota",
     errno.EFBIG: "no space left: a file may not grow past the file size limit",
 }
+_STORAGE_FAILS = frozenset(
+    {errno.EIO, errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.ESTALE, errno.ETIMEDOUT}
+)
 _FREE_SPACE = (
     "free disk space, raise the quota or limit, or name a folder on a larger disk with --state; nothing "
     "already stored is lost"
@@ -44,6 +47,11 @@ def storage_errors(subject: str | Path, remedy: str = "") -> Iterator[None]:
         yield
     except OSError as error:
         raise storage_error(subject, error, remedy) from error
+
+
+def storage_fails(error: OSError) -> bool:
+    """Whether an error says that storage fails, and not that a file is missing or not allowed."""
+    return error.errno in _STORAGE_FAILS
 
 
 def storage_error(subject: str | Path, error: OSError, remedy: str = "") -> StorageError:

@@ -177,8 +177,9 @@ _TABLE: dict[FailureClass, _Entry] = {
         False,
     ),
     FailureClass.DISK_FULL: _Entry(
-        "the agent's disk had no space for the spool",
-        "free disk space, or start the agent with --state on a larger disk; nothing already stored is lost",
+        "a disk had no space left, or returned an I/O error: the agent's, or the server's for an analysis",
+        "free disk space, or look for errors of the disk in the kernel log and name a folder on another disk "
+        "with --state; nothing already stored is lost",
         True,
         Fault.BOX,
     ),
@@ -244,7 +245,8 @@ _TABLE: dict[FailureClass, _Entry] = {
     ),
     FailureClass.RECORDS_CHANGED: _Entry(
         "a published file of the run is missing from the server's disk, or changed after it was published",
-        "check the server's disk; the run is measured again, and what was found is kept in set-aside",
+        "check the server's disk; the slice is measured again, and fails once this has happened ten times; "
+        "what was found is kept in set-aside",
         True,
         Fault.NOBODY,
     ),

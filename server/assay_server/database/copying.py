@@ -99,7 +99,7 @@ def _unreadable(table: sa.Table, connection: sa.Connection, query: sa.Select[Any
 
 
 def _is_of_a_value(error: Exception) -> bool:
-    """Whether it is about one value: JSON or text that is none, a number that is not finite.
+    """Whether it is about one value: text that is no UTF-8, malformed JSON, a number that is not finite.
 
     SQLite's own errors have a code; Python's driver, which decodes text, has none for its own.
     """

@@ -9,7 +9,7 @@ from pathlib import Path
 from assay_core.records.campaign import ChangedFile, FileChange
 from assay_sampling.errors import StorageError
 from assay_server.analysis.runs.request import RunData
-from assay_server.content_hash import hash_of_file
+from assay_server.content_hash import fresh_hash_of, hash_of_file
 
 
 class ChangedRecords:
@@ -48,10 +48,14 @@ class RecordsChangedError(StorageError):
         )
 
 
-def what_changed(path: Path, content_hash: str) -> FileChange | None:
-    """How a published file changed, by its hash; None if it did not."""
+def what_changed(path: Path, content_hash: str, *, afresh: bool = False) -> FileChange | None:
+    """How a published file changed, by its hash; None if it did not.
+
+    ``afresh``: the file is read even if this process remembers its hash.
+    """
     try:
-        return None if hash_of_file(path) == content_hash else FileChange.CHANGED
+        found = fresh_hash_of(path) if afresh else hash_of_file(path)
+        return None if found == content_hash else FileChange.CHANGED
     except FileNotFoundError:
         return FileChange.MISSING
     except OSError:

@@ -18,14 +18,13 @@ from concurrent.futures import BrokenExecutor, CancelledError, Executor, Future
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 
 from assay_core.program_log import log_about
-from assay_core.records.campaign import CampaignState, FileChange
+from assay_core.records.campaign import CampaignState, ChangedFile
 from assay_core.records.failure import Failure
 from assay_report.reading import parse_report
 from assay_sampling.errors import AssayError, StorageError
-from assay_server.analysis.runs.intact import RecordsChangedError, unreadable_copy, what_changed
+from assay_server.analysis.runs.intact import RecordsChangedError, unreadable_copy
 from assay_server.analysis.runs.request import AnalysisRequest
 from assay_server.campaigns.analysing.asking import analysis_request
 from assay_server.campaigns.analysing.executors.seam import ExecutorApart, WorkersAwayError
@@ -33,11 +32,12 @@ from assay_server.campaigns.analysing.failing import failure_of_analysis, given_
 from assay_server.campaigns.analysing.job import Pages
 from assay_server.campaigns.analysing.kept_parts import KeptParts, Parts
 from assay_server.campaigns.analysing.parts import submit_analysis
+from assay_server.campaigns.analysing.second_look import look_again
 from assay_server.campaigns.ingest.lost_records import lose_records
 from assay_server.campaigns.planning.repeats import repeats_wanted
 from assay_server.campaigns.scheduling.coordinator import Coordinator
 from assay_server.campaigns.scheduling.transitions import Effects
-from assay_server.store.model import Analysis, Slice
+from assay_server.store.model import Analysis
 from assay_server.threads.repeating import repeated_in_thread
 
 _log = logging.getLogger(__name__)
@@ -85,9 +85,10 @@ class Analyses:
         # The analyses that are made here, with their leases; None: the lease is being asked for.
         self._running: dict[str, Analysis | None] = {}
         self._broken: set[str] = set()
-        # Campaigns of which a disk refused something, or whose workers were away: how often in a row, and
-        # what tries again.
+        # Campaigns of which a disk refused something, or whose bucket or workers were away: how often in a
+        # row, and what tries again.
         self._refused: Counter[str] = Counter()
+        self._bucket_away: Counter[str] = Counter()
         self._away: Counter[str] = Counter()
         self._later: dict[str, threading.Timer] = {}
         self._closed = False
@@ -255,13 +256,14 @@ class Analyses:
     def _wait_for_storage(self, lease: Analysis, error: StorageError) -> None:
         """Records cannot be read, or the report not written: a campaign of days must not fail for that.
 
-        It is tried again as long as the place of the records is away, and so often while only one server's
-        disk refuses: then a person who has mended it tries the campaign again.
+        While a bucket is away, it is tried again without end, and these tries do not count. While a disk
+        refuses, it is tried _DISK_TRIES times; then a person mends the disk and retries the campaign.
         """
-        if self._refused[lease.campaign_id] >= _DISK_TRIES and not self._records_are_away():
+        away = self._records_are_away()
+        if not away and self._refused[lease.campaign_id] >= _DISK_TRIES:
             self._end(lease, failure_of_analysis(error, lease.campaign_id))
         else:
-            self._start_after_refusal(lease, error)
+            self._start_after_refusal(lease, error, away=away)
 
     def _records_are_away(self) -> bool:
         records = self._coordinator.records
@@ -273,13 +275,21 @@ class Analyses:
             return True
         return False
 
-    def _start_after_refusal(self, lease: Analysis, error: StorageError) -> None:
-        """The campaign says why its analysis waits; the pauses grow."""
+    def _start_after_refusal(self, lease: Analysis, error: StorageError, *, away: bool) -> None:
+        """The campaign says why its analysis waits; the pauses grow. ``away``: the bucket is."""
         self._forget(lease)
-        self._refused[lease.campaign_id] += 1
-        pause = _DISK_PAUSE_SECONDS * 2 ** min(self._refused[lease.campaign_id] - 1, 10)
+        if not away:
+            self._bucket_away.pop(lease.campaign_id, None)
+        counted = self._bucket_away if away else self._refused
+        counted[lease.campaign_id] += 1
+        pause = _DISK_PAUSE_SECONDS * 2 ** min(counted[lease.campaign_id] - 1, 10)
         pause = min(pause, _LONGEST_DISK_PAUSE_SECONDS)
         self._pause(lease, pause, error)
+
+    def _forget_refusals(self, campaign_id: str) -> None:
+        """What storage refused until now does not count against the next analysis."""
+        self._refused.pop(campaign_id, None)
+        self._bucket_away.pop(campaign_id, None)
 
     def _wait_for_workers(self, lease: Analysis, error: WorkersAwayError) -> None:
         """Nobody can analyse now: the campaign says why, and it is tried again until somebody can."""
@@ -316,18 +326,25 @@ class Analyses:
             return False
         # Before the new runs can end, because they start another analysis.
         self._forget(lease)
+        self._forget_refusals(lease.campaign_id)
         with self._coordinator.schedule() as schedule:
             return schedule.repeat(lease.campaign_id, wanted, lease.retried, lease)
 
     def _measure_again(self, lease: Analysis, error: RecordsChangedError) -> None:
-        """Files of runs changed since they were published, so the campaign measures those runs again."""
+        """Files of runs changed since they were published: the campaign measures those runs again whose
+        files this server finds so, too, and otherwise waits."""
         campaign_id = lease.campaign_id
         try:
-            if not self._really_changed(error):
-                self._wait_for_workers(lease, _reads_otherwise(error))
+            lost = self._changed_here(campaign_id, error)
+            if not lost:
+                if isinstance(self._executor, ExecutorApart):
+                    self._wait_for_workers(lease, _reads_otherwise(error))
+                else:
+                    self._wait_for_storage(lease, _given_again(error))
                 return
             self._forget(lease)
-            lose_records(self._coordinator, error.files)
+            self._forget_refusals(campaign_id)
+            lose_records(self._coordinator, lost)
             with self._coordinator.snapshot() as store:
                 campaign = store.campaign(campaign_id)
             # If that failed the last of its runs, this does not start a second analysis.
@@ -338,22 +355,20 @@ class Analyses:
         except Exception as refused:  # noqa: BLE001 - the campaign must hear of it, whatever it is
             self._end(lease, failure_of_analysis(refused, campaign_id))
 
-    def _really_changed(self, error: RecordsChangedError) -> bool:
-        """Whether this server sees it too: a worker without the shared folder misses every file, and of a
-        bucket's file it may be the copy that cannot be read. Raises StorageError."""
-        if not isinstance(self._executor, ExecutorApart) and self._coordinator.records.place is None:
-            return True
-        named = {(each.run_id, Path(each.file).name) for each in error.files}
-        with self._coordinator.snapshot() as store:
-            pieces = [piece for run_id, _ in sorted(named) for piece in store.slices(run_id) if piece.file]
-        return any(self._differs(piece) for piece in pieces if (piece.run_id, Path(piece.file).name) in named)
-
-    def _differs(self, piece: Slice) -> bool:
-        with self._coordinator.records.reading(piece.file) as path:
-            what = what_changed(path, piece.content_hash)
-        if what is FileChange.UNREADABLE and self._coordinator.records.place is not None:
-            raise unreadable_copy(piece.file)
-        return what is not None
+    def _changed_here(self, campaign_id: str, error: RecordsChangedError) -> tuple[ChangedFile, ...]:
+        """The files to measure again. Raises StorageError if this server's disk does not give one now, and
+        none of the others differs."""
+        seen = look_again(self._coordinator, error.files)
+        if seen.differing or not seen.unreadable:
+            return seen.differing
+        records = self._coordinator.records
+        if records.place is not None:
+            for copy in seen.unreadable:
+                records.let_go(copy.file)
+            raise unreadable_copy(seen.unreadable[0].file)
+        if self._refused[campaign_id] < _DISK_TRIES:
+            raise _unreadable_now(seen.unreadable[0])
+        return seen.unreadable
 
     def _again_or_end(self, lease: Analysis, error: BrokenExecutor) -> None:
         """A worker died and broke its whole pool: try once more; a second death fails the campaign."""
@@ -380,10 +395,10 @@ class Analyses:
                     self._coordinator.records.put_report(campaign_id, str(lease.token), _FORMS)
                 schedule.end_analysis(campaign_id, why, lease.retried, lease)
         except StorageError as error:
-            self._start_after_refusal(lease, error)
+            self._start_after_refusal(lease, error, away=self._records_are_away())
             return
+        self._forget_refusals(campaign_id)
         with self._lock:
-            self._refused.pop(campaign_id, None)
             self._later.pop(campaign_id, None)
         if held:
             self._on_end(why is None)
@@ -405,4 +420,21 @@ def _reads_otherwise(error: RecordsChangedError) -> WorkersAwayError:
         error.subject,
         f"a worker found {error.files[0].file} {error.files[0].what}, and this server finds it as published",
         "let the workers see the server's records under the same path",
+    )
+
+
+def _given_again(error: RecordsChangedError) -> StorageError:
+    found = error.files[0]
+    return StorageError(
+        found.file,
+        f"the analysis found it {found.what}, and this server then finds it as published",
+        "check the server's disk; the analysis is tried again",
+    )
+
+
+def _unreadable_now(found: ChangedFile) -> StorageError:
+    return StorageError(
+        f"records/{found.file}",
+        "the server's disk does not give it",
+        "check the disk; the analysis is tried again for about an hour, and then the file is measured again",
     )

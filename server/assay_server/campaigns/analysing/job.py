@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING
 
-from assay_core.files.durable import storage_errors
+from assay_core.files.durable import storage_error, storage_fails
 from assay_server.analysis.runs.intact import require_intact
 from assay_server.campaigns.analysing.at_hand import at_hand
 
@@ -30,11 +31,8 @@ def analyse_campaign(request: AnalysisRequest) -> Pages:
     """
     from assay_server.analysis.pipeline import analyse  # noqa: PLC0415 - only workers load the analysis
 
-    with at_hand(request) as here:
-        require_intact(here.runs)
-        with storage_errors(_SUBJECT):
-            report = analyse(here)
-        require_intact(here.runs)  # nobody wrote to a file while it was read
+    with at_hand(request) as here, _reading(here.runs):
+        report = analyse(here)
     return _pages(report)
 
 
@@ -45,10 +43,8 @@ def analyse_one_workload(request: AnalysisRequest, workload: str) -> bytes:
 
     with at_hand(request, lambda run: run.workload == workload) as here:
         runs = [run for run in here.runs if run.workload == workload]
-        require_intact(runs)
-        with storage_errors(_SUBJECT):
+        with _reading(runs):
             part = analyse_part(here, workload)
-        require_intact(runs)
     return packed(part)
 
 
@@ -60,6 +56,21 @@ def join_workloads(request: AnalysisRequest, parts: Sequence[bytes]) -> Pages:
     with at_hand(request, _facts_in_file) as here:
         require_intact(filter(_facts_in_file, here.runs))
         return _pages(joined_report(here, [unpacked(part) for part in parts]))
+
+
+@contextlib.contextmanager
+def _reading(runs: Sequence[RunData]) -> Iterator[None]:
+    """The block reads the runs' files; raises RecordsChangedError if one changes before it ends, and
+    StorageError if storage fails. Any other error of the operating system is the analysis's own."""
+    require_intact(runs)
+    try:
+        yield
+    except OSError as error:
+        require_intact(runs)
+        if storage_fails(error):
+            raise storage_error(_SUBJECT, error) from error
+        raise
+    require_intact(runs)
 
 
 def _facts_in_file(run: RunData) -> bool:

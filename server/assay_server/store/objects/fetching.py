@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
-from assay_core.files.durable import storage_errors
+from assay_core.files.durable import storage_errors, storage_fails
 from assay_server.content_hash import hash_of_file
 from assay_server.store.objects.bucket import Bucket
 from assay_server.store.objects.cache import CacheFolder
@@ -29,8 +29,8 @@ class RecordFetcher:
     def reading(self, file: str) -> Iterator[Path]:
         """A published file, which stays until the block ends; nothing at the path: there is none.
 
-        A copy that this machine's disk has changed is fetched again. An object that has changed is given as
-        it is: its readers find out by the hash.
+        A copy that this machine's disk has changed, or does not give, is fetched again. An object that
+        has changed is given as it is: its readers find out by the hash.
         """
         name = f"records/{file}"
         with self._cache.reading(name, lambda into: self._fetch(name, into), _is_whole) as path:
@@ -81,4 +81,9 @@ def _is_whole(path: Path) -> bool:
     if named is None:
         return True
     with storage_errors(path):
-        return hash_of_file(path).startswith(named[1])
+        try:
+            return hash_of_file(path).startswith(named[1])
+        except OSError as error:
+            if storage_fails(error):
+                return False
+            raise
