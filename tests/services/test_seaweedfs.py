@@ -144,7 +144,7 @@ def test_each_request_is_done_though_answers_are_halved_cut_or_503(
     assert (tmp_path / "copy").read_bytes() == data
     assert [each.name for each in disturbed(lambda: list(bucket.listed("some")))] == names
     assert disturbed(lambda: bucket.look_at("absent")) is None
-    disturbed(lambda: bucket.copy("other", "another"))
+    disturbed(lambda: bucket.copy("other", "another", 5))
     disturbed(lambda: bucket.remove(names))
     assert sorted(each.name for each in bucket.listed("")) == ["another", "other"]
 
