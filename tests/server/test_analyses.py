@@ -360,6 +360,21 @@ def test_a_folders_file_that_cannot_be_read_is_waited_for_and_then_measured_agai
     assert not first.exists() and second.exists()
 
 
+@pytest.mark.usefixtures("at_once")
+def test_a_disk_that_does_not_let_a_missing_file_be_set_aside_fails_the_campaign_in_the_end(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(self: object, file: str) -> None:
+        raise StorageError(file, "the disk refused", "check it")
+
+    monkeypatch.setattr(type(lab.coordinator.records), "set_aside", refuse)
+    lab.end_runs()
+    files_of(lab)[0].unlink()
+    for number in (1, 2):
+        tell_of(lab, number, FileChange.MISSING)
+    assert when_it_is(lab, CampaignState.FAILED).failure is not None
+
+
 def test_a_file_that_changed_without_a_write_is_measured_again_though_this_server_remembers_its_hash(
     lab: Lab, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -343,8 +343,8 @@ class Analyses:
                     self._wait_for_storage(lease, _given_again(error))
                 return
             self._forget(lease)
-            self._forget_refusals(campaign_id)
             lose_records(self._coordinator, lost)
+            self._forget_refusals(campaign_id)
             with self._coordinator.snapshot() as store:
                 campaign = store.campaign(campaign_id)
             # If that failed the last of its runs, this does not start a second analysis.
