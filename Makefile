@@ -31,7 +31,7 @@ demo: $(STAMP)  ## server and three agents on virtual GPUs, all of it synthetic;
 	$(BIN)/assay demo --out demo
 
 .PHONY: test
-test: $(STAMP)  ## every test without special tools; a quarter of an hour on two cores
+test: $(STAMP)  ## every test without special tools; under 20 minutes on two cores
 	$(BIN)/pytest -n $(PYTEST_WORKERS) --dist loadgroup $(PYTEST_ARGS)
 
 .PHONY: chaos
