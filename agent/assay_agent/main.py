@@ -20,6 +20,7 @@ from assay_agent.cli.slurm_job import slurm_job
 from assay_agent.config import AgentSettings
 from assay_agent.daemon.state import StateDirectory, credentials_folder
 from assay_agent.gpus.inventory import read_inventory
+from assay_core.loading import loading
 from assay_core.program import CONTEXT_SETTINGS, version_option
 from assay_core.records.machine import Inventory
 from assay_core.settings.command_line import with_settings
@@ -49,7 +50,8 @@ app.add_typer(quarantine_app, name="quarantine")
 @with_settings(AgentSettings)
 def run(*, settings: AgentSettings, again: Callable[[], AgentSettings]) -> None:
     """Work for a server until SIGTERM or SIGINT; a second one hands runs back at once."""
-    from assay_agent.cli.running import run_agent  # noqa: PLC0415 - see above
+    with loading():
+        from assay_agent.cli.running import run_agent  # noqa: PLC0415 - see above
 
     run_agent(settings, again)
 

@@ -17,8 +17,8 @@ from assay_client.cli.main import VERBS
 from assay_client.cli.main import app as assay_app
 from assay_sampling.launches.alignment import match_flags
 from assay_sampling.running.failures import FailureClass
+from assay_server.cli.program import program as server_app
 from assay_server.limits import DEFAULT_LIMITS
-from assay_server.main import program as server_app
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -32,7 +32,7 @@ user, groups, program, *arguments = sys.argv[1:]
 user, groups, sys.argv = int(user), [int(each) for each in groups.split(",") if each], [program, *arguments]
 needed = {
     "assay": ["client.cli.main", "client.cli.verbs.status", "client.cli.verbs.audit", "client.remote.client"],
-    "assay-server": ["server.main", "core.health_probe"],
+    "assay-server": ["server.main", "server.cli.program", "core.health_probe"],
 }[program]
 main, *_ = [importlib.import_module(f"assay_{each}") for each in needed]
 if program == "assay-server" and "--state" in arguments:

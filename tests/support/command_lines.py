@@ -9,7 +9,7 @@ import typer
 
 from assay_agent.main import app as agent_app
 from assay_client.cli.main import app as client_app
-from assay_server.main import program as server_app
+from assay_server.cli.program import program as server_app
 
 PROGRAMS = {"assay": client_app, "assay-agent": agent_app, "assay-server": server_app}
 

@@ -21,6 +21,7 @@ from assay_client.cli.reporters.failure import Failure, render_failure
 from assay_client.cli.summaries import SUMMARIES
 from assay_client.ending import signals_noted
 from assay_client.settings import ClientSettings, note_flags, settings_of
+from assay_core.loading import loading
 from assay_core.program import CONTEXT_SETTINGS, version_option
 from assay_core.program_log import LogFormat, LogLevel, set_up_log
 from assay_core.settings.command_line import option_of
@@ -92,7 +93,8 @@ class LazyVerbs(MutableMapping[str, Any]):
 
     def __getitem__(self, name: str) -> Any:
         if name not in self._loaded:
-            command = typer.main.get_command(importlib.import_module(VERBS[name]).app)
+            with loading():
+                command = typer.main.get_command(importlib.import_module(VERBS[name]).app)
             command.name = name
             self._loaded[name] = command
         return self._loaded[name]

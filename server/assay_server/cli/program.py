@@ -1,0 +1,146 @@
+"""The command line of ``assay-server``: it serves, unless a verb is given."""
+
+from __future__ import annotations
+
+import functools
+import gc
+import inspect
+import json
+import logging
+import os
+import sys
+from collections.abc import Callable
+from typing import Annotated, Any
+
+import typer
+
+from assay_core.loading import loading
+from assay_core.program import CONTEXT_SETTINGS, distribution_version, version_option
+from assay_core.program_log import set_up_log
+from assay_core.settings.command_line import with_settings
+from assay_sampling.errors import AssayError, ParameterError
+from assay_server.cli.extras import server_extra
+from assay_server.cli.health import health
+from assay_server.cli.init import init
+from assay_server.cli.move import move
+from assay_server.cli.state import backup, check, restore
+from assay_server.cli.token import token
+from assay_server.config import ServerSettings
+from assay_server.ending import until_asked_to_end
+
+_log = logging.getLogger(__name__)
+
+_NEW_OBJECTS = 20_000
+
+program = typer.Typer(
+    context_settings=CONTEXT_SETTINGS, pretty_exceptions_enable=False, rich_markup_mode=None
+)
+
+
+@with_settings(ServerSettings)
+def _serve_options(
+    *,
+    settings: ServerSettings,
+    again: Callable[[], ServerSettings],
+    json_output: Annotated[bool, typer.Option("--json", help="Print the addresses as JSON.")] = False,
+    version: Annotated[bool, version_option("assay-server")] = False,
+) -> None:
+    """Serve campaigns until SIGTERM or Ctrl-C: plan, lease, store, analyse. Verbs do something else."""
+    set_up_log(settings.log_level, settings.log_format)
+    # gRPC's own messages on standard error only help its authors; our errors say what people need.
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
+    # Arrow reads this as it is loaded. Its own allocator gives memory back to the kernel between row groups
+    # and fetches it again, which is a tenth of the time of ingest.
+    os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
+    _serve(_absolute(settings), lambda: _absolute(again()), json_output)
+
+
+def _absolute(settings: ServerSettings) -> ServerSettings:
+    return settings.model_copy(update={"state_dir": settings.state_dir.absolute()})
+
+
+@functools.wraps(_serve_options)
+def serve(context: typer.Context, **given: Any) -> None:
+    """Serve, unless a verb was given.
+
+    A verb has options of its own and sees none that stand before it, so those are refused.
+    """
+    verb = context.invoked_subcommand
+    if verb is None:
+        _serve_options(**given)
+        return
+    for option in context.command.params:
+        source = context.get_parameter_source(option.name or "")
+        if source is not None and source.name == "COMMANDLINE":
+            written = option.opts[0]
+            raise ParameterError(
+                written,
+                f"it stands before the verb {verb!r}, which does not see it",
+                f"write it behind the verb: assay-server {verb} {written} ...",
+            )
+
+
+_served = inspect.signature(_serve_options).parameters
+_context = inspect.Parameter("context", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=typer.Context)
+serve.__signature__ = inspect.Signature([_context, *_served.values()])  # type: ignore[attr-defined]
+serve.__annotations__ = {"context": typer.Context, **_serve_options.__annotations__}
+del serve.__wrapped__
+program.callback(invoke_without_command=True)(serve)
+for _verb in (init, token, backup, restore, check, move, health):
+    program.command()(_verb)
+
+
+def _serve(settings: ServerSettings, again: Callable[[], ServerSettings], json_output: bool) -> None:
+    def reload() -> None:
+        try:
+            server.reload(again())
+        except AssayError as error:
+            _log.error("reload is refused, and nothing has changed: %s", error)
+        else:
+            set_up_log(server.settings.log_level, server.settings.log_format)
+
+    with until_asked_to_end(reload) as wait, _server_class()(settings) as server:
+        if json_output:
+            text = json.dumps(
+                {
+                    "addresses": server.addresses,
+                    "metrics": server.metrics_address,
+                    "join": server.joins,
+                    "web": server.web_address,
+                    "state": str(settings.state_dir),
+                    "version": distribution_version(),
+                }
+            )
+        else:
+            text = f"listening on {' '.join(server.addresses)}"
+            text += f", joining at {' '.join(server.joins)}" if server.joins else ""
+            text += f", page at {server.web_address}" if server.web_address else ""
+        sys.stdout.write(f"{text}\n")
+        sys.stdout.flush()
+        _collect_garbage_seldom()
+        wait()
+
+
+def _collect_garbage_seldom() -> None:
+    """Leave what exists now out of each collection, and collect after more new objects than by default.
+
+    Collections took 6 % of a busy server's time, and find little: few objects here are in cycles.
+    """
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(_NEW_OBJECTS, 20, 20)
+
+
+def _server_class() -> Any:
+    with server_extra(), loading():
+        from assay_server.app import Server  # noqa: PLC0415 - without its extra, the program says so
+    return Server
+
+
+def run_program() -> None:
+    """Run the command line; print a typed error as one paragraph on standard error and set the exit code."""
+    try:
+        program()
+    except AssayError as error:
+        typer.echo(f"assay-server: {error}", err=True)
+        sys.exit(error.exit_code)
