@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from assay_agent.execution.classify import application_failure, classify, failure_in, flags_in, own_lines
+from assay_agent.execution.classify import (
+    application_failure,
+    classify,
+    failure_in,
+    flags_in,
+    own_lines,
+    workload_failed,
+)
 from assay_agent.execution.errors import ProfilerError
 from assay_agent.execution.tool_run import ToolResult
 from assay_agent.profilers.ncu.log import NcuLog, require_clean
@@ -21,6 +28,9 @@ LINES = [
     ("==ERROR== './train' does not exist or is not an executable.", F.APPLICATION_FAILED),
     ("==ERROR== Nsight Compute failed to connect to the CUDA driver (stub libcuda.so", F.DRIVER_UNUSABLE),
     ("==ERROR== Failed to create temporary file. Specify the TMPDIR environment", F.DISK_FULL),
+    ("==ERROR== Failed to write /x/report.ncu-rep: Read-only file system", F.DISK_FULL),
+    ("ERROR: /x/trace.nsys-rep: Input/output error", F.DISK_FULL),
+    ("the tool cannot be run ([Errno 5] Input/output error: 'ncu')", F.DISK_FULL),
     ("==ERROR== Could not open report file 'x'.", F.REPORT_SHORT),
     ("==ERROR== Failed to load report file 'x'.", F.REPORT_SHORT),
     ("==ERROR== unrecognised option '--bogus'. Use --help for further details.", F.INTERNAL),
@@ -129,3 +139,22 @@ def test_warnings_become_flags_once() -> None:
     ]
     assert [(flag.name, flag.invalidates) for flag in flags_in(lines)] == [("clock_unlocked", False)]
     assert list(flags_in(["==PROF== fine"])) == []
+
+
+@pytest.mark.parametrize(
+    ("output", "failure_class"),
+    [
+        ("OSError: [Errno 28] No space left on device: '/data/x'\n", F.DISK_FULL),
+        ("cp: error writing 'x': Input/output error\n", F.DISK_FULL),
+        ("write: Disk quota exceeded\n", F.DISK_FULL),
+        # What a workload meets also where nobody meant it to write.
+        ("OSError: [Errno 30] Read-only file system: '/usr/x'\n", F.APPLICATION_FAILED),
+        ("inotify: No space left on device\n" + "step\n" * 60 + "KeyError: 'x'\n", F.APPLICATION_FAILED),
+        ("No space left on device\nfatal: Xid 79, GPU lost\n", F.GPU_UNHEALTHY),
+    ],
+)
+def test_a_workload_that_ends_for_its_disk_is_tried_again_elsewhere(output: str, failure_class: F) -> None:
+    found = workload_failed("run", "it ended", output)
+    assert found.failure_class is failure_class
+    if failure_class is F.DISK_FULL:
+        assert found.tool_said and found.tool_said in found.cause and found.failure.retryable

@@ -19,7 +19,7 @@ from assay_agent.policy.gate import Gate
 from assay_core.records.work import CommandSource
 from assay_core.settings.quantities import parse_span_seconds
 from assay_core.settings.settling import read_settings_file
-from assay_server.main import program as server_program
+from assay_server.cli.program import program as server_program
 
 DEPLOY = Path(__file__).resolve().parents[2] / "deploy"
 UNITS = sorted((DEPLOY / "systemd").glob("*.service"))

@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from datetime import timedelta
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 import obstore
 import pytest
@@ -297,6 +297,44 @@ class TestCache:
             for _ in range(2):
                 with fetcher.reading(file) as path:
                     assert path.read_bytes() == data
+
+    @pytest.mark.parametrize("number", [errno.EIO, errno.ESTALE])
+    def test_a_copy_that_the_disk_does_not_open_is_fetched_again(
+        self, number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        cache = self.cache(tmp_path)
+        path = self.read(cache, "a/1", b"right")
+        broken, real = path.stat().st_ino, Path.open
+        # Held, so that no later file gets its inode.
+        with path.open("rb"):
+
+            def opened(at: Path, *how: Any, **named: Any) -> object:
+                if at == path and at.exists() and at.stat().st_ino == broken:
+                    raise OSError(number, os.strerror(number), str(at))
+                return real(at, *how, **named)
+
+            monkeypatch.setattr(Path, "open", opened)
+            with cache.reading("a/1", _writes(b"again"), lambda at: True) as found:
+                assert found.read_bytes() == b"again"
+
+    def test_a_cache_whose_disk_opens_nothing_says_so(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        cache, brought = self.cache(tmp_path), []
+
+        def refuses(at: Path, *how: object) -> object:
+            if at.exists():
+                raise OSError(errno.EIO, os.strerror(errno.EIO), str(at))
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(at))
+
+        def fetch(file: IO[bytes]) -> bool:
+            brought.append(file.write(b"x"))
+            return True
+
+        monkeypatch.setattr(Path, "open", refuses)
+        with pytest.raises(StorageError, match="EIO"), cache.reading("a/1", fetch, lambda at: True):
+            pass
+        assert brought == [1]
 
     def test_a_fetch_that_fails_leaves_nothing(self, tmp_path: Path) -> None:
         cache = self.cache(tmp_path)

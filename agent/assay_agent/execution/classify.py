@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from assay_agent.execution.errors import ProfilerError
+from assay_agent.execution.sick_disk import said_of_disk
 from assay_agent.execution.tool_run import ToolResult
 from assay_core.records.validity_flag import ValidityFlag
 from assay_sampling.running.failures import FailureClass
@@ -53,7 +54,8 @@ _RULES: tuple[Rule, ...] = (
     ),
     Rule(
         r"No space left on device|Insufficient memory and disk space|Unable to write to file|"
-        r"Failed to create temporary file|disk is full",
+        r"Failed to create temporary file|disk is full|Input/output error|Read-only file system|"
+        r"Disk quota exceeded",
         FailureClass.DISK_FULL,
     ),
     Rule(
@@ -136,7 +138,7 @@ def failure_in(subject: str, lines: Sequence[str], *, ignoring: Sequence[Failure
 def application_failure(subject: str, lines: Sequence[str], output: str) -> None:
     """Raise if the tool says that the workload ended with an error; ``output`` is the workload's.
 
-    What the workload says about the GPU counts before its exit status, and its last line is quoted.
+    What the workload says about GPU and disk counts before its exit status, and its last line is quoted.
     """
     line = next((text for text in lines if _ENDED_WITH.search(text)), None)
     if line is not None:
@@ -151,6 +153,10 @@ def workload_failed(subject: str, cause: str, output: str) -> ProfilerError:
         if said is not None:
             words = f"{cause}; the workload says: {quoted(said)}"
             return ProfilerError(rule.failure_class, subject, words, rule.remedy, tool_said=said)
+    disk = said_of_disk(output)
+    if disk is not None:
+        words = f"{cause}; the workload says: {quoted(disk)}"
+        return ProfilerError(FailureClass.DISK_FULL, subject, words, tool_said=disk)
     words = f"{cause}; the last words of its output: {last_words(output)}"
     return ProfilerError(FailureClass.APPLICATION_FAILED, subject, words)
 

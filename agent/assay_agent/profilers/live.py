@@ -30,6 +30,7 @@ from assay_agent.execution.environment import (
 )
 from assay_agent.execution.errors import ProfilerError
 from assay_agent.execution.pinned import JudgedCommand, entered_folder, first_fault, pins_of
+from assay_agent.execution.sick_disk import require_disk
 from assay_agent.execution.tool_run import ToolResult, run_tool
 from assay_agent.execution.tool_version import ToolBox, ToolVersion
 from assay_agent.guards.run_guards import RunGuards
@@ -296,6 +297,7 @@ class LiveMeasurement(abc.ABC):
                 held=held,
             )
         self._wall_seconds += result.seconds
+        self._require_disk(result)
         self._program = started.after_run()
         self._require_judged("was changed while it ran")
         guards.require_kept(str(self.work.key))
@@ -310,6 +312,13 @@ class LiveMeasurement(abc.ABC):
                 f"it had not ended after its time limit of {limit:g} s; it was ended",
             )
         return result
+
+    def _require_disk(self, result: ToolResult) -> None:
+        """Raise ProfilerError if the tool ended with an error, and the box's disk has failed under it."""
+        if result.exit_code == 0 or result.cancelled or result.timed_out:
+            return
+        folders = (self.space.home, self.space.temporary, self.space.job)
+        require_disk(str(self.work.key), folders, result.ending)
 
     def _started(self, command: CommandSource, directory: Path) -> StartedProgram:
         """The command's program, or the workload file that a modelled GPU runs in its place."""

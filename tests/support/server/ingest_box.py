@@ -46,6 +46,8 @@ class Box:
         synthetic: bool = False,
         most_held_bytes: int = MOST_HELD_BYTES,
         shared: bool = False,
+        text: str = TEXT,
+        slots: tuple[Slot, ...] = (Slot("0", ("recorded",)), Slot("1", ("recorded",))),
     ) -> None:
         """``most_held_bytes`` 0: every segment is staged in a file. ``shared``: others may be beside it."""
         self.state, self.shared, self.hub = state, shared, Hub()
@@ -53,8 +55,7 @@ class Box:
         state.mkdir(parents=True, exist_ok=True)
         self.clock = HandClock()
         self.open()
-        submit(self.coordinator, Submission(TEXT.format(synthetic=str(synthetic).lower()), "c.yaml", "/data"))
-        slots = (Slot("0", ("recorded",)), Slot("1", ("recorded",)))
+        submit(self.coordinator, Submission(text.format(synthetic=str(synthetic).lower()), "c.yaml", "/data"))
         with self.coordinator.schedule() as schedule:
             schedule.register(Agent("a", "s", "a", Inventory(), slots, 0), {})
         self.key = self.lease()

@@ -6,7 +6,7 @@ import contextlib
 import logging
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from operator import itemgetter
 from weakref import WeakValueDictionary
 
@@ -43,11 +43,11 @@ MOST_SMALL_SEGMENTS = 8  # of an attempt that is finished together with others
 class Publisher:
     """Publishes finished attempts. Thread-safe; one thread of one server at a time per slice."""
 
-    def __init__(self, coordinator: Coordinator) -> None:
+    def __init__(self, coordinator: Coordinator, seconds: Callable[[], float] = time.monotonic) -> None:
         self._coordinator = coordinator
         self._lock = threading.Lock()
         self._slices: WeakValueDictionary[tuple[str, int], threading.Lock] = WeakValueDictionary()
-        self._kinds = LaunchKinds(coordinator.records)
+        self._kinds = LaunchKinds(coordinator.records, seconds)
 
     @repeated
     def finish(

@@ -3,31 +3,41 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from pathlib import Path
 
 import numpy as np
 
+from assay_core.files.durable import storage_errors
 from assay_core.records.campaign import ChangedFile, FileChange
+from assay_sampling.errors import StorageError
 from assay_server.analysis.runs.intact import RecordsChangedError, unreadable_copy, what_changed
 from assay_server.store.model import Slice
 from assay_server.store.protocols import RecordStore
 
 _MOST_HELD = 1024
+# A disk, or the server of a shared folder, has this long to give a file before its slice is measured again.
+# Its run's finished attempts wait meanwhile, so it is less than the hour that an analysis waits.
+_PATIENCE_SECONDS = 600.0
 
 
 class LaunchKinds:
     """Finds the kinds in files and caches them by file. Thread-safe."""
 
-    def __init__(self, records: RecordStore) -> None:
-        self._records = records
+    def __init__(self, records: RecordStore, seconds: Callable[[], float] = time.monotonic) -> None:
+        self._records, self._seconds = records, seconds
         self._lock = threading.Lock()
         self._held: OrderedDict[str, np.ndarray] = OrderedDict()
+        # The first and the last time that the disk did not give a file.
+        self._refused: dict[str, tuple[float, float]] = {}
 
     def of(self, piece: Slice) -> np.ndarray:
         """Hashes of the kinds of launches in a published slice, each once, shape (k,).
 
-        Raises RecordsChangedError if its file is missing or changed, StorageError, InputError.
+        Raises RecordsChangedError if its file is missing or changed, or has been unreadable for ten minutes;
+        StorageError if the disk does not give it now: ask again; InputError.
         """
         if not piece.file:
             return np.empty(0, np.uint64)
@@ -36,17 +46,41 @@ class LaunchKinds:
         if known is not None:
             return known
         with self._records.reading(piece.file) as path:
-            what = what_changed(path, piece.content_hash)
-            if what is FileChange.UNREADABLE and self._records.place is not None:
-                raise unreadable_copy(piece.file)
-            if what is not None:
-                raise RecordsChangedError((ChangedFile(piece.run_id, str(path), what),))
-            found = _kinds(str(path))
+            self._require_intact(piece, path)
+            with storage_errors(path):
+                found = _kinds(str(path))
         with self._lock:
             self._held[piece.content_hash] = found
             while len(self._held) > _MOST_HELD:
                 self._held.popitem(last=False)
         return found
+
+    def _require_intact(self, piece: Slice, path: Path) -> None:
+        what = what_changed(path, piece.content_hash)
+        if what is FileChange.UNREADABLE:
+            self._wait_for(piece)
+        with self._lock:
+            self._refused.pop(piece.file, None)
+        if what is not None:
+            raise RecordsChangedError((ChangedFile(piece.run_id, str(path), what),))
+
+    def _wait_for(self, piece: Slice) -> None:
+        """Raise StorageError while the disk may still give the file, which may be as published."""
+        if self._records.place is not None:
+            self._records.let_go(piece.file)
+            raise unreadable_copy(piece.file)
+        now = self._seconds()
+        with self._lock:
+            first, last = self._refused.get(piece.file, (now, now))
+            if now - last > _PATIENCE_SECONDS:  # that was another time
+                first = now
+            self._refused[piece.file] = (first, now)
+        if now - first < _PATIENCE_SECONDS:
+            raise StorageError(
+                f"records/{piece.file}",
+                "the server's disk does not give it, and it decides how its run continues",
+                "check the disk; after ten minutes its slice is measured again",
+            )
 
     def new_in(self, pieces: Sequence[Slice]) -> list[int]:
         """How many kinds each slice has that no earlier slice has."""

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO
 
-from assay_core.files.durable import TEMPORARY, storage_errors
+from assay_core.files.durable import TEMPORARY, storage_errors, storage_fails
 from assay_core.files.private_folders import make_private_folder, private_opener
 
 _USED_EVERY_SECONDS = 60.0
@@ -54,12 +54,12 @@ class CacheFolder:
     ) -> Iterator[Path]:
         """A file, which stays until the block ends.
 
-        ``fetch`` writes it if it is not here, or not ``is_whole``; False: there is none, and the path leads
-        to nothing. Raises StorageError and what ``fetch`` raises.
+        ``fetch`` writes it if it is not here, is not ``is_whole``, or the disk does not open it; False: there
+        is none, and the path leads to nothing. Raises StorageError and what ``fetch`` raises.
         """
         path = self._folder / name
         with storage_errors(path):
-            held = self._taken(path)
+            held = self._given(path)
             if held is not None and not is_whole(path):
                 held.close()
                 path.unlink(missing_ok=True)
@@ -128,6 +128,16 @@ class CacheFolder:
             temporary.unlink(missing_ok=True)
             raise
         return True
+
+    def _given(self, path: Path) -> IO[bytes] | None:
+        """The file at a path, held; None: there is none, or there was one that the disk did not give."""
+        try:
+            return self._taken(path)
+        except OSError as error:
+            if not storage_fails(error):
+                raise
+        path.unlink(missing_ok=True)
+        return None
 
     def _taken(self, path: Path) -> IO[bytes] | None:
         """The file at a path, held; None: there is none."""
