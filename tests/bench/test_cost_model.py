@@ -12,6 +12,7 @@ from tests.bench.scale.cost_model import (
     MEASURED,
     METHODS,
     Line,
+    Model,
     Point,
     cpu_points,
     measured,
@@ -56,13 +57,53 @@ def test_a_step_that_was_not_measured_is_no_point() -> None:
 
 
 def test_every_method_was_measured_up_to_100_million_launches_and_the_model_holds() -> None:
-    found = _measured()
-    for step, points in cpu_points(found).items():
+    model = Model.of(_measured(), "counted")
+    assert set(model.steps) == {"read", *METHODS}
+    for step, points in model.steps.items():
         assert {point.launches for point in points} == {1_000_000, 10_000_000, 100_000_000}
-        line = Line.through(points)
-        assert max(abs(off_percent(line, point)) for point in points) < 30.0, step
-    assert all(scratch_points(found)[method] for method in METHODS)
-    assert "1,000,000,000 launches" in page(found)
+        assert max(abs(off_percent(model.lines[step], point)) for point in points) < 30.0, step
+    assert set(model.space) == set(METHODS)
+    assert "1,000,000,000 launches" in page(model.found)
+
+
+def test_light_recordings_were_measured_at_10_and_100_and_1000_million_launches_and_the_model_holds() -> None:
+    model = Model.of(_measured(), "light")
+    assert set(model.steps) == {"read", "stem"}
+    for step, points in model.steps.items():
+        assert {point.launches for point in points} == {10**7, 10**8, 10**9}
+        assert max(abs(off_percent(model.lines[step], point)) for point in points) < 30.0, step
+    assert all(each["peak"] <= 2 << 30 for each in model.found)
+
+
+def test_light_recordings_have_lines_of_their_own() -> None:
+    found = [_selection(1_000_000, 10.0), _selection(2_000_000, 2.0) | {"recording": "light"}]
+    assert Model.of(found, "counted").lines["stem"] == Line(0.0, 10.0)
+    assert Model.of(found, "light").lines["stem"] == Line(0.0, 1.0)
+
+
+def test_ten_billion_launches_are_the_recordings_that_make_them_up() -> None:
+    found = [_selection(launches, launches / 1e6) | {"recording": "light"} for launches in (10**7, 10**9)]
+    said = page(found)
+    # Reading costs 3600 s a million launches here, and the method 1.
+    assert "| light: STEM, 1,000 recordings of 10,000,000, each read once | 10,002.8 | 0.4 a worker |" in said
+    assert (
+        "| light: STEM, 10 recordings of 1,000,000,000, each read once | 10,002.8 | 36.0 a worker |" in said
+    )
+
+
+def test_how_far_a_model_of_the_smaller_sizes_is_off_is_said_at_the_largest() -> None:
+    sizes = [(10**7, 10.0), (10**8, 100.0), (10**9, 2000.0)]
+    said = page([_selection(*size) | {"recording": "light"} for size in sizes])
+    largest = next(line for line in said.splitlines() if line.startswith("| light: STEM | 1,000,000,000 |"))
+    assert largest.split(" | ")[2] == "2,000.0"
+    assert largest.split(" | ")[4] == "-50 %"
+
+
+def _selection(launches: int, cpu: float) -> dict[str, Any]:
+    return {
+        "method": "stem", "launches": launches, "read_cpu": 3600.0 * launches / 1e6, "select_cpu": cpu,
+        "peak": 0, "scratch": 36 * launches,
+    }  # fmt: skip
 
 
 def _measured() -> list[dict[str, Any]]:

@@ -1,10 +1,13 @@
 """The cost model of docs/scale.md: what selections beyond memory cost by the number of launches, fitted.
 
 python -m tests.bench.scale.cost_model measure FOLDER --launches 1000000 10000000 [--methods sieve,stem]
+python -m tests.bench.scale.cost_model measure FOLDER --recording light --launches 1000000000
 python -m tests.bench.scale.cost_model fit
 
 ``measure`` makes recordings in FOLDER (49 bytes a launch; with 100 million a method takes five minutes of a
 core) and adds a line for each selection to the measured points. Those with ``release`` are of an earlier one.
+A light recording has names and times without counters: 4 bytes a launch, and 1,000 million launches take half
+an hour of a core and 40 GB of disk.
 ``fit`` prints the tables that the page has from these points (``make docs`` writes them there).
 """
 
@@ -26,10 +29,17 @@ from scipy.optimize import nnls
 
 MEASURED = Path(__file__).with_name("measured_selections.jsonl")
 METHODS = ("pks", "sieve", "stem")
+# What selects from a recording with counters, and from one of names and times.
+METHODS_OF = {"counted": METHODS, "light": ("stem",)}
 _LIMIT_BYTES = 2 << 30
 _MILLION = 1_000_000
+# Of one recording, what the model says of more launches than most have.
+_BEYOND = {"counted": (100 * _MILLION, 1_000 * _MILLION), "light": (1_000 * _MILLION,)}
 # Ten billion launches as so many recordings of so many launches.
-_RECORDINGS, _LAUNCHES_OF_EACH = 1_000, 10 * _MILLION
+_TEN_BILLION = {
+    "counted": ((1_000, 10 * _MILLION),),
+    "light": ((1_000, 10 * _MILLION), (10, 1_000 * _MILLION)),
+}
 
 
 @dataclass(frozen=True)
@@ -103,48 +113,79 @@ def off_percent(line: Line, point: Point) -> float:
     return 100.0 * (line.at(point.launches) / point.cost - 1.0)
 
 
-def page(found: Sequence[dict[str, Any]]) -> str:
-    """The tables of the model: its lines, how far each is off at each point, and what it says of more."""
-    steps, scratch = cpu_points(found), scratch_points(found)
-    lines = {step: Line.through(points) for step, points in steps.items()}
-    space = {method: Line.of_largest(points) for method, points in scratch.items()}
-    return "\n".join(
-        [
-            *_lines_table(lines, space),
-            "",
-            *_points_table(steps, lines, found),
-            "",
-            *_beyond_table(lines, space),
-        ]
-    )
+@dataclass(frozen=True)
+class Model:
+    """What was measured with recordings of one kind, and the lines through it, by step and by method."""
+
+    recording: str
+    found: Sequence[dict[str, Any]]
+    steps: dict[str, list[Point]]
+    lines: dict[str, Line]
+    space: dict[str, Line]
+
+    @classmethod
+    def of(cls, found: Sequence[dict[str, Any]], recording: str) -> Model:
+        """The model of the selections from this kind of recording; a point that names none has counters."""
+        own = [each for each in found if each.get("recording", "counted") == recording]
+        steps = {step: points for step, points in cpu_points(own).items() if points}
+        return cls(
+            recording,
+            own,
+            steps,
+            {step: Line.through(points) for step, points in steps.items()},
+            {method: Line.of_largest(points) for method, points in scratch_points(own).items() if points},
+        )
+
+    def name(self, step: str) -> str:
+        """A step as the page calls it."""
+        return ("" if self.recording == "counted" else f"{self.recording}: ") + _STEPS[step]
+
+    def at_smaller(self, step: str) -> Line:
+        """The line of a step fitted without its largest size."""
+        largest = max(point.launches for point in self.steps[step])
+        return Line.through([point for point in self.steps[step] if point.launches < largest])
 
 
 _STEPS = {"read": "reading, checking, and writing", "pks": "PKS", "sieve": "Sieve", "stem": "STEM"}
 
 
-def _lines_table(lines: dict[str, Line], scratch: dict[str, Line]) -> Iterator[str]:
-    yield "| the model | CPU s, fixed | CPU s a million launches | bytes of scratch a launch |"
-    yield "|---|---:|---:|---:|"
-    for step, line in lines.items():
-        space = f"{scratch[step].each / _MILLION:.0f}" if step in scratch else ""
-        yield f"| {_STEPS[step]} | {line.fixed:.1f} | {line.each:.2f} | {space} |"
+def page(found: Sequence[dict[str, Any]]) -> str:
+    """The tables of the model: its lines, how far each is off at each point, and what it says of more."""
+    models = [model for kind in METHODS_OF if (model := Model.of(found, kind)).found]
+    return "\n".join(
+        [
+            "| the model | CPU s, fixed | CPU s a million launches | bytes of scratch a launch |",
+            "|---|---:|---:|---:|",
+            *(row for model in models for row in _lines_rows(model)),
+            "",
+            "| step | launches | CPU s measured | model off by | fitted to the smaller ones | peak, MiB |",
+            "|---|---:|---:|---:|---:|---:|",
+            *(row for model in models for row in _points_rows(model)),
+            "",
+            "| by the model | CPU hours | scratch, GB |",
+            "|---|---:|---:|",
+            *(row for model in models for row in _beyond_rows(model)),
+            *(row for model in models for row in _ten_billion_rows(model)),
+        ]
+    )
 
 
-def _points_table(
-    steps: dict[str, list[Point]], lines: dict[str, Line], found: Sequence[dict[str, Any]]
-) -> Iterator[str]:
-    yield "| step | launches | CPU s measured | model off by | fitted to the smaller ones | peak, MiB |"
-    yield "|---|---:|---:|---:|---:|---:|"
-    for step, points in steps.items():
-        largest = max(point.launches for point in points)
-        smaller = Line.through([point for point in points if point.launches < largest])
-        for launches in sorted({point.launches for point in points}):
+def _lines_rows(model: Model) -> Iterator[str]:
+    for step, line in model.lines.items():
+        space = f"{model.space[step].each / _MILLION:.0f}" if step in model.space else ""
+        yield f"| {model.name(step)} | {line.fixed:.1f} | {line.each:.2f} | {space} |"
+
+
+def _points_rows(model: Model) -> Iterator[str]:
+    for step, points in model.steps.items():
+        sizes = sorted({point.launches for point in points})
+        for launches in sizes:
             here = [point for point in points if point.launches == launches]
             mean = Point(launches, float(np.mean([point.cost for point in here])))
-            ahead = f"{off_percent(smaller, mean):+.0f} %" if launches == largest else ""
-            off = f"{off_percent(lines[step], mean):+.0f} %"
-            peak = _peak(found, step, launches)
-            yield f"| {_STEPS[step]} | {launches:,} | {mean.cost:,.1f} | {off} | {ahead} | {peak} |"
+            ahead = f"{off_percent(model.at_smaller(step), mean):+.0f} %" if launches == sizes[-1] else ""
+            off = f"{off_percent(model.lines[step], mean):+.0f} %"
+            peak = _peak(model.found, step, launches)
+            yield f"| {model.name(step)} | {launches:,} | {mean.cost:,.1f} | {off} | {ahead} | {peak} |"
 
 
 def _peak(found: Sequence[dict[str, Any]], step: str, launches: int) -> str:
@@ -152,33 +193,49 @@ def _peak(found: Sequence[dict[str, Any]], step: str, launches: int) -> str:
     return f"{max(peaks) >> 20:,}" if peaks else ""
 
 
-def _beyond_table(lines: dict[str, Line], scratch: dict[str, Line]) -> Iterator[str]:
-    yield "| by the model | CPU hours | scratch, GB |"
-    yield "|---|---:|---:|"
-    for launches in (100 * _MILLION, 1_000 * _MILLION):
-        for method in METHODS:
-            hours = (lines["read"].at(launches) + lines[method].at(launches)) / 3600
-            space = scratch[method].at(launches) / 1e9
-            yield f"| {_STEPS[method]}, {launches:,} launches in one recording | {hours:.2f} | {space:,.0f} |"
-    cpu = _RECORDINGS * sum(line.at(_LAUNCHES_OF_EACH) for line in lines.values()) / 3600
-    space = max(line.at(_LAUNCHES_OF_EACH) for line in scratch.values()) / 1e9
-    what = f"all three methods, {_RECORDINGS:,} recordings of {_LAUNCHES_OF_EACH:,}, each read once"
-    yield f"| {what} | {cpu:.0f} | {space:.1f} a worker |"
+def _beyond_rows(model: Model) -> Iterator[str]:
+    for launches in _BEYOND[model.recording]:
+        for method in METHODS_OF[model.recording]:
+            hours = (model.lines["read"].at(launches) + model.lines[method].at(launches)) / 3600
+            space = model.space[method].at(launches) / 1e9
+            what = f"{model.name(method)}, {launches:,} launches in one recording"
+            yield f"| {what} | {hours:.2f} | {space:,.0f} |"
 
 
-def measure(folder: Path, sizes: Sequence[int], methods: Sequence[str], output: Path) -> None:
+def _ten_billion_rows(model: Model) -> Iterator[str]:
+    what = "all three methods" if model.recording == "counted" else model.name("stem")
+    for recordings, launches in _TEN_BILLION[model.recording]:
+        cpu = recordings * sum(line.at(launches) for line in model.lines.values()) / 3600
+        space = max(line.at(launches) for line in model.space.values()) / 1e9
+        each = f"{recordings:,} recordings of {launches:,}, each read once"
+        yield f"| {what}, {each} | {cpu:,.1f} | {space:.1f} a worker |"
+
+
+def measure(folder: Path, recording: str, sizes: Sequence[int], methods: Sequence[str], output: Path) -> None:
     """Measure each method with each size in a process of its own, and add the lines to ``output``."""
-    from tests.bench.scale.made_files import counted_file  # noqa: PLC0415 - it takes its time
-
     for launches in sizes:
-        path = folder / f"counted-{launches}.parquet"
+        path = folder / f"{recording}-{launches}.parquet"
         if not path.exists():
-            counted_file(path, launches)
+            _make(path, recording, launches)
         for method in methods:
             with tempfile.TemporaryDirectory(prefix="assay-scale-", dir=folder) as scratch:
                 line = _one(method, path, scratch)
+            if recording != "counted":
+                line["recording"] = recording
             with output.open("a") as file:
                 file.write(json.dumps(line) + "\n")
+
+
+def _make(path: Path, recording: str, launches: int) -> None:
+    from tests.bench.scale.made_files import counted_file, light_file  # noqa: PLC0415 - it takes its time
+
+    # Under another name at first: a recording that was interrupted is not taken for a whole one.
+    made = path.with_suffix(".part")
+    if recording == "light":
+        light_file(made, launches, 0)
+    else:
+        counted_file(made, launches)
+    made.rename(path)
 
 
 def _one(method: str, path: Path, scratch: str) -> dict[str, Any]:
@@ -191,7 +248,7 @@ def _one(method: str, path: Path, scratch: str) -> dict[str, Any]:
         check=True,
     )
     found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    line = {name: found[name] for name in ("method", "launches", "read_cpu", "peak", "scratch")}
+    line = {name: found[name] for name in ("method", "launches", "read_cpu", "seconds", "peak", "scratch")}
     return line | {"select_cpu": found["cpu"] - found["read_cpu"], "load": psutil.getloadavg()[0]}
 
 
@@ -203,11 +260,13 @@ def main() -> None:
     measures = verbs.add_parser("measure")
     measures.add_argument("folder", type=Path)
     measures.add_argument("--launches", type=int, nargs="+", default=[_MILLION, 10 * _MILLION])
-    measures.add_argument("--methods", default=",".join(METHODS))
+    measures.add_argument("--recording", choices=list(METHODS_OF), default="counted")
+    measures.add_argument("--methods", help="by default all that select from such a recording")
     measures.add_argument("--output", type=Path, default=MEASURED)
     given = parser.parse_args()
     if given.verb == "measure":
-        measure(given.folder, given.launches, given.methods.split(","), given.output)
+        methods = given.methods.split(",") if given.methods else METHODS_OF[given.recording]
+        measure(given.folder, given.recording, given.launches, methods, given.output)
     print(page(measured(MEASURED.read_text().splitlines())))
 
 
