@@ -25,6 +25,7 @@ from assay_agent.jobs.slurm import SlurmJob, WhyStopped
 from assay_core.connecting.token_option import TOKEN_VARIABLE, token_in_file
 from assay_core.files.durable import storage_errors
 from assay_core.files.private_folders import make_private_folder
+from assay_core.loading import loading
 from assay_core.program_log import set_up_log
 from assay_core.settings.command_line import with_settings
 from assay_sampling.errors import AssayError, NotReadyError
@@ -62,7 +63,8 @@ def slurm_job(
 
     Started by the job scripts of 'assay slurm sbatch'."""
     # First, because it takes a second, in which a signal of Slurm would end a job that has joined.
-    from assay_agent.cli.running import run_agent  # noqa: PLC0415 - other commands do not need it
+    with loading():
+        from assay_agent.cli.running import run_agent  # noqa: PLC0415 - other commands do not need it
 
     token = os.environ.pop(TOKEN_VARIABLE, "")  # no child process needs it
     set_up_log(settings.log_level, settings.log_format)
