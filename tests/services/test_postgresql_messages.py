@@ -165,30 +165,52 @@ def test_what_members_left_goes_with_the_next_question(
 
 
 @pytest.mark.parametrize("bad", [0, 1, 2])
-def test_a_member_whose_last_writes_fail_is_undone_alone(driver: DeferringDriver, bad: int) -> None:
+def test_only_those_before_a_member_whose_last_writes_fail_are_kept(
+    driver: DeferringDriver, bad: int
+) -> None:
+    """Those behind it may have known what it wrote; they do it again."""
     told: list[list[BaseException]] = [[], [], []]
     driver.begin(BEGIN)
     for member in range(3):
         numbers = [10 * member, 10 * member] if member == bad else [10 * member, 10 * member + 1]
         left(driver, numbers, told[member])
     driver.mark(MARK)
-    assert kept(driver) == 4
+    with pytest.raises(psycopg.errors.SerializationFailure):
+        kept(driver)
+    assert not driver.forget()  # so nobody undoes what was never done
+    driver.mark(MARK)
+    assert kept(driver) == 2 * bad
     driver.later(ADD, (99,))
     driver.run("COMMIT")
-    assert [len(each) for each in told] == [int(member == bad) for member in range(3)]
+    assert [len(each) for each in told] == [int(member >= bad) for member in range(3)]
     assert isinstance(told[bad][0], psycopg.errors.UniqueViolation)
-    assert kept(driver) == 5
+    behind = [type(each[0]) for each in told[bad + 1 :]]
+    assert behind == [psycopg.errors.SerializationFailure] * (2 - bad)
+    assert kept(driver) == 2 * bad + 1
 
 
-def test_a_commit_keeps_all_but_members_whose_last_writes_fail(driver: DeferringDriver) -> None:
+def test_a_commit_with_a_member_whose_last_writes_fail_is_not_made(driver: DeferringDriver) -> None:
     told: list[BaseException] = []
     driver.begin(BEGIN)
     left(driver, [1], told)
     for number in (1, 1, 2):
         left(driver, [number], told)
+    with pytest.raises(psycopg.errors.SerializationFailure):
+        driver.run("COMMIT")
+    ended = psycopg.errors.SerializationFailure
+    assert [type(each) for each in told] == [psycopg.errors.UniqueViolation, ended, ended]
     driver.run("COMMIT")
-    assert [type(each) for each in told] == [psycopg.errors.UniqueViolation] * 2
-    assert kept(driver) == 2
+    assert kept(driver) == 1
+
+
+def test_a_commit_that_the_database_turns_into_an_undo_is_an_error(driver: DeferringDriver) -> None:
+    driver.begin(BEGIN)
+    driver.later(ADD, (1,))
+    with pytest.raises(psycopg.errors.DivisionByZero):
+        driver.value_of("SELECT 1 / 0")
+    with pytest.raises(psycopg.errors.SerializationFailure):
+        driver.run("COMMIT")
+    assert kept(driver) == 0
 
 
 def test_an_error_of_ones_own_is_not_told_to_who_was_before(driver: DeferringDriver) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,17 +10,15 @@ from typing import Any
 
 import pytest
 
-from tests.services.postgresql import OwnPostgresql, programs
-from tests.services.replica_lab import ReplicaLab, haproxy, replica_lab
+from tests.services.needed import needs_replicas
+from tests.services.postgresql import OwnPostgresql
+from tests.services.replica_lab import ReplicaLab, replica_lab
 from tests.support.integration.harness import Lab, lab, wait_until
 from tests.support.integration.paced_recordings import write_paced_recordings
 
 RUNS, LAUNCHES, SECONDS = 8, 300, 2.0
 pytestmark = [
-    pytest.mark.skipif(
-        not os.environ.get("ASSAY_SERVICES") or programs() is None or haproxy() is None,
-        reason="make services-long has a PostgreSQL and HAProxy",
-    ),
+    needs_replicas,
     pytest.mark.xdist_group("replicas"),
     pytest.mark.timeout(900),
 ]

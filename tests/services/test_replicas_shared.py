@@ -16,31 +16,18 @@ import pytest
 from assay_agent.execution.confinement.means import find_means
 from assay_server.access.directory import REFRESH_SECONDS
 from assay_server.web.answering.asking import COOKIE
-from tests.services.postgresql import programs
-from tests.services.replica_lab import ReplicaLab, haproxy, replica_lab
+from tests.services.needed import needs_replicas
+from tests.services.replica_lab import ReplicaLab, replica_lab
 from tests.support.integration.harness import ASK_SECONDS, wait_until
+from tests.support.integration.made_workload import one_kernel
 
 pytestmark = [
-    pytest.mark.skipif(
-        not os.environ.get("ASSAY_SERVICES") or programs() is None or haproxy() is None,
-        reason="make services-long has a PostgreSQL and HAProxy",
-    ),
+    needs_replicas,
     pytest.mark.xdist_group("replicas"),
     pytest.mark.timeout(600),
 ]
 
-WORKLOAD = """\
-workload = "sent"
-seed = 3
-[kernels.scale]
-name = "void scale<float>(float*, int)"
-block = [128, 1, 1]
-instructions = 4000
-global_loads = 4
-[[phases]]
-repeat = 30
-steps = [{ kernel = "scale", grid = [4096, 1, 1] }]
-"""
+WORKLOAD = one_kernel("sent", launches=30)
 CAMPAIGN = """\
 campaign: sent
 synthetic: true

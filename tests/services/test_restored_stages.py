@@ -6,7 +6,6 @@ measured again. SQLite's own backup, and that of one folder, are in tests/server
 
 from __future__ import annotations
 
-import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
@@ -28,17 +27,15 @@ from assay_server.keeping.check import check_state
 from assay_server.keeping.restore import restore_backup
 from assay_server.store.model import SliceState
 from assay_server.store.postgresql.place import place_of
+from tests.services.needed import needs_seaweedfs
 from tests.services.postgresql import OwnPostgresql
-from tests.services.seaweedfs import KEY, SECRET, OwnSeaweedfs, program
+from tests.services.seaweedfs import KEY, SECRET, OwnSeaweedfs
 from tests.support.server.made_segments import made_segments
 from tests.support.server.playing_agent import PlayingAgent
 from tests.support.server.server_support import REPORT, StandInExecutor, eventually
 
 pytestmark = [
-    pytest.mark.skipif(
-        not os.environ.get("ASSAY_SERVICES") or program() is None,
-        reason="'make services-long' runs it, with SeaweedFS from its package",
-    ),
+    needs_seaweedfs,
     pytest.mark.timeout(600),
     pytest.mark.xdist_group("seaweedfs"),
 ]

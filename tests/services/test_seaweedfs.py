@@ -21,14 +21,12 @@ from assay_server.records.opening import open_records
 from assay_server.store.objects.bucket import Bucket, opened_bucket
 from assay_server.store.objects.probing import probe_bucket
 from tests.chaos.site.gate import Gate, Mood
-from tests.services.seaweedfs import KEY, SECRET, OwnSeaweedfs, program
+from tests.services.needed import needs_seaweedfs
+from tests.services.seaweedfs import KEY, SECRET, OwnSeaweedfs
 from tests.support.integration.harness import BIN, Lab, lab, wait_until
 
 pytestmark = [
-    pytest.mark.skipif(
-        not os.environ.get("ASSAY_SERVICES") or program() is None,
-        reason="'make services-long' runs it, with SeaweedFS from its package",
-    ),
+    needs_seaweedfs,
     pytest.mark.timeout(600),
     pytest.mark.xdist_group("seaweedfs"),
 ]

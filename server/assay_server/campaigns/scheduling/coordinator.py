@@ -22,7 +22,12 @@ from assay_server.campaigns.room import Room
 from assay_server.campaigns.scheduling.queue import Queue
 from assay_server.campaigns.scheduling.resting import RestingSlots, Row
 from assay_server.campaigns.scheduling.schedule import Schedule
-from assay_server.campaigns.scheduling.telling.news import effects_told, news_of
+from assay_server.campaigns.scheduling.telling.news import (
+    effects_told,
+    is_own,
+    needs_records,
+    news_of,
+)
 from assay_server.campaigns.scheduling.transitions import Effects, SchedulePolicy
 from assay_server.campaigns.scheduling.waiting import Line
 from assay_server.campaigns.spools import Spools
@@ -90,19 +95,23 @@ class Coordinator:
         if news is None:
             self._follow_in_memory(Effects(work=True, doubt=True, missed=True))
             return
+        if is_own(news, self._name):
+            return
+        if not needs_records(news):
+            self._follow_in_memory(effects_told(news, None))
+            return
         try:
             with self.snapshot() as store:
-                effects = effects_told(news, self._name, store)
-                agents = [store.agent(each) for each in effects.registered] if effects is not None else []
+                effects = effects_told(news, store)
+                agents = [store.agent(each) for each in effects.registered]
         except StorageError as error:
             _log.warning("what another server changed cannot be read: %s", error)
             self.hear(None)
             return
-        if effects is not None:
-            for agent in agents:
-                if agent is not None:
-                    self.restarted(agent)
-            self._follow_in_memory(effects)
+        for agent in agents:
+            if agent is not None:
+                self.restarted(agent)
+        self._follow_in_memory(effects)
 
     def resting(self) -> Row:
         """The slots that rest now."""

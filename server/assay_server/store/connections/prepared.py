@@ -108,9 +108,11 @@ class Driver:
     """Executes prepared statements on a connection, inside the transaction that is open there.
 
     ``asks_together``: whether several questions at once cost less than one after the other.
+    ``begun_with``: what the last command that began the transaction told, if it tells something and was sent.
     """
 
     asks_together = False
+    begun_with: Any = None
 
     def __init__(self, connection: sa.Connection, prepared: PreparedStatements) -> None:
         driver: Any = connection.connection.driver_connection
@@ -129,6 +131,10 @@ class Driver:
         """Begin a transaction by these commands with their parameters; now, or with the first query."""
         for command, values in commands:
             self._execute(command, values)
+
+    def begun(self) -> Any:
+        """Begin now what :meth:`begin` was told; returns ``begun_with``."""
+        return self.begun_with
 
     def mark(self, command: str) -> None:
         """Set a savepoint, at the latest when something is executed behind it."""

@@ -21,6 +21,7 @@ import sqlalchemy as sa
 from assay_sampling.errors import StorageError
 from assay_server.store.connections.ended import NothingKeptError, OutcomeUnknownError, again
 from assay_server.store.connections.prepared import Driver, PreparedStatements
+from assay_server.store.connections.remembered import Remembered
 from assay_server.store.connections.words import Words
 
 _MOST_TOGETHER = 32
@@ -81,6 +82,7 @@ class SharedCommit:
         greet: Callable[[Driver], None] = lambda driver: None,
         make_driver: type[Driver] = Driver,
         marks: Marks | None = None,
+        remembered: Remembered | None = None,
     ) -> None:
         self._engine = engine
         self._prepared = prepared
@@ -89,6 +91,7 @@ class SharedCommit:
         self._greet = greet
         self._make_driver = make_driver
         self._marks = marks
+        self._remembered = remembered
         self._kept: tuple[sa.Connection, Driver] | None = None
         self._writing = threading.Lock()
         self._counting = threading.Lock()
@@ -184,10 +187,13 @@ class SharedCommit:
             commands.append(note)
         # Before anything is read: to read first and then want to write can fail.
         driver.begin(commands)
+        if self._remembered is not None:
+            self._remembered.begin(driver)
         return group
 
     def _drop(self) -> None:
         """Have the next group open a connection of its own."""
+        self._forget()
         kept, self._kept = self._kept, None
         if kept is not None:
             with suppress(sa.exc.DBAPIError, *self._words.failures):
@@ -204,6 +210,7 @@ class SharedCommit:
                 yield
                 self._send(group, alone=alone, refused=refused)
             except BaseException as error:
+                self._forget()
                 if group.driver.forget():
                     self._undo(group, error)
                 raise
@@ -251,12 +258,16 @@ class SharedCommit:
                     group.driver.run("COMMIT")
         except BaseException as error:  # noqa: BLE001 - every member hears of it
             lost = group.driver.is_lost or isinstance(error, NothingKeptError)
+            self._forget()
             self._roll_back(group)
             self._drop()
             found = self._settled(group, error) if lost else error
             if found is not None:
                 group.committed.set_exception(found)
                 return
+        else:
+            if self._remembered is not None:
+                self._remembered.end(group.driver)
         group.committed.set_result(None)
 
     def _settled(self, group: _Group, error: BaseException) -> BaseException | None:
@@ -291,6 +302,10 @@ class SharedCommit:
             # On a file the cause concerns all. A database server's is that of one, and the others go again.
             others = NothingKeptError(typed.subject, typed.cause, typed.remedy)
             group.committed.set_exception(typed if self._marks is None else others)
+
+    def _forget(self) -> None:
+        if self._remembered is not None:
+            self._remembered.forget()
 
     def _roll_back(self, group: _Group) -> None:
         with suppress(*self._words.failures):  # the database may have done so itself

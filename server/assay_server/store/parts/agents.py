@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import sqlalchemy as sa
 
@@ -43,7 +44,9 @@ class AgentRows(KnownRows):
 
     def saw_agents(self, agent_ids: Sequence[str], now_ms: int) -> None:
         for agent_id in agent_ids:
-            self.known.pop((tables.agents.name, agent_id), None)
+            known: Agent | None = self.known.get((tables.agents.name, agent_id))
+            if known is not None:
+                self.known[(tables.agents.name, agent_id)] = replace(known, seen_at_ms=now_ms)
             self.driver.write_later(heartbeats.saw_agent(), {"agent": agent_id, "now_ms": now_ms})
 
     def forget_agents(self, most: int) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
+from itertools import chain
 
 import sqlalchemy as sa
 
@@ -12,7 +14,8 @@ from assay_core.records.failure import Failure
 from assay_core.records.runs_request import RunsRequest
 from assay_server.store import statements, tables
 from assay_server.store.connections.prepared import Question
-from assay_server.store.model import AgentSession, Attempt
+from assay_server.store.connections.remembered import DONE_WITH
+from assay_server.store.model import ACTIVE_ATTEMPTS, Agent, AgentSession, Attempt
 from assay_server.store.parts.tokens import TokenRows
 from assay_server.store.rows import deleting, heartbeats, held, selected_runs
 from assay_server.store.values.attempts import attempt_of, attempt_values
@@ -77,18 +80,23 @@ class AttemptRows(TokenRows):
     def sessions_and_attempts(
         self, agent_ids: Sequence[str], keys: Sequence[AttemptKey]
     ) -> tuple[dict[str, AgentSession], list[Attempt]]:
-        agents, wanted = list(dict.fromkeys(agent_ids)), list(dict.fromkeys(keys))
+        sessions: dict[str, AgentSession] = {}
+        for agent_id in dict.fromkeys(agent_ids):
+            agent: Agent | None = self.known.get((tables.agents.name, agent_id))
+            if agent is not None:
+                sessions[agent_id] = AgentSession(agent.session_id, agent.seen_at_ms)
+        agents = [each for each in dict.fromkeys(agent_ids) if each not in sessions]
         asked: list[Question] = [(heartbeats.session(), {"agent_id": each}) for each in agents]
+        named = dict.fromkeys(keys)
+        wanted = [key for key in named if (tables.attempts.name, *_place_of(key)) not in self.known]
         asked += [(statements.select_of(tables.attempts), held.key_of(key)) for key in wanted]
-        answers = self.driver.rows_of(asked)
-        sessions = {
-            agent_id: AgentSession(rows[0]["session_id"], rows[0]["seen_at_ms"])
-            for agent_id, rows in zip(agents, answers, strict=False)
-            if rows
-        }
-        found = [attempt_of(rows[0]) for rows in answers[len(agents) :] if rows]
-        named = set(wanted)
-        return sessions, [attempt for attempt in found if attempt.key in named]
+        answers = self.driver.rows_of(asked) if asked else []
+        for agent_id, rows in zip(agents, answers, strict=False):
+            if rows:
+                sessions[agent_id] = AgentSession(rows[0]["session_id"], rows[0]["seen_at_ms"])
+        read = {each.key: each for each in self.attempts_known(list(chain(*answers[len(agents) :])))}
+        found = [read.get(key) or self.known.get((tables.attempts.name, *_place_of(key))) for key in named]
+        return sessions, [attempt for attempt in found if attempt is not None and attempt.key in named]
 
     def requested_attempts(self, asked: RunsRequest, states: Sequence[AttemptState]) -> list[Attempt]:
         return [attempt_of(row) for row in self.rows(selected_runs.select_attempts(asked, states))]
@@ -114,28 +122,46 @@ class AttemptRows(TokenRows):
 
     def add_attempt(self, attempt: Attempt) -> None:
         self.driver.write_later(statements.insert_into(tables.attempts), attempt_values(attempt))
-        self._forget_lists_with(attempt)
         self._keep_attempt(attempt)
+        self._list_again(attempt)
 
     def save_attempt(self, attempt: Attempt) -> None:
-        key = attempt.key
-        self._forget_lists_with(attempt)
-        self.save(tables.attempts, (key.run_id, key.slice_index, key.attempt), attempt, attempt_values)
+        self.save(tables.attempts, _place_of(attempt.key), attempt, attempt_values)
+        self._list_again(attempt)
+        self._let_go(attempt)
 
     def extend_attempts(self, progress: Sequence[tuple[AttemptKey, int]], lease_ends_at_ms: int) -> None:
-        self.known.clear()
         for key, spooled in progress:
             extended = {"spooled": spooled, "ends_at_ms": lease_ends_at_ms}
             of_one = {statements.KEY + name: value for name, value in held.key_of(key).items()}
             self.driver.write_later(heartbeats.extend_attempt(), of_one | extended)
+            known: Attempt | None = self.known.get((tables.attempts.name, *_place_of(key)))
+            if known is None:  # a list may have it
+                self.known.clear()
+                continue
+            most_spooled = max(spooled, known.launches_spooled)
+            later = replace(
+                known, lease_ends_at_ms=lease_ends_at_ms, confirmed=True, launches_spooled=most_spooled
+            )
+            self._keep_attempt(later)
+            self._list_again(later)
 
     def forget_logs(self, before_ms: int, most: int, told: str) -> int:
         self.known.clear()
         return deleting.forget_logs(self.connection, before_ms, most, told)
 
-    def _forget_lists_with(self, attempt: Attempt) -> None:
-        self.known.pop((OF_SLICE, attempt.key.run_id, attempt.key.slice_index), None)
-        self.known.pop((OF_SLOT, attempt.agent_id, attempt.slot_id), None)
+    def _list_again(self, attempt: Attempt) -> None:
+        """Bring the known lists in line that have an attempt, or have it from now on."""
+        key = attempt.key
+        of_slice: list[Attempt] | None = self.known.get((OF_SLICE, key.run_id, key.slice_index))
+        if of_slice is not None:
+            others = [each for each in of_slice if each.key.attempt != key.attempt]
+            self.known[(OF_SLICE, key.run_id, key.slice_index)] = sorted([*others, attempt], key=_number_of)
+        of_slot: list[Attempt] | None = self.known.get((OF_SLOT, attempt.agent_id, attempt.slot_id))
+        if of_slot is not None:
+            others = [each for each in of_slot if _place_of(each.key) != _place_of(key)]
+            now = [*others, attempt] if attempt.state is AttemptState.LEASED else others
+            self.known[(OF_SLOT, attempt.agent_id, attempt.slot_id)] = sorted(now, key=_token_of)
 
     def attempts_known(self, rows: Sequence[Row]) -> list[Attempt]:
         """The attempts of these rows, which need not be read again."""
@@ -145,5 +171,24 @@ class AttemptRows(TokenRows):
         return found
 
     def _keep_attempt(self, attempt: Attempt) -> None:
-        key = attempt.key
-        self.keep(tables.attempts, (key.run_id, key.slice_index, key.attempt), attempt)
+        self.keep(tables.attempts, _place_of(attempt.key), attempt)
+        self._let_go(attempt)
+
+    def _let_go(self, attempt: Attempt) -> None:
+        """Have an attempt that has ended forgotten with the transaction: its log is long."""
+        if attempt.state not in ACTIVE_ATTEMPTS:
+            of_slice = (OF_SLICE, attempt.key.run_id, attempt.key.slice_index)
+            ended = (tables.attempts.name, *_place_of(attempt.key))
+            self.known.setdefault(DONE_WITH, []).extend((ended, of_slice))
+
+
+def _place_of(key: AttemptKey) -> tuple[str, int, int]:
+    return key.run_id, key.slice_index, key.attempt
+
+
+def _number_of(attempt: Attempt) -> int:
+    return attempt.key.attempt
+
+
+def _token_of(attempt: Attempt) -> int:
+    return attempt.key.token

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import sqlalchemy as sa
 
 from assay_sampling.errors import StorageError
-from assay_server.store import statements
+from assay_server.store import statements, tables
 from assay_server.store.connections.prepared import Driver
 from assay_server.store.values.fields import Row
 
@@ -22,7 +22,9 @@ _COLUMNS: Mapping[str, tuple[str, ...]] = {
     "key": ("token",),
     "log": ("command", "environment", "log", "telemetry", "wall_seconds", "facts"),
 }
-_MOST_KNOWN = 1_000
+_MOST_KNOWN = 10_000
+# Nothing of these is kept here, and nothing that is follows from them.
+_NEVER_KNOWN = frozenset({tables.analyses, tables.analysis_parts, tables.bundles, tables.bundle_holders})
 # Read before it is asked for (assay_server.store.rows.expected); by lane, and by campaign.
 WAITING, ENDS = EXPECTED = ("waiting slices", "ends")
 COURSE = "course"  # of a campaign: whether it runs
@@ -32,11 +34,18 @@ STATES_BESIDE = "states beside"  # by run: the states of its other slices, by in
 class KnownRows:
     """One transaction of a connection. The parts that inherit from it share what it knows."""
 
-    def __init__(self, connection: sa.Connection, driver: Driver) -> None:
+    def __init__(
+        self,
+        connection: sa.Connection,
+        driver: Driver,
+        known: dict[tuple[Any, ...], Any] | None = None,
+        ahead: int = 0,
+    ) -> None:
         self._connection = connection
         self.driver = driver
-        self.known: dict[tuple[Any, ...], Any] = {}  # by table and key
-        self.reserved: list[int] = []  # fencing tokens for this transaction
+        # By table and key; what earlier transactions know, where nobody else can have written since.
+        self.known: dict[tuple[Any, ...], Any] = {} if known is None else known
+        self.ahead = ahead  # so much more than is asked for is read for later transactions
 
     @property
     def connection(self) -> sa.Connection:
@@ -52,7 +61,8 @@ class KnownRows:
     ) -> int:
         if values is not None and not values:
             return 0
-        self.known.clear()
+        if statement.table not in _NEVER_KNOWN:
+            self.known.clear()
         return int(self.connection.execute(statement, list(values) if values else None).rowcount)
 
     def save(
@@ -81,6 +91,8 @@ class KnownRows:
 
     def forget_expected(self) -> None:
         """Something may wait, or be open, that was not when what is expected to be asked for was read."""
+        if not self.driver.asks_together:  # nothing is read before it is asked for
+            return
         for key in [key for key in self.known if key[0] in EXPECTED]:
             del self.known[key]
 

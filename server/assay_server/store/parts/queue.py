@@ -55,15 +55,17 @@ class QueueRows(SliceRows):
     ) -> tuple[Run, Slice] | None:
         """The first waiting slice of lanes that were read before. Raises LookupError."""
         lanes: list[WaitingSlices] = [self.known[(WAITING, lane)] for lane in lane_ids]
-        if any(lane.now_ms != now_ms for lane in lanes):
+        if not all(lane.is_fresh(now_ms) for lane in lanes):
             raise LookupError
-        found = [first for lane in lanes if (first := lane.first(passed, self._still_waits)) is not None]
+        found = [first for lane in lanes if (first := lane.first(passed, self.still_waits)) is not None]
         if not found:
+            if any(lane.now_ms != now_ms for lane in lanes):  # one may be due by now
+                raise LookupError
             return None
         run, piece = min(found, key=lambda each: each[0].ordinal)
         return self.known[(tables.runs.name, run.run_id)], piece
 
-    def _still_waits(self, run: Run, piece: Slice) -> bool:
+    def still_waits(self, run: Run, piece: Slice) -> bool:
         """Whether a slice waits as when it was read. Raises LookupError if that is not known any more."""
         now: Run = self.known[(tables.runs.name, run.run_id)]
         return now.state in OPEN_RUNS and self.known[(tables.slices.name, piece.run_id, piece.index)] == piece
@@ -80,12 +82,12 @@ class QueueRows(SliceRows):
         expected: EndsOfCampaign | None = self.known.get((ENDS, campaign_id))
         if expected is not None:
             with suppress(LookupError):
-                return expected.now(self._has_ended)
+                return expected.now(self.run_has_ended)
         asked = (statements.an_open_run(), statements.a_request(), queue.held_workloads())
         runs, requests, held = self.driver.rows_of([(each, {"campaign_id": campaign_id}) for each in asked])
         return OpenEnds(bool(runs), bool(requests), frozenset(row["workload"] for row in held))
 
-    def _has_ended(self, run_id: str) -> bool:
+    def run_has_ended(self, run_id: str) -> bool:
         run: Run | None = self.known.get((tables.runs.name, run_id))
         return run is not None and run.state not in OPEN_RUNS
 

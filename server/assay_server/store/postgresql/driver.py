@@ -25,6 +25,8 @@ from assay_server.store.postgresql.messages import Answer, Command, Dumped, Mess
 TRUSTED_SECONDS = 0.05
 _ENDS = ("COMMIT", "ROLLBACK")
 _NOT_UNDONE = "a transaction that shares this one's commit was not undone"
+_UNDONE_ALL = "the database undid the transaction at its commit"
+_UNDONE = "a transaction that shares this one's commit was undone"
 
 
 @dataclass(frozen=True)
@@ -54,8 +56,14 @@ class DeferringDriver(Driver):
         self._kept.clear()
         self._left.clear()
         self._begin = list(commands)
+        self.begun_with = None
         if time.monotonic() - self._used > TRUSTED_SECONDS:
             self._sent()  # or a query would be the first to find that the connection was lost
+
+    def begun(self) -> Any:
+        if self._begin:
+            self._sent()
+        return self.begun_with
 
     def mark(self, command: str) -> None:
         self._kept.append((command, ()))
@@ -66,8 +74,10 @@ class DeferringDriver(Driver):
             self._left.clear()
         if command in _ENDS and self._begin and not (self._kept or self._left):
             self._begin.clear()  # nothing was sent
-        else:
-            self._answer(command)
+            return
+        told = self._answer(command).told
+        if command == "COMMIT" and told != command:  # so the database answers where it had failed before
+            raise psycopg.errors.SerializationFailure(_UNDONE_ALL)
 
     def later(self, command: str, values: Sequence[Any]) -> None:
         self._kept.append((command, values))
@@ -125,18 +135,24 @@ class DeferringDriver(Driver):
         self._kept, self._begin = [], []
         self._marked = True
         self._used = time.monotonic()
-        while True:
-            before = [*begin, *chain.from_iterable(each.commands for each in left)]
-            answers, refused = self._messages.exchanged([*before, *own])
-            if refused is None:
-                return answers[len(answers) - len(asked) :]
-            if not len(begin) <= refused.place < len(before):
-                raise refused.error
-            left = self._after(left, refused.place - len(begin), refused.error)
-            begin = []
+        before = [*begin, *chain.from_iterable(each.commands for each in left)]
+        answers, refused = self._messages.exchanged([*before, *own])
+        if begin and (refused is None or refused.place >= len(begin)):
+            found = answers[len(begin) - 1].fetchone()
+            self.begun_with = None if found is None else found[0]
+        if refused is not None and len(begin) <= refused.place < len(before):
+            self._undo(left, refused.place - len(begin), refused.error)
+            self._marked = False  # nothing of this member was executed
+            raise _ended_with_another() from refused.error
+        if refused is not None:
+            raise refused.error
+        return answers[len(answers) - len(asked) :]
 
-    def _after(self, left: list[_Left], place: int, error: BaseException) -> list[_Left]:
-        """Undo the member whose command failed, and tell it; returns those that are still to be sent."""
+    def _undo(self, left: list[_Left], place: int, error: BaseException) -> None:
+        """Undo the member whose command failed, and tell it.
+
+        Those behind it knew what it wrote, and nothing of theirs was executed: they hear that.
+        """
         ends = list(accumulate(len(each.commands) for each in left))
         number = bisect_right(ends, place)
         try:
@@ -144,4 +160,9 @@ class DeferringDriver(Driver):
         except psycopg.Error:  # its savepoint was refused, or this was: nobody's changes can be kept
             raise psycopg.OperationalError(_NOT_UNDONE) from error
         left[number].failed(error)
-        return left[number + 1 :]
+        for each in left[number + 1 :]:
+            each.failed(_ended_with_another())
+
+
+def _ended_with_another() -> psycopg.Error:
+    return psycopg.errors.SerializationFailure(_UNDONE)

@@ -19,6 +19,7 @@ import sqlalchemy as sa
 from assay_server.store.connections.prepared import Driver
 
 _TABLE = "assay_commit_marks"
+_GONE = 0  # the writer whose row counts the stores that were closed
 _MAKE = (
     f"CREATE TABLE IF NOT EXISTS {_TABLE} (writer bigint PRIMARY KEY, number bigint NOT NULL, "
     "at timestamptz NOT NULL DEFAULT now()) WITH (fillfactor = 20)"
@@ -28,17 +29,25 @@ _WRITE = (
     f"INSERT INTO {_TABLE} VALUES (%s, %s, now()) ON CONFLICT (writer) "
     # A transaction that came too late divides by zero.
     f"DO UPDATE SET number = excluded.number / (excluded.number > abs({_TABLE}.number))::integer, "
-    "at = excluded.at"
+    "at = excluded.at "
+    # How often others have written: another number as soon as one of them has, or is gone.
+    f"RETURNING (SELECT coalesce(sum(hashint8extended(other.writer, other.number)), 0)::text "
+    f"FROM {_TABLE} AS other WHERE other.writer <> {_TABLE}.writer)"
 )
 # Of programs that were killed.
-_SWEEP = f"DELETE FROM {_TABLE} WHERE at < now() - interval '7 days'"
+_SWEEP = f"DELETE FROM {_TABLE} WHERE writer <> {_GONE} AND at < now() - interval '7 days'"
+# Whoever remembers what it read must notice that a program wrote, also after that program has ended.
+_LEAVE = (
+    f"INSERT INTO {_TABLE} VALUES ({_GONE}, 1) ON CONFLICT (writer) "
+    f"DO UPDATE SET number = {_TABLE}.number + 1, at = excluded.at"
+)
 
 
 class CommitMarks:
-    """The row of one store."""
+    """The row of one store. Every transaction hears how often others have written, and were closed."""
 
     def __init__(self) -> None:
-        self._writer = secrets.randbits(62)
+        self._writer = 1 + secrets.randbits(62)
         self._number = 0
 
     @staticmethod
@@ -68,5 +77,6 @@ class CommitMarks:
         return bool(found == number)
 
     def forget(self, driver: Driver) -> None:
-        """Remove the row of a store that is closed."""
+        """Remove the row of a store that is closed, and count that."""
+        driver.run(_LEAVE)
         driver.run(f"DELETE FROM {_TABLE} WHERE writer = {self._writer}")

@@ -35,6 +35,11 @@ class Answer:
         self._result, self._transformer = result, transformer
 
     @property
+    def told(self) -> str:
+        """What the database says that it did: the statement's first words, and numbers of rows."""
+        return (self._result.command_status or b"").decode()
+
+    @property
     def rowcount(self) -> int:
         """How many rows it changed."""
         return self._result.command_tuples or 0

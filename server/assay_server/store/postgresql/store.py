@@ -20,6 +20,7 @@ from sqlalchemy.pool import NullPool
 from assay_sampling.errors import StorageError
 from assay_server.store.connections.ended import NothingKeptError
 from assay_server.store.connections.prepared import Driver, PreparedStatements
+from assay_server.store.connections.remembered import Remembered
 from assay_server.store.connections.shared_commit import SharedCommit
 from assay_server.store.connections.snapshots import Snapshots
 from assay_server.store.connections.words import Words
@@ -98,6 +99,7 @@ class PostgresqlStore:
         self._engine = new_engine(place)
         prepared = PreparedStatements(self._engine.dialect, by_cursor=True)
         self._marks = CommitMarks()
+        self._remembered = Remembered()
         self._shared = SharedCommit(
             self._engine,
             prepared,
@@ -106,6 +108,7 @@ class PostgresqlStore:
             greet=self._greet,
             make_driver=DeferringDriver,
             marks=self._marks,
+            remembered=self._remembered,
         )
         self._snapshots = Snapshots(self._engine, prepared, self._errors, _WORDS, DeferringDriver)
         try:
@@ -133,7 +136,7 @@ class PostgresqlStore:
     @contextmanager
     def transaction(self, *, alone: bool = False) -> Iterator[SqlTransaction]:
         with self._shared.transaction(alone=alone) as (connection, driver):
-            yield SqlTransaction(connection, driver)
+            yield SqlTransaction(connection, driver, self._remembered.rows, self._remembered.ahead)
 
     def close(self) -> None:
         with suppress(StorageError, *_WORDS.failures):

@@ -17,6 +17,7 @@ from assay_server.store import statements, tables
 from assay_server.store.model import OPEN_RUNS, LikelyLeases, OpenEnds, Run, Slice
 from assay_server.store.rows import queue
 
+_FRESH_MS = 1_000
 _MOST_LANES = 4  # a campaign with more kinds of runs is asked when it is its turn
 
 
@@ -30,6 +31,17 @@ class WaitingSlices:
     now_ms: int
     found: tuple[tuple[Run, Slice], ...]
     is_cut: bool
+
+    def is_fresh(self, now_ms: int) -> bool:
+        """Whether it may still serve: what fell due since then comes after what is known for a moment."""
+        return 0 <= now_ms - self.now_ms < _FRESH_MS
+
+    def covers(self, number: int, now_ms: int, waits: Callable[[Run, Slice], bool]) -> bool:
+        """Whether so many leases need no other look. Raises LookupError if it is not known."""
+        if not self.is_fresh(now_ms):
+            return False
+        left = sum(waits(run, piece) for run, piece in self.found)
+        return left >= number or (not self.is_cut and self.now_ms == now_ms)
 
     def first(
         self, passed: Container[tuple[str, int]], waits: Callable[[Run, Slice], bool]
@@ -54,6 +66,10 @@ class EndsOfCampaign:
     is_cut: bool
     requests: bool
     held_workloads: frozenset[str]
+
+    def covers(self, number: int, ended: Callable[[str], bool]) -> bool:
+        """Whether it will still be known what is open when so many more runs have ended."""
+        return not self.is_cut or sum(not ended(run_id) for run_id in self.open_runs) > number
 
     def now(self, ended: Callable[[str], bool]) -> OpenEnds:
         """What is open, given which of the runs have ended since. Raises LookupError if it is not known."""

@@ -15,6 +15,7 @@ from assay_server.peers.seam import MOST_BYTES
 from assay_server.store.protocols import MetadataReader
 
 _ROOM = MOST_BYTES - 200  # for the sender and the marks
+_READ_AGAIN = ("registered", "leased", "rested", "done")
 
 
 def news_of(effects: Effects, sender: str) -> list[str]:
@@ -54,20 +55,31 @@ def _text(sender: str, parts: dict[str, list[Any]], marks: dict[str, bool]) -> s
     return json.dumps({"from": sender, **parts, **marks}, separators=(",", ":"))
 
 
-def effects_told(text: str, own: str, store: MetadataReader) -> Effects | None:
-    """What another server's transaction changed; None: it was this server's own.
+def is_own(text: str, own: str) -> bool:
+    """Whether a text is this server's own."""
+    return bool(json.loads(text)["from"] == own)
+
+
+def needs_records(text: str) -> bool:
+    """Whether whoever hears a text must read records to know what it means."""
+    told = json.loads(text)
+    return any(name in told for name in _READ_AGAIN)
+
+
+def effects_told(text: str, store: MetadataReader | None) -> Effects:
+    """What another server's transaction changed; without a store, of a text that needs no records.
 
     Analyses are not among it: they are leased from the store.
     """
     told = json.loads(text)
-    if told["from"] == own:
-        return None
     effects = Effects(work=told.get("work", False), doubt=told.get("doubt", False))
     effects.campaigns.update(told.get("campaigns", ()))
     effects.registered.update(told.get("registered", ()))
     effects.refused.extend(told.get("refused", ()))
     effects.freed.extend(AttemptKey(*each) for each in told.get("freed", ()))
     effects.dead.extend(AttemptKey(*each) for each in told.get("dead", ()))
+    if store is None:
+        return effects
     for key in (AttemptKey(*each) for each in told.get("leased", ())):
         run = store.run(key.run_id)
         if run is not None:
