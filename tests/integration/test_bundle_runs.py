@@ -21,23 +21,13 @@ from assay_agent.execution.confinement.means import find_means
 from assay_client.api import Client
 from tests.support.integration.harness import Lab, lab, wait_until
 from tests.support.integration.made_trace import trace
+from tests.support.integration.made_workload import one_kernel
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(300)]
 
 UNPACKED = Path(os.environ.get("ASSAY_SERVICES", "/nowhere")) / "bin" / "bwrap"  # by make services
 BUBBLEWRAP = str(UNPACKED) if UNPACKED.is_file() else shutil.which("bwrap") or "/usr/bin/bwrap"
-WORKLOAD = """\
-workload = "sent"
-seed = 3
-[kernels.scale]
-name = "void scale<float>(float*, int)"
-block = [128, 1, 1]
-instructions = 4000
-global_loads = 4
-[[phases]]
-repeat = 60
-steps = [{ kernel = "scale", grid = [4096, 1, 1] }]
-"""
+WORKLOAD = one_kernel("sent")
 # An honest workload, under stand-ins of both tools.
 CAMPAIGN = """\
 campaign: sent

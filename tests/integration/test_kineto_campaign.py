@@ -15,21 +15,11 @@ import pytest
 from assay_sampling.readers import read_launches
 from assay_server.store.sqlite import SqliteStore
 from tests.support.integration.harness import lab
+from tests.support.integration.made_workload import one_kernel
 
 SUPPORT = Path(__file__).parents[1] / "support" / "agent"
 # The very launches of the trace, for the stand-in of Nsight Compute.
-WORKLOAD = """\
-workload = "traced"
-seed = 3
-[kernels.scale]
-name = "void scale<float>(float*, int)"
-block = [128, 1, 1]
-instructions = 4000
-global_loads = 4
-[[phases]]
-repeat = 60
-steps = [{ kernel = "scale", grid = [4096, 1, 1] }]
-"""
+WORKLOAD = one_kernel("traced")
 CAMPAIGN = """\
 campaign: traced
 synthetic: true

@@ -13,22 +13,12 @@ from pathlib import Path
 import pytest
 
 from tests.support.integration.harness import BIN, Lab, lab, wait_until
+from tests.support.integration.made_workload import one_kernel
 from tests.support.integration.second_user import NOBODY, needs_second_user
 
 pytestmark = pytest.mark.processes
 
-WORKLOAD = """\
-workload = "w"
-seed = 3
-[kernels.scale]
-name = "void scale<float>(float*, int)"
-block = [128, 1, 1]
-instructions = 4000
-global_loads = 4
-[[phases]]
-repeat = 60
-steps = [{ kernel = "scale", grid = [4096, 1, 1] }]
-"""
+WORKLOAD = one_kernel("w")
 CAMPAIGN = """\
 campaign: c
 synthetic: true

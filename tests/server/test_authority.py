@@ -17,13 +17,13 @@ from assay_core.identity.join_token import JoinToken
 from assay_core.identity.keys import key_pem, new_key
 from assay_core.identity.roles import IdentityKind
 from assay_sampling.errors import NotReadyError, ParameterError, StorageError
+from assay_server.cli.program import program
 from assay_server.identity.authority import (
     authority_folder,
     new_authority,
     read_authority,
     write_authority,
 )
-from assay_server.main import program
 from assay_server.store.sqlite import SqliteStore
 from tests.support.identity.authorities import DAY, made_authority, now
 

@@ -28,7 +28,7 @@ from assay_protos import (
 )
 from assay_sampling.errors import NotReadyError, ParameterError, ServerUnreachableError, StorageError
 from assay_server.app import Server
-from assay_server.main import program
+from assay_server.cli.program import program
 from assay_server.store.protocols import MetadataStore
 from assay_server.store.records import LocalRecordStore
 from assay_server.writability import WritabilityWatch

@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
@@ -19,14 +19,14 @@ from assay_core.records.attempt import AttemptKey, AttemptLog
 from assay_core.records.campaign import AttemptState, CampaignState, RunState, SetAsideReason
 from assay_sampling.errors import StorageError
 from assay_sampling.readers import open_recording
-from assay_server.campaigns.scheduling.telling.news import effects_told, news_of
+from assay_server.campaigns.scheduling.telling.news import effects_told, is_own, needs_records, news_of
 from assay_server.campaigns.scheduling.transitions import Effects
 from assay_server.clock import SharedClock
 from assay_server.identity.authority import new_authority
 from assay_server.identity.shared_authority import require_same_authority
 from assay_server.opening import recover
 from assay_server.peers.seam import MOST_BYTES
-from assay_server.store.protocols import KnownFiles, MetadataReader
+from assay_server.store.protocols import KnownFiles
 from assay_server.store.records import LocalRecordStore
 from assay_server.store.sqlite import SqliteStore
 from assay_server.upkeep import LeaseKeeper, noted_after_ms
@@ -245,12 +245,22 @@ def test_long_news_come_in_several_texts_and_lose_nothing() -> None:
     effects.campaigns.update(f"campaign-{n}" for n in range(400))
     texts = news_of(effects, "me")
     assert len(texts) > 1 and max(len(text.encode()) for text in texts) <= MOST_BYTES
-    store = cast(MetadataReader, None)  # nothing of this is looked up
-    read = [each for text in texts if (each := effects_told(text, "you", store)) is not None]
+    assert not any(map(needs_records, texts))
+    read = [effects_told(text, None) for text in texts]
     assert [key for each in read for key in each.freed] == keys
     assert set().union(*(each.campaigns for each in read)) == effects.campaigns
     assert [each.work for each in read] == [False] * (len(texts) - 1) + [True]
-    assert all(effects_told(text, "me", store) is None for text in texts)
+    assert all(is_own(text, "me") and not is_own(text, "you") for text in texts)
+
+
+def test_news_of_a_lease_are_understood_from_the_record_of_its_run(box: Box) -> None:
+    with box.coordinator.snapshot() as store:
+        run = store.run(box.key.run_id)
+        assert run is not None
+        effects = Effects(leased=[(box.key, run)])
+        [text] = news_of(effects, "me")
+        assert needs_records(text)
+        assert effects_told(text, store).leased == effects.leased
 
 
 def test_a_lease_that_another_server_may_have_heard_of_is_not_ended_at_once(box: Box, other: Box) -> None:

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from assay_core.identity.roles import IdentityKind, Role
+from assay_server.cli.program import program
 from assay_server.keeping.backup import make_backup
 from assay_server.keeping.restore import restore_backup
 from assay_server.keeping.revocations import Memberships, take_over
-from assay_server.main import program
 from assay_server.store.model import Identity, StoredCertificate, StoredToken
 from assay_server.store.sqlite import SqliteStore
 from tests.support.server.memory_metadata_store import MemoryMetadataStore

@@ -19,7 +19,7 @@ from assay_core.identity.roles import Role
 from assay_sampling.errors import ParameterError
 from assay_server.access.table import services
 from assay_server.app import Server, ServerSettings
-from assay_server.main import program
+from assay_server.cli.program import program
 from tests.support.identity.tls_lab import channel_of, joined, tls_server
 
 BOX = "a" * 32
