@@ -23,7 +23,8 @@ from assay_server.campaigns.scheduling.resting import DoneSlot
 from assay_server.campaigns.scheduling.telling.news import is_own, news_of, read_news
 from assay_server.campaigns.scheduling.transitions import Effects
 from assay_server.peers.seam import MOST_BYTES, Hub, PeersInProcess
-from assay_server.store.protocols import MetadataReader
+from assay_server.store.connections.ended import NothingKeptError, OutcomeUnknownError
+from assay_server.store.protocols import MetadataReader, MetadataTransaction
 from tests.support.server.memory_record_store import MemoryRecordStore
 from tests.support.server.queue_lab import QueueLab, agent_of, live_campaign
 
@@ -229,3 +230,31 @@ def test_news_whose_records_cannot_be_read_count_as_news_that_did_not_come(
         patched.setattr(two.second, "snapshot", away)
         two.lab.register(agent_of("v100", 1, "b"))
     assert two.heard == [Effects(work=True, doubt=True, missed=True)]
+
+
+@pytest.mark.parametrize("error", [OutcomeUnknownError, NothingKeptError, StorageError])
+def test_after_a_commit_whose_outcome_nobody_knows_a_server_looks_for_itself(
+    error: type[StorageError], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If it was kept, the others hear of it, and the server itself took the news for known."""
+    two = Two()
+    two.lab.submit(*live_campaign(1, ["v100"]))
+    here: list[Effects] = []
+    two.first.listen(here.append)
+    assert two.hours(two.first) == 0
+    transaction = two.lab.store.transaction
+
+    @contextmanager
+    def answer_lost(*, alone: bool = False) -> Iterator[MetadataTransaction]:
+        with transaction(alone=alone) as write:
+            yield write
+        raise error("the database", "its answer to a commit was lost")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(two.lab.store, "transaction", answer_lost)
+        with pytest.raises(error):
+            two.lab.got("a-0")
+    missed = [Effects(work=True, doubt=True, missed=True)] if error is OutcomeUnknownError else []
+    assert here == missed
+    two.lab.clock.ms += HOUR_MS
+    assert two.hours(two.first) == 1, "the lease counts, for it was kept"

@@ -28,6 +28,7 @@ from assay_server.campaigns.scheduling.waiting import Line
 from assay_server.campaigns.spools import Spools
 from assay_server.clock import Clock
 from assay_server.peers.seam import Peers, PeersInProcess
+from assay_server.store.connections.ended import OutcomeUnknownError
 from assay_server.store.model import Agent, Attempt, Campaign, Run
 from assay_server.store.protocols import MetadataReader, MetadataStore, RecordStore
 
@@ -80,6 +81,9 @@ class Coordinator:
                 if self.peers.shared:
                     news = news_of(schedule.effects, self._name)
                     self.peers.tell(transaction, news)
+        except OutcomeUnknownError:
+            self.hear(None)  # if it was kept, nobody here follows its effects: these news are its own
+            raise
         except StorageError:
             self.queue.doubt()
             raise
