@@ -1,8 +1,9 @@
 """Section ``metadata``: leases, heartbeats and ends of attempts on SQLite and on PostgreSQL.
 
 Every case has the same campaign and agents, and processes of its own, which do as a server does for each
-call, without sockets, for a few seconds. A round runs each case once. Two servers tell each other what they
-change. Calls come one by one here; a server handles those that wait in one transaction, on either database.
+call, without sockets, for a few seconds, after some calls of each kind that are not counted. A round runs
+each case once. Two servers tell each other what they change. Calls come one by one here; a server handles
+those that wait in one transaction, on either database.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from assay_server.store.records import LocalRecordStore
 from tests.bench.lab.goals import Goal
 from tests.bench.leases import made_agent, submit
 from tests.bench.scale.sections import ScaleSize
-from tests.bench.scale.transactions import FINISH, HEARTBEAT, LEASE, opened
+from tests.bench.scale.transactions import FINISH, HEARTBEAT, LEASE, ROUNDS_BEFORE, opened
 from tests.services.postgresql import OwnPostgresql, programs
 
 _SECONDS, _AGENTS = 4.0, 8
@@ -108,10 +109,8 @@ def _round(case: Case, seconds: float) -> Measured:
         folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="assay-scale-"))
         database = stack.enter_context(OwnPostgresql()) if case.on_postgresql else None
         place = folder if database is None else database.url()
-        _prepare(place, max(200, round(seconds * _MOST_RUNS_A_SECOND)))
-        before = 0.0 if database is None else database.cpu_seconds
-        told = _run(place, case.servers, seconds)
-        database_cpu = 0.0 if database is None else database.cpu_seconds - before
+        _prepare(place, max(200, round(seconds * _MOST_RUNS_A_SECOND)) + ROUNDS_BEFORE * _AGENTS)
+        told, database_cpu = _run(place, database, case.servers, seconds)
     by_kind = {kind: np.concatenate([each["seconds"][kind] for each in told]) for kind in told[0]["seconds"]}
     transactions = sum(len(each) for each in by_kind.values())
     return Measured(
@@ -132,7 +131,10 @@ def _prepare(place: str, runs: int) -> None:
                 schedule.register(made_agent(number), {})
 
 
-def _run(place: str, servers: int, seconds: float) -> list[dict]:
+def _run(
+    place: str, database: OwnPostgresql | None, servers: int, seconds: float
+) -> tuple[list[dict], float]:
+    """What the servers told, and the CPU seconds of the database meanwhile."""
     agents = _AGENTS // servers
     children = [
         subprocess.Popen(
@@ -148,8 +150,10 @@ def _run(place: str, servers: int, seconds: float) -> list[dict]:
     for child in children:
         assert child.stdout is not None
         assert child.stdout.readline() == "ready\n"
+    before = 0.0 if database is None else database.cpu_seconds
     for child in children:
         assert child.stdin is not None
         child.stdin.write("go\n")
         child.stdin.flush()
-    return [json.loads(child.communicate()[0]) for child in children]
+    told = [json.loads(child.communicate()[0]) for child in children]
+    return told, 0.0 if database is None else database.cpu_seconds - before
