@@ -17,13 +17,15 @@ from assay_sampling.errors import StorageError
 from assay_server.store.connections import ended, shared_commit
 from assay_server.store.connections.ended import NothingKeptError, OutcomeUnknownError, repeated
 from assay_server.store.connections.prepared import PreparedStatements
+from assay_server.store.connections.remembered import Remembered
 from assay_server.store.model import Agent
 from assay_server.store.postgresql import messages
+from assay_server.store.postgresql.changes import leave_out
 from assay_server.store.postgresql.driver import DeferringDriver
-from assay_server.store.postgresql.marks import CommitMarks
 from assay_server.store.postgresql.messages import Answer, Command, Dumped, Messages, Refused
 from assay_server.store.postgresql.place import place_of
 from assay_server.store.postgresql.store import PostgresqlStore, new_engine
+from assay_server.store.postgresql.turns import Turns
 from tests.services.postgresql import OwnPostgresql
 from tests.support.server.server_support import eventually
 
@@ -222,26 +224,31 @@ def test_a_transaction_that_arrives_after_it_was_told_as_lost_keeps_nothing(
     store: PostgresqlStore, fresh_database: str
 ) -> None:
     """Its message may wait for the writer's lock, or on the way, while its connection is lost."""
-    marks, engine = CommitMarks(), new_engine(place_of(fresh_database))
+    turns, engine = Turns(Remembered(leave_out)), new_engine(place_of(fresh_database))
     with engine.connect() as late, engine.connect() as other:
         prepared = PreparedStatements(engine.dialect, by_cursor=True)
         slow, looking = DeferringDriver(late, prepared), DeferringDriver(other, prepared)
 
-        def put(note: Command) -> None:
-            slow.begin([("BEGIN", ()), note])
+        def begun() -> tuple[int, Command]:
+            slow.begin([("BEGIN", ()), turns.hearing()])
+            turns.begin(slow)
+            return turns.next(slow)
+
+        def commit(note: Command) -> None:
             slow.later("UPDATE agents SET seen_at_ms = seen_at_ms + 1", ())
+            slow.later(*note)
             slow.run("COMMIT")
 
-        for round_of in range(2):  # its row is new, and is there
-            lost, note = marks.next()
-            assert not marks.was_kept(looking, lost)
+        for round_of in range(10):  # its row is new, and is there
+            lost, note = begun()
+            assert not turns.was_kept(looking, lost)
             with pytest.raises(psycopg.errors.DivisionByZero):
-                put(note)
+                commit(note)
             slow.run("ROLLBACK")
-            assert not marks.was_kept(looking, lost)
-            kept, note = marks.next()
-            put(note)
-            assert marks.was_kept(looking, kept) and marks.was_kept(looking, kept)
+            assert not turns.was_kept(looking, lost)
+            kept, note = begun()
+            commit(note)
+            assert turns.was_kept(looking, kept) and turns.was_kept(looking, kept)
             assert seen(store) == {"a": round_of + 1, "b": round_of + 1}
     engine.dispose()
 

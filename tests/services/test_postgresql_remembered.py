@@ -57,7 +57,8 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     exchanged = Messages.exchanged
 
     def noted(messages: Messages, commands: Sequence[Dumped]) -> tuple[list[Answer], Refused | None]:
-        sent.extend(text for text, _ in commands if text.startswith("SELECT") and "advisory" not in text)
+        asked = [text for text, _ in commands if text.startswith("SELECT")]
+        sent.extend(text for text in asked if "advisory" not in text and "assay_turns" not in text)
         return exchanged(messages, commands)
 
     monkeypatch.setattr(Messages, "exchanged", noted)

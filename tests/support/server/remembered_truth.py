@@ -1,24 +1,28 @@
 """Holds what a PostgreSQL store remembers against its database, at the beginning of every transaction.
 
-While it is installed, a store that uses anything remembered first reads all of it anew, with the writer's
-lock in hand: nobody can have changed it since. What differs is an error, and is noted for the test's end.
+While it is installed, a store that knows anything first reads all of it anew, with the writer's lock in hand:
+nobody can have changed it since. So does each of those that share a commit, which know what those before them
+have written. What differs is an error, and is noted for the test's end.
 """
 
 from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator
-from functools import wraps
+from contextlib import contextmanager
 from typing import Any, cast
 
 import sqlalchemy as sa
 
+from assay_core.records.attempt import AttemptKey
 from assay_core.records.campaign import AttemptState
 from assay_server.store import statements, tables
+from assay_server.store.connections.noted import NotedRows
 from assay_server.store.connections.prepared import Driver
-from assay_server.store.connections.remembered import Remembered
 from assay_server.store.parts.attempts import OF_SLICE, OF_SLOT
 from assay_server.store.parts.known import COURSE, ENDS, STATES_BESIDE, WAITING
+from assay_server.store.parts.tokens import RESERVED
+from assay_server.store.postgresql.store import PostgresqlStore
 from assay_server.store.sql import SqlTransaction
 
 _NO_CONNECTION = cast(sa.Connection, None)  # everything compared here is read by the driver
@@ -32,18 +36,26 @@ differences: list[str] = []
 
 def install() -> None:
     """Compare from now on, in every store of this process."""
-    begin = Remembered.begin
-    if hasattr(begin, "__wrapped__"):
+    transaction = PostgresqlStore.transaction
+    if hasattr(transaction, "compares"):
         return
 
-    @wraps(begin)
-    def compared(remembered: Remembered, driver: Driver) -> None:
-        begin(remembered, driver)
-        found = list(_differences(remembered.rows, driver)) if remembered.rows else []
-        differences.extend(found)
-        assert not found, found
+    @contextmanager
+    def compared(store: PostgresqlStore, *, alone: bool = False) -> Iterator[SqlTransaction]:
+        with transaction(store, alone=alone) as write:
+            found = list(_differences(write.known, write.driver)) if write.known else []
+            differences.extend(found)
+            assert not found, found
+            yield write
 
-    Remembered.begin = compared  # type: ignore[method-assign]
+    compared.compares = transaction  # type: ignore[attr-defined]
+    PostgresqlStore.transaction = compared  # type: ignore[method-assign]
+
+
+def uninstall() -> None:
+    """Compare nothing any more."""
+    compared = PostgresqlStore.transaction
+    PostgresqlStore.transaction = getattr(compared, "compares", compared)  # type: ignore[method-assign]
 
 
 def take_differences() -> list[str]:
@@ -53,9 +65,9 @@ def take_differences() -> list[str]:
     return taken
 
 
-def _differences(rows: dict[tuple[Any, ...], Any], driver: Driver) -> Iterator[str]:
-    truth = SqlTransaction(_NO_CONNECTION, driver, {})
-    known = SqlTransaction(_NO_CONNECTION, driver, dict(rows))
+def _differences(rows: NotedRows, driver: Driver) -> Iterator[str]:
+    truth = SqlTransaction(_NO_CONNECTION, driver)
+    known = SqlTransaction(_NO_CONNECTION, driver, NotedRows(rows.items()))
     read = _readers(truth) | _readers_of_lists(truth, known)
     some = rows if len(rows) <= _MOST_COMPARED else random.sample(list(rows), _MOST_COMPARED)
     for name, *rest in some:
@@ -74,7 +86,20 @@ def _readers(truth: SqlTransaction) -> dict[str, Reader]:
         tables.runs.name: lambda value, *key: (value, truth.run(*key)),
         tables.campaigns.name: lambda value, *key: (value, truth.campaign(*key)),
         tables.agents.name: lambda value, *key: (value, truth.agent(*key)),
+        tables.segments.name: lambda value, *key: (
+            value,
+            truth.segment(AttemptKey(*key[:3], 0), key[3]),
+        ),
+        RESERVED[0]: lambda value: (bool(value) and not _unused(value, truth), False),
     }
+
+
+def _unused(tokens: list[int], truth: SqlTransaction) -> bool:
+    """Whether nobody else can have these tokens, nor have given a later one."""
+    last = truth.driver.scalar(statements.last_token(), {})
+    given = truth.driver.first(sa.select(sa.func.max(tables.attempts.c.token).label("token")), {})
+    assert given is not None
+    return (given["token"] or 0) < tokens[0] and tokens == sorted(set(tokens)) and tokens[-1] == last
 
 
 def _readers_of_lists(truth: SqlTransaction, known: SqlTransaction) -> dict[str, Reader]:

@@ -108,11 +108,11 @@ class Driver:
     """Executes prepared statements on a connection, inside the transaction that is open there.
 
     ``asks_together``: whether several questions at once cost less than one after the other.
-    ``begun_with``: what the last command that began the transaction told, if it tells something and was sent.
+    ``begun_with``: the rows of the last command that began the transaction, if it was sent.
     """
 
     asks_together = False
-    begun_with: Any = None
+    begun_with: Sequence[tuple[Any, ...]] = ()
 
     def __init__(self, connection: sa.Connection, prepared: PreparedStatements) -> None:
         driver: Any = connection.connection.driver_connection
@@ -132,7 +132,12 @@ class Driver:
         for command, values in commands:
             self._execute(command, values)
 
-    def begun(self) -> Any:
+    @property
+    def is_untouched(self) -> bool:
+        """Whether the transaction asked and wrote nothing, so that the database need not know of it."""
+        return False
+
+    def begun(self) -> Sequence[tuple[Any, ...]]:
         """Begin now what :meth:`begin` was told; returns ``begun_with``."""
         return self.begun_with
 

@@ -1,52 +1,91 @@
 """What the transactions of a process have read and written, kept for those that come after them.
 
 A database server is asked over a connection, and each question of its own costs two changes between
-processes. Whatever one transaction has read stays right for the next one if nobody else has written since.
-So each transaction of a store begins by asking how often others have written
-(:mod:`assay_server.store.postgresql.marks`), and reads everything anew if that is another number.
+processes. Whatever one transaction has read stays right for the next one, except for what others have
+written since. Writers take turns, and each turn has a number and says what it changed
+(:mod:`assay_server.store.postgresql.turns`): a transaction begins by hearing of the turns since the last one
+that is known here, and forgets what they changed; or everything, if one of them cannot be heard any more.
 """
 
 from __future__ import annotations
 
-from typing import Any
+import json
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
 
-from assay_server.store.connections.prepared import Driver
+from assay_server.store.connections.noted import Key, NotedRows
 
 # Under this key: what the transactions that come later will not ask for, and which may be large.
 DONE_WITH = ("done with",)
 _AHEAD = 15
+_MOST_TOLD = 100  # keys of one turn
+
+
+class Turn(NamedTuple):
+    """One commit: its place among all of them, who made it, and as which one of theirs."""
+
+    number: int
+    writer: int
+    of_writer: int
+
+
+class Told(NamedTuple):
+    """What a turn changed, as :meth:`Remembered.note` wrote it; None: anything."""
+
+    turn: Turn
+    changed: str | None
 
 
 class Remembered:
-    """``rows``: what is known, by table and key. Only whoever has the writer's turn uses it."""
+    """``rows``: what is known; ``last``: the turn whose changes it has. Only who has the turn uses it.
 
-    def __init__(self) -> None:
-        self.rows: dict[tuple[Any, ...], Any] = {}
-        self._others: Any = None
-        self._was_alone = False
+    ``leave_out`` removes from the rows what others have changed.
+    """
+
+    def __init__(self, leave_out: Callable[[NotedRows, Iterable[Key]], None]) -> None:
+        self.rows = NotedRows()
+        self.last: Turn | None = None
+        self._leave_out = leave_out
+        self._was_kept = False
 
     @property
     def ahead(self) -> int:
         """How much more than a transaction asks for is worth reading for those that come after it."""
-        return _AHEAD if self._was_alone else 0
+        return _AHEAD if self._was_kept else 0
 
-    def begin(self, driver: Driver) -> None:
-        """A group of transactions has begun: forget everything if somebody else wrote since the last one.
+    def hear(self, told: Sequence[Told]) -> None:
+        """Forget what was changed since ``last``, given that turn and all behind it, in order."""
+        changed = self._changed_in(told)
+        self._was_kept = changed is not None
+        if changed is None:
+            self.rows.forget()
+        elif len(told) > 1:
+            self._leave_out(self.rows, changed)
+        self.last = told[-1].turn if told else None
 
-        While others write between any two groups, nobody waits for that answer.
-        """
-        if not (self._was_alone and driver.begun() == self._others):
-            self.rows.clear()
+    def _changed_in(self, told: Sequence[Told]) -> set[Key] | None:
+        """The keys of what others changed; None if that cannot be known."""
+        if self.last is None or not told or told[0].turn != self.last:
+            return None  # the last one known is gone: so may be others, or the database is an older one
+        numbers = [each.turn.number for each in told]
+        texts = [each.changed for each in told[1:]]
+        if numbers != list(range(numbers[0], numbers[0] + len(numbers))) or None in texts:
+            return None
+        return {tuple(key) for text in texts for key in json.loads(text or "[]")}
 
-    def end(self, driver: Driver) -> None:
+    def note(self) -> str | None:
+        """What this group has changed, for others; None: anything."""
+        changed = self.rows.changed
+        return None if changed is None or len(changed) > _MOST_TOLD else json.dumps(list(changed))
+
+    def end(self, turn: Turn) -> None:
         """A group was committed; what it knows stays right until somebody else writes."""
         for key in self.rows.pop(DONE_WITH, ()):
             self.rows.pop(key, None)
-        others = driver.begun_with
-        self._was_alone = others is not None and others == self._others
-        self._others = others
+        self.last = turn
 
     def forget(self) -> None:
         """Some of what is known was undone, or may have been."""
-        self.rows.clear()
-        self._was_alone = False
+        self.rows.forget()
+        self.last = None
+        self._was_kept = False

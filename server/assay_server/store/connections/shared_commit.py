@@ -21,7 +21,6 @@ import sqlalchemy as sa
 from assay_sampling.errors import StorageError
 from assay_server.store.connections.ended import NothingKeptError, OutcomeUnknownError, again
 from assay_server.store.connections.prepared import Driver, PreparedStatements
-from assay_server.store.connections.remembered import Remembered
 from assay_server.store.connections.words import Words
 
 _MOST_TOGETHER = 32
@@ -36,21 +35,33 @@ LONGEST_SECONDS = 0.02  # nobody waits longer for those who come later, except f
 Command = tuple[str, Sequence[Any]]
 
 
-class Marks(Protocol):
-    """Tells of a commit whose answer was lost whether it was kept."""
+class Turns(Protocol):
+    """The turns of those who write: what each changed, and whether it was kept."""
 
-    def next(self) -> tuple[int, Command]:
-        """A number for a transaction, and the command that writes it there."""
+    def hearing(self) -> Command:
+        """The last command that begins a group: it asks what others have changed."""
+
+    def begin(self, driver: Driver) -> None:
+        """A group has begun."""
+
+    def next(self, driver: Driver) -> tuple[int, Command]:
+        """The group's number, and the command right before its commit, which writes that there."""
+
+    def end(self) -> None:
+        """The group was committed."""
+
+    def forget(self) -> None:
+        """Some of what the group's members know was undone, or may have been."""
 
     def was_kept(self, driver: Driver, number: int) -> bool:
-        """Whether the transaction of a number was committed; asked on a new connection."""
+        """Whether the group of a number was committed; asked on a new connection."""
 
 
 @dataclass
 class _Group:
     """Transactions that will be committed together.
 
-    ``number``: its mark; ``lost``: how the connection was lost while the commit was under way.
+    ``number``: of its turn, 0 before its commit was sent; ``lost``: how the connection was lost meanwhile.
     """
 
     connection: sa.Connection
@@ -81,8 +92,7 @@ class SharedCommit:
         *,
         greet: Callable[[Driver], None] = lambda driver: None,
         make_driver: type[Driver] = Driver,
-        marks: Marks | None = None,
-        remembered: Remembered | None = None,
+        turns: Turns | None = None,
     ) -> None:
         self._engine = engine
         self._prepared = prepared
@@ -90,8 +100,7 @@ class SharedCommit:
         self._words = words
         self._greet = greet
         self._make_driver = make_driver
-        self._marks = marks
-        self._remembered = remembered
+        self._turns = turns
         self._kept: tuple[sa.Connection, Driver] | None = None
         self._writing = threading.Lock()
         self._counting = threading.Lock()
@@ -182,13 +191,12 @@ class SharedCommit:
     def _begun(self, connection: sa.Connection, driver: Driver) -> _Group:
         group = _Group(connection, driver)
         commands: list[Command] = [(command, ()) for command in self._words.begin]
-        if self._marks is not None:
-            group.number, note = self._marks.next()
-            commands.append(note)
+        if self._turns is not None:
+            commands.append(self._turns.hearing())
         # Before anything is read: to read first and then want to write can fail.
         driver.begin(commands)
-        if self._remembered is not None:
-            self._remembered.begin(driver)
+        if self._turns is not None:
+            self._turns.begin(driver)
         return group
 
     def _drop(self) -> None:
@@ -224,12 +232,19 @@ class SharedCommit:
             return
         group.commit_sent = True
         try:
-            group.driver.run("COMMIT")
+            self._end(group)
         except BaseException as error:
             if not (isinstance(error, self._words.failures) and group.driver.is_lost):
                 group.commit_sent = False  # it was not sent, or left out because something before it failed
                 raise
             group.lost = error
+
+    def _end(self, group: _Group) -> None:
+        driver = group.driver
+        if self._turns is not None and not driver.is_untouched:
+            group.number, note = self._turns.next(driver)
+            driver.later(*note)
+        driver.run("COMMIT")
 
     def _undo(self, group: _Group, cause: BaseException) -> None:
         try:
@@ -255,7 +270,7 @@ class SharedCommit:
                 if group.lost is not None:
                     raise group.lost
                 if not group.commit_sent:
-                    group.driver.run("COMMIT")
+                    self._end(group)
         except BaseException as error:  # noqa: BLE001 - every member hears of it
             lost = group.driver.is_lost or isinstance(error, NothingKeptError)
             self._forget()
@@ -266,16 +281,16 @@ class SharedCommit:
                 group.committed.set_exception(found)
                 return
         else:
-            if self._remembered is not None:
-                self._remembered.end(group.driver)
+            if self._turns is not None:
+                self._turns.end()
         group.committed.set_result(None)
 
     def _settled(self, group: _Group, error: BaseException) -> BaseException | None:
         """What became of a commit whose answer was lost: None if it was kept, else the error."""
-        if self._marks is None or not isinstance(error, StorageError):
+        if self._turns is None or not isinstance(error, StorageError):
             return error
         try:
-            kept = again(StorageError, lambda: self._was_kept(group.number))
+            kept = group.number > 0 and again(StorageError, lambda: self._was_kept(group.number))
         except StorageError:
             return OutcomeUnknownError(error.subject, f"{error.cause}; {_UNKNOWN}", _LOOK)
         if kept:
@@ -283,10 +298,10 @@ class SharedCommit:
         return NothingKeptError(error.subject, error.cause, error.remedy)
 
     def _was_kept(self, number: int) -> bool:
-        assert self._marks is not None
+        assert self._turns is not None
         try:
             with self._errors():
-                return self._marks.was_kept(self._connected()[1], number)
+                return self._turns.was_kept(self._connected()[1], number)
         except BaseException:
             self._drop()
             raise
@@ -301,11 +316,11 @@ class SharedCommit:
         except StorageError as typed:
             # On a file the cause concerns all. A database server's is that of one, and the others go again.
             others = NothingKeptError(typed.subject, typed.cause, typed.remedy)
-            group.committed.set_exception(typed if self._marks is None else others)
+            group.committed.set_exception(typed if self._turns is None else others)
 
     def _forget(self) -> None:
-        if self._remembered is not None:
-            self._remembered.forget()
+        if self._turns is not None:
+            self._turns.forget()
 
     def _roll_back(self, group: _Group) -> None:
         with suppress(*self._words.failures):  # the database may have done so itself

@@ -47,6 +47,7 @@ class AgentRows(KnownRows):
             known: Agent | None = self.known.get((tables.agents.name, agent_id))
             if known is not None:
                 self.known[(tables.agents.name, agent_id)] = replace(known, seen_at_ms=now_ms)
+            self.known.note((tables.agents.name, agent_id))
             self.driver.write_later(heartbeats.saw_agent(), {"agent": agent_id, "now_ms": now_ms})
 
     def forget_agents(self, most: int) -> None:

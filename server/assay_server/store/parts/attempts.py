@@ -153,15 +153,17 @@ class AttemptRows(TokenRows):
     def _list_again(self, attempt: Attempt) -> None:
         """Bring the known lists in line that have an attempt, or have it from now on."""
         key = attempt.key
+        slot = (OF_SLOT, attempt.agent_id, attempt.slot_id)
+        self.known.note((tables.attempts.name, *_place_of(key)), slot)
         of_slice: list[Attempt] | None = self.known.get((OF_SLICE, key.run_id, key.slice_index))
         if of_slice is not None:
             others = [each for each in of_slice if each.key.attempt != key.attempt]
             self.known[(OF_SLICE, key.run_id, key.slice_index)] = sorted([*others, attempt], key=_number_of)
-        of_slot: list[Attempt] | None = self.known.get((OF_SLOT, attempt.agent_id, attempt.slot_id))
+        of_slot: list[Attempt] | None = self.known.get(slot)
         if of_slot is not None:
             others = [each for each in of_slot if _place_of(each.key) != _place_of(key)]
             now = [*others, attempt] if attempt.state is AttemptState.LEASED else others
-            self.known[(OF_SLOT, attempt.agent_id, attempt.slot_id)] = sorted(now, key=_token_of)
+            self.known[slot] = sorted(now, key=_token_of)
 
     def attempts_known(self, rows: Sequence[Row]) -> list[Attempt]:
         """The attempts of these rows, which need not be read again."""

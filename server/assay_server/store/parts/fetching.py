@@ -96,12 +96,13 @@ class FetchingRows(QueueRows, AttemptRows):
             open_runs, requests, held_now = answers
             campaign_id = self.campaign_of(keys[0].run_id)
             if campaign_id is not None:
-                self.known[(ENDS, campaign_id)] = EndsOfCampaign(
+                ends = EndsOfCampaign(
                     tuple(row["run_id"] for row in open_runs),
                     len(open_runs) == most,
                     bool(requests),
                     frozenset(row["workload"] for row in held_now),
                 )
+                self.known.expect((ENDS, campaign_id), ends)
 
         questions: list[Question] = [
             (expected.some_open_runs(), {**run, "most": most}),
@@ -189,4 +190,4 @@ class FetchingRows(QueueRows, AttemptRows):
             self.keep(tables.runs, (run.run_id,), run)
             self.known[(OF_SLICE, *place)] = tried.get(place, [])
             found.append((run, piece))
-        self.known[(WAITING, lane)] = WaitingSlices(now_ms, tuple(found), len(found) == most)
+        self.known.expect((WAITING, lane), WaitingSlices(now_ms, tuple(found), len(found) == most))

@@ -10,6 +10,7 @@ import sqlalchemy as sa
 
 from assay_sampling.errors import StorageError
 from assay_server.store import statements, tables
+from assay_server.store.connections.noted import NotedRows
 from assay_server.store.connections.prepared import Driver
 from assay_server.store.values.fields import Row
 
@@ -26,7 +27,7 @@ _MOST_KNOWN = 10_000
 # Nothing of these is kept here, and nothing that is follows from them.
 _NEVER_KNOWN = frozenset({tables.analyses, tables.analysis_parts, tables.bundles, tables.bundle_holders})
 # Read before it is asked for (assay_server.store.rows.expected); by lane, and by campaign.
-WAITING, ENDS = EXPECTED = ("waiting slices", "ends")
+WAITING, ENDS = "waiting slices", "ends"
 COURSE = "course"  # of a campaign: whether it runs
 STATES_BESIDE = "states beside"  # by run: the states of its other slices, by index
 
@@ -38,13 +39,13 @@ class KnownRows:
         self,
         connection: sa.Connection,
         driver: Driver,
-        known: dict[tuple[Any, ...], Any] | None = None,
+        known: NotedRows | None = None,
         ahead: int = 0,
     ) -> None:
         self._connection = connection
         self.driver = driver
-        # By table and key; what earlier transactions know, where nobody else can have written since.
-        self.known: dict[tuple[Any, ...], Any] = {} if known is None else known
+        # By table and key; also what earlier transactions know, without what others have changed since.
+        self.known = NotedRows() if known is None else known
         self.ahead = ahead  # so much more than is asked for is read for later transactions
 
     @property
@@ -88,15 +89,14 @@ class KnownRows:
             changes = {name: values[name] for name in values if name in names}
             self.driver.write_later(*_replacing(table, changes, key))
             self.known[(table.name, *key)] = record
+            self.known.note((table.name, *key))
 
     def forget_expected(self) -> None:
         """Something may wait, or be open, that was not when what is expected to be asked for was read."""
-        if not self.driver.asks_together:  # nothing is read before it is asked for
-            return
-        for key in [key for key in self.known if key[0] in EXPECTED]:
-            del self.known[key]
+        self.known.forget_expected()
 
     def replace(self, table: sa.Table, values: Mapping[str, Any], key: tuple[Any, ...]) -> None:
+        self.known.note((table.name, *key))
         if self.driver.write(*_replacing(table, values, key)) != 1:
             named = ", ".join(f"{k.name}={value}" for k, value in zip(table.primary_key, key, strict=True))
             raise StorageError("metadata", f"{table.name} has no record {named} to replace")
@@ -111,7 +111,7 @@ class KnownRows:
 
     def keep(self, table: sa.Table, key: tuple[Any, ...], record: Record) -> Record:
         if len(self.known) >= _MOST_KNOWN:
-            self.known.clear()
+            self.known.forget()
         self.known[(table.name, *key)] = record
         return record
 

@@ -13,7 +13,7 @@ from assay_server.store.values.fields import Row
 
 STATE_NUMBER = "state"  # a state folder and its database have the same number under this name
 _AUTHORITY = "authority"
-_RESERVED = ("reserved tokens",)
+RESERVED = ("reserved tokens",)
 
 
 class TokenRows(KnownRows):
@@ -40,19 +40,19 @@ class TokenRows(KnownRows):
         self.write(sa.insert(tables.tokens), [{"name": _AUTHORITY, "value": mark}])
 
     def next_token(self) -> int:
-        self.known.pop(_RESERVED, None)  # a later token is larger
+        self.known.pop(RESERVED, None)  # a later token is larger
         return self.first_unless(self.driver.rows(statements.advance_token(), {}))
 
     def reserve(self, advanced: Sequence[Row], number: int) -> None:
         """Keep so many tokens for later, given the rows that leaving them out gave."""
         if advanced:
             last = int(advanced[0]["value"])
-            self.known[_RESERVED] = [*self.reserved, *range(last - number + 1, last + 1)]
+            self.known[RESERVED] = [*self.reserved, *range(last - number + 1, last + 1)]
 
     @property
     def reserved(self) -> list[int]:
         """Fencing tokens that nobody else gets, in order."""
-        kept: list[int] = self.known.get(_RESERVED, [])
+        kept: list[int] = self.known.get(RESERVED, [])
         return kept
 
     def first_unless(self, advanced: Sequence[Row]) -> int:
@@ -71,6 +71,6 @@ class TokenRows(KnownRows):
         return int(self.driver.scalar(statements.last_token(), {}) or 0)
 
     def _keep_token(self, token: int) -> None:
-        self.known.pop(_RESERVED, None)
+        self.known.pop(RESERVED, None)
         if not self.driver.write(statements.keep_token(), {"value": token}):
             self.driver.write(statements.insert_into(tables.tokens), {"name": "lease", "value": token})

@@ -56,14 +56,18 @@ class DeferringDriver(Driver):
         self._kept.clear()
         self._left.clear()
         self._begin = list(commands)
-        self.begun_with = None
+        self.begun_with = ()
         if time.monotonic() - self._used > TRUSTED_SECONDS:
             self._sent()  # or a query would be the first to find that the connection was lost
 
-    def begun(self) -> Any:
+    def begun(self) -> Sequence[tuple[Any, ...]]:
         if self._begin:
             self._sent()
         return self.begun_with
+
+    @property
+    def is_untouched(self) -> bool:
+        return bool(self._begin) and not (self._kept or self._left)
 
     def mark(self, command: str) -> None:
         self._kept.append((command, ()))
@@ -72,7 +76,7 @@ class DeferringDriver(Driver):
     def run(self, command: str) -> None:
         if command == "ROLLBACK":
             self._left.clear()
-        if command in _ENDS and self._begin and not (self._kept or self._left):
+        if command in _ENDS and self.is_untouched:
             self._begin.clear()  # nothing was sent
             return
         told = self._answer(command).told
@@ -138,8 +142,7 @@ class DeferringDriver(Driver):
         before = [*begin, *chain.from_iterable(each.commands for each in left)]
         answers, refused = self._messages.exchanged([*before, *own])
         if begin and (refused is None or refused.place >= len(begin)):
-            found = answers[len(begin) - 1].fetchone()
-            self.begun_with = None if found is None else found[0]
+            self.begun_with = answers[len(begin) - 1].fetchall()
         if refused is not None and len(begin) <= refused.place < len(before):
             self._undo(left, refused.place - len(begin), refused.error)
             self._marked = False  # nothing of this member was executed

@@ -26,11 +26,12 @@ from assay_server.store.connections.snapshots import Snapshots
 from assay_server.store.connections.words import Words
 from assay_server.store.migrate import upgrade
 from assay_server.store.plain_values import document_text
+from assay_server.store.postgresql.changes import leave_out
 from assay_server.store.postgresql.driver import DeferringDriver
 from assay_server.store.postgresql.fitness import require_fit
-from assay_server.store.postgresql.marks import CommitMarks
 from assay_server.store.postgresql.place import DatabasePlace
 from assay_server.store.postgresql.refusals import refusal
+from assay_server.store.postgresql.turns import Turns
 from assay_server.store.sql import SqlTransaction
 
 # Advisory locks of ours, in each schema: "ASSA" and "ASSB" in ASCII.
@@ -98,8 +99,8 @@ class PostgresqlStore:
         self._had_lock = False
         self._engine = new_engine(place)
         prepared = PreparedStatements(self._engine.dialect, by_cursor=True)
-        self._marks = CommitMarks()
-        self._remembered = Remembered()
+        self._remembered = Remembered(leave_out)
+        self._turns = Turns(self._remembered, tells=not alone)
         self._shared = SharedCommit(
             self._engine,
             prepared,
@@ -107,8 +108,7 @@ class PostgresqlStore:
             _WORDS,
             greet=self._greet,
             make_driver=DeferringDriver,
-            marks=self._marks,
-            remembered=self._remembered,
+            turns=self._turns,
         )
         self._snapshots = Snapshots(self._engine, prepared, self._errors, _WORDS, DeferringDriver)
         try:
@@ -117,7 +117,7 @@ class PostgresqlStore:
                 for command in _BEGIN:
                     connection.exec_driver_sql(command)
                 upgrade(connection, self.subject, "--database")
-                self._marks.make(connection)
+                self._turns.make(connection)
             if self._lock:
                 with self.transaction():
                     pass
@@ -140,9 +140,17 @@ class PostgresqlStore:
 
     def close(self) -> None:
         with suppress(StorageError, *_WORDS.failures):
-            self._shared.close(self._marks.forget)
+            self._shared.close(self._leave)
         self._snapshots.close()
         self._engine.dispose()
+
+    def _leave(self, driver: Driver) -> None:
+        if not self._turns.has_written:
+            return
+        for command in _BEGIN:
+            driver.run(command)
+        self._turns.leave(driver)
+        driver.run("COMMIT")
 
     def _greet(self, driver: Driver) -> None:
         """Take the server's lock, which the connection holds as long as it lives."""
