@@ -57,7 +57,13 @@ from assay_server.metrics.timed_store import TimedStore
 from assay_server.opening import OpenedState, opened_state, recover
 from assay_server.peers.seam import Peers
 from assay_server.records.in_force import noted_records
-from assay_server.records.opening import are_of_state, checked_place, folder_of_records, open_records
+from assay_server.records.opening import (
+    are_of_state,
+    checked_place,
+    folder_of_records,
+    names_records,
+    open_records,
+)
 from assay_server.rpc.agent_handler import AgentHandler
 from assay_server.rpc.archives.handler import ArchiveHandler
 from assay_server.rpc.bundles.handler import BundleHandler
@@ -178,10 +184,17 @@ class Server:
             asked_database(settings.database, settings.database_file),
             shared=bool(place.url or noted_records(state)),
             joins=lambda number: are_of_state(state, place, number),
+            records=place.url,
         )
         opened = opened_state(state, asked, resources)
         database = opened.database
-        records = open_records(state, place, lambda: number_of_state(database), resources)
+        records = open_records(
+            state,
+            place,
+            lambda: number_of_state(database),
+            resources,
+            has_files=lambda: names_records(database),
+        )
         folder = folder_of_records(state)
         self.writability = writability = WritabilityWatch(state, self._writable)
         access = self._access(AuditedStore(database), opened)

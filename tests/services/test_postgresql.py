@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from threading import Barrier
 from typing import Any
@@ -190,6 +191,10 @@ def test_a_database_with_the_campaigns_of_another_folder_is_refused(url: str, tm
     store.close()
     with pytest.raises(StorageError, match="it has the campaigns of another state folder"):
         open_database(second, asked(url))
+    joining = replace(asked(url), shared=True, records="s3://lab/typo")
+    with pytest.raises(StorageError, match="whose records are not in s3://lab/typo") as told:
+        open_database(second, joining)
+    assert "name their bucket and prefix, or folder, with --records" in told.value.remedy
     SqliteStore(second / "metadata.sqlite").close()
     with pytest.raises(StorageError, match="it has the campaigns of another state folder"):
         move_to_postgresql(second, asked(url), nothing)

@@ -284,6 +284,25 @@ def _moves_to_the_folder_and_back(
     assert checked.returncode == 0, checked.stdout + checked.stderr
 
 
+def test_a_wrong_bucket_or_prefix_of_a_lab_with_files_is_refused_and_not_made(
+    server: OwnSeaweedfs, tmp_path: Path
+) -> None:
+    def opened(url: str, *, has_files: bool) -> None:
+        state = tmp_path / url.replace("/", "-")
+        state.mkdir(exist_ok=True)
+        with ExitStack() as resources:
+            asked = asked_records(url, server.endpoint)
+            open_records(state, asked, lambda: 5, resources, has_files=lambda: has_files)
+
+    opened("s3://made-with-its-first-object/right", has_files=False)  # of a new lab
+    opened("s3://made-with-its-first-object/right", has_files=True)
+    for wrong, cause in (("wrong/right", "no such bucket"), ("lab/wrong", r"has no state\.json")):
+        for _ in range(2):
+            with pytest.raises(StorageError, match=cause):
+                opened(f"s3://{wrong}", has_files=True)  # the second time, too: the first one made no bucket
+    assert list(bucket_of(server, "wrong", tmp_path).listed("")) == []
+
+
 def test_a_bucket_of_another_state_is_refused(server: OwnSeaweedfs, tmp_path: Path) -> None:
     asked = asked_records("s3://lab/one", server.endpoint)
     for number, name in ((5, "first"), (6, "second")):

@@ -30,12 +30,14 @@ class AskedDatabase:
 
     ``shared``: the records are where other servers reach them, too, so they may share the database.
     ``joins``: whether the records are those of the state with this number, so that a new folder may join.
+    ``records``: the place of these records, for people.
     """
 
     place: DatabasePlace | None = None
     file: Path | None = None
     shared: bool = False
     joins: Callable[[int], bool] = lambda number: False
+    records: str = ""
 
 
 def asked_database(database: str, file: Path | None) -> AskedDatabase:
@@ -127,11 +129,12 @@ def _bind(state: Path, asked: AskedDatabase, place: DatabasePlace, store: Postgr
         return
     if noted is not None or not may_join:
         belongs = "it is empty" if number is None else "it has the campaigns of another state folder"
-        raise StorageError(
-            place.shown,
-            f"it is not the database of {state}: {belongs}",
-            "name the right database; to start anew, name an empty one and a new --state directory",
-        )
+        remedy = "name the right database; to start anew, name an empty one and a new --state directory"
+        if noted is None and asked.records:
+            belongs += f", whose records are not in {asked.records}"
+            theirs = "to join its servers, name their bucket and prefix, or folder, with --records"
+            remedy = f"{theirs}; or {remedy}"
+        raise StorageError(place.shown, f"it is not the database of {state}: {belongs}", remedy)
     note_database(state, place, asked.file, number_of_state(store))
 
 

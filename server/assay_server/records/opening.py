@@ -9,18 +9,26 @@ from dataclasses import replace
 from pathlib import Path
 
 from assay_core.files.durable import make_folder, storage_errors, write_atomically
+from assay_core.records.campaign import AttemptState
 from assay_sampling.errors import ParameterError, StorageError
 from assay_server.record_place import SCHEME, AskedRecords, RecordsPlace, bucket_and_prefix
 from assay_server.records.in_force import RecordsInForce, note_records, noted_records
 from assay_server.store.objects.bucket import opened_bucket
-from assay_server.store.objects.probing import bind_bucket, owner_of_bucket, probe_bucket
+from assay_server.store.objects.probing import (
+    bind_bucket,
+    owner_of_bucket,
+    probe_bucket,
+    require_marked,
+    without_mark,
+)
 from assay_server.store.objects.store import ObjectRecordStore
-from assay_server.store.protocols import RecordStore
+from assay_server.store.protocols import MetadataStore, RecordStore
 from assay_server.store.records import LocalRecordStore
 
 CACHE = "records-cache"
 _OWNER = "state-number"
 _REGION = "us-east-1"
+_UNDER_WAY = (AttemptState.LEASED, AttemptState.PUBLISHING, AttemptState.EXPIRED)
 
 
 def checked_place(state: Path, asked: AskedRecords) -> AskedRecords:
@@ -45,13 +53,30 @@ def require_elsewhere(state: Path, folder: Path, option: str, remedy: str) -> No
         raise ParameterError(option, cause, remedy)
 
 
+def names_records(metadata: MetadataStore) -> bool:
+    """Whether the database names files in the place of records: published ones, or staged segments."""
+    with metadata.snapshot() as read:
+        return read.published_bytes() > 0 or any(
+            segment.index not in read.held_segments(each.key)
+            for each in read.attempts_in(_UNDER_WAY)
+            for segment in read.segments(each.key)
+        )
+
+
 def open_records(
-    state: Path, asked: AskedRecords, state_number: Callable[[], int], resources: ExitStack
+    state: Path,
+    asked: AskedRecords,
+    state_number: Callable[[], int],
+    resources: ExitStack,
+    *,
+    has_files: Callable[[], bool] = lambda: False,
 ) -> RecordStore:
     """The records of a state folder, for its server; ``resources`` closes them.
 
-    ``state_number`` of the database: a bucket or shared folder has the records of one state alone. Raises
-    StorageError, also if the bucket ignores conditions, and ParameterError.
+    ``state_number`` of the database: a bucket or shared folder has the records of one state alone.
+    ``has_files``: whether the database names files there; then only a place that is marked as the state's
+    will do, because an empty one is a wrong name, or a disk that is not mounted. Raises StorageError, also if
+    the bucket ignores conditions, and ParameterError.
     """
     noted = noted_records(state)
     if noted is None and not asked.url:
@@ -66,10 +91,12 @@ def open_records(
         )
     place = _noted(asked, noted, state_number())
     if place.in_bucket:
-        in_bucket = _bucket_records(place_of(state, place, asked), place.state)
+        in_bucket = _bucket_records(place_of(state, place, asked), place.state, has_files)
         resources.callback(in_bucket.close)
         store: RecordStore = in_bucket
     else:
+        if has_files():
+            _require_marked_folder(Path(place.url), place.state)
         store = shared_folder(Path(place.url), place.state)
     if place != noted:
         note_records(state, place)
@@ -141,11 +168,24 @@ def _noted(asked: AskedRecords, noted: RecordsInForce | None, state_number: int)
     return note_of(asked, state_number)
 
 
-def _bucket_records(place: RecordsPlace, state_number: int) -> ObjectRecordStore:
+def _bucket_records(
+    place: RecordsPlace, state_number: int, has_files: Callable[[], bool]
+) -> ObjectRecordStore:
     bucket = opened_bucket(place)
+    if has_files():
+        require_marked(bucket, state_number)
     probe_bucket(bucket)
     bind_bucket(bucket, state_number)
     return ObjectRecordStore(bucket, place)
+
+
+def _require_marked_folder(folder: Path, state_number: int) -> None:
+    """Make sure, without a write, that a folder is some state's: an empty mount point is not."""
+    with storage_errors(folder):
+        is_marked = (folder / _OWNER).exists()
+    if not is_marked:
+        remedy = "see that its disk is mounted, or name the right folder"
+        raise without_mark(str(folder), _OWNER, str(state_number), remedy)
 
 
 def shared_folder(folder: Path, state_number: int) -> LocalRecordStore:

@@ -47,13 +47,33 @@ def bind_bucket(bucket: Bucket, state: int) -> None:
 
     ``state``: the number of the state in its database. Raises StorageError.
     """
-    document = json.dumps({"version": 1, "state": state}).encode()
     if not _is_owned(bucket):
         if next(iter(bucket.listed("records")), None) is not None:
             raise _foreign(bucket)
-        bucket.put_new(_OWNER, document)
+        bucket.put_new(_OWNER, _document(state).encode())
     if owner_of_bucket(bucket) != state:
         raise _foreign(bucket)
+
+
+def require_marked(bucket: Bucket, state: int) -> None:
+    """Make sure, without a write, that a prefix is some state's, where this state's database names its files.
+
+    Ask before :func:`probe_bucket`: SeaweedFS makes the bucket that an object is written to, so a wrong name
+    would be an empty place of records. Raises StorageError.
+    """
+    if not _is_owned(bucket):
+        raise without_mark(bucket.shown, _OWNER, _document(state), "name the right bucket and prefix")
+
+
+def without_mark(shown: str, mark: str, content: str, remedy: str) -> StorageError:
+    """The refusal of a place without a mark, by a state whose database names files in its records."""
+    return StorageError(
+        shown,
+        f"the records that the database names are not there: it has no {mark}, which marks a lab's records",
+        f"{remedy} with --records; if they were moved or lost, put back all of their last copy, {mark} too; "
+        f"without a copy, make {mark} there with the content {content}: the server then measures again what "
+        "campaigns under way have lost",
+    )
 
 
 def owner_of_bucket(bucket: Bucket) -> int | None:
@@ -62,6 +82,10 @@ def owner_of_bucket(bucket: Bucket) -> int | None:
         return int(json.loads(bucket.get(_OWNER))["state"])
     except (MissingObjectError, ValueError, KeyError, TypeError):
         return None
+
+
+def _document(state: int) -> str:
+    return json.dumps({"version": 1, "state": state})
 
 
 def _is_owned(bucket: Bucket) -> bool:

@@ -32,7 +32,7 @@ _MEANINGS: tuple[tuple[str, str, str], ...] = (
         "this machine's clock and the object store's differ too much",
         "set both clocks, with NTP",
     ),
-    (r"NoSuchBucket", "there is no such bucket", "make the bucket, or name another with --records"),
+    (r"NoSuchBucket", "there is no such bucket", "correct its name in --records, or make the bucket"),
     (
         r"InvalidAccessKeyId|SignatureDoesNotMatch|InvalidToken|ExpiredToken|Unauthenticated",
         "the object store does not accept these credentials",
