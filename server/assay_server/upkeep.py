@@ -46,7 +46,9 @@ class LeaseKeeper:
 
     A server that was stopped (SIGSTOP, a debugger, a frozen container) or had no database hears signs of life
     only after it continues, so it restarts every lease before it ends any. In a suspended machine the clock
-    stands still. The database's clock is asked here, so that no lease ends because somebody set it.
+    stands still. The database's clock is asked here, so that no lease ends because somebody set it. Servers
+    learn of that one after the other, and in between they note leases by different times: who has learned of
+    it ends none until all have, and who has not asks before it ends any.
     """
 
     def __init__(self, coordinator: Coordinator, monotonic: Callable[[], float] = time.monotonic) -> None:
@@ -56,6 +58,7 @@ class LeaseKeeper:
         self.pause_seconds = min(_TICK_SECONDS, lease_seconds / 4)
         self._sleep_seconds = lease_seconds * _SLEPT
         self._looked = self._synchronised = monotonic()
+        self._ends_none_until: float | None = None
 
     def look(self) -> None:
         """Call this every ``pause_seconds``."""
@@ -63,20 +66,28 @@ class LeaseKeeper:
         away, set_by = looked - self._looked, self._clock_set_by(looked)
         if away > self.pause_seconds + self._sleep_seconds:
             self._begin_again(f"this server was stopped for {away:.0f} s")
-        elif set_by > self._sleep_seconds:
-            self._begin_again(f"the clock of the database was set by {set_by:.0f} s")
-        else:
+        elif abs(set_by) > self._sleep_seconds:
+            self._begin_by_new_time(set_by)
+        elif self._ends_none_until is None:
             self._end()
+        elif looked >= self._ends_none_until:
+            self._ends_none_until = None
+            self._begin_again("every server has the new time of the database")
         self._looked = looked  # only now: while the database is away, no sign of life is heard either
 
-    def _clock_set_by(self, looked: float) -> float:
+    def _clock_set_by(self, looked: float, *, every_seconds: float = _CLOCK_SECONDS) -> float:
         """By how many seconds the clock of the database was set since it was last asked."""
         clock = self._coordinator.clock
-        if not isinstance(clock, SharedClock) or looked - self._synchronised < _CLOCK_SECONDS:
+        if not isinstance(clock, SharedClock) or looked - self._synchronised < every_seconds:
             return 0.0
         set_by = clock.synchronise() / 1000
         self._synchronised = looked
         return set_by
+
+    def _begin_by_new_time(self, set_by: float) -> None:
+        self._begin_again(f"the clock of the database was set by {set_by:+.0f} s")
+        if self._coordinator.peers.shared:
+            self._ends_none_until = self._monotonic() + 2 * _CLOCK_SECONDS
 
     def _begin_again(self, why: str) -> None:
         _log.warning("%s: all leases start again", why)
@@ -88,9 +99,14 @@ class LeaseKeeper:
         now_ms = self._coordinator.clock.now_ms() - noted_after_ms(self._coordinator)
         with self._coordinator.snapshot() as store:
             due = store.attempts_in((AttemptState.LEASED,), lease_ended_before_ms=now_ms)
-        if due:
-            with self._coordinator.schedule() as schedule:
-                schedule.expire(now_ms)
+        if not due:
+            return
+        set_by = self._clock_set_by(self._monotonic(), every_seconds=0.0)
+        if abs(set_by) > self._sleep_seconds:
+            self._begin_by_new_time(set_by)
+            return
+        with self._coordinator.schedule() as schedule:
+            schedule.expire(now_ms)
 
 
 def noted_after_ms(coordinator: Coordinator) -> int:

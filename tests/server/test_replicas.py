@@ -299,6 +299,37 @@ def test_the_clock_of_a_database_rules_and_leases_begin_again_when_it_is_set(box
         assert box.state_of() is AttemptState.LEASED
 
 
+@pytest.mark.parametrize("step_ms", [3_600_000, -3_600_000])
+@pytest.mark.parametrize("who_hears", [0, 1])
+def test_no_lease_ends_while_servers_learn_one_after_the_other_that_the_databases_clock_was_set(
+    box: Box, other: Box, step_ms: int, who_hears: int
+) -> None:
+    there, mono, seconds = [10_000_000_000], [0], [0.0]
+    servers = [box.coordinator, other.coordinator]
+    for each in servers:
+        each.clock = SharedClock(lambda: there[0], lambda: mono[0])
+    keepers = [LeaseKeeper(box.coordinator, lambda: seconds[0])]
+
+    def pass_quarter() -> None:
+        seconds[0] += 0.25
+        mono[0] += 250
+        there[0] += 250
+        for keeper in keepers:
+            keeper.look()
+
+    for quarter in range(240):
+        if quarter == 20:  # it asks for the time five seconds later than the first one
+            keepers.append(LeaseKeeper(other.coordinator, lambda: seconds[0]))
+        there[0] += step_ms if quarter == 45 else 0
+        with servers[who_hears].schedule() as schedule:
+            assert schedule.extend(box.key)
+        pass_quarter()
+        assert box.state_of() is AttemptState.LEASED, f"ended after {quarter / 4} s"
+    for _ in range(24):  # its agent falls silent
+        pass_quarter()
+    assert box.state_of() is AttemptState.EXPIRED
+
+
 def test_a_server_with_another_authority_is_refused(tmp_path: Path) -> None:
     now, day = datetime.datetime.now(datetime.UTC), datetime.timedelta(days=1)
     ours, theirs = (new_authority(name, day, now) for name in ("ours", "theirs"))
