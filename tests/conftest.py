@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import logging
 import os
+import sys
 from collections.abc import Generator, Iterator
 from pathlib import Path
 
@@ -30,7 +31,12 @@ def pytest_collection() -> Generator[None, object, object]:
     """
     gc.disable()
     try:
-        return (yield)
+        collected = yield
+        if "assay_server.store.sqlite" in sys.modules:
+            from tests.support.server import made_once  # noqa: PLC0415 - loads the server's store
+
+            made_once.install()
+        return collected
     finally:
         gc.enable()
         gc.freeze()

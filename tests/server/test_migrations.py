@@ -15,11 +15,18 @@ from alembic.script import ScriptDirectory
 from assay_core.records.machine import InstalledDevice, Slot
 from assay_core.records.work import RecordedSource
 from assay_sampling.errors import StorageError
-from assay_server.store import migrate, tables
+from assay_server.store import migrate, sqlite, tables
 from assay_server.store.model import SliceState
 from assay_server.store.sqlite import SqliteStore
+from tests.support.server import made_once
 from tests.support.server.queued import waiting_slice
 from tests.support.server.stored_values import campaign
+
+
+@pytest.fixture(autouse=True)
+def by_migrations(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Here the migrations themselves are tested, and not what other tests keep of them."""
+    monkeypatch.setattr(sqlite, "upgrade", made_once.by_migrations)
 
 
 def schema(path: Path) -> list[tuple[str, str]]:
@@ -42,6 +49,26 @@ def test_the_migrations_make_exactly_the_tables_that_the_program_uses(tmp_path: 
         where = index.dialect_options["sqlite"]["where"]
         if where is not None:
             assert str(made[index.name]["sqlite_where"]) == str(where)
+
+
+def test_the_schema_that_other_tests_keep_is_what_the_migrations_make(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    SqliteStore(tmp_path / "migrated.sqlite").close()
+    monkeypatch.setattr(sqlite, "upgrade", made_once.as_kept)
+    SqliteStore(None).close()  # the first, if no other test has made one
+    monkeypatch.setattr(made_once, "by_migrations", None)
+    SqliteStore(tmp_path / "kept.sqlite").close()
+    dumps = [dump(tmp_path / f"{name}.sqlite") for name in ("migrated", "kept")]
+    assert dumps[0] == dumps[1]
+    assert f"INSERT INTO \"alembic_version\" VALUES('{migrate.HEAD}');" in dumps[0]
+
+
+def dump(path: Path) -> list[str]:
+    with sqlite3.connect(path) as connection:
+        lines = list(connection.iterdump())
+    connection.close()
+    return lines
 
 
 def test_the_head_that_the_program_names_is_the_newest_migration() -> None:
