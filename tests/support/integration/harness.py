@@ -18,6 +18,7 @@ from typing import Any
 
 from assay_client.api import Client
 from assay_sampling.errors import ServerUnreachableError
+from assay_server.store.sqlite import SqliteStore
 
 BIN = Path(sys.executable).parent
 # Longer than a busy machine lets a process stand still: an attempt that is lost for it would be made again.
@@ -91,7 +92,15 @@ class Lab:
     def server_state(self) -> Path:
         return self.root / self.state_name
 
+    def _make_database(self) -> None:
+        """Into an empty state folder: migrating in the server's process takes a sixth of its start."""
+        state = self.server_state
+        if state.is_dir() and not any(state.iterdir()):
+            SqliteStore(state / "metadata.sqlite").close()
+
     def start_server(self, *options: str) -> None:
+        if "--database" not in options:
+            self._make_database()
         command = [
             str(BIN / "assay-server"), "--listen", self.address, "--state", str(self.server_state),
             "--lease", f"{self.lease_ms}ms", "--heartbeat", f"{self.heartbeat_ms}ms", *options,
@@ -176,15 +185,19 @@ class Lab:
             raise AssertionError(f"assay {arguments} ended with {result.returncode}: {result.stderr}")
         return result
 
+    def client(self) -> Client:
+        """For what the command line does, too: each process of it takes half a second of the processor."""
+        os.environ["ASSAY_CREDENTIALS"] = str(self.root / "logins")
+        return Client(self.address)
+
     def submit(self, campaign: Path) -> str:
-        identifier: str = json.loads(self.assay("submit", str(campaign), "--json").stdout)["campaign_id"]
-        return identifier
+        with self.client() as client:
+            return client.submit(campaign)
 
     def state(self, campaign_id: str) -> str:
         """The campaign's state; "unreachable" where the server is down, which some tests are about."""
-        os.environ["ASSAY_CREDENTIALS"] = str(self.root / "logins")
         try:
-            with Client(self.address) as client:
+            with self.client() as client:
                 state: str = client.status(campaign_id)["state"]
         except ServerUnreachableError:
             return "unreachable"
@@ -198,13 +211,12 @@ class Lab:
         ended = ("done", "failed", "cancelled")
         last = ""
         clients: list[Client] = []
-        os.environ["ASSAY_CREDENTIALS"] = str(self.root / "logins")
 
         def has_ended() -> bool:
             nonlocal last
             try:
                 if not clients:
-                    clients.append(Client(self.address))
+                    clients.append(self.client())
                 last = clients[0].summary(campaign_id)["state"]
             except ServerUnreachableError:
                 last = "unreachable"
@@ -222,7 +234,8 @@ class Lab:
         return last
 
     def report(self, campaign_id: str) -> dict[str, Any]:
-        document: dict[str, Any] = json.loads(self.assay("report", campaign_id, "--format", "json").stdout)
+        with self.client() as client:
+            document: dict[str, Any] = json.loads(client.report_bytes(campaign_id, "json"))
         return document
 
     def store_digest(self) -> dict[str, str]:
