@@ -31,7 +31,7 @@ demo: $(STAMP)  ## server and three agents on virtual GPUs, all of it synthetic;
 	$(BIN)/assay demo --out demo
 
 .PHONY: test
-test: $(STAMP)  ## every test without special tools; under 20 minutes on two cores
+test: $(STAMP)  ## every test without special tools, long campaigns and kills in their short forms; under 15 minutes on two cores
 	$(BIN)/pytest -n $(PYTEST_WORKERS) --dist loadgroup $(PYTEST_ARGS)
 
 .PHONY: chaos
@@ -112,7 +112,7 @@ image-wheels: $(STAMP)  ## the wheels of all images into build/wheels, for build
 	$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --wheel-dir build/wheels --constraint requirements/constraints.txt ".[$(IMAGE_EXTRAS)]"
 
 .PHONY: test-image
-test-image: image-wheels  ## build the images twice from a Debian tree, compare, and run them in Podman, as root and as another user; needs root; skipped where Podman is missing
+test-image: image-wheels  ## build the images twice from a Debian tree, compare, and run them in Podman, as root and as another user; needs root; skipped where Podman is missing; 25 minutes, and 2 GB in the cache folder
 	ASSAY_IMAGES="$(IMAGES)" $(BIN)/pytest -s -rs tests/images/test_images.py tests/images/test_rootless_images.py $(PYTEST_ARGS)
 
 .PHONY: test-compose
@@ -253,14 +253,19 @@ scale: $(STAMP)  ## a campaign of 1,000 runs over 50 virtual GPUs, through serve
 slices: $(STAMP)  ## 100,000 launches in slices, the agent killed 20 times, and two GPUs side by side; ten minutes on two cores
 	ASSAY_KILLS=short ASSAY_SLICES=full $(BIN)/pytest -q -s tests/integration/test_slices_killed.py $(PYTEST_ARGS)
 
-KILLING_TESTS := $(addprefix tests/integration/test_,full_disk.py gang_killed.py recorded_campaign.py recorded_chaos.py sick_box.py slices_auto.py slices_killed.py) tests/client/test_demo.py tests/agent/test_agent_process.py
+KILLING_TESTS := $(addprefix tests/integration/test_,full_disk.py gang_killed.py recorded_campaign.py recorded_chaos.py sick_box.py slices_auto.py slices_killed.py) tests/client/test_demo.py tests/agent/test_agent_process.py tests/agent/test_conditions_mps.py tests/server/test_server_process.py
 
 .PHONY: kills-short
-kills-short: $(STAMP)  ## kill -9 of every program at some moments, and nothing may differ; two minutes on two cores
+kills-short: $(STAMP)  ## kill -9 of every program at some moments, and nothing may differ; three minutes on two cores
 	ASSAY_KILLS=short $(BIN)/pytest -n $(PYTEST_WORKERS) --dist loadgroup -k "kill or sealed" $(KILLING_TESTS) $(PYTEST_ARGS)
 
+.PHONY: campaigns
+campaigns: $(STAMP)  ## whole campaigns end to end, of which 'make test' has a short form each; three minutes on two cores
+	ASSAY_CAMPAIGNS=1 $(BIN)/pytest -n $(PYTEST_WORKERS) --dist loadgroup -m campaigns \
+	  $$(grep -rl --include='test_*.py' 'mark\.campaigns' tests) $(PYTEST_ARGS)
+
 .PHONY: kills
-kills: $(STAMP)  ## the long form of kills at many moments and of a box with a full disk; five minutes on two cores
+kills: $(STAMP)  ## the long form of kills at many moments and of a box with a full disk; seven minutes on two cores
 	ASSAY_KILLS=full $(BIN)/pytest -n 2 --dist loadgroup $(KILLING_TESTS) $(PYTEST_ARGS)
 
 .PHONY: lock

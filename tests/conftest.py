@@ -42,6 +42,13 @@ def pytest_collection() -> Generator[None, object, object]:
         gc.freeze()
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """``make test`` runs a short form of each whole campaign, ``make campaigns`` the campaign."""
+    if item.get_closest_marker("campaigns") and not os.environ.get("ASSAY_CAMPAIGNS"):
+        pytest.skip("minutes of whole campaigns: 'make campaigns' runs it")
+
+
 @pytest.fixture(scope="session")
 def shared_data() -> Path:
     """The folder of real recordings; the test is skipped where it is absent."""

@@ -47,8 +47,8 @@ def refused(ended: Any, *words: str) -> None:
 def test_real_recordings_of_two_gpus_are_refused(
     assay: Assay, shared_data: Path, verb: tuple[str, ...], ranks: tuple[str, ...]
 ) -> None:
-    ended = assay(*verb, shared_data / V100, shared_data / A100, *ranks)
-    refused(ended, "two kinds of GPU (Tesla V100-SXM2-32GB and NVIDIA A100-PG509-200)", "assay evaluate")
+    ended = assay(*verb, shared_data / OTHER_V100, shared_data / SMALL_A100, *ranks)
+    refused(ended, "two kinds of GPU (Tesla V100-SXM2-16GB and NVIDIA A100-PG509-200)", "assay evaluate")
 
 
 def test_two_models_of_one_architecture_are_two_kinds(assay: Assay, shared_data: Path) -> None:

@@ -56,6 +56,7 @@ def temporary() -> Iterator[Path]:
 
 
 @pytest.mark.processes
+@pytest.mark.campaigns
 def test_every_command_of_the_tutorial_works(tmp_path: Path, temporary: Path) -> None:
     home, work = tmp_path / "home", tmp_path / "work"
     home.mkdir()

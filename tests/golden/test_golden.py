@@ -17,7 +17,12 @@ from golden.comparing import brought_up, comparable, differences
 from golden.running import workplace
 
 EXPECTED = Path(__file__).parent / "expected"
-PROCESSES = ("run", "doctor", "lab")
+# A server and an agent with four campaigns; ``test_states_left.py`` has the columns of one of them.
+MARKS = {
+    "run": [pytest.mark.processes],
+    "doctor": [pytest.mark.processes],
+    "lab": [pytest.mark.processes, pytest.mark.campaigns],
+}
 
 
 def test_each_case_has_its_file() -> None:
@@ -32,10 +37,7 @@ def test_only_the_last_bits_of_a_number_may_differ(found: object, lines: int) ->
     assert len(differences({"error_percent": 3.0}, {"error_percent": found})) == lines
 
 
-@pytest.mark.parametrize(
-    "name",
-    [pytest.param(n, marks=[pytest.mark.processes] if n in PROCESSES else []) for n in CASES],
-)
+@pytest.mark.parametrize("name", [pytest.param(name, marks=MARKS.get(name, ())) for name in CASES])
 def test_numbers_identifiers_and_exit_codes_are_as_before(name: str) -> None:
     golden = json.loads((EXPECTED / f"{name}.json").read_text())
     # The path of a Unix socket has at most about 100 bytes: the folders of pytest are too deep.

@@ -39,6 +39,7 @@ def prove(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.processes
+@pytest.mark.campaigns
 def test_the_whole_proof_is_rehearsed_on_a_virtual_gpu(tmp_path: Path) -> None:
     done = prove("--virtual", "V100", "--out", str(tmp_path), "--repeats", "1", "--first", "20")
     # Without repeats there is no noise to show; everything else is shown, and holds.

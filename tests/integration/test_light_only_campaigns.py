@@ -65,6 +65,7 @@ def facts(report: dict[str, Any]) -> list[tuple[str, str, str, str]]:
 
 @pytest.mark.processes
 @pytest.mark.timeout(300)
+@pytest.mark.campaigns
 def test_a_live_campaign_where_counters_are_refused() -> None:
     with lab(lease_ms=60_000, heartbeat_ms=1000) as laboratory:
         (laboratory.root / "layers.toml").write_text(WORKLOAD)

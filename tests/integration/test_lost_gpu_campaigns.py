@@ -135,6 +135,7 @@ def test_one_of_two_gpus_is_lost_and_the_campaign_is_complete() -> None:
         assert {a["slot"] for a in attempts(place, second)} == {good}
 
 
+@pytest.mark.campaigns
 def test_a_workload_that_kills_gpus_gets_two_and_the_others_go_on() -> None:
     with lab(lease_ms=10_000) as place:
         place.start_server()
@@ -151,6 +152,7 @@ def test_a_workload_that_kills_gpus_gets_two_and_the_others_go_on() -> None:
         assert out_of_service(place, "other") == []
 
 
+@pytest.mark.campaigns
 def test_where_every_gpu_is_lost_status_says_why_and_a_clear_ends_the_wait() -> None:
     with lab(lease_ms=10_000) as place:
         place.start_server()

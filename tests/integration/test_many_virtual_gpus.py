@@ -1,8 +1,8 @@
 """A campaign over many virtual GPUs, through a real server and real agents: planned, scheduled, finished.
 
 What the metadata store and the record store hold afterwards is compared with what the campaign file and the
-model of the virtual GPU say. The short form runs with every test; ``make scale`` runs 1,000 runs over 50 GPUs
-(``ASSAY_SCALE=full``). Everything is synthetic.
+model of the virtual GPU say. ``make test`` has 20 runs over 10 GPUs, ``make campaigns`` 60 over 20, and
+``make scale`` 1,000 over 50 (``ASSAY_SCALE=full``). Everything is synthetic.
 """
 
 from __future__ import annotations
@@ -29,11 +29,13 @@ from assay_virtual.model.gpu import VirtualGPU
 from assay_virtual.workloads.loading import load_workload
 from tests.support.integration.harness import Lab, lab
 
+WHOLE_CAMPAIGNS = bool(os.environ.get("ASSAY_CAMPAIGNS"))
 # One worker runs the whole module: what its tests look at is made once, and takes long.
 pytestmark = [
     pytest.mark.processes,
     pytest.mark.timeout(1200),
     pytest.mark.xdist_group("many_virtual_gpus"),
+    *([pytest.mark.campaigns] if WHOLE_CAMPAIGNS else []),
 ]
 
 KINDS = ("V100", "RTX 2060", "RTX 3070", "A100", "H100")
@@ -63,7 +65,10 @@ class Size:
         return self.workloads * len(KINDS) * SLICES_EACH
 
 
-SIZE = Size(5, 2, 50) if os.environ.get("ASSAY_SCALE") == "full" else Size(2, 2, 3)
+if os.environ.get("ASSAY_SCALE") == "full":
+    SIZE = Size(5, 2, 50)
+else:
+    SIZE = Size(2, 2, 3) if WHOLE_CAMPAIGNS else Size(2, 1, 1)
 
 
 def workload_text(number: int) -> str:

@@ -111,7 +111,7 @@ def stored(laboratory: Lab, run_id: str) -> list[tuple[str, int]]:
     return list(zip(names, launches.column("duration_ns").tolist(), strict=True))
 
 
-@pytest.mark.parametrize("listen", ["unix", "tcp"])
+@pytest.mark.parametrize("listen", ["unix", pytest.param("tcp", marks=pytest.mark.campaigns)])
 def test_store_and_report_hold_exactly_the_launches_of_the_files(shared_data: Path, listen: str) -> None:
     with lab(listen) as laboratory:
         laboratory.start_server()

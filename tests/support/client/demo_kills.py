@@ -49,24 +49,23 @@ SMALL_CAMPAIGN = """\
 campaign: small
 synthetic: true
 gpus: [V100, RTX 2060, RTX 3070]
-detailed: {first: 60, slice_launches: 60, sets: features}
+detailed: {{first: 60, slice_launches: 60, sets: features}}
 conditions:
-  - {cache: all}
+  - {{cache: all}}
 workloads:
-  - {name: one, command: [one.toml]}
-  - {name: two, command: [two.toml]}
-analysis:
+{workloads}analysis:
   reference: V100
   methods: [pks, random]
 """
 
 
-def small_campaign(folder: Path) -> Path:
-    """A campaign of two workloads, 160 launches each, on the three GPUs of the demo: 18 runs."""
-    for seed, (name, size) in enumerate((("one", 2), ("two", 9))):
+def small_campaign(folder: Path, names: Sequence[str] = ("one", "two")) -> Path:
+    """A campaign of these workloads, 160 launches each, on the three GPUs of the demo: 9 runs each."""
+    for seed, (name, size) in enumerate(zip(names, (2, 9), strict=False)):
         (folder / f"{name}.toml").write_text(SMALL_WORKLOAD.format(name=name, seed=seed, size=size))
     path = folder / "small.yaml"
-    path.write_text(SMALL_CAMPAIGN)
+    lines = "".join(f"  - {{name: {name}, command: [{name}.toml]}}\n" for name in names)
+    path.write_text(SMALL_CAMPAIGN.format(workloads=lines))
     return path
 
 
