@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, Phase, example, given, settings
 from hypothesis import strategies as st
 
 from assay_core.records.attempt import AttemptLog
-from assay_core.records.campaign import AttemptState
+from assay_core.records.campaign import AttemptState, RunState
 from assay_core.records.failure import failure
 from assay_core.records.lease import AttemptProgress, Heartbeat
 from assay_core.records.work import CommandSource
@@ -28,7 +28,7 @@ from assay_server.campaigns.scheduling.transitions import SchedulePolicy
 from assay_server.peers.seam import Hub, PeersInProcess
 from assay_server.store.connections.noted import NotedRows
 from assay_server.store.connections.remembered import Remembered, Told, Turn
-from assay_server.store.model import Attempt, Run, Segment, Slice
+from assay_server.store.model import Attempt, LikelyLeases, Run, Segment, Slice, SliceState
 from assay_server.store.postgresql.place import place_of
 from assay_server.store.postgresql.store import PostgresqlStore
 from assay_server.store.protocols import PublishedFile
@@ -297,6 +297,47 @@ def test_what_another_did_not_change_stays_known(pair: tuple[PostgresqlStore, Po
         assert knows(two, 1) and not knows(two, 0)
         assert touch(two, 0) == launches
         assert knows(one, 0) and knows(one, 1)
+
+
+@pytest.mark.usefixtures("compared")
+def test_what_waits_follows_what_others_do(pair: tuple[PostgresqlStore, PostgresqlStore]) -> None:
+    one, two = pair
+    first, second = (Slice(run(number).run_id, 0) for number in range(2))
+
+    def waits() -> Slice | None:
+        with two.transaction() as write:
+            lanes = tuple(lane.lane_id for entrant in write.entrants() for lane in entrant.lanes)
+            write.fetch_slots([("agent-1", "GPU-1")], lambda: [LikelyLeases("made-1", lanes, 2)], 10)
+            found = write.first_waiting(lanes, 10)
+            return None if found is None else found[1]
+
+    def save(piece: Slice, **changed: SliceState) -> None:
+        with one.transaction() as write:
+            assert write.slice(piece.run_id, 0) is not None
+            write.save_slice(replace(piece, **changed))
+
+    assert waits() == first
+    save(first, state=SliceState.LEASED)
+    assert waits() == second
+    save(second, state=SliceState.LEASED)
+    assert waits() is None
+    save(first)
+    assert waits() == first
+
+
+@pytest.mark.usefixtures("compared")
+def test_what_is_open_follows_what_others_do(pair: tuple[PostgresqlStore, PostgresqlStore]) -> None:
+    one, two = pair
+    for number in range(2):
+        with two.transaction() as write:
+            write.fetch_attempts([attempt(1).key], ending=True)
+            assert write.open_ends("made-1").open_runs
+        with one.transaction() as write:
+            found = write.run(run(number).run_id)
+            assert found is not None
+            write.save_run(replace(found, state=RunState.DONE))
+    with two.transaction() as write:
+        assert not write.open_ends("made-1").open_runs
 
 
 def test_who_was_away_for_long_knows_nothing(pair: tuple[PostgresqlStore, PostgresqlStore]) -> None:
