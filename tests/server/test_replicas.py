@@ -19,13 +19,11 @@ from assay_core.records.attempt import AttemptKey, AttemptLog
 from assay_core.records.campaign import AttemptState, CampaignState, RunState, SetAsideReason
 from assay_sampling.errors import StorageError
 from assay_sampling.readers import open_recording
-from assay_server.campaigns.scheduling.telling.news import effects_told, is_own, needs_records, news_of
 from assay_server.campaigns.scheduling.transitions import Effects
 from assay_server.clock import SharedClock
 from assay_server.identity.authority import new_authority
 from assay_server.identity.shared_authority import require_same_authority
 from assay_server.opening import recover
-from assay_server.peers.seam import MOST_BYTES
 from assay_server.store.protocols import KnownFiles
 from assay_server.store.records import LocalRecordStore
 from assay_server.store.sqlite import SqliteStore
@@ -230,37 +228,11 @@ def test_a_server_hears_what_another_did_to_an_attempt_and_to_the_queue(box: Box
         assert schedule.lease("a", "0") is None or schedule.store
     heard.clear()
     key = box.lease("1")
-    assert [told for effects in heard for told, _run in effects.leased] == [key]
     with box.coordinator.schedule() as schedule:
         schedule.cancel("made-1")
     assert "made-1" in heard[-1].campaigns
     assert {key, box.key} <= {freed for effects in heard for freed in effects.freed}
     assert other.coordinator.queue.standing is not None
-
-
-def test_long_news_come_in_several_texts_and_lose_nothing() -> None:
-    effects = Effects(work=True)
-    keys = [AttemptKey(f"campaign-{n}.{n:04d}", n, 1, 1 << 60) for n in range(400)]
-    effects.freed.extend(keys)
-    effects.campaigns.update(f"campaign-{n}" for n in range(400))
-    texts = news_of(effects, "me")
-    assert len(texts) > 1 and max(len(text.encode()) for text in texts) <= MOST_BYTES
-    assert not any(map(needs_records, texts))
-    read = [effects_told(text, None) for text in texts]
-    assert [key for each in read for key in each.freed] == keys
-    assert set().union(*(each.campaigns for each in read)) == effects.campaigns
-    assert [each.work for each in read] == [False] * (len(texts) - 1) + [True]
-    assert all(is_own(text, "me") and not is_own(text, "you") for text in texts)
-
-
-def test_news_of_a_lease_are_understood_from_the_record_of_its_run(box: Box) -> None:
-    with box.coordinator.snapshot() as store:
-        run = store.run(box.key.run_id)
-        assert run is not None
-        effects = Effects(leased=[(box.key, run)])
-        [text] = news_of(effects, "me")
-        assert needs_records(text)
-        assert effects_told(text, store).leased == effects.leased
 
 
 def test_a_lease_that_another_server_may_have_heard_of_is_not_ended_at_once(box: Box, other: Box) -> None:

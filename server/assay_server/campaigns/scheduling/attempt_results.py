@@ -13,6 +13,7 @@ from assay_core.records.validity_flag import ValidityFlag
 from assay_sampling.running.failures import FailureClass
 from assay_sampling.running.validity import FLAGS
 from assay_server.campaign_file.slices.chosen import SlicePlan
+from assay_server.campaigns.scheduling.resting import DoneSlot
 from assay_server.campaigns.scheduling.transitions import Transitions
 from assay_server.campaigns.slicing.kinds import LaunchKinds
 from assay_server.campaigns.slicing.reslice import rest_after
@@ -140,7 +141,7 @@ class AttemptResults(Transitions):
         if attempt.state is not AttemptState.PUBLISHING:
             return attempt.state is AttemptState.PUBLISHED
         self.end_attempt(attempt, AttemptState.PUBLISHED, None)
-        self.effects.done.append(attempt)
+        self.effects.done += [DoneSlot(attempt.agent_id, slot_id, key.token) for slot_id in attempt.slots]
         done = replace(
             piece,
             state=SliceState.DONE,

@@ -22,17 +22,13 @@ from assay_server.campaigns.room import Room
 from assay_server.campaigns.scheduling.queue import Queue
 from assay_server.campaigns.scheduling.resting import RestingSlots, Row
 from assay_server.campaigns.scheduling.schedule import Schedule
-from assay_server.campaigns.scheduling.telling.news import (
-    effects_told,
-    is_own,
-    needs_records,
-    news_of,
-)
+from assay_server.campaigns.scheduling.telling.news import News, is_own, news_of, read_news
 from assay_server.campaigns.scheduling.transitions import Effects, SchedulePolicy
 from assay_server.campaigns.scheduling.waiting import Line
 from assay_server.campaigns.spools import Spools
 from assay_server.clock import Clock
 from assay_server.peers.seam import Peers, PeersInProcess
+from assay_server.store.connections.ended import OutcomeUnknownError
 from assay_server.store.model import Agent, Attempt, Campaign, Run
 from assay_server.store.protocols import MetadataReader, MetadataStore, RecordStore
 
@@ -62,6 +58,7 @@ class Coordinator:
         self._name = secrets.token_hex(8)  # by which it knows its own news
         self._metadata = metadata
         self._listeners: list[Listener] = []
+        self._said_misunderstood = False
 
     def listen(self, listener: Listener) -> None:
         """Call ``listener`` with the effects of every durable transaction, in the transaction's thread."""
@@ -84,6 +81,9 @@ class Coordinator:
                 if self.peers.shared:
                     news = news_of(schedule.effects, self._name)
                     self.peers.tell(transaction, news)
+        except OutcomeUnknownError:
+            self.hear(None)  # if it was kept, nobody here follows its effects: these news are its own
+            raise
         except StorageError:
             self.queue.doubt()
             raise
@@ -91,27 +91,45 @@ class Coordinator:
         self.peers.told(news)
 
     def hear(self, news: str | None) -> None:
-        """Follow what another server's transaction changed; None: some news may not have come."""
+        """Follow what another server's transaction changed; None: some news may not have come.
+
+        A text that is not understood is such news that did not come.
+        """
         if news is None:
             self._follow_in_memory(Effects(work=True, doubt=True, missed=True))
             return
         if is_own(news, self._name):
             return
-        if not needs_records(news):
-            self._follow_in_memory(effects_told(news, None))
+        told = read_news(news)
+        if told is None:
+            self._say_misunderstood(news)
+            self.hear(None)
             return
         try:
-            with self.snapshot() as store:
-                effects = effects_told(news, store)
-                agents = [store.agent(each) for each in effects.registered]
+            agents = self._read_records(told) if told.needs_records else []
         except StorageError as error:
             _log.warning("what another server changed cannot be read: %s", error)
             self.hear(None)
             return
         for agent in agents:
-            if agent is not None:
-                self.restarted(agent)
-        self._follow_in_memory(effects)
+            self.restarted(agent)
+        self._follow_in_memory(told.effects)
+
+    def _read_records(self, news: News) -> list[Agent]:
+        """Add what news leave to the records; returns the agents that registered."""
+        with self.snapshot() as store:
+            news.read_rested(store)
+            agents = [store.agent(each) for each in sorted(news.effects.registered)]
+        return [agent for agent in agents if agent is not None]
+
+    def _say_misunderstood(self, news: str) -> None:
+        """Once: a server of another release would fill the log."""
+        if not self._said_misunderstood:
+            self._said_misunderstood = True
+            _log.warning(
+                "news from another server of this database are not understood, so all is read again (is that "
+                "server of another release? update it; said only once): %.200r", news,
+            )  # fmt: skip
 
     def resting(self) -> Row:
         """The slots that rest now."""
@@ -142,8 +160,8 @@ class Coordinator:
             self.slots.failed(attempt, why, self.clock.now_ms())
         for agent_id in effects.refused:
             self.slots.refused(agent_id)
-        for attempt in effects.done:
-            self.slots.succeeded(attempt)
+        for done in effects.done:
+            self.slots.succeeded(done)
 
     def _follow(self, effects: Effects) -> None:
         for key in dict.fromkeys(effects.dead):
@@ -162,8 +180,8 @@ class Coordinator:
             self.queue.doubt()
         if effects.work:
             self.queue.changed(effects.campaigns, self.snapshot)
-        for key, run in effects.leased:
-            self.queue.began(key, run, self.clock.now_ms())
+        for lease in effects.leased:
+            self.queue.began(lease, self.clock.now_ms())
         for key in effects.freed:
             self.queue.ended(key, self.clock.now_ms())
         for listener in self._listeners:

@@ -157,7 +157,7 @@ class Leases(Transitions):
             gang=gang,
         )
         self.store.add_attempt(attempt)
-        self.effects.leased.append((attempt.key, run))
+        self.note_lease(attempt.key, run)
         self.set_slice(replace(piece, state=SliceState.LEASED))
         return Lease(attempt, run, piece)
 

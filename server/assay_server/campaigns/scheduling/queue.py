@@ -10,6 +10,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 
 from assay_core.records.attempt import AttemptKey
 from assay_core.records.machine import Slot
@@ -21,11 +22,20 @@ from assay_server.campaigns.queue.standing import Standing
 from assay_server.campaigns.queue.windows import Window, window_of
 from assay_server.campaigns.scheduling.choice import Seat, seat_of
 from assay_server.campaigns.scheduling.resting import RestingSlots
-from assay_server.store.model import Agent, LikelyLeases, Run
+from assay_server.store.model import Agent, LikelyLeases
 from assay_server.store.protocols import MetadataReader
 
 # A slot that got nothing although work may fit it (another slot is to have it) asks again after this long.
 _ASK_AGAIN_MS = 1_000
+
+
+@dataclass(frozen=True)
+class GpuLease:
+    """An attempt got one or more GPUs, whose time counts for its campaign."""
+
+    key: AttemptKey
+    campaign_id: str
+    gpus: int
 
 
 class Queue:
@@ -80,11 +90,10 @@ class Queue:
         with self._lock:
             self._built = False
 
-    def began(self, key: AttemptKey, run: Run, now_ms: int) -> None:
-        """A run got a slot."""
-        if run.device_key:
-            account = self._standing.account(run.campaign_id)
-            self._ledger.began(key, run.campaign_id, account, now_ms, run.placement.gang)
+    def began(self, lease: GpuLease, now_ms: int) -> None:
+        """A run got its GPUs."""
+        account = self._standing.account(lease.campaign_id)
+        self._ledger.began(lease.key, lease.campaign_id, account, now_ms, lease.gpus)
 
     def ended(self, key: AttemptKey, now_ms: int) -> None:
         """An attempt gave its slot back."""

@@ -22,6 +22,15 @@ SlotKey = tuple[str, str]  # agent_id, slot_id
 
 
 @dataclass(frozen=True)
+class DoneSlot:
+    """A slot has done a run, so its box is in order; ``token`` is that of the attempt."""
+
+    agent_id: str
+    slot_id: str
+    token: int
+
+
+@dataclass(frozen=True)
 class RestPolicy:
     """``first_ms`` after the first failure, twice as long after each further one, at most ``longest_ms``.
 
@@ -107,17 +116,16 @@ class RestingSlots:
         )  # fmt: skip
         return rest
 
-    def succeeded(self, attempt: Attempt) -> None:
-        """A slot, or a gang of slots, has done a run, so its box is in order again."""
-        for slot_id in attempt.slots:
-            key = (attempt.agent_id, slot_id)
-            with self._lock:
-                self._done[key] = max(attempt.key.token, self._done.get(key, 0))
-                rest = self._rests.pop(key, None)
-            if rest is not None:
-                _log.warning(
-                    "slot %s of agent %s has done a run and no longer rests", rest.slot_id, rest.agent_name
-                )
+    def succeeded(self, done: DoneSlot) -> None:
+        """A slot has done a run and no longer rests."""
+        key = (done.agent_id, done.slot_id)
+        with self._lock:
+            self._done[key] = max(done.token, self._done.get(key, 0))
+            rest = self._rests.pop(key, None)
+        if rest is not None:
+            _log.warning(
+                "slot %s of agent %s has done a run and no longer rests", rest.slot_id, rest.agent_name
+            )
 
     def restarted(self, agent_id: str, session_id: str, now_ms: int) -> None:
         """An agent was restarted, possibly on a repaired box: each of its slots may have a run."""

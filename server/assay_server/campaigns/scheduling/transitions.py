@@ -22,8 +22,8 @@ from assay_server.campaigns.scheduling.lost_gpus import (
     too_many,
     workload_runs,
 )
-from assay_server.campaigns.scheduling.queue import Queue
-from assay_server.campaigns.scheduling.resting import RestingSlots, RestPolicy, is_of_box
+from assay_server.campaigns.scheduling.queue import GpuLease, Queue
+from assay_server.campaigns.scheduling.resting import DoneSlot, RestingSlots, RestPolicy, is_of_box
 from assay_server.campaigns.scheduling.retry import (
     RetryPolicy,
     is_refusal,
@@ -75,9 +75,9 @@ class Effects:
     dead: list[AttemptKey] = field(default_factory=list)  # their staged segments are no longer needed
     rested: list[tuple[Attempt, Failure]] = field(default_factory=list)  # failed through their boxes' fault
     refused: list[str] = field(default_factory=list)  # agents whose policies refused a run
-    leased: list[tuple[AttemptKey, Run]] = field(default_factory=list)  # got a slot
+    leased: list[GpuLease] = field(default_factory=list)  # began
     freed: list[AttemptKey] = field(default_factory=list)  # gave their slots back
-    done: list[Attempt] = field(default_factory=list)  # their slots are in order
+    done: list[DoneSlot] = field(default_factory=list)
     stored: list[Segment] = field(default_factory=list)  # they are durable
     ended: list[tuple[Attempt, AttemptState, Failure | None]] = field(default_factory=list)
     registered: set[str] = field(default_factory=set)  # agents, possibly with another process
@@ -123,7 +123,7 @@ class Transitions:
             self.store.save_attempt(attempt)
             run = self.store.run(key.run_id)
             if run is not None:
-                self.effects.leased.append((key, run))
+                self.note_lease(key, run)
             piece = self.store.slice(key.run_id, key.slice_index)
             if piece is not None:
                 self.set_slice(replace(piece, state=SliceState.LEASED))
@@ -363,6 +363,11 @@ class Transitions:
             if run.workload in free and Hold.AFTER in run.holds:
                 self.store.set_holds([run.run_id], set(run.holds) - {Hold.AFTER})
                 self.effects.work = True
+
+    def note_lease(self, key: AttemptKey, run: Run) -> None:
+        """Note that an attempt of a run got its slots; only time on GPUs is counted."""
+        if run.device_key:
+            self.effects.leased.append(GpuLease(key, run.campaign_id, run.placement.gang))
 
     def note_change(self, run_id: str) -> None:
         """Note that this transaction changes the status of a run's campaign."""
