@@ -229,26 +229,39 @@ def test_a_transaction_that_arrives_after_it_was_told_as_lost_keeps_nothing(
         prepared = PreparedStatements(engine.dialect, by_cursor=True)
         slow, looking = DeferringDriver(late, prepared), DeferringDriver(other, prepared)
 
-        def begun() -> tuple[int, Command]:
+        def begun() -> tuple[int, Sequence[Command]]:
             slow.begin([("BEGIN", ()), turns.hearing()])
             turns.begin(slow)
             return turns.next(slow)
 
-        def commit(note: Command) -> None:
+        def commit(notes: Sequence[Command]) -> None:
             slow.later("UPDATE agents SET seen_at_ms = seen_at_ms + 1", ())
-            slow.later(*note)
+            for note in notes:
+                slow.later(*note)
             slow.run("COMMIT")
 
-        for round_of in range(10):  # its row is new, and is there
-            lost, note = begun()
+        def late_again(notes: Sequence[Command]) -> None:
+            slow.begin([("BEGIN", ())])
+            try:
+                commit(notes)
+            finally:
+                slow.run("ROLLBACK")
+
+        earlier: Sequence[Command] = ()
+        for round_of in range(20):  # old rows are removed meanwhile
+            lost, notes = begun()
             assert not turns.was_kept(looking, lost)
-            with pytest.raises(psycopg.errors.DivisionByZero):
-                commit(note)
+            with pytest.raises(psycopg.errors.UniqueViolation):
+                commit(notes)
             slow.run("ROLLBACK")
             assert not turns.was_kept(looking, lost)
-            kept, note = begun()
-            commit(note)
+            kept, notes = begun()
+            commit(notes)
             assert turns.was_kept(looking, kept) and turns.was_kept(looking, kept)
+            if round_of:
+                with pytest.raises(psycopg.errors.DivisionByZero):  # nobody asked, and others went on
+                    late_again(earlier)
+            earlier = notes
             assert seen(store) == {"a": round_of + 1, "b": round_of + 1}
     engine.dispose()
 

@@ -27,7 +27,8 @@ from tests.bench.scale.transactions import FINISH, HEARTBEAT, LEASE, PUBLISH, SE
 
 # By the kind of call: statements, six of which begin, hear, tell and commit, and the answers it waits for.
 # One wait of each is for whether others have written; what an earlier call has read is not asked for again.
-BOUNDS = {LEASE: (13, 3), HEARTBEAT: (7, 2), SEGMENT: (9, 2), FINISH: (7, 2), PUBLISH: (11, 3)}
+# Every eighth turn removes old ones by a statement more.
+BOUNDS = {LEASE: (14, 3), HEARTBEAT: (8, 2), SEGMENT: (10, 2), FINISH: (8, 2), PUBLISH: (12, 3)}
 AGENTS = 3
 
 

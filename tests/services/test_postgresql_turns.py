@@ -33,6 +33,7 @@ from assay_server.store.postgresql.place import place_of
 from assay_server.store.postgresql.store import PostgresqlStore
 from assay_server.store.protocols import PublishedFile
 from assay_server.store.records import LocalRecordStore
+from assay_server.store.rows.expected import WaitingSlices
 from tests.bench.leases import made_agent, submit
 from tests.services.postgresql import OwnPostgresql
 from tests.support.server import remembered_truth
@@ -345,24 +346,48 @@ def test_who_was_away_for_long_knows_nothing(pair: tuple[PostgresqlStore, Postgr
     for launches in range(1, 9):
         touch(one, 0, launches)
     assert knows(two, 1)
-    for launches in range(1, 10):
+    for launches in range(1, 18):
         touch(one, 0, launches)
     assert not knows(two, 1)
-    assert touch(two, 0) == 9
+    assert touch(two, 0) == 17
 
 
 def test_an_older_database_is_read_anew(
     pair: tuple[PostgresqlStore, PostgresqlStore], own_postgresql: OwnPostgresql
 ) -> None:
     """A standby that took over may lack what was committed last, behind a proxy that hides it."""
-    one, _ = pair
+    one, two = pair
     touch(one, 0, 5)
+    touch(two, 0)
+    touch(one, 0, 6)
     own_postgresql.administrate(
         "UPDATE attempts SET launches = 3",
         "DELETE FROM assay_turns WHERE turn = (SELECT max(turn) FROM assay_turns)",
         database="fresh",
     )
-    assert touch(one, 0) == 3
+    assert touch(one, 0, 7) == 3
+    assert touch(two, 0) == 7
+    own_postgresql.administrate("DELETE FROM assay_turns", database="fresh")
+    assert touch(one, 0, 8) == 7
+    assert touch(two, 0) == 8
+
+
+@pytest.mark.usefixtures("compared")
+def test_what_waits_again_is_told_once(pair: tuple[PostgresqlStore, PostgresqlStore]) -> None:
+    one, two = pair
+    expected = ("waiting slices", 77)
+    for store in pair:
+        with store.transaction() as write:
+            found = write.slice(run(0).run_id, 0)
+            assert found is not None
+            if store is one:
+                write.save_slice(replace(found, not_before_ms=5))
+    for store in (one, two, one, two):
+        with store.transaction() as write:
+            write.known.expect(expected, WaitingSlices(0, (), False))
+    for store in (one, two, one, two):
+        with store.transaction() as write:
+            assert expected in write.known
 
 
 def test_what_cannot_be_told_is_anything(pair: tuple[PostgresqlStore, PostgresqlStore]) -> None:
@@ -372,7 +397,7 @@ def test_what_cannot_be_told_is_anything(pair: tuple[PostgresqlStore, Postgresql
     assert not knows(two, 1)
     touch(two, 1)
     with one.transaction() as write:
-        write.saw_agents([f"agent-{number}" for number in range(200)], 7)  # too many to tell
+        write.saw_agents([f"agent-{number}" for number in range(500)], 7)  # too many to tell
     assert not knows(two, 1)
     touch(two, 1)
     with one.transaction() as write:

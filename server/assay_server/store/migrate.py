@@ -13,7 +13,7 @@ from assay_sampling.errors import StorageError
 if TYPE_CHECKING:
     from alembic.config import Config
 
-HEAD = "0021"  # the newest revision in migrations/versions; a database at HEAD needs no alembic
+HEAD = "0022"  # the newest revision in migrations/versions; a database at HEAD needs no alembic
 
 _VERSION = sa.table("alembic_version", sa.column("version_num", sa.Text))
 

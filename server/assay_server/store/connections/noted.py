@@ -32,10 +32,14 @@ class NotedRows(dict[Key, Any]):
 
     def forget_expected(self) -> None:
         """Something is written that concerns what is expected to be asked for."""
+        self.drop_expected()
+        self.note(EXPECTED)
+
+    def drop_expected(self) -> None:
+        """Another server has written that: nobody need be told again."""
         for key in self._expected:
             self.pop(key, None)
         self._expected.clear()
-        self.note(EXPECTED)
 
     def begin_notes(self) -> None:
         """Nothing was written yet."""

@@ -18,7 +18,7 @@ from assay_server.store.connections.noted import Key, NotedRows
 # Under this key: what the transactions that come later will not ask for, and which may be large.
 DONE_WITH = ("done with",)
 _AHEAD = 15
-_MOST_TOLD = 100  # keys of one turn
+_MOST_TOLD = 400  # keys of one turn: some fifty leases, or heartbeats of a hundred busy agents
 
 
 class Turn(NamedTuple):

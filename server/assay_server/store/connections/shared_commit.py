@@ -44,8 +44,8 @@ class Turns(Protocol):
     def begin(self, driver: Driver) -> None:
         """A group has begun."""
 
-    def next(self, driver: Driver) -> tuple[int, Command]:
-        """The group's number, and the command right before its commit, which writes that there."""
+    def next(self, driver: Driver) -> tuple[int, Sequence[Command]]:
+        """The group's number, and the commands right before its commit, which write that there."""
 
     def end(self) -> None:
         """The group was committed."""
@@ -242,8 +242,9 @@ class SharedCommit:
     def _end(self, group: _Group) -> None:
         driver = group.driver
         if self._turns is not None and not driver.is_untouched:
-            group.number, note = self._turns.next(driver)
-            driver.later(*note)
+            group.number, notes = self._turns.next(driver)
+            for note in notes:
+                driver.later(*note)
         driver.run("COMMIT")
 
     def _undo(self, group: _Group, cause: BaseException) -> None:

@@ -30,7 +30,7 @@ def leave_out(rows: NotedRows, changed: Iterable[Key]) -> None:
             case (tables.campaigns.name, campaign_id):
                 rows.pop((COURSE, campaign_id), None)
             case _ if key == EXPECTED:
-                rows.forget_expected()
+                rows.drop_expected()
     for key, value in rows.expected():
         if key[0] == WAITING:
             rows[key] = _without_slices(value, slices)
