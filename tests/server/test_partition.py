@@ -117,8 +117,11 @@ def test_after_ten_minutes_away_an_agent_changes_nothing_that_was_published_mean
 def test_uploads_live_on_over_the_renewal_of_a_certificate(
     make_server: Callable[..., Server], short_path: Path, tmp_path: Path
 ) -> None:
-    """Certificates of three seconds are renewed about every second, while one run is sent."""
-    server = tls_server(make_server, short_path, certificate_validity_seconds=3.0, heartbeat_ms=100)
+    """Certificates of five seconds are renewed about every second and a half, while one run is sent.
+
+    Three seconds are too short where other work keeps this process waiting: they expire before a renewal.
+    """
+    server = tls_server(make_server, short_path, certificate_validity_seconds=5.0, heartbeat_ms=100)
     with PlayingAgent(server.addresses[-1]) as owner:
         run_id = submitted(tmp_path, owner, seconds=4.0)
         with agent(server, tmp_path, "box") as state:
