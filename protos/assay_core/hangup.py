@@ -13,7 +13,7 @@ class Terminal:
 
     @property
     def is_gone(self) -> bool:
-        """Whether there was one, and now there is none: whoever started this program has left."""
+        """Whether it was there and has been closed: whoever started this program has left."""
         return self._had and not _opens()
 
 

@@ -419,6 +419,11 @@ def told(number: int, changed: str | None = "[]", writer: int = 7) -> Told:
         ([told(4), told(5)], set()),  # the last one known is gone
         ([told(3, writer=8)], set()),  # somebody else's, with its number
         ([told(3), told(4, None)], set()),
+        ([told(3), told(4, '[["b"')], set()),  # damaged
+        ([told(3), told(4, '[["b", ["c"]]]')], set()),  # of another release
+        ([told(3), told(4, "7")], set()),
+        ([told(3), told(4, '{"keys": [["b"]]}')], set()),
+        ([told(3), told(4, '["b"]')], set()),
         ([], set()),
     ],
 )

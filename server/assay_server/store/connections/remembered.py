@@ -71,7 +71,10 @@ class Remembered:
         texts = [each.changed for each in told[1:]]
         if numbers != list(range(numbers[0], numbers[0] + len(numbers))) or None in texts:
             return None
-        return {tuple(key) for text in texts for key in json.loads(text or "[]")}
+        try:
+            return {key for text in texts for key in _keys_of(text or "[]")}
+        except (ValueError, TypeError):  # a damaged row, or one of another release
+            return None
 
     def note(self) -> str | None:
         """What this group has changed, for others; None: anything."""
@@ -89,3 +92,11 @@ class Remembered:
         self.rows.forget()
         self.last = None
         self._was_kept = False
+
+
+def _keys_of(text: str) -> list[Key]:
+    """The keys of a turn, as :meth:`Remembered.note` wrote them. Raises ValueError if it did not."""
+    keys = json.loads(text)
+    if not isinstance(keys, list) or not all(isinstance(key, list) and key for key in keys):
+        raise ValueError(text)
+    return [tuple(key) for key in keys]
