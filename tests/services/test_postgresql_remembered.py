@@ -106,11 +106,18 @@ def test_what_another_program_writes_is_seen_at_once(store: PostgresqlStore, fre
         assert write.attempt(*ATTEMPT) is None and write.agent("agent-0") is None
 
 
-def test_a_program_that_came_and_went_is_noticed(store: PostgresqlStore, fresh_database: str) -> None:
-    with closing(PostgresqlStore(place_of(fresh_database))) as other, other.transaction() as write:
-        found = write.attempt(*ATTEMPT)
-        assert found is not None
-        write.save_attempt(replace(found, state=AttemptState.FAILED))
+@pytest.mark.parametrize("meanwhile", [0, 3])
+def test_a_program_that_came_and_went_is_noticed(
+    store: PostgresqlStore, fresh_database: str, meanwhile: int
+) -> None:
+    """``meanwhile``: turns of the store after it could have heard that the program came."""
+    with closing(PostgresqlStore(place_of(fresh_database))) as other:
+        for _ in range(meanwhile):
+            known(store)
+        with other.transaction() as write:
+            found = write.attempt(*ATTEMPT)
+            assert found is not None
+            write.save_attempt(replace(found, state=AttemptState.FAILED))
     assert known(store).state is AttemptState.FAILED
 
 
