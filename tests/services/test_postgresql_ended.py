@@ -6,7 +6,7 @@ import select
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import ExitStack, closing
 from types import SimpleNamespace
 
 import psycopg
@@ -220,50 +220,72 @@ def test_a_restart_in_the_middle_of_a_transaction_is_not_noticed(
     assert seen(store) == {"a": len(calls), "b": len(calls)} and len(calls) > 1
 
 
+class Writer:
+    """Takes turns beside a store: one connection writes, another asks what became of that."""
+
+    def __init__(self, url: str, stack: ExitStack) -> None:
+        engine = new_engine(place_of(url))
+        stack.callback(engine.dispose)
+        prepared = PreparedStatements(engine.dialect, by_cursor=True)
+        self.slow, self.looking = (
+            DeferringDriver(stack.enter_context(engine.connect()), prepared) for _ in range(2)
+        )
+        self.turns = Turns(Remembered(leave_out))
+
+    def begun(self) -> tuple[int, Sequence[Command]]:
+        """A turn that has begun: its number, and the last commands before its commit."""
+        self.slow.begin([("BEGIN", ()), self.turns.hearing()])
+        self.turns.begin(self.slow)
+        return self.turns.next(self.slow)
+
+    def commit(self, notes: Sequence[Command]) -> None:
+        """Change every agent's row, and commit the turn."""
+        self.slow.later("UPDATE agents SET seen_at_ms = seen_at_ms + 1", ())
+        for note in notes:
+            self.slow.later(*note)
+        self.slow.run("COMMIT")
+
+    def was_kept(self, number: int) -> bool:
+        return self.turns.was_kept(self.looking, number)
+
+
+@pytest.fixture
+def writer(store: PostgresqlStore, fresh_database: str) -> Iterator[Writer]:
+    with ExitStack() as stack:
+        yield Writer(fresh_database, stack)
+
+
 def test_a_transaction_that_arrives_after_it_was_told_as_lost_keeps_nothing(
-    store: PostgresqlStore, fresh_database: str
+    store: PostgresqlStore, writer: Writer
 ) -> None:
     """Its message may wait for the writer's lock, or on the way, while its connection is lost."""
-    turns, engine = Turns(Remembered(leave_out)), new_engine(place_of(fresh_database))
-    with engine.connect() as late, engine.connect() as other:
-        prepared = PreparedStatements(engine.dialect, by_cursor=True)
-        slow, looking = DeferringDriver(late, prepared), DeferringDriver(other, prepared)
+    for round_of in range(20):  # old rows are removed meanwhile
+        lost, notes = writer.begun()
+        assert not writer.was_kept(lost)
+        with pytest.raises(psycopg.errors.UniqueViolation):
+            writer.commit(notes)
+        writer.slow.run("ROLLBACK")
+        assert not writer.was_kept(lost)
+        kept, notes = writer.begun()
+        writer.commit(notes)
+        assert writer.was_kept(kept) and writer.was_kept(kept)
+        assert seen(store) == {"a": round_of + 1, "b": round_of + 1}
 
-        def begun() -> tuple[int, Sequence[Command]]:
-            slow.begin([("BEGIN", ()), turns.hearing()])
-            turns.begin(slow)
-            return turns.next(slow)
 
-        def commit(notes: Sequence[Command]) -> None:
-            slow.later("UPDATE agents SET seen_at_ms = seen_at_ms + 1", ())
-            for note in notes:
-                slow.later(*note)
-            slow.run("COMMIT")
-
-        def late_again(notes: Sequence[Command]) -> None:
-            slow.begin([("BEGIN", ())])
-            try:
-                commit(notes)
-            finally:
-                slow.run("ROLLBACK")
-
-        earlier: Sequence[Command] = ()
-        for round_of in range(20):  # old rows are removed meanwhile
-            lost, notes = begun()
-            assert not turns.was_kept(looking, lost)
-            with pytest.raises(psycopg.errors.UniqueViolation):
-                commit(notes)
-            slow.run("ROLLBACK")
-            assert not turns.was_kept(looking, lost)
-            kept, notes = begun()
-            commit(notes)
-            assert turns.was_kept(looking, kept) and turns.was_kept(looking, kept)
-            if round_of:
-                with pytest.raises(psycopg.errors.DivisionByZero):  # nobody asked, and others went on
-                    late_again(earlier)
-            earlier = notes
-            assert seen(store) == {"a": round_of + 1, "b": round_of + 1}
-    engine.dispose()
+def test_a_transaction_that_arrives_after_later_turns_keeps_nothing(
+    store: PostgresqlStore, writer: Writer
+) -> None:
+    """Nobody asked what became of it, and its row is removed again by then."""
+    _, late = writer.begun()
+    writer.slow.run("ROLLBACK")
+    for _ in range(20):
+        writer.commit(writer.begun()[1])
+    before = seen(store)
+    writer.slow.begin([("BEGIN", ())])
+    with pytest.raises(psycopg.errors.DivisionByZero):
+        writer.commit(late)
+    writer.slow.run("ROLLBACK")
+    assert seen(store) == before == {"a": 20, "b": 20}
 
 
 @pytest.mark.parametrize("asks_first", [True, False])
