@@ -72,9 +72,10 @@ class ComposeLab:
         )
 
     def left(self) -> dict[str, list[str]]:
-        """Containers, volumes and networks that are there."""
+        """Containers of the lab, as others may run some, too; and all volumes and networks."""
+        of_lab = f"label=io.podman.compose.project={PROJECT}"
         return {
-            "containers": self.podman.said("ps", "--all", "--format", "{{.Names}}"),
+            "containers": self.podman.said("ps", "--all", "--filter", of_lab, "--format", "{{.Names}}"),
             "volumes": self.podman.said("volume", "ls", "--format", "{{.Name}}"),
             "networks": self.podman.said("network", "ls", "--format", "{{.Name}}"),
         }
