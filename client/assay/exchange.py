@@ -21,6 +21,7 @@ from assay_sampling.launches.in_memory import Launches, sort_launches
 from assay_sampling.launches.table import (
     BASE_FIELDS,
     METADATA_KEY,
+    OPERATION_FIELDS,
     TEXT_COLUMNS,
     CounterColumn,
     Device,
@@ -32,9 +33,11 @@ from assay_sampling.launches.table import (
     make_batch,
 )
 
-_TEXTS = {name.removesuffix("_id"): name for name in TEXT_COLUMNS}
+_TEXT_IDS = (*TEXT_COLUMNS, OPERATION_FIELDS[1].name)
+_TEXTS = {name.removesuffix("_id"): name for name in _TEXT_IDS}
 _BASE = {
-    item.name.removesuffix("_id") if item.name in TEXT_COLUMNS else item.name: item for item in BASE_FIELDS
+    item.name.removesuffix("_id") if item.name in _TEXT_IDS else item.name: item
+    for item in (*BASE_FIELDS, *OPERATION_FIELDS)
 }
 _REQUIRED = ("kernel", "grid_x", "block_x")
 _TIMES = {"duration": "duration_ns", "time": "duration_ns", "start": "start_ns"}
@@ -52,7 +55,7 @@ def with_texts(table: pa.Table, names: Names) -> pa.Table:
     arrays, fields = [], []
     for item in table.schema:
         column = table[item.name]
-        if item.name in TEXT_COLUMNS:
+        if item.name in _TEXT_IDS:
             column = _texts(column, names)
             item = pa.field(text_column(item.name), column.type, nullable=item.nullable)  # noqa: PLW2901
         arrays.append(column)
@@ -63,7 +66,7 @@ def with_texts(table: pa.Table, names: Names) -> pa.Table:
 
 def text_column(column: str) -> str:
     """What a column of the launch table is called here: ``kernel`` for ``kernel_id``."""
-    return column.removesuffix("_id") if column in TEXT_COLUMNS else column
+    return column.removesuffix("_id") if column in _TEXT_IDS else column
 
 
 def table_column(column: str) -> str:
@@ -109,7 +112,8 @@ def from_arrow(
         columns.setdefault(column, pa.array(values))
     columns.setdefault("device", pa.array(np.zeros(rows, np.int32)))
     _refuse_nulls(columns, name)
-    schema = launch_schema(metadata, counters)
+    operations = any(item.name in columns for item in OPERATION_FIELDS)
+    schema = launch_schema(metadata, counters, operations=operations)
     try:
         batch = make_batch(schema, columns, num_rows=rows)
         check_batch(batch)

@@ -32,13 +32,15 @@ from assay_sampling.errors import LaunchTableError, NotJoinableError
 from assay_sampling.files.reading import content_hash_of
 from assay_sampling.launches.in_memory import Launches, sort_launches
 from assay_sampling.launches.ranges import extent_of, ranges_with_gaps
-from assay_sampling.launches.table import Names, with_metadata
+from assay_sampling.launches.table import BASE_FIELDS, OPERATION_FIELDS, Names, with_metadata
 from assay_sampling.notes.registry import Note, distinct_notes, make_note
 from assay_sampling.running.identity import Device, may_be_one_kind
 
 _NAME_LENGTH = 80
 # Columns that an export or a launch offset may change: it is still the same recording.
-_NOT_CONTENT = ("launch", "report_id", "device", "operator_id", "input_shapes_id", "nvtx_id")
+_NOT_CONTENT = (
+    "launch", "report_id", "device", "operator_id", "input_shapes_id", "nvtx_id", "call", "operation_id",
+)  # fmt: skip
 
 
 def join(parts: Sequence[Launches], *, ranks: bool = False) -> Launches:
@@ -318,7 +320,10 @@ def _union_schema(schemas: Sequence[pa.Schema], parts: Sequence[Launches]) -> pa
                     f"it measured {item.name!r} with another metric than the other files",
                     "join only recordings made with the same metrics",
                 )
-    return merged
+    # Operations stand between the base columns and the counters, whichever file had them first.
+    base = [item.name for item in (*BASE_FIELDS, *OPERATION_FIELDS) if item.name in merged.names]
+    counters = [name for name in merged.names if name not in base]
+    return pa.schema([merged.field(name) for name in (*base, *counters)], merged.metadata)
 
 
 def _with_columns(table: pa.Table, schema: pa.Schema) -> pa.Table:

@@ -48,20 +48,24 @@ __all__ = [
     "METADATA_KEY",
     "NAMES_SCHEMA",
     "Names",
+    "OPERATION_FIELDS",
     "Origin",
     "SCHEMA_VERSION",
     "SHAPE_COLUMNS",
     "TEXT_COLUMNS",
     "TableMetadata",
+    "base_fields",
     "check_batch",
     "check_names",
     "check_schema",
     "counter_columns",
+    "has_operations",
     "launch_schema",
     "make_batch",
     "origin_of",
     "referenced_ids",
     "table_metadata",
+    "text_columns",
     "text_id",
     "with_metadata",
 ]
@@ -191,6 +195,13 @@ BASE_FIELDS: tuple[pa.Field, ...] = (
 )
 BASE_COLUMNS: tuple[str, ...] = tuple(f.name for f in BASE_FIELDS)
 TEXT_COLUMNS: tuple[str, ...] = ("kernel_id", "nvtx_id", "operator_id", "input_shapes_id")
+# Present, directly behind the base columns, only where a recording knows which operation launched what:
+# the ordinal of the operation's first launch, which tells calls apart within a process, and the
+# identity that assay_sampling.launches.operation writes.
+OPERATION_FIELDS: tuple[pa.Field, ...] = (
+    _base("call", pa.int64(), "ordinal", nullable=True),
+    _base("operation_id", pa.uint64(), "content hash", nullable=True),
+)
 SHAPE_COLUMNS: tuple[str, ...] = ("grid_x", "grid_y", "grid_z", "block_x", "block_y", "block_z")
 
 NAMES_SCHEMA = pa.schema(
@@ -282,10 +293,31 @@ class LaunchBatch:
     new_names: Mapping[int, str]
 
 
-def launch_schema(metadata: TableMetadata, counters: Sequence[CounterColumn] = ()) -> pa.Schema:
-    """The schema of a launch table with these counter columns, in this order."""
-    fields = [*BASE_FIELDS, *(counter.arrow_field() for counter in counters)]
+def launch_schema(
+    metadata: TableMetadata, counters: Sequence[CounterColumn] = (), *, operations: bool = False
+) -> pa.Schema:
+    """The schema of a launch table with these counter columns, in this order; with ``operations`` it has
+    OPERATION_FIELDS, too."""
+    known = OPERATION_FIELDS if operations else ()
+    fields = [*BASE_FIELDS, *known, *(counter.arrow_field() for counter in counters)]
     return pa.schema(fields, metadata={METADATA_KEY: metadata.to_json()})
+
+
+def has_operations(schema: pa.Schema) -> bool:
+    """Whether a launch table knows which operation each launch belongs to."""
+    return OPERATION_FIELDS[0].name in schema.names
+
+
+def text_columns(schema: pa.Schema) -> tuple[str, ...]:
+    """The columns of a launch table that hold ids of texts."""
+    return (*TEXT_COLUMNS, OPERATION_FIELDS[1].name) if has_operations(schema) else TEXT_COLUMNS
+
+
+def base_fields(schema: pa.Schema) -> tuple[pa.Field, ...]:
+    """The fields of a launch table that are not counters, as every table of this shape has them."""
+    named = schema.names[len(BASE_FIELDS) : len(BASE_FIELDS) + len(OPERATION_FIELDS)]
+    known = OPERATION_FIELDS if named == [item.name for item in OPERATION_FIELDS] else ()
+    return (*BASE_FIELDS, *known)
 
 
 def table_metadata(schema: pa.Schema) -> TableMetadata:
@@ -386,12 +418,13 @@ def _check(schema: pa.Schema) -> TableMetadata:
     metadata = table_metadata(schema)
     if len(schema) < len(BASE_FIELDS):
         raise LaunchTableError("launch table", f"it has only {len(schema)} columns")
-    for expected, found in zip(BASE_FIELDS, schema, strict=False):
+    base = base_fields(schema)
+    for expected, found in zip(base, schema, strict=False):
         if not expected.equals(found):
             raise LaunchTableError("launch table", f"found the column {found.name!r}, expected {expected}")
     for place, item in enumerate(schema):
         marks = _marks(item)
-        if place < len(BASE_FIELDS):
+        if place < len(base):
             continue
         if item.type != pa.float64() or not {"kind", "unit", "metric", "variant"} <= marks.keys():
             raise LaunchTableError("launch table", f"column {item.name!r} is not a counter column")
@@ -401,7 +434,7 @@ def _check(schema: pa.Schema) -> TableMetadata:
 
 
 _NOT_NEGATIVE = ("process", "launch", "report_id", "registers_per_thread", "shared_memory_bytes",
-                 "dynamic_shared_memory_bytes", "duration_ns")  # fmt: skip
+                 "dynamic_shared_memory_bytes", "duration_ns", "call")  # fmt: skip
 
 
 def check_batch(batch: pa.RecordBatch) -> None:
@@ -415,13 +448,17 @@ def check_batch(batch: pa.RecordBatch) -> None:
     except pa.ArrowInvalid as error:
         raise LaunchTableError("launch table", f"damaged batch: {error}") from error
     check_values(
+        batch.schema,
         lambda name: int(batch.column(name).null_count),
         lambda name: pc.min(batch.column(name)).as_py() if batch.num_rows else None,
     )
 
 
-def check_values(nulls: Callable[[str], int], smallest_of: Callable[[str], float | None]) -> None:
-    """Check the columns of a batch, of which the names of columns ask the nulls and the smallest value.
+def check_values(
+    schema: pa.Schema, nulls: Callable[[str], int], smallest_of: Callable[[str], float | None]
+) -> None:
+    """Check the columns of a batch of ``schema``: ``nulls`` and ``smallest_of`` give the number of nulls and
+    the smallest value of a column by its name.
 
     Raises LaunchTableError.
     """
@@ -429,7 +466,7 @@ def check_values(nulls: Callable[[str], int], smallest_of: Callable[[str], float
         if not item.nullable and nulls(item.name):
             raise LaunchTableError("launch table", f"column {item.name!r} has nulls")
     for names, least in ((_NOT_NEGATIVE, 0), (SHAPE_COLUMNS, 1)):
-        for name in names:
+        for name in (each for each in names if each in schema.names):
             smallest = smallest_of(name)
             if smallest is not None and smallest < least:
                 raise LaunchTableError(
@@ -439,7 +476,7 @@ def check_values(nulls: Callable[[str], int], smallest_of: Callable[[str], float
 
 def referenced_ids(batch: pa.RecordBatch) -> np.ndarray:
     """Distinct name ids that a batch refers to, shape (m,), uint64, sorted."""
-    columns = [batch.column(name) for name in TEXT_COLUMNS]
+    columns = [batch.column(name) for name in text_columns(batch.schema)]
     parts = [
         values_of(pc.unique(column).drop_null())
         for column in columns

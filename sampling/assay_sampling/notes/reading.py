@@ -218,6 +218,14 @@ RANGES_AND_OPERATORS = (
             f"{'has' if joined == 1 else 'have'} one"
         ),
     ),
+    NoteKind(
+        "operations_cross",
+        "operations that overlap without one containing the other",
+        lambda launches: (
+            f"{launches_of(launches)} {'is' if launches == 1 else 'are'} in an operation that ends before "
+            "another one around it, so ranges of one thread cross; the outer one counts"
+        ),
+    ),
 )  # fmt: skip
 
 SEVERAL_FILES = (

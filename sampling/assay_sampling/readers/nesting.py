@@ -122,6 +122,15 @@ class ThreadRanges:
             labels[rows] = np.where(found >= 0, ranges.labels[found], -1)
         return labels
 
+    def stacks(self, thread: np.ndarray, at: np.ndarray, until: np.ndarray) -> np.ndarray:
+        """Labels of all ranges around each [at, until] on its thread, as :meth:`Ranges.stacks`."""
+        found = [(ranges.stacks(at[rows], until[rows]), rows) for ranges, rows in self._by_thread(thread)]
+        depth = max((stacks.shape[1] for stacks, _ in found), default=0)
+        labels = np.full((len(thread), depth), -1, np.int64)
+        for stacks, rows in found:
+            labels[rows, : stacks.shape[1]] = stacks
+        return labels
+
     def paths(self, thread: np.ndarray, at: np.ndarray, until: np.ndarray) -> Paths:
         """Names of the ranges around each [at, until], outermost first, joined by "/"."""
         index = np.full(len(thread), -1, np.int64)

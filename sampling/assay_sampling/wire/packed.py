@@ -28,7 +28,7 @@ import pyarrow.compute as pc
 
 from assay_sampling.arrays import distinct, numbers_from, validity_of, values_of
 from assay_sampling.errors import LaunchTableError
-from assay_sampling.launches.table import BASE_FIELDS
+from assay_sampling.launches.table import base_fields
 
 CODES, STEPS = b"codes", b"steps"
 CODE_TYPES = (pa.uint8(), pa.uint16())
@@ -214,7 +214,8 @@ def plain_schema(schema: pa.Schema) -> pa.Schema:
 
 def _plain_field(schema: pa.Schema, place: int) -> pa.Field:
     item = schema.field(place)
-    kind = BASE_FIELDS[place].type if place < len(BASE_FIELDS) else pa.float64()
+    known = base_fields(schema)
+    kind = known[place].type if place < len(known) else pa.float64()
     packing = {CODES, STEPS} & (item.metadata or {}).keys()
     if item.type == kind and not packing:
         return item

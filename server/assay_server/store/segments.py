@@ -21,12 +21,12 @@ import pyarrow as pa
 from assay_sampling.errors import LaunchTableError
 from assay_sampling.launches.table import (
     NAMES_SCHEMA,
-    TEXT_COLUMNS,
     LaunchBatch,
     Names,
     TableMetadata,
     check_schema,
     check_values,
+    text_columns,
 )
 from assay_sampling.wire.packed import PackedColumns, columns_of, plain_schema
 
@@ -109,7 +109,7 @@ def _checked(schema: pa.Schema, known: CheckedSchema | None) -> CheckedSchema:
 def _checked_columns(batch: pa.RecordBatch, schema: pa.Schema) -> PackedColumns:
     batch.validate(full=True)
     found = columns_of(batch, schema)
-    check_values(lambda name: found.column(name).nulls, lambda name: found.column(name).smallest())
+    check_values(schema, lambda name: found.column(name).nulls, lambda name: found.column(name).smallest())
     return found
 
 
@@ -139,7 +139,11 @@ def _decoded_names(names: bytes) -> dict[int, str]:
 def check_named(content: SegmentContent, known: Collection[int], subject: str) -> None:
     """Check that each id in the segment is in ``known`` or among its own names."""
     for batch in content.batches:
-        used = {identifier for name in TEXT_COLUMNS for identifier in batch.column(name).distinct().tolist()}
+        used = {
+            identifier
+            for name in text_columns(batch.schema)
+            for identifier in batch.column(name).distinct().tolist()
+        }
         for identifier in sorted(used):
             if identifier not in known and identifier not in content.names:
                 raise LaunchTableError(

@@ -34,8 +34,10 @@ from assay_sampling.readers.base import (
     check_offset,
     foreign_metadata,
 )
+from assay_sampling.readers.kineto.operations import operation_calls
 from assay_sampling.readers.kineto.trace import Columns, KinetoTrace
 from assay_sampling.readers.nesting import ThreadRanges
+from assay_sampling.readers.operation_calls import Calls, LaunchedFrom
 from assay_sampling.readers.ordinals import graph_ordinals, process_ordinals, within
 
 FORMAT = "kineto-json"
@@ -77,7 +79,7 @@ class KinetoRecording(OpenRecording):
             tool="PyTorch profiler (Kineto)",
             devices=self._trace.devices,
         )
-        super().__init__(path, FORMAT, launch_schema(metadata))
+        super().__init__(path, FORMAT, launch_schema(metadata, operations=self._join.calls is not None))
 
     @property
     def world_size(self) -> int:
@@ -112,6 +114,9 @@ class KinetoRecording(OpenRecording):
             "operator_id": names.intern_indices(texts, _taken(operators["name"], operator)),
             "input_shapes_id": names.intern_indices(shapes, _taken(operators["shapes"], operator)),
         }
+        if join.calls is not None:
+            columns |= join.calls.columns(part, names)
+            columns["call"] += self._offset
         for axis in "xyz":
             columns[f"grid_{axis}"] = kernels[f"g{axis}"][row]
             columns[f"block_{axis}"] = kernels[f"b{axis}"][row]
@@ -153,6 +158,7 @@ class _Join:
     graph_launch: np.ndarray
     graph_node: np.ndarray
     annotations: ThreadRanges
+    calls: Calls | None
     notes: tuple[Note, ...]
 
 
@@ -176,16 +182,35 @@ def _join(trace: KinetoTrace) -> _Join:
     if not joined.all():
         missing = int((~joined).sum())
         notes.append(make_note("no_api_call", launches=missing))
+    launch = within(process[order])
+    # Without a runtime call, the time of its operator tells which ranges are around a launch.
+    by_operator = (found < 0) & (operator >= 0)
+    calls = operation_calls(
+        trace,
+        LaunchedFrom(
+            process=process[order],
+            launch=launch,
+            thread=np.where(by_operator, _taken(trace.operators["thread"], operator), thread)[order],
+            at=np.where(by_operator, _taken(trace.operators["ts"], operator), call)[order],
+            until=np.where(by_operator, _taken(trace.operators["end"], operator), call)[order],
+            graph_launch=graph_launch,
+            kernel=trace.kernels["name"][order],
+            kernels=trace.texts.to_list(),
+        ),
+    )
+    if calls is not None:
+        notes.extend(calls.notes())
     return _Join(
         row=order,
         process=process[order],
-        launch=within(process[order]),
+        launch=launch,
         call=call[order],
         thread=thread[order],
         operator=operator[order],
         graph_launch=graph_launch,
         graph_node=graph_node,
         annotations=_ranges(trace.annotations, trace.annotations["name"], trace.texts.to_list()),
+        calls=calls,
         notes=tuple(notes),
     )
 

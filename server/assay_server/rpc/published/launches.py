@@ -20,7 +20,7 @@ from assay_core.files.durable import storage_errors
 from assay_core.records.archive import LaunchesCursor, LaunchesPart
 from assay_sampling.errors import ParameterError, RefusedError, StorageError
 from assay_sampling.launches.parquet import NAMES_KEY
-from assay_sampling.launches.table import METADATA_KEY, TEXT_COLUMNS
+from assay_sampling.launches.table import METADATA_KEY, text_columns
 from assay_server.store.model import Slice
 
 _PART_BYTES = 4 << 20  # of unpacked launches, so that a part stays far below gRPC's limit
@@ -107,7 +107,7 @@ def _parts_of(
     file: pq.ParquetFile, published: PublishedFile, first: int, columns: Sequence[str]
 ) -> Iterator[LaunchesPart]:
     schema = _chosen(file.schema_arrow, columns)
-    if set(schema.names) & set(TEXT_COLUMNS):
+    if set(schema.names) & set(text_columns(schema)):
         names = memoryview((file.metadata.metadata or {}).get(NAMES_KEY, b""))
         for start in range(0, len(names), _NAMES_BYTES):
             yield LaunchesPart(names=bytes(names[start : start + _NAMES_BYTES]))
