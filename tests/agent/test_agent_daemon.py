@@ -19,8 +19,10 @@ from assay_agent.config import AgentSettings
 from assay_agent.daemon.agent import Agent
 from assay_agent.daemon.state import StateDirectory
 from assay_agent.execution.errors import ProfilerError
+from assay_agent.health.internal_errors import InternalErrors
 from assay_agent.spool.spool import Spool
 from assay_core.records.attempt import AttemptKey, AttemptLog
+from assay_core.records.failure import failure
 from assay_core.records.machine import Inventory
 from assay_core.records.validity_flag import ValidityFlag
 from assay_core.records.work import CommandSource, Work
@@ -300,8 +302,8 @@ def test_a_failure_of_the_profiler_is_a_result(
     server: FakeServer, tmp_path: Path, profiler: ScriptedProfiler
 ) -> None:
     problems = {
-        "c-1.0000": ProfilerError(FailureClass.PERMISSION, "GPU-1"),
-        "c-1.0001": InputError("/data/x.csv", "a number cannot be read", line=7, field="ID"),
+        "c-1.0000": InputError("/data/x.csv", "a number cannot be read", line=7, field="ID"),
+        "c-1.0001": ProfilerError(FailureClass.PERMISSION, "GPU-1"),
         "c-1.0002": ZeroDivisionError("division by zero"),
     }
 
@@ -316,8 +318,8 @@ def test_a_failure_of_the_profiler_is_a_result(
         wait_for(lambda: len(server.failures) == 4)
     told = [(f.failure.failure_class, f.failure.subject, f.failure.cause) for f in server.failures]
     assert told == [
-        ("permission", "GPU-1", FailureClass.PERMISSION.meaning),
         ("internal", "/data/x.csv:7: field 'ID'", "a number cannot be read"),
+        ("permission", "GPU-1", FailureClass.PERMISSION.meaning),
         ("internal", "run c-1.0002 slice 0 attempt 1", "ZeroDivisionError: division by zero"),
         (
             "server_refused",
@@ -329,6 +331,35 @@ def test_a_failure_of_the_profiler_is_a_result(
     assert list(server.failures[0].log.command) == ["ncu", "w"]
     assert server.failures[0].log.log == "==PROF== fine"
     assert list((tmp_path / "spool").iterdir()) == []
+
+
+def test_internal_errors_of_two_runs_in_a_row_are_the_slots_and_a_run_that_ends_ends_the_row(
+    server: FakeServer, tmp_path: Path, profiler: ScriptedProfiler
+) -> None:
+    def between(work: Work, cancelled: threading.Event) -> None:
+        if work.key.run_id != "c-1.0003":
+            raise ZeroDivisionError("division by zero")
+
+    profiler.between = between
+    with running(server, tmp_path, profiler):
+        for number in (1, 2, 3, 4, 5):
+            server.add_run(f"c-1.000{number}")
+            wait_for(lambda: len(server.failures) + len(server.published) == number)  # noqa: B023
+    assert [f.failure.failure_class for f in server.failures] == [
+        "internal", "slot_broken", "internal", "slot_broken"
+    ]  # fmt: skip
+    assert "ZeroDivisionError" in server.failures[1].failure.cause
+
+
+def test_a_run_that_is_internal_twice_itself_ends() -> None:
+    errors, key = InternalErrors(), AttemptKey("c-1.0000", 0, 1, 1)
+    problem = failure(FailureClass.INTERNAL, "run", "a fault")
+    other = replace(key, run_id="c-1.0001")
+    said = [errors.judged(each, problem) for each in (key, other, other, key)]
+    assert [each and each.failure_class for each in said] == [
+        "internal", "slot_broken", "internal", "slot_broken"
+    ]  # fmt: skip
+    assert errors.judged(other, None) is None and errors.judged(other, problem) == problem
 
 
 @pytest.mark.parametrize("number", [errno.EIO, errno.EROFS, errno.ENOSPC])

@@ -13,6 +13,7 @@ from assay_agent.execution.environment import without_secrets
 from assay_agent.execution.errors import ProfilerError
 from assay_agent.health import gang_health
 from assay_agent.health.gang_health import BoxHealth
+from assay_agent.health.internal_errors import InternalErrors
 from assay_agent.health.slot_health import SlotHealth
 from assay_agent.metrics.meter import Meter
 from assay_agent.policy.in_force import PolicyInForce
@@ -81,6 +82,7 @@ class AttemptRunner:
         self._on_begin = on_begin
         self._health = health
         self._bundles = bundles
+        self._internal_errors = InternalErrors()
 
     def run(self, work: Work) -> None:
         """Make the attempt and see it to its end."""
@@ -182,6 +184,7 @@ class AttemptRunner:
             _log.exception("failed in a way nobody foresaw")
             problem = failure(_class_of(error), str(attempt.key), f"{type(error).__name__}: {error}")
         self._remove(attempt)
+        problem = self._internal_errors.judged(attempt.key, problem)
         if problem is not None:
             problem = self._blamed(problem)
             self._meter.attempt_ended("failed", problem.failure_class)

@@ -10,9 +10,9 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import hashlib
+import logging
 import os
 import re
-import shutil
 import tempfile
 import threading
 import time
@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from assay_agent.execution.errors import ProfilerError
+from assay_agent.execution.removal import remove_tree
 from assay_agent.gpus.latest import LatestReading
 from assay_agent.gpus.model import GpuModel
 from assay_agent.gpus.telemetry_settings import TelemetrySettings
@@ -28,6 +29,8 @@ from assay_core.files.private_folders import make_private_folder
 from assay_core.records.work import Work
 from assay_sampling.running.failures import FailureClass
 from assay_sampling.running.identity import Device
+
+_log = logging.getLogger(__name__)
 
 _SECRET = re.compile(r"SECRET|TOKEN|PASS|_PWD|CRED|KEY|AUTH|COOKIE|(^|_)DSN($|_)", re.IGNORECASE)
 # https://user:password@proxy and the like, in any variable.
@@ -194,12 +197,12 @@ def workspace(gpu: MeasuredGPU, state: Path, work: Work, cancelled: threading.Ev
         locked = {each.device.uuid: stack.enter_context(_lock(each, cancelled)) for each in gang}
         base, held = locked.pop(gpu.device.uuid)
         folders = [base / "home", base / "tmp", job]
+        _remove_leftovers(folders)
         try:
             for folder in folders:
-                shutil.rmtree(folder, ignore_errors=True)
                 make_private_folder(folder.parent)
                 folder.mkdir(mode=0o700)
-                stack.callback(shutil.rmtree, folder, ignore_errors=True)
+                stack.callback(remove_if_possible, folder)
         except OSError as error:
             raise ProfilerError(
                 FailureClass.DISK_FULL,
@@ -210,9 +213,30 @@ def workspace(gpu: MeasuredGPU, state: Path, work: Work, cancelled: threading.Ev
         yield Workspace(folders[0], folders[1], job, held, locked)
 
 
+def _remove_leftovers(folders: Iterable[Path]) -> None:
+    """Remove what an earlier run left; raises ProfilerError, which rests the slot, if that fails."""
+    for folder in folders:
+        try:
+            remove_tree(folder)
+        except OSError as error:
+            raise ProfilerError(
+                FailureClass.LEFTOVERS,
+                str(folder),
+                f"{error.filename or folder}, left by an earlier run, cannot be removed ({error.strerror})",
+            ) from error
+
+
+def remove_if_possible(folder: Path) -> None:
+    """Remove a folder of the agent's; what stays is logged, and met by whoever needs the place next."""
+    try:
+        remove_tree(folder)
+    except OSError as error:
+        _log.error("%s cannot be removed: %s (%s)", folder, error.filename, error.strerror or error)
+
+
 def remove_old_jobs(state: Path) -> None:
     """Remove reports that an earlier process of the agent left."""
-    shutil.rmtree(state / _JOBS, ignore_errors=True)
+    remove_if_possible(state / _JOBS)
 
 
 def private_directory(gpu: MeasuredGPU) -> Path:
@@ -264,7 +288,7 @@ def _lock(gpu: MeasuredGPU, cancelled: threading.Event) -> Iterator[tuple[Path, 
         yield base, handle
     finally:
         if gpu.scope:
-            shutil.rmtree(base, ignore_errors=True)
+            remove_if_possible(base)
         os.close(handle)
 
 

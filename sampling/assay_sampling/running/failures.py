@@ -41,6 +41,8 @@ class FailureClass(StrEnum):
     INPUT_UNREADABLE = "input_unreadable"
     DISK_FULL = "disk_full"
     SPOOL_DAMAGED = "spool_damaged"
+    LEFTOVERS = "leftovers"
+    SLOT_BROKEN = "slot_broken"
     BOX_MEMORY = "box_memory"
     TOOL_UNUSABLE = "tool_unusable"
     DRIVER_UNUSABLE = "driver_unusable"
@@ -187,6 +189,19 @@ _TABLE: dict[FailureClass, _Entry] = {
         "launches on the agent's disk changed or vanished before the server had them",
         "check the box's disk; the slice is measured again, and what was found is kept in spool-damaged of "
         "the agent's state folder",
+        True,
+        Fault.BOX,
+    ),
+    FailureClass.LEFTOVERS: _Entry(
+        "files that an earlier run left on the box cannot be removed, so no run can have their place",
+        "remove them by hand as root: the message names the first",
+        True,
+        Fault.BOX,
+    ),
+    FailureClass.SLOT_BROKEN: _Entry(
+        "Assay itself failed unexpectedly on one slot with two different runs in a row",
+        "look at the agent's log and restart the agent; report it to the authors of Assay with the log of "
+        "both attempts",
         True,
         Fault.BOX,
     ),

@@ -8,10 +8,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from assay_agent.execution.confinement.leftovers import remove_strange, remove_tree, require_plain
+from assay_agent.execution.confinement.leftovers import remove_strange, require_plain
 from assay_agent.execution.confinement.means import Means
 from assay_agent.execution.confinement.view import View
+from assay_agent.execution.environment import remove_if_possible
 from assay_agent.execution.errors import ProfilerError
+from assay_agent.execution.removal import remove_tree
 from assay_core.bundles.reading import BundleReader, Unpacked
 from assay_core.files.durable import storage_errors
 from assay_core.records.work import CommandSource
@@ -102,9 +104,9 @@ class Space:
             )
 
     def remove(self) -> None:
-        """Remove all that the run could write, whatever it made of it."""
+        """Remove all that the run could write, whatever it made of it. Never raises."""
         for folder in (*self._folders, self._stage):
-            remove_tree(folder)
+            remove_if_possible(folder)
 
 
 def _give(folder: Path, user: int, group: int) -> None:
