@@ -159,7 +159,7 @@ DOUBTFUL_NUMBERS = (
     ),
     NoteKind(
         "kernel_events_twice",
-        "a trace has kernel events twice; each counts once",
+        "a trace or export has kernels twice, equal in everything; each counts once",
         lambda events: (
             f"{count_of(events, 'kernel event is', 'kernel events are')} in the file twice, and "
             f"{'counts' if events == 1 else 'count'} once"

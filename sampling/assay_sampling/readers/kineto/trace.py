@@ -22,6 +22,7 @@ import numpy as np
 
 from assay_sampling.errors import InputError
 from assay_sampling.launches.table import Device
+from assay_sampling.readers.doubles import doubled_rows
 from assay_sampling.readers.kineto.json_events import JsonEvents
 
 _MOST_MICROSECONDS = 4 * 10**15
@@ -65,20 +66,10 @@ class Columns:
 
         Only rows that agree in the columns ``order`` are compared, and only where the last of these is not 0.
         """
-        keys = [self[name] for name in order]
-        sorted_rows = np.lexsort(keys)
-        same = np.ones(max(len(self) - 1, 0), bool)
-        for values in keys:
-            same &= np.diff(values[sorted_rows]) == 0
-        alike = np.zeros(len(self), bool)
-        alike[sorted_rows[1:][same]] = alike[sorted_rows[:-1][same]] = True
-        rows = np.flatnonzero(alike & (keys[-1] != 0))
-        if not len(rows):
-            return 0
         flat = np.frombuffer(self._values, np.int64).reshape(-1, len(self._position))
-        _, first = np.unique(flat[rows], axis=0, return_index=True)
-        doubles = np.setdiff1d(rows, rows[first])
-        self._values = array("q", np.delete(flat, doubles, axis=0).tobytes())
+        doubles = doubled_rows([self[name] for name in order], lambda rows: flat[rows])
+        if len(doubles):
+            self._values = array("q", np.delete(flat, doubles, axis=0).tobytes())
         return len(doubles)
 
 
@@ -106,7 +97,6 @@ class KinetoTrace:
         self._events = JsonEvents(path)
         self._number = 0
         self._read()
-        # A kernel of duration 0 may really run twice within the resolution of the clock.
         self.doubles = self.kernels.drop_doubles("correlation", "ts", "dur")
         self.devices = _devices(self._events.members.get("deviceProperties"))
         distributed = self._events.members.get("distributedInfo")

@@ -25,6 +25,12 @@ RUNTIME = "CUPTI_ACTIVITY_KIND_RUNTIME"
 GRAPH_TRACE = "CUPTI_ACTIVITY_KIND_GRAPH_TRACE"
 NVTX = "NVTX_EVENTS"
 STRINGS = "StringIds"
+# What the readers use of a kernel.
+KERNEL_COLUMNS = (
+    "start", "end", "deviceId", "contextId", "streamId", "correlationId", "globalPid", "demangledName",
+    "shortName", "registersPerThread", "gridX", "gridY", "gridZ", "blockX", "blockY", "blockZ",
+    "staticSharedMemory", "dynamicSharedMemory", "graphNodeId",
+)  # fmt: skip
 _FETCH = 65536
 _LONGEST_VALUE_BYTES = 16 << 20
 _EXPORT_AGAIN = "export the report again: nsys export -t sqlite -f true REPORT"

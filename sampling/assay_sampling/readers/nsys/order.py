@@ -17,7 +17,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from assay_sampling.errors import InputError
-from assay_sampling.readers.nsys.database import KERNEL, RUNTIME, Database
+from assay_sampling.readers.doubles import doubled_rows
+from assay_sampling.readers.nsys.database import KERNEL, KERNEL_COLUMNS, RUNTIME, Database
 from assay_sampling.readers.nsys.lost import JoinedCalls, Lost, LostLaunches, call_kind
 from assay_sampling.readers.ordinals import graph_ordinals, process_ordinals, within
 
@@ -26,6 +27,7 @@ PROCESS_MASK = np.int64(~0xFFFFFF)
 _NO_CORRELATION = -1
 _NO_THREAD = np.iinfo(np.int64).min
 _END = '"end"'  # a keyword of SQL
+_IN_ORDER = "ORDER BY rowid"  # several passes over the kernels must agree, whatever indices the file has
 
 
 @dataclass(frozen=True)
@@ -35,7 +37,8 @@ class LaunchOrder:
     ``row`` is the row ID in the kernel table; ``process`` and ``launch`` are ordinals; ``thread`` is the
     index of the launching thread in ``threads`` (global IDs, sorted, shape (t,)), -1 where no API call
     was found; [``call_start``, ``call_end``] is the call (the start on the GPU where there is none);
-    ``graph_launch`` and ``graph_node`` are ordinals or -1. ``lost`` counts launch calls without a kernel.
+    ``graph_launch`` and ``graph_node`` are ordinals or -1. ``lost`` counts launch calls without a kernel,
+    ``doubles`` rows that equal another one in everything that is read; they are left out.
     """
 
     row: np.ndarray
@@ -48,21 +51,26 @@ class LaunchOrder:
     graph_node: np.ndarray
     threads: np.ndarray
     lost: Lost
+    doubles: int
 
 
 def launch_order(database: Database) -> LaunchOrder:
     """Read the keys of all launches and put them in order. Raises InputError for a damaged table."""
     columns = database.tables[KERNEL]
-    row, start, owner, correlation, node = _integers(
+    row, start, duration, owner, correlation, node = _integers(
         database,
         KERNEL,
-        ["rowid", "start"]
+        ["rowid", "start", f"{_END} - start"]
         + [
             _or_default(columns, *pair)
             for pair in (("globalPid", 0), ("correlationId", _NO_CORRELATION), ("graphNodeId", 0))
         ],
+        _IN_ORDER,
     )
-    owner = owner & PROCESS_MASK
+    doubles = _doubles(database, row, [owner, correlation, start, duration])
+    row, start, owner, correlation, node = [
+        np.delete(values, doubles) for values in (row, start, owner & PROCESS_MASK, correlation, node)
+    ]
     group, distinct_keys = _groups(owner, correlation)
     lost = LostLaunches()
     calls = _calls(database, distinct_keys, lost, by_process="globalPid" in columns)
@@ -87,9 +95,21 @@ def launch_order(database: Database) -> LaunchOrder:
         lost=lost.judge(
             np.unique(owner[node != 0]),
             lambda: _extent(database),
-            lambda: _joined(database, owner, thread, call_start),
+            lambda: _joined(database, doubles, owner, thread, call_start),
         ),
+        doubles=len(doubles),
     )
+
+
+def _doubles(database: Database, row: np.ndarray, keys: list[np.ndarray]) -> np.ndarray:
+    """Positions of the rows to leave out, ascending, shape (d,); ``keys`` are columns, the duration last."""
+
+    def whole(alike: np.ndarray) -> np.ndarray:
+        columns = [_or_default(database.tables[KERNEL], name, -1) for name in KERNEL_COLUMNS]
+        chunks = integer_chunks(database, KERNEL, ["rowid", *columns], _IN_ORDER)
+        return np.concatenate([chunk[np.isin(chunk[:, 0], row[alike]), 1:] for chunk in chunks])
+
+    return doubled_rows(keys, whole)
 
 
 def _extent(database: Database) -> tuple[int, int]:
@@ -103,18 +123,21 @@ def _extent(database: Database) -> tuple[int, int]:
     return (min(times), max(times)) if times else (0, 0)
 
 
-def _joined(database: Database, owner: np.ndarray, thread: np.ndarray, start: np.ndarray) -> JoinedCalls:
+def _joined(
+    database: Database, doubles: np.ndarray, owner: np.ndarray, thread: np.ndarray, start: np.ndarray
+) -> JoinedCalls:
     """The launches that have a call; without a column of stream numbers a context is one stream."""
     columns = database.tables[KERNEL]
     names = [_or_default(columns, name, -1) for name in ("deviceId", "contextId", "streamId")]
-    keys = np.stack([owner, *_integers(database, KERNEL, names)], axis=1)
+    streams = [np.delete(values, doubles) for values in _integers(database, KERNEL, names, _IN_ORDER)]
+    keys = np.stack([owner, *streams], axis=1)
     known = thread != _NO_THREAD
     _, stream = np.unique(keys[known], axis=0, return_inverse=True)
     return JoinedCalls(owner[known], thread[known], start[known], stream.reshape(-1))
 
 
 def _or_default(columns: tuple[str, ...], name: str, default: int) -> str:
-    return f"COALESCE({name}, {default})" if name in columns else str(default)
+    return f'COALESCE("{name}", {default})' if name in columns else str(default)
 
 
 def _integers(database: Database, table: str, expressions: list[str], where: str = "") -> list[np.ndarray]:

@@ -22,7 +22,15 @@ import pyarrow.parquet as pq
 
 from assay_sampling.errors import InputError, StorageError
 from assay_sampling.readers.base import ReadOptions, check_offset
-from assay_sampling.readers.nsys.database import GRAPH_TRACE, KERNEL, NVTX, RUNTIME, STRINGS, quoted
+from assay_sampling.readers.nsys.database import (
+    GRAPH_TRACE,
+    KERNEL,
+    KERNEL_COLUMNS,
+    NVTX,
+    RUNTIME,
+    STRINGS,
+    quoted,
+)
 from assay_sampling.readers.nsys.sqlite_export import NsysRecording
 
 FORMAT = "nsys-parquet"
@@ -31,11 +39,7 @@ _ROWS = 65536
 _EXPORT_AGAIN = "export the report again: nsys export -t parquetdir -f true REPORT"
 # Columns that the reader of SQLite exports asks for; None: all of a small table.
 _COLUMNS: dict[str, tuple[str, ...] | None] = {
-    KERNEL: (
-        "start", "end", "deviceId", "contextId", "streamId", "correlationId", "globalPid", "demangledName",
-        "shortName", "registersPerThread", "gridX", "gridY", "gridZ", "blockX", "blockY", "blockZ",
-        "staticSharedMemory", "dynamicSharedMemory", "graphNodeId",
-    ),
+    KERNEL: KERNEL_COLUMNS,
     RUNTIME: ("start", "end", "globalTid", "correlationId", "nameId", "returnValue"),
     NVTX: ("start", "end", "eventType", "text", "textId", "globalTid"),
     STRINGS: ("id", "value"),

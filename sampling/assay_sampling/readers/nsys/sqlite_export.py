@@ -319,6 +319,8 @@ def _null_below_zero(values: np.ndarray) -> pa.Array:
 
 
 def _notes(database: Database, order: LaunchOrder) -> Iterator[Note]:
+    if order.doubles:
+        yield make_note("kernel_events_twice", events=order.doubles)
     unjoined = int((order.thread == -1).sum())
     if unjoined:
         yield make_note("no_api_call", launches=unjoined)
