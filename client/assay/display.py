@@ -10,6 +10,7 @@ from html import escape
 from typing import Any
 
 from assay_report.texts import shortened
+from assay_sampling.visible import visible
 
 _MOST_ROWS = 20
 _WIDEST = 100
@@ -37,9 +38,8 @@ def table(columns: Sequence[str], rows: Sequence[Sequence[object]], *, most: int
 
 
 def safe(value: object) -> str:
-    """Any value as text of an HTML page, cut in the middle if it is long, without control characters."""
-    text = "".join(each if each.isprintable() else " " for each in str(value))
-    return escape(shortened(text, _WIDEST))
+    """Any value as text of an HTML page, cut in the middle if it is long, with nothing in it hidden."""
+    return escape(shortened(visible(str(value)), _WIDEST))
 
 
 def _cell(value: Any) -> str:

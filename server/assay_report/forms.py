@@ -13,6 +13,7 @@ from assay_report.html import render_html
 from assay_report.latex import render_latex
 from assay_report.markdown import markdown_files, render_markdown
 from assay_report.model.report import Report
+from assay_sampling.visible import visible_json
 
 TABLES_FOLDER = "report-tables"
 
@@ -55,4 +56,5 @@ def single(report: Report, form: Form) -> bytes:
 
 
 def _json(report: Report) -> str:
-    return json.dumps(report.to_document(), ensure_ascii=False, allow_nan=False, indent=1) + "\n"
+    document = json.dumps(report.to_document(), ensure_ascii=False, allow_nan=False, indent=1)
+    return visible_json(document) + "\n"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from assay_report.figures import forms, gallery, interactive
 from assay_report.figures.figure import Figure
@@ -16,6 +16,7 @@ from assay_report.tables.sections import DEFINITIONS, Section, further_sections,
 from assay_report.tables.table import Table, condensed
 from assay_report.tables.verdicts import best_table, excluded_table, flags_table, suite_table
 from assay_sampling.errors import MissingExtraError
+from assay_sampling.visible import visible
 
 if TYPE_CHECKING:
     from jinja2 import Template
@@ -173,6 +174,13 @@ def _scripts(figures: Sequence[Figure]) -> Markup:
     return Markup(interactive.specifications(figures) + interactive.starting_script(forms.bundle()))
 
 
+def shown(value: Any) -> Any:
+    """What an expression of a template prints: markup of our own as it is; in foreign text, which is escaped
+    afterwards, nothing hidden."""
+    # Markup is a kind of text that has this method.
+    return visible(value) if isinstance(value, str) and not hasattr(value, "__html__") else value
+
+
 def _template() -> Template:
     try:
         from jinja2 import Environment, PackageLoader, StrictUndefined  # noqa: PLC0415
@@ -184,5 +192,6 @@ def _template() -> Template:
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
+        finalize=shown,
     )
     return environment.get_template("report.html.j2")

@@ -14,6 +14,7 @@ from assay_report.model.report import Report
 from assay_report.tables.sections import DEFINITIONS, further_sections, workload_sections
 from assay_report.tables.table import Cell, Table, condensed
 from assay_report.tables.verdicts import first_tables
+from assay_sampling.visible import visible
 
 PICTURES_FOLDER = "report-pictures"
 
@@ -87,8 +88,8 @@ def _first_screen(report: Report) -> Iterator[str]:
 
 
 def escaped(text: str) -> str:
-    """``text`` on one line, with everything that could be markup escaped."""
-    return _SPECIAL.sub(r"\\\1", " ".join(text.split()))
+    """``text`` on one line, with everything that could be markup escaped, and nothing in it hidden."""
+    return _SPECIAL.sub(r"\\\1", visible(" ".join(text.split())))
 
 
 def _table(table: Table, facts: tuple[str, ...], level: int) -> Iterator[str]:

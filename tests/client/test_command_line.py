@@ -232,7 +232,7 @@ def test_a_hostile_name_cannot_steer_the_terminal_or_break_the_paragraph(
     ended = assay("status")
     assert ended.stderr.count("\n") == 1
     assert "\x1b" not in ended.stderr
-    assert r"a\x1b[2Jb c\udcff.csv: bad" in ended.stderr
+    assert "a<U+001B>[2Jb c<U+DCFF>.csv: bad" in ended.stderr
 
 
 def test_an_unforeseen_error_is_a_paragraph_without_traceback(

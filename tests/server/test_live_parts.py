@@ -12,8 +12,6 @@ from pathlib import Path
 
 import httpx
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from assay_core.identity.roles import Role
 from assay_core.records.campaign import CampaignState
@@ -25,7 +23,7 @@ from assay_server.web.admitting.guarding import host_of
 from assay_server.web.admitting.sessions import csrf_token
 from assay_server.web.drawing.region import Drawing, Region, difference
 from assay_server.web.drawing.results import results_of
-from assay_server.web.drawing.words import amount, span, visible
+from assay_server.web.drawing.words import amount, span
 from assay_server.web.live import LivePages
 from assay_server.web_place import web_place
 from tests.support.identity.tls_lab import authority_of
@@ -96,14 +94,6 @@ def test_a_row_more_replaces_its_region_and_a_changed_row_only_itself() -> None:
     assert difference(one, drawing(a="1", b="3")) == {"pieces": {"b": "3"}}
     assert difference(one, drawing(a="1", b="2", c="3")) == {"regions": {"rows": "123"}}
     assert difference(one, drawing(b="2", a="1")) == {"regions": {"rows": "21"}}
-
-
-@given(st.text())
-def test_no_text_turns_or_hides_what_is_around_it(text: str) -> None:
-    shown = visible(text)
-    assert not set(shown) & set("\x00\x1b\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\u200f")
-    if text.isascii() and text.isprintable():
-        assert shown == text
 
 
 def test_words_for_numbers() -> None:

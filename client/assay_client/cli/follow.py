@@ -11,6 +11,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from assay_client.cli.output import can_move, console
 from assay_client.cli.reporters.campaign import described, waiting_lines
 from assay_sampling.errors import RunFailedError
+from assay_sampling.visible import visible
 
 _NO_CAUSE = {"failure_class": "internal", "cause": "no cause was recorded", "remedy": ""}
 
@@ -32,7 +33,7 @@ def follow(
         lines = [described(status), *(waiting_lines(status["waiting"]) if waits else [])]
         for line in [] if quiet else lines:
             if line not in before:
-                print(line, file=sys.stderr, flush=True)
+                print(visible(line), file=sys.stderr, flush=True)
         before = lines
     return last
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from rich.console import Console
 
+from assay_client.visible_console import VisibleConsole
 from assay_sampling.documents.base import plain
 
 _WIDTH_OF_A_FILE = 120
@@ -22,7 +23,7 @@ def console(*, error: bool = False) -> Console:
     stream = sys.stderr if error else sys.stdout
     on_terminal = stream.isatty()
     width = None if on_terminal or os.environ.get("COLUMNS") else _WIDTH_OF_A_FILE
-    return Console(
+    return VisibleConsole(
         file=stream,
         markup=False,
         emoji=False,

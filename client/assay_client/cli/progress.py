@@ -14,6 +14,7 @@ from rich.text import Text
 from assay_client.cli.output import can_move, console
 from assay_client.cli.reporters.reading import describe_reading
 from assay_sampling.files.watching import ReadProgress, watched_reads
+from assay_sampling.visible import visible
 
 SHOWN_AFTER_SECONDS = 2.0
 
@@ -22,7 +23,7 @@ class Activity:
     """The activity that is shown; ``say`` may be called from any thread, any number of times."""
 
     def __init__(self, text: str, reads: ReadProgress) -> None:
-        self._text = text
+        self._text = visible(text)
         self._reads = reads
         self._lock = threading.Lock()
         self._progress: Progress | None = None
@@ -30,10 +31,10 @@ class Activity:
 
     def say(self, text: str) -> None:
         with self._lock:
-            self._text = text
+            self._text = visible(text)
             self._reads.now = None  # what is done from now on belongs to the new text
             if self._progress is not None:
-                self._progress.update(self._progress.task_ids[0], description=text)
+                self._progress.update(self._progress.task_ids[0], description=self._text)
 
     def appear(self) -> None:
         with self._lock:

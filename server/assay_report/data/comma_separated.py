@@ -1,7 +1,8 @@
 """Flat tables as CSV by RFC 4180: commas, quotes doubled, lines end with CR LF, UTF-8, a header.
 
 Spreadsheets take a cell that begins with one of ``= + - @``, a tab or a line break for a formula. A text that
-does gets an apostrophe before it; numbers have no need of it, and are written in full.
+does gets an apostrophe before it; numbers have no need of it, and are written in full. Characters
+that hide or turn text are written by their number.
 """
 
 from __future__ import annotations
@@ -10,8 +11,9 @@ import csv
 import io
 
 from assay_report.data.flat import DataTable, Value
+from assay_sampling.visible import visible
 
-FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n")
+FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\n")
 
 
 def csv_text(table: DataTable) -> str:
@@ -24,7 +26,8 @@ def csv_text(table: DataTable) -> str:
 
 
 def defused(text: str) -> str:
-    """The text, with an apostrophe before it where a spreadsheet would calculate it."""
+    """The text with nothing hidden, with an apostrophe before it where a spreadsheet would calculate it."""
+    text = visible(text)
     return f"'{text}" if text.startswith(FORMULA_STARTS) else text
 
 

@@ -16,6 +16,7 @@ from pydantic import BaseModel
 
 from assay_report.judging.verdicts import verdicts_of
 from assay_report.model.report import COMPARISONS, Report
+from assay_sampling.visible import visible_json
 
 Kind = Literal["number", "integer", "truth", "text"]
 Value = float | int | bool | str | None
@@ -109,4 +110,4 @@ def _value(document: Any, path: tuple[str, ...], kind: Kind) -> Value:
     if kind != "text" or isinstance(document, str):
         found: Value = document
         return found
-    return json.dumps(document, ensure_ascii=False)
+    return visible_json(json.dumps(document, ensure_ascii=False))

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from assay_report.figures.text import file_name, printable
+from assay_report.figures.text import file_name, in_one_line
 from assay_report.figures.theme import QUIET, WIDTH_PX, config
 from assay_sampling.documents.base import plain
 from assay_sampling.errors import MissingExtraError
@@ -67,16 +67,21 @@ def made(
     described: str = "",
 ) -> Figure:
     """A figure of a view (a unit, layer or concatenation of Vega-Lite) in the look of all figures."""
-    shown = printable(title)
+    shown = in_one_line(title)
     spec = {"$schema": SCHEMA, "title": shown, "config": config(), **plain(view)}
     return Figure(
-        file_name(name), shown, printable(caption), spec, workload=workload, described=printable(described)
+        file_name(name),
+        shown,
+        in_one_line(caption),
+        spec,
+        workload=workload,
+        described=in_one_line(described),
     )
 
 
 def without_data(name: str, title: str, reason: str, *, workload: str | None = None) -> Figure:
     """A figure that says why it has nothing to show."""
-    shown, why = printable(title), printable(reason)
+    shown, why = in_one_line(title), in_one_line(reason)
     view = {
         "width": WIDTH_PX,
         "height": 40,

@@ -6,21 +6,22 @@ import re
 from collections.abc import Iterable, Sequence
 from itertools import count
 
+from assay_sampling.visible import visible
+
 LONGEST_LABEL = 44
 # A tooltip shows a whole name; a hostile one may be longer than a page.
 LONGEST_HINT = 4096
 _NOT_IN_A_NAME = re.compile(r"[^A-Za-z0-9_.-]+")
 
 
-def printable(text: str) -> str:
-    """``text`` on one line. XML forbids control characters and lone surrogates, even escaped ones."""
-    line = " ".join(text.split())
-    return "".join(c if c.isprintable() else "\ufffd" for c in line)
+def in_one_line(text: str) -> str:
+    """``text`` on one line, with nothing hidden: XML forbids control characters even escaped."""
+    return visible(" ".join(text.split()))
 
 
 def shortened(text: str, characters: int = LONGEST_LABEL) -> str:
     """``text`` on one line, cut in the middle where it is longer than ``characters``."""
-    line = printable(text)
+    line = in_one_line(text)
     if len(line) <= characters:
         return line
     head = (characters - 1) // 2

@@ -9,9 +9,10 @@ from rich.console import Console
 
 from assay_client.cli.reporters.estimates import eta_in_words
 from assay_client.cli.reporters.tables import SYNTHETIC_NOTICE, Table
-from assay_client.cli.reporters.text import ASSUMED, clipped, condition_of, count, counted, printable, size
+from assay_client.cli.reporters.text import ASSUMED, clipped, condition_of, count, counted, size
 from assay_client.cli.reporters.warnings import render_warnings
 from assay_core.identity.roles import OWNER_NAME
+from assay_sampling.visible import visible
 
 _MOST_RUNS_NAMED = 5
 
@@ -22,15 +23,15 @@ def render_overview(overview: Mapping[str, Any], console: Console) -> None:
     for line in resting_lines(overview["resting"]):
         console.print(line, soft_wrap=True)
     for moved in overview["set_aside"]:
-        console.print(printable(_set_aside(moved)), soft_wrap=True)
+        console.print(visible(_set_aside(moved)), soft_wrap=True)
     for each in overview["changed_records"]:
         told = f"{each['file']} of run {each['run_id']} is {each['what']} since its report was made"
-        console.print(printable(told), soft_wrap=True)
+        console.print(visible(told), soft_wrap=True)
     if overview["shortage"]:
-        console.print(printable(_shortage(overview["shortage"])), soft_wrap=True)
+        console.print(visible(_shortage(overview["shortage"])), soft_wrap=True)
     for spool in overview["spools"]:
         for line in _spool_lines(spool):
-            console.print(printable(line), soft_wrap=True)
+            console.print(visible(line), soft_wrap=True)
 
 
 def _shortage(shortage: Mapping[str, Any]) -> str:
@@ -110,7 +111,7 @@ def render_submitted(campaign: Mapping[str, Any], console: Console) -> None:
 
 def render_campaign(campaign: Mapping[str, Any], console: Console) -> None:
     """Draw a campaign with its runs, flags and failures."""
-    console.print(printable(described(campaign)), soft_wrap=True)
+    console.print(visible(described(campaign)), soft_wrap=True)
     if campaign["synthetic"]:
         console.print(SYNTHETIC_NOTICE)
     if campaign["failure"]:
@@ -206,14 +207,14 @@ def waiting_lines(waiting: Sequence[Mapping[str, Any]]) -> list[str]:
         first, runs = by_reason.get(each["reason"], (each["first_run_id"], 0))
         by_reason[each["reason"]] = (first, runs + each["runs"])
     return [
-        printable(f"{first}{f' and {runs - 1:,} more' if runs > 1 else ''} waiting: {reason}")
+        visible(f"{first}{f' and {runs - 1:,} more' if runs > 1 else ''} waiting: {reason}")
         for reason, (first, runs) in by_reason.items()
     ]
 
 
 def resting_lines(rests: Sequence[Mapping[str, Any]]) -> list[str]:
     """A line for each slot that takes no runs for a while: for how long, why, and what to do."""
-    return [printable(_rest_line(rest)) for rest in rests]
+    return [visible(_rest_line(rest)) for rest in rests]
 
 
 def _rest_line(rest: Mapping[str, Any]) -> str:
@@ -227,4 +228,4 @@ def describe_failure(failure: Mapping[str, Any]) -> str:
     """``subject: cause [class]; remedy``."""
     subject = f"{failure['subject']}: " if failure["subject"] else ""
     remedy = f"; {failure['remedy']}" if failure["remedy"] else ""
-    return printable(f"{subject}{failure['cause']} [{failure['failure_class']}]{remedy}")
+    return visible(f"{subject}{failure['cause']} [{failure['failure_class']}]{remedy}")

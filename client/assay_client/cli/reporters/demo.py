@@ -9,10 +9,10 @@ from rich.console import Console
 
 from assay_client.cli.reporters.outcome import render_outcome
 from assay_client.cli.reporters.report import render_summary
-from assay_client.cli.reporters.text import printable
 from assay_client.demonstration.demo import without_numbers
 from assay_client.demonstration.page_port import page_address
 from assay_client.remote.outcome import Outcome
+from assay_sampling.visible import visible
 
 
 def render_demo(outcome: Outcome, out: Path, console: Console, *, stays: bool = False) -> None:
@@ -25,7 +25,7 @@ def render_demo(outcome: Outcome, out: Path, console: Console, *, stays: bool = 
         return
     render_summary(outcome.report, console)
     for line in without_numbers(outcome.report):
-        console.print(printable(line), soft_wrap=True)
+        console.print(visible(line), soft_wrap=True)
     console.print(f"page: {page_address(out)}", soft_wrap=True)
     if not stays:
         console.print(

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from rich.console import Console
 
-from assay_client.cli.reporters.text import printable
+from assay_sampling.visible import visible
 
 _WHO = {"client": "a client", "agent": "an agent", "server": "a server", "all": "any program"}
 
@@ -15,10 +15,10 @@ def render_checks(checks: Sequence[Mapping[str, str]], need: str, console: Conso
     """Draw state, name, finding and remedy of each check, then whether anything needed is missing."""
     width = max(len(check["name"]) for check in checks)
     for check in checks:
-        line = f"{check['state']:<8} {check['name']:<{width}}  {printable(check['found'])}"
+        line = f"{check['state']:<8} {check['name']:<{width}}  {visible(check['found'])}"
         console.print(line, soft_wrap=True)
         if check["remedy"]:
-            console.print(f"{'':<8} {'':<{width}}  -> {printable(check['remedy'])}", soft_wrap=True)
+            console.print(f"{'':<8} {'':<{width}}  -> {visible(check['remedy'])}", soft_wrap=True)
     if not any(check["state"] == "missing" for check in checks):
         notes = "; notes are for other uses" if any(check["state"] == "note" for check in checks) else ""
         console.print(f"nothing that {_WHO[need]} needs is missing{notes}", soft_wrap=True)

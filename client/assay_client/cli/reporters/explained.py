@@ -7,10 +7,11 @@ from collections.abc import Sequence
 from rich.console import Console
 
 from assay_client.cli.reporters.tables import print_facts
-from assay_client.cli.reporters.text import clipped, counted, printable
+from assay_client.cli.reporters.text import clipped, counted
 from assay_client.meanings import Meaning
 from assay_client.recordings.explained import LaunchExplained, RepresentativeExplained, SelectionExplained
 from assay_client.remote.explained import CampaignExplained, Reason
+from assay_sampling.visible import visible
 
 _SHOWN = 20
 _NAME_WIDTH = 60
@@ -43,7 +44,7 @@ def render_selection_explained(found: SelectionExplained, console: Console) -> N
 def _draw_launch(asked: LaunchExplained, console: Console) -> None:
     pairs = [
         ("launch", f"{asked.launch} of process {asked.process} (simulators: {asked.launch + 1})"),
-        ("kernel", printable(asked.kernel)),
+        ("kernel", visible(asked.kernel)),
         ("group", str(asked.group)),
     ]
     if asked.cost is not None and asked.group_mean_cost is not None and asked.representative_cost is not None:
@@ -61,7 +62,7 @@ def _draw_representative(each: RepresentativeExplained, console: Console) -> Non
     process = f" of process {each.process}" if each.process else ""
     where = f"launch {each.launch}{process} (simulators: {each.sim_id})"
     console.print(
-        f"{where} counts {each.weight:,.6g} times: {clipped(printable(each.kernel), _NAME_WIDTH)}",
+        f"{where} counts {each.weight:,.6g} times: {clipped(visible(each.kernel), _NAME_WIDTH)}",
         soft_wrap=True,
     )
     size = counted(each.group_launches, "launch", "launches")
@@ -72,9 +73,9 @@ def render_campaign_explained(found: CampaignExplained, console: Console) -> Non
     """Draw the reasons, each with what to do."""
     console.print(f"{found.kind} {found.subject} is {found.state}")
     for each in found.reasons:
-        console.print(printable(_reason(each)), soft_wrap=True)
+        console.print(visible(_reason(each)), soft_wrap=True)
         if each.remedy:
-            console.print(printable(f"  what to do: {each.remedy}"), soft_wrap=True)
+            console.print(visible(f"  what to do: {each.remedy}"), soft_wrap=True)
     if not found.reasons:
         console.print("nothing failed, nothing is flagged, and no run waits for a reason of its own")
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 
-from assay_client.cli.reporters.text import printable
 from assay_sampling.errors import (
     AssayError,
     CampaignError,
@@ -19,6 +18,7 @@ from assay_sampling.errors import (
     ServerUnreachableError,
     StorageError,
 )
+from assay_sampling.visible import visible
 
 
 @dataclass(frozen=True)
@@ -80,4 +80,4 @@ def render_failure(failure: Failure, *, as_json: bool) -> str:
         parts = f"{parts}; first differences: {' | '.join(failure.differences)}"
     if failure.remedy:
         parts = f"{parts}; {failure.remedy}"
-    return "error: " + " ".join(printable(parts).split())
+    return "error: " + " ".join(visible(parts).split())

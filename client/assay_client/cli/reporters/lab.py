@@ -9,7 +9,8 @@ from rich.console import Console
 
 from assay_client.cli.reporters.estimates import eta_in_words
 from assay_client.cli.reporters.tables import Table
-from assay_client.cli.reporters.text import clipped, count, counted, printable
+from assay_client.cli.reporters.text import clipped, count, counted
+from assay_sampling.visible import visible
 
 _GIB = 1 << 30
 _HIDDEN = "another project's"
@@ -35,11 +36,11 @@ def render_agents(found: Mapping[str, Any], console: Console) -> None:
     for agent in found["agents"]:
         if not agent["slots"] and agent["no_device_reason"]:
             told = f"agent {agent['name']} offers no GPU: {agent['no_device_reason']}"
-            console.print(printable(told), soft_wrap=True)
+            console.print(visible(told), soft_wrap=True)
         for slot in agent["slots"]:
             if slot["why"]:
                 line = f"slot {slot['slot']} of agent {agent['name']} is {slot['health']}: {slot['why']}"
-                console.print(printable(line), soft_wrap=True)
+                console.print(visible(line), soft_wrap=True)
 
 
 def render_gpus(found: Mapping[str, Any], console: Console) -> None:
@@ -54,8 +55,8 @@ def render_gpus(found: Mapping[str, Any], console: Console) -> None:
     )
     for gpu in found["gpus"]:
         drawn.add_row(
-            printable(gpu["name"]),
-            printable(gpu["agent"]),
+            visible(gpu["name"]),
+            visible(gpu["agent"]),
             gpu["compute_capability"] or "-",
             count(gpu["sm_count"]) if gpu["sm_count"] else "-",
             f"{gpu['memory_bytes'] / _GIB:.0f}" if gpu["memory_bytes"] else "-",
@@ -70,7 +71,7 @@ def render_gpus(found: Mapping[str, Any], console: Console) -> None:
     for gpu in found["gpus"]:
         if gpu["why"]:
             line = f"{gpu['name']} {gpu['uuid']} of agent {gpu['agent']}: {gpu['why']}"
-            console.print(printable(line), soft_wrap=True)
+            console.print(visible(line), soft_wrap=True)
 
 
 def render_queue(found: Mapping[str, Any], console: Console) -> None:
@@ -83,13 +84,13 @@ def render_queue(found: Mapping[str, Any], console: Console) -> None:
         whose = f" of {each['owner_name']}" if each["owner_name"] else ""
         line = f"{each['campaign_id'] or _HIDDEN}{whose}: {runs} for {each['device_kind']}"
         line += f", from {each['first_run_id']}" if each["first_run_id"] else ""
-        console.print(printable(line), soft_wrap=True)
-        console.print(printable(f"  waiting: {each['reason']}"), soft_wrap=True)
+        console.print(visible(line), soft_wrap=True)
+        console.print(visible(f"  waiting: {each['reason']}"), soft_wrap=True)
         if each["ahead"]:
             names = ", ".join(campaign_id or _HIDDEN for campaign_id in each["ahead"])
             ahead = f"  ahead: {names} ({counted(each['runs_ahead'], 'run', 'runs')})"
-            console.print(printable(ahead), soft_wrap=True)
-        console.print(printable(f"  done in: {eta_in_words(each['eta'])}"), soft_wrap=True)
+            console.print(visible(ahead), soft_wrap=True)
+        console.print(visible(f"  done in: {eta_in_words(each['eta'])}"), soft_wrap=True)
     if found["campaigns_left_out"]:
         left_out = counted(found["campaigns_left_out"], "younger campaign", "younger campaigns")
         console.print(f"{left_out} not shown")

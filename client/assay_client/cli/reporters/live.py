@@ -12,7 +12,9 @@ from rich.console import Console
 
 from assay_client.cli.reporters.campaign import described, resting_lines, state_of, waiting_lines
 from assay_client.cli.reporters.tables import SYNTHETIC_NOTICE, Table
-from assay_client.cli.reporters.text import ASSUMED, clipped, condition_of, counted, printable
+from assay_client.cli.reporters.text import ASSUMED, clipped, condition_of, counted
+from assay_client.visible_console import VisibleConsole
+from assay_sampling.visible import visible
 
 _BAR_CELLS = 40
 _FEWEST_ROWS = 3
@@ -42,7 +44,7 @@ def live_text(view: LiveView, width: int, height: int) -> str:
     """
     page = io.StringIO()
     # As a file, so that it draws text alone; as a terminal, so that tables fit its width.
-    console = Console(
+    console = VisibleConsole(
         file=page,
         width=width,
         force_terminal=True,
@@ -54,7 +56,7 @@ def live_text(view: LiveView, width: int, height: int) -> str:
     )
     rows = max(_FEWEST_ROWS, (height - _OTHER_LINES) // 2)
     status = view.status
-    console.print(printable(described(status)))
+    console.print(visible(described(status)))
     console.print(_bar(status["runs_done"] + status["runs_failed"], status["runs_total"], width))
     if status["synthetic"]:
         console.print(SYNTHETIC_NOTICE)

@@ -8,7 +8,7 @@ from typing import Any
 from rich.console import Console
 
 from assay_client.cli.reporters.tables import Table
-from assay_client.cli.reporters.text import printable
+from assay_sampling.visible import visible
 
 
 def render_audit(found: Mapping[str, Any], console: Console) -> None:
@@ -62,4 +62,4 @@ def render_budgets(found: Mapping[str, Any], console: Console) -> None:
 def render_role(now: Mapping[str, Any], console: Console) -> None:
     """Who has which role now."""
     project = f", project {now['project']}" if now["project"] else ""
-    console.print(printable(f"{now['name']} ({now['identity_id']}): {now['role']}{project}"), soft_wrap=True)
+    console.print(visible(f"{now['name']} ({now['identity_id']}): {now['role']}{project}"), soft_wrap=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from rich.console import Console
 
 from assay_client.cli.reporters.tables import SYNTHETIC_NOTICE, Table
-from assay_client.cli.reporters.text import clipped, printable
+from assay_client.cli.reporters.text import clipped
 from assay_report.judging.verdicts import verdicts_of
 from assay_report.model.report import Report
 from assay_report.tables.remarks import remarks
@@ -17,6 +17,7 @@ from assay_report.tables.summary import summary_table
 from assay_report.tables.table import Cell, Column, Width
 from assay_report.tables.table import Table as ReportTable
 from assay_report.texts import ABSENT
+from assay_sampling.visible import visible
 
 _LONGEST_NAME = 40
 
@@ -27,16 +28,16 @@ def render_report(report: Report, console: Console) -> None:
     for table in short_tables(report):
         render_table(table, console)
     for line in remarks(report):
-        console.print(printable(line), soft_wrap=True)
+        console.print(visible(line), soft_wrap=True)
 
 
 def render_summary(report: Report, console: Console) -> None:
     """Draw the verdicts and the first table alone, workload x GPU."""
-    console.print(f"campaign {printable(report.campaign.id)}, seed {report.campaign.seed}")
+    console.print(f"campaign {visible(report.campaign.id)}, seed {report.campaign.seed}")
     if report.campaign.synthetic:
         console.print(SYNTHETIC_NOTICE)
     for gpu in verdicts_of(report).gpus:
-        console.print(printable(gpu.sentence), soft_wrap=True)
+        console.print(visible(gpu.sentence), soft_wrap=True)
     render_table(summary_table(report), console)
 
 

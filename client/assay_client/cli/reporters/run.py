@@ -11,7 +11,8 @@ from rich.console import Console
 from assay_client.cli.reporters.campaign import describe_failure
 from assay_client.cli.reporters.provenance import render_facts
 from assay_client.cli.reporters.tables import print_facts
-from assay_client.cli.reporters.text import condition, count, printable
+from assay_client.cli.reporters.text import condition, count
+from assay_sampling.visible import visible
 
 
 def render_run(run: Mapping[str, Any], console: Console) -> None:
@@ -83,4 +84,4 @@ def _render_attempt(attempt: Mapping[str, Any], console: Console) -> None:
     if attempt["log"]:
         console.print("log")
         for line in attempt["log"].splitlines():
-            console.print(f"  {printable(line)}", soft_wrap=True)
+            console.print(f"  {visible(line)}", soft_wrap=True)

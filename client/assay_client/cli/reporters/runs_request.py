@@ -8,13 +8,14 @@ from typing import Any
 from rich.console import Console
 
 from assay_client.cli.reporters.campaign import described, resting_lines, waiting_lines
-from assay_client.cli.reporters.text import counted, printable
+from assay_client.cli.reporters.text import counted
+from assay_sampling.visible import visible
 
 
 def render_request(campaign: Mapping[str, Any], console: Console) -> None:
     """Draw what a request changed, and the campaign after it in one line."""
-    console.print(printable(_told(campaign)), soft_wrap=True)
-    console.print(printable(described(campaign)), soft_wrap=True)
+    console.print(visible(_told(campaign)), soft_wrap=True)
+    console.print(visible(described(campaign)), soft_wrap=True)
     for line in (*waiting_lines(campaign["waiting"]), *resting_lines(campaign["resting"])):
         console.print(line, soft_wrap=True)
 

@@ -13,7 +13,8 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
-from assay_client.cli.reporters.text import clipped, printable
+from assay_client.cli.reporters.text import clipped
+from assay_sampling.visible import visible
 
 SYNTHETIC_NOTICE = "synthetic: no silicon produced these data"
 SIMULATED_NOTICE = "simulated: a cycle-level simulator ran these launches"
@@ -45,7 +46,7 @@ class Table:
     rows: list[list[str]] = field(default_factory=list)
 
     def add_row(self, *cells: str) -> None:
-        self.rows.append([" ".join(printable(cell).split()) for cell in cells])
+        self.rows.append([" ".join(visible(cell).split()) for cell in cells])
 
     def print(self, console: Console) -> None:
         """Draw it. On a narrow terminal the remaining columns follow below, with the first ones repeated.
@@ -88,7 +89,7 @@ class Table:
         """Draw it with these widths; a longer text in the last column continues on the lines below."""
         heads = [_wrapped(name, width) for name, width in zip(self.columns, widths, strict=True)]
         height = max(map(len, heads))
-        console.print(Text(f"\n{self.title}", style="bold"), soft_wrap=True)
+        console.print(Text(f"\n{visible(self.title)}", style="bold"), soft_wrap=True)
         for level in range(height):
             cells = [([""] * (height - len(head)) + head)[level] for head in heads]
             console.print(Text(self._line(cells, widths), style="bold"), soft_wrap=True)
@@ -162,9 +163,7 @@ def print_facts(pairs: Sequence[tuple[str, str]], console: Console) -> None:
     """Names and values, one pair a line, aligned; the terminal wraps long lines."""
     width = max(len(name) for name, _ in pairs)
     for name, value in pairs:
-        console.print(
-            f"{name.ljust(width)}{_GAP}{' '.join(printable(value).split())}".rstrip(), soft_wrap=True
-        )
+        console.print(f"{name.ljust(width)}{_GAP}{' '.join(visible(value).split())}".rstrip(), soft_wrap=True)
 
 
 def origin_mark(profile: Mapping[str, Any]) -> list[tuple[str, str]]:

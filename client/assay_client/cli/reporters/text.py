@@ -1,19 +1,16 @@
-"""Numbers and names as people read them; names come from files, so control characters are removed."""
+"""Numbers and names as people read them; those from files steer no terminal."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-
-def printable(text: str) -> str:
-    """``text`` without control characters, which could steer a terminal; white space stays."""
-    return "".join(c if c.isprintable() or c in " \n\t" else repr(c)[1:-1] for c in text)
+from assay_sampling.visible import visible
 
 
 def clipped(text: str, width: int) -> str:
     """``text`` in one line of at most ``width`` characters; the middle is cut, where names agree."""
-    line = " ".join(printable(text).split())
+    line = " ".join(visible(text).split())
     if len(line) <= width:
         return line
     tail = width // 3

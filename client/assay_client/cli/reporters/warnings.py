@@ -7,7 +7,8 @@ from typing import Any
 
 from rich.console import Console
 
-from assay_client.cli.reporters.text import counted, printable
+from assay_client.cli.reporters.text import counted
+from assay_sampling.visible import visible
 
 _MOST = 10
 
@@ -19,7 +20,7 @@ def render_warnings(warnings: Sequence[Mapping[str, Any]], console: Console) -> 
     console.print(f"\nwarnings ({len(warnings):,}); the campaign is valid, but", soft_wrap=True)
     for told in warnings[:_MOST]:
         place = f"{told['file']}:{told['line']}: field {told['field']}"
-        console.print(printable(f"  {place}: {told['cause']}; {told['remedy']}"), soft_wrap=True)
+        console.print(visible(f"  {place}: {told['cause']}; {told['remedy']}"), soft_wrap=True)
     if len(warnings) > _MOST:
         console.print(f"  and {len(warnings) - _MOST:,} more; --json has them all")
 
@@ -31,7 +32,7 @@ def render_changed_records(changed: Sequence[Mapping[str, Any]], console: Consol
     files = counted(len(changed), "file of records is", "files of records are")
     console.print(f"\nwarning: {files} no longer what this report was made of:", soft_wrap=True)
     for each in changed[:_MOST]:
-        console.print(printable(f"  {each['file']} of run {each['run_id']}: {each['what']}"), soft_wrap=True)
+        console.print(visible(f"  {each['file']} of run {each['run_id']}: {each['what']}"), soft_wrap=True)
     if len(changed) > _MOST:
         console.print(f"  and {len(changed) - _MOST:,} more")
     console.print(

@@ -14,6 +14,7 @@ from assay_client.cli.reporters.text import counted, size
 from assay_client.cli.verb import verb_app
 from assay_client.remote.archives import archive_to, export_to, import_from
 from assay_client.remote.connection import Connection
+from assay_sampling.visible import visible
 
 app = verb_app()
 
@@ -54,7 +55,11 @@ def archive(
     """Export a campaign to a file, check the file, then delete the campaign from the server."""
     with Connection(server) as connection:
         deleted = archive_to(
-            connection, campaign_id, output, confirmed=yes, tell=lambda line: typer.echo(line, err=True)
+            connection,
+            campaign_id,
+            output,
+            confirmed=yes,
+            tell=lambda line: typer.echo(visible(line), err=True),
         )
     told = f"{campaign_id} is in {output}: {_what(deleted.runs, deleted.files, deleted.bytes)}"
     document = {**asdict(deleted), "file": str(output)}

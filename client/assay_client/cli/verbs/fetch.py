@@ -14,6 +14,7 @@ from assay_client.cli.verb import verb_app
 from assay_client.remote.client import Client
 from assay_client.remote.connection import Connection
 from assay_client.remote.fetching import fetch_campaign, fetched_document
+from assay_sampling.visible import visible
 
 app = verb_app()
 
@@ -36,7 +37,7 @@ def fetch(
     Each file is checked against its hash. What is there is not fetched again: after a break, run it again."""
     with Client(server) as client, Connection(server) as connection:
         fetched = fetch_campaign(
-            client, connection, campaign_id, output, lambda line: typer.echo(line, err=True)
+            client, connection, campaign_id, output, lambda line: typer.echo(visible(line), err=True)
         )
     document = fetched_document(campaign_id, fetched)
     what = f"{counted(len(fetched.files), 'file', 'files')} of records, {size(fetched.fetched_bytes)} fetched"

@@ -14,7 +14,6 @@ import typer
 from assay_client.cli.options import JsonOption, parse_parameters
 from assay_client.cli.output import console, show
 from assay_client.cli.reporters.slurm import render_submitted
-from assay_client.cli.reporters.text import printable
 from assay_client.cli.verb import verb_app
 from assay_client.slurm.checks import doubts, require_private_root
 from assay_client.slurm.script import AgentJob, further_options, job_script
@@ -22,6 +21,7 @@ from assay_client.slurm.submission import SubmittedAgents, job_names, submit
 from assay_core.connecting.token_option import TOKEN_VARIABLE, token_in_file
 from assay_core.settings.quantities import parse_span_seconds
 from assay_sampling.errors import ParameterError
+from assay_sampling.visible import visible
 
 app = verb_app()
 
@@ -147,7 +147,7 @@ def _show(made: SubmittedAgents, as_json: bool) -> None:
     """Print what was submitted; of a dry run the script as it is, so that it can be piped to sbatch."""
     if not as_json:
         for text in made.warnings:
-            console(error=True).print(f"warning: {printable(text)}", soft_wrap=True)
+            console(error=True).print(f"warning: {visible(text)}", soft_wrap=True)
     if made.job_id is None and not as_json:
         typer.echo(made.script, nl=False)
     else:

@@ -12,6 +12,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from assay_core.program import distribution_version
+from assay_sampling.visible import visible
 from assay_server.web.drawing import words
 
 STATIC = ("page.css", "live.js")
@@ -19,7 +20,7 @@ STATIC = ("page.css", "live.js")
 
 def _shown(value: Any) -> Any:
     """What an expression prints: markup of our own as it is, foreign text made visible, then escaped."""
-    return words.visible(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+    return visible(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
 @cache

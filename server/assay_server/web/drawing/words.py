@@ -1,27 +1,8 @@
-"""Numbers, times and foreign text in words for people. Texts of workloads, kernels and logs are hostile."""
+"""Numbers and times in words for people."""
 
 from __future__ import annotations
 
-import unicodedata
 from datetime import UTC, datetime
-
-_SHOWN_AS_THEY_ARE = "\n\t"
-# Marks that turn or hide text around them (Unicode 15, Bidi_Control and invisible format characters).
-_HIDDEN_KINDS = frozenset({"Cc", "Cf", "Co", "Cs", "Zl", "Zp"})
-_JOINERS = "\u200c\u200d"  # some scripts and emoji need them, and they hide nothing
-
-
-def visible(text: str) -> str:
-    """Text in which control characters, and those that turn the direction of text, are shown by number."""
-    if text.isascii() and text.isprintable():
-        return text
-    return "".join(each if _is_plain(each) else f"<U+{ord(each):04X}>" for each in text)
-
-
-def _is_plain(character: str) -> bool:
-    if character in _SHOWN_AS_THEY_ARE or character in _JOINERS:
-        return True
-    return unicodedata.category(character) not in _HIDDEN_KINDS
 
 
 def span(milliseconds: float) -> str:
