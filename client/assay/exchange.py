@@ -87,7 +87,7 @@ def from_arrow(
 
     Args:
         table: ``kernel``, ``grid_x`` and ``block_x`` are required; ``launch`` is the order of the rows and
-            ``process`` 0 where they are left out. Null is "not measured".
+            ``process`` 0 where they are left out. Null is "not measured", in a grid or block "not known".
         name: what errors and selections call it.
         synthetic: whether silicon was not measured; None: as the table's metadata say, else measured.
         device: the GPU's name; None: as the metadata say.

@@ -175,16 +175,35 @@ class Profile:
         """As :meth:`to_arrow`; units are in ``attrs["units"]``, kernels are categories."""
         return frames.to_frame(self.to_arrow(level))
 
-    def write(self, path: AnyPath, level: Level = "whole") -> None:
-        """Write a level as a Parquet file that every verb reads; names, units and facts are in it."""
-        launches = self._level(level)
+    def write(self, path: AnyPath, level: Level | None = None) -> tuple[Path, ...]:
+        """Write Parquet files that every verb reads, with names, units and facts; returns their paths.
+
+        One level is one file, ``path``. Of a profile with both levels without ``level``: the detailed one as
+        ``path`` with ``.detailed`` before its suffix, and the light one with ``.light``;
+        ``Profile.read(paths)`` reads both back.
+        """
+        detailed, light = self._levels.detailed, self._levels.light
+        if level is None and detailed is not None and light is not None:
+            whole = Path(path)
+            files = {
+                whole.with_name(f"{whole.stem}.{name}{whole.suffix}"): launches
+                for name, launches in (("detailed", detailed), ("light", light))
+            }
+        else:
+            files = {Path(path): self._level(level or "whole")}
+        for file, launches in files.items():
+            self._write(file, launches)
+        return tuple(files)
+
+    @staticmethod
+    def _write(path: Path, launches: Launches) -> None:
         sink = pa.BufferOutputStream()
         names = dict(launches.names.items())
         with LaunchWriter(sink, launches.table.schema, str(path)) as writer:
             for batch in launches.table.to_batches():
                 writer.write(LaunchBatch(batch, names))
                 names = {}
-        write_atomically(Path(path), sink.getvalue().to_pybytes())
+        write_atomically(path, sink.getvalue().to_pybytes())
 
     def select(self, method: str, *, seed: int = 0, **parameters: Any) -> Selection:
         """Select the launches that stand for the workload; as ``assay select METHOD``, with equal numbers.

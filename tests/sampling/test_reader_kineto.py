@@ -14,11 +14,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from assay_sampling.errors import InputError
+from assay_sampling.errors import InputError, RefusedError
+from assay_sampling.handover.shapes import require_shapes
+from assay_sampling.launches.alignment import unknown_shapes
 from assay_sampling.launches.in_memory import Launches
+from assay_sampling.launches.profile import Profile
+from assay_sampling.methods.registry import select
 from assay_sampling.notes.registry import make_note
 from assay_sampling.readers import ReadOptions, open_recording, read_launches
 from assay_sampling.readers.kineto import json_events
+from assay_sampling.scoring.elsewhere import score_saved_by_weights
+from assay_sampling.scoring.selection import SavedSelection
 from tests.support.sampling.reader_files import (
     kernel_names,
     sentences,
@@ -397,6 +403,33 @@ def _error(tmp_path: Path, text: str | bytes) -> InputError:
     return caught.value
 
 
+def test_kernels_of_a_replayed_graph_have_no_grid(tmp_path: Path) -> None:
+    bare = trace_kernel(2, 5)
+    bare["args"] = {name: value for name, value in bare["args"].items() if name not in ("grid", "block")}
+    path = tmp_path / "trace.json"
+    path.write_text(trace([trace_kernel(1, 1), bare, trace_call(1, 1), trace_call(4, 2)]))
+    read = read_launches(path)
+    assert read.table["grid_x"].to_pylist() == [3, None]
+    assert read.table["block_z"].to_pylist() == [1, None]
+    assert "grid or block of 1 launch are not in the file: they are not known" in sentences(read)
+
+
+@pytest.mark.shared_data
+def test_every_trace_of_real_gpus_is_read(shared_data: Path) -> None:
+    found = {path.name: read_launches(path) for path in sorted((shared_data / "silicon").glob("*.json.gz"))}
+    assert [len(launches) for launches in found.values()] == [154, 446, 555, 155, 447]
+    replayed = found["inference__sglang_decode__sglang_Qwen3-8B_decode.json.gz"]
+    assert unknown_shapes(replayed, "grid") == unknown_shapes(replayed, "block") == 544
+    profile = Profile(detailed=None, light=replayed)
+    selection = select("stem", profile, {})
+    saved = SavedSelection.read(selection.document(labels=True).to_dict(), "selection")
+    assert score_saved_by_weights(saved, replayed)["launches"].error_percent == pytest.approx(
+        selection.evaluation.error_percent
+    )
+    with pytest.raises(RefusedError, match=r"the block of launch .* is not known"):
+        require_shapes("traces", saved, "name_block")
+
+
 def test_a_trace_without_kernels(tmp_path: Path) -> None:
     for events in ([], [trace_call(1, 1)]):
         error = _error(tmp_path, trace(events))
@@ -416,7 +449,7 @@ _GOOD = json.dumps(trace_kernel(1, 1))
         ('"dur": 2', '"dur": -2', "dur"),
         ('"dur": 2', '"dur": null', "dur"),
         ('"dur": 2', '"x": 2', "dur"),
-        ('"grid": [3, 2, 1]', '"grd": 1', "grid"),
+        ('"grid": [3, 2, 1]', '"grid": 1', "grid"),
         ("[3, 2, 1]", "[3, 2]", "grid"),
         ("[3, 2, 1]", "[3, NaN, 1]", "grid"),
         ("[3, 2, 1]", "[0, 2, 1]", "grid"),

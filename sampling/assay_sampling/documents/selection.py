@@ -56,8 +56,8 @@ class RepresentativeEntry(Part):
     launch: Annotated[int, says("0-based launch of the process, in API order", "ordinal")]
     sim_id: Annotated[int, says("1-based id of simulators: launch + 1", "ordinal")]
     kernel: Annotated[str, says("demangled name")]
-    grid: Annotated[list[int], says("blocks along x, y, z", "blocks")]
-    block: Annotated[list[int], says("threads along x, y, z", "threads")]
+    grid: Annotated[list[int], says("blocks along x, y, z; 0, 0, 0: not known", "blocks")]
+    block: Annotated[list[int], says("threads along x, y, z; 0, 0, 0: not known", "threads")]
     weight: Annotated[float, says("launches that it stands for, by which its cost is multiplied", "launches")]
     draws: Annotated[
         int | None,

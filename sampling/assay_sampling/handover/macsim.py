@@ -17,6 +17,7 @@ import numpy as np
 
 from assay_sampling.errors import InputError, MisalignedError
 from assay_sampling.files.reading import is_folder
+from assay_sampling.handover.shapes import require_shapes
 from assay_sampling.handover.target import Given, HandedFile, HandOver, Need, of_one_process, the_traces
 from assay_sampling.handover.weights import weights_entry
 from assay_sampling.launches.alignment import MatchKind
@@ -65,6 +66,7 @@ class MacSimTarget:
         folders = {
             row: _folder(listed, paths[int(launches[row])], int(launches[row])) for row in order.tolist()
         }
+        require_shapes(f"{listed} and {given.selection}", saved, given.match)
         _refuse_other_sizes(saved, given, listed, folders)
         chosen = list(folders.values())
         names = [head, *(f"{folder.name}/{TRACE_NAME}" for folder in chosen)]

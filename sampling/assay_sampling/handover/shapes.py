@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from assay_sampling.errors import MisalignedError
+import numpy as np
+
+from assay_sampling.errors import MisalignedError, RefusedError
 from assay_sampling.launches.alignment import MatchKind
 from assay_sampling.launches.in_memory import Launches
 from assay_sampling.notes.registry import Note, make_note
@@ -37,8 +39,9 @@ def refuse_other_launches(
     """Compare launches, by their 0-based number, with the selection's; notes on how they were compared.
 
     Raises MisalignedError with the first differences: launches beyond the workload's last, and
-    representatives that are other launches.
+    representatives that are other launches; RefusedError as :func:`require_shapes`.
     """
+    require_shapes(subject, saved, match)
     most = saved.document.profile.launches
     beyond = sorted(number for number in seen if number >= most)
     differences = [
@@ -61,6 +64,23 @@ def refuse_other_launches(
             tuple(differences[:DIFFERENCES_SHOWN]),
         )
     return (make_note("names_compared_without_arguments"),) if mangled else ()
+
+
+def require_shapes(subject: str, saved: SavedSelection, match: MatchKind) -> None:
+    """Raise RefusedError for a representative without the shapes that ``match`` compares: it could be taken
+    for another launch."""
+    compared = {"block": saved.block, **({"grid": saved.grid} if match == "exact" else {})}
+    for what, shapes in compared.items():
+        unknown = np.flatnonzero(shapes[:, 0] < 1)
+        if len(unknown):
+            row = int(unknown[0])
+            raise RefusedError(
+                subject,
+                f"the {what} of launch {saved.launch[row] + 1:,} ({saved.kernel[row][:80]!r}) is not known, "
+                f"one of {len(unknown):,} among the {len(saved.launch):,} selected launches",
+                "select on a recording with grids and blocks: the trace of a run without graphs, or that of "
+                "another profiler",
+            )
 
 
 def _differ(launches: int) -> str:

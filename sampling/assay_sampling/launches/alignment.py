@@ -216,12 +216,21 @@ def _require_each_range(alignment: Alignment, least_percent: float, subject: str
 
 
 def totals_only(launches: Launches, what: Shape) -> bool:
-    """Whether a recording knows, for at least one launch, only the total of grid or block."""
-    return bool(launches.table[f"{what}_y"].null_count or launches.table[f"{what}_z"].null_count)
+    """Whether a recording knows, for at least one launch, only the total of grid or block.
+
+    Launches of which it does not even know the total do not count.
+    """
+    total, *axes = (launches.table[f"{what}_{axis}"].null_count for axis in "xyz")
+    return any(nulls > total for nulls in axes)
+
+
+def unknown_shapes(launches: Launches, what: Shape) -> int:
+    """How many launches there are of which a recording does not know the grid or block at all."""
+    return int(launches.table[f"{what}_x"].null_count)
 
 
 def shape_totals(launches: Launches, what: Shape) -> np.ndarray:
-    """Blocks in the grid, or threads in a block, of every launch: shape (n,), int64."""
+    """Blocks in the grid, or threads in a block, of every launch: shape (n,), int64; 0 if not known."""
     return _totals([launches.column(name) for name in _known_axes(launches, what)])
 
 
@@ -232,7 +241,7 @@ def _known_axes(launches: Launches, what: Shape) -> list[str]:
 
 
 def _totals(axes: list[np.ndarray]) -> np.ndarray:
-    product = axes[0].astype(np.int64)
+    product = np.maximum(axes[0].astype(np.int64), 0)
     for axis in axes[1:]:
         # An axis that is not known is 1: x then holds the total.
         product *= np.maximum(axis, 1)

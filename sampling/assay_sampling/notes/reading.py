@@ -103,6 +103,11 @@ SHAPES_AND_COUNTERS = (
         "shapes_totals_only",
     ),
     NoteKind(
+        "shapes_unknown",
+        "launches have no grid or no block in the file, as kernels of a graph that ROCm replays",
+        lambda launches: f"grid or block of {launches_of(launches)} are not in the file: they are not known",
+    ),
+    NoteKind(
         "units_assumed",
         "the file has no units row",
         lambda: "the file has no units row: base units are assumed",

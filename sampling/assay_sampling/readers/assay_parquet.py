@@ -24,8 +24,10 @@ from assay_sampling.launches.table import (
     LaunchBatch,
     check_batch,
     check_schema,
+    counter_columns,
+    has_operations,
+    launch_schema,
     referenced_ids,
-    with_metadata,
 )
 from assay_sampling.readers.base import (
     LaunchNumbers,
@@ -104,13 +106,14 @@ class AssayParquetRecording(OpenRecording):
             if metadata.simulated:
                 refuse_synthetic_mark(path, self._options)
             self._names = unpack_names(footer[NAMES_KEY], path)
-            return with_metadata(
-                schema,
+            return launch_schema(
                 replace(
                     metadata,
                     origin="synthetic" if self._options.synthetic else metadata.origin,
                     condition=self._options.condition or metadata.condition,
                 ),
+                counter_columns(schema),
+                operations=has_operations(schema),
             )
 
     def _read(self, max_launches: int) -> Iterator[LaunchBatch]:

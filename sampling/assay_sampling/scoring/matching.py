@@ -113,14 +113,19 @@ def _differences(
         yield f"kernel {kernel[:80]!r} and not {saved.kernel[index][:80]!r}"
     for what in shapes:
         wanted = (saved.grid if what == "grid" else saved.block)[index]
-        found = [int(one.column(f"{what}_{axis}")[0]) for axis in "xyz"]
+        found = [max(int(one.column(f"{what}_{axis}")[0]), 0) for axis in "xyz"]
         # A selection made on totals has them in x; its product is the total either way.
         if totals_only(one, what) or (wanted[1:] == 1).all():
             same = int(shape_totals(one, what)[0]) == int(np.prod(wanted))
         else:
             same = found == wanted.tolist()
         if not same:
-            yield f"{what} {[v for v in found if v > 0]} and not {wanted.tolist()}"
+            yield f"{what} {_shown(found)} and not {_shown(wanted.tolist())}"
+
+
+def _shown(shape: list[int]) -> str:
+    known = [size for size in shape if size > 0]
+    return str(known) if known else "unknown"
 
 
 def refuse_other_counts(subject: str, reference: Launches, other: Launches) -> None:

@@ -118,8 +118,9 @@ class Representatives:
 
     ``row`` is the row in the profile the selection was made on (in order of process and launch),
     ``group`` the 0-based group, ``kernel`` the demangled names, ``grid`` and ``block`` shape (r, 3) with
-    -1 where the recording knows only totals (then the total is in x). ``draws``: how many draws met each,
-    0 if it was taken whole; None unless they were drawn with replacement in proportion to light time.
+    -1 where the recording knows only totals (then the total is in x) or nothing. ``draws``: how many draws
+    met each, 0 if it was taken whole; None unless they were drawn with replacement in proportion to light
+    time.
     """
 
     row: np.ndarray
@@ -182,6 +183,8 @@ class Representatives:
 
 
 def _shape(values: np.ndarray) -> list[int]:
+    if values[0] <= 0:  # the recording does not know it at all
+        return [0, 0, 0]
     # An axis that the recording does not know is 1: the product is then still the true total.
     return [int(v) if v > 0 else 1 for v in values]
 

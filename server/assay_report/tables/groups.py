@@ -29,8 +29,8 @@ _GROUPS: list[Filled[tuple[GroupEntry, int]]] = [
     numbers("launch", lambda entry: _first(entry[0], lambda first: str(first.launch))),
     numbers("weight", lambda entry: _first(entry[0], lambda first: quantity(first.weight))),
     sentences("kernel", lambda entry: _first(entry[0], lambda first: first.kernel)),
-    names("grid", lambda entry: _first(entry[0], lambda first: " x ".join(map(str, first.grid)))),
-    names("block", lambda entry: _first(entry[0], lambda first: " x ".join(map(str, first.block)))),
+    names("grid", lambda entry: _first(entry[0], lambda first: _shape(first.grid))),
+    names("block", lambda entry: _first(entry[0], lambda first: _shape(first.block))),
 ]
 
 
@@ -48,6 +48,10 @@ def groups_table(key: str, selection: SelectionDocument | None) -> Table | None:
 def _instruction_share(group: GroupEntry) -> str:
     share = group.instruction_share
     return ABSENT if share is None else percent(100.0 * share)
+
+
+def _shape(sizes: list[int]) -> str:
+    return " x ".join(map(str, sizes)) if all(sizes) else ABSENT
 
 
 def _first(group: GroupEntry, shown: Callable[[RepresentativeEntry], str]) -> str:

@@ -57,8 +57,8 @@ def size(value: int) -> str:
 
 
 def shape(values: Sequence[int]) -> str:
-    """A grid or block: ``128x1x1``."""
-    return "x".join(str(v) for v in values)
+    """A grid or block: ``128x1x1``; ``?`` if it is not known."""
+    return "x".join(str(v) for v in values) if all(values) else "?"
 
 
 ASSUMED = "condition_assumed"

@@ -118,8 +118,8 @@ class KinetoRecording(OpenRecording):
             columns |= join.calls.columns(part, names)
             columns["call"] += self._offset
         for axis in "xyz":
-            columns[f"grid_{axis}"] = kernels[f"g{axis}"][row]
-            columns[f"block_{axis}"] = kernels[f"b{axis}"][row]
+            columns[f"grid_{axis}"] = _null_below_zero(kernels[f"g{axis}"][row])
+            columns[f"block_{axis}"] = _null_below_zero(kernels[f"b{axis}"][row])
         for name, source in (
             ("device", "device"),
             ("stream", "stream"),
@@ -200,6 +200,9 @@ def _join(trace: KinetoTrace) -> _Join:
     )
     if calls is not None:
         notes.extend(calls.notes())
+    bare = int(((kernels["gx"] < 0) | (kernels["bx"] < 0)).sum())
+    if bare:
+        notes.append(make_note("shapes_unknown", launches=bare))
     return _Join(
         row=order,
         process=process[order],
