@@ -47,6 +47,7 @@ class Profile:
         ranks: bool = False,
         synthetic: bool | None = None,
         launch_offset: int | Sequence[int] | None = None,
+        metrics: Sequence[str] = (),
         memory_limit_bytes: int = DEFAULT_MEMORY_LIMIT_BYTES,
     ) -> Profile:
         """Read recordings of Nsight Compute, Nsight Systems, Kineto or Accel-Sim, or Assay's own Parquet.
@@ -57,6 +58,8 @@ class Profile:
             ranks: each file is a rank of one job, in their order.
             synthetic: True marks the data as not measured on silicon; None: as the files say.
             launch_offset: the number of the first launch, of all files or of each.
+            metrics: of Nsight Compute, to keep as counters under their own names, though Assay has none for
+                them.
             memory_limit_bytes: refuse before holding more.
 
         Raises InputError for a file that cannot be read, NotJoinableError for files that do not belong
@@ -69,6 +72,7 @@ class Profile:
                 ranks=ranks,
                 synthetic=synthetic,
                 launch_offset=launch_offset,
+                metrics=metrics,
                 memory_limit_bytes=memory_limit_bytes,
             )
         )

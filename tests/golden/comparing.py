@@ -69,6 +69,8 @@ ADDED: frozenset[str] = frozenset(
         # What people may ask of running campaigns.
         "paused", "runs_paused", "runs_cancelled", "request", "gpu_hours", "eta",
         "fair", "star", "no_star", "recommendation", "recommendations",
+        # TBPoint may compare launches by other counters than the published ones.
+        "parameters.features",
     }
 )  # fmt: skip
 

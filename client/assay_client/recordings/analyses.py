@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from assay_client.files import AnyPath
+from assay_sampling.counters.features import own_metrics
 from assay_sampling.documents.reading import WRITE_AGAIN
 from assay_sampling.documents.selection import SelectionDocument, SequenceHashes
 from assay_sampling.errors import InputError, ParameterError, RefusedError
@@ -57,6 +58,7 @@ def read_profile(
     ranks: bool = False,
     synthetic: bool | None = None,
     launch_offset: int | Sequence[int] | None = None,
+    metrics: Sequence[str] = (),
     memory_limit_bytes: int = DEFAULT_MEMORY_LIMIT_BYTES,
 ) -> Profile:
     """Recordings of one workload as a profile; their contents tell detailed and light ones apart.
@@ -69,6 +71,7 @@ def read_profile(
         synthetic: mark the data as not measured on silicon; None: as the files say.
         launch_offset: number the launches of ``files`` from here instead of by their own ids; give one for
             all files or one for each, in order. ``light`` keeps its numbers.
+        metrics: of Nsight Compute, to keep as counters under their own names, though Assay has none for them.
         memory_limit_bytes: refuse before holding more than this.
 
     Raises NotJoinableError for files that do not belong together, ParameterError if ``ranks`` or
@@ -80,7 +83,7 @@ def read_profile(
     free_bytes = memory_limit_bytes
     given = [*zip(paths, offsets, strict=True), *([] if light is None else [(Path(light), None)])]
     for path, offset in given:
-        options = ReadOptions(synthetic=synthetic, launch_offset=offset)
+        options = ReadOptions(synthetic=synthetic, launch_offset=offset, metrics=tuple(metrics))
         launches = _read(path, options, free_bytes, memory_limit_bytes)
         free_bytes -= launches.table.nbytes
         parts[launches.metadata.level].append(launches)
@@ -161,10 +164,16 @@ def select(
     method or parameter, InputError for a file that cannot be read, NotJoinableError for files that do not
     belong together, RefusedError if the method does not apply (PKS without counters).
     """
+    given = parameters or {}
     profile = read_profile(
-        files, light=light, ranks=ranks, synthetic=synthetic, memory_limit_bytes=memory_limit_bytes
+        files,
+        light=light,
+        ranks=ranks,
+        synthetic=synthetic,
+        metrics=own_metrics(given.get("features")),
+        memory_limit_bytes=memory_limit_bytes,
     )
-    return registry.select(method, profile, parameters or {}, seed)
+    return registry.select(method, profile, given, seed)
 
 
 def evaluate(

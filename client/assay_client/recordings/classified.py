@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from assay_client.files import AnyPath
 from assay_client.recordings.analyses import read_profile
+from assay_sampling.counters.features import own_metrics
 from assay_sampling.errors import ParameterError
 from assay_sampling.launches.in_memory import DEFAULT_MEMORY_LIMIT_BYTES, Launches
 from assay_sampling.launches.profile import Profile
@@ -51,10 +52,16 @@ def classify_files(
     memory_limit_bytes: int = DEFAULT_MEMORY_LIMIT_BYTES,
 ) -> Selection:
     """:func:`classify` on recordings; ``labels`` of the selection has the group of every light launch."""
+    given = parameters or {}
     profile = read_profile(
-        files, light=light, ranks=ranks, synthetic=synthetic, memory_limit_bytes=memory_limit_bytes
+        files,
+        light=light,
+        ranks=ranks,
+        synthetic=synthetic,
+        metrics=own_metrics(given.get("features")),
+        memory_limit_bytes=memory_limit_bytes,
     )
-    return classify(profile, parameters or {}, seed)
+    return classify(profile, given, seed)
 
 
 def classify_listed(

@@ -7,6 +7,7 @@ from typing import Any
 
 from assay_client.files import AnyPath
 from assay_client.recordings.analyses import read_profile
+from assay_sampling.counters.features import own_metrics
 from assay_sampling.errors import AssayError, MethodFailedError, ParameterError, RefusedError
 from assay_sampling.launches.in_memory import DEFAULT_MEMORY_LIMIT_BYTES
 from assay_sampling.launches.profile import Profile
@@ -96,10 +97,21 @@ def compare_files(
     """:func:`compare` on recordings. ``parameters`` are by NAME, for every method that has it, or by
     METHOD.NAME."""
     profile = read_profile(
-        files, light=light, ranks=ranks, synthetic=synthetic, memory_limit_bytes=memory_limit_bytes
+        files,
+        light=light,
+        ranks=ranks,
+        synthetic=synthetic,
+        metrics=metrics_of(parameters or {}),
+        memory_limit_bytes=memory_limit_bytes,
     )
     given = parameters_by_method(parameters or {}, methods)
     return compare(profile, methods=methods, parameters=given, seed=seed, trials=trials)
+
+
+def metrics_of(given: Mapping[str, Any]) -> tuple[str, ...]:
+    """The metrics that ``features`` of any method name, and that Assay has no counter for."""
+    named = (value for key, value in given.items() if key.rpartition(".")[2] == "features")
+    return tuple(dict.fromkeys(metric for features in named for metric in own_metrics(features)))
 
 
 def parameters_by_method(given: Mapping[str, Any], methods: Sequence[str]) -> dict[str, dict[str, Any]]:

@@ -35,6 +35,8 @@ COST_UNITS = {
     "duration_ns": "ns",
     "cycles_simulated_active": "cycle",
     "cycles_simulated": "cycle",
+    # Where nothing else was measured; a launch takes longer under a profiler.
+    "profiled_duration_ns": "ns",
 }
 # Every detailed run collects these for any features: costs by clock domain, and the weight of launches.
 COST_COUNTERS = ("cycles_gpc_avg", "cycles_gpc_max", "profiled_duration_ns", "instructions")
@@ -98,7 +100,8 @@ class Metric:
 
 @dataclass(frozen=True)
 class Counter:
-    """A canonical counter. ``unit`` is the base unit; ``variant`` hardware, sass or software."""
+    """A canonical counter. ``unit`` is the base unit; ``variant`` hardware, sass or software; ``feature``
+    what it says of a launch on any GPU, "" for nothing (``definitions.toml``)."""
 
     name: str
     unit: str
@@ -106,6 +109,7 @@ class Counter:
     help: str
     metrics: tuple[Metric, ...]
     labels: tuple[str, ...] = ()
+    feature: str = ""
 
     @property
     def plain_count(self) -> bool:
@@ -136,7 +140,9 @@ def _counter(name: str, entry: dict[str, Any]) -> Counter:
         for m in entry["metrics"]
     )
     labels = tuple(entry.get("labels", ()))
-    return Counter(name, entry["unit"], entry["variant"], entry["help"], metrics, labels)
+    return Counter(
+        name, entry["unit"], entry["variant"], entry["help"], metrics, labels, entry.get("feature", "")
+    )
 
 
 @cache
@@ -165,6 +171,8 @@ def metric_of(name: str, compute_capability: str = "", tool_version: str = "") -
     Raises ParameterError for an unknown counter, CounterUnavailableError where this chip, or any, lacks it.
     """
     counter = registry().get(name)
+    if counter is None and is_metric(name):
+        return name
     if counter is None and name in simulated_counters():
         raise CounterUnavailableError(name, "only simulators count it")
     if counter is None:
@@ -179,6 +187,11 @@ def metric_of(name: str, compute_capability: str = "", tool_version: str = "") -
     )
 
 
+def is_metric(name: str) -> bool:
+    """Whether a name is one that Nsight Compute gives its metrics, such as ``lts__t_sectors.sum``."""
+    return "__" in name and name not in registry()
+
+
 def features_of(feature_set: str) -> tuple[str, ...]:
     """The counters of a named feature set; raises ParameterError for a name that does not exist."""
     if feature_set == SIMULATED_FEATURES:
@@ -191,6 +204,14 @@ def features_of(feature_set: str) -> tuple[str, ...]:
             f"there is no feature set {feature_set!r}",
             f"use one of {', '.join(FEATURE_SETS)}",
         ) from None
+
+
+def default_time(table: pa.Table) -> str:
+    """The time of launches without cycles: that under the profiler where no launch has another."""
+    free, profiled = "duration_ns", "profiled_duration_ns"
+    if profiled not in table.schema.names or table[profiled].null_count:
+        return free
+    return profiled if table[free].null_count == table.num_rows else free
 
 
 def default_cost_counter(table: pa.Table) -> str | None:

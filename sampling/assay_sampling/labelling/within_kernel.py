@@ -23,12 +23,14 @@ from typing import Any, Literal
 
 import numpy as np
 
-from assay_sampling.clustering.feature_space import FeatureSpace
+from assay_sampling.clustering.feature_space import FeatureSpace, feature_matrix
 from assay_sampling.counters.definitions import registry
 from assay_sampling.counters.simulated import simulated_counters
 from assay_sampling.errors import MissingExtraError
 from assay_sampling.labelling.classifiers import Answers, Examples
 from assay_sampling.labelling.light_facts import LightFacts
+from assay_sampling.launches.in_memory import Launches
+from assay_sampling.launches.table import counter_columns
 
 KernelModelName = Literal["nearest_light_time", "scaled_counters"]
 KERNEL_MODEL_NAMES: tuple[KernelModelName, ...] = ("nearest_light_time", "scaled_counters")
@@ -47,11 +49,25 @@ Answerer = Callable[[LightFacts, int], Answers]
 @dataclass(frozen=True)
 class WindowCounters:
     """Counters of the window's w launches, ``values`` of shape (w, f) by ``names``, and the space that they
-    were clustered in."""
+    were clustered in. ``units`` are their units; "" for those of a registry."""
 
     names: tuple[str, ...]
     values: np.ndarray
     space: FeatureSpace
+    units: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, launches: Launches, names: tuple[str, ...], space: FeatureSpace) -> WindowCounters:
+        """Those of some launches; raises CounterUnavailableError where one lacks a counter."""
+        units = {column.name: column.unit for column in counter_columns(launches.table.schema)}
+        return cls(names, feature_matrix(launches, names), space, tuple(units[name] for name in names))
+
+    def grows(self, index: int) -> bool:
+        """Whether a counter of silicon or of a simulator counts work, rather than being a ratio."""
+        name = self.names[index]
+        known = simulated_counters() if name in simulated_counters() else registry()
+        unit = known[name].unit if name in known else self.units[index]
+        return unit in _SCALED_UNITS or name in _SCALED_COUNTS
 
 
 @dataclass(frozen=True)
@@ -195,7 +211,7 @@ class _ScaledCounters:
         for index, name in enumerate(self.window.names):
             if name == "thread_blocks":
                 predicted[:, index] *= facts.blocks / of_donor.blocks
-            elif _grows(name):
+            elif self.window.grows(index):
                 predicted[:, index] *= ratio
         return predicted
 
@@ -207,12 +223,6 @@ class _ScaledCounters:
         asked = np.flatnonzero(other >= 0)
         labels = self.groups[self._memberships(facts.take(asked), other[asked]).argmax(axis=1)]
         return int((labels == self.seen.label[self.nearest.rows[asked]]).sum())
-
-
-def _grows(name: str) -> bool:
-    """Whether a counter of silicon or of a simulator counts work, rather than being a ratio."""
-    known = simulated_counters() if name in simulated_counters() else registry()
-    return known[name].unit in _SCALED_UNITS or name in _SCALED_COUNTS
 
 
 def _with_fallback(seen: Seen, labels: np.ndarray, near: np.ndarray, known: np.ndarray) -> Answers:

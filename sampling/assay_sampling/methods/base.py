@@ -9,7 +9,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from pydantic import BaseModel
 
-from assay_sampling.counters.definitions import default_cost_counter
+from assay_sampling.counters.definitions import default_cost_counter, default_time
 from assay_sampling.engines.blockwise import count_where, counts_by, sums_by, total
 from assay_sampling.errors import MethodFailedError, RefusedError
 from assay_sampling.estimation.intervals import NO_INTERVAL_FIXED_RULE, Interval
@@ -50,7 +50,7 @@ def source_of(launches: Launches) -> str:
 
 def whole_cost(profile: Profile) -> Cost:
     """The cost of every launch of the whole workload: nanoseconds of a light run, cycles of a detailed
-    one (nanoseconds where it has none).
+    one (where it has none nanoseconds, at last those under the profiler).
 
     Raises RefusedError for no launches, CounterUnavailableError where a launch lacks its cost.
     """
@@ -58,7 +58,7 @@ def whole_cost(profile: Profile) -> Cost:
     if len(launches) == 0:
         raise RefusedError(source_of(launches), "it holds no launches")
     cycles = default_cost_counter(launches.table) if profile.light is None else None
-    return cost_of(launches, cycles or "duration_ns")
+    return cost_of(launches, cycles or default_time(launches.table))
 
 
 def instruction_share(launches: Launches, labels: np.ndarray, groups: int) -> np.ndarray | None:

@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from assay_sampling.launches.profile import Profile
 
 
+FREE_TIME = "duration_ns"
+
+
 @dataclass(frozen=True)
 class Needs:
     """The counters that a method uses in detailed launches; without any, a light recording is enough.
@@ -56,7 +59,10 @@ def require_measured(method: str, wanted: Needs, profile: Profile) -> None:
     detailed = profile.detailed
     if detailed is None or not detailed.counters:
         return
-    lacking = wanted.lacking(detailed.counters)
+    timed = any(
+        each is not None and not each.table[FREE_TIME].null_count for each in (detailed, profile.light)
+    )
+    lacking = wanted.lacking([*detailed.counters, *([FREE_TIME] if timed else [])])
     if lacking:
         names = tuple(dict.fromkeys((*wanted.counters, *lacking)))
         source = ", ".join(detailed.sources) or "launches"
@@ -68,8 +74,11 @@ INSTRUCTIONS_OF_ALL = Needs(counters=("instructions",), of_every_launch=True)
 
 
 def cycles(cost: str | None) -> tuple[tuple[str, ...], ...]:
-    """The group of counters that a ``cost`` parameter stands for: one kind of cycles, or any."""
-    return ((cost,),) if cost in ALL_CYCLES else (ALL_CYCLES,)
+    """The group that a ``cost`` parameter stands for: one counter, or any cost. Free time is no counter, so
+    none is collected for it."""
+    if cost == FREE_TIME:
+        return ()
+    return ((*ALL_CYCLES, FREE_TIME, "profiled_duration_ns"),) if cost is None else ((cost,),)
 
 
 def needs_of(sampler: Any, parameters: Any) -> Needs | None:

@@ -26,6 +26,20 @@ SELECTIONS = (
         ),
     ),
     NoteKind(
+        "features_chosen",
+        "launches were compared by other counters than a published set",
+        lambda features, missing_of_pka: (
+            f"launches are compared by {count_of(len(features), 'counter', 'counters')}: "
+            f"{', '.join(features)}; of the twelve of PKA {', '.join(missing_of_pka) or 'none'} "
+            f"{'is' if len(missing_of_pka) < 2 else 'are'} missing"
+        ),
+    ),
+    NoteKind(
+        "k_without_cycles",
+        "no cycles were measured, so time chose the number of groups",
+        lambda quantity: f"no cycles were measured: the number of groups was chosen by {quantity}",
+    ),
+    NoteKind(
         "block_sizes_unknown",
         "TBPoint did not get the sizes of thread blocks",
         lambda: "sizes of thread blocks are not known: their variation counts as 0 for every launch",

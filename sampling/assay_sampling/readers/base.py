@@ -41,12 +41,14 @@ class ReadOptions:
 
     ``synthetic`` marks data that no silicon produced. ``launch_offset`` is the number of launches that
     the profiler skipped: launches are then numbered from it in row order within each process.
-    ``condition`` is the condition the run was made under.
+    ``condition`` is the condition the run was made under. ``metrics`` are metrics of the file to keep as
+    counters under their own names, though the registry does not know them.
     """
 
     synthetic: bool | None = None
     launch_offset: int | None = None
     condition: Condition | None = None
+    metrics: tuple[str, ...] = ()
 
 
 DEFAULT_OPTIONS = ReadOptions()

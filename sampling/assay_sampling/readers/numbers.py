@@ -113,7 +113,15 @@ _FIXED: dict[str, dict[str, float]] = {
     "hz": {"cycle/nsecond": 1e9, "cycle/ns": 1e9, "cycle/usecond": 1e6, "cycle/us": 1e6,
            "cycle/msecond": 1e3, "cycle/ms": 1e3},
 }  # fmt: skip
+# What counters are given in, most specific first.
+COUNTER_UNITS = ("cycle", "inst", "sector", "request", "byte", "hz", "%", "ns", "1")
 _PREFIXED = re.compile(r"([kKMGT]?)(.*)", re.DOTALL)
+
+
+def base_of(unit: str) -> tuple[str, float] | None:
+    """The base unit of a counter given in ``unit``, and the factor to it; None for an unknown unit."""
+    factors = ((base, unit_factor(unit, base)) for base in COUNTER_UNITS)
+    return next(((base, factor) for base, factor in factors if factor is not None), None)
 
 
 def unit_factor(unit: str, base: str) -> float | None:

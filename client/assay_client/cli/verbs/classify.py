@@ -26,6 +26,7 @@ from assay_client.cli.verb import verb_app
 from assay_client.files import require_folder_of, write_atomically
 from assay_client.recordings import analyses, classified
 from assay_client.settings import settings_of
+from assay_sampling.counters.features import own_metrics
 from assay_sampling.errors import ParameterError
 
 app = verb_app()
@@ -127,6 +128,7 @@ def classify(
             light=light,
             ranks=ranks,
             synthetic=True if synthetic else None,
+            metrics=own_metrics(parameters.get("features")),
             memory_limit_bytes=limit,
         )
         shown.say("grouping and labelling")

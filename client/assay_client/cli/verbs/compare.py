@@ -94,6 +94,7 @@ def compare(
             ranks=ranks,
             synthetic=True if synthetic else None,
             launch_offset=one_or_each(launch_offset),
+            metrics=comparing.metrics_of(given),
             memory_limit_bytes=limit,
         )
         document = comparing.compare(

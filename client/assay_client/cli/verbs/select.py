@@ -30,6 +30,7 @@ from assay_client.cli.verb import MethodVerbCommand, verb_app
 from assay_client.files import require_folder_of, write_atomically
 from assay_client.recordings import analyses
 from assay_client.settings import settings_of
+from assay_sampling.counters.features import own_metrics
 from assay_sampling.errors import ParameterError
 from assay_sampling.launches.profile import Profile
 from assay_sampling.methods import registry
@@ -108,6 +109,7 @@ def select(
             ranks=ranks,
             synthetic=True if synthetic else None,
             launch_offset=one_or_each(launch_offset),
+            metrics=own_metrics(parameters.get("features")),
             memory_limit_bytes=limit,
         )
         shown.say(f"selecting with {method}")

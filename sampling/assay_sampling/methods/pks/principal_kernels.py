@@ -24,7 +24,8 @@ from assay_sampling.clustering.feature_space import (
 )
 from assay_sampling.clustering.kmeans import Clustering, cluster_sweep
 from assay_sampling.clustering.lloyd import blocks
-from assay_sampling.counters.definitions import ALL_CYCLES, CYCLE_COUNTERS, features_of
+from assay_sampling.counters.definitions import ALL_CYCLES, CYCLE_COUNTERS
+from assay_sampling.counters.features import fitted_features, named_features
 from assay_sampling.counters.missing import how_to_collect
 from assay_sampling.engines.blockwise import counts_by, relabelled, total
 from assay_sampling.errors import CounterUnavailableError, ParameterError, RefusedError
@@ -110,14 +111,14 @@ def principal_kernels(
 
     Args:
         launches: detailed launches, n of them.
-        features: feature set, a key of :data:`assay_sampling.counters.definitions.FEATURE_SETS`.
+        features: a feature set, or a list of counters (:mod:`assay_sampling.counters.features`).
         k: fixed number of groups, clustered as in a sweep to ``k_max``; None sweeps K = 1..min(k_max, n)
         and takes the smallest K with an error strictly below ``target_error_percent``, else the one of
         least error.
         representative: of each group, its "first" launch, the one nearest to its "centre" (the first
             such), or a "random" one.
-        cost: the cycle counter to project; None takes the first of ALL_CYCLES that was measured
-        for all launches.
+        cost: a key of COST_UNITS to project; None takes the first of ALL_CYCLES that was measured
+            for all launches.
         seed: of k-means and of random representatives.
 
     Raises RefusedError for no launches, no cost, or representatives without any;
@@ -129,7 +130,7 @@ def principal_kernels(
         )
     if len(launches) == 0:
         raise RefusedError(_source(launches), "it holds no launches")
-    names = features_of(features)
+    names = named_features(fitted_features(features, launches, "pks"))
     ks = _range_of_k(len(launches), k, k_max)
     costs = cost_of(launches, cost or _default_cost(launches))
     grouping = Grouping.of(launches, names, max(ks[-1], k_max), seed)

@@ -5,9 +5,14 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any, Literal
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, field_validator
 
-from assay_sampling.counters.definitions import SIMULATED_FEATURES, features_of
+from assay_sampling.counters.features import (
+    AUTO,
+    check_features,
+    fitted_features,
+    named_features,
+)
 from assay_sampling.errors import ParameterError, RefusedError
 from assay_sampling.launches.alignment import LEAST_MATCH_PERCENT, MatchKind
 from assay_sampling.launches.in_memory import Launches
@@ -16,6 +21,7 @@ from assay_sampling.launches.signatures import distinct_signatures
 from assay_sampling.methods.base import instruction_share, source_of, time_to_draw_by
 from assay_sampling.methods.group_draws import choose_launches
 from assay_sampling.methods.needs import Needs, cycles
+from assay_sampling.methods.pks.choices import choice_notes, cost_without_cycles
 from assay_sampling.methods.pks.principal_kernels import (
     DEFAULT_K_MAX,
     DEFAULT_TARGET_ERROR_PERCENT,
@@ -36,18 +42,21 @@ _NOT_OF_GROUPING = (*_TWO_LEVELS, "launches_per_group", "seeds", "weights")
 
 
 PksCost = Literal[
-    "cycles_gpc_avg", "cycles_gpc_max", "cycles_sys_avg", "cycles_simulated_active", "cycles_simulated"
-]
+    "cycles_gpc_avg", "cycles_gpc_max", "cycles_sys_avg", "cycles_simulated_active", "cycles_simulated",
+    "duration_ns", "profiled_duration_ns",
+]  # fmt: skip
 
 
 class PksParameters(MethodParameters):
     """How many groups there are, which launch stands for each, and how two levels are joined."""
 
-    features: Literal["table2", "artifact12", "artifact11", "simulated"] = Field(
-        default="table2",
+    features: Literal["auto", "all", "table2", "artifact12", "artifact11", "simulated"] | str = Field(
+        default=AUTO,
         description=(
-            'The counters that launches are compared by: those of the paper\'s "table2", or of the '
-            'published artifact; of a simulator\'s run "simulated" is the default.'
+            'The counters that launches are compared by: those of the paper\'s "table2" or of the published '
+            'artifact, "simulated" of a simulator\'s run, "all" that were measured but costs, or a list '
+            'a,b,c. "auto" takes table2 (of a simulator\'s run simulated) where all of it was measured, else '
+            "what was measured and does not depend on the GPU."
         ),
     )
     k: int | None = Field(
@@ -75,7 +84,8 @@ class PksParameters(MethodParameters):
     cost: PksCost | None = Field(
         default=None,
         description=(
-            "The cycle counter that is projected; by default the first that was measured for all launches."
+            "The cost that is projected; by default the first cycle counter that was measured for all "
+            "launches, and without cycles the duration."
         ),
     )
     launches_per_group: int = Field(
@@ -123,6 +133,11 @@ class PksParameters(MethodParameters):
         description="Two levels: how often a label must be right if abstain is set.",
     )
 
+    @field_validator("features")
+    @classmethod
+    def _named(cls, value: str) -> str:
+        return check_features(value, "pks")
+
     def of_one_level(self) -> dict[str, Any]:
         """The parameters of a single level."""
         return self.model_dump(mode="json", exclude=set(_TWO_LEVELS))
@@ -141,14 +156,17 @@ class PksSampler:
 
     def needs(self, parameters: PksParameters) -> Needs:
         """Which counters it looks at."""
-        return Needs(counters=features_of(parameters.features), one_of=cycles(parameters.cost))
+        return Needs(counters=named_features(parameters.features), one_of=cycles(parameters.cost))
 
     def fitted(self, parameters: PksParameters, profile: Profile) -> PksParameters:
-        """The parameters for a profile: a simulator counts other features than silicon."""
-        simulated = profile.detailed is not None and profile.detailed.metadata.simulated
-        if not simulated or "features" in parameters.model_fields_set:
-            return parameters
-        return parameters.model_copy(update={"features": SIMULATED_FEATURES})
+        """The parameters for a profile: the counters that its launches are compared by, and the cost where it
+        has no cycles."""
+        detailed = profile.detailed
+        if detailed is None or not detailed.counters:
+            return parameters  # the error says that there are none
+        features = fitted_features(parameters.features, detailed, self.name)
+        cost = parameters.cost or cost_without_cycles(profile)
+        return parameters.model_copy(update={"features": features, "cost": cost})
 
     def select(self, profile: Profile, parameters: PksParameters, *, seed: int) -> Selection:
         """Raises RefusedError without counters or launches, CounterUnavailableError where a launch lacks
@@ -225,7 +243,7 @@ def _single_level(
         interval=chosen.interval,
         interval_reason=chosen.interval_reason,
         drawing=chosen.drawing,
-        warnings=weighing.warnings,
+        warnings=(*choice_notes(launches, parameters.features, principal.evaluation), *weighing.warnings),
         extra=extra,
         light_time_weights=weighing.light_time,
         weights=weighing.rule,

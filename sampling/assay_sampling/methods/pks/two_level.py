@@ -21,8 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from assay_sampling.clustering.feature_space import feature_matrix
-from assay_sampling.counters.definitions import features_of
+from assay_sampling.counters.features import named_features
 from assay_sampling.counters.missing import how_to_collect
 from assay_sampling.errors import RefusedError
 from assay_sampling.labelling.judging import LabellerName
@@ -43,6 +42,7 @@ from assay_sampling.launches.overlap import overlap_of
 from assay_sampling.launches.profile import Profile
 from assay_sampling.launches.unseen import Unseen, signature_ordinals, unseen_after
 from assay_sampling.methods.group_draws import ChosenLaunches, choose_launches, drawn_by_light_time
+from assay_sampling.methods.pks.choices import choice_notes, with_light_time
 from assay_sampling.methods.pks.k_of_slices import best_k, signature_weights, weighted_group_errors
 from assay_sampling.methods.pks.principal_kernels import (
     PrincipalKernels,
@@ -84,8 +84,8 @@ def two_level_selection(
     Args:
         profile: both levels of one workload on one kind of GPU under one condition.
         features, k, k_max, target_error_percent, representative, cost: for PKS on the window
-            (:func:`assay_sampling.methods.pks.principal_kernels.principal_kernels`); ``cost`` is a cycle
-            counter.
+            (:func:`assay_sampling.methods.pks.principal_kernels.principal_kernels`); the ``cost``
+            duration_ns is the window's time in the light run.
         seed: for PKS, hashing, folds and models.
         launches_per_group: from two on, this many launches of each group are drawn at random from the
         light run, which gives an interval; one takes the representative of the window.
@@ -118,6 +118,8 @@ def two_level_selection(
     }
     matched_all = len(alignment.left_rows) == len(detailed)
     of_window = detailed if matched_all else detailed.take(alignment.left_rows)
+    if cost == LIGHT_COST:
+        of_window = with_light_time(of_window, light.take(alignment.right_rows))
     window, weighted_error = _grouped(of_window, light, alignment, grouping, seed)
     spread = seed_spread(of_window, grouping, seed, seeds) if seeds else None
     labelled: dict[str, Any] = {
@@ -125,7 +127,7 @@ def two_level_selection(
         "abstain": abstain,
         "label_accuracy_percent": label_accuracy_percent,
     }
-    counters = WindowCounters(window.features, feature_matrix(of_window, window.features), window.space)
+    counters = WindowCounters.of(of_window, window.features, window.space)
     labelling = label_rest(
         light, alignment.right_rows, window.labels, seed=seed, **labelled, counters=counters
     )
@@ -231,7 +233,10 @@ class _Joined:
             interval=chosen.interval,
             interval_reason=chosen.interval_reason,
             drawing=chosen.drawing,
-            warnings=weighing.warnings,
+            warnings=(
+                *choice_notes(self.detailed, parameters["features"], self.window.evaluation),
+                *weighing.warnings,
+            ),
             light_time_weights=weighing.light_time,
             weights=weighing.rule,
             extra={
@@ -360,7 +365,7 @@ def _levels(profile: Profile, features: str) -> tuple[Launches, Launches]:
         raise RefusedError(
             source_of(detailed),
             "PKS not applicable: no counters",
-            how_to_collect((*features_of(features), "cycles_gpc_avg"), "pks", detailed.table),
+            how_to_collect((*named_features(features), "cycles_gpc_avg"), "pks", detailed.table),
             code="no_counters",
         )
     refuse_other_kind(subject, detailed, light)

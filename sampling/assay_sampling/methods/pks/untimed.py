@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 
-from assay_sampling.clustering.feature_space import feature_matrix
 from assay_sampling.labelling.grid_cost import Basis, project_costs
 from assay_sampling.labelling.light_facts import LightFacts
 from assay_sampling.labelling.light_run import Labelling, label_rest
@@ -87,7 +86,7 @@ def label_untimed(
         model=parameters.model,
         abstain=parameters.abstain,
         label_accuracy_percent=parameters.label_accuracy_percent,
-        counters=WindowCounters(window.features, feature_matrix(matched, window.features), window.space),
+        counters=WindowCounters.of(matched, window.features, window.space),
     )
     cost = cost_of(matched, window.evaluation.quantity)
     found, basis = _projected(listed, alignment.right_rows, cost)

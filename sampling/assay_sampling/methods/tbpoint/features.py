@@ -7,6 +7,9 @@ The means are over all launches. The paper's memory requests are those of a warp
 to 32 for an instruction: on today's GPUs these are 32-byte sectors. Nsight Compute's requests are one for
 each instruction, however divergent.
 
+Where a recording lacks the sectors, or counters are named, each counter over its mean is a feature instead of
+the first three (:mod:`assay_sampling.counters.features`).
+
 Source: TBPoint (Huang et al., IPDPS 2014), section III, equation 2.
 """
 
@@ -19,6 +22,13 @@ from typing import Literal
 import numpy as np
 
 from assay_sampling.clustering.feature_space import feature_matrix
+from assay_sampling.counters.features import (
+    AUTO,
+    chosen_features,
+    fitted_features,
+    missing_of_published,
+    named_features,
+)
 from assay_sampling.errors import RefusedError
 from assay_sampling.launches.alignment import align_window
 from assay_sampling.launches.in_memory import Launches
@@ -43,7 +53,8 @@ _LOCAL: dict[MemoryFeature, tuple[str, ...]] = {
 
 @dataclass(frozen=True)
 class TBPointFeatures:
-    """Features of n launches, ``matrix`` of shape (n, 4), and their warp ``instructions``, shape (n,).
+    """Features of n launches, ``matrix`` of shape (n, f), f = 4 as published, and their warp
+    ``instructions``, shape (n,).
 
     ``counters`` are those that were used, ``notes`` are for readers.
     """
@@ -54,14 +65,31 @@ class TBPointFeatures:
     notes: tuple[Note, ...]
 
 
-def tbpoint_needs(memory: MemoryFeature) -> Needs:
-    """The counters that :func:`tbpoint_features` looks at, and cycles, which are scored."""
+def tbpoint_needs(memory: MemoryFeature, features: str = AUTO) -> Needs:
+    """The counters that :func:`tbpoint_features` looks at, and a cost, which is scored."""
+    costs = cycles(None)
+    if features != AUTO:
+        names = ("instructions", *named_features(features))
+        return Needs(counters=tuple(dict.fromkeys(names)), one_of=costs, of_every_launch=True)
     return Needs(
         counters=("instructions", *_GLOBAL[memory]),
-        one_of=(("thread_instructions", "threads_per_instruction"), *cycles(None)),
+        one_of=(("thread_instructions", "threads_per_instruction"), *costs),
         optional=_LOCAL[memory],
         of_every_launch=True,
     )
+
+
+def fitted_counters(launches: Launches, memory: MemoryFeature, features: str) -> str:
+    """The features for a recording: ``auto`` where it has the published counters, else a list of counters.
+
+    Raises as :func:`assay_sampling.counters.features.fitted_features`.
+    """
+    if features != AUTO:
+        return ",".join(named_features(fitted_features(features, launches, "tbpoint")))
+    published = replace(tbpoint_needs(memory), one_of=tbpoint_needs(memory).one_of[:1])
+    if launches.metadata.simulated or not published.lacking(launches.counters):
+        return AUTO
+    return ",".join(chosen_features(launches, "tbpoint"))
 
 
 def counted_launches(profile: Profile) -> Launches:
@@ -89,12 +117,17 @@ def counted_launches(profile: Profile) -> Launches:
 
 
 def tbpoint_features(
-    launches: Launches, *, memory: MemoryFeature = "sectors", block_sizes: Path | None = None
+    launches: Launches,
+    *,
+    memory: MemoryFeature = "sectors",
+    features: str = AUTO,
+    block_sizes: Path | None = None,
 ) -> TBPointFeatures:
     """The features of detailed launches.
 
     Args:
         memory: what a memory request is; see the module.
+        features: the published ones, or a list of counters.
         block_sizes: thread instructions of each thread block
             (:func:`assay_sampling.readers.block_files.read_block_size_variation`); None: the variation is 0,
             with a note.
@@ -109,7 +142,8 @@ def tbpoint_features(
         else ("instructions", "threads_per_instruction")
     )
     requests = (*_GLOBAL[memory], *(name for name in _LOCAL[memory] if name in measured))
-    counters = tuple(dict.fromkeys(("instructions", *thread, *requests)))
+    named = () if features == AUTO else named_features(features)
+    counters = tuple(dict.fromkeys(("instructions", *(named or (*thread, *requests)))))
     values = dict(zip(counters, feature_matrix(launches, counters, method="tbpoint").T, strict=True))
     for name, column in values.items():
         if len(column) and float(column.min()) < 0:
@@ -120,12 +154,15 @@ def tbpoint_features(
     variation = np.zeros(len(launches))
     if block_sizes is not None:
         notes, variation = (), read_block_size_variation(block_sizes, launches)
-    columns = [
+    if named:
+        missing = missing_of_published(named)
+        notes = (*notes, make_note("features_chosen", features=named, missing_of_pka=missing))
+    columns = [_over_mean(values[name]) for name in named] or [
         _over_mean(np.prod([values[name] for name in thread], axis=0)),
         _over_mean(values["instructions"]),
         _over_mean(np.sum([values[name] for name in requests], axis=0)),
-        variation,
     ]
+    columns.append(variation)
     return TBPointFeatures(np.stack(columns, axis=1), values["instructions"], counters, notes)
 
 

@@ -17,9 +17,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, field_validator
 
 from assay_sampling.clustering.complete_linkage import DEFAULT_MAX_ROWS, CompleteLinkage, complete_linkage
+from assay_sampling.counters.features import AUTO, check_features
 from assay_sampling.errors import ParameterError
 from assay_sampling.estimation.intervals import NO_INTERVAL_FIXED_RULE, Interval, draw_per_group
 from assay_sampling.estimation.known_design import known_design_interval
@@ -31,6 +32,7 @@ from assay_sampling.methods.tbpoint.features import (
     MemoryFeature,
     TBPointFeatures,
     counted_launches,
+    fitted_counters,
     tbpoint_features,
     tbpoint_needs,
     with_instructions,
@@ -71,6 +73,14 @@ class TBPointParameters(MethodParameters):
         default="sectors",
         description='What a memory request is: 32-byte "sectors", or Nsight Compute\'s "requests".',
     )
+    features: str = Field(
+        default=AUTO,
+        description=(
+            'The counters that launches are compared by: a list a,b,c, or "all" that were measured but '
+            'costs. "auto" takes the published ones where they were measured, else those that do not '
+            "depend on the GPU."
+        ),
+    )
     thread_blocks: str | None = Field(
         default=None,
         description="A file with the sizes of thread blocks ('assay docs bbv-format').",
@@ -91,6 +101,11 @@ class TBPointParameters(MethodParameters):
         ),
     )
 
+    @field_validator("features")
+    @classmethod
+    def _named(cls, value: str) -> str:
+        return check_features(value, "tbpoint")
+
 
 class TBPointSampler:
     """Groups launches by hierarchical clustering; weight = instructions of the group / representative's."""
@@ -100,7 +115,14 @@ class TBPointSampler:
 
     def needs(self, parameters: TBPointParameters) -> Needs:
         """Which counters it looks at."""
-        return tbpoint_needs(parameters.memory)
+        return tbpoint_needs(parameters.memory, parameters.features)
+
+    def fitted(self, parameters: TBPointParameters, profile: Profile) -> TBPointParameters:
+        """The parameters for a profile: the counters that its launches are compared by."""
+        if profile.detailed is None or not profile.detailed.counters:
+            return parameters
+        features = fitted_counters(profile.detailed, parameters.memory, parameters.features)
+        return parameters.model_copy(update={"features": features})
 
     def select_and_try(
         self, profile: Profile, parameters: TBPointParameters, *, seed: int, count: int
@@ -122,7 +144,9 @@ class TBPointSampler:
         cost = whole_cost(profile)
         launches = counted_launches(profile)
         blocks = None if parameters.thread_blocks is None else Path(parameters.thread_blocks)
-        features = tbpoint_features(launches, memory=parameters.memory, block_sizes=blocks)
+        features = tbpoint_features(
+            launches, memory=parameters.memory, features=parameters.features, block_sizes=blocks
+        )
         if profile.light is not None:
             profile = replace(profile, light=with_instructions(profile.light, launches))
         swept = SWEPT_THRESHOLDS if parameters.sweep else (parameters.threshold,)

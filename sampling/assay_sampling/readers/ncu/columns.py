@@ -10,18 +10,19 @@ Source: docs/reading-recordings.md, "Raw pages".
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from assay_sampling.counters.definitions import Counter, counter_of_label, counter_of_metric
+from assay_sampling.counters.own_names import column_of_metric
 from assay_sampling.launches.table import CounterColumn
 from assay_sampling.notes.registry import Note, make_note
 from assay_sampling.readers.base import NameTracker
-from assay_sampling.readers.numbers import parse_integers, parse_numbers, unit_factor
+from assay_sampling.readers.numbers import base_of, parse_integers, parse_numbers, unit_factor
 
 _INT32, _INT64 = 2**31 - 1, 2**62
 PUSH_POP = "Push/Pop_Range"
@@ -147,15 +148,16 @@ def base_unit_of(metric: str) -> str | None:
     return counter.unit if counter else _BASE_UNITS.get(metric)
 
 
-def make_layout(fields: tuple[str, ...], units: list[str] | None) -> Layout:
-    """Interpret a header and its units row (None: base units are assumed).
+def make_layout(fields: tuple[str, ...], units: list[str] | None, metrics: Sequence[str] = ()) -> Layout:
+    """Interpret a header and its units row (None: base units are assumed); ``metrics`` are kept as counters
+    under their own names where the file has them.
 
     Raises ColumnError for a field that is missing or appears twice, or an unknown unit of a used one.
     """
     positions: dict[str, int] = {}
     for index, name in enumerate(fields):
         key = PUSH_POP if PUSH_POP in name else name
-        if key in positions and (key in USED_FIELDS or counter_of_metric(key)):
+        if key in positions and (key in USED_FIELDS or counter_of_metric(key) or key in metrics):
             raise ColumnError(name, "the field appears twice in the header", "export the report again")
         positions.setdefault(key, index)
     _check_shape_fields(positions)
@@ -167,6 +169,8 @@ def make_layout(fields: tuple[str, ...], units: list[str] | None) -> Layout:
         if name in positions
     }
     counters, notes = _counters(fields, positions, units)
+    own = [name for name in dict.fromkeys(metrics) if name in positions and not counter_of_metric(name)]
+    counters += [_own_counter(name, positions[name], units) for name in own]
     if any(_START_STOP in name for name in fields):
         notes.append(make_note("start_stop_ranges_unread"))
     if _STATIC in positions and not {_DYNAMIC, _SHARED} & positions.keys():
@@ -229,6 +233,20 @@ def _counters(
         # The grid gives the same number without counting.
         sources.append(CounterSource(-1, blocks.column(_GRID_SIZE), 1.0))
     return sources, notes
+
+
+def _own_counter(name: str, position: int, units: list[str] | None) -> CounterSource:
+    """A metric that the registry does not know, in the unit of the page, or what its name says."""
+    column = column_of_metric(name)
+    if units is None:
+        return CounterSource(position, column, 1.0)
+    found = base_of(units[position])
+    if found is None:
+        cause = f"its unit {units[position]!r} is not known"
+        raise ColumnError(name, cause, "export the report with --print-units base")
+    base, factor = found
+    # A plain count has no unit of its own on some pages.
+    return CounterSource(position, replace(column, unit=column.unit if base == "1" else base), factor)
 
 
 Cells = Callable[[str], pa.Array]

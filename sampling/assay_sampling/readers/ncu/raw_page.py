@@ -11,7 +11,7 @@ Source: docs/reading-recordings.md, "Raw pages".
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -72,7 +72,7 @@ class NcuCsvRecording(OpenRecording):
 
     def __init__(self, path: Path, options: ReadOptions) -> None:
         self._options = options
-        scan = _Scan(path, _FIRST_BLOCK_BYTES)
+        scan = _Scan(path, _FIRST_BLOCK_BYTES, options.metrics)
         layout = scan.layout
         first = next(scan.tables(), None)
         if first is None:
@@ -93,7 +93,7 @@ class NcuCsvRecording(OpenRecording):
         super().__init__(path, FORMAT, schema)
 
     def _read(self, max_launches: int) -> Iterator[LaunchBatch]:
-        scan = _Scan(self.path, BLOCK_BYTES)
+        scan = _Scan(self.path, BLOCK_BYTES, self._options.metrics)
         maker = LaunchMaker(
             self.path,
             scan.layout,
@@ -114,7 +114,7 @@ class NcuCsvRecording(OpenRecording):
 class _Scan:
     """One pass over the file: header, units, then tables of text cells with their line numbers."""
 
-    def __init__(self, path: Path, block_bytes: int) -> None:
+    def __init__(self, path: Path, block_bytes: int, metrics: Sequence[str]) -> None:
         self.path = path
         self._blocks = line_blocks(path, block_bytes)
         found = find_header(path, self._blocks)
@@ -125,7 +125,7 @@ class _Scan:
         self.scanner = RowScanner(path, self.header)
         self.units, self._rest = self._read_units(rest)
         try:
-            self.layout = make_layout(self.header.fields, self.units)
+            self.layout = make_layout(self.header.fields, self.units, metrics)
         except ColumnError as error:
             raise InputError(
                 path, error.cause, error.remedy, line=self.header.line, field=error.name

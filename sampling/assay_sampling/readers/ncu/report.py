@@ -18,7 +18,7 @@ import json
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -76,8 +76,10 @@ class NcuReportRecording(OpenRecording):
             self._directory = tempfile.TemporaryDirectory(prefix="assay-", ignore_cleanup_errors=True)
             try:
                 self._out = Path(self._directory.name) / "results"
-                answer = _read_results(path, plain.path, self._out)
-                self._sheet = _Sheet(path, self._out.with_suffix(".arrow"), answer, self._container)
+                answer = _read_results(path, plain.path, self._out, options.metrics)
+                self._sheet = _Sheet(
+                    path, self._out.with_suffix(".arrow"), answer, self._container, options.metrics
+                )
                 self._marked_synthetic = marked
                 self._devices = devices_of(self._sheet.layout, self._sheet.table(slice(None)))
             except BaseException:
@@ -117,11 +119,11 @@ class NcuReportRecording(OpenRecording):
         self._directory.cleanup()
 
 
-def _read_results(path: Path, plain: Path, out: Path) -> dict[str, Any]:
+def _read_results(path: Path, plain: Path, out: Path, metrics: Sequence[str]) -> dict[str, Any]:
     """Let the worker read the report; returns its answer."""
     if _MODULE not in sys.modules and importlib.util.find_spec(_MODULE) is None:
         raise MissingExtraError(f"reading {path}", _MODULE, "ncu-report")
-    command = [sys.executable, "-P", "-m", worker.__name__, str(plain.absolute()), str(out)]
+    command = [sys.executable, "-P", "-m", worker.__name__, str(plain.absolute()), str(out), *metrics]
     ended = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, check=False)
     try:
         answer: dict[str, Any] = json.loads(out.with_suffix(".json").read_bytes())
@@ -144,7 +146,14 @@ def _read_results(path: Path, plain: Path, out: Path) -> dict[str, Any]:
 class _Sheet:
     """The worker's text cells with the container's identities, as columns named by position."""
 
-    def __init__(self, path: Path, arrow: Path, answer: dict[str, Any], container: Container) -> None:
+    def __init__(
+        self,
+        path: Path,
+        arrow: Path,
+        answer: dict[str, Any],
+        container: Container,
+        metrics: Sequence[str],
+    ) -> None:
         self._source = pa.memory_map(str(arrow))
         reader = pa.ipc.open_file(self._source)
         self._cells = reader.read_all()
@@ -161,10 +170,10 @@ class _Sheet:
         fields = ("ID", "Process ID", HOST, worker.NAME)
         try:
             found = resolve_units(answer["units"], answer["not_numbers"])
-            self._metrics = [name for name in worker.wanted_metrics() if name in found.units]
+            self._metrics = [name for name in worker.wanted_metrics(metrics) if name in found.units]
             named = [worker.FIELDS.get(name, name) for name in self._metrics]
             units = [found.units[name] for name in self._metrics]
-            layout = make_layout((*fields, *named), [""] * len(fields) + units)
+            layout = make_layout((*fields, *named), [""] * len(fields) + units, metrics)
             self.layout = replace(layout, notes=(*layout.notes, *found.notes))
         except ColumnError as error:
             raise InputError(path, error.cause, error.remedy, field=error.name) from error

@@ -1,4 +1,5 @@
-"""The process that reads a ``.ncu-rep`` with the package ``ncu_report``: ``python -m ... REPORT OUT``.
+"""The process that reads a ``.ncu-rep`` with the package ``ncu_report``:
+``python -m ... REPORT OUT METRIC...``.
 
 It is a separate process because the package's library takes much memory (0.1 GB at least) and may crash on
 what it does not know. It writes two files: ``OUT.arrow``, one row a result with text cells named by metric,
@@ -14,6 +15,7 @@ import importlib
 import json
 import math
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -34,19 +36,19 @@ class _ReadError(Exception):
     """The report cannot be read; the text says why."""
 
 
-def wanted_metrics() -> list[str]:
-    """Every metric that a launch table can hold or that describes a launch or its device."""
+def wanted_metrics(own: Sequence[str] = ()) -> list[str]:
+    """Every metric that a launch table can hold or that describes a launch or its device, and ``own``."""
     counters = [metric.name for counter in registry().values() for metric in counter.metrics]
-    return list(dict.fromkeys([*FIELDS, *LAUNCH_METRICS, *counters]))
+    return list(dict.fromkeys([*FIELDS, *LAUNCH_METRICS, *counters, *own]))
 
 
 class _Sheet:
     """Rows of text cells, written in blocks."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, own: Sequence[str]) -> None:
         self.units: dict[str, list[str]] = {}
         self.not_numbers: dict[str, str] = {}
-        self._metrics = wanted_metrics()
+        self._metrics = wanted_metrics(own)
         names = [NAME, MANGLED, RANGES, *self._metrics]
         self._schema = pa.schema([pa.field(name, pa.string(), nullable=False) for name in names])
         self._columns: list[list[str]] = [[] for _ in names]
@@ -105,9 +107,9 @@ def _range_path(action: Any) -> str:
     return "/".join(names)
 
 
-def _convert(module: Any, report: Path, out: Path) -> dict[str, Any]:
+def _convert(module: Any, report: Path, out: Path, own: Sequence[str]) -> dict[str, Any]:
     context = module.load_report(str(report))
-    sheet = _Sheet(out.with_suffix(".arrow"))
+    sheet = _Sheet(out.with_suffix(".arrow"), own)
     number = 0
     for range_index in range(context.num_ranges()):
         profiled = context.range_by_idx(range_index)
@@ -120,9 +122,9 @@ def _convert(module: Any, report: Path, out: Path) -> dict[str, Any]:
 
 def main(arguments: list[str]) -> int:
     """Convert the report; returns 0 once ``OUT.json`` holds the outcome."""
-    report, out = Path(arguments[0]), Path(arguments[1])
+    report, out, own = Path(arguments[0]), Path(arguments[1]), arguments[2:]
     try:
-        answer = _convert(importlib.import_module("ncu_report"), report, out)
+        answer = _convert(importlib.import_module("ncu_report"), report, out, own)
     except ImportError as error:
         answer = {"error": f"the package ncu-report cannot be loaded ({error})"}
     except (_ReadError, OSError, RuntimeError, ValueError) as error:
