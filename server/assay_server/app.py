@@ -246,7 +246,7 @@ class Server:
             )
         )
         resources.enter_context(writability.watching(database, records))
-        self._serve_metrics(access.identified.certificate, resources)
+        self._serve_metrics(resources)
         if self.page is not None:
             resources.callback(self.page.stop)
             self.web_address = self.page.start()
@@ -374,14 +374,10 @@ class Server:
         # The last of them: who waits for it finds everything else in place.
         resources.enter_context(_address_file(state / "address", self.addresses))
 
-    def _serve_metrics(self, own: ServerCertificate | None, resources: contextlib.ExitStack) -> None:
+    def _serve_metrics(self, resources: contextlib.ExitStack) -> None:
         self._endpoint = endpoint = MetricsEndpoint(self.metrics.registry)
         resources.callback(endpoint.close)
-        self.metrics.tell_certificates(
-            self.settings.state_dir,
-            lambda: endpoint.certificate,
-            lambda: None if own is None else own.current(),
-        )
+        self.metrics.tell_certificates(self.settings.state_dir, lambda: endpoint.certificate)
         endpoint.serve(self.settings.metrics_place)
         self.metrics_address = endpoint.address
 

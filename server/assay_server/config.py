@@ -115,7 +115,7 @@ class ServerSettings(ProgramSettings):
     ] = ""
     certificate_validity_seconds: Annotated[
         float,
-        Setting("How long certificates are valid; agents and people renew them when a third is left."),
+        Setting("How long certificates of agents and people are valid, who renew them when a third is left."),
         Field(ge=3, le=400 * 86_400),
     ] = 86_400.0
     lease_ms: Annotated[

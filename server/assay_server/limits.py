@@ -47,7 +47,7 @@ class CallLimits:
     calls_waiting: int = 1_024
     silent_peer_seconds: int = 60
     silent_peer_answer_seconds: int = 20
-    handshake_seconds: int = 15
+    handshake_seconds: int = 8
     connections: int = 2_048
     connection_streams: int = 1_024
     connection_idle_seconds: int = 1_800

@@ -76,13 +76,8 @@ class ServerMetrics:
         running = Gauge("assay_server_analyses_running", "Analyses under way.", registry=self.registry)
         running.set_function(analyses_running)
 
-    def tell_certificates(
-        self,
-        state: Path,
-        of_metrics: Callable[[], Path | None],
-        of_server: Callable[[], x509.Certificate | None],
-    ) -> None:
-        """Tell when the authority of a state folder ends, and the certificates of server and metrics."""
+    def tell_certificates(self, state: Path, of_metrics: Callable[[], Path | None]) -> None:
+        """Tell when a state folder's authority ends (and the server's certificate), and that of metrics."""
 
         def authority() -> x509.Certificate | None:
             found = read_authority(state)
@@ -90,7 +85,6 @@ class ServerMetrics:
 
         sources: dict[str, Callable[[], x509.Certificate | None]] = {
             "authority": authority,
-            "server": of_server,
             "metrics": lambda: certificate_of_file(of_metrics()),
         }
         self.registry.register(CertificatesCollector(sources))
