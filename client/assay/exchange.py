@@ -33,8 +33,8 @@ from assay_sampling.launches.table import (
     make_batch,
 )
 
-_TEXT_IDS = (*TEXT_COLUMNS, OPERATION_FIELDS[1].name)
-_TEXTS = {name.removesuffix("_id"): name for name in _TEXT_IDS}
+_TEXT_IDS: tuple[str, ...] = (*TEXT_COLUMNS, str(OPERATION_FIELDS[1].name))
+_TEXTS: dict[str, str] = {name.removesuffix("_id"): name for name in _TEXT_IDS}
 _BASE = {
     item.name.removesuffix("_id") if item.name in _TEXT_IDS else item.name: item
     for item in (*BASE_FIELDS, *OPERATION_FIELDS)

@@ -12,7 +12,8 @@ def base_name(kernel: str) -> str:
     ``void at::native::vectorized_elementwise_kernel<4, F>(int, F)`` gives ``vectorized_elementwise_kernel``.
     """
     text = kernel.replace("(anonymous namespace)", "")
-    depth, kept = 0, []
+    depth = 0
+    kept: list[str] = []
     for letter in text:
         if letter in "<({[":
             # Parameters begin at the first parenthesis outside of template arguments.
