@@ -10,6 +10,9 @@ from pydantic_core import PydanticCustomError
 # What a representative stands for: launches, instructions, or time in the light run.
 WeightKind = Literal["launches", "instructions", "light_time"]
 
+# What a selection divides into groups: launches, or operations, whose launches are their parts.
+Unit = Literal["launch", "operation"]
+
 _LARGEST_WHOLE = 1 << 53
 
 

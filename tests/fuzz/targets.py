@@ -18,7 +18,7 @@ from assay_sampling.projection.files import ProjectionOptions, project_file
 from assay_sampling.readers import inspect_recording, read_launches
 from assay_sampling.readers.block_files import read_basic_block_vectors, read_block_size_variation
 from assay_sampling.readers.ncu.container import read_container
-from assay_sampling.scoring.saved_labels import first_difference
+from assay_sampling.scoring.saved.labels import first_difference
 from assay_sampling.simulators.accel_sim.block_times import read_block_times
 from assay_sampling.simulators.accel_sim.kernels_list import read_kernels_list
 from assay_sampling.simulators.accel_sim.output import read_output

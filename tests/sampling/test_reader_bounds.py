@@ -30,7 +30,7 @@ from assay_sampling.projection.series_csv import read_series
 from assay_sampling.readers import inspect_recording, read_launches
 from assay_sampling.readers.block_files import read_basic_block_vectors
 from assay_sampling.readers.ncu.container import read_container
-from assay_sampling.scoring.saved_labels import first_difference, labels_from
+from assay_sampling.scoring.saved.labels import first_difference, labels_from
 from assay_sampling.simulators.accel_sim.kernels_list import read_kernels_list
 from assay_sampling.simulators.accel_sim.output import read_output
 from assay_sampling.simulators.accel_sim.trace import block_counts, read_blocks

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from assay_sampling.launches.in_memory import Launches
-from assay_sampling.launches.operation import Operation
 from assay_sampling.launches.table import has_operations
+from assay_sampling.operations.identity import Operation
 from assay_sampling.readers import ReadOptions, read_launches
 from tests.support.sampling.reader_files import texts, trace, trace_call, trace_kernel, trace_range, write
 

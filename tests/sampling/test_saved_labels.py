@@ -17,7 +17,7 @@ from assay_sampling.errors import InputError, MisalignedError
 from assay_sampling.launches.profile import Profile
 from assay_sampling.methods.registry import select
 from assay_sampling.scoring.elsewhere import score_saved
-from assay_sampling.scoring.saved_labels import Checkpoints, first_difference, labels_document, labels_from
+from assay_sampling.scoring.saved.labels import Checkpoints, first_difference, labels_document, labels_from
 from assay_sampling.scoring.selection import SavedSelection, Selection
 from tests.support.sampling.made_launches import made_launches
 

@@ -77,6 +77,15 @@ RanksOption = Annotated[
         "their processes. Without it files must be windows of one run.",
     ),
 ]
+UnitOption = Annotated[
+    str,
+    typer.Option(
+        "--unit",
+        metavar="UNIT",
+        help="launch, operation (calls of operators, whose kernels differ by GPU) or auto: launches, "
+        "unless another recording is named on which fewer than 99 % of them agree.",
+    ),
+]
 ProjectionParameterOption = Annotated[
     list[str] | None,
     typer.Option(

@@ -9,17 +9,18 @@ from pathlib import Path
 from typing import Any
 
 from assay_client.files import AnyPath
+from assay_client.recordings.units import UnitChoice, require_unit, unit_for, with_the_other_unit
 from assay_sampling.counters.features import own_metrics
 from assay_sampling.documents.reading import WRITE_AGAIN
 from assay_sampling.documents.selection import SelectionDocument, SequenceHashes
-from assay_sampling.errors import InputError, ParameterError, RefusedError
+from assay_sampling.errors import InputError, MisalignedError, ParameterError, RefusedError
 from assay_sampling.handover.weights_file import looks_like_weights, read_weights
 from assay_sampling.launches.alignment import MatchKind
 from assay_sampling.launches.in_memory import DEFAULT_MEMORY_LIMIT_BYTES, Launches
 from assay_sampling.launches.joining import join, refuse_same_content
 from assay_sampling.launches.levels import check_levels
 from assay_sampling.launches.profile import Profile
-from assay_sampling.methods import registry
+from assay_sampling.methods.by_operation import select_by_unit
 from assay_sampling.notes.registry import Note, make_note
 from assay_sampling.parameters import WeightKind
 from assay_sampling.projection.early_costs import early_costs, score_stopped_early
@@ -27,6 +28,7 @@ from assay_sampling.projection.files import ProjectionOptions
 from assay_sampling.readers import ReadOptions, inspect_recording, read_launches
 from assay_sampling.readers.known_files import SELECTION, known_file_at
 from assay_sampling.readers.opening import what_is_this
+from assay_sampling.scoring.by_operation import score_saved_operations
 from assay_sampling.scoring.elsewhere import (
     default_weights,
     saved_quantity,
@@ -155,12 +157,15 @@ def select(
     ranks: bool = False,
     parameters: Mapping[str, Any] | None = None,
     seed: int = 0,
+    unit: UnitChoice = "auto",
+    on: AnyPath | None = None,
     synthetic: bool | None = None,
     memory_limit_bytes: int = DEFAULT_MEMORY_LIMIT_BYTES,
 ) -> Selection:
     """Select representatives with a method ("pks", "random", "systematic", ...) and score them.
 
-    ``files``, ``light`` and ``ranks`` are as in :func:`read_profile`. Raises ParameterError for an unknown
+    ``files``, ``light`` and ``ranks`` are as in :func:`read_profile`, ``unit`` and ``on``, a recording of
+    another GPU, as in :func:`assay_client.recordings.units.unit_for`. Raises ParameterError for an unknown
     method or parameter, InputError for a file that cannot be read, NotJoinableError for files that do not
     belong together, RefusedError if the method does not apply (PKS without counters).
     """
@@ -173,7 +178,10 @@ def select(
         metrics=own_metrics(given.get("features")),
         memory_limit_bytes=memory_limit_bytes,
     )
-    return registry.select(method, profile, given, seed)
+    other = (
+        None if on is None else read_profile(on, synthetic=synthetic, memory_limit_bytes=memory_limit_bytes)
+    )
+    return select_by_unit(unit_for(unit, profile, other), method, profile, given, seed)
 
 
 def evaluate(
@@ -185,10 +193,11 @@ def evaluate(
     weights: WeightKind | None = None,
     intervals: AnyPath | None = None,
     projection: ProjectionOptions | None = None,
+    unit: UnitChoice = "auto",
     synthetic: bool | None = None,
     memory_limit_bytes: int = DEFAULT_MEMORY_LIMIT_BYTES,
 ) -> dict[str, Any]:
-    """Score a selection with unchanged weights on a recording of the same launches.
+    """Score a selection with unchanged weights on a recording of the same launches or operations.
 
     Args:
         selection: a selection, its document, or the JSON file it was written to.
@@ -200,14 +209,17 @@ def evaluate(
         intervals: the interval log of a recording that is a simulator's standard output: scores the
             representatives with projected costs, too, as if each simulation had ended where a rule stops.
         projection: the rule, its parameters and, for logs without options, the SMs.
+        unit: "auto" takes the unit of the selection; another one than that is refused.
 
-    Raises MisalignedError if the recording does not hold the same launches; with ``intervals`` InputError if
-    they are not of its run, ParameterError if it is not one simulator's log.
+    Raises MisalignedError if the recording does not hold the same launches or operations; with
+    ``intervals`` InputError if they are not of its run, ParameterError if it is not one simulator's log.
     """
     saved = load_selection(selection)
+    require_unit(unit, saved)
     launches = _whole(file, ranks, synthetic, memory_limit_bytes)
     document, used = _scored(saved, launches, quantity, weights)
     if intervals is not None:
+        _require_launches(saved, "--intervals")
         document |= {"stopped_early": _stopped_early(saved, launches, used, intervals, projection)}
     return document
 
@@ -227,11 +239,47 @@ def _scored(
     saved: SavedSelection, launches: Launches, quantity: str | None, weights: WeightKind | None
 ) -> tuple[dict[str, Any], Evaluation]:
     """The document of a selection's scores, and the scores by the weights that it says."""
-    scores = score_saved_by_weights(saved, launches, quantity)
+    if saved.unit == "operation":
+        return _scored_by_operation(saved, launches, quantity, weights)
+    try:
+        scores = score_saved_by_weights(saved, launches, quantity)
+    except MisalignedError as error:
+        raise with_the_other_unit(error, saved, launches) from error
     used = default_weights(saved, launches) if weights is None else weights
     saved.weights_of(used)
     document = {**_evaluated(saved, launches, scores[used]), "by_weights": _by_weights(scores)}
     return document, scores[used]
+
+
+def _scored_by_operation(
+    saved: SavedSelection, launches: Launches, quantity: str | None, weights: WeightKind | None
+) -> tuple[dict[str, Any], Evaluation]:
+    found = score_saved_operations(saved, launches, quantity)
+    used = default_weights(saved, launches) if weights is None else weights
+    saved.weights_of(used)
+    evaluation = found.scores[used]
+    document = {
+        **_selection_part(saved),
+        "unit": saved.unit,
+        "evaluated_on": ProfileSummary.of(launches).document().to_dict(),
+        "operations": {"calls": len(found.operations), **found.match.to_dict()},
+        "weights": evaluation.weights,
+        **evaluation.to_dict(),
+        **evaluation.interval_dict(),
+        "notes": [note.to_dict() for note in (*_notes(saved, evaluation), *found.notes)],
+        "by_weights": _by_weights(found.scores),
+    }
+    return document, evaluation
+
+
+def _require_launches(saved: SavedSelection, option: str) -> None:
+    """Raise ParameterError for a selection by operation where only launches have the answer."""
+    if saved.unit != "launch":
+        raise ParameterError(
+            option,
+            "the selection was made by operation",
+            "leave it out, or select by launch on the simulator's own log",
+        )
 
 
 def _by_weights(scores: Mapping[WeightKind, Evaluation]) -> dict[str, Any]:
@@ -276,6 +324,7 @@ def evaluate_relative(
     both are the same recording.
     """
     saved = load_selection(selection)
+    _require_launches(saved, "FILE")
     one, other = (_whole(file, ranks, synthetic, memory_limit_bytes) for file in (first, second))
     return _scored_relative(saved, one, other, quantity, weights)
 

@@ -9,7 +9,8 @@ from pydantic import ConfigDict, JsonValue
 from assay_sampling.documents.base import ArrangedPart, Part, says
 from assay_sampling.documents.common import NoteEntry, Parameters, Scores
 from assay_sampling.estimation.sample_design import Drawing
-from assay_sampling.parameters import WeightKind
+from assay_sampling.operations.identity import OperationKind
+from assay_sampling.parameters import Unit, WeightKind
 from assay_sampling.running.identity import Origin
 
 _CHRONOLOGICAL = "trained on the first 80 % of the window, tested on the last 20 %"
@@ -49,8 +50,48 @@ class ProfilePart(Part):
     notes: Annotated[list[NoteEntry], says("what you must know about the files")] = []
 
 
-class RepresentativeEntry(Part):
-    """A launch that stands for others."""
+class OperationLaunch(Part):
+    """A launch of an operation."""
+
+    launch: Annotated[int, says("0-based launch of the process, in API order", "ordinal")]
+    sim_id: Annotated[int, says("1-based id of simulators: launch + 1", "ordinal")]
+    kernel: Annotated[str, says("demangled name")]
+    grid: Annotated[list[int], says("blocks along x, y, z", "blocks")]
+    block: Annotated[list[int], says("threads along x, y, z", "threads")]
+
+
+class OperationEntry(Part):
+    """An operation that is a representative: all of its launches have its weight."""
+
+    kind: Annotated[OperationKind, says("region, operator, routine, range, graph or kernel")]
+    name: Annotated[str, says("canonical name, without serial numbers")]
+    shapes: Annotated[str, says("JSON of the input shapes, empty where unknown")]
+    thread: Annotated[int, says("calling thread of the process, by first launch", "ordinal")]
+    row: Annotated[int, says("its place among all operations, from 0", "ordinal")]
+    launches: Annotated[list[OperationLaunch], says("its launches, in order")]
+
+
+class OperationsEntry(Part):
+    """What the profile of a selection by operation calls, in order, so that another recording can be matched.
+
+    Arrays are little-endian, compressed with zlib, in base64.
+    """
+
+    calls: Annotated[int, says("operations that the groups divide", "operations")]
+    launches: Annotated[int, says("launches of them", "launches")]
+    identities: Annotated[
+        list[tuple[str, str, str, int]], says("distinct operations: kind, name, shapes, thread")
+    ]
+    identity: Annotated[str, says("of each operation, its place in `identities`: `uint32`")]
+    process: Annotated[str, says("of each operation, its process: `uint32`")]
+    launch: Annotated[str, says("of each operation, its first launch: `int64`")]
+    time: Annotated[str, says("of each operation, its light time or cost: `float64`")]
+
+
+class RepresentativeEntry(ArrangedPart):
+    """A launch that stands for others; by operation, the first launch of an operation that does."""
+
+    left_out_unless_set: ClassVar[frozenset[str]] = frozenset({"operation"})
 
     process: Annotated[int, says("process", "ordinal")]
     launch: Annotated[int, says("0-based launch of the process, in API order", "ordinal")]
@@ -77,6 +118,7 @@ class RepresentativeEntry(Part):
             "([weights.md](methods/weights.md)); `null`: no light run"
         ),
     ] = None
+    operation: Annotated[OperationEntry | None, says("by operation: what it is, and its launches")] = None
 
 
 class GroupEntry(Part):
@@ -368,15 +410,21 @@ class SelectionDocument(Scores, ArrangedPart):
     """A selection. Methods of other packages may add keys of their own."""
 
     model_config = ConfigDict(extra="allow")
-    left_out_unless_set: ClassVar[frozenset[str]] = frozenset({"version", "labels", *_BY_METHOD})
+    left_out_unless_set: ClassVar[frozenset[str]] = frozenset(
+        {"version", "unit", "labels", "operations", *_BY_METHOD}
+    )
     written_first: ClassVar[tuple[str, ...]] = (
-        "version", "method", "parameters", "seed", "profile", "weights", "drawing",
+        "version", "unit", "method", "parameters", "seed", "profile", "weights", "drawing",
         "groups",
     )  # fmt: skip
 
     version: Annotated[
         int, says("1; it grows when a key changes its meaning. Selections of earlier releases lack it")
     ] = 0
+    unit: Annotated[
+        Unit,
+        says("what groups divide: `launch`, also where it is left out, or `operation`: calls of operators"),
+    ] = "launch"
     method: Annotated[str, says("name of the method that made the selection")]
     parameters: Annotated[Parameters, says("every parameter of the method with its value, defaults included")]
     seed: Annotated[int, says("the same input, parameters and seed give the same selection")]
@@ -444,6 +492,9 @@ class SelectionDocument(Scores, ArrangedPart):
     seeds: Annotated[list[SeedEntry] | JsonValue, says("PKS with `seeds=N`: N seeds from `seed` on")] = None
     two_level: Annotated[TwoLevels | JsonValue, says("with a light recording: its evidence")] = None
     labels: Annotated[LabelsEntry | None, says("the group of every launch")] = None
+    operations: Annotated[
+        OperationsEntry | None, says("by operation: everything that the profile calls, in order")
+    ] = None
 
 
 class SelectionInReport(SelectionDocument):

@@ -16,7 +16,7 @@ from assay_sampling.launches.alignment import MatchKind
 from assay_sampling.launches.in_memory import Launches
 from assay_sampling.notes.registry import Note, make_note
 from assay_sampling.scoring.matching import DIFFERENCES_SHOWN, same_sequence
-from assay_sampling.scoring.saved_labels import first_difference
+from assay_sampling.scoring.saved.labels import first_difference
 from assay_sampling.scoring.selection import ProfileSummary, SavedSelection
 from assay_sampling.simulators.kernel_names import is_mangled, same_kernel
 

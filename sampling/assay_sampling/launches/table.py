@@ -198,7 +198,7 @@ BASE_COLUMNS: tuple[str, ...] = tuple(f.name for f in BASE_FIELDS)
 TEXT_COLUMNS: tuple[str, ...] = ("kernel_id", "nvtx_id", "operator_id", "input_shapes_id")
 # Present, directly behind the base columns, only where a recording knows which operation launched what:
 # the ordinal of the operation's first launch, which tells calls apart within a process, and the
-# identity that assay_sampling.launches.operation writes.
+# identity that assay_sampling.operations.identity writes.
 OPERATION_FIELDS: tuple[pa.Field, ...] = (
     _base("call", pa.int64(), "ordinal", nullable=True),
     _base("operation_id", pa.uint64(), "content hash", nullable=True),

@@ -53,6 +53,24 @@ SELECTIONS = (
         ),
     ),
     NoteKind(
+        "representatives_unmatched",
+        "by operation: representatives have no counterpart on the other recording",
+        lambda representatives, groups: (
+            f"{count_of(representatives, 'representative has', 'representatives have')} no counterpart: "
+            "the others of the group take over the weight"
+            + (f", and {count_of(groups, 'group that has', 'groups that have')} no other counts as 0"
+               if groups else "")
+        ),
+    ),
+    NoteKind(
+        "operations_without_shapes",
+        "operations were matched by name and order, because neither recording has input shapes",
+        lambda: (
+            "neither recording has input shapes: operations are matched by name and order alone, so calls of "
+            "other sizes may match"
+        ),
+    ),
+    NoteKind(
         "saved_without_labels",
         "a selection was saved without labels, so its group error is not known",
         lambda: "the group error is not known: the selection was saved without labels",

@@ -62,6 +62,14 @@ TARGET_INTERVALS = (
         lambda: "the selection does not say how its launches were drawn; select again with this release",
     ),
     NoteKind(
+        "interval_of_missing_representatives",
+        "a representative by operation has no counterpart on the other recording",
+        lambda representatives: (
+            f"{representatives:,} {'representative has' if representatives == 1 else 'representatives have'} "
+            "no counterpart there, so the sample is not the one that was drawn"
+        ),
+    ),
+    NoteKind(
         "interval_at_home",
         "weights by light time are exact on the GPU and condition where the light time is from",
         lambda: (

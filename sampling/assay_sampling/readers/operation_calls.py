@@ -25,11 +25,11 @@ from enum import IntEnum
 import numpy as np
 import pyarrow as pa
 
-from assay_sampling.launches.kernel_names import base_name
-from assay_sampling.launches.operation import Operation, OperationKind
 from assay_sampling.launches.row_hash import hash_rows
 from assay_sampling.launches.table import text_id
 from assay_sampling.notes.registry import Note, make_note
+from assay_sampling.operations.identity import Operation, OperationKind
+from assay_sampling.operations.kernel_names import base_name
 from assay_sampling.readers.base import NameTracker
 from assay_sampling.readers.nesting import ThreadRanges
 

@@ -28,7 +28,7 @@ from assay_sampling.scoring.matching import (
     source_of,
 )
 from assay_sampling.scoring.placement import Placed, refuse_mixed_origins, scored_cost
-from assay_sampling.scoring.saved_labels import first_difference
+from assay_sampling.scoring.saved.labels import first_difference
 from assay_sampling.scoring.selection import ProfileSummary, SavedSelection
 
 
@@ -67,11 +67,11 @@ def score_saved_by_weights(
 def default_weights(saved: SavedSelection, *recordings: Launches) -> WeightKind:
     """The kind of weights for recordings unless told otherwise: those for elsewhere if one of them is of
     another GPU or another condition than the selection, else its own: there light time is no test."""
-    own = all(_at_home(saved, launches) for launches in recordings)
+    own = all(is_at_home(saved, launches) for launches in recordings)
     return saved.weights.here if own else saved.weights.elsewhere
 
 
-def _at_home(saved: SavedSelection, launches: Launches) -> bool:
+def is_at_home(saved: SavedSelection, launches: Launches) -> bool:
     """Whether a recording is of the GPU and the condition of the selection, as far as both are known."""
     if saved.origin != launches.metadata.origin:
         return False
@@ -127,7 +127,7 @@ def placed_on(saved: SavedSelection, launches: Launches, quantity: str | None) -
         parts_unknown=saved.predicts_labels and facts is None,
         design=saved.design,
         kernels=launches.array("kernel_id")[rows],
-        at_home=_at_home(saved, launches),
+        at_home=is_at_home(saved, launches),
     )
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -33,11 +33,12 @@ from assay_sampling.estimation.sample_design import Drawing, SampleDesign
 from assay_sampling.launches.alignment import sequence_totals_hash, totals_only
 from assay_sampling.launches.in_memory import EXACT_IDENTITY, NAME_BLOCK_IDENTITY, Launches, sequence_hash
 from assay_sampling.notes.registry import Note
-from assay_sampling.parameters import WeightKind
+from assay_sampling.parameters import Unit, WeightKind
 from assay_sampling.running.identity import Origin, origin_of
 from assay_sampling.scoring.evaluation import Evaluation, doubts
-from assay_sampling.scoring.saved_design import design_of
-from assay_sampling.scoring.saved_labels import Checkpoints, labels_document, labels_from, origins_from
+from assay_sampling.scoring.saved.design import design_of
+from assay_sampling.scoring.saved.labels import Checkpoints, labels_document, labels_from, origins_from
+from assay_sampling.scoring.saved.operations import SelectedOperations, launches_of_entries
 from assay_sampling.scoring.weights import BY_LAUNCHES, WeightRule, kinds_of, weights_of_kind
 
 
@@ -202,7 +203,8 @@ class Selection:
     ``pca_components``, ``two_level``). ``light_time_weights``, shape (r,), are the weights by light time
     (:mod:`assay_sampling.scoring.weights`), None without a light run; ``weights`` says which are used where.
     ``drawing`` says how representatives were drawn; if at random, ``design`` has what intervals on other GPUs
-    need, filled in by :func:`assay_sampling.methods.base.with_design`.
+    need, filled in by :func:`assay_sampling.methods.base.with_design`. ``operations`` is set where groups
+    divide operations: every n then counts operations.
     """
 
     method: str
@@ -223,6 +225,12 @@ class Selection:
     weights: WeightRule = BY_LAUNCHES
     drawing: Drawing = "rule"
     design: SampleDesign | None = None
+    operations: SelectedOperations | None = None
+
+    @property
+    def unit(self) -> Unit:
+        """What the groups divide."""
+        return "launch" if self.operations is None else "operation"
 
     @property
     def notes(self) -> tuple[Note, ...]:
@@ -251,6 +259,7 @@ class Selection:
         return SelectionDocument.model_validate(
             {
                 "version": SELECTION_VERSION,
+                **({} if self.operations is None else {"unit": "operation"}),
                 "method": self.method,
                 "parameters": plain(self.parameters),
                 "seed": self.seed,
@@ -266,6 +275,7 @@ class Selection:
                 **({"warnings": [NoteEntry.of(note) for note in self.warnings]} if self.warnings else {}),
                 **plain(self.extra),
                 **({"labels": self._labels()} if labels and self.labels is not None else {}),
+                **({} if self.operations is None else {"operations": self.operations.document()}),
             }
         )
 
@@ -292,7 +302,13 @@ class Selection:
 
     def _entries(self) -> list[RepresentativeEntry]:
         time = None if self.design is None else self.design.light_time
-        return self.representatives.entries(self.light_time_weights, time)
+        entries = self.representatives.entries(self.light_time_weights, time)
+        if self.operations is None:
+            return entries
+        parts = self.operations.entries()
+        return [
+            entry.model_copy(update={"operation": part}) for entry, part in zip(entries, parts, strict=True)
+        ]
 
     def _labels(self) -> LabelsEntry:
         assert self.labels is not None
@@ -300,7 +316,7 @@ class Selection:
         return labels_document(self.labels, groups, checkpoints, self.label_origins)
 
     def to_csv(self) -> str:
-        """One line a representative, for a simulator's job list."""
+        """One line a representative, by operation one a launch of it, for a simulator's job list."""
         text = io.StringIO()
         writer = csv.writer(text, lineterminator="\n")
         writer.writerow(
@@ -308,10 +324,11 @@ class Selection:
              "grid_z", "block_x", "block_y", "block_z", "weight", "light_time_weight"]
         )  # fmt: skip
         for group, entry in zip(self.representatives.group.tolist(), self._entries(), strict=True):
-            writer.writerow(
-                [group, int(self.group_launches[group]), entry.process, entry.launch, entry.sim_id,
-                 entry.kernel, *entry.grid, *entry.block, entry.weight, entry.light_time_weight]
-            )  # fmt: skip
+            for one in [entry] if entry.operation is None else entry.operation.launches:
+                writer.writerow(
+                    [group, int(self.group_launches[group]), entry.process, one.launch, one.sim_id,
+                     one.kernel, *one.grid, *one.block, entry.weight, entry.light_time_weight]
+                )  # fmt: skip
         return text.getvalue()
 
 
@@ -336,6 +353,18 @@ class SavedSelection:
     light_time_weight: np.ndarray | None = None
     weights: WeightRule = BY_LAUNCHES
     design: SampleDesign | None = None
+
+    @property
+    def unit(self) -> Unit:
+        """What the groups divide."""
+        return self.document.unit
+
+    def by_launch(self) -> SavedSelection:
+        """The launches of its representatives, each with the weight of its operation: a simulator runs
+        launches. A selection by launch is its own."""
+        if self.unit == "launch":
+            return self
+        return expanded(self)
 
     def labels(self) -> np.ndarray | None:
         """Group of every launch, shape (n,); None if it was saved without. Raises InputError if they
@@ -424,6 +453,25 @@ class SavedSelection:
             raise InputError(path, f"it is not a selection: {error}", WRITE_AGAIN) from error
 
 
+def expanded(saved: SavedSelection) -> SavedSelection:
+    """See :meth:`SavedSelection.by_launch`."""
+    entries = [entry for group in saved.document.groups for entry in group.representatives]
+    owner, launches = launches_of_entries(entries)
+    by_time = saved.light_time_weight
+    return replace(
+        saved,
+        process=saved.process[owner],
+        launch=np.array([one.launch for one in launches]),
+        weight=saved.weight[owner],
+        group=saved.group[owner],
+        kernel=tuple(one.kernel for one in launches),
+        grid=np.array([one.grid for one in launches], np.int64),
+        block=np.array([one.block for one in launches], np.int64),
+        light_time_weight=None if by_time is None else by_time[owner],
+        design=None,
+    )
+
+
 def _refuse_impossible(document: SelectionDocument, entries: list[tuple[int, RepresentativeEntry]]) -> None:
     """Raise ValueError for representatives that no selection has; ``entries`` are all, with their groups."""
     if any(group.launches > 0 and not group.representatives for group in document.groups):
@@ -434,6 +482,8 @@ def _refuse_impossible(document: SelectionDocument, entries: list[tuple[int, Rep
         raise ValueError("a process or launch is negative or too large")
     if not all(len(e.grid) == len(e.block) == 3 for _, e in entries):
         raise ValueError("a grid or block has other than three axes")
+    if document.unit == "operation" and not all(e.operation and e.operation.launches for _, e in entries):
+        raise ValueError("it is by operation, and a representative lacks its launches")
 
 
 def _are_equal(weight: np.ndarray, by_light_time: np.ndarray | None) -> bool:

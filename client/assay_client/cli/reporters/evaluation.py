@@ -29,11 +29,27 @@ def render_evaluation(document: Mapping[str, Any], console: Console) -> None:
         *origin_mark(evaluated),
     ]
     match = document.get("match") or {}
+    pairs += _operation_facts(document)
     if match:
         shown = ", ".join(f"{kind} {percent(value)}" for kind, value in match.items())
         pairs.append(("launches matched", shown))
     pairs += [("note", note_text(note)) for note in document.get("notes") or ()]
     print_facts(pairs, console)
+
+
+def _operation_facts(document: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """How the operations of a selection and a recording matched."""
+    found = document.get("operations")
+    if not found:
+        return []
+    least = "at least " if found["lower_bound"] else ""
+    text = (
+        f"{least}{count(found['calls_matched'])} calls: {percent(found['selection_calls_percent'])} of the "
+        f"selection's with {percent(found['selection_time_percent'])} of its time, "
+        f"{percent(found['recording_calls_percent'])} of the recording's with "
+        f"{percent(found['recording_time_percent'])} of its time"
+    )
+    return [("operations matched", text)]
 
 
 def render_relative(document: Mapping[str, Any], console: Console) -> None:

@@ -33,7 +33,7 @@ def render_selection(
     pairs = [
         ("method", ", ".join([f"{document['method']}, seed {document['seed']}", *parameters])),
         ("profile", profile_text(profile)),
-        ("selected", f"{counted(chosen, 'launch', 'launches')} in {counted(groups, 'group', 'groups')}"),
+        ("selected", _selected(document, chosen, groups)),
         *score_facts(document),
         ("weights", _weights(document["weights"])),
         *method_facts(document),
@@ -51,6 +51,22 @@ def render_selection(
     if written_to is not None:
         console.print(f"written to {written_to}", soft_wrap=True)
     console.print("what the numbers mean: assay docs concepts")
+
+
+def _selected(document: Mapping[str, Any], chosen: int, groups: int) -> str:
+    in_groups = f"in {counted(groups, 'group', 'groups')}"
+    operations = document.get("operations")
+    if operations is None:
+        return f"{counted(chosen, 'launch', 'launches')} {in_groups}"
+    launches = sum(
+        len(each["operation"]["launches"])
+        for group in document["groups"]
+        for each in group["representatives"]
+    )
+    return (
+        f"{counted(chosen, 'operation', 'operations')} of {count(operations['calls'])} {in_groups}, "
+        f"with {counted(launches, 'launch', 'launches')} of {count(operations['launches'])}"
+    )
 
 
 def _weights(weights: Mapping[str, Any]) -> str:

@@ -13,6 +13,7 @@ from assay_client.cli.options import (
     MemoryLimitOption,
     RanksOption,
     SyntheticOption,
+    UnitOption,
     parse_parameters,
     with_rule,
 )
@@ -21,6 +22,7 @@ from assay_client.cli.progress import activity
 from assay_client.cli.reporters.evaluation import render_evaluation, render_relative
 from assay_client.cli.verb import verb_app
 from assay_client.recordings import analyses
+from assay_client.recordings.units import unit_choice
 from assay_client.settings import settings_of
 from assay_sampling.errors import ParameterError
 from assay_sampling.projection.files import ProjectionOptions, parse_options
@@ -83,6 +85,7 @@ def evaluate(
             help="With --intervals: a parameter of the rule, as assay project has them; repeatable.",
         ),
     ] = None,
+    unit: UnitOption = "auto",
     synthetic: SyntheticOption = False,
     memory_limit: MemoryLimitOption = None,
     as_json: JsonOption = False,
@@ -112,7 +115,9 @@ def evaluate(
             document = analyses.evaluate_relative(selection, *files, **options)
             render = render_relative
         else:
-            document = analyses.evaluate(selection, files, ranks=ranks, **projection, **options)
+            document = analyses.evaluate(
+                selection, files, ranks=ranks, unit=unit_choice(unit), **projection, **options
+            )
             render = render_evaluation
     show(document, as_json, lambda console: render(document, console))
 

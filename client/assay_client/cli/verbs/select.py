@@ -19,6 +19,7 @@ from assay_client.cli.options import (
     RanksOption,
     SeedOption,
     SyntheticOption,
+    UnitOption,
     one_or_each,
     parse_parameters,
 )
@@ -29,11 +30,12 @@ from assay_client.cli.reporters.selection import render_selection
 from assay_client.cli.verb import MethodVerbCommand, verb_app
 from assay_client.files import require_folder_of, write_atomically
 from assay_client.recordings import analyses
+from assay_client.recordings.units import unit_choice, unit_for
 from assay_client.settings import settings_of
 from assay_sampling.counters.features import own_metrics
 from assay_sampling.errors import ParameterError
 from assay_sampling.launches.profile import Profile
-from assay_sampling.methods import registry
+from assay_sampling.methods.by_operation import select_by_unit
 from assay_sampling.scoring.evaluation import cost_of
 from assay_sampling.scoring.selection import Selection
 
@@ -68,6 +70,16 @@ def select(
     param: MethodParameterOption = None,
     ranks: RanksOption = False,
     seed: SeedOption = 0,
+    unit: UnitOption = "auto",
+    on: Annotated[
+        Path | None,
+        typer.Option(
+            "--on",
+            readable=False,
+            metavar="FILE",
+            help="A recording of another GPU, on which the selection is to be used: it decides the unit.",
+        ),
+    ] = None,
     output: Annotated[
         Path | None,
         typer.Option(
@@ -101,7 +113,8 @@ def select(
         require_folder_of(output)
     require_method_first("select", method, files)
     require_plot(plot)
-    require(RECORDING, *files, light)
+    require(RECORDING, *files, light, on)
+    choice = unit_choice(unit)
     with activity("reading " + ", ".join(map(str, files))) as shown:
         profile = analyses.read_profile(
             files,
@@ -112,8 +125,9 @@ def select(
             metrics=own_metrics(parameters.get("features")),
             memory_limit_bytes=limit,
         )
+        other = None if on is None else analyses.read_profile(on, memory_limit_bytes=limit)
         shown.say(f"selecting with {method}")
-        selection = registry.select(method, profile, parameters, seed)
+        selection = select_by_unit(unit_for(choice, profile, other), method, profile, parameters, seed)
     document = selection.document(labels=True).to_dict()
     if output is not None:
         write_atomically(output, selection.to_csv() if output.suffix == ".csv" else json_pieces(document))
@@ -133,6 +147,7 @@ def _figure(
 def _projected_by_group(profile: Profile, selection: Selection) -> np.ndarray:
     """What each group is projected to cost, shape (g,): people want to see the most expensive first."""
     chosen = selection.representatives
-    cost = cost_of(profile.whole, selection.evaluation.quantity)
+    launches = profile.whole if selection.operations is None else selection.operations.operations.launches
+    cost = cost_of(launches, selection.evaluation.quantity)
     each = chosen.weight * cost.values[chosen.row]
     return np.bincount(chosen.group, weights=each, minlength=len(selection.group_launches))

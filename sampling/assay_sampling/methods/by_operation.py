@@ -1,0 +1,134 @@
+"""Selections by operation: any method, on operations in place of launches.
+
+Both levels of a profile become operations of the light run: launches of the detailed window take their
+operation from the launch of the light run that they match, so counters need no ranges of their own. An
+operation of which the window holds only a part is left out of it.
+
+Source: docs/concepts.md, "Operations".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from assay_sampling.errors import RefusedError
+from assay_sampling.launches.alignment import align_window, require_match
+from assay_sampling.launches.in_memory import Launches
+from assay_sampling.launches.levels import source_of
+from assay_sampling.launches.profile import Profile
+from assay_sampling.launches.table import (
+    METADATA_KEY,
+    OPERATION_FIELDS,
+    Names,
+    counter_columns,
+    launch_schema,
+)
+from assay_sampling.methods import registry
+from assay_sampling.methods.base import whole_cost
+from assay_sampling.operations.collapsing import Operations, operations_of
+from assay_sampling.operations.strata import stratified
+from assay_sampling.parameters import Unit
+from assay_sampling.scoring.by_operation import time_or_cost
+from assay_sampling.scoring.saved.operations import SelectedOperations
+from assay_sampling.scoring.selection import Selection
+
+
+@dataclass(frozen=True)
+class OperationProfile:
+    """A profile whose rows are operations, and the operations of its whole workload."""
+
+    profile: Profile
+    whole: Operations
+
+
+def select_by_unit(
+    unit: Unit, method: str, profile: Profile, parameters: Mapping[str, Any], seed: int = 0
+) -> Selection:
+    """Make a selection by launch or by operation. Raises as :func:`assay_sampling.methods.registry.select`,
+    and by operation as :func:`operation_profile`."""
+    if unit == "launch":
+        return registry.select(method, profile, parameters, seed)
+    return select_operations(operation_profile(profile), method, parameters, seed)
+
+
+def select_operations(
+    of: OperationProfile, method: str, parameters: Mapping[str, Any], seed: int = 0
+) -> Selection:
+    """Make a selection by the name of its method on operations."""
+    return with_operations(registry.select(method, of.profile, parameters, seed), of)
+
+
+def with_operations(selection: Selection, of: OperationProfile) -> Selection:
+    """A selection that was made on the rows of ``of.profile``, with the operations that they are."""
+    time = time_or_cost(of.whole, whole_cost(of.profile).values)
+    return replace(selection, operations=SelectedOperations(of.whole, selection.representatives.row, time))
+
+
+def operation_profile(profile: Profile) -> OperationProfile:
+    """The operations of a profile, put in strata.
+
+    Raises RefusedError for a recording that knows no operations, and MisalignedError for levels that do not
+    hold the same launches.
+    """
+    whole = stratified(operations_of(profile.whole))
+    if profile.light is None:
+        return OperationProfile(Profile(detailed=whole.launches), whole)
+    repeats = tuple(_alike(run, whole).launches for run in profile.repeats)
+    detailed = None if profile.detailed is None else _of_window(profile.detailed, whole).launches
+    return OperationProfile(Profile(detailed, whole.launches, repeats), whole)
+
+
+def _alike(run: Launches, whole: Operations) -> Operations:
+    """The operations of a repeated light run, under the strata of the first."""
+    return _under_strata_of(operations_of(run), whole)
+
+
+def _under_strata_of(operations: Operations, whole: Operations) -> Operations:
+    names = whole.launches.column("kernel_id")
+    _, first = np.unique(whole.identity, return_index=True)
+    of_identity = {
+        replace(whole.identities[int(whole.identity[row])], thread=0): whole.launches.names[int(names[row])]
+        for row in first.tolist()
+    }
+    found = [of_identity.get(replace(one, thread=0), one.label()) for one in operations.identities]
+    return operations.named(found)
+
+
+def _of_window(detailed: Launches, whole: Operations) -> Operations:
+    """The operations of a detailed window that it holds as a whole."""
+    alignment = align_window(detailed, whole.source, "exact")
+    require_match(alignment, subject=f"{source_of(detailed)} and {source_of(whole.source)}")
+    matched = detailed.take(alignment.left_rows)
+    of_launch = whole.of_launch[alignment.right_rows]
+    sizes = np.bincount(of_launch, minlength=len(whole))
+    complete = np.isin(of_launch, np.flatnonzero(sizes == whole.sizes()))
+    if not complete.any():
+        raise RefusedError(
+            source_of(detailed),
+            "it holds no whole operation",
+            "profile more launches (first: in the campaign)",
+        )
+    kept = matched.take(np.flatnonzero(complete))
+    return _under_strata_of(operations_of(_labelled(kept, whole, of_launch[complete])), whole)
+
+
+def _labelled(launches: Launches, whole: Operations, of_launch: np.ndarray) -> Launches:
+    """Launches with the operations of the light run, ``of_launch`` of shape (n,), in their table."""
+    names = Names(dict(launches.names.items()))
+    texts: Callable[[Any], int] = lambda one: names.intern(one.to_text())  # noqa: E731
+    ids = np.array([texts(one) for one in whole.identities], np.uint64)
+    columns = {
+        "call": pa.array(whole.launches.column("launch")[of_launch], pa.int64()),
+        "operation_id": pa.array(ids[whole.identity[of_launch]], pa.uint64()),
+    }
+    counters = counter_columns(launches.table.schema)
+    schema = launch_schema(launches.metadata, counters, operations=True)
+    schema = schema.with_metadata({METADATA_KEY: launches.table.schema.metadata[METADATA_KEY]})
+    known = {item.name for item in OPERATION_FIELDS}
+    arrays = [columns[f.name] if f.name in known else launches.table[f.name] for f in schema]
+    return replace(launches, table=pa.Table.from_arrays(arrays, schema=schema), names=names)

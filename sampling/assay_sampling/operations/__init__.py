@@ -1,0 +1,1 @@
+"""Operations: launches added up by the call that made them, put in strata, and matched across GPUs."""

@@ -1,0 +1,231 @@
+"""Score selections by operation on another recording, whatever kernels its libraries launch.
+
+The error is against the recording's whole cost: operations that match nothing belong to no group, so all of
+their cost counts in the group error. A representative without a counterpart cannot be measured there; the
+others of its group take over its weight, and a group that loses all of them is projected as 0.
+
+Source: docs/methods/comparing.md, "By operation".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from assay_sampling.errors import InputError, MisalignedError, RefusedError
+from assay_sampling.estimation.sample_design import SampleDesign
+from assay_sampling.launches.in_memory import Launches
+from assay_sampling.notes.registry import Note, make_note
+from assay_sampling.operations.collapsing import Operations, operations_of
+from assay_sampling.operations.matching import (
+    OperationMatch,
+    OperationSequence,
+    match_operations,
+    require_operations_match,
+)
+from assay_sampling.parameters import WeightKind
+from assay_sampling.running.identity import Origin
+from assay_sampling.scoring.decomposition import LabelFacts
+from assay_sampling.scoring.elsewhere import is_at_home, saved_quantity
+from assay_sampling.scoring.evaluation import Evaluation, instructions_of
+from assay_sampling.scoring.matching import source_of
+from assay_sampling.scoring.placement import Placed, refuse_mixed_origins, scored_cost
+from assay_sampling.scoring.saved.operations import sequence_from
+from assay_sampling.scoring.selection import SavedSelection, Selection
+from assay_sampling.scoring.weights import light_time_of
+
+_RECORD_SELECTION = "write it again with: assay select METHOD FILE --unit operation -o selection.json"
+
+
+@dataclass(frozen=True)
+class SelectedCalls:
+    """A selection by operation as far as scoring it elsewhere needs it.
+
+    ``rows`` (of ``sequence``), ``groups`` and the weights of each kind have shape (r,); ``labels`` and
+    ``origins`` shape (m,) or None. ``strata``: the strata of the representatives.
+    """
+
+    sequence: OperationSequence
+    rows: np.ndarray
+    groups: np.ndarray
+    group_count: int
+    weights: Mapping[WeightKind, np.ndarray]
+    strata: tuple[str, ...]
+    labels: np.ndarray | None
+    origins: np.ndarray | None
+    design: SampleDesign | None
+    origin: Origin
+    quantity: str | None
+
+    @classmethod
+    def of_saved(cls, saved: SavedSelection) -> SelectedCalls:
+        """Raises InputError if its operations or labels cannot be read."""
+        sequence = sequence_from(saved.document.operations)
+        entries = [entry.operation for group in saved.document.groups for entry in group.representatives]
+        rows = np.array([-1 if entry is None else entry.row for entry in entries], np.int64)
+        if rows.min() < 0 or rows.max() >= len(sequence):
+            cause = "a representative is not among its operations"
+            raise InputError("selection", cause, _RECORD_SELECTION, field="groups")
+        return cls(
+            sequence=sequence,
+            rows=rows,
+            groups=saved.group,
+            group_count=len(saved.document.groups),
+            weights={kind: saved.weights_of(kind) for kind in saved.weight_kinds},
+            strata=saved.kernel,
+            labels=saved.labels(),
+            origins=saved.origins(),
+            design=saved.design,
+            origin=saved.origin,
+            quantity=saved_quantity(saved),
+        )
+
+    @classmethod
+    def of(cls, selection: Selection) -> SelectedCalls:
+        """Of a selection in memory; raises RefusedError for one by launch."""
+        if selection.operations is None:
+            raise RefusedError("selection", "it is by launch", _RECORD_SELECTION)
+        chosen = selection.representatives
+        return cls(
+            sequence=selection.operations.sequence,
+            rows=chosen.row,
+            groups=chosen.group,
+            group_count=len(selection.group_launches),
+            weights={kind: selection.weights_of(kind) for kind in selection.weight_kinds},
+            strata=chosen.kernel,
+            labels=selection.labels,
+            origins=selection.label_origins,
+            design=selection.design,
+            origin=selection.profile.origin,
+            quantity=selection.evaluation.quantity,
+        )
+
+
+@dataclass(frozen=True)
+class OperationScores:
+    """Scores by each kind of weights, how the operations matched, and what is doubtful. ``operations`` are
+    those of the recording."""
+
+    scores: Mapping[WeightKind, Evaluation]
+    match: OperationMatch
+    notes: tuple[Note, ...]
+    operations: Operations
+
+
+def score_saved_operations(
+    saved: SavedSelection, launches: Launches, quantity: str | None = None
+) -> OperationScores:
+    """Score a saved selection by operation on a recording.
+
+    Raises RefusedError for a recording that knows no operations or is of another origin, MisalignedError,
+    with the first differences, where operations with less than 95 % of the time of either side match, or only
+    one side has input shapes, InputError if the selection's operations cannot be read.
+    """
+    calls = SelectedCalls.of_saved(saved)
+    return score_operations(calls, launches, quantity, at_home=is_at_home(saved, launches))
+
+
+def score_operations(
+    calls: SelectedCalls, launches: Launches, quantity: str | None = None, *, at_home: bool = False
+) -> OperationScores:
+    """As :func:`score_saved_operations`; ``at_home`` says that it is the GPU of the selection."""
+    refuse_mixed_origins(calls.origin, launches)
+    subject = f"selection on {source_of(launches)}"
+    there = operations_of(launches)
+    cost = scored_cost(there.launches, quantity, calls.quantity)
+    match = match_operations(calls.sequence, OperationSequence.of(there, cost.values), subject)
+    require_operations_match(match, subject)
+    rows, kept = _counterparts(calls, match)
+    if not kept.any():
+        raise MisalignedError(
+            subject, "none of the representatives has a counterpart", _RECORD_SELECTION, match.differences
+        )
+    unmatched = np.ones(len(there), bool)
+    unmatched[match.right_rows] = False
+    _, strata = np.unique(np.array(calls.strata), return_inverse=True)
+    whole = bool(kept.all())
+    placed = Placed(
+        cost=cost,
+        rows=rows[kept],
+        groups=calls.groups[kept],
+        labels=_carried(calls.labels, match, len(there), calls.group_count),
+        instructions=instructions_of(there.launches),
+        facts=_facts(calls, match, unmatched),
+        light_time=_time_there(calls, there, match),
+        design=calls.design if whole else None,
+        kernels=strata[kept].astype(np.uint64),
+        at_home=at_home,
+    )
+    scores = {
+        kind: placed.evaluation(_taken_over(calls, weights, kept), kind)
+        for kind, weights in calls.weights.items()
+    }
+    if not whole:
+        why = make_note("interval_of_missing_representatives", representatives=int((~kept).sum()))
+        scores = {kind: replace(score, interval=None, interval_reason=why) for kind, score in scores.items()}
+    return OperationScores(scores, match, tuple(_notes(calls, there, kept)), there)
+
+
+def _counterparts(calls: SelectedCalls, match: OperationMatch) -> tuple[np.ndarray, np.ndarray]:
+    """Rows of the representatives in the other recording, shape (r,), and which of them have one."""
+    if not len(match.left_rows):
+        return np.zeros(len(calls.rows), np.int64), np.zeros(len(calls.rows), bool)
+    position = np.minimum(np.searchsorted(match.left_rows, calls.rows), len(match.left_rows) - 1)
+    return match.right_rows[position], match.left_rows[position] == calls.rows
+
+
+def _carried(
+    labels: np.ndarray | None, match: OperationMatch, operations: int, groups: int
+) -> np.ndarray | None:
+    """The group of every operation there, shape (n,): ``groups`` for those without a counterpart."""
+    if labels is None:
+        return None
+    found = np.full(operations, groups, np.int64)
+    found[match.right_rows] = labels[match.left_rows]
+    return found
+
+
+def _facts(calls: SelectedCalls, match: OperationMatch, unmatched: np.ndarray) -> LabelFacts | None:
+    origins = np.zeros(len(unmatched), np.uint8)
+    if calls.origins is not None:
+        origins[match.right_rows] = calls.origins[match.left_rows]
+    elif not unmatched.any():
+        return None
+    return replace(LabelFacts.of(origins), unmatched=unmatched)
+
+
+def _time_there(calls: SelectedCalls, there: Operations, match: OperationMatch) -> np.ndarray:
+    """The light time where the selection was made of every operation there; 0 without a counterpart."""
+    found = np.zeros(len(there))
+    found[match.right_rows] = calls.sequence.time[match.left_rows]
+    return found
+
+
+def _taken_over(calls: SelectedCalls, weights: np.ndarray, kept: np.ndarray) -> np.ndarray:
+    """The weights of the representatives that have a counterpart, shape (k,): those of a group add up, in the
+    time that they stand for, to what all of its representatives did."""
+    stands_for = weights * calls.sequence.time[calls.rows]
+    whole = np.bincount(calls.groups, stands_for, calls.group_count)
+    left = np.bincount(calls.groups[kept], stands_for[kept], calls.group_count)
+    factor = np.divide(whole, left, out=np.ones_like(whole), where=left > 0)
+    taken: np.ndarray = weights[kept] * factor[calls.groups[kept]]
+    return taken
+
+
+def _notes(calls: SelectedCalls, there: Operations, kept: np.ndarray) -> list[Note]:
+    notes = []
+    if not kept.all():
+        lost = np.setdiff1d(calls.groups, calls.groups[kept])
+        count = int((~kept).sum())
+        notes.append(make_note("representatives_unmatched", representatives=count, groups=len(lost)))
+    if not calls.sequence.has_shapes and not any(one.shapes for one in there.identities):
+        notes.append(make_note("operations_without_shapes"))
+    return notes
+
+
+def time_or_cost(operations: Operations, cost: np.ndarray) -> np.ndarray:
+    """The light time of every operation, shape (m,), or where there is none their cost."""
+    time = light_time_of(operations.launches)
+    return cost if time is None else time

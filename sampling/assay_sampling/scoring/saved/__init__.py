@@ -1,0 +1,1 @@
+"""Parts of saved selections beside their groups: how they were drawn, labels, operations."""

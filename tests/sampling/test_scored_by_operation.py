@@ -1,0 +1,204 @@
+"""Selections by operation, scored on recordings whose libraries launch other kernels."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from assay_sampling.errors import InputError, MisalignedError
+from assay_sampling.launches.profile import Profile
+from assay_sampling.launches.table import CounterColumn, TableMetadata
+from assay_sampling.methods.by_operation import operation_profile, select_by_unit, select_operations
+from assay_sampling.readers import read_launches
+from assay_sampling.running.identity import Device
+from assay_sampling.scoring.by_operation import SelectedCalls, score_operations, score_saved_operations
+from assay_sampling.scoring.selection import SavedSelection, Selection
+from tests.support.sampling.made_operations import Call, made_calls
+
+HERE = TableMetadata("light", devices=(Device(0, "H100"),))
+THERE = TableMetadata("light", devices=(Device(0, "MI300X"),))
+
+CALLS: list[Call] = [
+    ("aten::mm", "[[2]]", [10, 10]),
+    ("aten::mm", "[[2]]", [30]),
+    ("aten::relu", "[[2]]", [5]),
+    ("aten::relu", "[[2]]", [15]),
+]
+CALLS_THERE: list[Call] = [
+    ("aten::mm", "[[2]]", [40]),
+    ("aten::mm", "[[2]]", [20, 40]),
+    ("aten::relu", "[[2]]", [8]),
+    ("aten::relu", "[[2]]", [12]),
+]
+
+
+def by_first() -> Selection:
+    """The first call of each operator stands for both."""
+    profile = Profile(light=made_calls(CALLS, metadata=HERE))
+    return select_by_unit("operation", "stratified", profile, {"launches_per_group": 1, "launches": 2})
+
+
+def saved(selection: Selection) -> SavedSelection:
+    document = json.loads(json.dumps(selection.document(labels=True).to_dict()))
+    return SavedSelection.read(document, "selection.json")
+
+
+def test_errors_equal_a_hand_calculation_saved_and_in_memory() -> None:
+    selection = by_first()
+    chosen = selection.representatives.row.tolist()
+    there = made_calls(CALLS_THERE, prefix="other", metadata=THERE)
+    here_cost, there_cost = np.array([20, 30, 5, 15]), np.array([40, 60, 8, 12])
+    mm, relu = sorted(chosen)
+    by_launches = 2 * there_cost[mm] + 2 * there_cost[relu]
+    by_time = 50 / here_cost[mm] * there_cost[mm] + 20 / here_cost[relu] * there_cost[relu]
+    groups = [
+        abs(50 / here_cost[mm] * there_cost[mm] - 100) + abs(20 / here_cost[relu] * there_cost[relu] - 20)
+    ]
+    found = score_saved_operations(saved(selection), there)
+    again = score_operations(SelectedCalls.of(selection), there)
+    for scores in (found.scores, again.scores):
+        assert scores["launches"].total == 120
+        assert scores["launches"].projected == pytest.approx(by_launches)
+        assert scores["light_time"].projected == pytest.approx(by_time)
+        assert scores["light_time"].group_error_percent == pytest.approx(100 * groups[0] / 120)
+    assert (found.match.left_time_percent, found.match.right_time_percent) == (100, 100)
+
+
+def test_the_truth_is_the_whole_time_with_what_matches_nothing() -> None:
+    there = made_calls([*CALLS_THERE, ("aten::copy_", "[[9]]", [5])], metadata=THERE)
+    found = score_saved_operations(saved(by_first()), there)
+    evaluation = found.scores["light_time"]
+    assert evaluation.total == 125
+    assert found.match.right_time_percent == pytest.approx(96)
+    without = score_saved_operations(saved(by_first()), made_calls(CALLS_THERE, metadata=THERE))
+    lost = without.scores["light_time"].group_error_percent
+    assert lost is not None
+    assert evaluation.group_error_percent == pytest.approx((lost * 120 / 100 + 5) / 125 * 100)
+
+
+def test_below_95_percent_of_the_time_nothing_is_scored() -> None:
+    there = made_calls([*CALLS_THERE, ("aten::copy_", "[[9]]", [50])], metadata=THERE)
+    with pytest.raises(MisalignedError, match="95 % of both are needed") as refused:
+        score_saved_operations(saved(by_first()), there)
+    assert "aten::copy_ [[9]]" in refused.value.differences[0]
+
+
+def test_others_of_its_group_take_over_the_weight_of_a_representative_without_counterpart() -> None:
+    calls: list[Call] = [("aten::mm", "[[2]]", [100]) for _ in range(40)]
+    profile = Profile(light=made_calls(calls, metadata=HERE))
+    selection = select_by_unit(
+        "operation", "stratified", profile, {"launches_per_group": 2, "launches": 2}, seed=3
+    )
+    there = made_calls([("aten::mm", "[[2]]", [70]) for _ in range(39)], metadata=THERE)
+    kept = score_saved_operations(saved(selection), there)
+    evaluation = kept.scores["light_time"]
+    # One of 40 calls is missing, and the 39 others are alike: 40 x 70 is projected, 39 x 70 is true.
+    assert evaluation.total == 39 * 70
+    assert evaluation.projected == pytest.approx(40 * 70)
+
+
+def test_counters_of_a_window_select_operations_of_the_light_run() -> None:
+    instructions = CounterColumn("instructions", "inst", "smsp__inst_executed.sum", "hardware")
+    cycles = CounterColumn("cycles_gpc_avg", "cycle", "gpc__cycles_elapsed.avg", "hardware")
+    light = made_calls(CALLS * 4, metadata=HERE)
+    launches = len(light)
+    rng = np.random.default_rng(1)
+    # The window ends within the fourth operation of two launches.
+    detailed = made_calls(
+        CALLS * 4,
+        counters=(instructions, cycles),
+        metadata=TableMetadata("detailed", devices=HERE.devices),
+        instructions=rng.integers(1, 9, launches).astype(float),
+        cycles_gpc_avg=rng.integers(1, 9, launches).astype(float),
+    ).slice(0, 11)
+    of = operation_profile(Profile(detailed=detailed, light=light))
+    assert of.profile.detailed is not None
+    assert len(of.profile.detailed) == 8
+    assert len(of.profile.whole) == 16
+    selection = select_operations(of, "stem", {})
+    assert selection.unit == "operation"
+    assert len(selection.labels if selection.labels is not None else []) == 16
+
+
+def test_a_selection_lists_the_launches_of_each_representative_with_its_weight() -> None:
+    selection = by_first()
+    expanded = saved(selection).by_launch()
+    chosen = sorted(selection.representatives.row.tolist())
+    wanted = {0: [0, 1], 1: [2], 2: [3], 3: [4]}
+    assert sorted(expanded.launch.tolist()) == [n for row in chosen for n in wanted[row]]
+    assert set(expanded.weight.tolist()) == {2.0}
+    assert all(kernel.startswith("k_aten::") for kernel in expanded.kernel)
+
+
+@pytest.mark.parametrize(
+    ("change", "cause"),
+    [
+        ({"operations": None}, "does not say what its profile calls"),
+        ({"operations.calls": 10**9}, "are not between 1 and"),
+        ({"operations.identity": "AAAA"}, "operations cannot be read"),
+        ({"operations.identities": []}, "of an operation that it does not name"),
+        ({"operations.time": ""}, "operations cannot be read"),
+    ],
+)
+def test_damaged_operations_are_refused(change: dict[str, object], cause: str) -> None:
+    document = by_first().document(labels=True).to_dict()
+    for path, value in change.items():
+        part, _, key = path.partition(".")
+        if key:
+            document[part][key] = value
+        else:
+            document[part] = value
+    with pytest.raises(InputError, match=cause):
+        score_saved_operations(SavedSelection.read(document, "s"), made_calls(CALLS_THERE, metadata=THERE))
+
+
+@pytest.mark.parametrize(
+    ("model", "speedup"),
+    [("Falconsai_nsfw_image_detection", 3), ("facebook_timesformer-base-finetuned-k400", 5)],
+)
+@pytest.mark.parametrize(("here", "there"), [("h100", "mi300"), ("mi300", "h100")])
+def test_one_selection_holds_on_two_vendors(
+    shared_data: Path, model: str, speedup: float, here: str, there: str
+) -> None:
+    def read(gpu: str) -> Profile:
+        return Profile(light=read_launches(shared_data / "silicon" / f"{gpu}__{model}__1016002.json.gz"))
+
+    selection = select_by_unit("operation", "stem", read(here), {})
+    found = score_saved_operations(saved(selection), read(there).whole)
+    evaluation = found.scores["light_time"]
+    assert evaluation.speedup >= speedup
+    # By hand: weights by light time of each group, costs of the matched calls, the target's whole time.
+    calls_there = found.operations.launches.floats("duration_ns")
+    assert selection.labels is not None
+    assert selection.operations is not None
+    time_here = selection.operations.time
+    projected = 0.0
+    for row, group in zip(
+        selection.representatives.row.tolist(), selection.representatives.group.tolist(), strict=True
+    ):
+        members = selection.labels == group
+        of_group = selection.representatives.row[selection.representatives.group == group]
+        projected += time_here[members].sum() / time_here[of_group].sum() * calls_there[row]
+    assert np.array_equal(found.match.left_rows, found.match.right_rows)
+    assert evaluation.projected == pytest.approx(projected)
+    assert evaluation.total == calls_there.sum() == read(there).whole.floats("duration_ns").sum()
+    assert evaluation.error_percent <= 3
+
+
+def test_real_names_and_equal_names_give_the_same_selection_scores(shared_data: Path) -> None:
+    silicon = shared_data / "silicon"
+    profile = Profile(light=read_launches(silicon / "neusight_v100.parquet"))
+    selection = saved(select_by_unit("operation", "stem", profile, {}))
+    real, named = (
+        score_saved_operations(selection, read_launches(silicon / f"neusight_a100{name}.parquet"))
+        for name in ("", "_named_as_v100")
+    )
+    assert real.match.left_time_percent == 100
+    for kind, evaluation in real.scores.items():
+        assert evaluation.error_percent == pytest.approx(named.scores[kind].error_percent, abs=0.1)
+        assert evaluation.group_error_percent == pytest.approx(
+            named.scores[kind].group_error_percent, abs=0.1
+        )
