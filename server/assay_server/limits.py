@@ -21,6 +21,8 @@ class CampaignFileLimits:
     """Bounds of one campaign file (:mod:`assay_server.campaign_file.yaml_source`).
 
     ``campaign_number_characters``: length of a written number; converting longer ones takes long.
+    ``campaign_runs``, ``campaign_slices``, ``campaign_runs_bytes``: what its numbers multiply to, at most
+    (:mod:`assay_server.campaign_file.sizes`).
     """
 
     campaign_file_bytes: int = 1 * _MIB
@@ -28,6 +30,9 @@ class CampaignFileLimits:
     campaign_file_values: int = 50_000
     campaign_scalar_characters: int = 64 * _KIB
     campaign_number_characters: int = 64
+    campaign_runs: int = 100_000
+    campaign_slices: int = 250_000
+    campaign_runs_bytes: int = 256 * _MIB
 
 
 @dataclass(frozen=True)

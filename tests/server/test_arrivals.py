@@ -319,6 +319,9 @@ def test_a_submission_sent_twice_with_one_key_is_one_campaign_of_its_caller(
             submit(coordinator, sent(TEXT + "# changed\n", key="once"), pace)
         with pytest.raises(ParameterError, match="101 characters"):
             submit(coordinator, sent(key="k" * 101), pace)
+        for long in ("base_directory", "file_name"):
+            with pytest.raises(ParameterError, match="1,025 characters; at most 1,024"):
+                submit(coordinator, replace(sent(), **{long: "/" + "x" * 1_024}), pace)
     with called_by(replace(SAM, identity_id="bb" * 16)):
         assert submit(coordinator, sent(key="once"), pace).campaign_id == "large-3"
     for _ in range(2):

@@ -393,7 +393,8 @@ LIVE_FAULTS = [
     (
         "first: 1000, slice_launches: 400",
         "first: 20000000, slice_launches: 400",
-        "4: field detailed: it makes 600,012 slices and at most 100,000 are planned; "
+        "4: field detailed.slice_launches: it makes 600,013 slices (20,000,000 launches in slices of 400 "
+        "are 50,000 a run), and at most 250,000 are planned; "
         "lower 'first', raise 'slice_launches', or make several campaigns",
     ),
     (

@@ -16,8 +16,8 @@ from assay_sampling.errors import CampaignError
 from assay_sampling.launches.table import BASELINE, Condition
 from assay_sampling.running.identity import device_key
 from assay_server.campaign_file.compiling import compile_campaign
-from assay_server.campaign_file.condition_runs import planned_slices
 from assay_server.campaign_file.reading import load_campaign
+from assay_server.campaign_file.sizes import most_runs, most_slices
 from assay_server.campaigns.planning.plan import next_number, plan_campaign
 
 TEXT = """\
@@ -184,8 +184,7 @@ def test_runs_under_locked_clocks(conditions: str, expected: list[tuple[str, Con
     assert [(r.level, r.condition, r.under_mps) for r in beside] == expected
     for run in beside:
         assert set(run.counters) == (set(COST_COUNTERS) if run.level == "detailed" else set())
-    slices = planned_slices(1, 1, 1, campaign.detailed, campaign.conditions)
-    assert len(plan.slices) == slices
+    assert (len(plan.runs), len(plan.slices)) == (most_runs(campaign), most_slices(campaign))
 
 
 def test_without_conditions_there_is_the_baseline_alone() -> None:
@@ -228,7 +227,7 @@ def test_slices_cover_the_window_once_and_as_many_as_foreseen(
     )
     campaign = load_campaign(text, "c.yaml")
     plan = plan_campaign(campaign, "a-1", "/base", "c.yaml")
-    assert len(plan.slices) == planned_slices(1, 2, repeats, campaign.detailed, campaign.conditions)
+    assert (len(plan.runs), len(plan.slices)) == (most_runs(campaign), most_slices(campaign))
     for run in plan.runs:
         pieces = [s for s in plan.slices if s.run_id == run.run_id]
         if run.level == "detailed":
@@ -268,8 +267,7 @@ def test_true_cycles_are_a_run_of_their_own_before_the_features() -> None:
         ("light", False, BASELINE),
         ("detailed", True, FLUSHED),
     ]
-    live = [piece for piece in plan.slices if piece.run_id != plan.runs[0].run_id]
-    assert len(live) == planned_slices(1, 2, 2, campaign.detailed, campaign.conditions)
+    assert len(plan.slices) == most_slices(campaign)
     alone = load_campaign(LIVE.replace("sets: features, slice_launches: 400", "sets: cycles"), "c.yaml")
     runs = plan_campaign(alone, "live-1", "/base", "c.yaml").runs
     assert [run.counters for run in runs if run.level == "detailed"] == [cycles] * 8

@@ -17,6 +17,8 @@ import grpc
 import pytest
 
 from assay_core.records.attempt import AttemptKey
+from assay_protos.campaign_pb2 import SubmitRequest
+from assay_protos.campaign_pb2_grpc import CampaignServiceStub
 from assay_sampling.installation import install_command
 from assay_sampling.readers import open_recording
 from assay_server.identity.authority import write_authority
@@ -330,6 +332,29 @@ def alive(process: int) -> bool:
         return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except OSError:
         return False
+
+
+def test_a_number_that_would_fill_the_memory_is_refused_at_once(process: Process) -> None:
+    """By the call itself: programs that people run look at the file before they send it."""
+    process.start()
+    assert process.child is not None
+    text = (
+        "campaign: b\ngpus: [A]\ndetailed: {first: 1099511627776, slice_launches: 1}\n"
+        "workloads: [{name: w, command: [a]}]\n"
+    )
+    before = peak_bytes(process.child.pid)
+    with grpc.insecure_channel(process.address) as channel:
+        sent = CampaignServiceStub(channel)
+        with pytest.raises(grpc.RpcError) as caught:
+            sent.Submit(SubmitRequest(campaign_yaml=text, file_name="b.yaml", base_directory="/"), timeout=60)
+    assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+    assert "b.yaml:3: field detailed.slice_launches: it makes 2,199,023,255,553 slices" in str(caught.value)
+    assert peak_bytes(process.child.pid) - before < 64 << 20
+
+
+def peak_bytes(process: int) -> int:
+    status = Path(f"/proc/{process}/status").read_text()
+    return int(status.partition("VmHWM:")[2].split()[0]) << 10
 
 
 def test_without_its_extra_the_program_names_it(short_path: Path) -> None:

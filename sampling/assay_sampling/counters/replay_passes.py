@@ -8,7 +8,7 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, lru_cache
 from importlib import resources
 
 from assay_sampling.counters.definitions import registry
@@ -49,8 +49,12 @@ def replay_passes(counters: Iterable[str], compute_capability: str = "") -> Pass
     Raises ParameterError for a counter that does not exist. If no measured set contains the counters, the
     bound adds up measured sets that cover them together, and one pass for each counter outside all sets.
     """
+    return _passes(frozenset(counters), compute_capability)
+
+
+@lru_cache(maxsize=1024)
+def _passes(wanted: frozenset[str], compute_capability: str) -> PassCount:
     known = registry()
-    wanted = set(counters)
     for name in sorted(wanted - known.keys()):
         raise ParameterError("counter", f"there is no counter {name!r}")
     patched = any(known[name].variant == "sass" for name in wanted)

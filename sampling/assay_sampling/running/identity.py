@@ -6,7 +6,6 @@ exports these names too.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -47,7 +46,7 @@ class Condition:
         return f"cache={self.cache or '?'} clock={self.clock or '?'} sm={share}%{kind}"
 
     def to_dict(self) -> dict[str, Any]:
-        document = dataclasses.asdict(self)
+        document = dict(vars(self))
         if self.sm_share == "limit":  # as in files and reports of earlier releases
             del document["sm_share"]
         return document

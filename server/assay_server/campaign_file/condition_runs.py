@@ -1,4 +1,4 @@
-"""The runs that conditions add to those under the baseline, and the number of slices of a campaign."""
+"""The runs that conditions add to those under the baseline."""
 
 from __future__ import annotations
 
@@ -6,11 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from assay_sampling.counters.definitions import COST_COUNTERS
 from assay_sampling.launches.table import Condition
-from assay_server.campaign_file.live_spec import DetailedSpec, LiveConditionSpec
-from assay_server.campaign_file.slices.cost import cost_before
-from assay_server.campaign_file.slices.windows import planned_windows
+from assay_server.campaign_file.live_spec import LiveConditionSpec
 
 
 @dataclass(frozen=True)
@@ -47,22 +44,3 @@ def condition_runs(
     whole = dict.fromkeys(replace(condition, sm_percent=100.0, sm_share="limit") for condition in shares)
     found += [ConditionRun("light", condition, under_mps=True) for condition in whole]
     return tuple(dict.fromkeys(run for run in found if run.level == "light" or not light_only))
-
-
-def planned_slices(
-    workloads: int,
-    gpus: int,
-    repeats: int,
-    detailed: DetailedSpec | None,
-    conditions: Sequence[LiveConditionSpec],
-) -> int:
-    """The number of slices of a campaign's live runs, without building them."""
-    beside = [run.level for run in condition_runs(conditions, light_only=detailed is None)]
-    light = 1 + beside.count("light")
-    if detailed is None:
-        return workloads * gpus * repeats * light
-    runs = [*detailed.counters_of_sets(), *[COST_COUNTERS] * beside.count("detailed")]
-    slices = {
-        counters: len(planned_windows(detailed.slicing, cost_before(counters))) for counters in set(runs)
-    }
-    return workloads * gpus * repeats * (sum(slices[counters] for counters in runs) + light)

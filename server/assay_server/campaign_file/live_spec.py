@@ -26,7 +26,6 @@ LIGHT_PROFILERS: dict[LightLevel, str] = {
     "auto": "auto",
 }
 
-MOST_SLICES = 100_000
 FIRST_REPEATS = 3  # fewer say little about noise
 _LONGEST_WORD = 32_768
 

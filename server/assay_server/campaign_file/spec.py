@@ -142,7 +142,7 @@ class AnalysisSpec(SpecModel):
     methods: list[Annotated[MethodSpec, BeforeValidator(_method)]] = Field(
         default=list(DEFAULT_METHODS), min_length=1, max_length=100
     )
-    memory_limit_bytes: int = Field(default=DEFAULT_MEMORY_LIMIT_BYTES, gt=0)
+    memory_limit_bytes: int = Field(default=DEFAULT_MEMORY_LIMIT_BYTES, gt=0, lt=1 << 62)
 
 
 class Campaign(SpecModel):

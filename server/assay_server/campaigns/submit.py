@@ -26,6 +26,8 @@ from assay_server.store.model import Campaign
 from assay_server.store.protocols import MetadataReader
 
 _LONGEST_KEY = 100
+# Each run keeps the folder; messages repeat the name of the file.
+_LONGEST_PATH = 1024
 
 
 @repeated
@@ -35,14 +37,18 @@ def submit(coordinator: Coordinator, submission: Submission, pace: Pace = ORDINA
     A submission that its caller sent before, with the same key, is answered with the campaign that it
     became. A large campaign is stored piece by piece (:mod:`assay_server.campaigns.arrivals`). Raises
     CampaignError naming line and field of each fault of the file, NotPermittedError if it names a
-    project of others or a priority that the caller may not give, ParameterError for a key that is too long,
-    and StorageError if there is no room for new work.
+    project of others or a priority that the caller may not give, ParameterError for a key or path that is
+    too long, and StorageError if there is no room for new work.
     """
     if coordinator.room is not None:
         coordinator.room.require()
     if len(submission.key) > _LONGEST_KEY:
         cause = f"it has {len(submission.key):,} characters; at most {_LONGEST_KEY} are taken"
         raise ParameterError("key of the submission", cause, "give a shorter one")
+    for name, path in (("folder", submission.base_directory), ("name", submission.file_name)):
+        if len(path) > _LONGEST_PATH:
+            cause = f"it has {len(path):,} characters; at most {_LONGEST_PATH:,} are taken"
+            raise ParameterError(f"{name} of the campaign file", cause, "submit it from another folder")
     file = read_campaign_file(submission.text, submission.file_name or "campaign file")
     spec = file.campaign
     caller = current_caller()

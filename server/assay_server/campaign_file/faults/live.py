@@ -1,4 +1,4 @@
-"""Faults of live runs: their GPUs, conditions, counters, commands, and their number."""
+"""Faults of live runs: their GPUs, conditions, counters and commands."""
 
 from __future__ import annotations
 
@@ -8,9 +8,8 @@ from pathlib import PurePosixPath
 from assay_sampling.counters.definitions import FEATURE_SETS, features_of
 from assay_sampling.launches.table import BASELINE, Condition
 from assay_sampling.running.identity import device_key
-from assay_server.campaign_file.condition_runs import planned_slices
 from assay_server.campaign_file.faults.messages import Fault
-from assay_server.campaign_file.live_spec import MOST_SLICES, DetailedSpec, LiveConditionSpec
+from assay_server.campaign_file.live_spec import DetailedSpec, LiveConditionSpec
 from assay_server.campaign_file.spec import Campaign
 from assay_server.campaign_file.yaml_source import Place
 
@@ -39,20 +38,8 @@ def live_faults(campaign: Campaign) -> Iterator[Fault]:
         campaign.conditions, light_only=campaign.light_only, synthetic=campaign.synthetic
     )
     yield from faults
-    if faults:
-        return
-    yield from _uncollected_faults(campaign)
-    slices = planned_slices(
-        campaign.live_workloads, len(campaign.gpus), campaign.repeats, campaign.detailed, campaign.conditions
-    )
-    slices += campaign.bare * campaign.live_workloads * len(campaign.gpus) * campaign.repeats
-    if slices > MOST_SLICES:
-        place: Place = ("detailed",) if "detailed" in campaign.model_fields_set else ("workloads",)
-        yield Fault(
-            place,
-            f"it makes {slices:,} slices and at most {MOST_SLICES:,} are planned; "
-            "lower 'first', raise 'slice_launches', or make several campaigns",
-        )
+    if not faults:
+        yield from _uncollected_faults(campaign)
 
 
 def _uncollected_faults(campaign: Campaign) -> Iterator[Fault]:

@@ -15,6 +15,7 @@ from assay_server.campaign_file.faults.live import command_faults, kineto_faults
 from assay_server.campaign_file.faults.messages import Fault, shown
 from assay_server.campaign_file.faults.order import order_faults
 from assay_server.campaign_file.faults.ranks import rank_faults
+from assay_server.campaign_file.faults.sizes import size_faults
 from assay_server.campaign_file.spec import Campaign, MethodSpec, WorkloadSpec
 from assay_server.campaign_file.yaml_source import Place
 
@@ -30,6 +31,7 @@ def campaign_faults(campaign: Campaign) -> Iterator[Fault]:
         yield from _kind_faults(workload, place)
         yield from _recording_faults(workload, place)
     yield from live_faults(campaign)
+    yield from size_faults(campaign)
     yield from order_faults(campaign)
     yield from gang_faults(campaign)
     yield from rank_faults(campaign)

@@ -33,9 +33,15 @@ def order_faults(campaign: Campaign) -> Iterator[Fault]:
 
 def _in_a_circle(after: dict[str, list[str]]) -> set[str]:
     """Workloads that could never begin: those left when all that can begin have ended, one after another."""
-    left = {name: set(first) for name, first in after.items()}
-    while True:
-        free = {name for name, first in left.items() if not first & left.keys()}
-        if not free:
-            return set(left)
-        left = {name: first for name, first in left.items() if name not in free}
+    awaited = {name: set(first) for name, first in after.items()}
+    waiting: dict[str, list[str]] = {}
+    for name, first in awaited.items():
+        for each in first:
+            waiting.setdefault(each, []).append(name)
+    ended = [name for name, first in awaited.items() if not first]
+    for name in ended:  # grows as more of them can begin
+        for other in waiting.get(name, ()):
+            awaited[other].discard(name)
+            if not awaited[other]:
+                ended.append(other)
+    return set(after).difference(ended)

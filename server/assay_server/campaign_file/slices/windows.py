@@ -20,6 +20,7 @@ PLANNED_SKIPPED_PERCENT = 18.0
 SLICES_AHEAD = 2
 LEAST_SLICE_LAUNCHES = 500
 MOST_SLICES_OF_A_RUN = 200
+_MOST_LAUNCHES = 1 << 40  # of a slice, as of a campaign file
 _SHARE_OF_AN_OPEN_RUN = 50  # the next slice has at least 1/50 of the launches before it
 
 Window = tuple[int, int]  # launches skipped, launches taken (0: all the rest)
@@ -28,6 +29,13 @@ Window = tuple[int, int]  # launches skipped, launches taken (0: all the rest)
 def planned_windows(slicing: Slicing, cost: SliceCost) -> list[Window]:
     """The slices to plan before any has been made, without a light run to choose them from."""
     return list(cut(slicing, cost, most=SLICES_AHEAD if slicing.is_open else None))
+
+
+def most_windows(slicing: Slicing) -> int:
+    """The most slices that :func:`planned_windows` may give, whatever they cost; it cuts none."""
+    if slicing.is_open:
+        return SLICES_AHEAD
+    return -(-slicing.first // (slicing.slice_launches or _least_launches(slicing)))
 
 
 def cut(slicing: Slicing, cost: SliceCost, begin: int = 0, most: int | None = None) -> Iterator[Window]:
@@ -52,7 +60,7 @@ def slice_launches(slicing: Slicing, cost: SliceCost, skip: int) -> int:
     """Launches in the slice that begins after ``skip`` launches."""
     if slicing.slice_launches:
         return slicing.slice_launches
-    least = max(LEAST_SLICE_LAUNCHES, -(-slicing.first // MOST_SLICES_OF_A_RUN))
+    least = _least_launches(slicing)
     if slicing.is_open:  # however far it goes, its slices stay few
         least = max(least, -(-skip // _SHARE_OF_AN_OPEN_RUN))
     skipping = cost.skip_seconds * skip
@@ -61,4 +69,10 @@ def slice_launches(slicing: Slicing, cost: SliceCost, skip: int) -> int:
         return least
     if cost.launch_seconds <= 0:
         return max(slicing.first - skip, least)
-    return max(least, math.floor(others / cost.launch_seconds) + 1)
+    # A cost near zero must not make the number infinite.
+    return max(least, math.floor(min(others / cost.launch_seconds, _MOST_LAUNCHES)) + 1)
+
+
+def _least_launches(slicing: Slicing) -> int:
+    """Launches in the smallest slice that is sized by cost."""
+    return max(LEAST_SLICE_LAUNCHES, -(-slicing.first // MOST_SLICES_OF_A_RUN))

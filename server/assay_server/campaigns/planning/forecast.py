@@ -17,7 +17,7 @@ from assay_server.campaign_file.compiled import Slicing
 from assay_server.campaign_file.reading import CampaignFile
 from assay_server.campaign_file.slices.assumptions import Assumptions, assumptions
 from assay_server.campaign_file.slices.cost import cost_before
-from assay_server.campaign_file.slices.windows import Window, cut
+from assay_server.campaign_file.slices.windows import MOST_SLICES_OF_A_RUN, Window, cut
 from assay_server.campaigns.planning.plan import Plan, plan_campaign
 from assay_server.campaigns.slicing.learned import SliceCosts
 from assay_server.store.model import Run, Slice
@@ -80,7 +80,7 @@ def _run_document(run: Run, slices: list[Slice], slicing: Slicing, assumed: Assu
     if run.in_windows and slicing.is_open:
         # The window ends with the program at the latest.
         whole = replace(slicing, first=max(assumed.launches, 1))
-        planned = list(cut(whole, cost_before(run.counters, assumed)))
+        planned = list(cut(whole, cost_before(run.counters, assumed), most=MOST_SLICES_OF_A_RUN))
     # A window beyond the end of the program is empty.
     launches = sum(max(0, min(count, assumed.launches - skip)) for skip, count in planned)
     passes = replay_passes(run.counters)

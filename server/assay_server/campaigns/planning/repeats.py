@@ -47,12 +47,16 @@ def _counts(entry: NoiseEntry) -> bool:
 def further_runs(runs: Sequence[Run], wanted: Mapping[Key, int]) -> list[Run]:
     """The missing light runs, numbered after the campaign's runs; failed repeats count as made."""
     made: list[Run] = []
+    first_ordinal = max((run.ordinal for run in runs), default=-1) + 1
+    light: dict[Key, list[Run]] = {}
+    for run in filter(_is_light_baseline, runs):
+        light.setdefault((run.workload, run.device_kind), []).append(run)
     for (workload, device_kind), repeats in wanted.items():
-        of_key = [run for run in runs if _is_light_baseline(run, workload, device_kind)]
+        of_key = light.get((workload, device_kind))
         if not of_key:
             continue
         for repeat in range(max(run.repeat for run in of_key) + 1, repeats):
-            ordinal = max(run.ordinal for run in runs) + 1 + len(made)
+            ordinal = first_ordinal + len(made)
             run_id = f"{of_key[0].campaign_id}.{ordinal:04d}"
             made.append(
                 replace(
@@ -63,7 +67,5 @@ def further_runs(runs: Sequence[Run], wanted: Mapping[Key, int]) -> list[Run]:
     return made
 
 
-def _is_light_baseline(run: Run, workload: str, device_kind: str) -> bool:
-    return (run.workload, run.device_kind, run.level, run.condition, run.under_mps) == (
-        workload, device_kind, "light", BASELINE, False,
-    )  # fmt: skip
+def _is_light_baseline(run: Run) -> bool:
+    return (run.level, run.condition, run.under_mps) == ("light", BASELINE, False)

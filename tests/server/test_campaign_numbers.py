@@ -1,0 +1,59 @@
+"""No number of a campaign file makes a server hold more than 1 GiB, or think for more than ten seconds."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.server.campaign_numbers import MEMORY_BYTES, settings
+
+ROOT = Path(__file__).resolve().parents[2]
+# Pairs that make more are foreseen only; "make campaigns" plans them all.
+_ROWS_OF_A_PAIR = 10_000
+_EVERY_ROW = 1_000_000
+# The baseline is not a condition, and one workload cannot wait for a hundred.
+NEVER_ALONE = ["conditions.[].sm_percent=100", "workloads.[].after=100 entries"]
+
+
+def walked(*arguments: object) -> dict[str, Any]:
+    """What a walk in a process of its own saw, whose bounds hold for each case."""
+    command = [sys.executable, "-m", "tests.support.server.campaign_numbers", *map(str, arguments)]
+    ended = subprocess.run(command, cwd=ROOT, check=False, capture_output=True, text=True, timeout=900)
+    assert ended.returncode == 0, ended.stderr[-3000:]
+    seen: dict[str, Any] = json.loads(ended.stdout)
+    assert seen["peak_bytes"] < MEMORY_BYTES
+    return seen
+
+
+def test_the_numbers_come_from_the_schema() -> None:
+    names = {".".join(each.path) for each in settings()}
+    assert {"detailed.first", "repeat.at_most", "workloads.[].gang", "conditions.[].sm_percent"} <= names
+    assert len(names) > 30
+
+
+def test_every_number_alone() -> None:
+    seen = walked("alone", _EVERY_ROW)
+    assert seen["planned"] > seen["refused"]
+    assert seen["always_refused"] == NEVER_ALONE
+
+
+@pytest.mark.parametrize("part", [0, 1])
+def test_every_pair_of_numbers(part: int) -> None:
+    seen = walked("pairs", _ROWS_OF_A_PAIR, part, 2)
+    assert seen["planned"] > seen["refused"] > 0
+    assert seen["foreseen"] > 0
+    assert {*seen["always_refused"]} <= {*NEVER_ALONE}
+
+
+@pytest.mark.campaigns
+@pytest.mark.skipif(not os.environ.get("ASSAY_CAMPAIGNS"), reason="minutes: make campaigns")
+@pytest.mark.parametrize("part", [0, 1])
+def test_every_pair_of_numbers_is_planned(part: int) -> None:
+    seen = walked("pairs", _EVERY_ROW, part, 2)
+    assert "foreseen" not in seen
