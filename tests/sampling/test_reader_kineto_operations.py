@@ -12,13 +12,14 @@ from assay_sampling.launches.in_memory import Launches
 from assay_sampling.launches.table import has_operations
 from assay_sampling.operations.identity import Operation
 from assay_sampling.readers import ReadOptions, read_launches
-from tests.support.sampling.reader_files import texts, trace, trace_call, trace_kernel, trace_range, write
-
-
-def operations(launches: Launches) -> list[tuple[int, Operation]]:
-    """Of every launch the ordinal of its call's first launch, and its identity."""
-    identities = [Operation.from_text(text or "") for text in texts(launches, "operation_id")]
-    return list(zip(launches.column("call").tolist(), identities, strict=True))
+from tests.support.sampling.reader_files import (
+    operations,
+    trace,
+    trace_call,
+    trace_kernel,
+    trace_range,
+    write,
+)
 
 
 def read(tmp_path: Path, *events: dict[str, Any], options: ReadOptions | None = None) -> Launches:

@@ -4,6 +4,11 @@ from __future__ import annotations
 
 from assay_sampling.notes.base import NoteKind, count_of, launches_of
 
+
+def _is(number: int) -> str:
+    return "is" if number == 1 else "are"
+
+
 READING = (
     NoteKind(
         "profiler_message",
@@ -227,8 +232,49 @@ RANGES_AND_OPERATORS = (
         "operations_cross",
         "operations that overlap without one containing the other",
         lambda launches: (
-            f"{launches_of(launches)} {'is' if launches == 1 else 'are'} in an operation that ends before "
-            "another one around it, so ranges of one thread cross; the outer one counts"
+            f"{launches_of(launches)} {_is(launches)} in ranges of one thread that cross; of operators and "
+            "library routines the one that began first counts, of other ranges the last"
+        ),
+    ),
+    NoteKind(
+        "operations_cut",
+        "operations that had not ended when the recording ended, so their cost is not complete",
+        lambda launches, operation: (
+            f"{launches_of(launches)} {_is(launches)} in an operation that had not ended when the recording "
+            f"ended, first {operation}: its cost is not complete"
+        ),
+    ),
+    NoteKind(
+        "operations_without_shapes",
+        "library routines, whose input shapes no recording has; they are known by name and order",
+        lambda launches: (
+            f"{launches_of(launches)} {_is(launches)} in library routines, whose input shapes the recording "
+            "does not have: they are known by name and order only"
+        ),
+    ),
+    NoteKind(
+        "operations_share_streams",
+        "threads with operations of their own launch into one stream; launches belong to the operations of "
+        "the thread that calls",
+        lambda threads: (
+            f"{threads} threads launch into one stream: each launch belongs to the operation of the thread "
+            "that calls"
+        ),
+    ),
+    NoteKind(
+        "operations_without_serial_numbers",
+        "ranges that say neither when they begin nor which call they are, so calls in a row look like one",
+        lambda launches, operation: (
+            f"{launches_of(launches)} {_is(launches)} in ranges without serial numbers, first "
+            f"{operation}: calls of one range in a row count as one"
+        ),
+    ),
+    NoteKind(
+        "kernels_renamed_by_ranges",
+        "kernels have the names of NVTX ranges (--print-nvtx-rename), so their own names are lost",
+        lambda launches: (
+            f"the kernels of {launches_of(launches)} have the names of their NVTX ranges instead of their "
+            "own: export the page again without --print-nvtx-rename"
         ),
     ),
 )  # fmt: skip

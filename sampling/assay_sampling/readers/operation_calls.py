@@ -58,8 +58,12 @@ _REGION = re.compile(r"CompiledFxGraph|Torch-Compiled Region|CompiledFunction\b"
 _REGION_SERIAL = re.compile(r"\b(f[a-z0-9]{40,}|[0-9a-f]{16,})\b")
 _OPERATOR = re.compile(r"[A-Za-z_]\w*(::\w+)+(\.\w+)*")
 _ENGINE = ("autograd::engine::", "torch::autograd::", "torch::dynamo", "torch::jit")
+# The functions of NVIDIA's libraries, which announce themselves by NVTX ranges too.
+_ROUTINE = re.compile(r"(cublas|cudnn|cusparse|cusolver|cufft|curand|nccl)[A-Z]\w*")
 # torch.autograd.profiler.emit_nvtx and nsys --pytorch=autograd-shapes-nvtx append these.
-_NVTX_SUFFIX = re.compile(r",\s*(?:(seq|op_id|input_op_ids)\s*=\s*(?:\[[^\]]*\]|-?\d+)|sizes\s*=\s*(\[.*\]))")
+_NVTX_SUFFIX = re.compile(
+    r",\s*(?:(seq|op_id|input_op_ids)\s*=\s*(?:\[[^\]]*\]|-?\d+)|sizes\s*=\s*(\[[\[\]\d,\s-]*\]))"
+)
 
 
 @dataclass(frozen=True)
@@ -78,7 +82,7 @@ def range_name(text: str, *, framework: bool = False, routine: bool = False) -> 
     ``framework``: the profiler itself says that it is an operator of a framework; ``routine``: it is a row of
     a table of library calls.
     """
-    if routine:
+    if routine or _ROUTINE.fullmatch(text):
         return RangeName(RangeKind.ROUTINE, text)
     if _REGION.search(text):
         name = re.sub(r"\s+", " ", _REGION_SERIAL.sub("", text).replace("#", "")).strip()
@@ -99,7 +103,8 @@ class CallRanges:
     """Ranges that may be operations, arrays of shape (r,).
 
     ``thread`` is the calling thread, ``starts`` and ``ends`` are in ns, ``name`` indexes ``names``,
-    ``shapes`` indexes ``texts_of_shapes``, -1 where the name itself has them or nobody knows.
+    ``shapes`` indexes ``texts_of_shapes``, -1 where the name itself has them or nobody knows. ``cut`` marks
+    ranges that were open when the recording ended; None: there are none.
     """
 
     thread: np.ndarray
@@ -109,6 +114,7 @@ class CallRanges:
     shapes: np.ndarray
     names: Sequence[RangeName]
     texts_of_shapes: Sequence[str] = ()
+    cut: np.ndarray | None = None
 
     def by_thread(self) -> ThreadRanges:
         rows = np.arange(len(self.thread), dtype=np.int32)
@@ -136,17 +142,26 @@ class LaunchedFrom:
 @dataclass(frozen=True)
 class Calls:
     """The operation of each launch: ``call``, shape (n,), is the ordinal of its first launch; ``identity``,
-    shape (n,), indexes ``texts``. ``crossed`` counts launches whose operation ends before another operation
-    around them does."""
+    shape (n,), indexes ``texts``. ``crossed`` counts launches in ranges that cross, ``cut`` marks the
+    launches whose range was open when the recording ended, shape (n,)."""
 
     call: np.ndarray
     identity: np.ndarray
     texts: list[str]
     crossed: int
+    cut: np.ndarray
 
     def notes(self) -> list[Note]:
         """What is doubtful about these operations."""
-        return [make_note("operations_cross", launches=self.crossed)] if self.crossed else []
+        notes = [make_note("operations_cross", launches=self.crossed)] if self.crossed else []
+        if self.cut.any():
+            first = Operation.from_text(self.texts[self.identity[np.argmax(self.cut)]])
+            notes.append(make_note("operations_cut", launches=int(self.cut.sum()), operation=first.label()))
+        routine = np.array([Operation.from_text(text).kind == "routine" for text in self.texts], bool)
+        routines = int(routine[self.identity].sum())
+        if routines:
+            notes.append(make_note("operations_without_shapes", launches=routines))
+        return notes
 
     def columns(self, part: slice, names: NameTracker) -> dict[str, pa.Array | np.ndarray]:
         """The columns of a launch table for some of the launches."""
@@ -162,7 +177,10 @@ def calls_of(launched: LaunchedFrom, ranges: CallRanges) -> Calls:
     keys = _call_keys(launched, row, len(ranges.thread))
     _, first, call = np.unique(keys, return_index=True, return_inverse=True)
     identity, texts = _identities(launched, ranges, row[first], first, call)
-    return Calls(launched.launch[first][call], identity[call], texts, crossed)
+    cut = (
+        np.zeros(len(row), bool) if ranges.cut is None else (row >= 0) & _taken(ranges.cut, row).astype(bool)
+    )
+    return Calls(launched.launch[first][call], identity[call], texts, crossed, cut)
 
 
 def _operation_rows(launched: LaunchedFrom, ranges: CallRanges) -> tuple[np.ndarray, int]:
@@ -194,12 +212,15 @@ def _chosen(stacks: np.ndarray, kind: np.ndarray) -> np.ndarray:
 
 
 def _crossed(stacks: np.ndarray, chosen: np.ndarray, kind: np.ndarray, ends: np.ndarray) -> int:
-    """How many launches are in an operation, and in another one that outlasts it."""
+    """How many launches are in ranges that cross: another of the operation's kind began after the outermost
+    and outlasts it, or began before the innermost and ends first."""
     if not stacks.shape[1]:
         return 0
-    other = (stacks >= 0) & (kind[stacks] <= RangeKind.ROUTINE) & (kind[stacks] == kind[chosen][:, None])
+    other = (stacks >= 0) & (kind[stacks] == kind[chosen][:, None])
     longer = ends[stacks] > ends[chosen][:, None] + _ROUNDING_NS
-    return int(((other & longer).any(axis=1) & (chosen >= 0)).sum())
+    shorter = ends[stacks] < ends[chosen][:, None] - _ROUNDING_NS
+    wrong = np.where((kind[chosen] < RangeKind.RANGE)[:, None], longer, shorter)
+    return int(((other & wrong).any(axis=1) & (chosen >= 0)).sum())
 
 
 def _call_keys(launched: LaunchedFrom, row: np.ndarray, ranges: int) -> np.ndarray:

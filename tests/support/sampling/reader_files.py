@@ -14,6 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from assay_sampling.launches.operation import Operation
 
 from assay_sampling.launches.in_memory import Launches
 
@@ -81,6 +82,12 @@ def kernel_names(launches: Launches) -> list[str]:
 
 def texts(launches: Launches, column: str) -> list[str | None]:
     return [None if i is None else launches.names[i] for i in launches.table[column].to_pylist()]
+
+
+def operations(launches: Launches) -> list[tuple[int, Operation]]:
+    """Of every launch the ordinal of its call's first launch, and its operation."""
+    identities = [Operation.from_text(text or "") for text in texts(launches, "operation_id")]
+    return list(zip(launches.column("call").tolist(), identities, strict=True))
 
 
 PID = 281575874887680  # a global ID of a process: thread bits are zero

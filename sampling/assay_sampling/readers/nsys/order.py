@@ -57,7 +57,7 @@ class LaunchOrder:
 def launch_order(database: Database) -> LaunchOrder:
     """Read the keys of all launches and put them in order. Raises InputError for a damaged table."""
     columns = database.tables[KERNEL]
-    row, start, duration, owner, correlation, node = _integers(
+    row, start, duration, owner, correlation, node = integers(
         database,
         KERNEL,
         ["rowid", "start", f"{_END} - start"]
@@ -129,7 +129,7 @@ def _joined(
     """The launches that have a call; without a column of stream numbers a context is one stream."""
     columns = database.tables[KERNEL]
     names = [_or_default(columns, name, -1) for name in ("deviceId", "contextId", "streamId")]
-    streams = [np.delete(values, doubles) for values in _integers(database, KERNEL, names, _IN_ORDER)]
+    streams = [np.delete(values, doubles) for values in integers(database, KERNEL, names, _IN_ORDER)]
     keys = np.stack([owner, *streams], axis=1)
     known = thread != _NO_THREAD
     _, stream = np.unique(keys[known], axis=0, return_inverse=True)
@@ -140,7 +140,8 @@ def _or_default(columns: tuple[str, ...], name: str, default: int) -> str:
     return f'COALESCE("{name}", {default})' if name in columns else str(default)
 
 
-def _integers(database: Database, table: str, expressions: list[str], where: str = "") -> list[np.ndarray]:
+def integers(database: Database, table: str, expressions: list[str], where: str = "") -> list[np.ndarray]:
+    """Columns of whole numbers, each of shape (m,), int64; raises InputError where a value is not one."""
     parts = list(integer_chunks(database, table, expressions, where))
     if not parts:
         return [np.zeros(0, np.int64) for _ in expressions]

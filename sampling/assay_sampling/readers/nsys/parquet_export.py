@@ -23,6 +23,8 @@ import pyarrow.parquet as pq
 from assay_sampling.errors import InputError, StorageError
 from assay_sampling.readers.base import ReadOptions, check_offset
 from assay_sampling.readers.nsys.database import (
+    CUBLAS,
+    CUDNN,
     GRAPH_TRACE,
     KERNEL,
     KERNEL_COLUMNS,
@@ -42,6 +44,8 @@ _COLUMNS: dict[str, tuple[str, ...] | None] = {
     KERNEL: KERNEL_COLUMNS,
     RUNTIME: ("start", "end", "globalTid", "correlationId", "nameId", "returnValue"),
     NVTX: ("start", "end", "eventType", "text", "textId", "globalTid"),
+    CUBLAS: ("start", "end", "globalTid", "nameId"),
+    CUDNN: ("start", "end", "globalTid", "nameId"),
     STRINGS: ("id", "value"),
     GRAPH_TRACE: ("start",),
     "META_DATA_EXPORT": None,

@@ -4,8 +4,9 @@ The NVTX path of a launch is the names of all push/pop and start/end ranges of t
 contain the launch call, outermost first, joined by "/" (:mod:`assay_sampling.readers.nesting`). Times are
 the profiler's own, in ns since the start of the session.
 
-Memory: 72 bytes a launch for the order, 32 bytes for each NVTX range of a launching thread, and one batch;
-everything else is fetched from the file batch by batch. The file is never written to.
+Memory: 72 bytes a launch for the order, 37 bytes for each range of a launching thread, twice that where
+operations are joined, and one batch; everything else is fetched from the file batch by batch. The file is
+never written to.
 
 Source: docs/reading-recordings.md, "Nsight Systems exports".
 """
@@ -37,7 +38,6 @@ from assay_sampling.readers.nsys.database import (
     GRAPH_TRACE,
     KERNEL,
     MAGIC,
-    NVTX,
     STRINGS,
     Database,
     devices,
@@ -45,7 +45,10 @@ from assay_sampling.readers.nsys.database import (
     tool_version,
 )
 from assay_sampling.readers.nsys.diagnostics import diagnostics
+from assay_sampling.readers.nsys.operations import operation_calls
 from assay_sampling.readers.nsys.order import LaunchOrder, launch_order
+from assay_sampling.readers.nsys.ranges import has_ranges, library_calls, nvtx_ranges
+from assay_sampling.readers.operation_calls import Calls
 
 FORMAT = "nsys-sqlite"
 _SHAPE = {"grid_x": "gridX", "grid_y": "gridY", "grid_z": "gridZ",
@@ -61,7 +64,6 @@ _BOUNDS = {
     **dict.fromkeys(("start", "end"), (-(2**62), 2**62)),
     **dict.fromkeys(_SHAPE.values(), (1, 2**31 - 1)),
 }
-_PUSH_POP, _START_END = 59, 60
 
 
 class NsysSqliteReader:
@@ -110,20 +112,26 @@ class NsysRecording(OpenRecording):
                 devices=devices(self._database),
                 marked_synthetic=marked,
             )
+            self._operations = has_ranges(self._database)
         except BaseException:
             self.close()
             raise
-        super().__init__(path, format_, launch_schema(metadata))
+        super().__init__(path, format_, launch_schema(metadata, operations=self._operations))
 
     def _read(self, max_launches: int) -> Iterator[LaunchBatch]:
         _check_rows(self._database)
         order = launch_order(self._database)
-        ranges = _nvtx_ranges(self._database, order.threads)
+        nvtx = nvtx_ranges(self._database, order.threads)
         fetch = _Fetch(self._database, self._options.launch_offset or 0)
+        calls, notes = None, list[Note]()
+        if self._operations:
+            libraries = library_calls(self._database, order.threads)
+            calls, notes = operation_calls(self._database, order, nvtx, libraries, fetch.name_column)
+        ranges = None if nvtx is None else nvtx.closed()
         note_total_launches(self.path, len(order.row))
         for start in range(0, len(order.row), max_launches):
-            yield fetch.batch(self.schema, order, slice(start, start + max_launches), ranges)
-        self.notes.extend(_notes(self._database, order))
+            yield fetch.batch(self.schema, order, slice(start, start + max_launches), ranges, calls)
+        self.notes.extend([*_notes(self._database, order), *notes])
 
     def close(self) -> None:
         self._database.close()
@@ -199,38 +207,6 @@ def _check_rows(database: Database) -> None:
     )
 
 
-def _nvtx_ranges(database: Database, threads: np.ndarray) -> ThreadRanges | None:
-    """The closed ranges of the given threads (global IDs, sorted), or None without any."""
-    if not database.has(NVTX, "start", "end", "eventType", "globalTid"):
-        return None
-    columns = database.tables[NVTX]
-    text, text_id = (name if name in columns else "NULL" for name in ("text", "textId"))
-    registered = database.texts(f"SELECT textId FROM {NVTX}") if "textId" in columns else {}
-    query = (
-        f'SELECT globalTid, start, "end", {text}, {text_id} FROM {NVTX} '
-        f'WHERE eventType IN ({_PUSH_POP}, {_START_END}) AND "end" >= start AND globalTid IS NOT NULL'
-    )
-    labels: dict[str, int] = {}
-    parts: list[tuple[np.ndarray, np.ndarray]] = []
-    for rows in database.rows(query):
-        tids, starts, ends, texts, ids = zip(*rows, strict=True)
-        try:
-            times = np.array([tids, starts, ends], np.int64)
-        except (TypeError, ValueError, OverflowError) as error:
-            raise InputError(
-                database.path, f"a value is not a whole number ({error})", "export again", field=NVTX
-            ) from error
-        names = [t if isinstance(t, str) else registered.get(i, "") for t, i in zip(texts, ids, strict=True)]
-        label = np.array([labels.setdefault(name, len(labels)) for name in names], np.int32)
-        kept = np.isin(times[0], threads)
-        parts.append((times[:, kept], label[kept]))
-    if not parts:
-        return None
-    times = np.concatenate([part[0] for part in parts], axis=1)
-    label = np.concatenate([part[1] for part in parts])
-    return ThreadRanges(np.searchsorted(threads, times[0]), times[1], times[2], label, list(labels))
-
-
 class _Fetch:
     """Fetches the rest of the launches' columns batch by batch."""
 
@@ -238,9 +214,9 @@ class _Fetch:
         self._database = database
         self._offset = launch_offset
         self._names = NameTracker()
-        self._name = "demangledName" if database.has(KERNEL, "demangledName") else "shortName"
-        self._texts = database.texts(f"SELECT {self._name} FROM {KERNEL}")
-        columns = {"name": self._name, "start": "start", "end": '"end"', **_SHAPE}
+        self.name_column = "demangledName" if database.has(KERNEL, "demangledName") else "shortName"
+        self._texts = database.texts(f"SELECT {self.name_column} FROM {KERNEL}")
+        columns = {"name": self.name_column, "start": "start", "end": '"end"', **_SHAPE}
         columns |= {k: v for k, v in _OPTIONAL.items() if database.has(KERNEL, v)}
         if database.has(KERNEL, "staticSharedMemory", "dynamicSharedMemory"):
             columns["shared"] = "staticSharedMemory + k.dynamicSharedMemory"
@@ -251,7 +227,12 @@ class _Fetch:
         )
 
     def batch(
-        self, schema: pa.Schema, order: LaunchOrder, part: slice, ranges: ThreadRanges | None
+        self,
+        schema: pa.Schema,
+        order: LaunchOrder,
+        part: slice,
+        ranges: ThreadRanges | None,
+        calls: Calls | None,
     ) -> LaunchBatch:
         fetched = self._fetch(order.row[part])
         start = fetched.pop("start")
@@ -269,6 +250,9 @@ class _Fetch:
             columns["shared_memory_bytes"] = columns.pop("shared")
         if ranges is not None:
             columns["nvtx_id"] = self._paths(order, part, ranges)
+        if calls is not None:
+            columns |= calls.columns(part, self._names)
+            columns["call"] += self._offset
         records = make_batch(schema, columns, num_rows=len(start))
         return LaunchBatch(records, self._names.take_new())
 
@@ -306,7 +290,9 @@ class _Fetch:
                 )
             texts.append(text)
         if encoded.indices.null_count:
-            raise InputError(self._database.path, "a kernel has no name", "export again", field=self._name)
+            raise InputError(
+                self._database.path, "a kernel has no name", "export again", field=self.name_column
+            )
         return self._names.intern_indices(texts, encoded.indices.to_numpy(zero_copy_only=False))
 
     def _paths(self, order: LaunchOrder, part: slice, ranges: ThreadRanges) -> pa.Array:
