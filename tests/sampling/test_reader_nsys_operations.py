@@ -8,9 +8,9 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from assay_sampling.launches.operation import Operation
 
 from assay_sampling.launches.table import launch_schema
+from assay_sampling.operations.identity import Operation
 from assay_sampling.readers import ReadOptions, open_recording, read_launches
 from tests.support.sampling.reader_files import (
     TID,

@@ -14,9 +14,9 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from assay_sampling.launches.operation import Operation
 
 from assay_sampling.launches.in_memory import Launches
+from assay_sampling.operations.identity import Operation
 
 RAW_FIELDS = ("ID", "Process ID", "Process Name", "Host Name", "Kernel Name", "Context", "Stream",
               "Block Size", "Grid Size", "Device", "CC", "gpc__cycles_elapsed.avg",

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from assay_sampling.launches.operation import Operation
 from assay_sampling.notes.registry import Note, make_note
+from assay_sampling.operations.identity import Operation
 from assay_sampling.readers.nsys.database import KERNEL, STRINGS, Database
 from assay_sampling.readers.nsys.order import LaunchOrder, integers
 from assay_sampling.readers.nsys.ranges import TracedRanges
