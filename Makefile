@@ -12,11 +12,11 @@ STAMP := $(VENV)/.installed
 # Tests and demos start hundreds of processes; each compiles all of Assay where this is set.
 unexport PYTHONDONTWRITEBYTECODE
 
-$(STAMP): pyproject.toml requirements/constraints.txt
+$(STAMP): pyproject.toml requirements/dev.txt
 	@echo "installing into $(VENV): about 700 MB, a minute or more"
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint requirements/constraints.txt "pip>=25.1"
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint requirements/constraints.txt --editable ".[all]" --group dev
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --requirement requirements/dev.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	@touch $@
 
 .PHONY: help
@@ -52,7 +52,7 @@ chaos-short: $(STAMP)  ## the short form: 20 faults, about a minute; CHAOS_ARGS=
 
 NCU_REPORT := $(VENV)/.ncu-report-installed
 $(NCU_REPORT): $(STAMP)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint requirements/constraints.txt --editable ".[ncu-report]"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --requirement requirements/ncu-report.txt
 	@touch $@
 
 .PHONY: test-ncu-report
@@ -105,11 +105,13 @@ services-long: $(STAMP) services  ## the long form: campaigns on two servers, a 
 # Images from a Debian tree that mmdebstrap makes, as root; nothing is left on the machine but the cache.
 IMAGES ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/assay/images
 
+comma := ,
 IMAGE_EXTRAS ?= agent,server,postgresql,object-store,dask,engine
 .PHONY: image-wheels
 image-wheels: $(STAMP)  ## the wheels of all images into build/wheels, for builds without a network
 	rm -rf build/wheels
-	$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --wheel-dir build/wheels --constraint requirements/constraints.txt ".[$(IMAGE_EXTRAS)]"
+	$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --wheel-dir build/wheels --require-hashes $(foreach extra,$(subst $(comma), ,$(IMAGE_EXTRAS)),--requirement requirements/$(extra).txt)
+	$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --wheel-dir build/wheels --no-deps --no-build-isolation .
 
 .PHONY: test-image
 test-image: image-wheels  ## build the images twice from a Debian tree, compare, and run them in Podman, as root and as another user; needs root; skipped where Podman is missing; 25 minutes, and 2 GB in the cache folder
@@ -269,8 +271,8 @@ kills: $(STAMP)  ## the long form of kills at many moments and of a box with a f
 	ASSAY_KILLS=full $(BIN)/pytest -n 2 --dist loadgroup $(KILLING_TESTS) $(PYTEST_ARGS)
 
 .PHONY: lock
-lock: $(STAMP)  ## pin the versions of this environment for everybody
-	$(BIN)/python -m pip freeze --exclude-editable | grep -v '^pip==' > requirements/constraints.txt
+lock: $(STAMP)  ## pin the versions of this environment for everybody, and the hashes of their files for every extra
+	$(BIN)/python requirements/lock.py
 
 .PHONY: clean
 clean:  ## remove everything that the targets above made

@@ -29,6 +29,17 @@ def test_its_sections_are_shell() -> None:
         subprocess.run(["/bin/sh", "-n"], input=sections()[name], text=True, check=True)
 
 
+def post(base: str) -> str:
+    return sections()["post"].replace("python3 -m venv /opt/assay", "").replace("{{ BASE }}", base)
+
+
+def test_a_base_by_its_tag_alone_is_refused() -> None:
+    script = post("docker.io/library/python:3.11-slim-bookworm")
+    done = subprocess.run(["/bin/sh", "-euc", script], capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "name it by its digest, NAME@sha256:DIGEST" in done.stderr
+
+
 @pytest.mark.parametrize("bound", [False, True])
 def test_wheels_that_were_bound_are_installed_without_the_index(tmp_path: Path, bound: bool) -> None:
     program, wheels = tmp_path / "pip", tmp_path / "mnt"
@@ -37,11 +48,7 @@ def test_wheels_that_were_bound_are_installed_without_the_index(tmp_path: Path, 
     wheels.mkdir()
     if bound:
         (wheels / "assay_gpu-0.1.0-py3-none-any.whl").touch()
-    script = (
-        sections()["post"]
-        .replace("python3 -m venv /opt/assay", "")
-        .replace("/opt/assay/bin/pip", str(program))
-    )
+    script = post(f"docker.io/library/python@sha256:{'0' * 64}").replace("/opt/assay/bin/pip", str(program))
     script = script.replace("/mnt", str(wheels)).replace("{{ PACKAGE }}", "assay-gpu[agent]")
     done = subprocess.run(["/bin/sh", "-euc", script], capture_output=True, text=True, check=True)
     offline = ["--no-index", "--find-links", str(wheels)] if bound else []

@@ -102,10 +102,14 @@ def _pack(words: Sequence[str]) -> int:
 
 def pinned(names: Sequence[str], constraints: Path = ROOT / "requirements" / "constraints.txt") -> list[str]:
     """The names with the versions that this checkout is tested with; raises CannotCarryError."""
-    lines = {line.partition("==")[0].lower(): line.strip() for line in constraints.read_text().splitlines()}
-    if unknown := [name for name in names if name.lower() not in lines]:
+    lines = {line.partition("==")[0]: line.strip() for line in constraints.read_text().splitlines()}
+    if unknown := [name for name in names if _key(name) not in lines]:
         raise CannotCarryError(f"{constraints} has no version of {', '.join(unknown)}")
-    return [lines[name.lower()] for name in names]
+    return [lines[_key(name)] for name in names]
+
+
+def _key(name: str) -> str:
+    return name.lower().replace("_", "-")
 
 
 def _download(folder: Path, python: str, machine: str) -> list[str]:

@@ -21,7 +21,9 @@ app.kubernetes.io/component: {{ .component }}
 {{- end }}
 
 {{- define "assay.image" -}}
-{{ .root.Values.image.registry }}/assay-{{ .component }}:{{ .root.Values.image.tag | default .root.Chart.AppVersion }}
+{{- $digest := index .root.Values.image.digests .component -}}
+{{- $version := .root.Values.image.tag | default .root.Chart.AppVersion | printf ":%s" -}}
+{{ .root.Values.image.registry }}/assay-{{ .component }}{{ ternary (printf "@%s" $digest) $version (ne $digest "") }}
 {{- end }}
 
 {{- define "assay.host" -}}
