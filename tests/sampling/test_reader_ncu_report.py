@@ -22,6 +22,8 @@ from assay_sampling.errors import AssayError, CounterUnavailableError, InputErro
 from assay_sampling.files.synthetic_mark import SYNTHETIC_MARK
 from assay_sampling.installation import install_command
 from assay_sampling.launches.in_memory import Launches
+from assay_sampling.launches.table import has_operations
+from assay_sampling.operations.identity import Operation
 from assay_sampling.readers import ReadOptions, open_recording, read_launches
 from assay_sampling.readers.ncu.container import read_container
 from assay_sampling.scoring.evaluation import cost_of
@@ -29,6 +31,7 @@ from tests.support.sampling.ncu_reports import fake_package, metrics, report
 from tests.support.sampling.reader_files import (
     RAW_UNITS,
     kernel_names,
+    operations,
     raw_page,
     raw_row,
     sentences,
@@ -334,6 +337,21 @@ def test_a_shape_that_cannot_be_names_the_result(tmp_path: Path, package: Instal
 def test_nvtx_ranges_become_a_path(tmp_path: Path, package: Install) -> None:
     package({**_actions("a")[0], "ranges": ["outer", 'in"ner:x']}, _actions("b")[0])
     assert texts(_read(tmp_path, "a", "b"), "nvtx_id") == ['outer/in"ner:x', None]
+
+
+def test_ranges_become_operations(tmp_path: Path, package: Install) -> None:
+    first, second = (f"aten::mm, seq = {n}, op_id = {n}, sizes = [[2, 2]]" for n in (1, 2))
+    a, b, c, d = _actions("a", "b", "c", "d")
+    package(
+        a | {"ranges": ["x/y", first]}, b | {"ranges": ["x/y", first]}, c | {"ranges": ["x/y", second]}, d
+    )
+    launches = _read(tmp_path, "a", "b", "c", "d")
+    multiply = Operation("operator", "aten::mm", "[[2,2]]")
+    assert operations(launches) == [
+        (0, multiply), (0, multiply), (2, multiply), (3, Operation("kernel", "d"))
+    ]  # fmt: skip
+    package(*_actions("a", "b"))
+    assert not has_operations(_read(tmp_path, "a", "b").table.schema)
 
 
 def test_processes_come_from_the_container(tmp_path: Path, package: Install) -> None:

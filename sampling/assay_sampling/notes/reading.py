@@ -245,14 +245,6 @@ RANGES_AND_OPERATORS = (
         ),
     ),
     NoteKind(
-        "operations_without_shapes",
-        "library routines, whose input shapes no recording has; they are known by name and order",
-        lambda launches: (
-            f"{launches_of(launches)} {_is(launches)} in library routines, whose input shapes the recording "
-            "does not have: they are known by name and order only"
-        ),
-    ),
-    NoteKind(
         "operations_share_streams",
         "threads with operations of their own launch into one stream; launches belong to the operations of "
         "the thread that calls",

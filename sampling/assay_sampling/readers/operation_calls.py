@@ -46,6 +46,11 @@ class RangeKind(IntEnum):
     ROUTINE = 2
     RANGE = 3
 
+    @property
+    def operation(self) -> OperationKind:
+        """The kind of the operation that it becomes."""
+        return _KINDS[self]
+
 
 _KINDS: dict[RangeKind, OperationKind] = {
     RangeKind.REGION: "region",
@@ -157,10 +162,6 @@ class Calls:
         if self.cut.any():
             first = Operation.from_text(self.texts[self.identity[np.argmax(self.cut)]])
             notes.append(make_note("operations_cut", launches=int(self.cut.sum()), operation=first.label()))
-        routine = np.array([Operation.from_text(text).kind == "routine" for text in self.texts], bool)
-        routines = int(routine[self.identity].sum())
-        if routines:
-            notes.append(make_note("operations_without_shapes", launches=routines))
         return notes
 
     def columns(self, part: slice, names: NameTracker) -> dict[str, pa.Array | np.ndarray]:
@@ -263,7 +264,7 @@ def _operation(values: list[int], ranges: CallRanges, bases: Sequence[str]) -> O
     if source == 0:
         named = ranges.names[name]
         text = ranges.texts_of_shapes[shapes] if shapes >= 0 else named.shapes
-        return Operation(_KINDS[named.kind], named.name, text, thread)
+        return Operation(named.kind.operation, named.name, text, thread)
     if source == 1:
         code = graph_hash & 0xFFFFFFFFFFFFFFFF
         return Operation("graph", f"graph {code:016x} of {launches} kernels", "", thread)

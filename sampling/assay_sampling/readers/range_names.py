@@ -8,6 +8,7 @@ Source: docs/concepts.md, "Operations".
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 import numpy as np
@@ -32,7 +33,7 @@ def distinct_names(texts: Sequence[str]) -> tuple[list[RangeName], np.ndarray]:
 
 def has_serial_number(text: str) -> bool:
     """Whether the name of a range says which call it is."""
-    return bool(pc.match_substring_regex(pa.scalar(text), _SERIAL).as_py())
+    return re.search(_SERIAL, text) is not None
 
 
 def operation_of(stack: Sequence[RangeName]) -> int:

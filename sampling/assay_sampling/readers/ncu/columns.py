@@ -262,7 +262,6 @@ class Converter:
     def __init__(self, layout: Layout, names: NameTracker) -> None:
         self.nulls: dict[str, int] = {}
         self.first_nulls: dict[str, int] = {}
-        self.ranges_unread = 0
         self._layout = layout
         self._names = names
 
@@ -276,8 +275,6 @@ class Converter:
             columns["stream"] = self.integers(table, "Stream", 0, _INT64)
         if layout.has("Device"):
             columns["device"] = self.integers(table, "Device", 0, _INT32)
-        if layout.has(PUSH_POP):
-            columns["nvtx_id"] = self._ranges(cells(table, layout.at(PUSH_POP)))
         for source in layout.counters:
             derived = source.position < 0
             columns[source.column.name] = (
@@ -365,21 +362,6 @@ class Converter:
             self.first_nulls.setdefault(name, int(lines[pc.index(values.is_null(), True).as_py()]))
         return values if source.factor == 1.0 else pc.multiply(values, source.factor)
 
-    def _ranges(self, texts: pa.Array) -> pa.Array:
-        encoded = texts.dictionary_encode()
-        paths: list[str] = []
-        index_of: list[int] = []
-        for text in encoded.dictionary.to_pylist():
-            path = range_path(text)
-            index_of.append(len(paths) if path else -1)
-            if path:
-                paths.append(path)
-        lookup = np.array(index_of, np.int64)
-        indices = lookup[encoded.indices.to_numpy(zero_copy_only=False)]
-        unread = np.array([bool(t.strip()) for t in encoded.dictionary.to_pylist()]) & (lookup < 0)
-        self.ranges_unread += int(unread[encoded.indices.to_numpy(zero_copy_only=False)].sum())
-        return self._names.intern_indices(paths, indices)
-
 
 def _thread_blocks(columns: dict[str, pa.Array | np.ndarray]) -> np.ndarray:
     sizes = [np.asarray(columns[f"grid_{axis}"], np.float64) for axis in "xyz"]
@@ -388,23 +370,6 @@ def _thread_blocks(columns: dict[str, pa.Array | np.ndarray]) -> np.ndarray:
 
 
 _TRIPLE = re.compile(r"\(\s*(\d{1,19}),\s*(\d{1,19}),\s*(\d{1,19})\s*\)")
-_QUOTED = re.compile(r'"([^"]*)"')
-
-
-def range_path(text: str) -> str:
-    """The path of a push/pop cell such as ``123 "<default domain>:outer:none:none:none:none:none:none"``.
-
-    Every quoted part is one range of the stack, outermost first: domain, name (which may hold colons),
-    and six fields of payload. Empty where the cell is not of that form.
-    """
-    names = []
-    for part in _QUOTED.findall(text):
-        pieces = part.rsplit(":", 6)
-        _domain, colon, name = pieces[0].partition(":")
-        if len(pieces) != 7 or not colon:
-            return ""
-        names.append(name)
-    return "/".join(names)
 
 
 def cells(table: pa.Table, position: int) -> pa.Array:

@@ -30,7 +30,7 @@ from assay_sampling.readers.base import (
     check_offset,
     foreign_metadata,
 )
-from assay_sampling.readers.ncu.columns import ColumnError, make_layout
+from assay_sampling.readers.ncu.columns import PUSH_POP, ColumnError, make_layout
 from assay_sampling.readers.ncu.launches import LaunchMaker, devices_of, has_marked_rows
 from assay_sampling.readers.ncu.lines import (
     BLOCK_BYTES,
@@ -93,7 +93,8 @@ class NcuDetailsRecording(OpenRecording):
             devices=tuple(self._devices.values()),
             marked_synthetic=self._marked_synthetic,
         )
-        schema = launch_schema(metadata, [source.column for source in self._layout.counters])
+        counters = [source.column for source in self._layout.counters]
+        schema = launch_schema(metadata, counters, operations=self._layout.has(PUSH_POP))
         super().__init__(path, FORMAT, schema)
 
     def _read(self, max_launches: int) -> Iterator[LaunchBatch]:

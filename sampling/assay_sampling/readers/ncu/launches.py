@@ -18,10 +18,12 @@ import pyarrow.compute as pc
 
 from assay_sampling.errors import InputError
 from assay_sampling.files.synthetic_mark import SYNTHETIC_MARK
-from assay_sampling.launches.table import Device, LaunchBatch, make_batch
+from assay_sampling.launches.table import Device, LaunchBatch, has_operations, make_batch
 from assay_sampling.notes.registry import Note, make_note
 from assay_sampling.readers.base import LaunchNumbers, NameTracker, ReadOptions
-from assay_sampling.readers.ncu.columns import CellError, Converter, Layout, cells
+from assay_sampling.readers.ncu.columns import PUSH_POP, CellError, Converter, Layout, cells
+from assay_sampling.readers.ncu.operations import OperationCalls
+from assay_sampling.readers.ncu.ranges import Stacks, stacks_of_cells
 from assay_sampling.readers.numbers import parse_numbers
 
 _MOST_DIGITS = 12
@@ -54,6 +56,8 @@ class LaunchMaker:
         self.names = NameTracker()
         self.converter = Converter(layout, self.names)
         self.unknown_devices: set[int] = set()
+        self._operations = OperationCalls()
+        self._ranges_unread = 0
         self._path = path
         self._layout = layout
         self._place = place
@@ -67,7 +71,7 @@ class LaunchMaker:
         self._attributes: dict[str, str] = {}
 
     def batch(
-        self, schema: pa.Schema, table: pa.Table, places: np.ndarray, ranges: pa.Array | None = None
+        self, schema: pa.Schema, table: pa.Table, places: np.ndarray, ranges: Stacks | None = None
     ) -> LaunchBatch:
         """A batch of ``schema`` from text cells.
 
@@ -75,7 +79,7 @@ class LaunchMaker:
             schema: the recording's.
             table: text cells, columns named by position.
             places: the line or result of each row, shape (n,).
-            ranges: NVTX paths if they come in no column, shape (n,), null for a launch outside ranges.
+            ranges: NVTX ranges if they come in no column.
         """
         try:
             report_id = self.converter.integers(table, "ID", 0, 2**62)
@@ -86,11 +90,19 @@ class LaunchMaker:
             columns["device"] = self._device(table, columns)
         except CellError as error:
             raise self._error(int(places[error.row]), error.name, error.cause) from error
-        if ranges is not None:
-            columns["nvtx_id"] = self.names.intern_dictionary(ranges.dictionary_encode())
         columns["process"] = process
         columns["report_id"] = report_id
         columns["launch"] = report_id if self._offset is None else self._numbers.number(process)
+        if ranges is None and self._layout.has(PUSH_POP):
+            ranges = stacks_of_cells(cells(table, self._layout.at(PUSH_POP)))
+        if ranges is not None:
+            self._ranges_unread += ranges.unread
+            paths = [stack.path for stack in ranges.distinct]
+            columns["nvtx_id"] = self.names.intern_indices(paths, ranges.index)
+        if ranges is not None and has_operations(schema):
+            kernels = cells(table, self._layout.at("Kernel Name"))
+            launch = np.asarray(columns["launch"])
+            columns |= self._operations.columns(process, launch, kernels, ranges, self.names)
         records = make_batch(schema, columns, num_rows=table.num_rows)
         return LaunchBatch(records, self.names.take_new())
 
@@ -107,8 +119,9 @@ class LaunchMaker:
                 "counter_not_measured", counter=name, launches=count, place=place,
                 first=converter.first_nulls[name],
             )  # fmt: skip
-        if converter.ranges_unread:
-            yield make_note("nvtx_ranges_unread", launches=converter.ranges_unread)
+        if self._ranges_unread:
+            yield make_note("nvtx_ranges_unread", launches=self._ranges_unread)
+        yield from self._operations.notes()
         if self.unknown_devices:
             yield make_note("devices_unknown", devices=tuple(sorted(self.unknown_devices)))
 

@@ -30,7 +30,7 @@ from assay_sampling.readers.base import (
     foreign_metadata,
     said_by_profiler,
 )
-from assay_sampling.readers.ncu.columns import ColumnError, cells, make_layout
+from assay_sampling.readers.ncu.columns import PUSH_POP, ColumnError, cells, make_layout
 from assay_sampling.readers.ncu.launches import LaunchMaker, devices_of, has_marked_rows
 from assay_sampling.readers.ncu.lines import (
     BLOCK_BYTES,
@@ -89,7 +89,8 @@ class NcuCsvRecording(OpenRecording):
             units_assumed=scan.units is None,
             marked_synthetic=self._marked_synthetic,
         )
-        schema = launch_schema(metadata, [source.column for source in layout.counters])
+        counters = [source.column for source in layout.counters]
+        schema = launch_schema(metadata, counters, operations=layout.has(PUSH_POP))
         super().__init__(path, FORMAT, schema)
 
     def _read(self, max_launches: int) -> Iterator[LaunchBatch]:

@@ -42,6 +42,7 @@ from assay_sampling.readers.ncu import report_worker as worker
 from assay_sampling.readers.ncu.columns import ColumnError, make_layout
 from assay_sampling.readers.ncu.container import MAGIC, Container, read_container
 from assay_sampling.readers.ncu.launches import HOST, LaunchMaker, devices_of
+from assay_sampling.readers.ncu.ranges import Stacks, stacks_of_lists
 from assay_sampling.readers.ncu.report_units import resolve_units
 
 FORMAT = "ncu-report"
@@ -97,7 +98,8 @@ class NcuReportRecording(OpenRecording):
             marked_synthetic=marked,
         )
         counters = [source.column for source in self._sheet.layout.counters]
-        super().__init__(path, FORMAT, launch_schema(metadata, counters))
+        schema = launch_schema(metadata, counters, operations=self._sheet.has_ranges)
+        super().__init__(path, FORMAT, schema)
 
     def _read(self, max_launches: int) -> Iterator[LaunchBatch]:
         maker = LaunchMaker(
@@ -205,10 +207,15 @@ class _Sheet:
         ]
         return pa.table(columns, names=[str(index) for index in range(len(columns))])
 
-    def ranges(self, part: slice) -> pa.Array:
-        """NVTX paths of some results, null where there are none."""
-        texts = self._cells[worker.RANGES].slice(part.start, part.stop - part.start).combine_chunks()
-        return pc.if_else(pc.equal(texts, ""), pa.scalar(None, pa.string()), texts)
+    @property
+    def has_ranges(self) -> bool:
+        """Whether any result was launched inside of an NVTX range."""
+        return bool(pc.any(pc.not_equal(self._cells[worker.RANGES], "")).as_py())
+
+    def ranges(self, part: slice) -> Stacks:
+        """The NVTX ranges of some results."""
+        texts = self._cells[worker.RANGES].slice(part.start, part.stop - part.start)
+        return stacks_of_lists(texts.combine_chunks())
 
     def close(self) -> None:
         self._source.close()

@@ -61,7 +61,7 @@ class _Sheet:
                 f"result {number} is of kind {kind}: a range or a whole graph, not a kernel launch"
             )
         name = action.name(action.NameBase_DEMANGLED) or action.name(action.NameBase_FUNCTION)
-        cells = [name, action.name(action.NameBase_MANGLED) or "", _range_path(action)]
+        cells = [name, action.name(action.NameBase_MANGLED) or "", _range_names(action)]
         cells += [self._cell(action, metric) for metric in self._metrics]
         for column, cell in zip(self._columns, cells, strict=True):
             column.append(cell)
@@ -96,15 +96,16 @@ def _text(value: object) -> str:
     return repr(value) if isinstance(value, float) else str(value)
 
 
-def _range_path(action: Any) -> str:
-    """The push/pop ranges around the launch, outermost first, one domain after the other."""
+def _range_names(action: Any) -> str:
+    """The push/pop ranges around the launch as a JSON list, outermost first, one domain after the other; ""
+    for none."""
     state = action.nvtx_state()
     if state is None:
         return ""
     names: list[str] = []
     for domain in state.domains():
         names += [str(name) for name in state[domain].push_pop_ranges()]
-    return "/".join(names)
+    return json.dumps(names) if names else ""
 
 
 def _convert(module: Any, report: Path, out: Path, own: Sequence[str]) -> dict[str, Any]:
