@@ -8,6 +8,7 @@ import ssl
 import stat
 import tempfile
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -153,7 +154,7 @@ def test_a_renewed_certificate_needs_no_restart_and_a_bad_file_refuses_at_the_st
         MetricsEndpoint(CollectorRegistry()).serve(where)
 
 
-def test_readers_who_send_nothing_hold_up_nobody_but_one_another() -> None:
+def test_readers_who_send_nothing_are_few_and_give_way_to_others() -> None:
     endpoint = MetricsEndpoint(CollectorRegistry(), patience_seconds=600.0)  # it outlasts this test
     endpoint.serve(place("127.0.0.1:0"))
     others = set(threading.enumerate())
@@ -164,18 +165,37 @@ def test_readers_who_send_nothing_hold_up_nobody_but_one_another() -> None:
 
     with contextlib.closing(endpoint):
         with contextlib.ExitStack() as connections:
-            for _ in range(7):
-                connections.enter_context(connected(endpoint))
-            wait_for(lambda: readers() == 7)
-            assert fetched(endpoint.address)[0] == 200
-            wait_for(lambda: readers() == 7)
-            connections.enter_context(connected(endpoint))
+            silent = [connections.enter_context(connected(endpoint)) for _ in range(8)]
             wait_for(lambda: readers() == 8)
-            for _ in range(20):  # the places are taken: these are closed at once, without a thread
-                assert connections.enter_context(connected(endpoint)).recv(1) == b""
-                assert readers() == 8
+            for oldest in silent:
+                assert fetched(endpoint.address)[0] == 200
+                assert oldest.recv(1) == b""
+                wait_for(lambda: readers() <= 7)
+                silent.append(connections.enter_context(connected(endpoint)))
+                wait_for(lambda: readers() == 8)
+                if len(silent) == 24:
+                    break
         wait_for(lambda: readers() == 0)
         assert fetched(endpoint.address)[0] == 200
+
+
+def test_a_reader_who_sends_a_byte_now_and_then_is_hung_up_on() -> None:
+    with contextlib.closing(MetricsEndpoint(CollectorRegistry(), patience_seconds=0.5)) as endpoint:
+        endpoint.serve(place("127.0.0.1:0"))
+        with connected(endpoint) as slow:
+            slow.settimeout(0.05)
+            began = time.monotonic()
+            while time.monotonic() - began < 30:
+                try:
+                    slow.send(b"G")
+                    if slow.recv(1) == b"":
+                        break
+                except TimeoutError:
+                    continue
+                except OSError:
+                    break
+            else:
+                pytest.fail("it may send for as long as it likes")
 
 
 def connected(endpoint: MetricsEndpoint) -> socket.socket:

@@ -11,10 +11,11 @@ import logging
 import os
 import socket
 import socketserver
-import ssl
 import stat
 import threading
+import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
@@ -34,12 +35,13 @@ PATH = "/metrics"
 _MOST_READERS = 8
 _PATIENCE_SECONDS = 10.0
 _STOP_SECONDS = 0.1  # how long it may take to notice that it must end
+_LEAVING_SECONDS = 0.5  # for the thread of a reader that gives way
 
 
 class MetricsEndpoint:
     """Serves a registry at a place that may change while the program runs. Thread-safe.
 
-    ``patience_seconds``: for a reader's handshake, its request and its reading of the answer, each.
+    ``patience_seconds``: for a reader's handshake, its request and its reading of the answer together.
     """
 
     def __init__(self, registry: CollectorRegistry, patience_seconds: float = _PATIENCE_SECONDS) -> None:
@@ -122,7 +124,7 @@ class _Server(socketserver.ThreadingMixIn, socketserver.TCPServer):
     daemon_threads = True
     block_on_close = False
     allow_reuse_address = True
-    request_queue_size = 16
+    request_queue_size = 128
 
     def __init__(
         self,
@@ -135,6 +137,8 @@ class _Server(socketserver.ThreadingMixIn, socketserver.TCPServer):
         self._patience_seconds = patience_seconds
         self.rendering = threading.Lock()
         self._places = threading.BoundedSemaphore(_MOST_READERS)
+        self._readers: dict[socket.socket, _Reader] = {}
+        self._readers_lock = threading.Lock()
         self._given = address
         if address.socket is not None:
             self.address_family = socket.AF_UNIX
@@ -169,7 +173,9 @@ class _Server(socketserver.ThreadingMixIn, socketserver.TCPServer):
             self._given.socket.unlink(missing_ok=True)
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        if self._places.acquire(blocking=False):
+        if self._places.acquire(blocking=False) or self._place_of_a_stranger():
+            with self._readers_lock:
+                self._readers[request] = _Reader(request, time.monotonic() + self._patience_seconds)
             super().process_request(request, client_address)
         else:
             self.shutdown_request(request)
@@ -178,34 +184,83 @@ class _Server(socketserver.ThreadingMixIn, socketserver.TCPServer):
         try:
             super().process_request_thread(request, client_address)
         finally:
+            with self._readers_lock:
+                self._readers.pop(request, None)
             self._places.release()
 
     def finish_request(self, request: Any, client_address: Any) -> None:
-        request.settimeout(self._patience_seconds)  # also holds for its connection over TLS
-        with _secured(request, self.tls) as connection:
+        request.settimeout(self._patience_seconds)
+        reader = self._readers[request]
+        with _secured(request, self.tls, reader) as connection:
             if connection is not None:
                 super().finish_request(connection, client_address)
+
+    def asked(self, connection: socket.socket) -> None:
+        """Note that this reader has sent its request: it does not give way to others any more."""
+        with self._readers_lock:
+            for reader in self._readers.values():
+                if reader.connection is connection:
+                    reader.has_asked = True
+
+    def service_actions(self) -> None:
+        """End the readers whose time is over, however slowly they go on."""
+        now = time.monotonic()
+        with self._readers_lock:
+            for reader in self._readers.values():
+                if reader.until < now:
+                    reader.end()
+
+    def _place_of_a_stranger(self) -> bool:
+        """Wait for the place of the oldest reader that has not asked yet; False if there is none."""
+        with self._readers_lock:
+            waiting = (each for each in self._readers.values() if not each.has_asked and not each.ended)
+            oldest = next(waiting, None)
+            if oldest is not None:
+                oldest.end()
+        return oldest is not None and self._places.acquire(timeout=_LEAVING_SECONDS)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         _log.debug("a reader of the metrics went away", exc_info=True)
 
 
+@dataclass
+class _Reader:
+    """A reader's connection, and the monotonic time at which it ends."""
+
+    connection: socket.socket
+    until: float
+    has_asked: bool = False
+    ended: bool = False
+
+    def end(self) -> None:
+        """Have its thread see the end of the connection, whatever it waits for."""
+        self.ended = True
+        with contextlib.suppress(OSError):
+            # Not SSLSocket.shutdown, which must not run beside a handshake of another thread.
+            socket.socket.shutdown(self.connection, socket.SHUT_RDWR)
+
+
 @contextlib.contextmanager
-def _secured(request: socket.socket, tls: TlsFiles | None) -> Iterator[socket.socket | None]:
+def _secured(request: socket.socket, tls: TlsFiles | None, reader: _Reader) -> Iterator[socket.socket | None]:
     """The connection over TLS; None if the reader was refused, or our files cannot be read."""
     if tls is None:
         yield request
         return
     try:
-        connection = tls.context().wrap_socket(request, server_side=True)
+        context = tls.context()
     except OSError as error:
-        # A reader without a certificate shows in the handshake; a file that is not there does so, too.
-        kind = logging.INFO if isinstance(error, ssl.SSLError) else logging.WARNING
-        _log.log(kind, "a reader of the metrics is refused: %s", error)
+        _log.warning("no reader of the metrics is answered: %s", error)
         yield None
         return
-    with connection:
-        yield connection
+    with context.wrap_socket(request, server_side=True, do_handshake_on_connect=False) as connection:
+        reader.connection = connection
+        try:
+            connection.do_handshake()
+        except OSError as error:  # strangers must not fill the log
+            _log.debug("a reader of the metrics is refused: %s", error)
+            yield None
+        else:
+            yield connection
 
 
 def _numeric(address: ServerAddress) -> tuple[socket.AddressFamily, Any]:
@@ -219,6 +274,7 @@ class _Handler(BaseHTTPRequestHandler):
     sys_version = ""
 
     def do_GET(self) -> None:
+        self.server.asked(self.connection)
         if self.path.partition("?")[0] != PATH:
             self._answer(HTTPStatus.NOT_FOUND, f"the metrics are at {PATH}\n".encode(), "text/plain")
             return

@@ -13,36 +13,22 @@ import socket
 import ssl
 import threading
 from collections.abc import Callable
-from typing import Any
 
 import uvicorn
 from starlette.types import ASGIApp
-from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from assay_core.files.sockets import address_taken
 from assay_sampling.errors import ParameterError
 from assay_server.identity.server_certificate import ServerCertificate
+from assay_server.web.accepting import Acceptor, BrowserProtocol
 from assay_server.web_place import WebPlace
 
 _log = logging.getLogger(__name__)
 
 _CONNECTIONS = 1_024
-_FIRST_REQUEST_SECONDS = 15.0
-_IDLE_SECONDS = 30
+_IDLE_SECONDS = 15
 _STOP_SECONDS = 2
 _RENEW_SECONDS = 60.0
-
-
-class _Protocol(H11Protocol):
-    """Closes connections that send no request; uvicorn itself waits for the first one for ever."""
-
-    def connection_made(self, transport: Any) -> None:
-        super().connection_made(transport)
-        self.loop.call_later(_FIRST_REQUEST_SECONDS, self._close_if_silent)
-
-    def _close_if_silent(self) -> None:
-        if self.cycle is None and not self.transport.is_closing():
-            self.transport.close()
 
 
 class WebService:
@@ -68,7 +54,7 @@ class WebService:
         self._certificate = certificate
         config = uvicorn.Config(
             app,
-            http=_Protocol,
+            http=BrowserProtocol,
             ws="none",
             lifespan="off",
             loop="asyncio",
@@ -78,13 +64,10 @@ class WebService:
             server_header=False,
             date_header=True,
             proxy_headers=False,
-            limit_concurrency=_CONNECTIONS,
             timeout_keep_alive=_IDLE_SECONDS,
             timeout_graceful_shutdown=_STOP_SECONDS,
         )
-        if self._context is not None:
-            context = self._context
-            config.ssl_context_factory = lambda _config, _default: context
+        self._config = config
         self._server = uvicorn.Server(config)
         self._socket: socket.socket | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -127,20 +110,30 @@ class WebService:
     async def _serve(self) -> None:
         self._loop = asyncio.get_running_loop()
         assert self._socket is not None
+        self._socket.setblocking(False)
         self._socket.listen(128)
         self._ready.set()
-        renewing = asyncio.ensure_future(self._renew())
+        acceptor = Acceptor(self._socket, self._protocol, self._context, _CONNECTIONS)
+        beside = [asyncio.ensure_future(each) for each in (self._renew(), acceptor.run())]
         try:
-            await self._server.serve(sockets=[self._socket])
+            await self._server.serve(sockets=[])
         finally:
-            renewing.cancel()
+            for each in beside:
+                each.cancel()
+            self._socket.close()
+
+    def _protocol(self) -> BrowserProtocol:
+        return BrowserProtocol(self._config, self._server.server_state, {})
 
     async def _renew(self) -> None:
-        """Take over renewed certificates; connections under way keep theirs."""
+        """Take over renewed certificates; connections under way keep theirs.
+
+        A context must not change while another thread begins a handshake, so this thread loads it.
+        """
         while self._context is not None:
             await asyncio.sleep(_RENEW_SECONDS)
             try:
-                await asyncio.to_thread(_load, self._context, self._place, self._certificate)
+                _load(self._context, self._place, self._certificate)
             except (OSError, ParameterError) as error:
                 _log.error("the page's certificate cannot be read again: %s", error)
 

@@ -5,22 +5,31 @@ from __future__ import annotations
 import contextlib
 import json
 import signal
+import ssl
 import subprocess
 import sys
 import time
 from pathlib import Path
 
 import grpc
+import httpx
 
 from assay_core.connecting.channel import mutual_channel
+from assay_core.connecting.joining import join
 from assay_core.health_probe import is_serving
 from assay_core.identity.certificates import certificate_pem
 from assay_core.identity.credentials import Credentials
 from assay_core.identity.keys import key_pem, new_key
+from assay_core.identity.roles import Role
+from assay_core.records.identity import TokenAsked
 from assay_core.server_address import parse_address
+from assay_server.clock import wall_ms
 from assay_server.identity.authority import Authority, write_authority
-from tests.support.identity.authorities import DAY, made_authority, now
+from assay_server.identity.tokens import make_token
+from assay_server.store.sqlite import SqliteStore
+from tests.support.identity.authorities import DAY, made_authority, made_credentials, now
 from tests.support.machine.strangers import allow_files
+from tests.support.metrics import fetched
 
 PROGRAM = str(Path(sys.executable).parent / "assay-server")
 
@@ -107,19 +116,41 @@ class OpenServer:
             assert is_serving(channel, patience_seconds, wait_for_ready=True)
         return time.monotonic() - began
 
-    def reader(self) -> Path:
-        """A PEM file with the key and the certificate of one who may read the metrics."""
-        return self._folder / "reader.pem"
+    def page_status(self) -> int:
+        """The HTTP status of the page on which browsers log in; raises httpx.HTTPError."""
+        port = self.addresses["page"].rpartition(":")[2]
+        answer = httpx.get(
+            f"https://localhost:{port}/login", verify=self._context(), timeout=10, trust_env=False
+        )
+        return answer.status_code
+
+    def metrics_status(self) -> int:
+        """The HTTP status of the metrics, for a reader with a certificate; raises OSError."""
+        context = self._context()
+        context.load_cert_chain(self._folder / "reader.pem")
+        return fetched(self.addresses["metrics"], tls=context)[0]
+
+    def joined(self, name: str) -> Credentials:
+        """A new viewer, who joins at the listener for joining."""
+        store = SqliteStore(self._folder / "state" / "metadata.sqlite")
+        try:
+            with store.transaction() as transaction:
+                token = make_token(transaction, self.authority, TokenAsked(Role.VIEWER, name), wall_ms()).text
+        finally:
+            store.close()
+        return join(self.addresses["join"], token, name=name)[0]
+
+    def _context(self) -> ssl.SSLContext:
+        return ssl.create_default_context(cadata=self.authority.pem.decode())
 
     def _write_metrics_files(self) -> None:
         (self._folder / "authority.pem").write_bytes(self.authority.pem)
-        server, reader = new_key(), new_key()
+        server, reader = new_key(), made_credentials(self.authority)
         certificate = self.authority.issue_for_hosts(server.public_key(), ["127.0.0.1"], DAY, now())
         (self._folder / "metrics.pem").write_bytes(certificate_pem(certificate))
         (self._folder / "metrics-key.pem").write_bytes(key_pem(server))
         (self._folder / "metrics-key.pem").chmod(0o600)
-        own = self.authority.issue_for_server(reader.public_key(), DAY, now())
-        self.reader().write_bytes(key_pem(reader) + certificate_pem(own))
+        (self._folder / "reader.pem").write_bytes(reader.key_pem + reader.certificate)
 
     def _metrics_options(self) -> list[str]:
         return [
