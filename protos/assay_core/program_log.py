@@ -8,6 +8,7 @@ It is the standard library's logging: every package that we use logs through it 
 from __future__ import annotations
 
 import contextlib
+import faulthandler
 import json
 import logging
 import sys
@@ -66,6 +67,11 @@ def set_up_log(level: LogLevel, style: LogFormat, stream: TextIO | None = None) 
         root.removeHandler(old)
     root.addHandler(handler)
     root.setLevel(level.upper())
+
+
+def log_crashes() -> None:
+    """Write every stack to standard error if a fault in native code (SIGSEGV, SIGABRT) ends the program."""
+    faulthandler.enable(sys.stderr)
 
 
 def log_formatter(style: LogFormat) -> logging.Formatter:

@@ -76,6 +76,14 @@ def test_sigterm_ends_an_agent_in_order(server: FakeServer, tmp_path: Path) -> N
         assert process.wait(90) == 0
 
 
+def test_an_agent_that_dies_of_a_fault_says_so_in_its_log(server: FakeServer, tmp_path: Path) -> None:
+    with agent_process(server, tmp_path / "state") as process:
+        wait_for(lambda: server.registrations)
+        process.send_signal(signal.SIGSEGV)
+        log = process.communicate(timeout=60)[1]
+    assert "Fatal Python error: Segmentation fault" in log
+
+
 def test_lines_of_the_log_say_which_attempt_they_are_about(server: FakeServer, tmp_path: Path) -> None:
     path = write_recording(tmp_path / "r.parquet", 100, 1)
     server.add_run("c-1.0001", recorded={"path": str(path)})

@@ -67,6 +67,16 @@ def test_the_options_of_a_unit_exist(unit: Path) -> None:
 
 
 @pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.stem)
+def test_a_program_that_dies_is_started_again_however_often(unit: Path) -> None:
+    assert sections(unit)["Unit"]["StartLimitIntervalSec"] == ["0"]
+    found = service(unit)
+    assert found["Restart"] == "on-failure", "which a signal is, too"
+    assert 1 <= int(found["RestartSec"]) <= 10
+    # Only what a restart cannot mend: faults of use, a missing extra, and a policy that refuses.
+    assert set(found["RestartPreventExitStatus"].split()) <= {"2", "3", "9", "10"}
+
+
+@pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.stem)
 def test_a_unit_is_capped_hardened_and_restarted(unit: Path) -> None:
     found = service(unit)
     words = shlex.split(found["ExecStart"])

@@ -127,6 +127,17 @@ def test_a_free_port_is_chosen_and_told_as_json(short_path: Path) -> None:
     child.stdout.close()
 
 
+def test_a_server_that_dies_of_a_fault_says_so_in_its_log(process: Process) -> None:
+    process.start()
+    assert process.child is not None
+    process.child.send_signal(signal.SIGSEGV)
+    log = process.child.communicate(timeout=90)[1]
+    assert process.child.returncode == -signal.SIGSEGV
+    assert "Fatal Python error: Segmentation fault" in log
+    assert "in wait" in log, "the stack of the main thread"
+    process.start()  # what systemd and Kubernetes do then
+
+
 @pytest.mark.parametrize(
     ("arguments", "status", "said"),
     [

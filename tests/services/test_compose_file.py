@@ -39,6 +39,12 @@ def test_the_lab_has_the_parts_of_a_site() -> None:
     assert expected <= set(LAB["services"])
 
 
+def test_a_program_that_dies_is_started_again() -> None:
+    assert {LAB["services"][name].get("restart") for name in ("server-1", "server-2", "agent")} == {
+        "on-failure"
+    }
+
+
 def test_the_programs_take_the_settings() -> None:
     models: dict[str, type[ProgramSettings]] = {"server.toml": ServerSettings, "agent.toml": AgentSettings}
     for name, model in models.items():

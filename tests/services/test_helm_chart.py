@@ -64,6 +64,14 @@ def test_kubernetes_takes_what_is_rendered(stages: dict[str, list[Document]], ve
         assert len({(each["kind"], each["metadata"]["name"]) for each in found}) == len(found)
 
 
+def test_a_program_that_dies_or_does_not_answer_is_started_again(stages: dict[str, list[Document]]) -> None:
+    for found in stages.values():
+        assert {pod["restartPolicy"] for pod in pods(found)} == {"Always"}
+        servers = [each for each in containers(found) if each["name"] == "server"]
+        assert servers
+        assert all("livenessProbe" in each for each in servers)
+
+
 def test_a_field_that_kubernetes_does_not_know_would_be_noticed(render: Render) -> None:
     validate = importlib.import_module("kubernetes_validate").validate
     [deployment] = of_kind(render({}), "StatefulSet")

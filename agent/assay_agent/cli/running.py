@@ -12,7 +12,7 @@ from assay_agent.cli.policy import policy_in_force
 from assay_agent.config import AgentSettings
 from assay_agent.daemon.agent import Agent
 from assay_core.hangup import Terminal
-from assay_core.program_log import set_up_log
+from assay_core.program_log import log_crashes, set_up_log
 from assay_sampling.errors import AssayError
 
 _log = logging.getLogger(__name__)
@@ -36,6 +36,7 @@ def run_agent(
         signals_reach_all: as of :class:`Agent`.
     """
     set_up_log(settings.log_level, settings.log_format)
+    log_crashes()
     agent = Agent(_with_policy(settings), signals_reach_all=signals_reach_all)
 
     def reload() -> None:

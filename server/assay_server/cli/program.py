@@ -16,7 +16,7 @@ import typer
 
 from assay_core.loading import loading
 from assay_core.program import CONTEXT_SETTINGS, distribution_version, version_option
-from assay_core.program_log import set_up_log
+from assay_core.program_log import log_crashes, set_up_log
 from assay_core.settings.command_line import with_settings
 from assay_sampling.errors import AssayError, ParameterError
 from assay_server.cli.extras import server_extra
@@ -47,6 +47,7 @@ def _serve_options(
 ) -> None:
     """Serve campaigns until SIGTERM or Ctrl-C: plan, lease, store, analyse. Verbs do something else."""
     set_up_log(settings.log_level, settings.log_format)
+    log_crashes()
     # gRPC's own messages on standard error only help its authors; our errors say what people need.
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     # Arrow reads this as it is loaded. Its own allocator gives memory back to the kernel between row groups
