@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from assay_sampling.counters.definitions import registry
+from assay_sampling.counters.own_names import column_of_metric
 from assay_sampling.counters.simulated import simulated_counters
 from assay_sampling.errors import LaunchTableError
 from assay_sampling.launches.in_memory import Launches, sort_launches
@@ -154,7 +155,7 @@ def _checked_columns(schema: pa.Schema, name: str) -> tuple[CounterColumn, ...]:
         raise LaunchTableError(name, f"it has two columns {twice[0]!r}", "leave one of them out")
     missing = [each for each in _REQUIRED if each not in schema.names]
     wanted = ", ".join(map(repr, missing))
-    unknown = [each for each in schema.names if each not in _BASE and _counter(each) is None]
+    unknown = [each for each in schema.names if each not in _BASE and _counter(schema.field(each)) is None]
     if unknown:
         lacking = f" and lacks {wanted}" if missing else ""
         raise LaunchTableError(
@@ -164,22 +165,31 @@ def _checked_columns(schema: pa.Schema, name: str) -> tuple[CounterColumn, ...]:
         raise LaunchTableError(name, f"it lacks {wanted}", f"add what is missing; {_PAGE}")
     for item in schema:
         _check_unit(item, name)
-    counters = ((item, _counter(item.name)) for item in schema if item.name not in _BASE)
+    counters = ((item, _counter(item)) for item in schema if item.name not in _BASE)
     return tuple(
         replace(counter, metric=_said(item, "metric")) for item, counter in counters if counter is not None
     )
 
 
-def _counter(name: str) -> CounterColumn | None:
+def _counter(item: pa.Field) -> CounterColumn | None:
+    """The counter of a column: ours, or one under its own name, of which the metadata say the metric."""
+    name, metric = item.name, _said(item, "metric")
     if name in registry():
         return registry()[name].column("")
-    return simulated_counters()[name].column() if name in simulated_counters() else None
+    if name in simulated_counters():
+        return simulated_counters()[name].column()
+    if not metric:
+        return None
+    own = column_of_metric(metric)
+    return replace(
+        own, name=name, unit=_said(item, "unit") or own.unit, variant=_said(item, "variant") or own.variant
+    )
 
 
-def _unit(name: str) -> str:
-    if name in _BASE:
-        return _said(_BASE[name], "unit")
-    counter = _counter(name)
+def _unit(item: pa.Field) -> str:
+    if item.name in _BASE:
+        return _said(_BASE[item.name], "unit")
+    counter = _counter(item)
     return counter.unit if counter is not None else ""
 
 
@@ -190,7 +200,7 @@ def _said(item: pa.Field, what: str) -> str:
 
 def _check_unit(item: pa.Field, name: str) -> None:
     given = _said(item, "unit")
-    wanted = _unit(item.name)
+    wanted = _unit(item)
     if item.name in _TEXTS or not given or given == wanted:
         return
     factor = _TIME_UNITS.get(given)

@@ -13,14 +13,13 @@ from assay.comparisons import Comparison
 from assay.display import page
 from assay.plots import Plot
 from assay.selections import Selection
-from assay_client.files import AnyPath, write_atomically
+from assay_client.files import AnyPath
 from assay_client.recordings.analyses import read_profile
 from assay_client.recordings.comparing import compare, parameters_by_method
+from assay_client.recordings.launch_files import write_launches
 from assay_sampling.errors import ParameterError
 from assay_sampling.launches.in_memory import DEFAULT_MEMORY_LIMIT_BYTES, Launches
-from assay_sampling.launches.parquet import LaunchWriter
 from assay_sampling.launches.profile import Profile as Levels
-from assay_sampling.launches.table import LaunchBatch
 from assay_sampling.methods import registry
 
 if TYPE_CHECKING:
@@ -196,18 +195,8 @@ class Profile:
         else:
             files = {Path(path): self._level(level or "whole")}
         for file, launches in files.items():
-            self._write(file, launches)
+            write_launches(file, launches)
         return tuple(files)
-
-    @staticmethod
-    def _write(path: Path, launches: Launches) -> None:
-        sink = pa.BufferOutputStream()
-        names = dict(launches.names.items())
-        with LaunchWriter(sink, launches.table.schema, str(path)) as writer:
-            for batch in launches.table.to_batches():
-                writer.write(LaunchBatch(batch, names))
-                names = {}
-        write_atomically(path, sink.getvalue().to_pybytes())
 
     def select(self, method: str, *, seed: int = 0, **parameters: Any) -> Selection:
         """Select the launches that stand for the workload; as ``assay select METHOD``, with equal numbers.

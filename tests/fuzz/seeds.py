@@ -47,6 +47,35 @@ def kineto() -> list[Seed]:
     return [whole.encode(), json.dumps(events, indent=1).encode()]
 
 
+_ROWS = [{"kernel": f"k{n}", "ms": 0.5 + n, "insts": 100 * n, "a__b.sum": n} for n in range(6)]
+
+
+def foreign_tables() -> list[Seed]:
+    lines = [",".join(_ROWS[0]), *(",".join(map(str, row.values())) for row in _ROWS)]
+    return [
+        "\n".join(lines).encode(),
+        b'"kernel","ms","insts"\n"a ""b"", c","1,000.5",n/a\n\n"x\ny",2,3\n',
+        "".join(json.dumps(row) + "\n" for row in _ROWS).encode(),
+        json.dumps(
+            {"gpu": "g", "results": [{"c": {"d": 1}, "n": [{"name": "x", "value": 2}], **_ROWS[1]}]}
+        ).encode(),
+    ]
+
+
+def foreign_parquet() -> list[Seed]:
+    sink = pa.BufferOutputStream()
+    pq.write_table(pa.Table.from_pylist(_ROWS), sink)
+    return [sink.getvalue().to_pybytes()]
+
+
+def mappings() -> list[Seed]:
+    return [
+        b'gpu = "A100"\nother_columns = ["*__*"]\nonly = { state = ["ok", 1] }\n[launches]\nkernel = "k"\n'
+        b'duration_ns = { column = "t", unit = "ms" }\ninput_shapes = { text = "[[{m},{k}]]" }\n'
+        b'[counters]\ninstructions = { column = "i", unit = "Kinst" }\n'
+    ]
+
+
 def ncu_raw() -> list[Seed]:
     rows = [files.raw_row(i) for i in range(6)]
     said = '==PROF== Connected to process 1\n==PROF== Profiling "k" - 0: 0%....100% - 3 passes\n'

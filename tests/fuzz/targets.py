@@ -17,6 +17,8 @@ from assay_sampling.handover.weights_file import read_weights
 from assay_sampling.projection.files import ProjectionOptions, project_file
 from assay_sampling.readers import inspect_recording, read_launches
 from assay_sampling.readers.block_files import read_basic_block_vectors, read_block_size_variation
+from assay_sampling.readers.foreign_table.conversion import read_foreign_table
+from assay_sampling.readers.foreign_table.mapping import Source, TableMapping, read_mapping
 from assay_sampling.readers.ncu.container import read_container
 from assay_sampling.scoring.saved.labels import first_difference
 from assay_sampling.simulators.accel_sim.block_times import read_block_times
@@ -85,6 +87,21 @@ def _selection(path: Path) -> None:
     )
 
 
+_TABLES = tuple(
+    TableMapping(
+        records=records,
+        other_columns=["*__*"],
+        launches={"kernel": Source(column="kernel"), "duration_ns": Source(column="ms", unit="ms")},
+        counters={"instructions": Source(column="insts")},
+    )
+    for records in ("", "results")
+)
+
+
+def _foreign_table(path: Path) -> None:
+    each(*(partial(read_foreign_table, path, mapping) for mapping in _TABLES))
+
+
 def _broken(path: Path) -> None:
     """Fails as readers must not, so that a test can see the harness notice it."""
     text = path.read_bytes()
@@ -103,6 +120,9 @@ TARGETS = {
     "nsys-sqlite": Target(_recording, seeds.nsys_sqlite, mutate_sqlite, _ANY),
     "nsys-parquet": Target(_recording, seeds.nsys_parquet, mutate_parquet),
     "assay-parquet": Target(_recording, seeds.assay_parquet, mutate_parquet, _ANY),
+    "foreign-table": Target(_foreign_table, seeds.foreign_tables, mutate_text, _ANY),
+    "foreign-parquet": Target(_foreign_table, seeds.foreign_parquet, mutate_parquet, _ANY),
+    "table-mapping": Target(read_mapping, seeds.mappings, mutate_text),
     "simulator-recording": Target(_recording, seeds.simulator_recording, mutate_text, _ANY),
     "simulator-output": Target(
         lambda path: each(lambda: read_output(path), lambda: _projected(path)),

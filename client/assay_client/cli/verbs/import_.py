@@ -1,6 +1,7 @@
 """``assay import FILE...`` takes finished measurements into a campaign's store.
 
-``assay import accel-sim LOG...`` joins simulated launches to the selection that they were simulated for.
+``assay import table FILE`` makes a recording of another tool's table; ``assay import accel-sim LOG...`` joins
+simulated launches to the selection that they were simulated for.
 """
 
 from __future__ import annotations
@@ -26,12 +27,13 @@ from assay_client.cli.options import (
 )
 from assay_client.cli.output import json_text, show
 from assay_client.cli.progress import activity
-from assay_client.cli.reporters.imported import render_imported
+from assay_client.cli.reporters.imported import render_imported, render_table
 from assay_client.cli.reporters.simulated import render_simulated
 from assay_client.cli.verb import DefaultVerbGroup, verb_app
 from assay_client.files import require_folder_of, write_atomically
 from assay_client.local import run_campaign
 from assay_client.places import default_state_directory
+from assay_client.recordings.foreign import import_table
 from assay_client.recordings.importing import campaign_text, check_kind, parse_condition, recorded_run
 from assay_client.recordings.simulations import SimulationRequest, import_simulated
 from assay_client.remote.client import Client
@@ -52,7 +54,7 @@ app = verb_app(ImportGroup)
 
 @app.callback()
 def import_() -> None:
-    """Take recordings into a store, or join simulated launches."""
+    """Take recordings into a store, read other tools' tables, or join simulated launches."""
 
 
 @app.command(name="recordings")
@@ -129,6 +131,50 @@ def recordings(
     document = {"campaign": status}
     show(document, as_json, lambda console: render_imported(status, console))
     raise_for_failure(status)
+
+
+@app.command(name="table")
+def table(
+    file: Annotated[
+        Path,
+        typer.Argument(
+            readable=False,
+            metavar="FILE",
+            help="A table with a row for each launch: CSV, JSON lines, JSON or Parquet, plain or compressed.",
+        ),
+    ],
+    *,
+    mapping: Annotated[
+        Path,
+        typer.Option(
+            "--map",
+            readable=False,
+            metavar="MAPPING",
+            help="Which column is what, in which unit (TOML); 'assay docs foreign-tables' has examples.",
+        ),
+    ],
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output",
+            "-o",
+            readable=False,
+            metavar="FILE",
+            help="The recording to write; default: FILE's name with .launches.parquet.",
+        ),
+    ] = None,
+    synthetic: SyntheticOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Make a recording of another tool's table.
+
+    The result is a Parquet file that every verb reads. A mapping says which columns are kernel, times,
+    shapes and counters; 'assay docs foreign-tables' has those for KTT, Kernel Tuner and aiconfigurator."""
+    if output is not None:
+        require_folder_of(output)
+    with activity(f"reading {file}"):
+        document = import_table(file, mapping, output, synthetic=synthetic)
+    show(document, as_json, lambda console: render_table(document, console))
 
 
 @app.command(name="accel-sim")
