@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 import shutil
@@ -20,6 +21,7 @@ from assay_core.records.work import CommandSource
 from assay_core.settings.quantities import parse_span_seconds
 from assay_core.settings.settling import read_settings_file
 from assay_server.cli.program import program as server_program
+from tests.support.agent.bubblewrap import BUBBLEWRAP, bubblewrap_here
 
 DEPLOY = Path(__file__).resolve().parents[2] / "deploy"
 UNITS = sorted((DEPLOY / "systemd").glob("*.service"))
@@ -52,6 +54,39 @@ def service(unit: Path) -> dict[str, str]:
 
 def test_both_programs_have_their_unit() -> None:
     assert [unit.name for unit in UNITS] == list(PROGRAMS)
+
+
+# bubblewrap makes namespaces, and a /proc, which the kernel gives only to who sees all of the box's.
+NAMESPACES = {"user", "mnt", "pid", "net", "ipc", "uts", "cgroup"}
+OVER_PROC = ("ProtectHostname", "ProtectKernelLogs", "ProtectKernelTunables")
+OF_PROC = ("ProtectProc", "ProcSubset")
+
+
+def test_the_drop_in_for_bundles_allows_what_the_unit_forbids_and_nothing_else() -> None:
+    unit, dropped = (
+        service(UNITS[0]),
+        sections(DEPLOY / "systemd/assay-agent.service.d/bundles.conf")["Service"],
+    )
+    assert dropped.keys() == {"RestrictNamespaces", "ProtectHostname", "ProtectKernelLogs"} <= unit.keys()
+    # An empty value first: lists of a drop-in are added to those of the unit.
+    assert dropped["RestrictNamespaces"][0] == ""
+    assert set(dropped["RestrictNamespaces"][1].split()) == NAMESPACES
+    whole = unit | {name: values[-1] for name, values in dropped.items()}
+    assert all(whole.get(name, "no") == "no" for name in OVER_PROC)
+    assert not any(name in whole for name in OF_PROC)
+    assert "AF_NETLINK" in whole["RestrictAddressFamilies"], "bubblewrap raises the loopback interface"
+
+
+def test_what_the_drop_in_takes_back_would_keep_bubblewrap_from_working(tmp_path: Path) -> None:
+    """Shown by the mount that ProtectKernelLogs= makes."""
+    bubblewrap_here()
+    if os.geteuid():
+        pytest.skip("only root can mount something over /proc")
+    ask = f"from assay_agent.execution.confinement.means import find_means; print(find_means({BUBBLEWRAP!r}))"
+    over = 'mount --bind /dev/null /proc/kmsg && exec "$@"'
+    command = ["unshare", "--mount", "sh", "-c", over, "-", sys.executable, "-c", ask]
+    said = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False).stdout
+    assert "bubblewrap does not work here" in said and "bundles.conf" in said
 
 
 @pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.stem)

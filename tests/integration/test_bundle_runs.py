@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,16 +16,14 @@ import pyarrow
 import pyarrow.parquet as pq
 import pytest
 
-from assay_agent.execution.confinement.means import find_means
 from assay_client.api import Client
+from tests.support.agent.bubblewrap import BUBBLEWRAP, bubblewrap_here
 from tests.support.integration.harness import Lab, lab, wait_until
 from tests.support.integration.made_trace import trace
 from tests.support.integration.made_workload import one_kernel
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(300)]
 
-UNPACKED = Path(os.environ.get("ASSAY_SERVICES", "/nowhere")) / "bin" / "bwrap"  # by make services
-BUBBLEWRAP = str(UNPACKED) if UNPACKED.is_file() else shutil.which("bwrap") or "/usr/bin/bwrap"
 WORKLOAD = one_kernel("sent")
 # An honest workload, under stand-ins of both tools.
 CAMPAIGN = """\
@@ -69,6 +66,8 @@ try kill -0 PARENT
 try mknod null c 1 3
 try mount -t tmpfs none /tmp
 try ls /tmp/left-by-attacker
+try sh -c 'echo core > /proc/sys/kernel/core_pattern'
+try unshare --user true
 try sh -c 'test "$(id -u)" = 0 && test -w /sys/kernel'
 touch /tmp/left-by-attacker
 ln -s /etc/passwd stolen.json
@@ -86,9 +85,12 @@ cp made.json out.json
 PACKAGES = sorted({str(Path(place).resolve().parent) for place in (*numpy.__path__, *pyarrow.__path__)})
 
 
-def policy(root: Path, way: str) -> Path:
+def policy(root: Path, more: str = "") -> Path:
     path = root / "guests.toml"
-    path.write_text(f"version = 1\nallow_root = true\n[bundles]\n{way}\nreadable = {json.dumps(PACKAGES)}\n")
+    path.write_text(
+        f'version = 1\nallow_root = true\n[bundles]\nbubblewrap = "{BUBBLEWRAP}"\n'
+        f"readable = {json.dumps(PACKAGES)}\n{more}\n"
+    )
     path.chmod(0o600)
     return path
 
@@ -132,18 +134,10 @@ def laboratory(monkeypatch: pytest.MonkeyPatch) -> Iterator[Lab]:
         yield made
 
 
-@pytest.mark.parametrize(
-    ("user", "bubblewrap"), [("nobody", ""), ("", BUBBLEWRAP)], ids=["user", "bubblewrap"]
-)
-def test_files_that_were_sent_are_measured_and_reach_nothing(
-    laboratory: Lab, user: str, bubblewrap: str
-) -> None:
-    means = find_means(user, bubblewrap=bubblewrap)
-    if isinstance(means, str):
-        pytest.skip(means)
-    way = f'run_as = "{user}"' if user else f'bubblewrap = "{bubblewrap}"'
+def test_files_that_were_sent_are_measured_and_reach_nothing(laboratory: Lab) -> None:
+    bubblewrap_here()
     folder = sent_folder(laboratory)
-    options = ("--recorded-slots=0", "--virtual=V100", "--policy", str(policy(laboratory.root, way)))
+    options = ("--recorded-slots=0", "--virtual=V100", "--policy", str(policy(laboratory.root)))
     laboratory.start_agent("agent", *options)
     # The honest files are on the box when the attacker comes, in the agent's state.
     honest = laboratory.submit(folder / "sent.yaml")
@@ -175,3 +169,50 @@ def test_files_that_were_sent_are_measured_and_reach_nothing(
     assert [pq.read_metadata(back / each["file"]).num_rows for each in done["records"]] == [20, 60]
     again = json.loads(laboratory.assay("fetch", honest, "-o", str(back), "--json").stdout)
     assert again["fetched_bytes"] == 0
+
+
+# Each against a policy with 16 MiB of files and 64 MiB of memory, on the lab's only slot.
+GREEDY = {
+    "disk": ("dd if=/dev/zero of=/var/tmp/x bs=1M count=40 || exit 3", 0, "disk_limit"),
+    "silent": ("dd if=/dev/zero of=x bs=1M count=40 2> /dev/null; exit 3", 0, "disk_limit"),
+    "asked": ("dd if=/dev/zero of=/dev/shm/x bs=1M count=12; sleep 60", 9_000_000, "memory_limit"),
+    "allowed": ("perl -e '$x = \"x\" x 90000000; sleep 60'", 900_000_000_000, "memory_limit"),
+    "deep": ("i=0; while [ $i -lt 1500 ]; do mkdir .assay-removed-0; cd .assay*0; i=$((i+1)); done", 0, ""),
+}
+
+
+def test_a_greedy_bundle_fails_alone_and_rests_no_slot(laboratory: Lab) -> None:
+    bubblewrap_here()
+    folder = sent_folder(laboratory)
+    for name, (script, _, _) in GREEDY.items():
+        (folder / name).mkdir()
+        (folder / name / "run.sh").write_text(
+            f"#!/bin/sh\nhere=$PWD\n{script}\ncp $here/made.json $here/out.json\n"
+        )
+        (folder / name / "run.sh").chmod(0o755)
+        trace(folder / name / "made.json")
+    workloads = "".join(
+        f"  - {{name: {name}, bundle: {name}, command: [./run.sh], kineto: out.json"
+        f"{f', memory_limit_bytes: {asked}' if asked else ''}}}\n"
+        for name, (_, asked, _) in GREEDY.items()
+    )
+    head, _, _ = ATTACKS.partition("workloads:")
+    (folder / "greedy.yaml").write_text(f"{head}workloads:\n{workloads}".replace("attacks", "greedy"))
+    bounds = "disk_bytes = 16777216\nmemory_bytes = 67108864"
+    options = ("--recorded-slots=0", "--virtual=V100", "--policy", str(policy(laboratory.root, bounds)))
+    laboratory.start_agent("agent", *options)
+    greedy = laboratory.submit(folder / "greedy.yaml")
+    laboratory.wait_for(greedy, 120)
+    with Client(laboratory.address) as client:
+        told = {}
+        for run in client.status(greedy)["runs"]:
+            attempts = client.run(run["run_id"])["attempts"]
+            told[run["workload"]] = [(each["failure"] or {}).get("failure_class", "") for each in attempts]
+    # One attempt each: no other box would do better.
+    assert told == {name: [failed] for name, (_, _, failed) in GREEDY.items()}, laboratory.logs()
+    assert "rests" not in laboratory.logs()
+    wait_until(lambda: not any((laboratory.root / "agent" / "jobs").glob("*")), "the end of their files", 20)
+    # The policy's 64 MiB are too few for a profiler.
+    laboratory.stop("agent")
+    laboratory.start_agent("agent", *options[:-1], str(policy(laboratory.root)))
+    assert laboratory.wait_for(laboratory.submit(folder / "sent.yaml"), 90) == "done", laboratory.logs()

@@ -16,8 +16,8 @@ RETRYABLE = {
 }  # fmt: skip
 FINAL = {
     "permission", "metric_unknown", "application_failed", "nothing_profiled", "mps_not_in_force",
-    "input_unreadable", "memory_limit", "server_refused", "refused_by_policy", "cancelled", "internal",
-    "tool_unusable",
+    "input_unreadable", "memory_limit", "disk_limit", "server_refused", "refused_by_policy", "cancelled",
+    "internal", "tool_unusable",
 }  # fmt: skip
 
 

@@ -13,11 +13,11 @@ import numpy
 import pyarrow
 import pytest
 
-from assay_agent.execution.confinement.means import find_means
 from assay_server.access.directory import REFRESH_SECONDS
 from assay_server.web.answering.asking import COOKIE
 from tests.services.needed import needs_replicas
 from tests.services.replica_lab import ReplicaLab, replica_lab
+from tests.support.agent.bubblewrap import BUBBLEWRAP, bubblewrap_here
 from tests.support.integration.harness import ASK_SECONDS, wait_until
 from tests.support.integration.made_workload import one_kernel
 
@@ -38,16 +38,6 @@ analysis: {methods: [{random: {launches: 1}}]}
 """
 # Two bundles that cannot be compressed go beyond it together, and neither does alone.
 MOST_BYTES, FILLER_BYTES = 50_000, 30_000
-WAYS = {"nobody": 'run_as = "nobody"', "": "bubblewrap = true"}
-
-
-def way_of_confining() -> str:
-    """The words of a policy that lets files that were sent run here; skips the test where there are none."""
-    found = {user: find_means(user, bubblewrap=not user) for user in WAYS}
-    for user, means in found.items():
-        if not isinstance(means, str):
-            return WAYS[user]
-    pytest.skip("; ".join(str(means) for means in found.values()))
 
 
 def folder_to_send(root: Path, name: str) -> Path:
@@ -97,14 +87,15 @@ def require_done(replicas: ReplicaLab, campaign_id: str) -> str:
 def test_a_bundle_sent_through_one_server_is_given_out_by_the_other_and_counts_for_it(
     fresh_database: str,
 ) -> None:
-    way = way_of_confining()
+    bubblewrap_here()
     limit = f"bundle_identity_bytes={MOST_BYTES}"
     with replica_lab(fresh_database, "--limit", limit) as replicas:
         people, root = replicas.people, replicas.root
         policy = root / "guests.toml"
         packages = sorted({str(Path(p).resolve().parent) for p in (*numpy.__path__, *pyarrow.__path__)})
         readable = f"readable = {json.dumps(packages)}\n"
-        policy.write_text(f"version = 1\nallow_root = true\n[bundles]\n{way}\n{readable}")
+        bubblewrap = f'bubblewrap = "{BUBBLEWRAP}"\n'
+        policy.write_text(f"version = 1\nallow_root = true\n[bundles]\n{bubblewrap}{readable}")
         policy.chmod(0o600)
         first = sent(replicas, "a", folder_to_send(root, "small"))
         start_agent(replicas, policy)

@@ -105,7 +105,7 @@ def virtual_places(
     folder = state / "virtual-tools"
     with storage_errors(str(folder)):
         models.write_tools(folder)
-        folder.chmod(0o700)
+        folder.chmod(0o755)  # within the state folder, which nobody else may enter
     tools, path = ToolBox(), f"{folder}:{_SYSTEM_PATH}"
     numbers: dict[str, int] = {}
     box: dict[str, MeasuredGPU] = {}

@@ -7,12 +7,12 @@ from pathlib import Path
 
 from assay_agent.doctor.check import Check
 from assay_agent.execution.confinement.means import Means, find_means
-from assay_agent.policy.file import DEFAULT_POLICY_FILE, Bundles, read_policy
+from assay_agent.policy.file import DEFAULT_POLICY_FILE, read_policy
+from assay_agent.policy.gate import means_of
 from assay_sampling.errors import AssayError
 
 _NAME = "bundles"
-_NEEDED = "see 'assay docs bundles' for what each way needs, or take [bundles] out of the policy file"
-_USER = "nobody"
+_NEEDED = "see 'assay docs bundles' for what bubblewrap needs, or take [bundles] out of the policy file"
 
 
 def bundles_check() -> Check:
@@ -27,19 +27,10 @@ def bundles_check() -> Check:
         return Check(_NAME, "ok", f"off: no policy file enables them; {_could()}")
     means = means_of(allowed)
     if isinstance(means, Means):
-        return Check(_NAME, "ok", f"{path} lets files of submitters run {means.said}")
+        return Check(_NAME, "ok", f"{path} lets files of submitters run in bubblewrap")
     return Check(_NAME, "missing", f"{path} enables them, but they cannot be confined: {means}", _NEEDED)
 
 
-def means_of(allowed: Bundles) -> Means | str:
-    """How a policy's bundles would be confined, or why they cannot be."""
-    return find_means(allowed.run_as or "", bubblewrap=allowed.bubblewrap)
-
-
 def _could() -> str:
-    """Which ways would work here."""
-    found = [find_means(_USER, bubblewrap=False), find_means("", bubblewrap=True)]
-    ways = [means.said for means in found if isinstance(means, Means)]
-    if ways:
-        return f"this box could run them {' or '.join(ways)}"
-    return f"this box could not confine them: {'; '.join(str(why) for why in found)}"
+    found = find_means()
+    return "this box could run them" if isinstance(found, Means) else f"this box could not: {found}"

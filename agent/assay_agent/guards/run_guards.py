@@ -1,8 +1,9 @@
 """Guards of one run: they end it if its processes take too much memory, or its disk fills up.
 
 The processes are the tool's whole tree (profiler and workload), by /proc. Their memory is the sum of their
-resident sets; pages that several of them share count for each. A thread looks twice a second; it sets an
-event that ends the tool in order (INT, TERM, KILL).
+resident sets, of which pages that several of them share count for each, of the memory files that they have
+open (memfd), and of the files that a bundle's run writes, which are in memory, too. A thread looks twice a
+second; it sets an event that ends the tool in order (INT, TERM, KILL).
 
 The tree is read from /proc without psutil: virtual GPUs also work without the extra ``agent``, and one pass,
 15 ms for 120 processes, covers all children of the agent, while psutil needs one for each (8 ms).
@@ -37,6 +38,7 @@ class RunGuards:
         directory: where the run's files go.
         temporary: the private TMPDIR of the run, which marks its processes.
         cancelled: the run is no longer wanted; passed on to ``stop``.
+        files_bytes: memory that the run's files take.
         tick: called about twenty times a second from the watching thread. Must not raise.
     """
 
@@ -49,8 +51,10 @@ class RunGuards:
         temporary: Path,
         cancelled: threading.Event,
         look_seconds: float = _LOOK_SECONDS,
+        files_bytes: Callable[[], int] = lambda: 0,
         tick: Callable[[], None] = lambda: None,
     ) -> None:
+        self._files_bytes = files_bytes
         self._memory_limit_bytes, self._minimum_free_bytes = memory_limit_bytes, minimum_free_bytes
         self._directory, self._temporary, self._cancelled = directory, temporary, cancelled
         self._look_seconds, self._tick = look_seconds, tick
@@ -105,13 +109,14 @@ class RunGuards:
     def _memory_problem(self) -> tuple[FailureClass, str] | None:
         if not self._memory_limit_bytes:
             return None
-        used = resident_bytes(run_processes(self._temporary))
+        processes = run_processes(self._temporary)
+        used = resident_bytes(processes) + memory_file_bytes(processes) + self._files_bytes()
         self.peak_bytes = max(self.peak_bytes, used)
         if used <= self._memory_limit_bytes:
             return None
         return (
             FailureClass.MEMORY_LIMIT,
-            f"its processes took {used / 2**20:,.0f} MiB of memory, but its limit is "
+            f"its processes and files took {used / 2**20:,.0f} MiB of memory, but its limit is "
             f"{self._memory_limit_bytes / 2**20:,.0f} MiB; it was ended",
         )
 
@@ -152,6 +157,19 @@ def resident_bytes(processes: list[int]) -> int:
         with contextlib.suppress(OSError, ValueError, IndexError):
             total += int((_PROC / str(process) / "statm").read_text().split()[1]) * _PAGE_BYTES
     return total
+
+
+def memory_file_bytes(processes: list[int]) -> int:
+    """Memory of the files without a name (memfd) that the processes have open, each once."""
+    found: dict[tuple[int, int], int] = {}
+    for process in processes:
+        with contextlib.suppress(OSError), os.scandir(_PROC / str(process) / "fd") as entries:
+            for entry in entries:
+                with contextlib.suppress(OSError):
+                    if os.readlink(entry.path).startswith("/memfd:"):  # noqa: PTH115
+                        state = entry.stat()
+                        found[state.st_dev, state.st_ino] = state.st_blocks * 512
+    return sum(found.values())
 
 
 def _children() -> dict[int, list[int]]:

@@ -10,9 +10,9 @@ import re
 import stat
 import tomllib
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from assay_agent.policy.variables import loads_code
 from assay_core.bundles.form import DEFAULT_BOUNDS
@@ -21,6 +21,11 @@ from assay_sampling.errors import InputError
 DEFAULT_POLICY_FILE = Path("/etc/assay/policy.toml")
 REST = "..."
 _MOST_BYTES = 1 << 20
+
+
+def machine_memory_bytes() -> int:
+    """Memory of this machine."""
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
 def _without_null(text: str) -> str:
@@ -82,24 +87,20 @@ class Rule(_Table):
 
 
 class Bundles(_Table):
-    """That files which submitters send may run here, and how they are confined: one of the two ways.
+    """That files which submitters send may run here, in bubblewrap.
 
-    ``run_as``: a user other than root and the agent's. ``bubblewrap``: true, or the path of bwrap.
-    ``readable``: files and folders of the box that they may read besides system programs. ``network``:
-    whether they may use the box's network. ``most_bytes``: of one bundle, unpacked.
+    ``bubblewrap``: the path of bwrap, if it is not in the system's folders. ``readable``: files and folders
+    of the box that they may read besides system programs. ``network``: whether they may use the box's
+    network. ``most_bytes``: of one bundle, unpacked. ``disk_bytes``: of all files that one run writes.
+    ``memory_bytes``: of its processes and these files together.
     """
 
-    run_as: TextPattern | None = None
-    bubblewrap: bool | PathPattern = False
+    bubblewrap: PathPattern | None = None
     readable: list[PathPattern] = []
     network: bool = False
     most_bytes: int = Field(default=DEFAULT_BOUNDS.bytes, ge=1)
-
-    @model_validator(mode="after")
-    def _one_way(self) -> Self:
-        if bool(self.run_as) == bool(self.bubblewrap):
-            raise ValueError("give one of 'run_as' and 'bubblewrap': without one, no bundle runs here")
-        return self
+    disk_bytes: int = Field(default=4 << 30, ge=1 << 20, le=1 << 50)
+    memory_bytes: int = Field(default_factory=lambda: machine_memory_bytes() * 3 // 4, ge=1 << 20)
 
 
 class Policy(_Table):

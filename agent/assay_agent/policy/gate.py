@@ -21,7 +21,7 @@ from pathlib import Path
 from assay_agent.execution.confinement.command import BundledCommand
 from assay_agent.execution.confinement.means import Means, find_means
 from assay_agent.execution.errors import ProfilerError
-from assay_agent.policy.file import Policy, Rule
+from assay_agent.policy.file import Bundles, Policy, Rule
 from assay_agent.policy.paths import JudgedPaths, shown, wrong_arguments
 from assay_agent.policy.patterns import matches_path
 from assay_agent.policy.variables import loads_code
@@ -161,7 +161,7 @@ class Gate:
             return Decision(False, why, "send less, or raise 'most_bytes' there")
         if not isinstance(self.means, Means):
             return Decision(False, f"files of submitters cannot be confined here: {self.means}", _CONFINE)
-        return Decision(True, f"{policy.path} allows files of submitters {self.means.said}")
+        return Decision(True, f"{policy.path} allows files of submitters in bubblewrap")
 
     def decide(self, command: CommandSource, paths: JudgedPaths | None = None) -> Decision:
         """Whether the command may run; never raises. ``paths`` remembers where its paths led."""
@@ -309,11 +309,17 @@ def _means(policy: Policy | None) -> Means | str:
     if policy is None or policy.bundles is None:
         return "the policy does not enable them"
     asked = policy.bundles
+    return means_of(asked)
+
+
+def means_of(asked: Bundles) -> Means | str:
+    """How a policy's bundles are confined here; else why they cannot be."""
     return find_means(
-        asked.run_as or "",
-        bubblewrap=asked.bubblewrap,
+        asked.bubblewrap,
         readable=tuple(asked.readable),
         network=asked.network,
+        disk_bytes=asked.disk_bytes,
+        memory_bytes=asked.memory_bytes,
     )
 
 

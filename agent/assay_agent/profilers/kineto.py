@@ -115,7 +115,11 @@ class KinetoMeasurement(LiveMeasurement):
     def _path(self) -> tuple[Path, Path]:
         """The working folder and the trace in it, links followed; ProfilerError if they lead out of it."""
         command = require_command(self.work)
-        folder = Path(command.working_directory or self.space.job).resolve()
+        folder = Path(command.working_directory or self.space.job)
+        if self.is_confined:
+            # Only the kernel can follow the way to these files; what the run leaves there is looked at later.
+            return folder, folder / command.kineto_file
+        folder = folder.resolve()
         path = (folder / command.kineto_file).resolve()
         if not path.is_relative_to(folder) or path == folder:
             raise self._failed(

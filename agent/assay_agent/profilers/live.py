@@ -78,6 +78,7 @@ class LiveMeasurement(abc.ABC):
         self._stack = contextlib.ExitStack()
         self._space: Workspace | None = None
         self._confined: Space | None = None
+        self._job = state
         self.environment: dict[str, str] = {}
         self._command: tuple[str, ...] = ()
         self._text: list[str] = []
@@ -140,14 +141,14 @@ class LiveMeasurement(abc.ABC):
     def __enter__(self) -> Self:
         with contextlib.ExitStack() as stack:
             space = stack.enter_context(workspace(self.gpu, self.state, self.work, self.cancellation))
+            private, self._job = space.home.parent, space.job
+            if isinstance(self.work.command, BundledCommand):
+                space = self._confine(self.work.command, space, stack)
             self.environment = tool_environment(self.gpu, space.home, space.temporary, self.work)
             self._space = space
             if not self.gpu.synthetic:
                 self._libraries = LoadedLibraries(space.temporary)
-            if isinstance(self.work.command, BundledCommand):
-                self._confine(self.work.command, space, stack)
             self.require()
-            private = space.home.parent
             self._conditions = stack.enter_context(Conditions(self._site(space, private)))
             self.environment |= self._conditions.environment
             self._note_conditions()
@@ -164,10 +165,16 @@ class LiveMeasurement(abc.ABC):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        full = None if self._confined is None else self._confined.room_failure(error)
         self._stack.__exit__(kind, error, trace)
+        if full is not None:
+            raise full from error
 
-    def _confine(self, command: BundledCommand, space: Workspace, stack: contextlib.ExitStack) -> None:
-        """Unpack the workload's files, in which it runs confined; removed when the measurement is left."""
+    def _confine(self, command: BundledCommand, space: Workspace, stack: contextlib.ExitStack) -> Workspace:
+        """Unpack the workload's files, in which it runs confined; removed when the measurement is left.
+
+        Returns the workspace with the only folders that it can write.
+        """
         if self.work.under_mps and not self.gpu.synthetic:
             raise ProfilerError(
                 FailureClass.REFUSED_BY_POLICY,
@@ -179,16 +186,17 @@ class LiveMeasurement(abc.ABC):
         confined = Space(
             command,
             str(self.work.key),
-            (space.home, space.temporary, space.job),
+            space.home.parent,
             view_of(
-                self.gpu.path, self.state.absolute(), copied=self.gpu.synthetic, readable=self.readable()
+                self.gpu.path, self.state.absolute(), modelled=self.gpu.synthetic, readable=self.readable()
             ),
         )
         stack.callback(confined.remove)
         confined.make()
         self._confined = confined
-        self.note(f"the files of the submitter run {command.means.said}")
+        self.note("the files of the submitter run in bubblewrap")
         self.work = self.work.with_command(replace(command, working_directory=str(confined.files)))
+        return replace(space, home=confined.home, temporary=confined.temporary, job=confined.job)
 
     def readable(self) -> tuple[str, ...]:
         """What a confined workload needs to read of this profiler."""
@@ -237,10 +245,19 @@ class LiveMeasurement(abc.ABC):
         self._tool_facts[program] = ToolFact(program, found.version, found.program)
         return found
 
+    @property
+    def is_confined(self) -> bool:
+        """Whether the workload is a submitter's and its files lie where only the kernel can lead."""
+        return self._confined is not None
+
     def require_plain(self, path: Path) -> None:
         """Raises ProfilerError if a confined workload left a link where its output should be."""
         if self._confined is not None:
             self._confined.require_plain(path)
+
+    def resolvable(self, path: Path) -> Path:
+        """A file of the run under a path that libraries may resolve; of a confined run it is a copy."""
+        return path if self._confined is None else self._confined.copied(path, self._job)
 
     def flag(self, name: str, detail: str) -> None:
         """Set a validity flag of the registry; the first detail is kept."""
@@ -315,7 +332,7 @@ class LiveMeasurement(abc.ABC):
 
     def _require_disk(self, result: ToolResult) -> None:
         """Raise ProfilerError if the tool ended with an error, and the box's disk has failed under it."""
-        if result.exit_code == 0 or result.cancelled or result.timed_out:
+        if result.exit_code == 0 or result.cancelled or result.timed_out or self._confined is not None:
             return
         folders = (self.space.home, self.space.temporary, self.space.job)
         require_disk(str(self.work.key), folders, result.ending)
@@ -367,9 +384,15 @@ class LiveMeasurement(abc.ABC):
         command = self.work.command
         if self._libraries is not None:
             self._libraries.begin()
+        limit_bytes = command.memory_limit_bytes if command is not None else 0
+        place = None
+        if isinstance(command, BundledCommand) and self._confined is not None:
+            limit_bytes, place = command.means.memory_limit(limit_bytes), self._confined.place
         return RunGuards(
-            memory_limit_bytes=command.memory_limit_bytes if command is not None else 0,
-            minimum_free_bytes=self.gpu.telemetry.minimum_free_bytes,
+            memory_limit_bytes=limit_bytes,
+            # A confined run writes nothing to the box's disks.
+            minimum_free_bytes=self.gpu.telemetry.minimum_free_bytes if place is None else 0,
+            files_bytes=place.used_bytes if place is not None else lambda: 0,
             directory=self.space.job,
             temporary=self.space.temporary,
             cancelled=self.cancellation,

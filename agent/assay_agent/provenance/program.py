@@ -80,15 +80,14 @@ class HashedPrograms:
                 path there, and only files that the program itself could read are opened.
             stopped: whether to read no further.
         """
+        if inside is not None and "/" in program and not program.startswith("/"):
+            return self._of_bundle(program, inside, stopped)
         resolved = _resolved(program, directory, environment)
         if not resolved:
             return StartedProgram(ProgramFact(program, note="it was not found"))
         shown = resolved
-        if inside is not None:
-            files = os.path.realpath(inside) + "/"
-            shown = resolved.removeprefix(files)
-            if shown == resolved and not resolved.startswith(_SYSTEM):
-                return StartedProgram(ProgramFact(program, note="it lies outside of the submitter's files"))
+        if inside is not None and not resolved.startswith(_SYSTEM):
+            return StartedProgram(ProgramFact(program, note="it lies outside of the submitter's files"))
         judged = next((pin.identity for pin in pins if pin.resolved == resolved and pin.identity), None)
         try:
             return self._opened(resolved, ProgramFact(shown), judged, stopped)
@@ -96,8 +95,24 @@ class HashedPrograms:
             why = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
             return StartedProgram(ProgramFact(shown, note=f"it cannot be read ({why})"), resolved)
 
+    def _of_bundle(self, program: str, files: Path, stopped: Callable[[], bool]) -> StartedProgram:
+        """A program of a submitter's files, in which there are no links before it runs."""
+        shown = os.path.normpath(program)
+        if shown.startswith("../"):
+            return StartedProgram(ProgramFact(program, note="it lies outside of the submitter's files"))
+        try:
+            return self._opened(str(files / shown), ProgramFact(shown), None, stopped, only_there=False)
+        except OSError as error:
+            return StartedProgram(ProgramFact(shown, note=f"it cannot be read ({error.strerror})"))
+
     def _opened(
-        self, resolved: str, fact: ProgramFact, judged: tuple[int, ...] | None, stopped: Callable[[], bool]
+        self,
+        resolved: str,
+        fact: ProgramFact,
+        judged: tuple[int, ...] | None,
+        stopped: Callable[[], bool],
+        *,
+        only_there: bool = True,
     ) -> StartedProgram:
         # Without waiting: a pipe may have taken the name. Its last part is no link, because it was resolved.
         descriptor = os.open(resolved, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -107,7 +122,7 @@ class HashedPrograms:
             fact = replace(fact, size_bytes=state.st_size)
             if not stat.S_ISREG(state.st_mode):
                 fact = replace(fact, size_bytes=0, note="it is not a plain file")
-            elif os.readlink(f"/proc/self/fd/{descriptor}") != resolved or judged not in (None, known[:4]):  # noqa: PTH115
+            elif (only_there and _place_of(descriptor) != resolved) or judged not in (None, known[:4]):
                 fact = replace(fact, note=_CHANGED)
             elif state.st_size > MOST_BYTES:
                 fact = replace(fact, note=f"it has more than {MOST_BYTES:,} bytes, which are not read")
@@ -135,6 +150,10 @@ class HashedPrograms:
                 while len(self._hashes) > _MOST_KNOWN:
                     self._hashes.popitem(last=False)
         return replace(fact, sha256=found)
+
+
+def _place_of(descriptor: int) -> str:
+    return os.readlink(f"/proc/self/fd/{descriptor}")  # noqa: PTH115 - a text to compare
 
 
 def _sha256(descriptor: int, size_bytes: int, stopped: Callable[[], bool]) -> str:

@@ -1,4 +1,4 @@
-"""A private folder of executables: the stand-ins under the names of the real tools."""
+"""A folder of executables: the stand-ins under the names of the real tools."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def write_tool_scripts(directory: str | Path) -> Path:
         temporary.write_text(
             f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -I -c {shlex.quote(code)} "$@"\n'
         )
-        temporary.chmod(0o700)
+        temporary.chmod(0o755)  # in the agent's private folder; a confined run of another user starts them
         temporary.replace(script)
     return folder
 

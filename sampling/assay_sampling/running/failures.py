@@ -47,6 +47,7 @@ class FailureClass(StrEnum):
     TOOL_UNUSABLE = "tool_unusable"
     DRIVER_UNUSABLE = "driver_unusable"
     MEMORY_LIMIT = "memory_limit"
+    DISK_LIMIT = "disk_limit"
     AGENT_RESTARTED = "agent_restarted"
     LEASE_EXPIRED = "lease_expired"
     SERVER_REFUSED = "server_refused"
@@ -226,6 +227,12 @@ _TABLE: dict[FailureClass, _Entry] = {
     FailureClass.MEMORY_LIMIT: _Entry(
         "the workload and its profiler took more memory than the workload's limit",
         "raise memory_limit_bytes of the workload in the campaign file, or give it a smaller input",
+        False,
+    ),
+    FailureClass.DISK_LIMIT: _Entry(
+        "a bundle's workload and its profiler wrote more than a bundle's files may take on the box",
+        "let the workload write less, or profile fewer launches at a time; or raise 'disk_bytes' in "
+        "[bundles] of the box's policy file",
         False,
     ),
     FailureClass.AGENT_RESTARTED: _Entry(

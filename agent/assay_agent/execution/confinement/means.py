@@ -1,151 +1,193 @@
-"""How this box can confine a program: as another user in namespaces of its own, or in bubblewrap.
+"""How this box confines a program: in bubblewrap. Decided once, by trying it: else no bundle is run.
 
-Decided once, by trying it: a program that cannot be confined is not started.
+Source: bwrap(1), nsenter(1), setpriv(1).
 """
 
 from __future__ import annotations
 
 import json
 import os
-import pwd
 import shutil
 import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
-from assay_agent.execution.confinement import entry
+from assay_agent.execution.confinement import start
+from assay_agent.execution.confinement.place import HELD, NOBODY, Place, PlaceError
+from assay_agent.execution.confinement.seccomp import seccomp_filter
 from assay_agent.execution.confinement.view import Mount, View
 
-_TRY_SECONDS = 30.0
-_NOBODY = 65534
-_PROGRAM = "/bin/true"
+_TRY_SECONDS = 60.0
+_PATH = "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"
+_MOST_PROCESSES = 4096
+_TRIED_BYTES = 1 << 20
+# Folders of the place, and where a confined program has them besides its home, TMPDIR and working folder.
+_TEMPORARY = {"/tmp": "all", "/var/tmp": "var", "/run": "run", "/dev/shm": "shm"}
+FOLDERS = tuple(_TEMPORARY.values())
+_OPTIONS = {
+    "read": "--ro-bind", "write": "--bind", "device": "--dev-bind", "link": "--symlink", "proc": "--proc",
+    "devices": "--dev", "hidden": "--tmpfs",
+}  # fmt: skip
+_KERNEL = Path("/proc/sys")
+# Settings by which a system forbids user namespaces, the value that does, and the remedy.
+_FORBIDDING = (
+    (
+        "kernel/apparmor_restrict_unprivileged_userns",
+        "1",
+        "AppArmor keeps programs from using user namespaces: give the agent's Python a profile with "
+        "'userns,', or set kernel.apparmor_restrict_unprivileged_userns=0",
+    ),
+    ("kernel/unprivileged_userns_clone", "0", "set kernel.unprivileged_userns_clone=1"),
+    ("user/max_user_namespaces", "0", "set user.max_user_namespaces to more than 0"),
+)
+_ELSE = (
+    "containers, pods and systemd's hardening often forbid it: for the unit there is bundles.conf in "
+    "deploy/systemd; a container or pod must let programs make user namespaces and mount /proc"
+)
 
 
 @dataclass(frozen=True)
 class Means:
-    """A way that works here. ``user`` "": bubblewrap, whose path is ``bubblewrap``.
+    """bubblewrap as it works here, and what every confined program gets by the policy.
 
-    ``readable`` and ``network``: what every confined program gets besides, by the policy.
+    Args:
+        bubblewrap: its path.
+        readable: of the box, besides system programs.
+        network: whether the box's network is there.
+        disk_bytes: of all files that one run writes.
+        memory_bytes: of all its processes and files together, whatever the campaign asks for; 0: no bound.
     """
 
-    user: str = ""
-    user_id: int = 0
-    group_id: int = 0
-    bubblewrap: str = ""
+    bubblewrap: str
     readable: tuple[str, ...] = ()
     network: bool = False
+    disk_bytes: int = _TRIED_BYTES
+    memory_bytes: int = 0
 
-    @property
-    def owner(self) -> tuple[int, int] | None:
-        """User and group to whom writable folders must belong; None: to the agent's own."""
-        return (self.user_id, self.group_id) if self.user else None
+    def memory_limit(self, asked_bytes: int) -> int:
+        """The memory that a run may take which asked for so much (0: for no limit)."""
+        return min(filter(None, (asked_bytes, self.memory_bytes)), default=0)
 
-    @property
-    def said(self) -> str:
-        """For people."""
-        return f"as user {self.user!r} in namespaces of their own" if self.user else "in bubblewrap"
+    def command(
+        self, argv: Sequence[str], view: View, folder: Path, place: Place, refusal: Path
+    ) -> list[str]:
+        """The command that runs ``argv`` confined, in ``folder``.
 
-    def command(self, argv: Sequence[str], view: View, folder: Path, stage: Path) -> list[str]:
-        """The command that runs ``argv`` confined, in ``folder``; ``stage``: an empty private folder."""
-        view = replace(view, readable=(*view.readable, *self.readable), network=self.network)
-        if not self.user:
-            return [*_bubblewrap(self, view, folder), "--", *argv]
+        ``refusal``: a file for why it was not started, if its space is not as it should be.
+        """
+        view = replace(
+            view,
+            readable=(*view.readable, *self.readable),
+            temporary=tuple((path, f"{HELD}/{name}") for path, name in _TEMPORARY.items()),
+            network=self.network,
+        )
+        mounts = view.mounts()
+        entered = [
+            "nsenter",
+            "--preserve-credentials",
+            "--user",
+            "--mount",
+            "--target",
+            str(place.process_id),
+        ]
         spec = {
-            "user": self.user_id,
-            "group": self.group_id,
-            "network": self.network,
-            "stage": str(stage),
-            "folder": str(folder),
-            "mounts": view.mounts(),
+            "command": [
+                *entered,
+                "--",
+                self.bubblewrap,
+                *self._options(mounts, view),
+                "--chdir",
+                str(folder),
+            ],
+            "mounts": [(kind, path) for kind, path, _ in mounts],
+            "filter": (seccomp_filter() or b"").hex(),
+            "processes": _MOST_PROCESSES,
+            "refusal": str(refusal),
         }
-        return [sys.executable, "-I", "-S", entry.__file__, json.dumps(spec), *argv]
+        return [sys.executable, "-I", "-S", start.__file__, json.dumps(spec), *_as_nobody(), *argv]
+
+    def _options(self, mounts: Sequence[Mount], view: View) -> list[str]:
+        words = ["--die-with-parent", "--unshare-pid", "--unshare-ipc", "--unshare-uts",
+                 "--unshare-cgroup-try", "--cap-drop", "ALL"]  # fmt: skip
+        if os.geteuid():
+            words += ["--unshare-user", "--uid", str(NOBODY), "--gid", str(NOBODY)]
+        else:
+            # Its own user, who has rights in /proc/sys by being root, is given up inside.
+            for capability in ("CAP_SETUID", "CAP_SETGID", "CAP_SETPCAP"):
+                words += ["--cap-add", capability]
+        if not self.network:
+            words.append("--unshare-net")
+        ready: set[str] = set()
+        for kind, path, source in mounts:
+            # bubblewrap makes folders on the way for itself alone, and with --dir for everybody.
+            for folder in reversed(PurePosixPath(path).parents[:-1]):
+                if not ready & {str(folder), *map(str, folder.parents)}:
+                    words += ["--dir", str(folder)]
+            if kind == "read":
+                ready.add(path)
+            words += [_OPTIONS[kind], *([source] if source else []), path]
+        for path in ("/", "/dev", *view.hidden):
+            words += ["--remount-ro", path]
+        return words
 
 
-def _bubblewrap(means: Means, view: View, folder: Path) -> list[str]:
-    """The options of bubblewrap (0.4 or newer) for a view. Source: bwrap(1)."""
-    words = [means.bubblewrap, "--die-with-parent", "--unshare-user", "--unshare-pid", "--unshare-ipc",
-             "--unshare-uts", "--unshare-cgroup-try", "--cap-drop", "ALL"]  # fmt: skip
-    if not means.network:
-        words.append("--unshare-net")
-    if os.geteuid() == 0:
-        words += ["--uid", str(_NOBODY), "--gid", str(_NOBODY)]
-    for mount in view.mounts():
-        words += _option(mount)
-    for path in ("/", *view.hidden):
-        words += ["--remount-ro", path]
-    return [*words, "--chdir", str(folder)]
-
-
-def _option(mount: Mount) -> list[str]:
-    kind, path, source = mount
-    simple = {"proc": "--proc", "devices": "--dev", "temporary": "--tmpfs", "hidden": "--tmpfs"}
-    if kind in simple:
-        return [simple[kind], path]
-    # The agent's own user is the program's, too, so it can read what lies in the agent's folders.
-    named = {
-        "read": "--ro-bind",
-        "copy": "--ro-bind",
-        "write": "--bind",
-        "device": "--dev-bind",
-        "link": "--symlink",
-    }
-    return [named[kind], source, path]
+def _as_nobody() -> list[str]:
+    """Before the program, where this user is root: become another user for good."""
+    if os.geteuid():
+        return []
+    return ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups", "--inh-caps=-all",
+            "--ambient-caps=-all", "--bounding-set=-all", "--"]  # fmt: skip
 
 
 def find_means(
-    run_as: str, *, bubblewrap: bool | str, readable: tuple[str, ...] = (), network: bool = False
+    bubblewrap: str | None = None,
+    *,
+    readable: tuple[str, ...] = (),
+    network: bool = False,
+    disk_bytes: int = _TRIED_BYTES,
+    memory_bytes: int = 0,
 ) -> Means | str:
-    """The way that a policy asks for, tried once; else why it does not work here."""
-    found = (
-        _as_user(run_as)
-        if run_as
-        else _in_bubblewrap(bubblewrap)
-        if bubblewrap
-        else "the policy names no way"
-    )
-    if isinstance(found, str):
-        return found
-    means = replace(found, readable=readable, network=network)
+    """The way to confine programs here, tried once; else why it does not work, and what to do."""
+    path = shutil.which(bubblewrap or "bwrap", path=_PATH)
+    if path is None:
+        return f"{bubblewrap or 'bwrap'} is not installed (Debian's package bubblewrap)"
+    if seccomp_filter() is None:
+        return "there is no filter of system calls for this kind of processor"
+    means = Means(path, readable, network, disk_bytes, memory_bytes)
     why = _tried(means)
-    return f"{means.said}: {why}" if why else means
-
-
-def _as_user(name: str) -> Means | str:
-    try:
-        user = pwd.getpwnam(name)
-    except KeyError:
-        return f"there is no user {name!r} on this box"
-    if user.pw_uid in (0, os.geteuid()):
-        return f"'run_as' names {name!r}, who is root or this agent's own user: it must be another one"
-    if os.geteuid() != 0:
-        return "only an agent that runs as root can run programs as another user; or say 'bubblewrap = true'"
-    return Means(user=name, user_id=user.pw_uid, group_id=user.pw_gid)
-
-
-def _in_bubblewrap(given: bool | str) -> Means | str:
-    path = shutil.which(given if isinstance(given, str) else "bwrap", path="/usr/local/bin:/usr/bin:/bin")
-    return Means(bubblewrap=path) if path else "bwrap is not installed (Debian's package bubblewrap)"
+    return f"bubblewrap does not work here: {why}; {_remedy()}" if why else means
 
 
 def _tried(means: Means) -> str:
     """Why a program cannot be confined here; "" if it can."""
     with tempfile.TemporaryDirectory(prefix="assay-confined-") as name:
-        folders = [Path(name, part) for part in ("work", "stage")]
-        for folder in folders:
-            folder.mkdir()
-        view = View(writable=(str(folders[0]),))
+        place, refusal = Place(Path(name, "place"), _TRIED_BYTES), Path(name, "refusal")
         try:
+            place.open((*FOLDERS, "work"))
+            work = place.path / "work"
             done = subprocess.run(
-                means.command([_PROGRAM], view, *folders),
+                means.command(["true"], View(writable=((str(work), f"{HELD}/work"),)), work, place, refusal),
                 stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=_TRY_SECONDS, check=False,
-                env={"PATH": "/usr/bin:/bin"},
+                env={"PATH": _PATH},
             )  # fmt: skip
-        except (OSError, subprocess.TimeoutExpired) as error:
-            return f"it cannot be started ({error})"
-    if done.returncode == 0:
-        return ""
-    said = (done.stderr.strip() or f"exit status {done.returncode}").splitlines()[-1]
-    return f"this box does not let it make namespaces: {said[:300]}"
+        except (OSError, PlaceError, subprocess.TimeoutExpired) as error:
+            return str(error)
+        finally:
+            place.close()
+        if done.returncode == 0:
+            return ""
+        said = (done.stderr.strip() or f"exit status {done.returncode}").splitlines()[-1][:300]
+        return f"{said} ({refusal.read_text()})" if refusal.exists() else said
+
+
+def _remedy() -> str:
+    for setting, value, remedy in _FORBIDDING:
+        try:
+            if (_KERNEL / setting).read_text().strip() == value:
+                return remedy
+        except OSError:
+            continue
+    return _ELSE

@@ -20,7 +20,6 @@ _OF_ETC = (
 )  # fmt: skip
 _NETWORK = ("hosts", "resolv.conf")
 _GPUS = ("nvidiactl", "nvidia-uvm", "nvidia-uvm-tools", "nvidia-modeset", "nvidia-caps", "nvidia[0-9]*")
-_TEMPORARY = ("/tmp", "/var/tmp", "/run")
 Mount = tuple[str, str, str]
 
 
@@ -30,20 +29,22 @@ class View:
 
     Args:
         readable: further folders and files that can be read, by their own paths.
-        writable: folders that can be written.
-        copied: folders of programs that only the agent's user can read; inside they are copies.
+        writable: folders that can be written: where they are inside, and where they lie.
+        temporary: as ``writable``, beneath everything else: a folder that is readable may lie in one.
         hidden: folders that are empty inside, even where a readable one holds them.
+        tools: folders of programs inside a hidden folder.
         network: whether the box's network is there.
     """
 
     readable: tuple[str, ...] = ()
-    writable: tuple[str, ...] = ()
-    copied: tuple[str, ...] = ()
+    writable: tuple[tuple[str, str], ...] = ()
+    temporary: tuple[tuple[str, str], ...] = ()
     hidden: tuple[str, ...] = ()
+    tools: tuple[str, ...] = ()
     network: bool = False
 
     def mounts(self) -> list[Mount]:
-        """(kind, path inside, source) of each; kinds as in :mod:`assay_agent.execution.confinement.entry`."""
+        """(kind, path inside, source) of each; kinds as in :mod:`assay_agent.execution.confinement.start`."""
         found: list[Mount] = [("read", path, path) for path in _SYSTEM if Path(path).is_dir()]
         for place in map(Path, _LINKED):
             if place.is_symlink():
@@ -56,29 +57,29 @@ class View:
                 found.append(("read", str(place), str(place.resolve())))
         found += [("proc", "/proc", ""), ("read", "/sys", "/sys"), ("devices", "/dev", "")]
         found += [("device", str(place), str(place)) for place in _gpus()]
-        found += [("temporary", path, "") for path in _TEMPORARY]
-        known = set(_SYSTEM)
+        found += [("write", path, source) for path, source in self.temporary]
+        known = {*_SYSTEM, *_LINKED}  # what a PATH names once more must not be mounted through a link
         for path in sorted({*self.readable}, key=len):
             if not known & {path, *map(str, Path(path).parents)} and Path(path).exists():
                 known.add(path)
                 found.append(("read", path, path))
         found += [("hidden", path, "") for path in self.hidden]
-        found += [("copy", path, path) for path in self.copied]
-        found += [("write", path, path) for path in self.writable]
+        found += [("read", path, path) for path in self.tools]
+        found += [("write", path, source) for path, source in self.writable]
         return found
 
 
-def view_of(path: str, state: Path, *, copied: bool, readable: tuple[str, ...] = ()) -> View:
+def view_of(path: str, state: Path, *, modelled: bool, readable: tuple[str, ...] = ()) -> View:
     """What tools found by a PATH need to read; ``state``: the agent's folder, which is not there.
 
-    ``copied``: the first folder of the path holds stand-in tools that only the agent's user can read.
+    ``modelled``: the first folder of the path holds stand-in tools, in that folder, which this Python runs.
     """
     folders = [folder for folder in path.split(":") if folder.startswith("/")]
-    own = tuple(folders[:1]) if copied else ()
+    own = tuple(folders[:1]) if modelled else ()
     rest = folders[len(own) :]
-    python = tuple(interpreter()) if copied else ()
+    python = tuple(interpreter()) if modelled else ()
     named = (*(each for each in rest if each != "/"), *python, *readable)
-    return View(readable=named, copied=own, hidden=(str(state),))
+    return View(readable=named, tools=own, hidden=(str(state),))
 
 
 def interpreter() -> Iterator[str]:

@@ -108,7 +108,7 @@ class NsightSystemsMeasurement(LiveMeasurement):
                 str(self.work.key),
                 f"the report cannot be exported ({result.ending}); the tool says: {last_words(output)}",
             )
-        return database
+        return self.resolvable(database)
 
     def _launches(self, tool: ToolVersion, database: Path) -> Iterator[LaunchBatch]:
         from assay_sampling.readers import ReadOptions, open_recording  # noqa: PLC0415
