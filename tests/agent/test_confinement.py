@@ -205,6 +205,13 @@ def test_calls_that_no_measured_program_needs_fail(place: Place) -> None:
     assert said == expected
 
 
+@pytest.mark.skipif(shutil.which("perl", path="/usr/bin") is None, reason="perl makes processes fast")
+def test_a_program_has_at_most_so_many_processes(place: Place) -> None:
+    script = "while (defined(my $p = fork)) { $p or sleep(60), exit; last if ++$n > 6000 } print $n"
+    made = int(run(place, f"perl -e '{script}'").stdout)
+    assert 4_000 < made <= 4_096
+
+
 def test_the_filter_is_there_for_the_processors_of_gpu_boxes_alone() -> None:
     programs = [seccomp_filter(machine) for machine in ("x86_64", "aarch64")]
     assert all(program and len(program) % 8 == 0 for program in programs)

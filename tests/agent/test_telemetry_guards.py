@@ -46,6 +46,17 @@ def run_under(guard: RunGuards, folder: Path, code: str) -> ToolResult:
 
 
 @pytest.mark.processes
+def test_memory_that_no_process_maps_counts_too(tmp_path: Path) -> None:
+    code = "import os, time; f = os.memfd_create('x'); os.write(f, bytes(60 << 20)); time.sleep(40)"
+    guard = guards(tmp_path, memory_limit_bytes=50 << 20)
+    assert run_under(guard, tmp_path, code).cancelled
+    with pytest.raises(ProfilerError) as refused:
+        guard.require_kept("run")
+    assert refused.value.failure_class is FailureClass.MEMORY_LIMIT
+    with_files = guards(tmp_path, memory_limit_bytes=50 << 20, files_bytes=lambda: 51 << 20)
+    assert run_under(with_files, tmp_path, "import time; time.sleep(40)").cancelled
+
+
 def test_a_child_that_takes_too_much_memory_ends_the_tree(tmp_path: Path) -> None:
     guard = guards(tmp_path, memory_limit_bytes=64 << 20)
     result = run_under(guard, tmp_path, GREEDY)
