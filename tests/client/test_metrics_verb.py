@@ -201,3 +201,17 @@ def test_a_name_that_is_only_like_one_is_no_gpu(wrong: str) -> None:
 @pytest.mark.parametrize("gpu", gpus_of_the_docs())
 def test_every_gpu_that_the_docs_name_is_known(gpu: str) -> None:
     assert compute_capability_of(gpu) in COMPUTE_CAPABILITIES
+
+
+def test_the_unit_operation_adds_what_records_operations(assay: Assay) -> None:
+    document = asked(assay, "pks", "--gpu", "A100", "--tool-version", "2024.1", "--unit", "operation")
+    profile, _, trace, _, selection = (command["argv"] for command in document["commands"])
+    assert "--nvtx" in profile
+    assert "--trace=cuda,nvtx,cublas,cudnn" in trace
+    assert selection[-2:] == ["--unit", "operation"]
+    notes = {note["code"]: note["text"] for note in document["notes"]}
+    assert "Nsight Systems from 2025.1 on" in notes["operators_of_pytorch"]
+    assert "emit_nvtx" in notes["ranges_for_counters"]
+    without = asked(assay, "pks", "--gpu", "A100", "--tool-version", "2024.1")
+    assert not {"operators_of_pytorch", "ranges_for_counters"} & {note["code"] for note in without["notes"]}
+    assert not [word for command in without["commands"] for word in command["argv"] if "operation" in word]

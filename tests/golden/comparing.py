@@ -42,7 +42,7 @@ ADDED: frozenset[str] = frozenset(
         "overhead.[].error", "sequences.[].error",
         "unseen_percent",
         "properties.priority", "properties.budget_gpu_hours", "properties.requires", "properties.exclusive",
-        "properties.after", "properties.gang", "properties.processes",
+        "properties.after", "properties.gang", "properties.processes", "properties.unit",
         "properties.project", "properties.bundle", "$defs.RequiresSpec", "bundles", "facts.bundle",
         "programs", "facts.program",
         "unseen_time_percent", "two_level.notes", "window.slices", "window.weighted_group_error_percent",

@@ -322,3 +322,22 @@ def test_a_fixed_window_keeps_no_share_of_unseen_time() -> None:
         CampaignError, match=r"detailed\.unseen_percent: the window is fixed at its first 1,000"
     ):
         load_campaign(text, "c.yaml")
+
+
+def test_the_unit_of_a_workload_goes_to_its_runs_and_into_the_compiled_file() -> None:
+    text = LIVE + "    unit: operation\n  - {name: launches, command: [sub/training.toml]}\n"
+    campaign = load_campaign(text, "c.yaml")
+    runs = plan_campaign(campaign, "live-1", "/base", "c.yaml").runs
+    asked = {run.workload: run.command.operations for run in runs if run.command is not None}
+    assert asked == {"training": True, "launches": False}
+    assert compile_campaign(campaign).analysis.by_operation == ("training",)
+
+
+def test_a_recorded_workload_has_a_unit_too() -> None:
+    text = LIVE.replace("- name: old", "- name: old\n    unit: operation")
+    assert compile_campaign(load_campaign(text, "c.yaml")).analysis.by_operation == ("old",)
+
+
+def test_another_unit_is_refused() -> None:
+    with pytest.raises(CampaignError, match="unit"):
+        load_campaign(LIVE + "    unit: kernel\n", "c.yaml")

@@ -19,6 +19,8 @@ from assay_agent.doctor.check import Check, finding
 from assay_agent.doctor.pins import Architecture, Pin, Tool, architecture_of
 from assay_agent.execution.tool_version import parse_version
 from assay_core.records.machine import Inventory
+from assay_sampling.nsight.commands import ANNOTATES_PYTORCH
+from assay_sampling.nsight.tool import ToolVersion, options_since
 
 CUDA_TOOLKITS = Path("/usr/local")
 _TOOL_SECONDS = 30.0
@@ -48,6 +50,7 @@ def tool_checks(inventory: Inventory, needed: bool) -> Iterator[Check]:
         yield check
         if tool is not None:
             found.append(tool)
+            yield from _operations(tool)
     if inventory.driver_version:
         found.append(FoundTool("driver", inventory.driver_version, "loaded"))
     cupti = _cupti()
@@ -77,6 +80,20 @@ def _program(program: Tool, needed: bool) -> tuple[Check, FoundTool | None]:
         return finding(program, needed, what, remedy), None
     chips = _chips(path) if program == "ncu" else frozenset[str]()
     return Check(program, "ok", f"{version} ({path})"), FoundTool(program, version, path, chips)
+
+
+def _operations(tool: FoundTool) -> Iterator[Check]:
+    """A note where the tool cannot record PyTorch's operators: only ``unit: operation`` needs it."""
+    first = options_since("nsys")[ANNOTATES_PYTORCH]
+    year, release = map(int, first.split("."))
+    if tool.tool == "nsys" and not ToolVersion("nsys", tool.version).at_least(year, release):
+        yield Check(
+            "nsys for operators",
+            "note",
+            f"{tool.version} cannot announce PyTorch's operators by itself ({ANNOTATES_PYTORCH})",
+            f"for campaigns with 'unit: operation' install Nsight Systems {first} or later, or run the "
+            "workload in torch.autograd.profiler.emit_nvtx(record_shapes=True)",
+        )
 
 
 def _chips(path: str) -> frozenset[str]:

@@ -114,6 +114,7 @@ class CuptiMeasurement(LiveMeasurement):
             finally:
                 self._ending.set()  # ends the workload if the caller wants no more
         result = run.result()
+        self.take_notes(())
         for process in receiver.processes:
             self.note(described(process))
         if not self.cancelled:

@@ -194,6 +194,7 @@ class KinetoMeasurement(LiveMeasurement):
             self._require_same_gpu(path, table_metadata(recording.schema).devices)
             schema = self.labelled(recording.schema, "")
             for batch in recording.batches():
+                self.operations.add(batch)
                 yield relabelled(batch, schema)
                 if self.cancelled:
                     return

@@ -35,6 +35,7 @@ from assay_agent.execution.tool_run import ToolResult, run_tool
 from assay_agent.execution.tool_version import ToolBox, ToolVersion
 from assay_agent.guards.run_guards import RunGuards
 from assay_agent.profilers.gang import OtherGpus, gang_devices
+from assay_agent.profilers.operations_seen import OperationsSeen
 from assay_agent.provenance.facts import live_facts
 from assay_agent.provenance.libraries import LoadedLibraries
 from assay_agent.provenance.program import PROGRAMS, StartedProgram
@@ -90,6 +91,7 @@ class LiveMeasurement(abc.ABC):
         self._libraries: LoadedLibraries | None = None
         self._tool_facts: dict[str, ToolFact] = {}
         self._program: StartedProgram | None = None
+        self.operations = OperationsSeen(work)
 
     @abc.abstractmethod
     def batches(self) -> Iterator[LaunchBatch]:
@@ -268,10 +270,10 @@ class LiveMeasurement(abc.ABC):
         self._text.append(text)
 
     def take_notes(self, notes: Sequence[Note]) -> None:
-        """Add a reader's notes to the log, and set their flags."""
+        """Add a reader's notes to the log, and set their flags and those on operations."""
         for note in notes:
             self.note(f"note: {note.text}")
-        for name, detail in flags_of(notes).items():
+        for name, detail in (*flags_of(notes).items(), *self.operations.flags(notes)):
             self.flag(name, detail)
 
     def measure(self, argv: Sequence[str], held: tuple[int, ...] = ()) -> ToolResult:

@@ -37,7 +37,7 @@ class CommandSource:
     its profiler; 0: no limit. ``kineto_file`` is the trace that the workload itself writes, relative to its
     working directory; "" if it writes none. ``processes``: how many of its processes launch kernels; 0: the
     campaign file does not say. ``bundle``: the files in which it runs, confined; None: it runs what lies on
-    the box.
+    the box. ``operations``: record which operation each launch belongs to.
     """
 
     argv: tuple[str, ...]
@@ -48,6 +48,7 @@ class CommandSource:
     kineto_file: str = ""
     processes: int = 0
     bundle: Bundle | None = None
+    operations: bool = False
 
     def to_proto(self) -> agent_pb2.CommandSource:
         return agent_pb2.CommandSource(
@@ -59,6 +60,7 @@ class CommandSource:
             kineto_file=self.kineto_file,
             processes=self.processes,
             bundle=None if self.bundle is None else self.bundle.to_proto(),
+            operations=self.operations,
         )
 
     @classmethod
@@ -72,6 +74,7 @@ class CommandSource:
             message.kineto_file,
             message.processes,
             Bundle.from_proto(message.bundle) if message.HasField("bundle") else None,
+            message.operations,
         )
 
 

@@ -24,6 +24,22 @@ MEASURING = (
         lambda option, first: f"Nsight Systems from {first} on: add {option}=false, which saves time",
     ),
     NoteKind(
+        "operators_of_pytorch",
+        "how Nsight Systems records PyTorch's operators",
+        lambda option, first: (
+            f"for PyTorch's operators add {option}=autograd-shapes-nvtx (Nsight Systems from {first} on), or "
+            "run the workload in torch.autograd.profiler.emit_nvtx(record_shapes=True)"
+        ),
+    ),
+    NoteKind(
+        "ranges_for_counters",
+        "Nsight Compute records the ranges that the workload itself pushes",
+        lambda: (
+            "Nsight Compute sees only ranges that the workload pushes: for PyTorch run it in "
+            "torch.autograd.profiler.emit_nvtx(record_shapes=True)"
+        ),
+    ),
+    NoteKind(
         "counters_not_on_gpu",
         "optional counters are left out because the GPU cannot measure them",
         lambda counters: f"left out because this GPU cannot measure them: {', '.join(counters)}",

@@ -16,6 +16,8 @@ from assay_sampling.errors import ParameterError
 from assay_sampling.launches.table import BASELINE, Condition
 from assay_sampling.nsight.tool import ToolVersion
 
+# The option of Nsight Systems that makes PyTorch announce its operators; programs without PyTorch ignore it.
+ANNOTATES_PYTORCH = "--pytorch"
 # A longer run should not keep all its events in the device's buffers.
 _FLUSH_INTERVAL_MS = 10_000
 
@@ -40,6 +42,7 @@ def ncu_profile(
     log: str = "",
     window: Window = WHOLE,
     condition: Condition = BASELINE,
+    operations: bool = False,
 ) -> list[str]:
     """The command that profiles a window of a program's launches.
 
@@ -48,6 +51,7 @@ def ncu_profile(
         command: the program and its arguments.
         report: ends in ``.ncu-rep``, so that no release compresses it.
         log: the file for the tool's messages; "": its standard output.
+        operations: record the NVTX ranges around each launch.
 
     Raises ParameterError for a clock that this release cannot lock.
     """
@@ -65,6 +69,7 @@ def ncu_profile(
         *_ncu(tool, "--import-sass", "no"),
         *_ncu(tool, "--disable-extra-suffixes"),
         *_ncu(tool, "--check-exit-code", "yes"),
+        *(_ncu(tool, "--nvtx") if operations else []),
         "--metrics", ",".join(metrics),
     ]  # fmt: skip
     if window.skip:
@@ -91,12 +96,20 @@ def ncu_import(tool: ToolVersion, report: str) -> list[str]:
     ]  # fmt: skip
 
 
-def nsys_trace(tool: ToolVersion, stem: str, command: Sequence[str]) -> list[str]:
-    """The command that traces a program at low overhead, into ``stem`` + the suffix of the release."""
+def nsys_trace(
+    tool: ToolVersion, stem: str, command: Sequence[str], *, operations: bool = False
+) -> list[str]:
+    """The command that traces a program at low overhead, into ``stem`` + the suffix of the release.
+
+    ``operations``: with the calls of cuBLAS and cuDNN, and with PyTorch's operators and their input shapes,
+    if the release can annotate PyTorch (:data:`ANNOTATES_PYTORCH`).
+    """
+    of_operations = _nsys(tool, ANNOTATES_PYTORCH, "autograd-shapes-nvtx") if operations else []
     return [
         tool.program,
         "profile",
-        "--trace=cuda,nvtx",
+        "--trace=cuda,nvtx,cublas,cudnn" if operations else "--trace=cuda,nvtx",
+        *of_operations,
         "--sample=none",
         *_nsys(tool, "--cpuctxsw", "none"),
         *_nsys(tool, "--cuda-graph-trace", "node"),

@@ -74,6 +74,7 @@ def measuring(
     tool_version: str = "",
     window: Window = WHOLE,
     command: Sequence[str] = WORKLOAD,
+    operations: bool = False,
 ) -> Measuring:
     """The command lines to select by a method.
 
@@ -82,6 +83,7 @@ def measuring(
         tool_version: the release of Nsight Compute; "": only options that every known release has.
         window: the launches to collect counters for; all by default.
         command: the workload.
+        operations: record which operation each launch belongs to.
 
     Raises ParameterError for an unknown method, parameter or release, a window where none helps, and a GPU
     that Nsight Compute does not measure; CounterUnavailableError where the GPU lacks a counter.
@@ -95,10 +97,9 @@ def measuring(
         )
     _check_window(method, wanted, window)
     collected, missing = _collected(method, wanted, compute_capability, tool_version)
-    light = _light(command)
-    detailed = (
-        _detailed([metric for _, metric in collected], tool_version, window, command) if collected else ()
-    )
+    light = _light(command, operations)
+    metrics = [metric for _, metric in collected]
+    detailed = _detailed(metrics, tool_version, window, command, operations=operations) if metrics else ()
     found = Measuring(
         method,
         compute_capability,
@@ -107,9 +108,13 @@ def measuring(
         missing,
         replay_passes([name for name, _ in collected], compute_capability),
         wanted.of_every_launch,
-        (*detailed, *light, _selecting(method, parameters, window, detailed=bool(collected))),
+        (
+            *detailed,
+            *light,
+            _selecting(method, parameters, window, detailed=bool(collected), operations=operations),
+        ),
     )
-    return replace(found, notes=tuple(_notes(found, wanted, window)))
+    return replace(found, notes=tuple(_notes(found, wanted, window, operations=operations)))
 
 
 def _check_window(method: str, wanted: Needs, window: Window) -> None:
@@ -149,45 +154,57 @@ def _collected(
 
 
 def _detailed(
-    metrics: Sequence[str], version: str, window: Window, command: Sequence[str]
+    metrics: Sequence[str], version: str, window: Window, command: Sequence[str], *, operations: bool
 ) -> tuple[CommandLine, ...]:
     tool = tool_of_release("ncu", version)
-    profile = commands.ncu_profile(tool, metrics, command, report=REPORT, window=window)
+    profile = commands.ncu_profile(
+        tool, metrics, command, report=REPORT, window=window, operations=operations
+    )
     return (
         CommandLine("counters, launch by launch", tuple(profile)),
         CommandLine("that report as a page for Assay", tuple(commands.ncu_import(tool, REPORT)), PAGE),
     )
 
 
-def _light(command: Sequence[str]) -> tuple[CommandLine, ...]:
+def _light(command: Sequence[str], operations: bool) -> tuple[CommandLine, ...]:
     tool = tool_of_release("nsys")
+    trace = commands.nsys_trace(tool, LIGHT_STEM, command, operations=operations)
     return (
-        CommandLine("every launch with its time", tuple(commands.nsys_trace(tool, LIGHT_STEM, command))),
+        CommandLine("every launch with its time", tuple(trace)),
         CommandLine(
             "that report as a database for Assay", tuple(commands.nsys_export(tool, LIGHT_REPORT, LIGHT))
         ),
     )
 
 
-def _selecting(method: str, parameters: Mapping[str, Any], window: Window, *, detailed: bool) -> CommandLine:
+def _selecting(
+    method: str, parameters: Mapping[str, Any], window: Window, *, detailed: bool, operations: bool
+) -> CommandLine:
     if method == "photon" and "bbv" not in parameters:
         parameters = {**parameters, "bbv": BLOCKS}
     given = [word for name, value in parameters.items() for word in ("--param", f"{name}={value}")]
     # ncu numbers launches over all processes; with an offset they are numbered within each, as in nsys.
     offset = ["--launch-offset", str(window.skip)] if detailed else []
     files = [PAGE, "--light", LIGHT] if detailed else [LIGHT]
-    return CommandLine("the selection", ("assay", "select", method, *files, *given, *offset))
+    unit = ["--unit", "operation"] if operations else []
+    return CommandLine("the selection", ("assay", "select", method, *files, *given, *offset, *unit))
 
 
-def _notes(found: Measuring, wanted: Needs, window: Window) -> Iterator[Note]:
+def _notes(found: Measuring, wanted: Needs, window: Window, *, operations: bool) -> Iterator[Note]:
     if wanted.nothing:
         yield make_note("no_counters_needed", method=found.method)
         if wanted.beside is not None:
             yield wanted.beside
     else:
         yield from _notes_on_counters(found, window)
-    for option, first in options_since("nsys").items():
+    later = options_since("nsys")
+    pytorch = later.pop(commands.ANNOTATES_PYTORCH)
+    for option, first in later.items():
         yield make_note("option_of_later_releases", option=option, first=first)
+    if operations:
+        yield make_note("operators_of_pytorch", option=commands.ANNOTATES_PYTORCH, first=pytorch)
+        if not wanted.nothing:
+            yield make_note("ranges_for_counters")
 
 
 def _notes_on_counters(found: Measuring, window: Window) -> Iterator[Note]:

@@ -217,6 +217,19 @@ _RUN_FLAGS = (
         "choose features without them",
     ),
     FlagKind(
+        "operations_missing",
+        "the campaign file says `unit: operation`, but the run recorded no operator, library routine or "
+        "range",
+        "see `assay docs how-to/record-operations`: what records operations depends on the program and on "
+        "the tool's release",
+    ),
+    FlagKind(
+        "operations_doubtful",
+        "the campaign file says `unit: operation`, but ranges of one thread cross, were not closed, or have "
+        "no serial numbers",
+        "use push/pop ranges that are closed, or a profiler that knows when they begin and end",
+    ),
+    FlagKind(
         "light_by_tracer",
         "`light: auto` was made by our own tracer, because the box has no Nsight Systems; the two have not "
         "been shown to agree on a GPU",

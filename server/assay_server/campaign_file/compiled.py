@@ -31,6 +31,7 @@ class AnalysisSettings:
     """How a campaign's runs are analysed; ``methods`` are (name, parameters) in the order of the report.
 
     ``ranks``: of workloads whose ranks are evaluated each alone, all ("each") or those with these ordinals.
+    ``by_operation``: the workloads whose unit is the operation.
     """
 
     seed: int
@@ -38,6 +39,7 @@ class AnalysisSettings:
     reference: str | None
     memory_limit_bytes: int
     ranks: dict[str, Ranks] = field(default_factory=dict)
+    by_operation: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -29,6 +29,7 @@ def compile_campaign(campaign: Campaign, bundles: Iterable[Bundle] = ()) -> Comp
             reference=campaign.analysis.reference,
             memory_limit_bytes=campaign.analysis.memory_limit_bytes,
             ranks=_ranks(campaign),
+            by_operation=tuple(one.name for one in campaign.workloads if one.unit == "operation"),
         ),
     )
     return replace(compiled, bundles=tuple(dict.fromkeys(bundles)))

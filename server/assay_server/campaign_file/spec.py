@@ -102,6 +102,7 @@ class WorkloadSpec(SpecModel):
     kineto: str | None = Field(default=None, min_length=1, max_length=4096)
     processes: int | None = Field(default=None, ge=1, le=_MOST_PROCESSES)
     ranks: RanksSpec = "together"
+    unit: Literal["launch", "operation"] = "launch"
     bundle: str | None = Field(default=None, min_length=1, max_length=4096)
     requires: RequiresSpec | None = None
     exclusive: ExclusiveSpec | None = None

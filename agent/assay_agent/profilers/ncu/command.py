@@ -107,6 +107,7 @@ def profile_command(tool: ToolVersion, work: Work, metrics: MetricPlan, report: 
         log=str(log),
         window=commands.Window(work.launch_skip, work.launch_count),
         condition=replace(work.condition, clock=_clock(tool, work)),
+        operations=work.command.operations,
     )
 
 

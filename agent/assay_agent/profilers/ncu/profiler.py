@@ -223,6 +223,7 @@ class NsightComputeMeasurement(LiveMeasurement):
                 schema = self.labelled(recording.schema, tool.version)
                 empty = {column.name: 0 for column in counter_columns(schema)}
                 for batch in recording.batches():
+                    self.operations.add(batch)
                     for name in empty:
                         empty[name] += batch.records.column(name).null_count
                     rows += batch.records.num_rows

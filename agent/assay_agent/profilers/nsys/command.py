@@ -18,7 +18,7 @@ def report_suffix(tool: ToolVersion) -> str:
 def trace_command(tool: ToolVersion, work: Work, stem: Path) -> list[str]:
     """The command that traces a light run into ``stem`` + :func:`report_suffix`, at low overhead."""
     assert work.command is not None
-    return commands.nsys_trace(tool, str(stem), work.command.argv)
+    return commands.nsys_trace(tool, str(stem), work.command.argv, operations=work.command.operations)
 
 
 def export_command(tool: ToolVersion, report: Path, database: Path) -> list[str]:

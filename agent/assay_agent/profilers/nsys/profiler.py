@@ -118,6 +118,7 @@ class NsightSystemsMeasurement(LiveMeasurement):
                 schema = self.labelled(recording.schema, tool.version)
                 ordinals, processes = set[int](), set[int]()
                 for batch in recording.batches():
+                    self.operations.add(batch)
                     ordinals.update(pc.unique(batch.records["device"]).to_pylist())
                     processes.update(pc.unique(batch.records["process"]).to_pylist())
                     yield relabelled(batch, schema)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from assay_virtual.tools.environment import version_key
 from assay_virtual.tools.options import CommandLine, Option, UsageError
 
-_2023_4 = (2023, 4)
+_2023_4, _2025_1 = (2023, 4), (2025, 1)
 _PLAIN = (
     "backtrace:b capture-range:c capture-range-end command-file cpu-core-events "
     "cuda-um-cpu-page-faults cuda-um-gpu-page-faults cudabacktrace delay:y duration:d duration-frames "
@@ -29,6 +29,7 @@ _TRACES = (
     "nvvideo", "osrt", "cudnn", "opengl", "opengl-annotations", "openacc", "openmp", "vulkan",
     "vulkan-annotations", "none",
 )  # fmt: skip
+_ANNOTATIONS = ("autograd-nvtx", "autograd-shapes-nvtx", "functions-trace", "none")
 _SAMPLED = ("process-tree", "system-wide", "none")
 EXPORT_TYPES = ("sqlite", "hdf", "text", "json", "info", "arrow", "arrowdir", "parquetdir")
 EXPORT_TYPES_2021 = ("sqlite", "hdf", "text", "json", "info")
@@ -51,6 +52,7 @@ _PROFILE = (
     Option("force-overwrite", default="false", short="f"),
     Option("help", "flag", short="h"),
     Option("output", default="report#", short="o"),
+    Option("pytorch", default="none", since=_2025_1),
     Option("sample", default="process-tree", short="s"),
     Option("trace", default="cuda,opengl,nvtx,osrt", short="t"),
 )
@@ -103,11 +105,22 @@ def check_profile_values(command: CommandLine, version: str) -> None:
                 f"Illegal --{name} option-argument '{value}'.\n"
                 f"Possible --{name} option-arguments are 'true' and 'false'."
             )
+    if "pytorch" in {option.name for option in profile_options(version)}:
+        _check_pytorch(command.text("pytorch"))
     graph = command.text("cuda-graph-trace")
     if graph.partition(":")[0] not in ("graph", "node"):
         old = version_key(version) < _2023_4
         possible = "\nPossible --cuda-graph-trace option-arguments are 'graph' or 'node'" if old else ""
         raise UsageError(f"Illegal --cuda-graph-trace argument: {graph}{possible}")
+
+
+def _check_pytorch(annotations: str) -> None:
+    for annotation in annotations.split(","):
+        if annotation not in _ANNOTATIONS:
+            raise UsageError(
+                f"Illegal --pytorch argument '{annotation}'\n"
+                f"Possible --pytorch values are one or more of {', '.join(_ANNOTATIONS)}"
+            )
 
 
 def options_help(command: str, options: list[Option]) -> str:

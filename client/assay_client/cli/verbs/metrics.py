@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -46,6 +46,10 @@ def metrics(
     skip: Annotated[
         int, typer.Option("--skip", metavar="NUMBER", min=0, help="How many launches to skip before them.")
     ] = 0,
+    unit: Annotated[
+        Literal["launch", "operation"],
+        typer.Option("--unit", metavar="UNIT", help="operation: record operators, library calls, ranges."),
+    ] = "launch",
     param: MethodParameterOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -64,6 +68,7 @@ def metrics(
         tool_version=tool_version,
         window=Window(skip, first),
         command=tuple(command or WORKLOAD),
+        operations=unit == "operation",
     )
     limits = local.nsight_compute_limits(capability, tool_version) if capability and found.counters else None
     document = _document(found, gpu, limits)

@@ -182,6 +182,7 @@ def _command(workload: WorkloadSpec, base: _Base) -> CommandSource:
         memory_limit_bytes=workload.memory_limit_bytes or 0,
         kineto_file=workload.kineto or "",
         processes=workload.processes or 0,
+        operations=workload.unit == "operation",
     )
 
 
@@ -194,6 +195,7 @@ def _bundled(workload: WorkloadSpec, bundle: Bundle | None) -> CommandSource:
         memory_limit_bytes=workload.memory_limit_bytes or 0,
         kineto_file=workload.kineto or "",
         bundle=bundle,
+        operations=workload.unit == "operation",
     )
 
 
