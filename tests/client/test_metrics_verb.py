@@ -48,6 +48,16 @@ def asked(assay: Assay, *arguments: object) -> dict[str, Any]:
     return document
 
 
+def test_metrics_that_are_not_ours_are_collected_under_their_own_names(assay: Assay) -> None:
+    own = "lts__t_sectors.sum"
+    document = asked(assay, "pks", "--param", f"features=instructions,{own}")
+    assert {"name": own, "metric": own} in [
+        {key: each[key] for key in ("name", "metric")} for each in document["counters"]
+    ]
+    assert own in document["commands"][0]["argv"][document["commands"][0]["argv"].index("--metrics") + 1]
+    assert "there is no counter 'lts_sectors'" in refused(assay, "pks", "--param", "features=lts_sectors")
+
+
 def refused(assay: Assay, *arguments: object) -> str:
     ended = assay("metrics", *arguments)
     assert ended.code == 2

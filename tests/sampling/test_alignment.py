@@ -270,3 +270,18 @@ def test_every_way_of_cutting_an_unchanged_workload_into_slices_matches_whole(
     found = align_window(in_slices(*parts), light, kind)
     assert found.match_percent == 100.0
     assert found.right_rows.tolist() == held.tolist()
+
+
+def test_an_unknown_grid_equals_only_an_unknown_one() -> None:
+    def launched(*grid: int | None) -> Launches:
+        rest = {f"grid_{axis}": [None if size is None else 1 for size in grid] for axis in "yz"}
+        return made_launches(["k"] * len(grid), grid_x=list(grid), duration_ns=[1] * len(grid), **rest)
+
+    known, bare = launched(8, 4, 8), launched(8, None, 8)
+    assert align(bare, launched(8, None, 8)).match_percent == 100
+    assert align(known, bare).left_rows.tolist() == [0, 2]
+    assert "k grid (unknown) block (1, 1, 1)" in " | ".join(align(known, bare).differences)
+    assert align(known, bare, "name_block").match_percent == 100
+    # Launches without a grid do not make the others known by totals only.
+    assert not alignment_module.totals_only(bare, "grid")
+    assert alignment_module.shape_totals(bare, "grid").tolist() == [8, 0, 8]

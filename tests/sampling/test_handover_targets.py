@@ -21,6 +21,7 @@ from assay_sampling.handover.accel_sim import filtered_entries
 from assay_sampling.handover.nvbit import id_ranges
 from assay_sampling.handover.offered import TARGETS, target_called
 from assay_sampling.handover.perfetto import Timeline, trace_text
+from assay_sampling.handover.shapes import SeenLaunch, refuse_other_launches
 from assay_sampling.handover.target import Given, HandOver
 from assay_sampling.handover.weights_file import read_weights
 from assay_sampling.launches.in_memory import Launches
@@ -34,6 +35,7 @@ from assay_sampling.simulators.accel_sim.kernels_list import KernelsList, Memory
 from tests.support.client import hand_made
 from tests.support.sampling.accel_sim_traces import Listed, write_listed
 from tests.support.sampling.macsim_traces import write_warps
+from tests.support.sampling.made_launches import made_launches
 from tests.support.sampling.made_selections import LINE_NAMES, saved_selections
 
 FEW = settings(max_examples=12)
@@ -392,3 +394,16 @@ def test_a_weights_file_of_another_tool_or_version_is_refused(
     for changed, said in cases.items():
         assert changed != text
         assert said in str(refused_weights(changed, tmp_path)), said
+
+
+@pytest.mark.parametrize("what", ["grid", "block"])
+def test_a_representative_without_a_grid_is_never_compared_with_traces(what: str) -> None:
+    nothing = {f"{what}_{axis}": [None] * 3 for axis in "xyz"}
+    launches = made_launches(["k"] * 3, duration_ns=[1, 2, 3], **nothing)
+    selection = registry.select("random", Profile(light=launches), {"launches": 2})
+    saved = SavedSelection.read(selection.document(labels=True).to_dict(), "selection.json")
+    seen = {int(n): SeenLaunch("k", (1, 1, 1), (1, 1, 1), f"kernel-{n + 1}.traceg") for n in saved.launch}
+    with pytest.raises(RefusedError, match=rf"the {what} of launch \d \('k'\) is not known, one of 2 among"):
+        refuse_other_launches("traces", saved, seen, "exact")
+    if what == "grid":
+        assert refuse_other_launches("traces", saved, seen, "name_block") == ()

@@ -29,7 +29,12 @@ def column_of_metric(metric: str) -> CounterColumn:
     """The column of a metric that is kept under its own name."""
     from assay_sampling.launches.table import CounterColumn  # noqa: PLC0415 - Arrow is slow to start
 
-    return CounterColumn(metric, unit_of_metric(metric), metric, "sass" if "sass" in metric else "hardware")
+    return CounterColumn(metric, unit_of_metric(metric), metric, variant_of_metric(metric))
+
+
+def variant_of_metric(metric: str) -> str:
+    """``sass`` for a metric that patched instructions count, else ``hardware``."""
+    return "sass" if "sass" in metric else "hardware"
 
 
 def unit_of_metric(metric: str) -> str:

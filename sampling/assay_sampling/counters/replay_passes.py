@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from functools import cache, lru_cache
 from importlib import resources
 
-from assay_sampling.counters.definitions import registry
+from assay_sampling.counters.definitions import is_metric, registry
+from assay_sampling.counters.own_names import variant_of_metric
 from assay_sampling.errors import ParameterError
 
 
@@ -44,7 +45,7 @@ def _sets() -> tuple[_CounterSet, ...]:
 
 
 def replay_passes(counters: Iterable[str], compute_capability: str = "") -> PassCount:
-    """Passes over each launch for these canonical counters; 0 without counters.
+    """Passes over each launch for these counters, ours or metrics of Nsight Compute; 0 without counters.
 
     Raises ParameterError for a counter that does not exist. If no measured set contains the counters, the
     bound adds up measured sets that cover them together, and one pass for each counter outside all sets.
@@ -55,10 +56,12 @@ def replay_passes(counters: Iterable[str], compute_capability: str = "") -> Pass
 @lru_cache(maxsize=1024)
 def _passes(wanted: frozenset[str], compute_capability: str) -> PassCount:
     known = registry()
-    for name in sorted(wanted - known.keys()):
-        raise ParameterError("counter", f"there is no counter {name!r}")
-    patched = any(known[name].variant == "sass" for name in wanted)
-    hardware = {name for name in wanted if known[name].variant == "hardware"}
+    unknown = [name for name in sorted(wanted - known.keys()) if not is_metric(name)]
+    if unknown:
+        raise ParameterError("counter", f"there is no counter {unknown[0]!r}")
+    variants = {name: known[name].variant if name in known else variant_of_metric(name) for name in wanted}
+    patched = "sass" in variants.values()
+    hardware = {name for name, variant in variants.items() if variant == "hardware"}
     count = _hardware_passes(hardware, compute_capability)
     return PassCount(count.passes + patched, count.exact)
 

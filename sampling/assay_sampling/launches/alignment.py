@@ -338,7 +338,7 @@ class _Side:
         one = self.launches.slice(row, 1)
         name = _shortened(self.launches.names[int(one.column("kernel_id")[0])])
         shapes = [
-            f"{what} ({', '.join(str(int(v)) for v in values if v > 0)})"
+            f"{what} ({', '.join(str(int(v)) for v in values if v > 0) or 'unknown'})"
             for what in ("grid", "block")
             for values in [[one.column(f"{what}_{axis}")[0] for axis in "xyz"]]
         ]

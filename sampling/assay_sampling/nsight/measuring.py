@@ -232,8 +232,9 @@ def _about_releases() -> Note:
 
 
 def help_of(counter: str) -> str:
-    """What a counter counts."""
-    return registry()[counter].help
+    """What a counter counts; of a metric that is not ours, that Nsight Compute says it."""
+    known = registry().get(counter)
+    return known.help if known else "a metric under its own name: ncu --query-metrics says what it counts"
 
 
 def _numbers(capability: str) -> tuple[int, ...]:

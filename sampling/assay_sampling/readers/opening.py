@@ -53,7 +53,8 @@ _REFUSED: tuple[tuple[bytes, str, str], ...] = (
 _KNOWN = (
     "Assay reads reports (.ncu-rep) and CSV pages (raw, details) of Nsight Compute, SQLite and Parquet "
     "exports of Nsight Systems, Kineto traces of the PyTorch profiler (JSON), the standard output of "
-    "Accel-Sim, and its own Parquet files; single files also compressed by gzip or zstd"
+    "Accel-Sim, and its own Parquet files; single files also compressed by gzip or zstd. A table of "
+    "another tool becomes a recording with: assay import table FILE --map MAPPING"
 )
 
 
