@@ -6,6 +6,7 @@ import errno
 import os
 import platform
 import shutil
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -255,6 +256,19 @@ def test_all_that_a_program_writes_is_in_one_bounded_place_and_gone_with_it(
     )
     place.close()
     assert not place.lives and list((tmp_path / "base").iterdir()) == []
+
+
+@pytest.mark.skipif(shutil.which("perl", path="/usr/bin") is None, reason="perl connects to sockets")
+def test_a_program_reaches_a_socket_that_the_agent_gave_it(place: Place) -> None:
+    """As our tracer does; the network has no part in it."""
+    path = place.path / "work" / "tracer"
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(f"{os.readlink(place.path)}/work/tracer")  # noqa: PTH115 - the names of sockets are short
+        path.chmod(0o600)
+        place.give(path)
+        listener.listen()
+        connect = "use IO::Socket::UNIX; print IO::Socket::UNIX->new(Peer => q(tracer)) ? 1 : $!"
+        assert run(place, f"perl -e '{connect}'").stdout == "1"
 
 
 def test_a_place_is_gone_when_its_agent_is_killed(tmp_path: Path) -> None:

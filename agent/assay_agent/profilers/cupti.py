@@ -108,6 +108,7 @@ class CuptiMeasurement(LiveMeasurement):
             require_tracer(), path, self.gpu.device.compute_capability or ""
         )
         with Receiver(path, self._schema) as receiver, ThreadPoolExecutor(1) as executor:
+            self.give(path)
             run = executor.submit(self.measure, self.work.command.argv)
             try:
                 yield from self._follow(receiver, run)

@@ -257,6 +257,11 @@ class LiveMeasurement(abc.ABC):
         if self._confined is not None:
             self._confined.require_plain(path)
 
+    def give(self, path: Path) -> None:
+        """Let a confined workload, which may be another user, use a socket of the agent's."""
+        if self._confined is not None:
+            self._confined.place.give(path)
+
     def resolvable(self, path: Path) -> Path:
         """A file of the run under a path that libraries may resolve; of a confined run it is a copy."""
         return path if self._confined is None else self._confined.copied(path, self._job)
