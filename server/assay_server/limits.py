@@ -21,8 +21,8 @@ class CampaignFileLimits:
     """Bounds of one campaign file (:mod:`assay_server.campaign_file.yaml_source`).
 
     ``campaign_number_characters``: length of a written number; converting longer ones takes long.
-    ``campaign_runs``, ``campaign_slices``, ``campaign_runs_bytes``: what its numbers multiply to, at most
-    (:mod:`assay_server.campaign_file.sizes`).
+    ``campaign_runs``, ``campaign_slices``, ``campaign_run_slices`` and ``campaign_runs_bytes``: what its
+    numbers multiply to, at most (:mod:`assay_server.campaign_file.sizes`).
     """
 
     campaign_file_bytes: int = 1 * _MIB
@@ -32,6 +32,7 @@ class CampaignFileLimits:
     campaign_number_characters: int = 64
     campaign_runs: int = 100_000
     campaign_slices: int = 250_000
+    campaign_run_slices: int = 25_000
     campaign_runs_bytes: int = 256 * _MIB
 
 
@@ -93,13 +94,15 @@ class QueryLimits:
     """Bounds of people's queries and watches (:mod:`assay_server.rpc`).
 
     ``status_threads``: statuses made at a time; ``status_page_runs``: runs in each;
-    ``status_page_campaigns``: campaigns listed in one answer; ``answer_stalled_seconds``: for the peer to
+    ``status_page_campaigns``: campaigns listed in one answer; ``records_page_files``: published files, after
+    which a list ends with the run that it is at; ``answer_stalled_seconds``: for the peer to
     take the next message of an answer in parts; ``download_streams``: of records at a time.
     """
 
     status_threads: int = 2
     status_page_runs: int = 1_000
     status_page_campaigns: int = 200
+    records_page_files: int = 25_000
     watch_streams: int = 256
     download_streams: int = 16
     waiting_leases: int = 2_048

@@ -393,9 +393,9 @@ LIVE_FAULTS = [
     (
         "first: 1000, slice_launches: 400",
         "first: 20000000, slice_launches: 400",
-        "4: field detailed.slice_launches: it makes 600,013 slices (20,000,000 launches in slices of 400 "
-        "are 50,000 a run), and at most 250,000 are planned; "
-        "lower 'first', raise 'slice_launches', or make several campaigns",
+        "4: field detailed.slice_launches: it makes 600,013 slices (50,000 in a run: 20,000,000 launches in "
+        "slices of 400), and at most 250,000 are planned, 25,000 in a run; lower 'first', raise "
+        "'slice_launches', or make several campaigns",
     ),
     (
         "[table2, artifact12]",

@@ -27,9 +27,9 @@ def cause(text: str) -> str:
 
 def test_slices_of_one_launch_are_refused_before_any_is_made() -> None:
     assert cause(ONE.format("detailed: {first: 1099511627776, slice_launches: 1}")) == (
-        "c.yaml:3: field detailed.slice_launches: it makes 2,199,023,255,553 slices (1,099,511,627,776 "
-        "launches in slices of 1 are 1,099,511,627,776 a run), and at most 250,000 are planned; lower "
-        "'first', raise 'slice_launches', or make several campaigns"
+        "c.yaml:3: field detailed.slice_launches: it makes 2,199,023,255,553 slices (1,099,511,627,776 in a "
+        "run: 1,099,511,627,776 launches in slices of 1), and at most 250,000 are planned, 25,000 in a run; "
+        "lower 'first', raise 'slice_launches', or make several campaigns"
     )
 
 
@@ -76,6 +76,17 @@ def test_a_campaign_of_a_hundred_thousand_runs_is_planned(number: int, more: str
             "and a campaign has at most 100,000; lower them, or make several campaigns",
         ),
         (
+            ONE.format("detailed: {first: 25001, slice_launches: 1, sets: cycles}"),
+            "c.yaml:3: field detailed.slice_launches: it makes 25,002 slices (25,001 in a run: 25,001 "
+            "launches in slices of 1), and at most 250,000 are planned, 25,000 in a run; lower 'first', raise "
+            "'slice_launches', or make several campaigns",
+        ),
+        (
+            workloads(300, "detailed: {first: 20000}"),
+            "c.yaml:3: field detailed: it makes 607,500 slices (40 in a run), and at most 250,000 are "
+            "planned, 25,000 in a run; lower 'first', raise 'slice_launches', or make several campaigns",
+        ),
+        (
             ONE.format("detailed: {first: auto}\nrepeats: 1000"),
             "c.yaml:3: field detailed: a light run could give 2,000 detailed runs up to 200 slices each, "
             "400,000 in all, and at most 250,000 are planned; lower 'repeats', name fewer conditions, or "
@@ -88,7 +99,7 @@ def test_a_campaign_of_a_hundred_thousand_runs_is_planned(number: int, more: str
             "stored; put long arguments into a file that the command reads, or make several campaigns",
         ),
     ],
-    ids=["workloads", "repeats", "repeats to come", "chosen slices", "bytes"],
+    ids=["workloads", "repeats", "later repeats", "of a run", "by cost", "by a light run", "bytes"],
 )  # fmt: skip
 def test_what_numbers_multiply_to_is_bounded(text: str, expected: str) -> None:
     assert cause(text) == expected

@@ -34,25 +34,25 @@ def size_faults(
             "lower them, or make several campaigns",
         )
         return
-    yield from _slice_faults(campaign, limits.campaign_slices)
+    yield from _slice_faults(campaign, limits)
     yield from _byte_faults(campaign, limits.campaign_runs_bytes)
 
 
-def _slice_faults(campaign: Campaign, limit: int) -> Iterator[Fault]:
+def _slice_faults(campaign: Campaign, limits: CampaignFileLimits) -> Iterator[Fault]:
+    limit = limits.campaign_slices
     place: Place = ("detailed",) if "detailed" in campaign.model_fields_set else ("workloads",)
     slices, of_light = most_slices(campaign), slices_of_a_light_run(campaign)
-    if slices > limit and campaign.detailed is not None:
-        slicing = campaign.detailed.slicing
-        of_a_run = slices_of_a_run(slicing)
-        if slicing.slice_launches and slicing.first:
+    of_a_run = 0 if campaign.detailed is None else slices_of_a_run(campaign.detailed.slicing)
+    if of_a_run > limits.campaign_run_slices or slices > limit:
+        made = f"{of_a_run:,} in a run"
+        if campaign.detailed is not None and campaign.detailed.slicing.slice_launches and of_a_run:
+            slicing = campaign.detailed.slicing
             place = ("detailed", "slice_launches")
-            size = f"{slicing.first:,} launches in slices of {slicing.slice_launches:,}"
-            made = f"{size} are {of_a_run:,} a run"
-        else:
-            made = f"they are up to {of_a_run:,} a run"
+            made += f": {slicing.first:,} launches in slices of {slicing.slice_launches:,}"
         yield Fault(
             place,
-            f"it makes {slices:,} slices ({made}), and at most {limit:,} are planned; "
+            f"it makes {slices:,} slices ({made}), and at most {limit:,} are planned, "
+            f"{limits.campaign_run_slices:,} in a run; "
             "lower 'first', raise 'slice_launches', or make several campaigns",
         )
     elif of_light > limit:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from assay_core.files.durable import storage_errors
 from assay_core.records.archive import (
@@ -19,7 +19,7 @@ from assay_server.campaigns.errors import UnknownThingError, known_campaign
 from assay_server.campaigns.scheduling.coordinator import Coordinator
 from assay_server.limits import QueryLimits
 from assay_server.rpc.published.launches import after, launch_parts, published_files
-from assay_server.store.model import Slice
+from assay_server.store.model import Run, Slice
 
 _CHUNK_BYTES = 1 << 20
 
@@ -27,6 +27,21 @@ _CHUNK_BYTES = 1 << 20
 def told_name(piece: Slice) -> str:
     """The name of a published file for people: wherever it is kept, and under which name."""
     return f"{piece.run_id}/slice-{piece.index:05d}.parquet"
+
+
+def _files_of(run: Run, slices: Iterable[Slice]) -> Iterator[RecordFile]:
+    """The published files of a run."""
+    for piece in slices:
+        if piece.file:
+            yield RecordFile(
+                run.run_id,
+                run.workload,
+                piece.index,
+                told_name(piece),
+                piece.file_bytes,
+                piece.content_hash,
+                piece.launches,
+            )
 
 
 class PublishedHandler:
@@ -43,21 +58,12 @@ class PublishedHandler:
             known_campaign(store.campaign(asked.campaign_id), asked.campaign_id)
             overviews = store.run_overviews(asked.campaign_id, first=first, most=most + 1)
             runs = [overview.run for overview in overviews]
-            files = tuple(
-                RecordFile(
-                    run.run_id,
-                    run.workload,
-                    piece.index,
-                    told_name(piece),
-                    piece.file_bytes,
-                    piece.content_hash,
-                    piece.launches,
-                )
-                for run in runs[:most]
-                for piece in store.slices(run.run_id)
-                if piece.file
-            )
-        return RecordsPage(files, runs[most].ordinal if len(runs) > most else 0)
+            files: list[RecordFile] = []
+            for place, run in enumerate(runs):
+                if place == most or len(files) >= self._limits.records_page_files:
+                    return RecordsPage(tuple(files), run.ordinal)
+                files += _files_of(run, store.slices(run.run_id))
+        return RecordsPage(tuple(files), 0)
 
     def read(self, wanted: RecordWanted) -> Iterator[RecordsChunk]:
         """A file from an offset on."""
