@@ -78,8 +78,8 @@ def test_a_campaign_of_a_hundred_thousand_runs_is_planned(number: int, more: str
         (
             ONE.format("detailed: {first: 25001, slice_launches: 1, sets: cycles}"),
             "c.yaml:3: field detailed.slice_launches: it makes 25,002 slices (25,001 in a run: 25,001 "
-            "launches in slices of 1), and at most 250,000 are planned, 25,000 in a run; lower 'first', raise "
-            "'slice_launches', or make several campaigns",
+            "launches in slices of 1), and at most 250,000 are planned, 25,000 in a run; lower 'first', "
+            "raise 'slice_launches', or make several campaigns",
         ),
         (
             workloads(300, "detailed: {first: 20000}"),
