@@ -11,6 +11,7 @@ import contextlib
 import logging
 import socket
 import ssl
+import traceback
 from collections.abc import Callable
 from typing import Any
 
@@ -62,9 +63,13 @@ class BrowserProtocol(H11Protocol):
         _cancel(self._stall_timer)
         if not self.closed.done():
             self.closed.set_result(None)
+        # A cycle, by which the transport's 256 KiB would wait for the collector, which seldom looks.
+        self.cycle = None  # type: ignore[assignment]
 
     def _expect_request(self) -> None:
         _cancel(self._request_timer)
+        if self.closed.done():
+            return
         self._request_timer = self.loop.call_later(_REQUEST_SECONDS, self._end_if_incomplete)
 
     def _end_if_incomplete(self) -> None:
@@ -128,6 +133,8 @@ class Acceptor:
             await protocol.closed
         except OSError as error:  # its handshake failed, or took too long
             _log.debug("a connection to the page is refused: %s", error)
+            # A cycle with frames of asyncio, by which 256 KiB of the handshake would wait for the collector.
+            traceback.clear_frames(error.__traceback__)
         finally:
             self._open.pop(connection, None)
 

@@ -25,7 +25,8 @@ from assay_server.web_place import WebPlace
 
 _log = logging.getLogger(__name__)
 
-_CONNECTIONS = 1_024
+# Each takes up to 300 KiB while it is in its TLS handshake.
+_CONNECTIONS = 512
 _IDLE_SECONDS = 15
 _STOP_SECONDS = 2
 _RENEW_SECONDS = 60.0

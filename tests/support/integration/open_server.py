@@ -13,6 +13,7 @@ from pathlib import Path
 
 import grpc
 import httpx
+import psutil
 
 from assay_core.connecting.channel import mutual_channel
 from assay_core.connecting.joining import join
@@ -100,6 +101,10 @@ class OpenServer:
     @property
     def open_files(self) -> int:
         return len(list(Path(f"/proc/{self.pid}/fd").iterdir()))
+
+    @property
+    def memory_mib(self) -> float:
+        return float(psutil.Process(self.pid).memory_info().rss) / 2**20
 
     def health_seconds(self, who: Credentials | None = None, patience_seconds: float = 10.0) -> float:
         """How long a new connection and a health check take; over TCP with credentials, else as the owner.
