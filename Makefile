@@ -241,7 +241,7 @@ bench-scale: $(STAMP) services  ## databases, engines and stores of large labs, 
 	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m tests.bench.scale $(SCALE_ARGS)
 
 .PHONY: abuse
-abuse: $(STAMP)  ## 10,000 idle streams and a flood of registrations, and what they do to others' heartbeats
+abuse: $(STAMP)  ## strangers at every listener, 10,000 idle streams, a flood of registrations, and what they do to others' heartbeats
 	$(BIN)/python -m tests.bench.lab.abuse $(ABUSE_ARGS)
 
 .PHONY: bench-fidelity
