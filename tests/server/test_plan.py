@@ -341,3 +341,11 @@ def test_a_recorded_workload_has_a_unit_too() -> None:
 def test_another_unit_is_refused() -> None:
     with pytest.raises(CampaignError, match="unit"):
         load_campaign(LIVE + "    unit: kernel\n", "c.yaml")
+
+
+def test_the_tracer_is_refused_for_operations() -> None:
+    text = LIVE.replace("synthetic: true", "light: cupti") + "    unit: operation\n"
+    with pytest.raises(CampaignError, match="'light: cupti' records no operations; write 'light: nsys'"):
+        load_campaign(text, "c.yaml")
+    load_campaign(text.replace("light: cupti", "light: nsys"), "c.yaml")
+    load_campaign(text + "    kineto: trace.json\n", "c.yaml")

@@ -29,6 +29,7 @@ def campaign_faults(campaign: Campaign) -> Iterator[Fault]:
             yield Fault((*place, "name"), f"the workload {workload.name!r} appears twice")
         names.setdefault(workload.name, position)
         yield from _kind_faults(workload, place)
+        yield from _unit_faults(campaign, workload, place)
         yield from _recording_faults(workload, place)
     yield from live_faults(campaign)
     yield from size_faults(campaign)
@@ -61,6 +62,14 @@ def _kind_faults(workload: WorkloadSpec, place: Place) -> Iterator[Fault]:
     yield from _process_faults(workload, place)
     if "\0" in (workload.bundle or ""):
         yield Fault((*place, "bundle"), "a path cannot hold a null character")
+
+
+def _unit_faults(campaign: Campaign, workload: WorkloadSpec, place: Place) -> Iterator[Fault]:
+    """The tracer records no operations."""
+    traced = workload.command is not None and workload.kineto is None and campaign.light == "cupti"
+    if traced and workload.unit == "operation":
+        cause = "'light: cupti' records no operations; write 'light: nsys', or leave out 'unit'"
+        yield Fault((*place, "unit"), cause)
 
 
 def _process_faults(workload: WorkloadSpec, place: Place) -> Iterator[Fault]:
