@@ -168,7 +168,12 @@ class Selection:
         write_atomically(target, text + "\n")
 
     def evaluate(
-        self, recording: Recording, *, cost: str | None = None, weights: WeightKind | None = None
+        self,
+        recording: Recording,
+        *,
+        cost: str | None = None,
+        weights: WeightKind | None = None,
+        scales_at_most: float | None = None,
     ) -> Evaluation:
         """Score it with unchanged weights on a recording of the same launches; as ``assay evaluate``.
 
@@ -176,10 +181,18 @@ class Selection:
             recording: a profile, or the files of one, for example of another GPU.
             cost: score in this cost instead of the selection's: ``duration_ns``, ``cycles_gpc_avg``, ...
             weights: ``launches``, ``instructions`` or ``light_time``; None: by light time on another GPU.
+            scales_at_most: no launch scales more than so many times as its kernel does, the assumption of the
+                interval; None: 3.
 
         Raises MisalignedError if the recording does not hold the same launches.
         """
-        found = evaluate_profile(self._document, levels_of(recording), quantity=cost, weights=weights)
+        found = evaluate_profile(
+            self._document,
+            levels_of(recording),
+            quantity=cost,
+            weights=weights,
+            scales_at_most=scales_at_most,
+        )
         return Evaluation(found)
 
     def evaluate_speedup(
@@ -189,6 +202,7 @@ class Selection:
         *,
         cost: str | None = None,
         weights: WeightKind | None = None,
+        scales_at_most: float | None = None,
     ) -> RelativeEvaluation:
         """How well it predicts the speedup of ``second`` over ``first``; ``assay evaluate`` with two files.
 
@@ -196,7 +210,9 @@ class Selection:
         """
         one, other = levels_of(first), levels_of(second)
         return RelativeEvaluation(
-            evaluate_relative_profiles(self._document, one, other, quantity=cost, weights=weights)
+            evaluate_relative_profiles(
+                self._document, one, other, quantity=cost, weights=weights, scales_at_most=scales_at_most
+            )
         )
 
     def plot(self, kind: SelectionFigure = "launches", *, recording: Recording | None = None) -> Plot:

@@ -68,6 +68,8 @@ ADDED: frozenset[str] = frozenset(
         "owner", "owner_name", "project",
         # What people may ask of running campaigns.
         "paused", "runs_paused", "runs_cancelled", "request", "gpu_hours", "eta",
+        # What an interval on another GPU rests on.
+        "interval_assumption", "not_vouched_percent",
         "fair", "star", "no_star", "recommendation", "recommendations",
         # TBPoint may compare launches by other counters than the published ones.
         "parameters.features",

@@ -17,7 +17,14 @@ from assay_sampling.errors import InputError
 from assay_sampling.estimation.intervals import Interval, draw_per_group
 from assay_sampling.estimation.sample_design import SampleDesign, cost_cov, distinct_kernels
 from assay_sampling.estimation.student_t import t_quantile
-from assay_sampling.estimation.target_intervals import LEAST_LAUNCHES, LEAST_RESIDUALS, target_interval
+from assay_sampling.estimation.target_intervals import (
+    LEAST_LAUNCHES,
+    WIDEST,
+    Assumption,
+    TargetInterval,
+    target_interval,
+)
+from assay_sampling.estimation.unlike_share import unlike_share
 from assay_sampling.launches.in_memory import Launches
 from assay_sampling.launches.profile import Profile
 from assay_sampling.launches.table import Device, TableMetadata
@@ -37,86 +44,138 @@ def design(sizes: list[int], drawing: str = "uniform", cov: float = 0.0, **more:
     return replace(made, drawing=drawing, **more)  # type: ignore[arg-type]
 
 
-def by_launches(plan: SampleDesign, costs: np.ndarray, groups: np.ndarray) -> Interval:
+def interval_of(
+    plan: SampleDesign, costs: np.ndarray, groups: np.ndarray, kind: WeightKind, **more: float
+) -> tuple[Interval, Assumption]:
+    amounts = plan.light_time if kind == "light_time" else None
     weights = (plan.launches / np.bincount(groups))[groups]
-    found, reason = target_interval(
-        plan, costs, groups, weights, kind="launches", kernels=np.zeros(len(costs))
-    )
-    assert reason is None
-    assert found is not None
-    return found
+    if amounts is not None:
+        weights = (TIME_OF_GROUP * plan.launches / np.bincount(groups, amounts))[groups]
+    found = target_interval(plan, costs, groups, weights, kind=kind, **more)
+    assert found.reason is None
+    assert found.interval is not None
+    assert found.assumption is not None
+    return found.interval, found.assumption
+
+
+# Light time of every launch on average, in the samples below.
+TIME_OF_GROUP = 5.0
+TWENTY = np.linspace(4.0, 6.0, 20)
+ONE = np.zeros(20, int)
 
 
 def half(found: Interval) -> float:
     return (found.high - found.low) / 2
 
 
-def test_the_spread_of_the_drawn_launches_and_that_of_the_profile_are_what_they_say() -> None:
-    costs, groups = np.array([4.0, 6.0, 5.0, 5.0, 5.0]), np.zeros(5, int)
-    own = 100 * math.sqrt((1 - 5 / 100) * costs.var(ddof=1) / 5)
-    found = by_launches(design([100], cov=0.01), costs, groups)
-    assert half(found) == pytest.approx(t_quantile(0.975, 4) * own)
-    assert (found.low + found.high) / 2 == pytest.approx(500)
-    # The profile's variation of 60 % of a mean of 5 is wider than what these five show.
-    carried = 100 * math.sqrt((1 - 5 / 100) * 9 / 5)
-    wide = by_launches(design([100], cov=0.6), costs, groups)
-    assert half(wide) == pytest.approx(Z * carried)
-    assert wide.expected_error_percent == pytest.approx(100 * math.sqrt(2 / math.pi) * carried / 500)
-    assert wide.basis == "target_spread"
+def test_by_launches_the_lower_end_is_the_wider_of_two_and_the_upper_one_at_most_so_many_errors() -> None:
+    variation = float(TWENTY.std(ddof=1) / TWENTY.mean())
+    projected = 100 * TWENTY.mean()
+    for cov in (variation, 4 * variation):
+        found, _ = interval_of(design([100], cov=cov), TWENTY, ONE, "launches")
+        left = projected * math.sqrt((1 - 20 / 100) / 20)
+        # What the profile knew is three further launches; where it spread more, in proportion to the drawn.
+        error, carried = left * variation, left * cov
+        below = max(t_quantile(0.975, 19) * error, Z * carried)
+        assert projected - found.low == pytest.approx(below)
+        assert half(found) == pytest.approx(max(WIDEST * error, below))
+        assert found.expected_error_percent == pytest.approx(100 * math.sqrt(2 / math.pi) * error / projected)
+        assert found.basis == "target_spread"
 
 
-def test_equal_launches_do_not_hide_what_the_profile_saw() -> None:
-    costs, groups = np.full(LEAST_LAUNCHES, 5.0), np.zeros(LEAST_LAUNCHES, int)
-    assert half(by_launches(design([50], cov=0.0), costs, groups)) == 0
-    assert half(by_launches(design([50], cov=0.3), costs, groups)) > 50
-
-
-def test_groups_taken_whole_add_nothing() -> None:
-    costs, groups = np.array([5.0, 9.0, 1.0, 1.0, 1.0, 1.0, 1.0]), np.array([0, 0, 1, 1, 1, 1, 1])
-    found = by_launches(design([2, 8], cov=0.0), costs, groups)
-    assert (found.low, found.high) == pytest.approx((22, 22))
-
-
-def test_residuals_are_those_of_the_ratio_as_hc3_has_them() -> None:
-    time = np.array([1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0])
-    costs = np.array([2.0, 5.0, 6.0, 7.0, 11.0, 11.0, 13.0, 17.0])
-    ratio = costs.sum() / time.sum()
-    weights = np.full(8, 10.0)  # the group has ten times the light time of the drawn launches
-    enlarged = math.sqrt(7 / 8) / (1 - time / time.sum())
-    squares = np.square((costs - ratio * time) * enlarged / costs.mean()).sum()
-    expected = 10 * costs.sum() * math.sqrt((1 - 8 / 80) * squares / 7 / 8)
-    plan = design([80], "light_time", light_time=time)
-    found, _ = target_interval(plan, costs, np.zeros(8, int), weights, kind="light_time", kernels=np.zeros(8))
-    assert found is not None
-    assert half(found) == pytest.approx(t_quantile(0.975, 7) * expected)
+def test_by_light_time_the_lower_end_has_residuals_as_hc3_has_them() -> None:
+    time = np.linspace(3.0, 7.0, 20)
+    costs = 2 * time * TWENTY / TWENTY.mean()
+    ratio, total = costs.sum() / time.sum(), 200 * TIME_OF_GROUP * costs.sum() / time.sum()
+    plan = design([200], "light_time", cov=0.2, light_time=time)
+    found, _ = interval_of(plan, costs, ONE, "light_time")
+    enlarged = math.sqrt(19 / 20) / (1 - time / time.sum())
+    squares = np.square((costs - ratio * time) * enlarged / costs.mean()).sum() / 19
+    below = t_quantile(0.975, 19) * total * math.sqrt((1 - 20 / 200) / 20 * squares)
+    assert total - found.low == pytest.approx(below)
+    spread = (costs / time / ratio).std(ddof=1)
+    error = total * spread * math.sqrt((1 - 20 / 200) * np.square(time / time.sum()).sum())
+    assert half(found) == pytest.approx(WIDEST * error)
     assert found.basis == "target_residuals"
-    # Weights by instructions are the same estimator of another amount.
-    again, _ = target_interval(
-        design([80]),
-        costs,
-        np.zeros(8, int),
-        weights,
-        kind="instructions",
-        kernels=np.zeros(8),
-        instructions=time,
+    # Weights by instructions are the same estimator of another amount, all drawn uniformly.
+    weights = np.full(20, total / costs.sum())
+    again = target_interval(
+        design([200], cov=0.2), costs, ONE, weights, kind="instructions", instructions=time
     )
-    assert again is not None
-    assert again == found
+    assert again.interval is not None
+    assert (again.interval.low, half(again.interval)) == pytest.approx((found.low, half(found)))
 
 
-def test_groups_of_one_kernel_pool_their_residuals_and_mixed_groups_do_not() -> None:
-    groups, kernels = np.repeat([0, 1], 4), np.zeros(8)
-    costs, time = np.array([1.0, 2, 3, 4, 10, 20, 31, 40]), np.array([1.0, 2, 3, 4, 1, 2, 3, 4])
-    plan = design([30, 30], "light_time", light_time=time)
-    found, _ = target_interval(plan, costs, groups, np.full(8, 10.0), kind="light_time", kernels=kernels)
-    assert found is not None
-    too_few = make_note("interval_of_few_residuals", least=LEAST_RESIDUALS)
-    for changed, ids in ((np.array([1, 2]), kernels), (np.array([1, 1]), groups)):
-        apart = replace(plan, kernels=changed)
-        assert target_interval(apart, costs, groups, np.full(8, 10.0), kind="light_time", kernels=ids) == (
-            None,
-            too_few,
-        )
+def test_the_assumption_alone_is_the_upper_end_where_one_launch_is_unlike_the_others() -> None:
+    costs = TWENTY.copy()
+    costs[7] *= 3
+    projected = 100 * costs.mean()
+    found, assumed = interval_of(design([100]), costs, ONE, "launches", scales_at_most=2.5)
+    share = unlike_share(0, 20, 0, 0.95)
+    assert found.high - projected == pytest.approx(share * 1.5 * projected * (1 - 20 / 100))
+    assert assumed == Assumption(2.5, pytest.approx(100 * share * 0.8))  # type: ignore[arg-type]
+    # Where all are alike the width is bounded, and the assumption says what that leaves room for.
+    _, alike = interval_of(design([100]), TWENTY, ONE, "launches", scales_at_most=2.5)
+    assert alike.unlike_percent < assumed.unlike_percent / 2
+
+
+def test_a_larger_assumption_never_narrows_the_interval() -> None:
+    costs = TWENTY.copy()
+    costs[7] *= 3
+    highs = [
+        interval_of(design([100]), costs, ONE, "launches", scales_at_most=each)[0].high
+        for each in (1.01, 1.5, 3.0, 30.0)
+    ]
+    assert highs == sorted(highs)
+    for wrong in (1.0, 0.5, math.inf, math.nan):
+        with pytest.raises(ValueError, match="cannot scale"):
+            interval_of(design([100]), costs, ONE, "launches", scales_at_most=wrong)
+
+
+@given(st.floats(0, 200), st.floats(0, 200), st.floats(0, 5))
+def test_the_share_that_a_sample_may_have_missed(in_proportion: float, uniform: float, spread: float) -> None:
+    share = unlike_share(in_proportion, uniform, spread, 0.95)
+    assert 0 <= share <= 1
+    assert share >= unlike_share(in_proportion + 1, uniform, spread, 0.95)
+    if in_proportion + uniform > 0 and share < 0.999:
+        missed = (1 - share) ** in_proportion * (1 - share**2 / (1 + spread**2)) ** uniform
+        assert missed == pytest.approx(0.05, rel=1e-3)
+
+
+def test_equal_launches_have_an_interval_with_a_width() -> None:
+    plan = design([50], "light_time", light_time=np.full(20, 5.0))
+    for kind in ("launches", "light_time"):
+        used = design([50]) if kind == "launches" else plan
+        found, _ = interval_of(used, np.full(20, 5.0), ONE, kind)  # type: ignore[arg-type]
+        assert found.low < 250 < found.high
+
+
+def test_groups_taken_whole_add_nothing_and_all_taken_whole_is_exact() -> None:
+    costs, groups = np.concatenate([[500.0, 900.0], TWENTY]), np.repeat([0, 1], [2, 20])
+    found, _ = interval_of(design([2, 80]), costs, groups, "launches")
+    alone, _ = interval_of(design([80]), TWENTY, ONE, "launches")
+    assert (found.low - 1400, found.high - 1400) == pytest.approx((alone.low, alone.high))
+    whole = target_interval(design([2, 20]), costs, groups, np.ones(22), kind="launches")
+    assert whole == TargetInterval(reason=make_note("interval_of_all_launches"), not_vouched_percent=0.0)
+
+
+def test_a_group_of_one_drawn_launch_is_not_vouched_for() -> None:
+    costs, groups = np.concatenate([TWENTY, [9.0]]), np.repeat([0, 1], [20, 1])
+    weights = np.concatenate([np.full(20, 50.0), [3.0]])
+    found = target_interval(design([1000, 3]), costs, groups, weights, kind="launches", scales_at_most=3)
+    alone, _ = interval_of(design([1000]), TWENTY, ONE, "launches")
+    assert found.not_vouched_percent == pytest.approx(100 * 27 / (27 + 50 * TWENTY.sum()))
+    assert found.interval is not None
+    # It may be wrong by the factor f.
+    assert found.interval.high == pytest.approx(alone.high + 27 * 3)
+    assert found.interval.low == pytest.approx(alone.low + 27 / 3)
+    weights[20] = 100
+    withheld = target_interval(design([1000, 100]), costs, groups, weights, kind="launches")
+    share = 100 * 900 / (900 + 50 * TWENTY.sum())
+    assert withheld.interval is None
+    assert withheld.not_vouched_percent == pytest.approx(share)
+    assert withheld.reason is not None
+    assert withheld.reason.code == "interval_not_vouched_for"
 
 
 @given(seed=st.integers(0, 2**32), drawn=st.integers(1, 10), kind=st.sampled_from(["launches", "light_time"]))
@@ -132,9 +191,9 @@ def test_the_design_alone_decides_whether_there_is_an_interval(seed: int, drawn:
         plan = design(sizes, cov=0.5, light_time=time[rows])
         groups = labels[rows]
         weights = (np.array(sizes) / np.bincount(groups))[groups]
-        found, reason = target_interval(plan, costs, groups, weights, kind=kind, kernels=groups)  # type: ignore[arg-type]
-        reasons.add(reason)
-        assert found is None or found.low >= costs.sum()
+        found = target_interval(plan, costs, groups, weights, kind=kind)  # type: ignore[arg-type]
+        reasons.add(None if found.reason is None else found.reason.code)
+        assert found.interval is None or costs.sum() <= found.interval.low < found.interval.high
     assert len(reasons) == 1
 
 
@@ -150,33 +209,29 @@ def test_the_design_alone_decides_whether_there_is_an_interval(seed: int, drawn:
             make_note("interval_of_weights_not_drawn_for", weights="launches", drawing="light_time"),
         ),
         (design([9, 4]), "launches", make_note("interval_of_unsampled_group")),
+        (design([9]), "launches", make_note("interval_of_few_launches", launches=6, least=LEAST_LAUNCHES)),
     ],
 )
 def test_what_has_no_interval_says_why(plan: SampleDesign, kind: str, reason: object) -> None:
     costs = np.arange(1.0, 7)
-    found = target_interval(plan, costs, np.zeros(6, int), np.ones(6), kind=kind, kernels=np.zeros(6))  # type: ignore[arg-type]
-    assert found == (None, reason)
+    found = target_interval(plan, costs, np.zeros(6, int), np.ones(6), kind=kind)  # type: ignore[arg-type]
+    assert (found.interval, found.reason) == (None, reason)
 
 
-def test_one_launch_of_several_has_no_spread() -> None:
-    found, reason = target_interval(
-        design([9]), np.ones(1), np.zeros(1, int), np.full(1, 9.0), kind="launches", kernels=np.zeros(1)
-    )
-    assert found is None
-    assert reason == make_note("interval_of_single_launch")
+def test_launches_taken_whole_count_in_the_sample_but_do_not_vouch_for_others() -> None:
+    costs = np.concatenate([np.arange(100.0, 113), np.linspace(4.0, 6.0, 8)])
+    for drawn, code in ((8, None), (7, "interval_of_few_draws"), (4, "interval_of_few_launches")):
+        groups = np.repeat([0, 1], [13, drawn])
+        weights = np.repeat([1.0, 60 / drawn], [13, drawn])
+        found = target_interval(design([13, 60]), costs[: 13 + drawn], groups, weights, kind="launches")
+        assert (found.reason and found.reason.code) == code
 
 
-def test_few_launches_may_all_miss_the_slow_ones_of_the_target() -> None:
-    few, groups = np.full(LEAST_LAUNCHES - 1, 5.0), np.zeros(LEAST_LAUNCHES - 1, int)
-    weights = np.full(len(few), 99 / len(few))
-    found = target_interval(design([99], cov=0.3), few, groups, weights, kind="launches", kernels=groups)
-    assert found == (None, make_note("interval_of_few_launches", least=LEAST_LAUNCHES))
-    # Two groups of one kernel have them together.
-    both = np.repeat([0, 1], [2, 3])
-    found = target_interval(
-        design([99, 9], cov=0.3), np.full(5, 5.0), both, np.ones(5), kind="launches", kernels=np.zeros(5)
-    )
-    assert found[0] is not None
+def test_nothing_vouches_for_launches_chosen_by_a_rule() -> None:
+    costs, groups = np.array([1.0, 2.0, 5.0]), np.array([0, 0, 1])
+    found = target_interval(design([9, 1], "rule"), costs, groups, np.array([4.5, 4.5, 1]), kind="launches")
+    assert found.reason == make_note("interval_of_no_draw")
+    assert found.not_vouched_percent == pytest.approx(100 * 13.5 / 18.5)
 
 
 def test_launches_without_light_time_have_no_interval_by_light_time() -> None:
@@ -185,9 +240,9 @@ def test_launches_without_light_time_have_no_interval_by_light_time() -> None:
     for drawing in ("light_time", "uniform", "proportional"):
         plan = design([99], drawing, light_time=costs, launches_without_time=3, draws=np.ones(40, int))
         args = (costs, groups, np.full(40, 2.0))
-        assert target_interval(plan, *args, kind="light_time", kernels=groups) == (None, reason)
+        assert target_interval(plan, *args, kind="light_time").reason == reason
         timed = replace(plan, launches_without_time=0)
-        assert target_interval(timed, *args, kind="light_time", kernels=groups)[0] is not None
+        assert target_interval(timed, *args, kind="light_time").interval is not None
 
 
 def test_the_variation_of_a_group_and_its_kernels() -> None:
@@ -242,9 +297,9 @@ def test_evaluating_on_another_gpu_gives_the_interval_there(
     ("method", "parameters", "weights", "code"),
     [
         ("systematic", {}, "launches", "interval_of_no_draw"),
-        ("stratified", {"launches": 6}, "light_time", "interval_of_few_residuals"),
+        ("stratified", {"launches": 6}, "light_time", "interval_of_few_launches"),
         ("stratified", {"weights": "light_time"}, "launches", "interval_of_weights_not_drawn_for"),
-        ("proportional", {"launches": 5}, "light_time", "interval_of_few_draws"),
+        ("proportional", {"launches": 5}, "light_time", "interval_of_few_launches"),
     ],
 )
 def test_what_has_no_interval_there_says_why(

@@ -191,6 +191,7 @@ def evaluate(
     ranks: bool = False,
     quantity: str | None = None,
     weights: WeightKind | None = None,
+    scales_at_most: float | None = None,
     intervals: AnyPath | None = None,
     projection: ProjectionOptions | None = None,
     unit: UnitChoice = "auto",
@@ -206,6 +207,8 @@ def evaluate(
         quantity: the cost ("duration_ns", "cycles_gpc_avg", ...); None: that of the selection.
         weights: "launches", "instructions" or "light_time"; None: by light time on another GPU or under
             another condition where the selection has them, else its own.
+        scales_at_most: no launch scales more than so many times as its kernel does, on which the interval
+            rests; None: 3.
         intervals: the interval log of a recording that is a simulator's standard output: scores the
             representatives with projected costs, too, as if each simulation had ended where a rule stops.
         projection: the rule, its parameters and, for logs without options, the SMs.
@@ -217,7 +220,7 @@ def evaluate(
     saved = load_selection(selection)
     require_unit(unit, saved)
     launches = _whole(file, ranks, synthetic, memory_limit_bytes)
-    document, used = _scored(saved, launches, quantity, weights)
+    document, used = _scored(saved, launches, quantity, weights, scales_at_most)
     if intervals is not None:
         _require_launches(saved, "--intervals")
         document |= {"stopped_early": _stopped_early(saved, launches, used, intervals, projection)}
@@ -230,19 +233,24 @@ def evaluate_profile(
     *,
     quantity: str | None = None,
     weights: WeightKind | None = None,
+    scales_at_most: float | None = None,
 ) -> dict[str, Any]:
     """:func:`evaluate` on a profile in memory."""
-    return _scored(load_selection(selection), _checked_whole(profile), quantity, weights)[0]
+    return _scored(load_selection(selection), _checked_whole(profile), quantity, weights, scales_at_most)[0]
 
 
 def _scored(
-    saved: SavedSelection, launches: Launches, quantity: str | None, weights: WeightKind | None
+    saved: SavedSelection,
+    launches: Launches,
+    quantity: str | None,
+    weights: WeightKind | None,
+    scales_at_most: float | None,
 ) -> tuple[dict[str, Any], Evaluation]:
     """The document of a selection's scores, and the scores by the weights that it says."""
     if saved.unit == "operation":
-        return _scored_by_operation(saved, launches, quantity, weights)
+        return _scored_by_operation(saved, launches, quantity, weights, scales_at_most=scales_at_most)
     try:
-        scores = score_saved_by_weights(saved, launches, quantity)
+        scores = score_saved_by_weights(saved, launches, quantity, scales_at_most=scales_at_most)
     except MisalignedError as error:
         raise with_the_other_unit(error, saved, launches) from error
     used = default_weights(saved, launches) if weights is None else weights
@@ -252,9 +260,14 @@ def _scored(
 
 
 def _scored_by_operation(
-    saved: SavedSelection, launches: Launches, quantity: str | None, weights: WeightKind | None
+    saved: SavedSelection,
+    launches: Launches,
+    quantity: str | None,
+    weights: WeightKind | None,
+    *,
+    scales_at_most: float | None,
 ) -> tuple[dict[str, Any], Evaluation]:
-    found = score_saved_operations(saved, launches, quantity)
+    found = score_saved_operations(saved, launches, quantity, scales_at_most=scales_at_most)
     used = default_weights(saved, launches) if weights is None else weights
     saved.weights_of(used)
     evaluation = found.scores[used]
@@ -313,6 +326,7 @@ def evaluate_relative(
     ranks: bool = False,
     quantity: str | None = None,
     weights: WeightKind | None = None,
+    scales_at_most: float | None = None,
     synthetic: bool | None = None,
     memory_limit_bytes: int = DEFAULT_MEMORY_LIMIT_BYTES,
 ) -> dict[str, Any]:
@@ -326,7 +340,7 @@ def evaluate_relative(
     saved = load_selection(selection)
     _require_launches(saved, "FILE")
     one, other = (_whole(file, ranks, synthetic, memory_limit_bytes) for file in (first, second))
-    return _scored_relative(saved, one, other, quantity, weights)
+    return _scored_relative(saved, one, other, quantity, weights, scales_at_most=scales_at_most)
 
 
 def evaluate_relative_profiles(
@@ -336,10 +350,13 @@ def evaluate_relative_profiles(
     *,
     quantity: str | None = None,
     weights: WeightKind | None = None,
+    scales_at_most: float | None = None,
 ) -> dict[str, Any]:
     """:func:`evaluate_relative` on profiles in memory."""
     one, other = _checked_whole(first), _checked_whole(second)
-    return _scored_relative(load_selection(selection), one, other, quantity, weights)
+    return _scored_relative(
+        load_selection(selection), one, other, quantity, weights, scales_at_most=scales_at_most
+    )
 
 
 def _scored_relative(
@@ -348,9 +365,11 @@ def _scored_relative(
     other: Launches,
     quantity: str | None,
     weights: WeightKind | None,
+    *,
+    scales_at_most: float | None,
 ) -> dict[str, Any]:
     refuse_same_content(one, other)
-    scores = score_relative_by_weights(saved, one, other, quantity)
+    scores = score_relative_by_weights(saved, one, other, quantity, scales_at_most=scales_at_most)
     used = default_weights(saved, one, other) if weights is None else weights
     saved.weights_of(used)
     found = scores[used]

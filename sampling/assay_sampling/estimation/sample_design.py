@@ -43,11 +43,12 @@ class SampleDesign:
     launches_without_time: int = 0
 
 
-def nothing_drawn(drawing: Drawing) -> SampleDesign | None:
-    """The design of launches chosen by a rule; None if they were drawn, and nobody wrote down of what."""
+def nothing_drawn(drawing: Drawing, launches: np.ndarray) -> SampleDesign | None:
+    """The design of launches chosen by a rule from groups of so many, shape (g,); None if they were drawn,
+    and nobody wrote down of what."""
     if drawing != "rule":
         return None
-    return SampleDesign("rule", np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0))
+    return SampleDesign("rule", launches, np.zeros(0, np.int64), np.zeros(0))
 
 
 def cost_cov(costs: np.ndarray, labels: np.ndarray) -> np.ndarray:

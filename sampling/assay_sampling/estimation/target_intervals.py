@@ -1,15 +1,19 @@
 """Intervals of the total on another GPU, from the drawn launches there and the design of their sample.
 
-    by launches: the wider of two half widths around sum over groups of N_g x mean cost of its m_g launches,
-        t x sqrt(sum N_g^2 (1 - m_g / N_g) s_g^2 / m_g)       s_g: deviation of the drawn launches there
-        z x sqrt(sum N_g^2 (1 - m_g / N_g) (v_g c_g)^2 / m_g)  v_g: variation of the group on the profile
-    by light time or instructions: around sum over groups of X_g R_g, R_g = costs / amounts of the drawn,
-        t x sqrt(sum (X_g R_g)^2 (1 - m_g / N_g) s_k^2 / m_g)  s_k: residuals cost - R_g x amount, relative
+    by launches: around sum over groups of N_g x mean cost of its m_g drawn launches
+    by light time or instructions: around sum over groups of X_g R_g, R_g = costs / amounts of the drawn
     in proportion to light time: Hansen and Hurwitz
 
-Two launches drawn of a group may cost the same by luck, which the profile's variation shows; a GPU may spread
-launches that took equal time on the profile, which only the launches there show. Whether an interval is
-given depends on the design alone, never on what was drawn.
+    below: t x standard error
+    above: the larger of that and share x (f - 1) x projected; where the drawn launches of each group are
+           alike, at most such that the half width is WIDEST standard errors
+
+``share`` is what the sample may have missed (:mod:`assay_sampling.estimation.unlike_share`), f the
+assumption: no launch scales more than f times as its kernel does. A standard error has the variance of each
+group, moderated towards that of all. Nothing vouches for a group of which one launch was drawn, or any by a
+rule: beyond 5 % of the time there is no interval; below, the group may be wrong by the factor f.
+
+Whether an interval is given depends on the design alone, never on what was drawn.
 
 Source: docs/methods/target-intervals.md; Cochran, Sampling Techniques, 3rd edition, sections 5.4,
 6.10 and 9A.3.
@@ -23,16 +27,54 @@ from dataclasses import dataclass
 import numpy as np
 
 from assay_sampling.estimation.intervals import DEFAULT_CONFIDENCE, Interval
-from assay_sampling.estimation.proportional_draws import hansen_hurwitz_interval
+from assay_sampling.estimation.proportional_draws import hansen_hurwitz
 from assay_sampling.estimation.sample_design import SampleDesign
 from assay_sampling.estimation.student_t import t_quantile
+from assay_sampling.estimation.unlike_share import unlike_share
 from assay_sampling.notes.registry import Note, make_note
 from assay_sampling.parameters import WeightKind
 
-# Fewer launches often miss a mode of the cost that the profile does not know either.
-LEAST_LAUNCHES = 5
-# Of fewer launches the residuals of a ratio are too small: the ratio follows them.
-LEAST_RESIDUALS = 8
+SCALES_AT_MOST = 3.0
+# Fewer launches seldom meet what a GPU does to some of them alone, and their spread is hardly known.
+LEAST_LAUNCHES = 18
+# Of them so many must stand for others: those taken whole tell nothing about the launches left out.
+LEAST_DRAWN = 8
+MOST_NOT_VOUCHED_PERCENT = 5.0
+# Half the width, in standard errors: the assumption alone would give a width that says nothing.
+WIDEST = 3.6
+# Launches that cost the same where they were drawn still spread by as much as a clock shows.
+LEAST_SPREAD = 0.01
+# How often launches that are alike are taken to be not: their interval is then wider than need be.
+_FALSE_OUTLIERS = 0.1
+# The spread of all groups counts as much as so many further launches of each.
+_PRIOR_FREEDOM = 3.0
+
+
+@dataclass(frozen=True)
+class Assumption:
+    """What an interval rests on: no launch scales more than ``scales_at_most`` times as its kernel does,
+    and launches which do, unlike any that was drawn, have at most ``unlike_percent`` of the time."""
+
+    scales_at_most: float
+    unlike_percent: float
+
+    def to_dict(self) -> dict[str, float]:
+        return {"scales_at_most": self.scales_at_most, "unlike_percent": self.unlike_percent}
+
+
+@dataclass(frozen=True)
+class TargetInterval:
+    """An interval with its assumption, or the ``reason`` why there is none.
+
+    ``not_vouched_percent``: share of the time in groups of which at most one launch was drawn at random,
+    those taken whole left out: of the light time with weights by it, else of the projected time. None where
+    nobody knows how they were drawn.
+    """
+
+    interval: Interval | None = None
+    reason: Note | None = None
+    assumption: Assumption | None = None
+    not_vouched_percent: float | None = None
 
 
 def target_interval(
@@ -42,10 +84,10 @@ def target_interval(
     weights: np.ndarray,
     *,
     kind: WeightKind,
-    kernels: np.ndarray,
     instructions: np.ndarray | None = None,
+    scales_at_most: float = SCALES_AT_MOST,
     confidence: float = DEFAULT_CONFIDENCE,
-) -> tuple[Interval | None, Note | None]:
+) -> TargetInterval:
     """Interval of the total that representatives project on another recording.
 
     Args:
@@ -53,64 +95,98 @@ def target_interval(
         costs: of the representatives on the target, shape (r,).
         groups: theirs, 0-based, shape (r,).
         weights: theirs, of ``kind``, shape (r,).
-        kernels: an id of each one's kernel, shape (r,).
         instructions: of the representatives, shape (r,), for weights by them.
+        scales_at_most: f, above 1.
         confidence: in (0, 1).
 
-    Returns the interval and None, or None and the reason. No lower end lies below the cost of the
-    representatives themselves.
+    No lower end lies below the cost of the representatives themselves. Raises ValueError for another f.
     """
-    if design.drawing == "rule":
-        return None, make_note("interval_of_no_draw")
-    if kind == "light_time" and design.launches_without_time:
-        reason = make_note("interval_of_launches_without_time", launches=design.launches_without_time)
-        return None, reason
-    if design.drawing == "proportional" and design.draws is not None:
-        return hansen_hurwitz_interval(costs, weights, design.draws, confidence=confidence)
-    sample = _Sample.of(design, costs, groups)
-    spread = _spread(sample, design, weights, kind=kind, kernels=kernels, instructions=instructions)
-    if isinstance(spread, Note):
-        return None, spread
-    projected = float((weights * costs).sum())
-    tail = (1 + confidence) / 2
-    half = max(error * t_quantile(tail, freedom) for error, freedom in spread)
-    error = max(error for error, _ in spread)
-    return Interval(
-        low=max(projected - half, float(costs.sum())),
-        high=projected + half,
-        expected_error_percent=100 * math.sqrt(2 / math.pi) * error / projected if projected > 0 else 0.0,
-        basis="target_spread" if kind == "launches" else "target_residuals",
-        confidence=confidence,
-    ), None
+    if not 1 < scales_at_most < math.inf:
+        raise ValueError(f"launches cannot scale at most {scales_at_most:g} times as their kernel")
+    sample = _Sample.of(design, costs, groups, weights, kind)
+    share = sample.not_vouched_percent
+    reason = _why_not(design, sample, kind=kind, instructions=instructions)
+    if reason is not None:
+        return TargetInterval(reason=reason, not_vouched_percent=share)
+    if design.drawing == "proportional":
+        errors = _in_proportion(design, sample, weights, confidence)
+    elif kind == "launches":
+        errors = _by_launches(design, sample, confidence)
+    else:
+        amounts = design.light_time if kind == "light_time" else instructions
+        assert amounts is not None
+        errors = _by_amounts(design, sample, amounts, confidence)
+    return _around(sample, errors, scales_at_most, confidence)
 
 
-# Standard errors of the total, each with its degrees of freedom.
-_Errors = list[tuple[float, float]]
+@dataclass(frozen=True)
+class _Errors:
+    """Standard error of the total, half the width that theory gives, what the sample may have missed (a
+    share) of the launches that were left out, their projected total, and whether the drawn are alike."""
+
+    standard: float
+    half: float
+    unlike: float
+    left_out: float
+    alike: bool
+    basis: str
 
 
 @dataclass(frozen=True)
 class _Sample:
-    """Launches drawn of each group (m_g), those that it has (N_g), and the mean cost of the drawn, (g,).
+    """Launches drawn of each group (m_g), those that it has (N_g), their projected costs and time, (g,).
 
-    ``costs`` and ``groups`` are those of the drawn launches, shape (r,).
+    ``costs`` and ``groups`` are those of the drawn launches, shape (r,). ``alone``: one launch of several
+    was drawn, or any of several by a rule.
     """
 
     costs: np.ndarray
     groups: np.ndarray
     drawn: np.ndarray
     sizes: np.ndarray
-    mean: np.ndarray
+    projected: np.ndarray
+    time: np.ndarray
+    alone: np.ndarray
 
     @classmethod
-    def of(cls, design: SampleDesign, costs: np.ndarray, groups: np.ndarray) -> _Sample:
-        count = len(design.launches)
-        drawn = np.bincount(groups, minlength=count)
-        mean = np.bincount(groups, costs, count) / np.maximum(drawn, 1)
-        return cls(costs, groups, drawn, design.launches.astype(np.float64), mean)
+    def of(
+        cls,
+        design: SampleDesign,
+        costs: np.ndarray,
+        groups: np.ndarray,
+        weights: np.ndarray,
+        kind: WeightKind,
+    ) -> _Sample:
+        if design.drawing == "proportional" and design.draws is not None:
+            # Launches taken whole are a group, and so are all that were drawn from the rest.
+            groups = (design.draws > 0).astype(np.int64)
+            drawn = np.array([int((groups == 0).sum()), int(design.draws.sum())])
+            sizes = np.array([float(drawn[0]), math.inf if drawn[1] else 0.0])
+        else:
+            drawn = np.bincount(groups, minlength=len(design.launches))
+            sizes = design.launches.astype(np.float64)
+        projected = time = np.bincount(groups, weights * costs, len(drawn))
+        if kind == "light_time" and design.light_time is not None:
+            time = np.bincount(groups, weights * design.light_time, len(drawn))
+        few = 1 if design.drawing != "rule" else drawn.max(initial=1)
+        return cls(costs, groups, drawn, sizes, projected, time, (drawn < sizes) & (drawn <= few))
 
     @property
-    def met_all(self) -> bool:
-        return bool(((self.drawn > 0) | (self.sizes == 0)).all())
+    def unmet(self) -> bool:
+        return bool(((self.drawn == 0) & (self.sizes > 0)).any())
+
+    @property
+    def spreads(self) -> np.ndarray:
+        """Groups of which at least two launches were drawn, and some left out, shape (g,)."""
+        found: np.ndarray = (self.drawn < self.sizes) & ~self.alone
+        return found
+
+    @property
+    def not_vouched_percent(self) -> float | None:
+        total = float(self.time.sum())
+        if self.unmet or not total > 0:
+            return None
+        return 100 * float(self.time[self.alone].sum()) / total
 
     @property
     def left(self) -> np.ndarray:
@@ -119,107 +195,213 @@ class _Sample:
         return found
 
     @property
-    def spreads(self) -> np.ndarray:
-        """Whether launches of the group were left out, shape (g,)."""
-        found: np.ndarray = self.drawn < self.sizes
-        return found
+    def mean(self) -> np.ndarray:
+        """Mean cost of the drawn launches of each group, 1 where they cost nothing, shape (g,)."""
+        mean = self.sums(self.costs) / np.maximum(self.drawn, 1)
+        return np.where(mean > 0, mean, 1.0)
 
     def sums(self, values: np.ndarray) -> np.ndarray:
         found: np.ndarray = np.bincount(self.groups, values, len(self.sizes))
         return found
 
 
-def _spread(
-    sample: _Sample,
-    design: SampleDesign,
-    weights: np.ndarray,
-    *,
-    kind: WeightKind,
-    kernels: np.ndarray,
-    instructions: np.ndarray | None,
-) -> _Errors | Note:
-    if not sample.met_all:
+def _why_not(
+    design: SampleDesign, sample: _Sample, *, kind: WeightKind, instructions: np.ndarray | None
+) -> Note | None:
+    if sample.unmet:
         return make_note("interval_of_unsampled_group")
-    if kind == "launches" and design.drawing == "uniform":
-        return _by_launches(sample, design, kernels)
-    if kind == "light_time" or (kind == "instructions" and design.drawing == "uniform"):
-        amounts = design.light_time if kind == "light_time" else instructions
-        return _by_amounts(sample, design, weights, amounts, kernels)
-    return make_note("interval_of_weights_not_drawn_for", weights=kind, drawing=design.drawing)
+    if not (sample.drawn < sample.sizes).any():
+        return make_note("interval_of_all_launches")
+    if design.drawing == "rule":
+        return make_note("interval_of_no_draw")
+    return _unfit_weights(design, kind, instructions) or _not_vouched_for(sample)
 
 
-def _by_launches(sample: _Sample, design: SampleDesign, kernels: np.ndarray) -> _Errors | Note:
-    if bool((sample.spreads & (sample.drawn < 2)).any()):
-        return make_note("interval_of_single_launch")
-    pool = _pools(design, sample, kernels)
-    if bool((sample.spreads & (_drawn_of_pool(sample, pool) < LEAST_LAUNCHES)).any()):
-        return make_note("interval_of_few_launches", least=LEAST_LAUNCHES)
-    factor = np.square(sample.sizes) * sample.left / np.maximum(sample.drawn, 1)
-    squares = sample.sums(np.square(sample.costs - sample.mean[sample.groups]))
-    own = factor * squares / np.maximum(sample.drawn - 1, 1)
-    carried = factor * np.square(design.cost_cov * sample.mean)
-    return [
-        (math.sqrt(float(own.sum())), _satterthwaite(own, sample.drawn - 1.0)),
-        (math.sqrt(float(carried.sum())), math.inf),
-    ]
-
-
-def _by_amounts(
-    sample: _Sample,
-    design: SampleDesign,
-    weights: np.ndarray,
-    amounts: np.ndarray | None,
-    kernels: np.ndarray,
-) -> _Errors | Note:
-    if amounts is None:
+def _unfit_weights(design: SampleDesign, kind: WeightKind, instructions: np.ndarray | None) -> Note | None:
+    """Why these weights have no interval for launches drawn so; None if they have."""
+    if kind == "light_time" and design.launches_without_time:
+        return make_note("interval_of_launches_without_time", launches=design.launches_without_time)
+    if kind != "light_time" and design.drawing != "uniform":
+        return make_note("interval_of_weights_not_drawn_for", weights=kind, drawing=design.drawing)
+    amounts = {"launches": design.launches, "light_time": design.light_time, "instructions": instructions}
+    if amounts[kind] is None and design.drawing != "proportional":
         return make_note("interval_without_amounts")
-    pool = _pools(design, sample, kernels)
-    used = sample.spreads
-    if bool((used & (_drawn_of_pool(sample, pool) < LEAST_RESIDUALS)).any()):
-        return make_note("interval_of_few_residuals", least=LEAST_RESIDUALS)
+    return None
+
+
+def _not_vouched_for(sample: _Sample) -> Note | None:
+    """Why so few launches do not vouch for the total; None if they do."""
+    share = sample.not_vouched_percent
+    if share is None or share > MOST_NOT_VOUCHED_PERCENT:
+        percent = 100.0 if share is None else share
+        return make_note("interval_not_vouched_for", percent=percent, most=MOST_NOT_VOUCHED_PERCENT)
+    launches, drawn = int(sample.drawn.sum()), int(sample.drawn[sample.spreads].sum())
+    if launches < LEAST_LAUNCHES:
+        return make_note("interval_of_few_launches", launches=launches, least=LEAST_LAUNCHES)
+    if drawn < LEAST_DRAWN:
+        return make_note("interval_of_few_draws", draws=drawn, least=LEAST_DRAWN)
+    return None
+
+
+def _around(sample: _Sample, errors: _Errors, scales_at_most: float, confidence: float) -> TargetInterval:
+    total, not_vouched = float(sample.projected.sum()), float(sample.projected[sample.alone].sum())
+    reach = errors.left_out * (scales_at_most - 1)
+    above = errors.unlike * reach
+    if errors.alike:
+        above = min(above, 2 * WIDEST * errors.standard - errors.half)
+    above = max(above, errors.half)
+    unlike = min(errors.unlike, above / reach) if reach > 0 else errors.unlike
+    low = total - errors.half - not_vouched * (1 - 1 / scales_at_most)
+    return TargetInterval(
+        Interval(
+            low=max(low, float(sample.costs.sum())),
+            high=total + above + not_vouched * (scales_at_most - 1),
+            expected_error_percent=100 * math.sqrt(2 / math.pi) * errors.standard / total
+            if total > 0
+            else 0.0,
+            basis=errors.basis,
+            confidence=confidence,
+        ),
+        assumption=Assumption(scales_at_most, 100 * unlike * errors.left_out / total if total > 0 else 0.0),
+        not_vouched_percent=sample.not_vouched_percent,
+    )
+
+
+def _in_proportion(design: SampleDesign, sample: _Sample, weights: np.ndarray, confidence: float) -> _Errors:
+    assert design.draws is not None
+    costs = sample.costs
+    drawn = design.draws > 0
+    found = hansen_hurwitz(costs, weights, design.draws, confidence=confidence)
+    drawn_from = float((weights * costs)[drawn].sum())
+    floor = LEAST_SPREAD * drawn_from / math.sqrt(found.draws)
+    standard = max(found.error, floor)
+    return _Errors(
+        standard,
+        found.quantile * standard,
+        unlike_share(found.draws, 0, 0, confidence),
+        drawn_from,
+        _alike(sample, weights * costs / np.maximum(design.draws, 1)),
+        "hansen_hurwitz",
+    )
+
+
+def _by_launches(design: SampleDesign, sample: _Sample, confidence: float) -> _Errors:
+    mean = sample.mean
+    squares = sample.sums(np.square(sample.costs / mean[sample.groups] - 1))
+    own = squares / np.maximum(sample.drawn - 1, 1)
+    known = np.square(design.cost_cov)
+    factor = np.square(sample.projected) * sample.left / np.maximum(sample.drawn, 1)
+    there, here = _pooled(sample, own), _pooled(sample, known)
+    # Launches that spread more there do so whatever they did here; less, in proportion to it.
+    prior = known + (there - here) if there >= here else known * (there / here)
+    standard, freedom = _moderated(sample, factor, own, prior)
+    tail = (1 + confidence) / 2
+    carried = t_quantile(tail, math.inf) * math.sqrt(float((factor * known)[sample.spreads].sum()))
+    half = max(standard * t_quantile(tail, freedom), carried)
+    unlike = _unlike(design, sample, confidence, 0)
+    return _Errors(standard, half, *unlike, _alike(sample, sample.costs), "target_spread")
+
+
+def _by_amounts(design: SampleDesign, sample: _Sample, amounts: np.ndarray, confidence: float) -> _Errors:
+    """Theory's half width is of residuals as HC3 has them; the standard error itself is that of independent
+    ratios cost / amount, which two launches of very different amounts do not inflate."""
     of_drawn = sample.sums(amounts)
-    ratio = sample.sums(sample.costs) / np.where(of_drawn > 0, of_drawn, 1.0)
-    scale = np.where(sample.mean > 0, sample.mean, 1.0)
+    of_drawn = np.where(of_drawn > 0, of_drawn, 1.0)
+    number = np.maximum(sample.drawn, 1)
+    share = amounts / of_drawn[sample.groups]
+    ratio = sample.sums(sample.costs) / of_drawn
     # Enlarged as if the ratio had been found without the launch (HC3), where it was not alone.
-    share = amounts / np.where(of_drawn > 0, of_drawn, 1.0)[sample.groups]
-    number = sample.drawn[sample.groups]
-    alone = share >= 1
-    enlarged = np.where(alone, 1.0, np.sqrt((number - 1) / number) / np.where(alone, 1.0, 1 - share))
-    residual = (sample.costs - ratio[sample.groups] * amounts) * enlarged / scale[sample.groups]
-    freedom = np.bincount(pool, np.where(used, sample.drawn - 1.0, 0.0))
-    squares = np.bincount(pool, np.where(used, sample.sums(np.square(residual)), 0.0))
-    variance = squares / np.maximum(freedom, 1)
-    projected = sample.sums(weights * sample.costs)
-    each = np.square(projected) * sample.left * variance[pool] / np.maximum(sample.drawn, 1)
-    by_pool = np.bincount(pool, each)
-    return [(math.sqrt(float(each.sum())), _satterthwaite(by_pool, freedom))]
+    rest, of_group = 1 - share, number[sample.groups]
+    enlarged = np.where(rest > 0, np.sqrt((of_group - 1) / of_group) / np.where(rest > 0, rest, 1.0), 1.0)
+    residual = (sample.costs - ratio[sample.groups] * amounts) * enlarged / sample.mean[sample.groups]
+    freedom = np.maximum(sample.drawn - 1, 1)
+    own = sample.sums(np.square(residual)) / freedom
+    factor = np.square(sample.projected) * sample.left / number
+    tail = (1 + confidence) / 2
+    error, of_error = _moderated(sample, factor, own, _pooled(sample, own))
+    # Relative to the group's ratio.
+    each = sample.costs / np.where(amounts > 0, amounts, 1.0)
+    relative = each / np.where(ratio > 0, ratio, 1.0)[sample.groups]
+    center = sample.sums(relative) / number
+    spread = sample.sums(np.square(relative - center[sample.groups])) / freedom
+    factor = np.square(sample.projected) * sample.left * sample.sums(np.square(share))
+    standard, _ = _moderated(sample, factor, spread, _pooled(sample, spread))
+    first = 1 if design.drawing == "light_time" else 0
+    return _Errors(
+        standard,
+        error * t_quantile(tail, of_error),
+        *_unlike(design, sample, confidence, first),
+        _alike(sample, each),
+        "target_residuals",
+    )
 
 
-def _drawn_of_pool(sample: _Sample, pool: np.ndarray) -> np.ndarray:
-    """Launches drawn of each group's pool, shape (g,), those of groups taken whole left out."""
-    found: np.ndarray = np.bincount(pool, sample.drawn * sample.spreads)[pool]
-    return found
+def _alike(sample: _Sample, values: np.ndarray) -> bool:
+    """Whether none of the drawn launches is an outlier of its group, by the logarithms of ``values``: costs,
+    or costs for an amount, shape (r,).
 
-
-def _pools(design: SampleDesign, sample: _Sample, kernels: np.ndarray) -> np.ndarray:
-    """The pool of residuals of each group, shape (g,): groups of one and the same kernel share one.
-
-    A group of several kernels is alone, whichever of them were drawn: the draw decides nothing.
+    The spread that each is compared with leaves it out, and is moderated towards that of all groups. Of two
+    launches nobody can tell which one is the outlier, so groups of two have none. Source: deleted
+    residuals, Cook and Weisberg, Residuals and Influence in Regression, 1982, section 2.2.1.
     """
-    count = len(design.launches)
-    codes = np.unique(kernels, return_inverse=True)[1]
-    of_group = np.zeros(count, np.int64)
-    of_group[sample.groups] = codes
-    key = np.where(design.kernels == 1, of_group, int(codes.max(initial=0)) + 1 + np.arange(count))
-    found: np.ndarray = np.unique(key, return_inverse=True)[1]
-    return found
+    drawn = np.bincount(sample.groups, minlength=len(sample.sizes))
+    inside = (sample.spreads & (drawn >= 3))[sample.groups]
+    if not inside.any():
+        return True
+    logs = np.log(np.maximum(values, values[values > 0].min(initial=1.0)))
+    off = np.square(logs - (sample.sums(logs) / np.maximum(drawn, 1))[sample.groups])
+    squares = sample.sums(off)
+    used = sample.spreads & (drawn >= 2)
+    pooled = float(squares[used].sum()) / float((drawn[used] - 1).sum())
+    number = drawn[sample.groups][inside].astype(np.float64)
+    own = off[inside] * number / (number - 1)
+    rest = np.maximum(squares[sample.groups][inside] - own, 0)
+    freedom = _PRIOR_FREEDOM + number - 2
+    spread = (_PRIOR_FREEDOM * pooled + rest) / freedom
+    limit = np.array([t_quantile(1 - _FALSE_OUTLIERS / len(number), each) for each in np.unique(freedom)])
+    limits = limit[np.unique(freedom, return_inverse=True)[1]]
+    return not bool((own > np.square(limits) * np.maximum(spread, LEAST_SPREAD**2)).any())
 
 
-def _satterthwaite(variances: np.ndarray, freedom: np.ndarray) -> float:
-    """Degrees of freedom of a sum of variances, each with its own."""
-    total = float(variances.sum())
+def _pooled(sample: _Sample, relative: np.ndarray) -> float:
+    """Mean of relative variances of the groups, by their projected costs."""
+    by = sample.projected * sample.spreads
+    total = float(by.sum())
+    return float((by * relative).sum()) / total if total > 0 else 0.0
+
+
+def _moderated(
+    sample: _Sample, factor: np.ndarray, own: np.ndarray, prior: float | np.ndarray
+) -> tuple[float, float]:
+    """Standard error, and its degrees of freedom, of groups whose relative variances are shrunk towards a
+    ``prior``; Satterthwaite, at most those of the sample."""
+    used = sample.spreads
+    freedom = sample.drawn[used] - 1.0
+    prior = np.broadcast_to(prior, own.shape)[used]
+    shrunk = (_PRIOR_FREEDOM * prior + freedom * own[used]) / (_PRIOR_FREEDOM + freedom)
+    parts = factor[used] * np.maximum(shrunk, LEAST_SPREAD**2)
+    total = float(parts.sum())
     if not total > 0:
-        return math.inf
-    used = variances > 0
-    shares = variances[used] / total
-    return 1 / float((np.square(shares) / np.maximum(freedom[used], 1)).sum())
+        return 0.0, math.inf
+    of_sum = 1 / float((np.square(parts / total) / (_PRIOR_FREEDOM + freedom)).sum())
+    # Down to a tenth: a quantile is costly, and kept.
+    return math.sqrt(total), min(math.floor(10 * of_sum) / 10, float(freedom.sum()))
+
+
+def _unlike(design: SampleDesign, sample: _Sample, confidence: float, first: int) -> tuple[float, float]:
+    """What the sample may have missed of the groups that were drawn from, and what the launches of these that
+    were left out are projected to cost.
+
+    ``first``: launches drawn of each group in proportion to the amount; the others uniformly.
+    """
+    used = sample.spreads
+    drawn_from = float(sample.projected[used].sum())
+    if not drawn_from > 0:
+        return 0.0, 0.0
+    # Launches that were drawn are not missed.
+    left_out = float((sample.projected * sample.left)[used].sum())
+    share = sample.projected[used] / drawn_from
+    in_proportion = first / float(np.square(share).sum())
+    uniform = 1 / float((np.square(share) / (sample.drawn[used] - first)).sum())
+    variation = math.sqrt(float((share * np.square(design.cost_cov[used])).sum()))
+    return unlike_share(in_proportion, uniform, variation, confidence), left_out

@@ -219,14 +219,6 @@ INTERVALS = (
         ),
     ),
     NoteKind(
-        "interval_of_few_draws",
-        "no interval: too few launches were drawn in proportion to light time",
-        lambda draws, least: (
-            f"beside launches taken whole, {launches_of(draws)} drawn in proportion to light time: the "
-            f"spread of fewer than {least} is too uncertain; give more launches"
-        ),
-    ),
-    NoteKind(
         "interval_of_other_weights",
         "no interval: the launches were drawn for other weights than this score uses",
         lambda: (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from assay_sampling.notes.base import NoteKind
+from assay_sampling.notes.base import NoteKind, launches_of
 
 TARGET_INTERVALS = (
     NoteKind(
@@ -10,26 +10,40 @@ TARGET_INTERVALS = (
         "the launches were not drawn one by one at random",
         lambda: (
             "the launches were not drawn one by one at random, so nothing tells how far their costs here are "
-            "from what they stand for; launches_per_group=8 draws them, for methods that have it"
+            "from what they stand for; launches_per_group=2 draws them, for methods that have it"
         ),
     ),
     NoteKind(
-        "interval_of_few_residuals",
-        "too few launches were drawn for weights by light time or instructions",
-        lambda least: (
-            f"fewer than {least} launches are drawn of a group, and of its kernel where it has one alone: "
-            f"ratios of so few follow their launches; launches_per_group={least} (of STEM "
-            f"least_samples={least}) draws enough"
+        "interval_not_vouched_for",
+        "nothing vouches for too much of the time: one launch was drawn of groups that hold it",
+        lambda percent, most: (
+            f"nothing vouches for {percent:.1f} % of the time, more than {most:g} %: one launch was drawn of "
+            "the groups that hold it, which does not tell how unlike the others are here; "
+            "launches_per_group=2 (of STEM least_samples=2) draws two of each"
         ),
     ),
     NoteKind(
         "interval_of_few_launches",
-        "too few launches were drawn for weights by launches",
-        lambda least: (
-            f"fewer than {least} launches are drawn of a group, and of its kernel where it has one alone: "
-            f"they may all miss launches that take longer on this GPU alone; launches_per_group={least} (of "
-            f"STEM least_samples={least}) draws enough"
+        "the sample has too few launches",
+        lambda launches, least: (
+            f"the sample has {launches_of(launches)}, fewer than {least}: all may miss launches that take "
+            "longer on this GPU alone; draw more (launches=..., launches_per_group=..., of STEM "
+            "least_samples=...)"
         ),
+    ),
+    NoteKind(
+        "interval_of_few_draws",
+        "too few launches were drawn beside those taken whole",
+        lambda draws, least: (
+            f"beside launches taken whole the sample has {launches_of(draws)}, fewer than {least}: they tell "
+            "too little about those left out; draw more (launches=..., launches_per_group=..., of STEM "
+            "least_samples=...)"
+        ),
+    ),
+    NoteKind(
+        "interval_of_all_launches",
+        "every launch is a representative, so the projected total is exact",
+        lambda: "every launch is a representative here: the projected total is exact, and has no interval",
     ),
     NoteKind(
         "interval_of_launches_without_time",

@@ -31,7 +31,7 @@ from assay_sampling.scoring.decomposition import LabelFacts
 from assay_sampling.scoring.elsewhere import is_at_home, saved_quantity
 from assay_sampling.scoring.evaluation import Evaluation, instructions_of
 from assay_sampling.scoring.matching import source_of
-from assay_sampling.scoring.placement import Placed, refuse_mixed_origins, scored_cost
+from assay_sampling.scoring.placement import Placed, checked_scale, refuse_mixed_origins, scored_cost
 from assay_sampling.scoring.saved.operations import sequence_from
 from assay_sampling.scoring.selection import SavedSelection, Selection
 from assay_sampling.scoring.weights import light_time_of
@@ -44,7 +44,7 @@ class SelectedCalls:
     """A selection by operation as far as scoring it elsewhere needs it.
 
     ``rows`` (of ``sequence``), ``groups`` and the weights of each kind have shape (r,); ``labels`` and
-    ``origins`` shape (m,) or None. ``strata``: the strata of the representatives.
+    ``origins`` shape (m,) or None.
     """
 
     sequence: OperationSequence
@@ -52,7 +52,6 @@ class SelectedCalls:
     groups: np.ndarray
     group_count: int
     weights: Mapping[WeightKind, np.ndarray]
-    strata: tuple[str, ...]
     labels: np.ndarray | None
     origins: np.ndarray | None
     design: SampleDesign | None
@@ -74,7 +73,6 @@ class SelectedCalls:
             groups=saved.group,
             group_count=len(saved.document.groups),
             weights={kind: saved.weights_of(kind) for kind in saved.weight_kinds},
-            strata=saved.kernel,
             labels=saved.labels(),
             origins=saved.origins(),
             design=saved.design,
@@ -94,7 +92,6 @@ class SelectedCalls:
             groups=chosen.group,
             group_count=len(selection.group_launches),
             weights={kind: selection.weights_of(kind) for kind in selection.weight_kinds},
-            strata=chosen.kernel,
             labels=selection.labels,
             origins=selection.label_origins,
             design=selection.design,
@@ -115,20 +112,33 @@ class OperationScores:
 
 
 def score_saved_operations(
-    saved: SavedSelection, launches: Launches, quantity: str | None = None
+    saved: SavedSelection,
+    launches: Launches,
+    quantity: str | None = None,
+    *,
+    scales_at_most: float | None = None,
 ) -> OperationScores:
     """Score a saved selection by operation on a recording.
+
+    ``scales_at_most``: no operation scales more than so many times as its operator does, the assumption of
+    the interval; None: 3.
 
     Raises RefusedError for a recording that knows no operations or is of another origin, MisalignedError,
     with the first differences, where operations with less than 95 % of the time of either side match, or only
     one side has input shapes, InputError if the selection's operations cannot be read.
     """
     calls = SelectedCalls.of_saved(saved)
-    return score_operations(calls, launches, quantity, at_home=is_at_home(saved, launches))
+    at_home = is_at_home(saved, launches)
+    return score_operations(calls, launches, quantity, at_home=at_home, scales_at_most=scales_at_most)
 
 
 def score_operations(
-    calls: SelectedCalls, launches: Launches, quantity: str | None = None, *, at_home: bool = False
+    calls: SelectedCalls,
+    launches: Launches,
+    quantity: str | None = None,
+    *,
+    at_home: bool = False,
+    scales_at_most: float | None = None,
 ) -> OperationScores:
     """As :func:`score_saved_operations`; ``at_home`` says that it is the GPU of the selection."""
     refuse_mixed_origins(calls.origin, launches)
@@ -144,7 +154,6 @@ def score_operations(
         )
     unmatched = np.ones(len(there), bool)
     unmatched[match.right_rows] = False
-    _, strata = np.unique(np.array(calls.strata), return_inverse=True)
     whole = bool(kept.all())
     placed = Placed(
         cost=cost,
@@ -155,8 +164,8 @@ def score_operations(
         facts=_facts(calls, match, unmatched),
         light_time=_time_there(calls, there, match),
         design=calls.design if whole else None,
-        kernels=strata[kept].astype(np.uint64),
         at_home=at_home,
+        scales_at_most=checked_scale(scales_at_most),
     )
     scores = {
         kind: placed.evaluation(_taken_over(calls, weights, kept), kind)

@@ -94,8 +94,7 @@ def score_on_by_weights(
         instructions=instructions_of(other),
         facts=_facts_there(selection, found[kind], len(other)),
         light_time=_light_time_there(reference, found[kind], len(other)),
-        design=selection.design or nothing_drawn(selection.drawing),
-        kernels=other.column("kernel_id")[rows],
+        design=selection.design or nothing_drawn(selection.drawing, selection.group_launches),
     )
     kinds = selection.weight_kinds if only is None else (only,)
     scores = {each: placed.evaluation(selection.weights_of(each), each) for each in kinds}

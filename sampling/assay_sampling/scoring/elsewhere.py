@@ -27,7 +27,7 @@ from assay_sampling.scoring.matching import (
     same_sequence,
     source_of,
 )
-from assay_sampling.scoring.placement import Placed, refuse_mixed_origins, scored_cost
+from assay_sampling.scoring.placement import Placed, checked_scale, refuse_mixed_origins, scored_cost
 from assay_sampling.scoring.saved.labels import first_difference
 from assay_sampling.scoring.selection import ProfileSummary, SavedSelection
 
@@ -37,6 +37,8 @@ def score_saved(
     launches: Launches,
     quantity: str | None = None,
     weights: WeightKind | None = None,
+    *,
+    scales_at_most: float | None = None,
 ) -> Evaluation:
     """Score a saved selection on a recording of the same launches.
 
@@ -46,6 +48,8 @@ def score_saved(
         quantity: the cost (a key of COST_UNITS); None takes that of the selection where every launch of
             the recording has it, else the recording's own (cycles, else ``duration_ns``).
         weights: the kind of weights; None takes :func:`default_weights`.
+        scales_at_most: no launch scales more than so many times as its kernel does, the assumption of the
+            interval; None: 3.
 
     The group error is None if the selection was saved without labels. Raises MisalignedError naming the
     differences, InputError if the labels cannot be read, RefusedError if one is synthetic and the other
@@ -53,14 +57,19 @@ def score_saved(
     CounterUnavailableError for a quantity that was not measured.
     """
     kind = default_weights(saved, launches) if weights is None else weights
-    return placed_on(saved, launches, quantity).evaluation(saved.weights_of(kind), kind)
+    placed = placed_on(saved, launches, quantity, scales_at_most)
+    return placed.evaluation(saved.weights_of(kind), kind)
 
 
 def score_saved_by_weights(
-    saved: SavedSelection, launches: Launches, quantity: str | None = None
+    saved: SavedSelection,
+    launches: Launches,
+    quantity: str | None = None,
+    *,
+    scales_at_most: float | None = None,
 ) -> dict[WeightKind, Evaluation]:
     """Score a saved selection with each kind of weights that it has; as :func:`score_saved` otherwise."""
-    placed = placed_on(saved, launches, quantity)
+    placed = placed_on(saved, launches, quantity, scales_at_most)
     return {kind: placed.evaluation(saved.weights_of(kind), kind) for kind in saved.weight_kinds}
 
 
@@ -84,7 +93,9 @@ def is_at_home(saved: SavedSelection, launches: Launches) -> bool:
     return condition_conflict(Condition(**made), launches.metadata.condition) is None
 
 
-def placed_on(saved: SavedSelection, launches: Launches, quantity: str | None) -> Placed:
+def placed_on(
+    saved: SavedSelection, launches: Launches, quantity: str | None, scales_at_most: float | None = None
+) -> Placed:
     """Where a saved selection is on a recording; raises what :func:`score_saved` raises."""
     profile = saved.document.profile
     refuse_mixed_origins(saved.origin, launches)
@@ -126,8 +137,8 @@ def placed_on(saved: SavedSelection, launches: Launches, quantity: str | None) -
         facts=facts,
         parts_unknown=saved.predicts_labels and facts is None,
         design=saved.design,
-        kernels=launches.array("kernel_id")[rows],
         at_home=is_at_home(saved, launches),
+        scales_at_most=checked_scale(scales_at_most),
     )
 
 

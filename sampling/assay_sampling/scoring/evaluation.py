@@ -30,6 +30,7 @@ from assay_sampling.engines.blockwise import (
 )
 from assay_sampling.errors import CounterUnavailableError, RefusedError
 from assay_sampling.estimation.intervals import Interval
+from assay_sampling.estimation.target_intervals import Assumption
 from assay_sampling.launches.in_memory import Launches
 from assay_sampling.launches.table import Condition
 from assay_sampling.notes.registry import Note, make_note
@@ -109,7 +110,8 @@ class Evaluation:
     groups, in both cases. ``free_rows`` are the rows of representatives that cost nothing: the launches that
     they stand for are projected as 0. ``parts`` add up to ``signed_error_percent``. ``weights`` says by which
     weights the total was projected. ``interval`` is that of the total on a recording other than the
-    selection's, or ``interval_reason`` says why there is none; both are None on its own.
+    selection's, or ``interval_reason`` says why there is none; both are None on its own. ``assumption`` is
+    what the interval rests on, ``not_vouched_percent`` the share of the time that no draw vouches for.
     """
 
     quantity: str
@@ -130,6 +132,8 @@ class Evaluation:
     weights: WeightKind = "launches"
     interval: Interval | None = None
     interval_reason: Note | None = None
+    assumption: Assumption | None = None
+    not_vouched_percent: float | None = None
 
     def cost_dict(self) -> dict[str, Any]:
         return {
@@ -155,6 +159,8 @@ class Evaluation:
         return {
             "interval": None if self.interval is None else self.interval.to_dict(),
             "interval_reason": None if because is None else because.to_dict(),
+            "interval_assumption": None if self.assumption is None else self.assumption.to_dict(),
+            "not_vouched_percent": self.not_vouched_percent,
         }
 
     def to_dict(self) -> dict[str, Any]:

@@ -7,17 +7,17 @@ Source: docs/methods/comparing.md, "Scores".
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from assay_sampling.counters.definitions import COST_UNITS, default_cost_counter
 from assay_sampling.errors import ParameterError, RefusedError
-from assay_sampling.estimation.intervals import Interval
 from assay_sampling.estimation.sample_design import SampleDesign
-from assay_sampling.estimation.target_intervals import target_interval
+from assay_sampling.estimation.target_intervals import SCALES_AT_MOST, TargetInterval, target_interval
 from assay_sampling.launches.in_memory import Launches
-from assay_sampling.notes.registry import Note, make_note
+from assay_sampling.notes.registry import make_note
 from assay_sampling.parameters import WeightKind
 from assay_sampling.running.identity import Origin
 from assay_sampling.scoring.decomposition import LabelFacts, all_together
@@ -31,7 +31,7 @@ class Placed:
 
     ``labels``, and ``light_time`` where the selection was made, have shape (n,) or are None; with
     ``parts_unknown`` nobody knows which groups a model predicted. ``design`` says how the representatives
-    were drawn, None if that is unknown; ``kernels``, shape (r,), are their kernels' ids.
+    were drawn, None if that is unknown. ``scales_at_most`` is the assumption behind the interval.
     """
 
     cost: Cost
@@ -43,8 +43,8 @@ class Placed:
     light_time: np.ndarray | None = None
     parts_unknown: bool = False
     design: SampleDesign | None = None
-    kernels: np.ndarray | None = None
     at_home: bool = False
+    scales_at_most: float = SCALES_AT_MOST
 
     def evaluation(self, weights: np.ndarray, kind: WeightKind) -> Evaluation:
         found = evaluate(
@@ -57,25 +57,29 @@ class Placed:
             facts=self._facts(kind),
             kind=kind,
         )
-        interval, reason = self._interval(weights, kind)
-        found = replace(found, interval=interval, interval_reason=reason)
+        there = self._interval(weights, kind)
+        found = replace(
+            found,
+            interval=there.interval,
+            interval_reason=there.reason,
+            assumption=there.assumption,
+            not_vouched_percent=there.not_vouched_percent,
+        )
         return replace(found, parts=all_together(found.signed_error_percent)) if self.parts_unknown else found
 
-    def _interval(self, weights: np.ndarray, kind: WeightKind) -> tuple[Interval | None, Note | None]:
-        if self.design is None or self.kernels is None:
-            return None, make_note("interval_of_unknown_design")
+    def _interval(self, weights: np.ndarray, kind: WeightKind) -> TargetInterval:
+        if self.design is None:
+            return TargetInterval(reason=make_note("interval_of_unknown_design"))
         if self.at_home and kind == "light_time":
-            return None, make_note("interval_at_home")
-        executed = None if self.instructions is None else self.instructions[self.rows]
-        costs = self.cost.values[self.rows]
+            return TargetInterval(reason=make_note("interval_at_home"))
         return target_interval(
             self.design,
-            costs,
+            self.cost.values[self.rows],
             self.groups,
             weights,
             kind=kind,
-            kernels=self.kernels,
-            instructions=executed,
+            instructions=None if self.instructions is None else self.instructions[self.rows],
+            scales_at_most=self.scales_at_most,
         )
 
     def _facts(self, kind: WeightKind) -> LabelFacts | None:
@@ -85,6 +89,20 @@ class Placed:
         if kind == "light_time" and self.light_time is not None:
             return replace(self.facts, amounts=self.light_time)
         return self.facts.by_whole_groups(self.labels)
+
+
+def checked_scale(scales_at_most: float | None) -> float:
+    """By how many times its kernel a launch may scale, 3 unless given; raises ParameterError unless it is
+    above 1 and finite."""
+    if scales_at_most is None:
+        return SCALES_AT_MOST
+    if not 1 < scales_at_most < math.inf:
+        raise ParameterError(
+            "scales_at_most",
+            f"{scales_at_most:g} is not above 1, or not a number",
+            "say how many times as much as its kernel a launch may scale, such as 3",
+        )
+    return float(scales_at_most)
 
 
 def scored_cost(launches: Launches, asked: str | None, of_selection: str | None) -> Cost:

@@ -71,6 +71,8 @@ def score_relative(
     second: Launches,
     quantity: str | None = None,
     weights: WeightKind | None = None,
+    *,
+    scales_at_most: float | None = None,
 ) -> RelativeScore:
     """Score a saved selection on two recordings of its launches: two GPUs, or two shares of the SMs of one.
 
@@ -80,23 +82,32 @@ def score_relative(
         quantity: the cost (a key of COST_UNITS); None takes that of the selection where both recordings
             have it, else ``duration_ns``, else the first that both have.
         weights: the kind of weights on both; None takes :func:`default_weights` of both together.
+        scales_at_most: as in :func:`score_saved`.
 
     Raises what :func:`score_saved` raises; MisalignedError too if both are of one GPU and their grids
     differ, and CounterUnavailableError if no cost was measured on both.
     """
     used = default_weights(saved, first, second) if weights is None else weights
     saved.weights_of(used)
-    return score_relative_by_weights(saved, first, second, quantity)[used]
+    return score_relative_by_weights(saved, first, second, quantity, scales_at_most=scales_at_most)[used]
 
 
 def score_relative_by_weights(
-    saved: SavedSelection, first: Launches, second: Launches, quantity: str | None = None
+    saved: SavedSelection,
+    first: Launches,
+    second: Launches,
+    quantity: str | None = None,
+    *,
+    scales_at_most: float | None = None,
 ) -> dict[WeightKind, RelativeScore]:
     """As :func:`score_relative`, with each kind of weights that the selection has."""
     shared = set(first.device_labels()) & set(second.device_labels())
     kind: MatchKind = "exact" if shared else "name_block"
     evaluated = _common_quantity(saved, first, second) if quantity is None else quantity
-    before, after = (score_saved_by_weights(saved, each, evaluated) for each in (first, second))
+    before, after = (
+        score_saved_by_weights(saved, each, evaluated, scales_at_most=scales_at_most)
+        for each in (first, second)
+    )
     if not same_sequence(ProfileSummary.of(first).sequence(), ProfileSummary.of(second).sequence(), kind):
         raise MisalignedError(
             f"{source_of(first)} and {source_of(second)}",

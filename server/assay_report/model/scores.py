@@ -61,6 +61,15 @@ class Unknown(Part):
     percent: Annotated[float | None, says("share of all launches", "percent")] = None
 
 
+class AssumptionEntry(Part):
+    """What the interval of a total on another GPU rests on."""
+
+    scales_at_most: Annotated[float, says("no launch scales more than so many times as its kernel does")]
+    unlike_percent: Annotated[
+        float, says("launches that do, unlike any drawn, have at most this share of the time", "percent")
+    ]
+
+
 class Row(Scores, Judged, Placed):
     """A selection method on a workload, GPU and condition."""
 
@@ -92,6 +101,17 @@ class Row(Scores, Judged, Placed):
     interval_reason: Annotated[NoteEntry | None, says("why there is no interval; `null` if there is one")] = (
         None
     )
+    interval_assumption: Annotated[
+        AssumptionEntry | None, says("away from the selection's GPU: what the interval rests on")
+    ] = None
+    not_vouched_percent: Annotated[
+        float | None,
+        says(
+            "away from the selection's GPU: share of the time in groups of which fewer than two launches "
+            "were drawn at random",
+            "percent",
+        ),
+    ] = None
     match: Annotated[Match | None, says("of the levels, or of this GPU with the selection's")] = None
     model: Annotated[
         ChosenModel | None, says("of a two-level selection: the model that labels launches after the window")

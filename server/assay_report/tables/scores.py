@@ -48,6 +48,8 @@ _ROWS: list[Filled[_Named]] = [
     numbers("signed error", lambda entry: percent(entry.row.signed_error_percent, signed=True), "%"),
     numbers("group error", lambda entry: percent(entry.row.group_error_percent), "%"),
     numbers("interval", lambda entry: _interval(entry.row), optional=True),
+    numbers("not vouched for", lambda entry: percent(entry.row.not_vouched_percent), "%", optional=True,
+            width=Width.WIDE),
     numbers("speedup", lambda entry: ratio(entry.row.speedup)),
     numbers("fair error", lambda entry: _fair(entry.row, lambda fair: percent(fair.error_percent)), "%",
             optional=True),

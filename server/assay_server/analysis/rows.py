@@ -9,7 +9,7 @@ from typing import Any
 from assay_report.model.common import ErrorEntry, FlagEntry, Outcome, OverlapEntry
 from assay_report.model.compared import Compared, SmShareEntry
 from assay_report.model.runs import ProvenanceEntry
-from assay_report.model.scores import Row, SelectedOn
+from assay_report.model.scores import AssumptionEntry, Row, SelectedOn
 from assay_sampling.documents.base import plain
 from assay_sampling.documents.common import ConditionEntry, NoteEntry, Scores, WeightedScores
 from assay_sampling.documents.selection import IntervalEntry
@@ -126,6 +126,9 @@ def score(row: Row, evaluation: Evaluation, run: RunData) -> None:
     """Fill in the selection's scores on the row's launches, which are those of ``run``."""
     row.weights = evaluation.weights
     give_interval(row, evaluation.interval, evaluation.interval_reason)
+    assumption = evaluation.assumption
+    row.interval_assumption = None if assumption is None else AssumptionEntry(**assumption.to_dict())
+    row.not_vouched_percent = evaluation.not_vouched_percent
     scores = Scores.model_validate(plain(evaluation.to_dict()))
     for name in Scores.model_fields:
         setattr(row, name, getattr(scores, name))

@@ -24,6 +24,7 @@ def render_evaluation(document: Mapping[str, Any], console: Console) -> None:
         ("selected on", _profile(selected)),
         ("scored on", _profile(evaluated)),
         *score_facts(document),
+        *vouched_facts(document),
         *weight_facts(document),
         *_stopped_facts(document),
         *origin_mark(evaluated),
@@ -69,7 +70,8 @@ def render_relative(document: Mapping[str, Any], console: Console) -> None:
                           f"{percent(second['error_percent'])} ({_signed(second['signed_error_percent'])})"),
         *_speedup_by_weights(document),
         *[(f"{name}, {which}", text) for which, each in (("first", first), ("second", second))
-          for name, text in (*_parts(each, "by part"), *_interval_facts(each), *_error_by_weights(each))],
+          for name, text in (*_parts(each, "by part"), *_interval_facts(each), *vouched_facts(each),
+                             *_error_by_weights(each))],
         *dict.fromkeys([*origin_mark(first["evaluated_on"]), *origin_mark(second["evaluated_on"])]),
     ]  # fmt: skip
     notes = dict.fromkeys(map(note_text, (*document["notes"], *first["notes"], *second["notes"])))
@@ -93,6 +95,25 @@ def score_facts(document: Mapping[str, Any]) -> list[tuple[str, str]]:
         ("speedup", _speedups(document)),
         *_interval_facts(document),
     ]
+
+
+def vouched_facts(document: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """On another GPU: what the interval rests on, and the share of the time that no draw vouches for."""
+    assumption, share = document.get("interval_assumption"), document.get("not_vouched_percent")
+    facts = []
+    if assumption is not None:
+        facts.append(
+            (
+                "it assumes",
+                f"no launch scales more than {assumption['scales_at_most']:g} times as its kernel does, and "
+                f"those unlike any drawn have at most {percent(assumption['unlike_percent'])} of the time",
+            )
+        )
+    if share is not None:
+        facts.append(
+            ("not vouched for", f"{percent(share)} of the time: fewer than two launches drawn of its groups")
+        )
+    return facts
 
 
 def _under(document: Mapping[str, Any]) -> str:

@@ -60,6 +60,15 @@ def evaluate(
             "another condition, if the selection has a light run.",
         ),
     ] = None,
+    scales_at_most: Annotated[
+        float | None,
+        typer.Option(
+            "--scales-at-most",
+            metavar="F",
+            help="The assumption of the interval: no launch scales more than F times as its kernel does; 3 "
+            "unless given.",
+        ),
+    ] = None,
     intervals: Annotated[
         Path | None,
         typer.Option(
@@ -107,6 +116,7 @@ def evaluate(
     options: dict[str, Any] = {
         "quantity": cost,
         "weights": weights,
+        "scales_at_most": scales_at_most,
         "synthetic": True if synthetic else None,
         "memory_limit_bytes": limit,
     }
