@@ -37,7 +37,7 @@ from assay_sampling.launches.table import (
     origin_of,
 )
 from assay_sampling.readers.foreign_table.mapping import (
-    MEANINGS,
+    TARGETS,
     TEXTS,
     Source,
     TableMapping,
@@ -197,10 +197,10 @@ class _Conversion:
     def launches(self, *, synthetic: bool) -> Launches:
         names = Names()
         columns = {
-            MEANINGS[meaning]: self._text(meaning, source, names)
-            if meaning in TEXTS
-            else self._number(meaning, source)
-            for meaning, source in self.mapping.launches.items()
+            TARGETS[target]: self._text(target, source, names)
+            if target in TEXTS
+            else self._number(target, source)
+            for target, source in self.mapping.launches.items()
         }
         count = len(self.origin)
         zeros = np.zeros(count, np.int64)
@@ -263,28 +263,28 @@ class _Conversion:
             made if isinstance(made, pa.Array) else pa.array([made.as_py()] * len(self.origin), pa.string())
         )
 
-    def _text(self, meaning: str, source: Source, names: Names) -> pa.Array:
+    def _text(self, target: str, source: Source, names: Names) -> pa.Array:
         """Ids of texts; an empty one is null, and an error for a kernel."""
         encoded = self._texts(source).dictionary_encode()
         texts = encoded.dictionary.to_pylist()
         empty = [index for index, text in enumerate(texts) if not text.strip()]
-        if empty and meaning == "kernel":
+        if empty and target == "kernel":
             row = int(self.origin[pc.index(encoded.indices, empty[0]).as_py()])
             raise self.rows.error(row, _column(source), "the kernel has no name", _FIX)
         ids = [None if index in empty else names.intern(text) for index, text in enumerate(texts)]
         return pa.array(ids, pa.uint64()).take(encoded.indices)
 
-    def _number(self, meaning: str, source: Source) -> pa.Array:
-        least = 1 if meaning in SHAPE_COLUMNS else 0
-        factor = factor_of(meaning, source)
+    def _number(self, target: str, source: Source) -> pa.Array:
+        least = 1 if target in SHAPE_COLUMNS else 0
+        factor = factor_of(target, source)
         if source.value is not None:
             value = source.value
             scaled = math.nan if isinstance(value, str) else value * factor
-            most = _MOST_INT32 if pa.types.is_int32(_TYPES[MEANINGS[meaning]]) else _MOST
+            most = _MOST_INT32 if pa.types.is_int32(_TYPES[TARGETS[target]]) else _MOST
             if not (least <= scaled <= most and float(scaled).is_integer()):
                 cause = f"{value!r} is not a whole number from {least} to {most:,}"
-                raise InputError("mapping", cause, "correct it in the mapping", field=f"launches.{meaning}")
-            return pa.array(np.full(len(self.origin), int(scaled)), _TYPES[MEANINGS[meaning]])
+                raise InputError("mapping", cause, "correct it in the mapping", field=f"launches.{target}")
+            return pa.array(np.full(len(self.origin), int(scaled)), _TYPES[TARGETS[target]])
         column = _column(source)
         values = _whole(
             self.rows,
@@ -294,9 +294,9 @@ class _Conversion:
             least=least,
             factor=factor,
             # Times may have fractions of a nanosecond.
-            rounds=meaning in ("duration_ns", "start_ns"),
+            rounds=target in ("duration_ns", "start_ns"),
         )
-        kind = _TYPES[MEANINGS[meaning]]
+        kind = _TYPES[TARGETS[target]]
         if pa.types.is_int32(kind) and int(values.max(initial=0)) > _MOST_INT32:
             row = int(self.origin[int(values.argmax())])
             raise self.rows.error(row, column, f"{int(values.max()):,} is too large", _FIX)

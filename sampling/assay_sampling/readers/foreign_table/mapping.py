@@ -24,11 +24,11 @@ from assay_sampling.launches.table import BASE_FIELDS, TEXT_COLUMNS
 from assay_sampling.readers.numbers import COUNTER_UNITS, base_of, unit_factor
 
 PAGE = "'assay docs foreign-tables' has the format, with examples"
-MEANINGS: Mapping[str, str] = {
+TARGETS: Mapping[str, str] = {
     item.name.removesuffix("_id") if item.name in TEXT_COLUMNS else item.name: item.name
     for item in BASE_FIELDS
 }
-TEXTS = tuple(name for name, column in MEANINGS.items() if column in TEXT_COLUMNS)
+TEXTS = tuple(name for name, column in TARGETS.items() if column in TEXT_COLUMNS)
 # Columns that may be given in another unit than their own.
 _BASE_UNITS = {
     "duration_ns": "ns", "start_ns": "ns",
@@ -138,9 +138,9 @@ def read_mapping(path: Path) -> TableMapping:
     return mapping
 
 
-def factor_of(meaning: str, source: Source) -> float:
+def factor_of(target: str, source: Source) -> float:
     """The factor that brings a column of the launch table to its own unit."""
-    unit = _BASE_UNITS.get(meaning)
+    unit = _BASE_UNITS.get(target)
     factor = None if unit is None or source.unit is None else unit_factor(source.unit, unit)
     return 1.0 if factor is None else factor
 
@@ -176,12 +176,12 @@ def _faults(mapping: TableMapping) -> Iterator[tuple[str, str, str]]:
 
 
 def _launch_faults(mapping: TableMapping) -> Iterator[tuple[str, str, str]]:
-    for meaning, source in mapping.launches.items():
-        key = f"launches.{meaning}"
-        if meaning not in MEANINGS:
-            yield key, "the launch table has no such column", _instead(meaning)
-        yield from _unit_faults(key, source, _BASE_UNITS.get(meaning))
-        if source.text is not None and meaning not in TEXTS:
+    for target, source in mapping.launches.items():
+        key = f"launches.{target}"
+        if target not in TARGETS:
+            yield key, "the launch table has no such column", _instead(target)
+        yield from _unit_faults(key, source, _BASE_UNITS.get(target))
+        if source.text is not None and target not in TEXTS:
             yield key, "it is a number, and a text is given", "give a column or a value"
     if "kernel" not in mapping.launches:
         yield (
@@ -194,7 +194,7 @@ def _launch_faults(mapping: TableMapping) -> Iterator[tuple[str, str, str]]:
 def _counter_faults(mapping: TableMapping) -> Iterator[tuple[str, str, str]]:
     for name, source in mapping.counters.items():
         key = f"counters.{name}"
-        if name in MEANINGS or name in MEANINGS.values():
+        if name in TARGETS or name in TARGETS.values():
             yield key, "it is no counter", f"write it below [launches]; {PAGE}"
         if source.text is not None or isinstance(source.value, str):
             yield key, "it is a number, and a text is given", "give a column or a number"
@@ -214,9 +214,9 @@ def _unit_faults(key: str, source: Source, base: str | None) -> Iterator[tuple[s
         yield key, f"{source.unit!r} is no unit of a quantity in {base!r}", f"use {how}"
 
 
-def _instead(meaning: str) -> str:
-    close = difflib.get_close_matches(meaning, MEANINGS, n=1)
-    if meaning.split("_", maxsplit=1)[0] in ("duration", "time", "latency"):
+def _instead(target: str) -> str:
+    close = difflib.get_close_matches(target, TARGETS, n=1)
+    if target.split("_", maxsplit=1)[0] in ("duration", "time", "latency"):
         close = ["duration_ns"]
     hint = f"did you mean {close[0]}? " if close else ""
-    return f"{hint}There are {', '.join(MEANINGS)}; counters belong below [counters]"
+    return f"{hint}There are {', '.join(TARGETS)}; counters belong below [counters]"
