@@ -36,6 +36,7 @@ from assay_agent.execution.errors import ProfilerError
 from assay_sampling.running.failures import FailureClass
 from tests.support.agent.conditions_bench import HALF_AT_BASE, Bench, Killed
 from tests.support.agent.nvidia_tools import RealTools
+from tests.support.machine.commands import running_commands
 
 pytestmark = pytest.mark.processes
 
@@ -193,9 +194,9 @@ def test_the_agents_daemon_starts_takes_a_share_and_quits(driven: MpsDaemon, ben
 def test_a_daemon_that_was_killed_is_seen_and_its_folder_is_used_again(driven: MpsDaemon) -> None:
     driven.start(threading.Event())
     (process,) = [
-        int(path.parent.name)
-        for path in Path("/proc").glob("[0-9]*/cmdline")
-        if _reads(path).startswith(os.fsencode(driven._program) + b"\0-f")
+        process
+        for process, command in running_commands()
+        if command.startswith(os.fsencode(driven._program) + b"\0-f")
     ]
     os.kill(process, signal.SIGKILL)
     _until(lambda: not driven.alive)
@@ -203,13 +204,6 @@ def test_a_daemon_that_was_killed_is_seen_and_its_folder_is_used_again(driven: M
     again.start(threading.Event())
     assert again.control.set_share(50.0) == 50.0
     assert again.stop() == "quit"
-
-
-def _reads(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError:
-        return b""
 
 
 def test_without_a_gpu_a_share_is_set_but_not_probed_and_there_is_no_run(bench: Bench) -> None:

@@ -33,6 +33,7 @@ from assay_sampling.launches.table import (
 )
 from assay_sampling.running.failures import FailureClass
 from tests.support.agent.fake_server import batches_of, table_of
+from tests.support.sampling.reader_files import raw_page, raw_row
 
 
 def write(path: Path, batches: list[LaunchBatch], **metadata: Any) -> Path:
@@ -242,6 +243,15 @@ def test_a_damaged_file_is_refused_with_the_readers_words(recording: Path) -> No
     assert error.failure_class is FailureClass.INPUT_UNREADABLE
     assert error.subject == str(recording)
     assert "damaged" in error.cause
+
+
+def test_a_name_beyond_all_reason_fails_the_attempt_as_a_file_that_cannot_be_read(tmp_path: Path) -> None:
+    page = tmp_path / "page.csv"
+    page.write_text(raw_page([raw_row(0), raw_row(1, Kernel_Name="k" * (60 << 20))]))
+    error = refused(work(page, level="detailed"))
+    assert error.failure_class is FailureClass.INPUT_UNREADABLE
+    assert error.subject.startswith(f"{page}:4")
+    assert "62,914,560 bytes, and one may have 1,048,576" in error.cause
 
 
 def test_a_negative_window_is_refused(recording: Path) -> None:

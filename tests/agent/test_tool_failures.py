@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import signal
 import threading
@@ -30,6 +29,7 @@ from assay_sampling.running.failures import FailureClass
 from tests.support.agent.assignments import WORK
 from tests.support.agent.fake_server import wait_for
 from tests.support.agent.tool_bench import COMPUTE, SYSTEMS, WORKLOAD, Bench, failed
+from tests.support.machine.commands import running_commands
 
 NCU_THAT_LEAVES = """\
 #!/bin/sh
@@ -172,13 +172,9 @@ def test_a_tool_that_somebody_kills_says_nothing_of_the_workload_and_is_tried_ag
 
 
 def processes_naming(*texts: str) -> list[int]:
-    found = []
-    for entry in Path("/proc").glob("[0-9]*/cmdline"):
-        with contextlib.suppress(OSError):
-            command = entry.read_bytes()
-            if all(text.encode() in command for text in texts):
-                found.append(int(entry.parent.name))
-    return found
+    return [
+        process for process, command in running_commands() if all(text.encode() in command for text in texts)
+    ]
 
 
 @pytest.mark.processes

@@ -23,6 +23,7 @@ from assay_sampling.launches.table import table_metadata
 from tests.support.agent.fake_server import FakeServer, wait_for
 from tests.support.agent.tool_bench import WORKLOAD
 from tests.support.agent.virtual_runs import add
+from tests.support.machine.commands import running_commands
 
 NO_GPU = Inventory("host", "0", 2, 1 << 30, no_device_reason="none here")
 FEATURES = ["cycles_gpc_avg", "instructions", "global_load_sectors"]
@@ -177,30 +178,23 @@ def test_an_agent_killed_in_the_middle_leaves_no_tool_and_begins_again(
     log = state / "jobs" / "c-1.0000-0-1" / "ncu.log"
     agent = subprocess.Popen([*argv, "--virtual", "V100", "--recorded-slots", "0"])
     try:
-        wait_for(lambda: log.exists() and "Profiling" in log.read_text(), 60)
+        wait_for(lambda: log.exists() and "Profiling" in log.read_text())
         assert tools(state)
     finally:
         agent.kill()
         agent.wait()
-    wait_for(lambda: not tools(state), 20)
+    wait_for(lambda: not tools(state))
     for _, work in [*server.leased.values()]:
         work.run.command.environment["ASSAY_VIRTUAL_FAULTS"] = ""
     with running(server, state, "V100"):
-        wait_for(lambda: server.published, 60)
+        wait_for(lambda: server.published)
     assert server.published["c-1.0000"][1].launches == 10
 
 
 def tools(state: Path) -> list[int]:
     """Processes that have a path of the agent's private folders in their command line."""
-    found = []
-    for path in Path("/proc").glob("[0-9]*/cmdline"):
-        try:
-            command = path.read_bytes()
-        except OSError:
-            continue
-        if str(state / "jobs").encode() in command:
-            found.append(int(path.parent.name))
-    return found
+    private = str(state / "jobs").encode()
+    return [process for process, command in running_commands() if private in command]
 
 
 def test_gpus_of_the_box_are_offered_with_the_tools_that_are_there(

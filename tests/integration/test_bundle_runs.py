@@ -21,6 +21,7 @@ from tests.support.agent.bubblewrap import BUBBLEWRAP, bubblewrap_here
 from tests.support.integration.harness import Lab, lab, wait_until
 from tests.support.integration.made_trace import trace
 from tests.support.integration.made_workload import one_kernel
+from tests.support.machine.commands import running_commands
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(300)]
 
@@ -115,15 +116,9 @@ def sent_folder(laboratory: Lab) -> Path:
 
 def outlivers(root: Path) -> list[str]:
     """Processes of the box that the attacker left."""
-    found = []
-    for place in Path("/proc").glob("[0-9]*/cmdline"):
-        try:
-            words = place.read_bytes()
-        except OSError:
-            continue
-        if f"outlives {root}".encode() in words:
-            found.append(str(place))
-    return found
+    return [
+        f"/proc/{process}" for process, words in running_commands() if f"outlives {root}".encode() in words
+    ]
 
 
 @pytest.fixture

@@ -22,6 +22,7 @@ from assay_core.records.campaign import AttemptState
 from assay_server.store.sqlite import SqliteStore
 from tests.support.integration.harness import Lab, lab, wait_until
 from tests.support.integration.kills import AT_MANY_MOMENTS, MANY_KILLS
+from tests.support.machine.commands import running_commands
 
 pytestmark = [AT_MANY_MOMENTS, pytest.mark.processes, pytest.mark.timeout(600)]
 
@@ -166,15 +167,11 @@ def published(laboratory: Lab) -> dict[str, pa.Table]:
 def tools_left(laboratory: Lab) -> list[str]:
     """What is left of the agents' tools once all have ended."""
     root = os.fsencode(str(laboratory.root))
-    found = []
-    for place in Path("/proc").glob("[0-9]*/cmdline"):
-        try:
-            words = place.read_bytes()
-        except OSError:
-            continue
-        if root in words:
-            found.append(words.replace(b"\0", b" ").decode(errors="replace"))
-    return found
+    return [
+        words.replace(b"\0", b" ").decode(errors="replace")
+        for _, words in running_commands()
+        if root in words
+    ]
 
 
 def check_attempts(laboratory: Lab, campaign_id: str, killed: dict[str, int]) -> None:

@@ -23,6 +23,8 @@ from assay_server.access.directory import IdentityDirectory
 from assay_server.access.people import PeopleHandler
 from assay_server.access.sight import EVERY_PROJECT
 from assay_server.app import Server
+from assay_server.rpc.admission.auditing import Auditing
+from assay_server.rpc.wrapping import ServedCall
 from assay_server.store.model import Identity
 from assay_server.store.protocols import MetadataStore
 from assay_server.store.sqlite import SqliteStore
@@ -77,6 +79,22 @@ def serving(
     return entries(store)
 
 
+class EndedCall:
+    """The context of a call that was ended with ``code`` before its answer."""
+
+    def __init__(self, code: object) -> None:
+        self._code = code
+
+    def peer(self) -> str:
+        return "unix:"
+
+    def code(self) -> object:
+        return self._code
+
+    def details(self) -> bytes:
+        return b"why"
+
+
 class TestCalls:
     def test_a_change_and_its_refusal_are_listed_with_who_and_what(self, short_path: Path) -> None:
         request = campaign_pb2.CancelRequest(campaign_id="mine-1")
@@ -122,6 +140,28 @@ class TestCalls:
                 assert await call(channel, METHODS["Watch"]) is grpc.StatusCode.OK
 
         assert serving(stored(vera), short_path, test) == []
+
+    @pytest.mark.parametrize(
+        ("code", "outcome"),
+        [
+            # What grpcio gives today is a number, and what its interface promises is a status.
+            (7, "permission_denied"), (grpc.StatusCode.PERMISSION_DENIED, "permission_denied"),
+            (8, "resource_exhausted"), (grpc.StatusCode.INTERNAL, "internal"),
+            (0, "cancelled"), (99, "cancelled"), (None, "cancelled"), (grpc.StatusCode.OK, "cancelled"),
+        ],
+    )  # fmt: skip
+    def test_a_call_that_ends_early_is_listed_with_its_status(self, code: object, outcome: str) -> None:
+        store = MemoryMetadataStore()
+
+        async def broken() -> None:
+            call = ServedCall("/assay.v1.Campaigns/Cancel", streams=False)
+            async with Auditing(AuditLog(store, 1, 9)).around(call, EndedCall(code)):
+                raise asyncio.CancelledError
+
+        with pytest.raises(asyncio.CancelledError):
+            asyncio.run(broken())
+        [entry] = entries(store)
+        assert (entry.call, entry.outcome, entry.detail) == ("Cancel", outcome, "why")
 
     def test_refusals_beyond_the_bound_are_counted(self) -> None:
         store, now = MemoryMetadataStore(), 0.0

@@ -116,7 +116,9 @@ def test_streams_that_break_off_within_a_segment_leave_nothing_held(make_server:
 
 
 def test_streams_beyond_the_limit_are_refused_and_signs_of_life_are_not(make_server: MakeServer) -> None:
-    limits = Limits(uploads=UploadLimits(upload_streams=3), queries=QueryLimits(watch_streams=2))
+    # On a busy machine the test takes longer than streams may be idle.
+    patient = UploadLimits(upload_streams=3, upload_idle_seconds=3600, upload_segment_seconds=3600)
+    limits = Limits(uploads=patient, queries=QueryLimits(watch_streams=2))
     server = make_server(limits=limits)
     end = threading.Event()
     with PlayingAgent(server.addresses[0]) as agent:

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from assay_agent.spool.segments import EncodedSegment, SegmentEncoder, Segmenter
 from assay_sampling.errors import LaunchTableError
 from assay_sampling.launches.table import (
+    LONGEST_NAME_BYTES,
     NAMES_SCHEMA,
     CounterColumn,
     LaunchBatch,
@@ -158,6 +159,17 @@ def test_names_that_lie_are_refused() -> None:
     assert cause(table([None], ["mine"]), segment.data) == "it has nulls"
     assert cause(segment.data, segment.data) == "its columns are not id and text"
     assert decode_names(table([text_id("mine")], ["mine"])) == {text_id("mine"): "mine"}
+
+
+def test_a_name_beyond_all_reason_is_refused() -> None:
+    def names(text: str) -> bytes:
+        columns = [pa.array([text_id(text)], pa.uint64()), pa.array([text], pa.large_string())]
+        return packed(NAMES_SCHEMA, [pa.RecordBatch.from_arrays(columns, schema=NAMES_SCHEMA)])
+
+    longest = "k" * LONGEST_NAME_BYTES
+    assert list(decode_names(names(longest)).values()) == [longest]
+    with pytest.raises(LaunchTableError, match="has 1,048,577 bytes, and one may have 1,048,576"):
+        decode_names(names(longest + "k"))
 
 
 def test_names_that_are_no_text_are_refused() -> None:

@@ -193,11 +193,14 @@ class KinetoMeasurement(LiveMeasurement):
             self._require_whole(path, recording.world_size)
             self._require_same_gpu(path, table_metadata(recording.schema).devices)
             schema = self.labelled(recording.schema, "")
-            for batch in recording.batches():
-                self.operations.add(batch)
-                yield relabelled(batch, schema)
-                if self.cancelled:
-                    return
+            try:
+                for batch in recording.batches():
+                    self.operations.add(batch)
+                    yield relabelled(batch, schema)
+                    if self.cancelled:
+                        return
+            except InputError as error:
+                raise self._unreadable(error) from error
             self.take_notes(recording.notes)
 
     def _require_whole(self, path: Path, processes: int) -> None:

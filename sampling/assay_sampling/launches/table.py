@@ -218,11 +218,30 @@ def text_id(text: str) -> int:
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little")
 
 
+LONGEST_NAME_BYTES = 1 << 20
+"""The longest text, in UTF-8, that a launch may refer to: names of kernels, paths of ranges, shapes of
+inputs. Five of a launch fit one segment of the wire."""
+
+
+def check_name(text: str, subject: str = "launch table") -> None:
+    """Raises LaunchTableError for a name beyond LONGEST_NAME_BYTES."""
+    if len(text) <= LONGEST_NAME_BYTES // 4:
+        return
+    length = len(text.encode(errors="surrogatepass"))
+    if length > LONGEST_NAME_BYTES:
+        raise LaunchTableError(
+            subject,
+            f"the name that begins with {text[:60]!r} has {length:,} bytes, and one may have "
+            f"{LONGEST_NAME_BYTES:,}",
+            "give the kernel, range or operator a shorter name",
+        )
+
+
 class Names:
     """Texts by their 64-bit content hash: each kernel name, NVTX path or operator is kept once.
 
     Raises LaunchTableError where two different texts have one hash, or a given id is not the hash of
-    its text: two names are never confused silently.
+    its text (two names are never confused silently), and for a text beyond LONGEST_NAME_BYTES.
     """
 
     def __init__(self, texts: Mapping[int, str] | None = None) -> None:
@@ -249,6 +268,11 @@ class Names:
 
     def intern(self, text: str) -> int:
         """Keep ``text`` and return its id."""
+        check_name(text)
+        return self.keep(text)
+
+    def keep(self, text: str) -> int:
+        """As :meth:`intern`, for a text of any length: readers check it where they know its line."""
         identifier = text_id(text)
         known = self._texts.setdefault(identifier, text)
         if known != text:

@@ -16,9 +16,10 @@ from typing import Protocol, Self
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from assay_sampling.counters.plausibility import Plausibility
-from assay_sampling.errors import InputError
+from assay_sampling.errors import InputError, LaunchTableError
 from assay_sampling.files.watching import note_launches
 from assay_sampling.launches.table import (
     Condition,
@@ -28,7 +29,9 @@ from assay_sampling.launches.table import (
     Names,
     Origin,
     TableMetadata,
+    check_name,
     origin_of,
+    text_columns,
 )
 from assay_sampling.notes.registry import Note, make_note
 
@@ -109,11 +112,35 @@ class OpenRecording:
         """See :class:`Recording`; also raises InputError for numbers that no GPU can have counted."""
         plausibility = Plausibility(self.path, self.schema)
         self.notes.clear()
-        for batch in self._read(max_launches):
+        batches = self._read(max_launches)
+        while (batch := self._next(batches)) is not None:
+            self._check_names(batch)
             plausibility.check(batch.records, self._lines)
             note_launches(self.path, batch.records.num_rows)
             yield batch
         self.notes.extend(plausibility.notes())
+
+    def _next(self, batches: Iterator[LaunchBatch]) -> LaunchBatch | None:
+        try:
+            return next(batches, None)
+        except LaunchTableError as error:
+            raise InputError(self.path, error.cause, error.remedy) from error
+
+    def _check_names(self, batch: LaunchBatch) -> None:
+        """Raises InputError for a name that is too long, with the line of the first launch that has it."""
+        for identifier, text in batch.new_names.items():
+            try:
+                check_name(text)
+            except LaunchTableError as error:
+                line = self._line_of(batch.records, identifier)
+                raise InputError(self.path, error.cause, error.remedy, line=line) from error
+
+    def _line_of(self, records: pa.RecordBatch, identifier: int) -> int | None:
+        if self._lines is None:
+            return None
+        wanted = pa.scalar(identifier, pa.uint64())
+        rows = [pc.index(records.column(name), wanted).as_py() for name in text_columns(records.schema)]
+        return min((int(self._lines[row]) for row in rows if row >= 0), default=None)
 
     @abstractmethod
     def _read(self, max_launches: int) -> Iterator[LaunchBatch]:
@@ -175,7 +202,7 @@ class NameTracker:
 
     def intern(self, text: str) -> int:
         known = len(self._names)
-        identifier = self._names.intern(text)
+        identifier = self._names.keep(text)
         if len(self._names) > known:
             self._new[identifier] = text
         return identifier

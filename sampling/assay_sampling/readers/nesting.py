@@ -16,6 +16,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from assay_sampling.errors import LaunchTableError
+from assay_sampling.launches.table import LONGEST_NAME_BYTES
+
 # A path deeper than this is cut at its outer end; real programs nest a few dozen ranges.
 MAX_DEPTH = 128
 CUT_MARK = "..."
@@ -132,7 +135,10 @@ class ThreadRanges:
         return labels
 
     def paths(self, thread: np.ndarray, at: np.ndarray, until: np.ndarray) -> Paths:
-        """Names of the ranges around each [at, until], outermost first, joined by "/"."""
+        """Names of the ranges around each [at, until], outermost first, joined by "/".
+
+        Raises LaunchTableError for a path that would be longer than a name may be.
+        """
         index = np.full(len(thread), -1, np.int64)
         position: dict[str, int] = {}
         for ranges, rows in self._by_thread(thread):
@@ -150,6 +156,15 @@ class ThreadRanges:
             return -1
         if len(names) > MAX_DEPTH:
             names[MAX_DEPTH] = CUT_MARK
+        length = sum(map(len, names)) + len(names) - 1
+        if length > LONGEST_NAME_BYTES:
+            # Joining is refused before it is done: names may be shared by very many paths.
+            raise LaunchTableError(
+                "launch table",
+                f"the names of {len(names):,} nested ranges, the outermost {names[-1][:60]!r}, have "
+                f"{length:,} characters together, and a path may have {LONGEST_NAME_BYTES:,}",
+                "give the ranges shorter names",
+            )
         return position.setdefault("/".join(reversed(names)), len(position))
 
     def _by_thread(self, thread: np.ndarray) -> list[tuple[Ranges, np.ndarray]]:

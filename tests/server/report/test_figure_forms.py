@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator, Mapping
 from itertools import combinations
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from xml.etree import ElementTree
 
@@ -254,6 +255,30 @@ def test_a_paper_gets_a_pdf_of_its_width_with_fonts_inside(figures: tuple[Figure
         (box,) = re.findall(rb"/MediaBox\s*\[\s*0 0 ([\d.]+)", made)
         assert float(box) <= width_pt + 0.5
         assert b"/FontFile" in made or b"/FontDescriptor" in made
+
+
+def test_a_figure_too_wide_for_a_column_gets_narrower_plots_and_keeps_its_size_of_text(
+    figures: tuple[Figure, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drawn: list[str] = []
+    real = forms.converter()
+
+    def kept(svg: str) -> bytes:
+        drawn.append(svg)
+        return bytes(real.svg_to_pdf(svg))
+
+    monkeypatch.setattr(
+        forms, "converter", lambda: SimpleNamespace(vegalite_to_svg=real.vegalite_to_svg, svg_to_pdf=kept)
+    )
+    for figure in figures:
+        for width_pt in (240.0, 504.0, 3000.0):
+            forms.pdf(figure, width_pt=width_pt)
+    # Scaling down as a whole changes the size of the picture, but not the coordinates within it.
+    own = [float(ElementTree.fromstring(each).attrib["viewBox"].split()[2]) for each in drawn]
+    by_figure = list(zip(own[::3], own[1::3], own[2::3], strict=True))
+    assert all(column <= page <= full and full > 504.0 for column, page, full in by_figure)
+    # Some have nothing that could be narrower.
+    assert sum(column < full for column, _, full in by_figure) > len(figures) // 2
 
 
 def test_without_the_extra_the_remedy_names_it_and_markdown_does_without(

@@ -32,7 +32,7 @@ from assay_sampling.launches.table import (
 )
 
 
-def wait_for(condition: Callable[[], Any], seconds: float = 60.0) -> None:
+def wait_for(condition: Callable[[], Any], seconds: float = 200.0) -> None:
     """Poll until ``condition`` holds; fails the test where it does not in time."""
     until = time.monotonic() + seconds
     while not condition():

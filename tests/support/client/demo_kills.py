@@ -13,6 +13,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tests.support.machine.commands import running_commands
+
 PROGRAM = Path(sys.executable).with_name("assay")
 _DONE = re.compile(r"^\S+ (running|analysing|done): (\d+) of (\d+) runs done")
 _ATTEMPT = re.compile(rb"/jobs/[^/\0]*-(\d+)/")
@@ -156,16 +158,12 @@ def progress(line: str) -> int:
 def belonging(out: Path, *marks: str, spare_last_attempts: bool = False) -> list[int]:
     """Processes whose command names something in ``out``, and each of the marks."""
     found = []
-    for entry in Path("/proc").glob("[0-9]*/cmdline"):
-        try:
-            command = entry.read_bytes()
-        except OSError:
-            continue
+    for process, command in running_commands():
         wanted = [os.fsencode(f"{out}/"), *map(os.fsencode, marks)]
         # A run whose tool is killed three times has failed for good, as it should.
         last = any(int(attempt) >= _LAST_ATTEMPT for attempt in _ATTEMPT.findall(command))
         if all(mark in command for mark in wanted) and not (last and spare_last_attempts):
-            found.append(int(entry.parent.name))
+            found.append(process)
     return sorted(found)
 
 

@@ -29,7 +29,7 @@ ASK_SECONDS = 0.1
 
 
 def wait_until(
-    condition: Callable[[], bool], what: str, seconds: float = 60.0, *, pause_seconds: float = 0.02
+    condition: Callable[[], bool], what: str, seconds: float = 200.0, *, pause_seconds: float = 0.02
 ) -> None:
     """Poll until ``condition`` holds; fails the test naming ``what`` when it does not in time.
 

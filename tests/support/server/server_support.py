@@ -52,7 +52,7 @@ class HandClock:
         return self.ms
 
 
-def eventually(condition: Callable[[], bool], what: str, seconds: float = 60.0) -> None:
+def eventually(condition: Callable[[], bool], what: str, seconds: float = 200.0) -> None:
     """Poll until the condition holds; fails naming ``what`` when it does not in time."""
     deadline = time.monotonic() + seconds
     while not condition():

@@ -20,8 +20,8 @@ from typing import Any
 
 import numpy as np
 
-from assay_sampling.errors import InputError
-from assay_sampling.launches.table import Device
+from assay_sampling.errors import InputError, LaunchTableError
+from assay_sampling.launches.table import Device, check_name
 from assay_sampling.readers.doubles import doubled_rows
 from assay_sampling.readers.kineto.json_events import JsonEvents
 
@@ -172,6 +172,10 @@ class KinetoTrace:
         name = event.get("name")
         if type(name) is not str or not name:
             raise self._wrong("it has no name", "name")
+        try:
+            check_name(name)
+        except LaunchTableError as error:
+            raise self._wrong(error.cause, "name") from error
         return self.texts.index(_encodable(name))
 
     def _thread(self, event: dict[str, Any]) -> int:

@@ -15,6 +15,7 @@ from __future__ import annotations
 import csv
 import io
 import re
+from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -29,6 +30,8 @@ BLOCK_BYTES = 4 << 20
 _LONGEST_LINE_BYTES = 64 << 20
 # A value may hold line ends (names of NVTX ranges); a row that needs more lines than this is damaged.
 _MOST_LINES_OF_A_ROW = 256
+# Lines before the header that name its fields without being one; applications print few.
+_MOST_HEADERS_TRIED = 100_000
 _SPREADSHEETS = {"semicolons": ";", "tabs": "\t"}
 _LINE_FEED, _QUOTE = ord("\n"), ord('"')
 _CUT_REMEDY = "the row is cut or mixed with output of the application; profile again with --log-file"
@@ -88,11 +91,15 @@ class Skipped:
     first_line: int = 0
     messages: list[str] = field(default_factory=list)
 
+    def add_plain(self, lines: int, first_line: int) -> None:
+        """Count lines that are not blank and say nothing; ``first_line`` is the first one's number."""
+        self.lines += lines
+        self.first_line = self.first_line or first_line
+
     def add(self, line: int, text: bytes) -> None:
         if not text.strip():
             return
-        self.lines += 1
-        self.first_line = self.first_line or line
+        self.add_plain(1, line)
         if text.startswith((b"==ERROR==", b"==WARNING==")) and len(self.messages) < 3:
             self.messages.append(text.decode(errors="replace").strip()[:300])
 
@@ -134,31 +141,43 @@ def find_header(path: Path, blocks: Iterator[LineBlock]) -> tuple[Header, Preamb
 
     Returns only the summary if no line is a header.
     """
-    preamble = Preamble()
+    preamble, tried = Preamble(), 0
     for block in blocks:
         if b"Kernel Name" not in block.data:
             _count(preamble, block.data)
             continue
-        start, line = 0, block.first_line
-        while start < len(block.data):
-            end = block.data.find(b"\n", start) + 1 or len(block.data)
+        for start, end in _lines_with(block.data, b"Kernel Name"):
             text = block.data[start:end]
             fields = parse_header(text)
             if fields is not None:
+                line = block.first_line + block.data.count(b"\n", 0, start)
                 _count(preamble, block.data[:start])
                 line_end = b"\r\n" if text.endswith(b"\r\n") else b"\n"
                 header = Header(fields, text.rstrip(b"\r\n"), line, b'"' in text[:4], line_end)
                 return header, preamble, LineBlock(block.data[end:], line + 1)
-            preamble.foreign_header = preamble.foreign_header or _foreign_header(text, line)
-            start, line = end, line + 1
+            tried += 1
+            if tried > _MOST_HEADERS_TRIED:
+                return preamble
+            if preamble.foreign_header is None and (separators := _foreign_separators(text)):
+                line = block.first_line + block.data.count(b"\n", 0, start)
+                preamble.foreign_header = line, separators
         _count(preamble, block.data)
     return preamble
 
 
-def _foreign_header(text: bytes, line: int) -> tuple[int, str] | None:
-    """The line and its separator, if a spreadsheet of another locale wrote the header."""
+def _lines_with(data: bytes, word: bytes) -> Iterator[tuple[int, int]]:
+    """Start and end of each line that has the word, its line end included."""
+    end = 0
+    while (place := data.find(word, end)) >= 0:
+        start = data.rfind(b"\n", end, place) + 1 or end
+        end = data.find(b"\n", place) + 1 or len(data)
+        yield start, end
+
+
+def _foreign_separators(text: bytes) -> str:
+    """What separates the fields, if a spreadsheet of another locale wrote the header; else ""."""
     found = (name for name, separator in _SPREADSHEETS.items() if parse_header(text, separator) is not None)
-    return next(((line, name) for name in found), None)
+    return next(found, "")
 
 
 _ERROR_LINE = re.compile(rb"^==ERROR== *(.*?)\r?$", re.MULTILINE)
@@ -171,6 +190,70 @@ def _count(preamble: Preamble, data: bytes) -> None:
     preamble.marked_synthetic |= _MARK_LINE.search(data) is not None
     if not preamble.error and (match := _ERROR_LINE.search(data)):
         preamble.error = match[1].decode(errors="replace")[:500]
+
+
+class _Lines:
+    """The lines of a block; those that cannot be rows, nor tell anything, are counted and never looked at.
+
+    A line is telling if it holds a separator of fields, begins like a row or a message of the profiler, or is
+    the last one and not whole. Memory: 3 bytes a byte of the block, and 40 a line.
+    """
+
+    def __init__(self, block: LineBlock, separator: bytes) -> None:
+        self.data, self.first_line = block.data, block.first_line
+        characters = np.frombuffer(block.data, np.uint8)
+        ends = np.flatnonzero(characters == _LINE_FEED)
+        self.unfinished = bool(len(characters)) and characters[-1] != _LINE_FEED
+        self._ends = np.append(ends, len(characters)) if self.unfinished else ends
+        self._starts = np.concatenate([[0], self._ends[:-1] + 1])[: len(self._ends)]
+        self._filled = np.concatenate([[0], np.cumsum(self._not_blank(characters))])
+        self._telling = np.flatnonzero(self._are_telling(characters, separator)).tolist()
+
+    def __len__(self) -> int:
+        return len(self._ends)
+
+    def text(self, index: int) -> bytes:
+        """A line without its line feed."""
+        return self.data[self._starts[index] : self._ends[index]]
+
+    def end(self, index: int) -> int:
+        """Where the line after this one begins."""
+        return min(int(self._ends[index]) + 1, len(self.data))
+
+    def telling_from(self, index: int) -> int:
+        """The first telling line from ``index`` on; the number of lines if there is none."""
+        at = bisect_left(self._telling, index)
+        return self._telling[at] if at < len(self._telling) else len(self)
+
+    def skip(self, first: int, last: int, skipped: Skipped) -> None:
+        """Count the lines [first, last), which tell nothing."""
+        lines = int(self._filled[last] - self._filled[first])
+        if lines:
+            filled = int(np.searchsorted(self._filled, self._filled[first] + 1)) - 1
+            skipped.add_plain(lines, self.first_line + filled)
+
+    def _not_blank(self, characters: np.ndarray) -> np.ndarray:
+        # ASCII's white space: a tab to a carriage return, and the space; bytes wrap below the tab.
+        ink = (characters - np.uint8(9) > 4) & (characters != 32)
+        if not len(self):
+            return np.zeros(0, bool)
+        filled: np.ndarray = np.logical_or.reduceat(ink, self._starts)
+        return filled
+
+    def _are_telling(self, characters: np.ndarray, separator: bytes) -> np.ndarray:
+        telling = np.zeros(len(self), bool)
+        held = np.flatnonzero(characters == ord(","))
+        if len(separator) == 3:
+            held = held[(held > 0) & (held < len(characters) - 1)]
+            held = held[(characters[held - 1] == _QUOTE) & (characters[held + 1] == _QUOTE)]
+        telling[np.searchsorted(self._ends, held)] = True
+        padded = np.append(characters, np.uint8([0, 0]))
+        first, second = padded[self._starts], padded[self._starts + 1]
+        telling |= (first == _QUOTE) & (second - np.uint8(48) <= 9)
+        telling |= (first == ord("=")) & (second == ord("="))
+        if self.unfinished:
+            telling[-1] = True
+        return telling
 
 
 class RowScanner:
@@ -208,18 +291,20 @@ class RowScanner:
         Returns the units (None if there is no such row), the rest of the block, and whether either was
         found.
         """
-        data, line = block.data, block.first_line
-        start = 0
-        while start < len(data):
-            end = data.find(b"\n", start) + 1 or len(data)
-            text = data[start:end].rstrip(b"\r\n")
+        lines, index = _Lines(block, self._separator), 0
+        while True:
+            following = lines.telling_from(index)
+            lines.skip(index, following, self.skipped)
+            index, line = following, block.first_line + following
+            if index == len(lines):
+                return None, LineBlock(b"", line), False
+            text, end = lines.text(index).rstrip(b"\r"), lines.end(index)
             if self._row.match(text) or self._cut_start.match(text):
-                return None, LineBlock(data[start:], line), True
+                return None, LineBlock(block.data[lines.end(index - 1) if index else 0 :], line), True
             if text.startswith(self._units) and text.count(self._separator) >= self._suspicious:
-                return self.parse_row(text, line), LineBlock(data[end:], line + 1), True
-            self._text(text, line, last=end == len(data) and not data.endswith(b"\n"))
-            start, line = end, line + 1
-        return None, LineBlock(b"", line), False
+                return self.parse_row(text, line), LineBlock(block.data[end:], line + 1), True
+            self._text(text, line, last=lines.unfinished and index == len(lines) - 1)
+            index += 1
 
     def rows(self, block: LineBlock, *, may_be_whole: bool = True) -> RowBlock:
         """The launch rows of a block. A row that continues in the next block is held back until then."""
@@ -261,29 +346,35 @@ class RowScanner:
 
     def _sorted_rows(self, block: LineBlock) -> RowBlock:
         kept: list[bytes] = []
-        lines: list[int] = []
-        texts = block.data.split(b"\n")
-        unfinished = texts[-1] != b""
-        if not unfinished:
-            texts.pop()
-        for index, raw in enumerate(texts):
-            line, text = block.first_line + index, raw.removesuffix(b"\r")
-            last = unfinished and index == len(texts) - 1
+        places: list[int] = []
+        lines, index = _Lines(block, self._separator), -1
+        while (index := self._next(lines, index + 1)) < len(lines):
+            raw, line = lines.text(index), block.first_line + index
+            text = raw.removesuffix(b"\r")
+            last = lines.unfinished and index == len(lines) - 1
             if self._carried:
                 if (row := self._carry_on(raw)) is not None:
                     kept.append(row)
-                    lines.append(self._carried_line)
+                    places.append(self._carried_line)
             elif self._row.match(text):
                 if text.count(b'"') % 2:
                     self._carried, self._carried_line = [raw], line
                     continue
                 self._check_end(text, line, last=last)
                 kept.append(text)
-                lines.append(line)
+                places.append(line)
             else:
                 self._text(text, line, last=last)
         data = b"\n".join(kept) + b"\n" if kept else b""
-        return RowBlock(data, np.array(lines, np.int64))
+        return RowBlock(data, np.array(places, np.int64))
+
+    def _next(self, lines: _Lines, index: int) -> int:
+        """The next line to look at; within a row that spans lines, each is part of it."""
+        if self._carried:
+            return index
+        following = lines.telling_from(index)
+        lines.skip(index, following, self.skipped)
+        return following
 
     def _carry_on(self, raw: bytes) -> bytes | None:
         self._carried.append(raw)

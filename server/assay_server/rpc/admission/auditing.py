@@ -49,7 +49,6 @@ class Auditing(Surrounding):
 def _outcome(context: Context) -> str:
     """The status that the call was aborted with, in small letters; "cancelled" if it just went away."""
     code: Any = context.code()
-    if isinstance(code, grpc.StatusCode):
-        return code.name.lower()
-    found = next((each for each in grpc.StatusCode if each.value[0] == code), grpc.StatusCode.CANCELLED)
+    number = code.value[0] if isinstance(code, grpc.StatusCode) else code
+    found = next((each for each in grpc.StatusCode if each.value[0] == number), grpc.StatusCode.CANCELLED)
     return "cancelled" if found is grpc.StatusCode.OK else found.name.lower()
