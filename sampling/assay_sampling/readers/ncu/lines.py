@@ -247,7 +247,7 @@ class _Lines:
             held = held[(held > 0) & (held < len(characters) - 1)]
             held = held[(characters[held - 1] == _QUOTE) & (characters[held + 1] == _QUOTE)]
         telling[np.searchsorted(self._ends, held)] = True
-        padded = np.append(characters, np.uint8([0, 0]))
+        padded = np.append(characters, np.zeros(2, np.uint8))
         first, second = padded[self._starts], padded[self._starts + 1]
         telling |= (first == _QUOTE) & (second - np.uint8(48) <= 9)
         telling |= (first == ord("=")) & (second == ord("="))
