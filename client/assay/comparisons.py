@@ -22,6 +22,7 @@ _SCORES = (
     "speedup_launches", "weighted_cov_percent",
 )  # fmt: skip
 _FAIR = ("error_percent", "speedup", "coverage_percent")
+_ON = ("error_percent", "signed_error_percent", "group_error_percent", "speedup")
 _COST = ("total", "projected")
 _SHOWN = ("method", "status", "launches_to_simulate", "fair_error_percent", "fair_speedup", "star", "reason")
 
@@ -36,6 +37,11 @@ class Comparison:
     def methods(self) -> tuple[str, ...]:
         """The names of all compared methods, in order."""
         return tuple(entry["method"] for entry in self._document["methods"])
+
+    @property
+    def unit(self) -> str:
+        """What was selected: ``launch`` or ``operation``."""
+        return str(self._document.get("unit", "launch"))
 
     @property
     def recommended(self) -> str | None:
@@ -57,7 +63,10 @@ class Comparison:
 
     def to_arrow(self) -> pa.Table:
         """A row a method: ``status`` (``ok``, ``refused``, ``failed``) with the ``reason``, its scores, its
-        fair scores (``fair_``), its cost (``cost_``), and ``star``: no other beats it. Null: no score."""
+        fair scores (``fair_``), its cost (``cost_``), and ``star``: no other beats it. Null: no score.
+
+        Compared with ``on``, its scores there, too (``on_``). By operation ``launches_to_simulate`` counts
+        operations."""
         entries = self._document["methods"]
         columns = {name: pa.array([each[name] for each in entries], pa.string()) for name in _TEXTS}
         columns |= {name: pa.array([each[name] for each in entries], pa.int64()) for name in _COUNTS}
@@ -72,6 +81,11 @@ class Comparison:
             columns |= {
                 f"{part}_{name}": pa.array([(each[part] or {}).get(name) for each in entries], kind)
                 for name in names
+            }
+        if "on" in self._document:
+            there = [each.get("on") or {} for each in entries]
+            columns |= {
+                f"on_{name}": pa.array([each.get(name) for each in there], pa.float64()) for name in _ON
             }
         columns["star"] = pa.array([each["pareto"] for each in entries], pa.bool_())
         return pa.table(columns)

@@ -20,7 +20,7 @@ _RELATIVE = ("speedup_predicted", "speedup_error_percent")
 
 
 class Evaluation:
-    """Scores of a selection on a recording of the same launches, with unchanged weights."""
+    """Scores of a selection on a recording of the same launches or operations, with unchanged weights."""
 
     def __init__(self, document: Mapping[str, Any]) -> None:
         self._document = dict(document)
@@ -62,6 +62,25 @@ class Evaluation:
         return str(self._document["cost"]["unit"])
 
     @property
+    def matched_calls_percent(self) -> tuple[float, float] | None:
+        """Of a selection by operation: matched calls of the selection's recording, and of this one.
+
+        None for a selection by launch, all of whose launches match.
+        """
+        return self._matched("calls")
+
+    @property
+    def matched_time_percent(self) -> tuple[float, float] | None:
+        """As :meth:`matched_calls_percent`, of the time."""
+        return self._matched("time")
+
+    def _matched(self, what: str) -> tuple[float, float] | None:
+        found = self._document.get("operations")
+        if found is None:
+            return None
+        return float(found[f"selection_{what}_percent"]), float(found[f"recording_{what}_percent"])
+
+    @property
     def interval(self) -> tuple[float, float] | None:
         """The interval of the total on this recording, in ``unit``.
 
@@ -94,7 +113,7 @@ class Evaluation:
 
     def _facts(self) -> list[tuple[str, object]]:
         on = self._document["evaluated_on"]
-        interval = self.interval
+        interval, matched = self.interval, self.matched_time_percent
         return [
             ("method", self._document["method"]),
             ("on", ", ".join(on["devices"])),
@@ -103,6 +122,7 @@ class Evaluation:
             ("speedup", f"{self.speedup:,.1f} x"),
             ("total", f"{self.total:,.6g} {self.unit}"),
             ("projected", f"{self.projected:,.6g} {self.unit}"),
+            ("time matched", None if matched is None else f"{min(matched):.4g} %"),
             ("interval", None if interval is None else f"{interval[0]:,.6g} to {interval[1]:,.6g}"),
             ("origin", on["origin"]),
             *(("note", text) for text in self.notes),

@@ -12,15 +12,18 @@ from assay import exchange, frames
 from assay.comparisons import Comparison
 from assay.display import page
 from assay.plots import Plot
+from assay.recorded import Recording, levels_of
 from assay.selections import Selection
 from assay_client.files import AnyPath
 from assay_client.recordings.analyses import read_profile
+from assay_client.recordings.classified import classify, operation_table
 from assay_client.recordings.comparing import compare, parameters_by_method
 from assay_client.recordings.launch_files import write_launches
+from assay_client.recordings.units import UnitChoice, unit_choice, unit_for
 from assay_sampling.errors import ParameterError
 from assay_sampling.launches.in_memory import DEFAULT_MEMORY_LIMIT_BYTES, Launches
 from assay_sampling.launches.profile import Profile as Levels
-from assay_sampling.methods import registry
+from assay_sampling.methods.by_operation import operation_profile, select_by_unit
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -198,13 +201,47 @@ class Profile:
             write_launches(file, launches)
         return tuple(files)
 
-    def select(self, method: str, *, seed: int = 0, **parameters: Any) -> Selection:
-        """Select the launches that stand for the workload; as ``assay select METHOD``, with equal numbers.
+    def operations(self) -> pa.Table:
+        """A row an operation (``assay docs concepts``), in the order of process and first launch.
 
-        ``parameters`` are the method's (``assay select METHOD --help``-like: ``assay docs methods``). Raises
-        ParameterError for an unknown method or parameter, RefusedError where the method does not apply.
+        Columns: ``process``, ``launch`` (its first), ``operation``, ``kind``, ``input_shapes`` (JSON, ""
+        where unknown), ``thread``, ``launches``, ``duration_ns`` (the sum, null where one was not measured)
+        and ``stratum``. Raises RefusedError for a recording that knows no operations.
         """
-        return Selection(registry.select(method, self._levels, parameters, seed), self._levels)
+        return operation_table(operation_profile(self._levels).whole)
+
+    def select(
+        self,
+        method: str,
+        *,
+        seed: int = 0,
+        unit: UnitChoice = "auto",
+        on: Recording | None = None,
+        **parameters: Any,
+    ) -> Selection:
+        """Select what stands for the workload; as ``assay select METHOD``, with equal numbers.
+
+        Args:
+            method: its name; ``assay docs methods``.
+            seed: of every random choice.
+            unit: ``launch``, ``operation``, or ``auto``: launches, unless ``on`` launches something else.
+            on: a recording of another GPU that decides the unit.
+            parameters: the method's.
+
+        Raises ParameterError for an unknown method or parameter, RefusedError where the method does not
+        apply, or for operations of a recording that knows none.
+        """
+        chosen = unit_for(unit_choice(unit), self._levels, None if on is None else levels_of(on))
+        return Selection(select_by_unit(chosen, method, self._levels, parameters, seed), self._levels)
+
+    def classify(self, *, seed: int = 0, unit: UnitChoice = "auto", **parameters: Any) -> Selection:
+        """Label every launch or operation of a profile with both levels; as ``assay classify``.
+
+        ``parameters`` are those of ``pks``; :meth:`Selection.labels` has the groups. Raises ParameterError
+        for a profile of one level, RefusedError where PKS does not apply.
+        """
+        made = classify(self._levels, parameters, seed, unit_for(unit_choice(unit), self._levels))
+        return Selection(made, self._levels)
 
     def compare(
         self,
@@ -212,14 +249,34 @@ class Profile:
         parameters: dict[str, Any] | None = None,
         seed: int = 0,
         trials: int | None = None,
+        unit: UnitChoice = "auto",
+        on: Recording | None = None,
     ) -> Comparison:
         """Select with every method, or those named, and score all alike; as ``assay compare``.
 
-        ``parameters`` are by NAME for each method that has it, or by METHOD.NAME; ``trials`` are the tries
-        of methods that draw or read costs. Raises RefusedError if no method applies.
+        Args:
+            methods: their names; none: all.
+            parameters: by NAME for each method that has it, or by METHOD.NAME.
+            seed: of every random choice.
+            trials: tries of methods that draw or read costs.
+            unit: as in :meth:`select`.
+            on: a recording of another GPU that decides the unit, and on which each selection is scored, too.
+
+        Raises RefusedError if no method applies.
         """
         given = parameters_by_method(parameters or {}, methods) if parameters else {}
-        return Comparison(compare(self._levels, methods=methods, parameters=given, seed=seed, trials=trials))
+        other = None if on is None else levels_of(on)
+        return Comparison(
+            compare(
+                self._levels,
+                methods=methods,
+                parameters=given,
+                seed=seed,
+                trials=trials,
+                unit=unit_choice(unit),
+                on=other,
+            )
+        )
 
     def plot(self) -> Plot:
         """The launches in order: IPC or cost, and a lane for each kernel. Those of a selection with its

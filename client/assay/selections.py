@@ -84,12 +84,17 @@ class Selection:
 
     @property
     def groups(self) -> int:
-        """Groups of launches."""
+        """Groups of launches or operations."""
         return len(self._document.groups)
 
     @property
+    def unit(self) -> str:
+        """What the groups divide: ``launch`` or ``operation``."""
+        return self._document.unit
+
+    @property
     def representatives(self) -> int:
-        """Launches to simulate."""
+        """Launches to simulate; by operation, operations, each of which has launches."""
         return len(self._saved.launch)
 
     def __len__(self) -> int:
@@ -123,7 +128,7 @@ class Selection:
         return tuple(note_text(each) for each in (*document.get("warnings", ()), *document["score_notes"]))
 
     def labels(self) -> np.ndarray | None:
-        """The group of every launch of the profile, shape (n,), in the order of (process, launch).
+        """The group of every launch or operation, shape (n,), in the order of (process, first launch).
 
         None if the selection was saved without them.
         """
@@ -134,21 +139,25 @@ class Selection:
         return self._document.to_dict()
 
     def to_arrow(self) -> pa.Table:
-        """A row a representative, in the columns of ``assay select -o FILE.csv``."""
+        """A row a representative, by operation one a launch of it, as ``assay select -o FILE.csv`` has them.
+
+        By operation a column ``operation`` has its name and input shapes.
+        """
         rows = [
             {
                 "group": group.id,
                 "group_launches": group.launches,
-                **dict(zip(_AXES, (*each.grid, *each.block), strict=True)),
-                **{
-                    name: getattr(each, name)
-                    for name in ("process", "launch", "sim_id", "kernel", "weight", "light_time_weight")
-                },
+                **dict(zip(_AXES, (*one.grid, *one.block), strict=True)),
+                **{name: getattr(one, name) for name in ("launch", "sim_id", "kernel")},
+                **{name: getattr(each, name) for name in ("process", "weight", "light_time_weight")},
             }
             for group in self._document.groups
             for each in group.representatives
+            for one in ([each] if each.operation is None else each.operation.launches)
         ]
-        return pa.Table.from_pylist(rows, schema=_COLUMNS)
+        found = pa.Table.from_pylist(rows, schema=_COLUMNS)
+        labels = self._saved.operation_labels()
+        return found.append_column("operation", pa.array(labels, pa.string())) if labels else found
 
     def to_pandas(self) -> pd.DataFrame:
         """As :meth:`to_arrow`."""
@@ -175,7 +184,9 @@ class Selection:
         weights: WeightKind | None = None,
         scales_at_most: float | None = None,
     ) -> Evaluation:
-        """Score it with unchanged weights on a recording of the same launches; as ``assay evaluate``.
+        """Score it with unchanged weights on a recording of the same launches or operations.
+
+        As ``assay evaluate``.
 
         Args:
             recording: a profile, or the files of one, for example of another GPU.
@@ -184,7 +195,7 @@ class Selection:
             scales_at_most: no launch scales more than so many times as its kernel does, the assumption of the
                 interval; None: 3.
 
-        Raises MisalignedError if the recording does not hold the same launches.
+        Raises MisalignedError if the recording does not hold the same launches or operations.
         """
         found = evaluate_profile(
             self._document,
@@ -248,13 +259,23 @@ class Selection:
         cost = self._document.cost
         return [
             ("method", f"{self.method}, seed {self.seed}"),
-            ("launches to simulate", f"{self.representatives:,} of {self._document.profile.launches:,}"),
+            *self._amounts(),
             ("groups", f"{self.groups:,}"),
             ("error", None if self.error_percent is None else f"{self.error_percent:.2f} %"),
             ("speedup", None if self.speedup is None else f"{self.speedup:,.1f} x"),
             ("cost", None if cost is None else f"{cost.quantity} in {cost.unit}"),
             ("origin", self._document.profile.origin),
             *(("warning", text) for text in self.warnings),
+        ]
+
+    def _amounts(self) -> list[tuple[str, object]]:
+        launches, operations = self._document.profile.launches, self._document.operations
+        if operations is None:
+            return [("launches to simulate", f"{self.representatives:,} of {launches:,}")]
+        chosen = len(self._saved.by_launch().launch)
+        return [
+            ("operations to simulate", f"{self.representatives:,} of {operations.calls:,}"),
+            ("launches to simulate", f"{chosen:,} of {launches:,}"),
         ]
 
     def __repr__(self) -> str:

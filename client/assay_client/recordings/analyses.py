@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
 from assay_client.files import AnyPath
+from assay_client.recordings import evaluated, operations
 from assay_client.recordings.units import UnitChoice, require_unit, unit_for, with_the_other_unit
 from assay_sampling.counters.features import own_metrics
 from assay_sampling.documents.reading import WRITE_AGAIN
@@ -21,17 +22,14 @@ from assay_sampling.launches.joining import join, refuse_same_content
 from assay_sampling.launches.levels import check_levels
 from assay_sampling.launches.profile import Profile
 from assay_sampling.methods.by_operation import select_by_unit
-from assay_sampling.notes.registry import Note, make_note
 from assay_sampling.parameters import WeightKind
 from assay_sampling.projection.early_costs import early_costs, score_stopped_early
 from assay_sampling.projection.files import ProjectionOptions
 from assay_sampling.readers import ReadOptions, inspect_recording, read_launches
 from assay_sampling.readers.known_files import SELECTION, known_file_at
 from assay_sampling.readers.opening import what_is_this
-from assay_sampling.scoring.by_operation import score_saved_operations
 from assay_sampling.scoring.elsewhere import (
     default_weights,
-    saved_quantity,
     score_notes,
     score_saved_by_weights,
 )
@@ -248,41 +246,15 @@ def _scored(
 ) -> tuple[dict[str, Any], Evaluation]:
     """The document of a selection's scores, and the scores by the weights that it says."""
     if saved.unit == "operation":
-        return _scored_by_operation(saved, launches, quantity, weights, scales_at_most=scales_at_most)
+        return operations.evaluated(saved, launches, quantity, weights, scales_at_most=scales_at_most)
     try:
         scores = score_saved_by_weights(saved, launches, quantity, scales_at_most=scales_at_most)
     except MisalignedError as error:
         raise with_the_other_unit(error, saved, launches) from error
     used = default_weights(saved, launches) if weights is None else weights
     saved.weights_of(used)
-    document = {**_evaluated(saved, launches, scores[used]), "by_weights": _by_weights(scores)}
+    document = {**_evaluated(saved, launches, scores[used]), "by_weights": evaluated.by_weights(scores)}
     return document, scores[used]
-
-
-def _scored_by_operation(
-    saved: SavedSelection,
-    launches: Launches,
-    quantity: str | None,
-    weights: WeightKind | None,
-    *,
-    scales_at_most: float | None,
-) -> tuple[dict[str, Any], Evaluation]:
-    found = score_saved_operations(saved, launches, quantity, scales_at_most=scales_at_most)
-    used = default_weights(saved, launches) if weights is None else weights
-    saved.weights_of(used)
-    evaluation = found.scores[used]
-    document = {
-        **_selection_part(saved),
-        "unit": saved.unit,
-        "evaluated_on": ProfileSummary.of(launches).document().to_dict(),
-        "operations": {"calls": len(found.operations), **found.match.to_dict()},
-        "weights": evaluation.weights,
-        **evaluation.to_dict(),
-        **evaluation.interval_dict(),
-        "notes": [note.to_dict() for note in (*_notes(saved, evaluation), *found.notes)],
-        "by_weights": _by_weights(found.scores),
-    }
-    return document, evaluation
 
 
 def _require_launches(saved: SavedSelection, option: str) -> None:
@@ -293,10 +265,6 @@ def _require_launches(saved: SavedSelection, option: str) -> None:
             "the selection was made by operation",
             "leave it out, or select by launch on the simulator's own log",
         )
-
-
-def _by_weights(scores: Mapping[WeightKind, Evaluation]) -> dict[str, Any]:
-    return {kind: found.weighted_dict() for kind, found in scores.items()}
 
 
 def _stopped_early(
@@ -327,6 +295,7 @@ def evaluate_relative(
     quantity: str | None = None,
     weights: WeightKind | None = None,
     scales_at_most: float | None = None,
+    unit: UnitChoice = "auto",
     synthetic: bool | None = None,
     memory_limit_bytes: int = DEFAULT_MEMORY_LIMIT_BYTES,
 ) -> dict[str, Any]:
@@ -334,11 +303,11 @@ def evaluate_relative(
 
     The recordings are of two GPUs, or of two shares of the SMs of one; the weights stay unchanged.
     Arguments are as in :func:`evaluate`; with ``ranks`` each recording is several files. Raises
-    MisalignedError if a recording does not hold the launches of the selection, NotJoinableError if
-    both are the same recording.
+    MisalignedError if a recording does not hold the launches or operations of the selection,
+    NotJoinableError if both are the same recording.
     """
     saved = load_selection(selection)
-    _require_launches(saved, "FILE")
+    require_unit(unit, saved)
     one, other = (_whole(file, ranks, synthetic, memory_limit_bytes) for file in (first, second))
     return _scored_relative(saved, one, other, quantity, weights, scales_at_most=scales_at_most)
 
@@ -369,24 +338,21 @@ def _scored_relative(
     scales_at_most: float | None,
 ) -> dict[str, Any]:
     refuse_same_content(one, other)
+    if saved.unit == "operation":
+        return operations.evaluated_relative(
+            saved, (one, other), quantity, weights, scales_at_most=scales_at_most
+        )
     scores = score_relative_by_weights(saved, one, other, quantity, scales_at_most=scales_at_most)
     used = default_weights(saved, one, other) if weights is None else weights
     saved.weights_of(used)
     found = scores[used]
     first_by, second_by = (
-        _by_weights({kind: getattr(score, which) for kind, score in scores.items()})
+        evaluated.by_weights({kind: getattr(score, which) for kind, score in scores.items()})
         for which in ("first", "second")
     )
-    document = _selection_part(saved)
-    notes = [make_note("cycles_of_two_clocks")] if found.first.unit == "cycle" else []
-    return {
-        **document,
-        **found.to_dict(),
-        "by_weights": {kind: score.weighted_dict() for kind, score in scores.items()},
-        "first": {**_evaluated(saved, one, found.first), "by_weights": first_by},
-        "second": {**_evaluated(saved, other, found.second), "by_weights": second_by},
-        "notes": [note.to_dict() for note in notes],
-    }
+    first = {**_evaluated(saved, one, found.first), "by_weights": first_by}
+    second = {**_evaluated(saved, other, found.second), "by_weights": second_by}
+    return evaluated.relative(saved, scores, used, first, second)
 
 
 def _whole(
@@ -404,40 +370,18 @@ def _checked_whole(profile: Profile) -> Launches:
     return profile.whole
 
 
-def _selection_part(saved: SavedSelection) -> dict[str, Any]:
-    # What an earlier release did not say of its profile stays unsaid.
-    whole = saved.document.model_dump(
-        mode="json", include={"method", "parameters", "seed", "profile"}, exclude_unset=True
-    )
-    return {
-        "method": whole["method"],
-        "parameters": whole["parameters"],
-        "seed": whole["seed"],
-        "selected_on": whole["profile"],
-    }
-
-
 def _evaluated(saved: SavedSelection, launches: Launches, evaluation: Evaluation) -> dict[str, Any]:
     here = ProfileSummary.of(launches)
+    doubts = (*evaluated.notes(saved, evaluation), *score_notes(saved, launches, evaluation))
     return {
-        **_selection_part(saved),
+        **evaluated.selection_part(saved),
         "evaluated_on": here.document().to_dict(),
         "match": _match(saved.sequence, here.sequence()),
         "weights": evaluation.weights,
         **evaluation.to_dict(),
         **evaluation.interval_dict(),
-        "notes": [
-            note.to_dict() for note in (*_notes(saved, evaluation), *score_notes(saved, launches, evaluation))
-        ],
+        "notes": [note.to_dict() for note in doubts],
     }
-
-
-def _notes(saved: SavedSelection, evaluation: Evaluation) -> Iterator[Note]:
-    made_in = saved_quantity(saved)
-    if made_in != evaluation.quantity:
-        yield make_note("scored_in_another_cost", quantity=evaluation.quantity, made_in=made_in or "")
-    if evaluation.group_error_percent is None:
-        yield make_note("saved_without_labels")
 
 
 def _match(saved: SequenceHashes, here: SequenceHashes) -> dict[MatchKind, float | None]:

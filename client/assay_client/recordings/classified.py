@@ -16,7 +16,10 @@ from assay_sampling.errors import ParameterError
 from assay_sampling.launches.in_memory import DEFAULT_MEMORY_LIMIT_BYTES, Launches
 from assay_sampling.launches.profile import Profile
 from assay_sampling.methods import registry
+from assay_sampling.methods.by_operation import select_by_unit
 from assay_sampling.methods.pks.sampler import PksParameters
+from assay_sampling.operations.collapsing import Operations
+from assay_sampling.parameters import Unit
 from assay_sampling.readers.listed_launches import read_listed_launches
 from assay_sampling.scoring.decomposition import ORIGINS
 from assay_sampling.scoring.selection import Selection
@@ -25,11 +28,14 @@ if TYPE_CHECKING:
     from assay_sampling.methods.pks.untimed import UntimedLabels
 
 
-def classify(profile: Profile, parameters: Mapping[str, Any], seed: int = 0) -> Selection:
-    """PKS on two levels; the selection has a label for every launch of the light run.
+def classify(
+    profile: Profile, parameters: Mapping[str, Any], seed: int = 0, unit: Unit = "launch"
+) -> Selection:
+    """PKS on two levels; the selection has a label for every launch, or operation, of the light run.
 
     Raises ParameterError if the profile has only one level, and what
-    :func:`assay_sampling.methods.pks.two_level.two_level_selection` raises.
+    :func:`assay_sampling.methods.pks.two_level.two_level_selection` raises; by operation RefusedError for a
+    light recording that knows no operations.
     """
     if profile.detailed is None or profile.light is None:
         missing = "counters" if profile.detailed is None else "a light recording"
@@ -38,7 +44,7 @@ def classify(profile: Profile, parameters: Mapping[str, Any], seed: int = 0) -> 
             f"there is no recording with {missing}",
             "give both: assay classify DETAILED --light LIGHT",
         )
-    return registry.select("pks", profile, parameters, seed)
+    return select_by_unit(unit, "pks", profile, parameters, seed)
 
 
 def classify_files(
@@ -48,6 +54,7 @@ def classify_files(
     ranks: bool = False,
     parameters: Mapping[str, Any] | None = None,
     seed: int = 0,
+    unit: Unit = "launch",
     synthetic: bool | None = None,
     memory_limit_bytes: int = DEFAULT_MEMORY_LIMIT_BYTES,
 ) -> Selection:
@@ -61,7 +68,7 @@ def classify_files(
         metrics=own_metrics(given.get("features")),
         memory_limit_bytes=memory_limit_bytes,
     )
-    return classify(profile, given, seed)
+    return classify(profile, given, seed, unit)
 
 
 def classify_listed(
@@ -116,6 +123,7 @@ def document(selection: Selection) -> dict[str, Any]:
         "group_error_percent", "decomposition", "speedup", "score_notes", "two_level",
     )  # fmt: skip
     return {
+        **({} if selection.operations is None else {"unit": "operation"}),
         "launches": int(origins.sum()),
         "groups": len(selection.group_launches),
         "launches_by_origin": dict(zip(ORIGINS, origins.tolist(), strict=True)),
@@ -124,8 +132,14 @@ def document(selection: Selection) -> dict[str, Any]:
 
 
 def label_file(launches: Launches, selection: Selection, suffix: str) -> bytes:
-    """Labels as a ``.csv`` or ``.parquet`` file: process, launch, group, and where the group came from."""
+    """Labels as a ``.csv`` or ``.parquet`` file: process, launch, group, and where the group came from.
+
+    By operation a row each, with its first launch, its name, kind, input shapes and thread, and how many
+    launches it has.
+    """
     assert selection.labels is not None
+    if selection.operations is not None:
+        return _file(_table_of_operations(selection), suffix)
     return _file(_table(launches, selection.labels, _origins(selection)), suffix)
 
 
@@ -147,6 +161,44 @@ def _table(launches: Launches, labels: np.ndarray, origins: np.ndarray) -> pa.Ta
     )
 
 
+def _table_of_operations(selection: Selection) -> pa.Table:
+    assert selection.operations is not None
+    assert selection.labels is not None
+    operations = selection.operations.operations
+    table = _table(operations.launches, selection.labels, _origins(selection))
+    for name, values in _identities(operations).items():
+        table = table.append_column(name, values)
+    return table.append_column("launches", pa.array(operations.sizes()))
+
+
+def operation_table(operations: Operations) -> pa.Table:
+    """A row an operation: where it begins, what it is, its launches, its duration and its stratum."""
+    rows = operations.launches
+    strata, place = np.unique(rows.column("kernel_id"), return_inverse=True)
+    names = pa.array([rows.names[each] for each in strata.tolist()], pa.string())
+    return pa.table(
+        {
+            "process": rows.table["process"],
+            "launch": rows.table["launch"],
+            **_identities(operations),
+            "launches": pa.array(operations.sizes()),
+            "duration_ns": rows.table["duration_ns"],
+            "stratum": names.take(pa.array(place.reshape(-1))),
+        }
+    )
+
+
+def _identities(operations: Operations) -> dict[str, pa.Array]:
+    each = pa.array(operations.identity)
+    named = {
+        "operation": pa.array([one.name for one in operations.identities], pa.string()),
+        "kind": pa.array([one.kind for one in operations.identities], pa.string()),
+        "input_shapes": pa.array([one.shapes for one in operations.identities], pa.string()),
+        "thread": pa.array([one.thread for one in operations.identities], pa.int64()),
+    }
+    return {name: values.take(each) for name, values in named.items()}
+
+
 def _file(table: pa.Table, suffix: str) -> bytes:
     sink = pa.BufferOutputStream()
     if suffix == ".parquet":
@@ -157,7 +209,9 @@ def _file(table: pa.Table, suffix: str) -> bytes:
         import pyarrow.csv as pc  # noqa: PLC0415 - one of two formats
 
         plain = table.set_column(3, "origin", table["origin"].cast(pa.string()))
-        pc.write_csv(plain, sink, pc.WriteOptions(quoting_style="none"))
+        # Names of operations may hold commas and quotes; numbers alone need neither.
+        quoting = "needed" if "operation" in table.column_names else "none"
+        pc.write_csv(plain, sink, pc.WriteOptions(quoting_style=quoting))
     data: bytes = sink.getvalue().to_pybytes()
     return data
 

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from dataclasses import dataclass, fields
+from typing import Any, Literal
 
 from assay_client.files import AnyPath
-from assay_client.recordings.analyses import read_profile
+from assay_client.recordings.analyses import evaluate_profile, read_profile
+from assay_client.recordings.units import UnitChoice, unit_for
 from assay_sampling.counters.features import own_metrics
 from assay_sampling.errors import AssayError, MethodFailedError, ParameterError, RefusedError
 from assay_sampling.launches.in_memory import DEFAULT_MEMORY_LIMIT_BYTES
 from assay_sampling.launches.profile import Profile
 from assay_sampling.methods import registry
 from assay_sampling.methods.base import Sampler
+from assay_sampling.methods.by_operation import OperationProfile, operation_profile, try_operations
 from assay_sampling.methods.tried import Tried
 from assay_sampling.scoring.fair import Contender, Fair, no_star, recommend
-from assay_sampling.scoring.selection import ProfileSummary
+from assay_sampling.scoring.selection import ProfileSummary, Selection
 from assay_sampling.scoring.trials import LEAST_TRIALS, trials_for
 
 Parameters = Mapping[str, Mapping[str, Any]]
@@ -28,6 +31,8 @@ def compare(
     parameters: Parameters | None = None,
     seed: int = 0,
     trials: int | None = None,
+    unit: UnitChoice = "auto",
+    on: Profile | None = None,
     progress: Callable[[str], None] = lambda _text: None,
 ) -> dict[str, Any]:
     """Select with every method and score all of them in the same way.
@@ -39,16 +44,20 @@ def compare(
         seed: the seed for every method.
         trials: tries of each method that draws or that reads costs, at least 30; None: by the number of
             launches (:func:`assay_sampling.scoring.trials.trials_for`).
+        unit: what is selected; "auto": launches, unless fewer than 99 % of them agree with those of ``on``
+            (:func:`assay_client.recordings.units.unit_for`).
+        on: a recording of another GPU, on which each method's selection is scored, too.
         progress: gets the name of each method before it runs.
 
     Returns a document with the profile and an entry for each method. If a method refuses or fails, its
     entry has ``status`` "refused" or "failed" and the ``reason``; if it refuses, also the typed ``error``.
     ``fair`` scores a method over its tries. Entries with ``pareto`` (a star) are those that no other beats in
     both fair error and fair speedup, among methods scored in the same cost; ``no_star`` says why not. The
-    ``recommendation`` names the method to take.
+    ``recommendation`` names the method to take. By operation, ``unit`` and the number of ``operations`` are
+    added; with ``on`` its profile, and in each entry the :class:`ScoredOn` of the selection.
 
     Raises ParameterError for an unknown method or parameter or an invalid value, RefusedError if no method
-    applies.
+    applies, or for a recording that knows no operations if they are selected.
     """
     known = registry.samplers()
     chosen = list(dict.fromkeys(methods)) or list(known)
@@ -58,11 +67,12 @@ def compare(
     if trials is not None and trials < LEAST_TRIALS:
         raise ParameterError("trials", f"{trials} tries say little", f"give {LEAST_TRIALS} or more")
     given = parameters or {}
-    count = trials_for(len(profile.whole)) if trials is None else trials
+    compared = _Compared.of(profile, unit, on)
+    count = trials_for(compared.rows) if trials is None else trials
     entries = []
     for name in chosen:
         progress(name)
-        entries.append(_entry(name, profile, given.get(name, {}), seed, count))
+        entries.append(_entry(name, compared, given.get(name, {}), seed, count))
     if all(entry["status"] != "ok" for entry in entries):
         reasons = "; ".join(f"{entry['method']}: {entry['reason']}" for entry in entries)
         raise RefusedError(
@@ -75,7 +85,9 @@ def compare(
             against = no_star(contenders[entry["method"]], rivals)
             entry["pareto"], entry["no_star"] = against is None, against and against.to_dict()
     return {
+        **compared.unit_part(),
         "profile": ProfileSummary.of(profile.whole).document().to_dict(),
+        **({} if on is None else {"on": ProfileSummary.of(on.whole).document().to_dict()}),
         "seed": seed,
         "methods": entries,
         "recommendation": recommend(rivals).to_dict(),
@@ -91,6 +103,8 @@ def compare_files(
     parameters: Mapping[str, Any] | None = None,
     seed: int = 0,
     trials: int | None = None,
+    unit: UnitChoice = "auto",
+    on: AnyPath | None = None,
     synthetic: bool | None = None,
     memory_limit_bytes: int = DEFAULT_MEMORY_LIMIT_BYTES,
 ) -> dict[str, Any]:
@@ -105,7 +119,10 @@ def compare_files(
         memory_limit_bytes=memory_limit_bytes,
     )
     given = parameters_by_method(parameters or {}, methods)
-    return compare(profile, methods=methods, parameters=given, seed=seed, trials=trials)
+    other = (
+        None if on is None else read_profile(on, synthetic=synthetic, memory_limit_bytes=memory_limit_bytes)
+    )
+    return compare(profile, methods=methods, parameters=given, seed=seed, trials=trials, unit=unit, on=other)
 
 
 def metrics_of(given: Mapping[str, Any]) -> tuple[str, ...]:
@@ -147,11 +164,71 @@ def _parameter_names(known: Mapping[str, Sampler], name: str) -> frozenset[str]:
         return frozenset()
 
 
+@dataclass(frozen=True)
+class ScoredOn:
+    """The scores of a method's selection on another recording, by the weights that ``assay evaluate`` takes
+    there; without them ``reason`` and ``error`` say why."""
+
+    status: Literal["ok", "refused"]
+    reason: str = ""
+    error: AssayError | None = None
+    weights: str | None = None
+    error_percent: float | None = None
+    signed_error_percent: float | None = None
+    group_error_percent: float | None = None
+    speedup: float | None = None
+    operations: Mapping[str, Any] | None = None
+
+    @classmethod
+    def of(cls, selection: Selection, other: Profile) -> ScoredOn:
+        try:
+            found = evaluate_profile(selection, other)
+        except AssayError as error:
+            return cls("refused", error.explained, error)
+        names = ("weights", "error_percent", "signed_error_percent", "group_error_percent", "speedup")
+        return cls("ok", operations=found.get("operations"), **{name: found[name] for name in names})
+
+    def to_dict(self) -> dict[str, Any]:
+        found = {each.name: getattr(self, each.name) for each in fields(self)}
+        return {
+            **found,
+            "error": self.error and self.error.to_dict(),
+            "operations": None if self.operations is None else dict(self.operations),
+        }
+
+
+@dataclass(frozen=True)
+class _Compared:
+    """What is compared: a profile, its operations where they are selected, and the recording to score on."""
+
+    profile: Profile
+    operations: OperationProfile | None
+    on: Profile | None
+
+    @classmethod
+    def of(cls, profile: Profile, choice: UnitChoice, on: Profile | None) -> _Compared:
+        by_operation = unit_for(choice, profile, on) == "operation"
+        return cls(profile, operation_profile(profile) if by_operation else None, on)
+
+    @property
+    def rows(self) -> int:
+        """How many launches or operations the methods choose from."""
+        return len(self.profile.whole) if self.operations is None else len(self.operations.whole)
+
+    def unit_part(self) -> dict[str, Any]:
+        return {} if self.operations is None else {"unit": "operation", "operations": self.rows}
+
+    def tried(self, method: str, parameters: Mapping[str, Any], seed: int, trials: int) -> Tried:
+        if self.operations is None:
+            return registry.select_and_try(method, self.profile, parameters, seed, trials)
+        return try_operations(self.operations, method, parameters, seed, trials)
+
+
 def _entry(
-    name: str, profile: Profile, parameters: Mapping[str, Any], seed: int, trials: int
+    name: str, compared: _Compared, parameters: Mapping[str, Any], seed: int, trials: int
 ) -> dict[str, Any]:
     try:
-        tried = registry.select_and_try(name, profile, parameters, seed, trials)
+        tried = compared.tried(name, parameters, seed, trials)
     except ParameterError as error:
         if parameters:
             raise
@@ -162,7 +239,10 @@ def _entry(
         return _without(name, "refused", error.explained, error)
     except Exception as error:  # noqa: BLE001 - a method of another package may fail in any way
         return _without(name, "failed", f"{type(error).__name__}: {error}")
-    return _scored(name, tried)
+    entry = _scored(name, tried)
+    if compared.on is not None:
+        entry["on"] = ScoredOn.of(tried.selection, compared.on).to_dict()
+    return entry
 
 
 def _scored(name: str, tried: Tried) -> dict[str, Any]:

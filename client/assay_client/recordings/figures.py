@@ -9,15 +9,18 @@ from typing import Any, Literal
 from assay_report.figures.drawn import Grouping, grouped
 from assay_report.figures.figure import Figure
 from assay_report.figures.kinds import composition, tiers, timeline, within_launch
+from assay_report.figures.words import LAUNCHES, OPERATIONS
 from assay_report.model.drawn import Drawn
 from assay_sampling.errors import AssayError
 from assay_sampling.files.reading import read_head
 from assay_sampling.launches.profile import Profile
+from assay_sampling.parameters import Unit
 from assay_sampling.projection.runs import series_of
 from assay_sampling.projection.series_csv import looks_like_series, read_series
 from assay_sampling.scale_model.prediction import predict_workload
 from assay_sampling.scale_model.rules import RULES
 from assay_sampling.scale_model.scaling_table import Workload
+from assay_sampling.scoring.by_operation import place_saved_operations
 from assay_sampling.scoring.elsewhere import placed_on
 from assay_sampling.scoring.selection import SavedSelection, Selection
 from assay_sampling.simulators.accel_sim.run import SimulatorRun
@@ -33,17 +36,27 @@ def of_selection(
     """The launches in order, the groups' kernels, or Sieve's tiers of a selection."""
     if kind == "tiers":
         return tiers.of_selection(document)
-    return _of_groups(selection.method, grouped(Grouping.of(selection), profile.whole), kind)
+    rows = profile.whole if selection.operations is None else selection.operations.operations.launches
+    data = grouped(Grouping.of(selection), rows)
+    return _of_groups(selection.method, data, kind, selection.unit)
 
 
 def of_saved(saved: SavedSelection, profile: Profile, kind: Literal["launches", "groups"]) -> Figure:
     """The launches in order, or the groups' kernels, of a saved selection on a recording of its launches.
 
-    Raises what :func:`assay_sampling.scoring.elsewhere.score_saved` raises for one that does not.
+    By operation those of its operations; what matches nothing is drawn as a group after the last.
+
+    Raises what :func:`assay_sampling.scoring.elsewhere.score_saved` raises for one that does not, or by
+    operation :func:`assay_sampling.scoring.by_operation.score_saved_operations`.
     """
+    if saved.unit == "operation":
+        found = place_saved_operations(saved, profile.whole)
+        groups = len(saved.document.groups) + (not found.every_operation_matched)
+        data = grouped(Grouping.placed(found.placed, groups), found.operations.launches)
+        return _of_groups(saved.document.method, data, kind, saved.unit)
     placed = placed_on(saved, profile.whole, None)
     data = grouped(Grouping.placed(placed, len(saved.document.groups)), profile.whole)
-    return _of_groups(saved.document.method, data, kind)
+    return _of_groups(saved.document.method, data, kind, saved.unit)
 
 
 def of_profile(profile: Profile) -> Figure:
@@ -53,12 +66,15 @@ def of_profile(profile: Profile) -> Figure:
     return timeline.timeline("launches", title, data, by_kernel=True)
 
 
-def _of_groups(method: str, data: Drawn, kind: SelectionFigure) -> Figure:
+def _of_groups(method: str, data: Drawn, kind: SelectionFigure, unit: Unit) -> Figure:
+    words = LAUNCHES if unit == "launch" else OPERATIONS
     if kind == "groups":
-        unit = _UNITS.get(data.cost.unit, data.cost.quantity)
-        title = f"Kernels in the groups of {method}{_mark(data)}"
-        return composition.group_composition("groups", title, data.composition, unit)
-    return timeline.timeline("launches", f"{_what(data)} by launch, {method}{_mark(data)}", data)
+        quantity = _UNITS.get(data.cost.unit, data.cost.quantity)
+        what = "Kernels" if unit == "launch" else "Operations"
+        title = f"{what} in the groups of {method}{_mark(data)}"
+        return composition.group_composition("groups", title, data.composition, quantity, words=words)
+    title = f"{_what(data)} by {unit}, {method}{_mark(data)}"
+    return timeline.timeline("launches", title, data, words=words)
 
 
 def _what(data: Drawn) -> str:

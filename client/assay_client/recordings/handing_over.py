@@ -151,13 +151,14 @@ def _document(
     output: Path,
     places: dict[str, Path],
 ) -> HandOverDocument:
+    chosen = saved.by_launch()
     return HandOverDocument(
         target=request.to,
         selection=str(request.selection),
         output=str(output),
         files=[WrittenFileEntry(path=str(places[e.name]), about=e.about) for e in handed.files],
         links=[str(output / name) for name, _ in handed.links],
-        launches=saved.launch[handed.launches].tolist(),
-        weights=saved.weight[handed.launches].tolist(),
+        launches=chosen.launch[handed.launches].tolist(),
+        weights=chosen.weight[handed.launches].tolist(),
         notes=[NoteEntry.of(note) for note in handed.notes],
     )

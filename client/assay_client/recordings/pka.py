@@ -68,7 +68,8 @@ def pka_row(given: PkaApplication) -> dict[str, Any]:
             f"{len(given.intervals)} interval logs for {len(given.simulations)} simulations",
             "give one for each SIMULATION, in their order, or none",
         )
-    saved = load_selection(given.selection)
+    whole = load_selection(given.selection)
+    saved = whole.by_launch()
     if len(set(saved.process.tolist())) > 1:
         raise RefusedError(
             str(given.selection),
@@ -76,7 +77,7 @@ def pka_row(given: PkaApplication) -> dict[str, Any]:
             "select on the recording of one process",
         )
     found = list(_simulated(given))
-    silicon_cycles, synthetic, notes = _silicon(saved, given)
+    silicon_cycles, synthetic, notes = _silicon(whole, given)
     row = application_row(
         given.suite,
         given.application,

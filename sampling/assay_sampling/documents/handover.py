@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
-from assay_sampling.documents.base import Part, says
+from assay_sampling.documents.base import ArrangedPart, Part, says
 from assay_sampling.documents.common import NoteEntry, Parameters
 from assay_sampling.documents.selection import ProfilePart
 from assay_sampling.parameters import WeightKind
@@ -111,12 +111,17 @@ class SimulatedErrors(Part):
     ]
 
 
-class SimulatedRepresentative(Part):
-    """A representative and its simulation. Cycles include the launch latency."""
+class SimulatedRepresentative(ArrangedPart):
+    """A representative, by operation a launch of one, and its simulation. Cycles include launch latency."""
+
+    left_out_unless_set: ClassVar[frozenset[str]] = frozenset({"operation"})
 
     launch: Annotated[int, says("0-based launch", "ordinal")]
     sim_id: Annotated[int, says("1-based id of simulators", "ordinal")]
     group: Annotated[int, says("its group", "ordinal")]
+    operation: Annotated[
+        str | None, says("by operation: name and input shapes of the one that it is a launch of")
+    ] = None
     kernel: Annotated[str, says("name in the selection")]
     weight: Annotated[float, says("by which its cycles are multiplied")]
     cycles: Annotated[float, says("simulated", "cycle")]
@@ -149,5 +154,7 @@ class SimulationDocument(Part):
     logs: Annotated[list[LogEntry], says("the logs, in the order given")]
     all_cycles: Annotated[SimulatedErrors, says("errors in all simulated cycles, as PKA's Table 4 has them")]
     active_cycles: Annotated[SimulatedErrors, says("errors without the launch latency of each launch")]
-    representatives: Annotated[list[SimulatedRepresentative], says("one for each, in order of launch")]
+    representatives: Annotated[
+        list[SimulatedRepresentative], says("each, by operation each of its launches, in order of launch")
+    ]
     notes: Annotated[list[NoteEntry], says("what you must know about the numbers")]

@@ -185,7 +185,9 @@ class LabelsEntry(ArrangedPart):
     left_out_unless_set: ClassVar[frozenset[str]] = frozenset({"origins"})
 
     version: Annotated[int, says("1; programs ignore labels of an unknown version")]
-    launches: Annotated[int, says("number of labels, as in `profile.launches`", "launches")]
+    launches: Annotated[
+        int, says("number of labels, as in `profile.launches`, or `operations.calls`", "launches")
+    ]
     type: Annotated[
         str, says("`uint8`, `uint16` or `uint32`, little-endian: the smallest that holds the groups")
     ]

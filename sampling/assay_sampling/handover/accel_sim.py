@@ -73,6 +73,7 @@ class AccelSimTarget:
 
     def hand_over(self, saved: SavedSelection, given: Given) -> HandOver:
         """See :class:`assay_sampling.handover.target.Target`."""
+        whole, saved = saved, saved.by_launch()
         launches = of_one_process(saved, given)
         folder = open_trace_folder(the_traces(given))
         notes = _check(saved, given, folder, launches)
@@ -92,7 +93,7 @@ class AccelSimTarget:
             ),
             *warm_files,
             *tracer_files(saved, given),
-            weights_entry(saved, given),
+            weights_entry(whole, given),
         )
         links = {entry.name: entry for entry in entries if isinstance(entry, Path)} | warm_links
         notes = (*notes, *environment_notes(saved, given))

@@ -49,6 +49,7 @@ class MacSimTarget:
 
     def hand_over(self, saved: SavedSelection, given: Given) -> HandOver:
         """See :class:`assay_sampling.handover.target.Target`."""
+        whole, saved = saved, saved.by_launch()
         launches = of_one_process(saved, given)
         traces = the_traces(given)
         listed = traces / LIST_NAME if is_folder(traces) else traces
@@ -73,7 +74,7 @@ class MacSimTarget:
         files = (
             HandedFile(LIST_NAME, "the selected launches in order", partial(_lines, names)),
             HandedFile("trace_file_list", "what MacSim starts from", _trace_file_list),
-            weights_entry(saved, given),
+            weights_entry(whole, given),
         )
         links = {folder.name: folder for folder in chosen}
         return HandOver(files, order, tuple(sorted(links.items())), (make_note("names_not_in_traces"),))

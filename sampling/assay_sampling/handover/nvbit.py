@@ -95,6 +95,7 @@ class NvbitTarget:
 
     def hand_over(self, saved: SavedSelection, given: Given) -> HandOver:
         """See :class:`assay_sampling.handover.target.Target`."""
+        whole, saved = saved, saved.by_launch()
         order = np.argsort(of_one_process(saved, given), kind="stable")
-        files = (*tracer_files(saved, given), weights_entry(saved, given))
+        files = (*tracer_files(saved, given), weights_entry(whole, given))
         return HandOver(files, order, notes=environment_notes(saved, given))

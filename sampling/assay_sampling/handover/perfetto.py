@@ -23,7 +23,9 @@ from assay_sampling.errors import ParameterError
 from assay_sampling.handover.target import Given, HandedFile, HandOver, Need
 from assay_sampling.launches.in_memory import Launches
 from assay_sampling.notes.registry import Note, make_note
-from assay_sampling.scoring.elsewhere import placed_on
+from assay_sampling.scoring.by_operation import place_saved_operations
+from assay_sampling.scoring.elsewhere import placed_on, saved_quantity
+from assay_sampling.scoring.placement import scored_cost
 from assay_sampling.scoring.selection import SavedSelection
 
 _BLOCK_LAUNCHES = 1 << 16
@@ -55,25 +57,52 @@ def timeline_of(saved: SavedSelection, launches: Launches) -> Timeline:
 
     Raises MisalignedError with the first differences for another workload's recording.
     """
+    if saved.unit == "operation":
+        return _timeline_of_operations(saved, launches)
     placed = placed_on(saved, launches, None)
+    return _timeline(saved, launches, placed.labels, _Chosen(placed.rows, placed.groups, saved.weight))
+
+
+@dataclass(frozen=True)
+class _Chosen:
+    """Launches of representatives, each of shape (r,): their rows, groups and weights."""
+
+    rows: np.ndarray
+    groups: np.ndarray
+    weight: np.ndarray
+
+
+def _timeline_of_operations(saved: SavedSelection, launches: Launches) -> Timeline:
+    """The launches of each operation have its group, and those of a representative its weight."""
+    found = place_saved_operations(saved, launches)
+    labels, of_launch = found.placed.labels, found.operations.of_launch
+    parts = found.operations.rows_of(found.placed.rows)
+    owner = np.repeat(np.arange(len(parts)), [len(rows) for rows in parts])
+    weight = saved.weight[found.kept]
+    chosen = _Chosen(np.concatenate(parts), found.placed.groups[owner], weight[owner])
+    return _timeline(saved, launches, None if labels is None else labels[of_launch], chosen)
+
+
+def _timeline(
+    saved: SavedSelection, launches: Launches, label: np.ndarray | None, chosen: _Chosen
+) -> Timeline:
     notes: list[Note] = []
-    label = placed.labels
     if label is None:
         notes.append(make_note("timeline_without_groups"))
         label = np.zeros(len(launches), np.int64)
-        label[placed.rows] = placed.groups
+        label[chosen.rows] = chosen.groups
+    cost_of_launches = scored_cost(launches, None, saved_quantity(saved))
     measured = launches.table["duration_ns"].null_count == 0
-    cost = placed.cost.values
+    cost = cost_of_launches.values
     duration = launches.column("duration_ns") if measured else np.nan_to_num(cost).astype(np.int64)
     if measured and launches.table["start_ns"].null_count == 0:
         start = launches.column("start_ns")
         start = start - start.min()
     else:
         start = np.cumsum(duration) - duration
-        notes.append(make_note("timeline_laid_end_to_end", quantity=placed.cost.quantity))
+        notes.append(make_note("timeline_laid_end_to_end", quantity=cost_of_launches.quantity))
     groups = len(saved.document.groups)
-    weight = saved.weight
-    return Timeline(launches, start, duration, label, placed.rows, weight, groups, tuple(notes))
+    return Timeline(launches, start, duration, label, chosen.rows, chosen.weight, groups, tuple(notes))
 
 
 def trace_text(timeline: Timeline, made_by: str) -> Iterator[str]:
@@ -107,7 +136,8 @@ def _metadata(timeline: Timeline, origin: str) -> Iterator[str]:
         yield _named("process_name", process, _REPRESENTATIVES_TRACK, f"process {process}{mark}")
         yield _named("thread_name", process, _REPRESENTATIVES_TRACK, "representatives")
         for group in used:
-            yield _named("thread_name", process, group + 1, f"group {group}")
+            name = f"group {group}" if group < timeline.groups else "in no group: not in the selection"
+            yield _named("thread_name", process, group + 1, name)
 
 
 def _named(what: str, process: int, track: int, name: str) -> str:
@@ -175,5 +205,6 @@ class PerfettoTarget:
             return compressed(trace_text(timeline, given.made_by))
 
         file = HandedFile(f"selection{self.file_suffix}", about, pieces)
-        order = np.argsort(timeline.rows, kind="stable")
+        chosen = saved.by_launch()
+        order = np.lexsort((chosen.launch, chosen.process))
         return HandOver((file,), order, notes=timeline.notes)

@@ -6,9 +6,10 @@
     simulator error = 100 |H - S| / H     PKS error = 100 |H - sum g_k s_k| / H
     PKA error = 100 |H - sum g_k p_k| / H
 
-The formulas are those of :mod:`assay_sampling.projection.pka_table`; here they are also taken over S in place
-of H, and in active cycles, which leave out each launch's latency. Where the representatives were simulated
-apart from the full run, the difference of their cycles is what starting cold costs.
+Of a selection by operation the launches of a representative all have its weight, so that its cycles are the
+sum of theirs. The formulas are those of :mod:`assay_sampling.projection.pka_table`; here they are also taken
+over S in place of H, and in active cycles, which leave out each launch's latency. Where the representatives
+were simulated apart from the full run, the difference of their cycles is what starting cold costs.
 
 Source: PKA (MICRO'21) 5.2.3, Table 4; docs/handover.md.
 """
@@ -16,7 +17,7 @@ Source: PKA (MICRO'21) 5.2.3, Table 4; docs/handover.md.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -87,6 +88,8 @@ def join_simulated(given: Joined) -> SimulationDocument:
     Raises RefusedError for logs that were not simulated alike, of a selection of several processes, or that
     lack launches that are needed; MisalignedError with the first differences for logs of another workload.
     """
+    operations = given.saved.operation_labels()
+    given = replace(given, saved=given.saved.by_launch())
     launches = of_one_process(given.saved, Given(given.selection))
     refuse_mixed(given.logs)
     notes = [note for log in given.logs for note in _checked(given, log)]
@@ -118,7 +121,7 @@ def join_simulated(given: Joined) -> SimulationDocument:
             "logs": [log.document() for log in given.logs],
             "all_cycles": _errors(given, weights, runs, apart=apart),
             "active_cycles": _errors(given, weights, active, apart=apart),
-            "representatives": _representatives(given, weights, runs, active, apart=apart),
+            "representatives": _representatives(given, weights, runs, active, operations, apart=apart),
             "notes": [NoteEntry.of(note) for note in distinct_notes(notes)],
         }
     )
@@ -237,7 +240,13 @@ def _cold_start(launches: np.ndarray, weights: np.ndarray, runs: _Runs, total: f
 
 
 def _representatives(
-    given: Joined, weights: np.ndarray, runs: _Runs, active: _Runs, *, apart: bool
+    given: Joined,
+    weights: np.ndarray,
+    runs: _Runs,
+    active: _Runs,
+    operations: Sequence[str],
+    *,
+    apart: bool,
 ) -> list[dict[str, Any]]:
     order = np.argsort(given.saved.launch, kind="stable")
     launches = given.saved.launch[order].astype(np.int64)
@@ -259,6 +268,7 @@ def _representatives(
             "launch": int(given.saved.launch[index]),
             "sim_id": int(given.saved.launch[index]) + 1,
             "group": int(given.saved.group[index]),
+            **({"operation": operations[index]} if operations else {}),
             "kernel": given.saved.kernel[index],
             "weight": float(weights[index]),
             **{name: _known(float(values[place])) for name, values in columns.items()},

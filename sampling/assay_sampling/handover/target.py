@@ -59,8 +59,8 @@ class HandedFile:
 class HandOver:
     """What a target hands over: files, links by name to existing files, and what the user must know.
 
-    ``launches`` are the representatives in the order in which the target names them, shape (r,): rows of the
-    selection's columns.
+    ``launches`` are the launches of the representatives in the order in which the target names them, shape
+    (r,): rows of the columns of :meth:`SavedSelection.by_launch`.
     """
 
     files: tuple[HandedFile, ...]

@@ -30,4 +30,4 @@ class WeightsTarget:
 
     def hand_over(self, saved: SavedSelection, given: Given) -> HandOver:
         """See :class:`assay_sampling.handover.target.Target`."""
-        return HandOver((weights_entry(saved, given),), np.arange(len(saved.launch)))
+        return HandOver((weights_entry(saved, given),), np.arange(len(saved.by_launch().launch)))

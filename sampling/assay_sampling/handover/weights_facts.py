@@ -13,9 +13,13 @@ from typing import Any
 
 from assay_sampling.documents.selection import SelectionDocument
 
-_WHOLE = ("drawing", "launches_without_time", "two_level", "labels")
+_WHOLE = ("unit", "drawing", "launches_without_time", "two_level", "operations", "labels")
 _OF_GROUPS = ("instruction_share", "kernels", "cost_cov")
 _OF_REPRESENTATIVES = ("draws", "light_time")
+_OPERATION = "operation"
+# Of the operation that a representative is, what the lines of its launches do not say.
+_OF_OPERATION = ("kind", "name", "shapes", "thread", "row")
+_OF_ITS_ROW = ("kernel", "grid", "block")
 
 
 class FactError(ValueError):
@@ -34,7 +38,7 @@ def more_facts(document: SelectionDocument) -> dict[str, Any]:
     found = {
         **{name: whole.get(name) for name in _WHOLE[:-1]},
         "groups": _columns(groups, _OF_GROUPS),
-        "representatives": _columns(entries, _OF_REPRESENTATIVES),
+        "representatives": {**_columns(entries, _OF_REPRESENTATIVES), **_operations(entries)},
         "labels": whole.get("labels"),
     }
     return {name: value for name, value in found.items() if value is not None and value != {}}
@@ -49,6 +53,66 @@ def added(facts: Mapping[str, Any], groups: Sequence[dict[str, Any]]) -> dict[st
     _add("groups", facts.get("groups"), groups, _OF_GROUPS)
     _add("representatives", facts.get("representatives"), entries, _OF_REPRESENTATIVES)
     return {name: facts[name] for name in _WHOLE if facts.get(name) is not None}
+
+
+def _operations(entries: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
+    """Of a selection by operation, what each representative is, with the ordinals of its launches."""
+    found = [
+        {
+            **{name: each[_OPERATION][name] for name in _OF_OPERATION},
+            "process": each["process"],
+            "stratum": {name: each[name] for name in _OF_ITS_ROW},
+            "launches": [one["launch"] for one in each[_OPERATION]["launches"]],
+        }
+        for each in entries
+        if each.get(_OPERATION)
+    ]
+    return {_OPERATION: found} if found else {}
+
+
+def of_operations(
+    facts: Mapping[str, Any], lines: Sequence[list[dict[str, Any]]]
+) -> Sequence[list[dict[str, Any]]]:
+    """The representatives of each group, from the lines of their launches where the file is by operation.
+
+    Raises FactError for operations that do not fit the lines.
+    """
+    if facts.get("unit", "launch") == "launch":
+        return lines
+    told = facts.get("representatives")
+    operations = told.get(_OPERATION) if isinstance(told, Mapping) else None
+    if not isinstance(operations, list):
+        raise FactError("representatives", "it is by operation, and the operations are missing")
+    of_launch = {
+        (line["process"], line["launch"]): (group, line) for group, each in enumerate(lines) for line in each
+    }
+    found: list[list[dict[str, Any]]] = [[] for _ in lines]
+    for place, one in enumerate(operations):
+        try:
+            wanted = [(int(one["process"]), int(launch)) for launch in one["launches"]]
+            parts = [of_launch.pop(each) for each in wanted]
+            found[parts[0][0]].append(_representative(one, [line for _, line in parts]))
+        except (KeyError, TypeError, ValueError, IndexError) as error:
+            cause = f"operation {place} does not fit the lines of its launches ({type(error).__name__})"
+            raise FactError("representatives", cause) from error
+    if of_launch:
+        process, launch = next(iter(of_launch))
+        cause = f"launch {launch} of process {process} is of no operation"
+        raise FactError("representatives", cause)
+    return found
+
+
+def _representative(one: Mapping[str, Any], lines: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """A representative by operation, as the document has it, from the lines of its launches."""
+    names = ("launch", "sim_id", "kernel", "grid", "block")
+    return {
+        **lines[0],
+        **{name: one["stratum"][name] for name in _OF_ITS_ROW},
+        _OPERATION: {
+            **{name: one[name] for name in _OF_OPERATION},
+            "launches": [{name: line[name] for name in names} for line in lines],
+        },
+    }
 
 
 def _in_order(entries: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:

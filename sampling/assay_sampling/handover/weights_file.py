@@ -1,8 +1,8 @@
 """The weights file: a selection as one text that people, shells and spreadsheets read, and Assay reads back.
 
-Lines of facts begin with ``#`` and hold JSON; then comes a table with one line a representative, separated by
-tabs. With the facts of :mod:`assay_sampling.handover.weights_facts` it scores as the selection does; files of
-earlier releases lack them.
+Lines of facts begin with ``#`` and hold JSON; then comes a table with one line a representative, by operation
+one a launch of it, separated by tabs. With the facts of :mod:`assay_sampling.handover.weights_facts` it
+scores as the selection does; files of earlier releases lack them.
 
 Format: docs/weights-format.md. Memory to read it: about 1 KiB a representative, and the labels.
 """
@@ -15,10 +15,10 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from assay_sampling.documents.selection import SELECTION_VERSION, RepresentativeEntry
+from assay_sampling.documents.selection import SELECTION_VERSION, OperationLaunch, RepresentativeEntry
 from assay_sampling.errors import InputError
 from assay_sampling.files.reading import read_blocks, require_file
-from assay_sampling.handover.weights_facts import FactError, added, more_facts
+from assay_sampling.handover.weights_facts import FactError, added, more_facts, of_operations
 from assay_sampling.readers.known_files import WEIGHTS_MAGIC, known_file
 from assay_sampling.scoring.selection import SavedSelection
 
@@ -57,17 +57,21 @@ def weights_text(saved: SavedSelection, made_by: str) -> Iterator[str]:
     yield "\t".join(COLUMNS) + "\n"
     for number, group in enumerate(document.groups):
         for entry in group.representatives:
-            yield "\t".join(_cells(number, entry)) + "\n"
+            for launch in [entry] if entry.operation is None else entry.operation.launches:
+                yield "\t".join(_cells(number, entry, launch)) + "\n"
 
 
-def _cells(group: int, entry: RepresentativeEntry) -> Iterator[str]:
-    yield from (str(group), str(entry.process), str(entry.launch), str(entry.launch + 1))
+def _cells(
+    group: int, entry: RepresentativeEntry, launch: RepresentativeEntry | OperationLaunch
+) -> Iterator[str]:
+    """The line of a launch, which by operation has the weight of the representative that it is part of."""
+    yield from (str(group), str(entry.process), str(launch.launch), str(launch.launch + 1))
     # repr() gives the shortest text that reads back as the same number.
     yield repr(float(entry.weight))
     yield "-" if entry.light_time_weight is None else repr(float(entry.light_time_weight))
-    yield ",".join(map(str, entry.grid))
-    yield ",".join(map(str, entry.block))
-    yield json.dumps(entry.kernel)
+    yield ",".join(map(str, launch.grid))
+    yield ",".join(map(str, launch.block))
+    yield json.dumps(launch.kernel)
 
 
 def read_weights(path: Path) -> SavedSelection:
@@ -95,14 +99,16 @@ def read_weights(path: Path) -> SavedSelection:
     if lines[-1]:
         raise InputError(path, "it is cut off within its last line", _AGAIN, line=len(lines))
     counts = _counts(path, facts)
-    entries: list[list[dict[str, Any]]] = [[] for _ in counts]
+    lines_of: list[list[dict[str, Any]]] = [[] for _ in counts]
     for number, line in enumerate(lines[header + 1 : -1], header + 2):
         group, entry = _entry(path, number, line, len(counts))
-        entries[group].append(entry)
-    groups = [
-        {"id": at, "launches": launches, "representatives": entries[at]} for at, launches in enumerate(counts)
-    ]
+        lines_of[group].append(entry)
     try:
+        entries = of_operations(facts, lines_of)
+        groups = [
+            {"id": at, "launches": launches, "representatives": entries[at]}
+            for at, launches in enumerate(counts)
+        ]
         more = added(facts, groups)
     except FactError as error:
         raise InputError(path, error.cause, _AGAIN, field=error.fact) from error

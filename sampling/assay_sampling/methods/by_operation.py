@@ -30,12 +30,13 @@ from assay_sampling.launches.table import (
 )
 from assay_sampling.methods import registry
 from assay_sampling.methods.base import whole_cost
+from assay_sampling.methods.tried import Tried
 from assay_sampling.operations.collapsing import Operations, operations_of
 from assay_sampling.operations.strata import stratified
 from assay_sampling.parameters import Unit
 from assay_sampling.scoring.by_operation import time_or_cost
 from assay_sampling.scoring.saved.operations import SelectedOperations
-from assay_sampling.scoring.selection import Selection
+from assay_sampling.scoring.selection import ProfileSummary, Selection
 
 
 @dataclass(frozen=True)
@@ -63,10 +64,22 @@ def select_operations(
     return with_operations(registry.select(method, of.profile, parameters, seed), of)
 
 
+def try_operations(
+    of: OperationProfile, method: str, parameters: Mapping[str, Any], seed: int, count: int
+) -> Tried:
+    """As :func:`select_operations`, with ``count`` further tries of the method."""
+    tried = registry.select_and_try(method, of.profile, parameters, seed, count)
+    return replace(tried, selection=with_operations(tried.selection, of))
+
+
 def with_operations(selection: Selection, of: OperationProfile) -> Selection:
     """A selection that was made on the rows of ``of.profile``, with the operations that they are."""
     time = time_or_cost(of.whole, whole_cost(of.profile).values)
-    return replace(selection, operations=SelectedOperations(of.whole, selection.representatives.row, time))
+    return replace(
+        selection,
+        profile=ProfileSummary.of(of.whole.source),
+        operations=SelectedOperations(of.whole, selection.representatives.row, time),
+    )
 
 
 def operation_profile(profile: Profile) -> OperationProfile:

@@ -111,6 +111,39 @@ class OperationScores:
     operations: Operations
 
 
+@dataclass(frozen=True)
+class PlacedOperations:
+    """Where a selection by operation is on a recording: ``placed`` has the representatives that have a
+    counterpart there, ``kept`` of shape (r,) says which. ``labels`` of it are the group of each
+    operation, and the number after the last group for those without a counterpart."""
+
+    calls: SelectedCalls
+    operations: Operations
+    match: OperationMatch
+    placed: Placed
+    kept: np.ndarray
+
+    @property
+    def every_operation_matched(self) -> bool:
+        """Whether every operation of the recording has a counterpart in the selection's."""
+        return len(self.match.right_rows) == len(self.operations)
+
+    def weights_of(self, kind: WeightKind) -> np.ndarray:
+        """The weights of one kind of the representatives that have a counterpart, shape (k,)."""
+        return _taken_over(self.calls, self.calls.weights[kind], self.kept)
+
+    def scores(self) -> OperationScores:
+        """Scores by each kind of weights."""
+        scores = {kind: self.placed.evaluation(self.weights_of(kind), kind) for kind in self.calls.weights}
+        if not self.kept.all():
+            why = make_note("interval_of_missing_representatives", representatives=int((~self.kept).sum()))
+            scores = {
+                kind: replace(score, interval=None, interval_reason=why) for kind, score in scores.items()
+            }
+        notes = tuple(_notes(self.calls, self.operations, self.kept))
+        return OperationScores(scores, self.match, notes, self.operations)
+
+
 def score_saved_operations(
     saved: SavedSelection,
     launches: Launches,
@@ -127,9 +160,7 @@ def score_saved_operations(
     with the first differences, where operations with less than 95 % of the time of either side match, or only
     one side has input shapes, InputError if the selection's operations cannot be read.
     """
-    calls = SelectedCalls.of_saved(saved)
-    at_home = is_at_home(saved, launches)
-    return score_operations(calls, launches, quantity, at_home=at_home, scales_at_most=scales_at_most)
+    return place_saved_operations(saved, launches, quantity, scales_at_most=scales_at_most).scores()
 
 
 def score_operations(
@@ -141,6 +172,32 @@ def score_operations(
     scales_at_most: float | None = None,
 ) -> OperationScores:
     """As :func:`score_saved_operations`; ``at_home`` says that it is the GPU of the selection."""
+    placed = place_operations(calls, launches, quantity, at_home=at_home, scales_at_most=scales_at_most)
+    return placed.scores()
+
+
+def place_saved_operations(
+    saved: SavedSelection,
+    launches: Launches,
+    quantity: str | None = None,
+    *,
+    scales_at_most: float | None = None,
+) -> PlacedOperations:
+    """Where a saved selection by operation is on a recording; raises as :func:`score_saved_operations`."""
+    calls = SelectedCalls.of_saved(saved)
+    at_home = is_at_home(saved, launches)
+    return place_operations(calls, launches, quantity, at_home=at_home, scales_at_most=scales_at_most)
+
+
+def place_operations(
+    calls: SelectedCalls,
+    launches: Launches,
+    quantity: str | None = None,
+    *,
+    at_home: bool = False,
+    scales_at_most: float | None = None,
+) -> PlacedOperations:
+    """As :func:`place_saved_operations`; ``at_home`` says that it is the GPU of the selection."""
     refuse_mixed_origins(calls.origin, launches)
     subject = f"selection on {source_of(launches)}"
     there = operations_of(launches)
@@ -167,14 +224,7 @@ def score_operations(
         at_home=at_home,
         scales_at_most=checked_scale(scales_at_most),
     )
-    scores = {
-        kind: placed.evaluation(_taken_over(calls, weights, kept), kind)
-        for kind, weights in calls.weights.items()
-    }
-    if not whole:
-        why = make_note("interval_of_missing_representatives", representatives=int((~kept).sum()))
-        scores = {kind: replace(score, interval=None, interval_reason=why) for kind, score in scores.items()}
-    return OperationScores(scores, match, tuple(_notes(calls, there, kept)), there)
+    return PlacedOperations(calls, there, match, placed, kept)
 
 
 def _counterparts(calls: SelectedCalls, match: OperationMatch) -> tuple[np.ndarray, np.ndarray]:

@@ -103,7 +103,7 @@ def score_relative_by_weights(
     """As :func:`score_relative`, with each kind of weights that the selection has."""
     shared = set(first.device_labels()) & set(second.device_labels())
     kind: MatchKind = "exact" if shared else "name_block"
-    evaluated = _common_quantity(saved, first, second) if quantity is None else quantity
+    evaluated = common_quantity(saved, first, second) if quantity is None else quantity
     before, after = (
         score_saved_by_weights(saved, each, evaluated, scales_at_most=scales_at_most)
         for each in (first, second)
@@ -127,7 +127,10 @@ def score_relative_by_weights(
     return found
 
 
-def _common_quantity(saved: SavedSelection, first: Launches, second: Launches) -> str:
+def common_quantity(saved: SavedSelection, first: Launches, second: Launches) -> str:
+    """The cost to compare two recordings in: the selection's if both have it, else the first that both have.
+
+    Raises CounterUnavailableError if there is none."""
     wanted = [saved_quantity(saved), "duration_ns", *COST_UNITS]
     for candidate in wanted:
         if candidate in COST_UNITS and measured(first, candidate) and measured(second, candidate):

@@ -38,7 +38,12 @@ from assay_sampling.running.identity import Origin, origin_of
 from assay_sampling.scoring.evaluation import Evaluation, doubts
 from assay_sampling.scoring.saved.design import design_of
 from assay_sampling.scoring.saved.labels import Checkpoints, labels_document, labels_from, origins_from
-from assay_sampling.scoring.saved.operations import SelectedOperations, launches_of_entries
+from assay_sampling.scoring.saved.operations import (
+    SelectedOperations,
+    launches_of_entries,
+    operation_of,
+    written_shape,
+)
 from assay_sampling.scoring.weights import BY_LAUNCHES, WeightRule, kinds_of, weights_of_kind
 
 
@@ -172,8 +177,8 @@ class Representatives:
                 launch=int(self.launch[i]),
                 sim_id=int(self.launch[i]) + 1,
                 kernel=self.kernel[i],
-                grid=_shape(self.grid[i]),
-                block=_shape(self.block[i]),
+                grid=written_shape(self.grid[i].tolist()),
+                block=written_shape(self.block[i].tolist()),
                 weight=float(self.weight[i]),
                 draws=None if self.draws is None else int(self.draws[i]),
                 light_time_weight=by_light_time[i],
@@ -181,13 +186,6 @@ class Representatives:
             )
             for i in range(len(self.row))
         ]
-
-
-def _shape(values: np.ndarray) -> list[int]:
-    if values[0] <= 0:  # the recording does not know it at all
-        return [0, 0, 0]
-    # An axis that the recording does not know is 1: the product is then still the true total.
-    return [int(v) if v > 0 else 1 for v in values]
 
 
 @dataclass(frozen=True)
@@ -316,18 +314,22 @@ class Selection:
         return labels_document(self.labels, groups, checkpoints, self.label_origins)
 
     def to_csv(self) -> str:
-        """One line a representative, by operation one a launch of it, for a simulator's job list."""
+        """One line a representative, by operation one a launch of it, for a simulator's job list; then a last
+        column names the operation."""
         text = io.StringIO()
         writer = csv.writer(text, lineterminator="\n")
         writer.writerow(
             ["group", "group_launches", "process", "launch", "sim_id", "kernel", "grid_x", "grid_y",
-             "grid_z", "block_x", "block_y", "block_z", "weight", "light_time_weight"]
+             "grid_z", "block_x", "block_y", "block_z", "weight", "light_time_weight",
+             *([] if self.operations is None else ["operation"])]
         )  # fmt: skip
         for group, entry in zip(self.representatives.group.tolist(), self._entries(), strict=True):
+            of = operation_of(entry)
             for one in [entry] if entry.operation is None else entry.operation.launches:
                 writer.writerow(
                     [group, int(self.group_launches[group]), entry.process, one.launch, one.sim_id,
-                     one.kernel, *one.grid, *one.block, entry.weight, entry.light_time_weight]
+                     one.kernel, *one.grid, *one.block, entry.weight, entry.light_time_weight,
+                     *([] if of is None else [of.label()])]
                 )  # fmt: skip
         return text.getvalue()
 
@@ -365,6 +367,15 @@ class SavedSelection:
         if self.unit == "launch":
             return self
         return expanded(self)
+
+    def operation_labels(self) -> tuple[str, ...]:
+        """The operation of each launch of :meth:`by_launch`, for people; empty for a selection by launch."""
+        if self.unit == "launch":
+            return ()
+        entries = [entry for group in self.document.groups for entry in group.representatives]
+        owner, _ = launches_of_entries(entries)
+        labels = ["" if (one := operation_of(entry)) is None else one.label() for entry in entries]
+        return tuple(labels[index] for index in owner.tolist())
 
     def labels(self) -> np.ndarray | None:
         """Group of every launch, shape (n,); None if it was saved without. Raises InputError if they

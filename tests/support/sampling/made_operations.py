@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
+from assay_sampling.counters.definitions import FEATURE_SETS, registry
 from assay_sampling.launches import table as lt
 from assay_sampling.launches.in_memory import Launches
 from assay_sampling.operations.collapsing import operations_of
@@ -57,3 +59,39 @@ def sequence(launches: Launches) -> OperationSequence:
     """What a light recording calls, in order."""
     operations = operations_of(launches)
     return OperationSequence.of(operations, operations.launches.floats("duration_ns"))
+
+
+def made_training(
+    steps: int, *, seed: int = 0, prefix: str = "k", device: str = "H100", counted: bool = False
+) -> Launches:
+    """Steps of a small model: per step four operators with one to three launches each, durations with 5 %
+    noise; ``counted`` with counters that follow from the work, of the same launches."""
+    rng = np.random.default_rng(seed)
+    operators = (("aten::linear", 3, 900.0), ("aten::layer_norm", 1, 90.0), ("aten::gelu", 1, 60.0),
+                 ("aten::linear", 2, 400.0))  # fmt: skip
+    calls: list[Call] = []
+    work: list[float] = []
+    for step in range(steps):
+        size = 1 + step % 3
+        for place, (name, launches, cost) in enumerate(operators):
+            parts = [cost * size / (part + 1) for part in range(launches)]
+            work += parts
+            noise = np.exp(rng.normal(0, 0.05, launches))
+            durations = [int(value) for value in np.array(parts) * noise + 10]
+            calls.append((name, f"[[{size},{64 + place}]]", durations))
+    devices = (lt.Device(0, device),)
+    if not counted:
+        metadata = lt.TableMetadata("light", devices=devices)
+        return made_calls(calls, prefix=prefix, metadata=metadata, device=[0] * len(work))
+    counters = {name: np.array(work) * (i + 1) for i, name in enumerate(FEATURE_SETS["table2"])}
+    counters["threads_per_instruction"] = np.full(len(work), 32.0)
+    counters["cycles_gpc_avg"] = np.array(work) * 1.4 + 20
+    return made_calls(
+        calls,
+        prefix=prefix,
+        metadata=lt.TableMetadata("detailed", devices=devices),
+        counters=[registry()[name].column(registry()[name].metrics[0].name) for name in counters],
+        source="counted.csv",
+        device=[0] * len(work),
+        **counters,
+    )

@@ -10,7 +10,7 @@ from rich.console import Console
 
 from assay_client.cli.reporters.evaluation import score_facts
 from assay_client.cli.reporters.tables import origin_mark, print_facts
-from assay_client.cli.reporters.text import clipped, count, counted, percent, profile_text
+from assay_client.cli.reporters.text import clipped, count, counted, percent, profile_text, words_of
 from assay_client.cli.reporters.two_level import render_two_level
 from assay_sampling.notes.registry import note_text
 
@@ -24,22 +24,25 @@ _ORIGINS = {
 
 def render_classification(document: Mapping[str, Any], written_to: Path | None, console: Console) -> None:
     """Draw the document of ``assay classify``."""
-    origins = document["launches_by_origin"]
+    origins, words = document["launches_by_origin"], words_of(document)
     pairs = [
         (
             "labelled",
-            f"{counted(document['launches'], 'launch', 'launches')} in "
+            f"{counted(document['launches'], words.one, words.several)} in "
             f"{counted(document['groups'], 'group', 'groups')}",
         ),
         ("profile", profile_text(document["profile"])),
-        *[(name, f"{count(origins[name])} {text}") for name, text in _ORIGINS.items()],
+        *[
+            (name, f"{count(origins[name])} {text.replace('kernels', words.kinds)}")
+            for name, text in _ORIGINS.items()
+        ],
         *score_facts(document),
         *origin_mark(document["profile"]),
         *[("warning", note_text(note)) for note in document["score_notes"]],
         *[("note", clipped(note_text(note), 300)) for note in document["profile"]["notes"]],
     ]
     print_facts(pairs, console)
-    render_two_level(document["two_level"], console)
+    render_two_level(document["two_level"], console, words)
     if written_to is not None:
         console.print(f"written to {written_to}", soft_wrap=True)
 

@@ -19,7 +19,8 @@ _NUMBERS = (
     "groups", "launches to simulate", "fair error %", "fair speedup", "held %", "error %", "group error %",
     "expected error %", "speedup", "by instructions", "by launches",
 )  # fmt: skip
-_SPARE = ("by launches", "by instructions", "expected error %", "speedup", "group error %")
+_BY_OPERATION = {"launches to simulate": "operations to simulate", "by launches": "by operations"}
+_SPARE = ("by launches", "by operations", "by instructions", "expected error %", "speedup", "group error %")
 _BASES = {
     "draws": "{trials} draws",
     "split_halves": "{trials} halves",
@@ -35,6 +36,7 @@ def render_comparison(document: Mapping[str, Any], console: Console) -> None:
     scored = [entry for entry in entries if entry["status"] == "ok"]
     pairs = [
         ("profile", profile_text(profile)),
+        *_unit_facts(document),
         ("seed", str(document["seed"])),
         *[(f"cost {name}", text) for name, text in _costs(scored).items()],
         *origin_mark(profile),
@@ -44,17 +46,20 @@ def render_comparison(document: Mapping[str, Any], console: Console) -> None:
     print_facts(pairs, console)
     # A cost that all share is above the table already.
     several = len({entry["cost"]["quantity"] for entry in scored}) > 1
+    heads = _BY_OPERATION if document.get("unit") == "operation" else {}
+    numbers = [heads.get(name, name) for name in _NUMBERS]
     drawn = Table(
         "Methods (*: no other has less fair error and more fair speedup)",
-        ["method", "", *_NUMBERS, *(["cost"] if several else []), "interval holds"],
-        right=_NUMBERS,
-        spare=_SPARE,
+        ["method", "", *numbers, *(["cost"] if several else []), "interval holds"],
+        right=numbers,
+        spare=[name for name in _SPARE if name in numbers],
     )
     for entry in scored:
         drawn.add_row(*_row(entry, with_cost=several))
     drawn.print(console)
     console.print(f"fair scores: {'; '.join(_bases(scored))}", soft_wrap=True)
     _render_parts(scored, console)
+    _render_on(document, console)
     others = [entry for entry in entries if entry["status"] != "ok"]
     if others:
         console.print("\nNot applicable")
@@ -65,6 +70,42 @@ def render_comparison(document: Mapping[str, Any], console: Console) -> None:
         print_facts(starless, console)
     found = document["recommendation"]
     console.print(f"\nrecommended: {note_text(found['reason'])}", soft_wrap=True)
+
+
+def _unit_facts(document: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """By operation, how many there are, and how those of another recording match."""
+    if document.get("unit") != "operation":
+        return []
+    return [("unit", f"{count(document['operations'])} operations")]
+
+
+def _render_on(document: Mapping[str, Any], console: Console) -> None:
+    """Draw the scores of each method on another recording."""
+    on = document.get("on")
+    if on is None:
+        return
+    columns = ["error %", "signed error %", "group error %", "speedup"]
+    drawn = Table(f"On {profile_text(on)}", ["method", *columns, "weights"], right=columns)
+    refused = []
+    for entry in document["methods"]:
+        found = entry.get("on")
+        if found is None:
+            continue
+        if found["status"] != "ok":
+            refused.append((entry["method"], found["reason"]))
+            continue
+        scores = (
+            found["error_percent"],
+            found["signed_error_percent"],
+            found["group_error_percent"],
+            found["speedup"],
+        )
+        drawn.add_row(entry["method"], *map(_number, scores), found["weights"].replace("_", " "))
+    if drawn.rows:
+        drawn.print(console)
+    if refused:
+        console.print("\nNot scored there")
+        print_facts(refused, console)
 
 
 def _render_parts(scored: list[Mapping[str, Any]], console: Console) -> None:

@@ -9,7 +9,7 @@ from rich.console import Console
 
 from assay_client.cli.reporters.report import render_table
 from assay_client.cli.reporters.tables import origin_mark, print_facts
-from assay_client.cli.reporters.text import condition, count, percent, quantity, ranks_text, times
+from assay_client.cli.reporters.text import condition, count, percent, quantity, ranks_text, times, words_of
 from assay_report.tables.decomposition import parts_text, widest_groups_table
 from assay_report.texts import with_sign
 from assay_sampling.documents.common import ErrorDecomposition, GroupSpreadEntry
@@ -69,6 +69,8 @@ def render_relative(document: Mapping[str, Any], console: Console) -> None:
         ("error on each", f"{percent(first['error_percent'])} ({_signed(first['signed_error_percent'])}) and "
                           f"{percent(second['error_percent'])} ({_signed(second['signed_error_percent'])})"),
         *_speedup_by_weights(document),
+        *[(f"{name}, {which}", text) for which, each in (("first", first), ("second", second))
+          for name, text in _operation_facts(each)],
         *[(f"{name}, {which}", text) for which, each in (("first", first), ("second", second))
           for name, text in (*_parts(each, "by part"), *_interval_facts(each), *vouched_facts(each),
                              *_error_by_weights(each))],
@@ -180,7 +182,7 @@ def _kind(kind: str) -> str:
 
 
 def _speedups(document: Mapping[str, Any]) -> str:
-    others = {"instructions": "speedup_instructions", "launches": "speedup_launches"}
+    others = {"instructions": "speedup_instructions", words_of(document).several: "speedup_launches"}
     shown = [f"{times(document[key])} of {what}" for what, key in others.items() if document.get(key)]
     return times(document["speedup"]) + (f" ({', '.join(shown)})" if shown else "")
 

@@ -11,6 +11,7 @@ from assay_client.cli.reporters.text import clipped, counted
 from assay_client.meanings import Meaning
 from assay_client.recordings.explained import LaunchExplained, RepresentativeExplained, SelectionExplained
 from assay_client.remote.explained import CampaignExplained, Reason
+from assay_sampling.documents.selection import OperationEntry
 from assay_sampling.visible import visible
 
 _SHOWN = 20
@@ -27,9 +28,12 @@ def render_meanings(found: Sequence[Meaning], console: Console) -> None:
 
 def render_selection_explained(found: SelectionExplained, console: Console) -> None:
     """Draw each representative with its reason, or the one launch that was asked for."""
-    chosen = counted(len(found.representatives), "launch stands", "launches stand")
+    one = "launch" if found.operations is None else "operation"
+    several = "launches" if found.operations is None else "operations"
+    chosen = counted(len(found.representatives), f"{one} stands", f"{several} stand")
+    whole = found.launches if found.operations is None else found.operations
     if found.asked is None:
-        console.print(f"{found.method}: {chosen} for {found.launches:,}, in {found.groups:,} groups")
+        console.print(f"{found.method}: {chosen} for {whole:,}, in {found.groups:,} groups")
     else:
         _draw_launch(found.asked, console)
         console.print(f"{chosen} for its group:")
@@ -45,12 +49,13 @@ def _draw_launch(asked: LaunchExplained, console: Console) -> None:
     pairs = [
         ("launch", f"{asked.launch} of process {asked.process} (simulators: {asked.launch + 1})"),
         ("kernel", visible(asked.kernel)),
+        *([] if asked.operation is None else [("operation", visible(asked.operation))]),
         ("group", str(asked.group)),
     ]
     if asked.cost is not None and asked.group_mean_cost is not None and asked.representative_cost is not None:
         pairs.append(
             (
-                "cost",
+                "cost" if asked.operation is None else "its cost",
                 f"{asked.cost:,.0f} {asked.unit}; its group's mean is {asked.group_mean_cost:,.0f}, and its "
                 f"representative costs {asked.representative_cost:,.0f}",
             )
@@ -59,6 +64,9 @@ def _draw_launch(asked: LaunchExplained, console: Console) -> None:
 
 
 def _draw_representative(each: RepresentativeExplained, console: Console) -> None:
+    if each.operation is not None:
+        _draw_operation(each, each.operation, console)
+        return
     process = f" of process {each.process}" if each.process else ""
     where = f"launch {each.launch}{process} (simulators: {each.sim_id})"
     console.print(
@@ -66,6 +74,24 @@ def _draw_representative(each: RepresentativeExplained, console: Console) -> Non
         soft_wrap=True,
     )
     size = counted(each.group_launches, "launch", "launches")
+    console.print(f"  {each.why}; group {each.group} has {size}", soft_wrap=True)
+
+
+def _draw_operation(each: RepresentativeExplained, of: OperationEntry, console: Console) -> None:
+    process = f" of process {each.process}" if each.process else ""
+    name = f"{of.name} {of.shapes}".strip()
+    console.print(
+        f"{clipped(visible(name), 2 * _NAME_WIDTH)}{process} counts {each.weight:,.6g} times", soft_wrap=True
+    )
+    for launch in of.launches[:_SHOWN]:
+        console.print(
+            f"  launch {launch.launch} (simulators: {launch.sim_id}): "
+            f"{clipped(visible(launch.kernel), _NAME_WIDTH)}",
+            soft_wrap=True,
+        )
+    if len(of.launches) > _SHOWN:
+        console.print(f"  and {len(of.launches) - _SHOWN:,} more launches")
+    size = counted(each.group_launches, "operation", "operations")
     console.print(f"  {each.why}; group {each.group} has {size}", soft_wrap=True)
 
 

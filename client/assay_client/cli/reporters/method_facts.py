@@ -8,7 +8,7 @@ from typing import Any
 from rich.console import Console
 
 from assay_client.cli.reporters.tables import Table
-from assay_client.cli.reporters.text import count, percent, times
+from assay_client.cli.reporters.text import count, percent, times, words_of
 from assay_sampling.notes.registry import note_text
 
 _SWEPT = {"k": "the number of groups", "theta": "theta", "threshold": "the distance threshold"}
@@ -26,16 +26,16 @@ _SHOWN: dict[str, tuple[str, Callable[[Any], str]]] = {
 
 def method_facts(document: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Names and values that only the selection's method reports, if any."""
-    bound = document.get("predicted_bound_percent")
+    bound, words = document.get("predicted_bound_percent"), words_of(document)
     if bound is not None:
-        yield "bound", f"{percent(bound)} of the total, predicted from the spread of all launches"
+        yield "bound", f"{percent(bound)} of the total, predicted from the spread of all {words.several}"
     without = document.get("clusters_without_sample")
     if without:
         yield "warning", f"{count(without)} of {count(document['clusters'])} clusters have no sample"
     for tier in document.get("tiers", ()):
         yield (
             f"tier {tier['tier']}",
-            f"{count(tier['launches'])} launches of {count(tier['kernels'])} kernels in "
+            f"{count(tier['launches'])} {words.several} of {count(tier['kernels'])} {words.kinds} in "
             f"{count(tier['strata'])} strata, {percent(100 * tier['instruction_share'])} of the instructions",
         )
     if document.get("ipc") is not None:

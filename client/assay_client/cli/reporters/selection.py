@@ -11,7 +11,16 @@ from rich.console import Console
 from assay_client.cli.reporters.evaluation import score_facts
 from assay_client.cli.reporters.method_facts import method_facts, render_sweep
 from assay_client.cli.reporters.tables import Table, origin_mark, print_facts
-from assay_client.cli.reporters.text import clipped, count, counted, percent, profile_text, shape, times
+from assay_client.cli.reporters.text import (
+    clipped,
+    count,
+    counted,
+    percent,
+    profile_text,
+    shape,
+    times,
+    words_of,
+)
 from assay_client.cli.reporters.two_level import render_two_level
 from assay_report.texts import with_sign
 from assay_sampling.notes.registry import note_text
@@ -47,7 +56,7 @@ def render_selection(
     render_sweep(document, console)
     _render_chance(document, console)
     if document.get("two_level"):
-        render_two_level(document["two_level"], console)
+        render_two_level(document["two_level"], console, words_of(document))
     if written_to is not None:
         console.print(f"written to {written_to}", soft_wrap=True)
     console.print("what the numbers mean: assay docs concepts")
@@ -105,9 +114,14 @@ def _render_groups(document: Mapping[str, Any], projected: Sequence[float], cons
     cost = f"projected {document['cost']['unit']}s".replace("nss", "ns")
     # Light recordings have no instructions: their column would push the kernels' names off the line.
     shares = ["instructions %"] if any(group["instruction_share"] is not None for group in groups) else []
-    numbers = ["group", "launches", cost, *shares, "sim id", "weight"]
-    columns = [*numbers[:-1], "grid", "block", "weight", "kernel"]
-    drawn = Table("Groups", columns, right=numbers, clip=["kernel"])
+    by_operation = document.get("unit") == "operation"
+    if by_operation:
+        numbers = ["group", "operations", cost, *shares, "sim id", "launches", "weight"]
+        columns = [*numbers, "operation"]
+    else:
+        numbers = ["group", "launches", cost, *shares, "sim id", "weight"]
+        columns = [*numbers[:-1], "grid", "block", "weight", "kernel"]
+    drawn = Table("Groups", columns, right=numbers, clip=columns[-1:])
     for index in order[:_GROUPS_SHOWN]:
         group = groups[index]
         share = group["instruction_share"]
@@ -117,7 +131,8 @@ def _render_groups(document: Mapping[str, Any], projected: Sequence[float], cons
             f"{projected[index]:,.0f}",
             *(["-" if share is None else f"{100 * share:,.2f}"] if shares else []),
         ]
-        drawn.add_row(*row, *_representative(group["representatives"]))
+        cells = _operation if by_operation else _representative
+        drawn.add_row(*row, *cells(group["representatives"]))
     drawn.print(console)
     if len(groups) > _GROUPS_SHOWN:
         console.print(f"{len(groups) - _GROUPS_SHOWN} cheaper groups are not shown; --json has them all")
@@ -133,4 +148,18 @@ def _representative(representatives: Sequence[Mapping[str, Any]]) -> list[str]:
         shape(first["block"]),
         f"{first['weight']:,.6g}",
         clipped(first["kernel"], 60),
+    ]
+
+
+def _operation(representatives: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The first operation that stands for a group, with the launches that it consists of."""
+    if not representatives:
+        return ["-"] * 4
+    first, more = representatives[0], len(representatives) - 1
+    of = first["operation"]
+    return [
+        f"{first['sim_id']}{f' +{more}' if more else ''}",
+        count(len(of["launches"])),
+        f"{first['weight']:,.6g}",
+        clipped(f"{of['name']} {of['shapes']}".strip(), 60),
     ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from rich.console import Console
 
 from assay_client.cli.reporters.tables import Table, print_facts, synthetic_mark
-from assay_client.cli.reporters.text import count, counted, percent, times
+from assay_client.cli.reporters.text import clipped, count, counted, percent, times
 from assay_sampling.documents.handover import SimulatedErrors, SimulationDocument
 
 _SHOWN_LAUNCHES = 40
@@ -62,12 +62,14 @@ def _cells(found: SimulatedErrors) -> list[str]:
 
 def _representatives(document: SimulationDocument, console: Console) -> None:
     right = ["launch", "weight", "cycles", "active", "in full run", "cold start", "projected"]
-    table = Table(
-        "representatives, ids from 1", ["launch", "kernel", *right[1:]], right=right, clip=["kernel"]
-    )
+    names = ["kernel"]
+    if any(each.operation is not None for each in document.representatives):
+        names = ["operation", "kernel"]
+    table = Table("representatives, ids from 1", ["launch", *names, *right[1:]], right=right, clip=names)
     for each in document.representatives[:_SHOWN_LAUNCHES]:
         table.add_row(
             str(each.sim_id),
+            *([] if len(names) == 1 else [clipped(each.operation or "-", 60)]),
             each.kernel,
             f"{each.weight:,.6g}",
             *(

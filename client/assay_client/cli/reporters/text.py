@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from assay_sampling.visible import visible
@@ -82,6 +83,26 @@ def condition(document: Mapping[str, object] | None) -> str:
 def share_kind(document: Mapping[str, object]) -> str:
     """The suffix of a share of the SMs that is not a limit in percent."""
     return " partition" if document.get("sm_share") == "partition" else ""
+
+
+@dataclass(frozen=True)
+class UnitWords:
+    """What a selection's groups divide, in words: one of it, several, and what tells them apart."""
+
+    one: str
+    several: str
+    kinds: str
+
+
+_WORDS = {
+    "launch": UnitWords("launch", "launches", "kernels"),
+    "operation": UnitWords("operation", "operations", "strata"),
+}
+
+
+def words_of(document: Mapping[str, Any]) -> UnitWords:
+    """The words for the unit of a selection's, evaluation's or comparison's document."""
+    return _WORDS[document.get("unit", "launch")]
 
 
 def profile_text(profile: Mapping[str, Any]) -> str:

@@ -8,17 +8,17 @@ from typing import Any
 from rich.console import Console
 
 from assay_client.cli.reporters.tables import Table, print_facts
-from assay_client.cli.reporters.text import count, counted, percent, times
+from assay_client.cli.reporters.text import UnitWords, count, counted, percent, times
 from assay_sampling.notes.registry import note_text
 
 
-def render_two_level(facts: Mapping[str, Any], console: Console) -> None:
-    """Draw the ``two_level`` part of a selection's document."""
+def render_two_level(facts: Mapping[str, Any], console: Console, words: UnitWords) -> None:
+    """Draw the ``two_level`` part of a selection's document, in the words of its unit."""
     window, unknown = facts["window"], facts["unknown"]
     pairs = [
         (
             "window",
-            f"{count(window['launches'])} launches with counters in "
+            f"{count(window['launches'])} {words.several} with counters in "
             f"{counted(window['k'], 'group', 'groups')}; "
             f"{percent(facts['match_percent'])} match the light recording ({facts['match_kind']})",
         ),
@@ -29,18 +29,19 @@ def render_two_level(facts: Mapping[str, Any], console: Console) -> None:
         ),
         (
             "labelled",
-            f"{count(facts['classified_launches'])} launches, by {facts['chosen_model'] or 'no model'}",
+            f"{count(facts['classified_launches'])} {words.several}, "
+            f"by {facts['chosen_model'] or 'no model'}",
         ),
         *_new_signatures(facts.get("classified_unseen_time_percent")),
         ("models agree", percent(facts["agreement_percent"])),
         ("ambiguous", percent(facts["ambiguous_percent"])),
         (
             "unknown",
-            f"{count(unknown['launches'])} launches of kernels that the window lacks, "
+            f"{count(unknown['launches'])} {words.several} of {words.kinds} that the window lacks, "
             f"in {count(unknown['groups'])} separate groups",
         ),
         *_unseen(facts),
-        *_abstained(facts.get("abstained")),
+        *_abstained(facts.get("abstained"), words),
         ("overlap", percent(facts["overlap_percent"])),
         *[("flag", str(flag)) for flag in facts["flags"]],
     ]
@@ -64,15 +65,15 @@ def _new_signatures(time_percent: float | None) -> list[tuple[str, str]]:
     return [("new signatures", f"{percent(time_percent)} of the light time that was labelled")]
 
 
-def _abstained(found: Mapping[str, Any] | None) -> list[tuple[str, str]]:
+def _abstained(found: Mapping[str, Any] | None, words: UnitWords) -> list[tuple[str, str]]:
     if found is None:
         return []
     where = "in groups of their own" if found["groups"] else "labelled anyway; abstain=true sets them apart"
     text = (
-        f"{count(found['launches'])} launches of {count(found['signatures'])} new signatures whose label is "
-        f"not sure ({where})"
+        f"{count(found['launches'])} {words.several} of {count(found['signatures'])} new signatures whose "
+        f"label is not sure ({where})"
     )
-    return [("unsure", text if found["launches"] else "no launches")]
+    return [("unsure", text if found["launches"] else f"no {words.several}")]
 
 
 def _render_models(models: Mapping[str, Mapping[str, Any]], chosen: str | None, console: Console) -> None:

@@ -17,6 +17,7 @@ from assay_client.cli.options import (
     RanksOption,
     SeedOption,
     SyntheticOption,
+    UnitOption,
     parse_parameters,
 )
 from assay_client.cli.output import show
@@ -25,6 +26,7 @@ from assay_client.cli.reporters.classification import render_classification, ren
 from assay_client.cli.verb import verb_app
 from assay_client.files import require_folder_of, write_atomically
 from assay_client.recordings import analyses, classified
+from assay_client.recordings.units import unit_choice, unit_for
 from assay_client.settings import settings_of
 from assay_sampling.counters.features import own_metrics
 from assay_sampling.errors import ParameterError
@@ -69,6 +71,7 @@ def classify(
     ] = None,
     ranks: RanksOption = False,
     seed: SeedOption = 0,
+    unit: UnitOption = "auto",
     output: Annotated[
         Path | None,
         typer.Option(
@@ -110,6 +113,8 @@ def classify(
             )
         require_folder_of(output)
     if listed is not None:
+        if unit_choice(unit) == "operation":
+            raise ParameterError("--unit", "traces of a simulator know no operations", "leave it out")
         require(RECORDING, *files)
         require(TRACES, listed)
         with activity("reading " + ", ".join(map(str, [*files, listed]))):
@@ -121,6 +126,7 @@ def classify(
         show(written, as_json, lambda console: render_listed(written, output, console))
         return
     assert light is not None
+    choice = unit_choice(unit)
     require(RECORDING, *files, light)
     with activity("reading " + ", ".join(map(str, [*files, light]))) as shown:
         profile = analyses.read_profile(
@@ -132,7 +138,7 @@ def classify(
             memory_limit_bytes=limit,
         )
         shown.say("grouping and labelling")
-        selection = classified.classify(profile, parameters, seed)
+        selection = classified.classify(profile, parameters, seed, unit_for(choice, profile))
         if output is not None:
             shown.say(f"writing {output}")
             write_atomically(output, classified.label_file(profile.whole, selection, output.suffix))

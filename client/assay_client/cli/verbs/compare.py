@@ -15,6 +15,7 @@ from assay_client.cli.options import (
     RanksOption,
     SeedOption,
     SyntheticOption,
+    UnitOption,
     one_or_each,
     parse_parameters,
 )
@@ -24,6 +25,7 @@ from assay_client.cli.progress import activity
 from assay_client.cli.reporters.comparison import render_comparison
 from assay_client.cli.verb import verb_app
 from assay_client.recordings import analyses, comparing
+from assay_client.recordings.units import unit_choice
 from assay_client.settings import settings_of
 from assay_sampling.scoring.trials import LEAST_TRIALS
 
@@ -61,6 +63,16 @@ def compare(
     ] = None,
     ranks: RanksOption = False,
     seed: SeedOption = 0,
+    unit: UnitOption = "auto",
+    on: Annotated[
+        Path | None,
+        typer.Option(
+            "--on",
+            readable=False,
+            metavar="FILE",
+            help="A recording of another GPU: it decides the unit, and each method is scored on it, too.",
+        ),
+    ] = None,
     trials: Annotated[
         int | None,
         typer.Option(
@@ -86,7 +98,8 @@ def compare(
     limit = settings_of(memory_limit_bytes=memory_limit).memory_limit_bytes
     parameters = comparing.parameters_by_method(given, methods) if given else {}
     require_plot(plot)
-    require(RECORDING, *files, light)
+    require(RECORDING, *files, light, on)
+    choice = unit_choice(unit)
     with activity("reading " + ", ".join(map(str, files))) as shown:
         profile = analyses.read_profile(
             files,
@@ -97,12 +110,15 @@ def compare(
             metrics=comparing.metrics_of(given),
             memory_limit_bytes=limit,
         )
+        other = None if on is None else analyses.read_profile(on, memory_limit_bytes=limit)
         document = comparing.compare(
             profile,
             methods=methods,
             parameters=parameters,
             seed=seed,
             trials=trials,
+            unit=choice,
+            on=other,
             progress=lambda name: shown.say(f"selecting with {name}"),
         )
     write_plot(plot, lambda: _figure(document))

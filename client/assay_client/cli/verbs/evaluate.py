@@ -118,6 +118,7 @@ def evaluate(
         "weights": weights,
         "scales_at_most": scales_at_most,
         "synthetic": True if synthetic else None,
+        "unit": unit_choice(unit),
         "memory_limit_bytes": limit,
     }
     with activity("reading " + " and ".join(map(str, files))):
@@ -125,9 +126,7 @@ def evaluate(
             document = analyses.evaluate_relative(selection, *files, **options)
             render = render_relative
         else:
-            document = analyses.evaluate(
-                selection, files, ranks=ranks, unit=unit_choice(unit), **projection, **options
-            )
+            document = analyses.evaluate(selection, files, ranks=ranks, **projection, **options)
             render = render_evaluation
     show(document, as_json, lambda console: render(document, console))
 

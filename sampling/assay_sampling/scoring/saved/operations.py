@@ -55,7 +55,7 @@ class SelectedOperations:
         of = self.operations.identities[int(self.operations.identity[row])]
         launches = self.operations.source.take(parts)
         shapes = [launches.column(f"{what}_{axis}") for what in ("grid", "block") for axis in "xyz"]
-        axes = np.maximum(np.stack(shapes, axis=1), 1).tolist()
+        axes = np.stack(shapes, axis=1).tolist()
         kernels = [launches.names[i] for i in launches.column("kernel_id").tolist()]
         return OperationEntry(
             kind=of.kind,
@@ -65,7 +65,11 @@ class SelectedOperations:
             row=row,
             launches=[
                 OperationLaunch(
-                    launch=launch, sim_id=launch + 1, kernel=kernel, grid=shape[:3], block=shape[3:]
+                    launch=launch,
+                    sim_id=launch + 1,
+                    kernel=kernel,
+                    grid=written_shape(shape[:3]),
+                    block=written_shape(shape[3:]),
                 )
                 for launch, kernel, shape in zip(
                     launches.column("launch").tolist(), kernels, axes, strict=True
@@ -83,6 +87,14 @@ class SelectedOperations:
             identities=[(one.kind, one.name, one.shapes, one.thread) for one in sequence.identities],
             **arrays,
         )
+
+
+def written_shape(axes: Sequence[int]) -> list[int]:
+    """A grid or block as documents have it: 0, 0, 0 where the recording does not know it at all."""
+    if axes[0] <= 0:
+        return [0, 0, 0]
+    # An axis that the recording does not know is 1: the product is then still the true total.
+    return [int(axis) if axis > 0 else 1 for axis in axes]
 
 
 def _packed(values: np.ndarray, kind: str) -> str:
@@ -138,3 +150,9 @@ def launches_of_entries(
         launches.extend(parts)
         owner.extend([index] * len(parts))
     return np.array(owner, np.int64), launches
+
+
+def operation_of(entry: RepresentativeEntry) -> Operation | None:
+    """The operation that a representative is; None for a launch."""
+    found = entry.operation
+    return None if found is None else Operation(found.kind, found.name, found.shapes, found.thread)

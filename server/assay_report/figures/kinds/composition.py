@@ -10,6 +10,7 @@ from assay_report.figures import parts
 from assay_report.figures.figure import Figure, made, without_data
 from assay_report.figures.text import hint, labels
 from assay_report.figures.theme import AROUND_INSIDE, INSIDE, QUIET, SERIES
+from assay_report.figures.words import LAUNCHES, RowWords
 from assay_report.model.drawn import Composition, GroupShares
 
 Share = Literal["launches_percent", "cost_percent"]
@@ -22,24 +23,35 @@ _LEAST_LETTER_SHARE = 0.03  # of the axis: a narrower bar has no room for a lett
 
 
 def group_composition(
-    name: str, title: str, composition: Composition | None, unit: str, *, workload: str | None = None
+    name: str,
+    title: str,
+    composition: Composition | None,
+    unit: str,
+    *,
+    workload: str | None = None,
+    words: RowWords = LAUNCHES,
 ) -> Figure:
-    """Two bars per group, of its launches and of its cost (in ``unit``), divided by kernel."""
+    """Two bars per group, of its launches and of its cost (in ``unit``), divided by kernel.
+
+    ``words``: what the rows are.
+    """
     if composition is None:
-        reason = "The group of every launch is not known: the method draws launches without groups."
+        reason = (
+            f"The group of every {words.one} is not known: the method draws {words.several} without groups."
+        )
         return without_data(name, title, reason, workload=workload)
     # The entry without an ID joins all other groups, so it is not ranked among them.
     groups = sorted(composition.groups, key=lambda each: (each.id is None, -total(each, "cost_percent")))
     shown = [group for group in groups if group.id is not None][:GROUPS_SHOWN]
     if not shown:
         return without_data(name, title, "The selection has no groups.", workload=workload)
-    kernels = kernel_names(composition)
+    kernels = kernel_names(composition, words)
     legend = [f"{_letter(i)}  {short}" for i, short in enumerate(labels(kernels, _LONGEST_KERNEL).values())]
-    kinds = ["launches", unit]
+    kinds = [words.several, unit]
     rows = [
         {**row, "drawn": legend[row["position"]]}
         for group in shown
-        for row in _segments(group, kernels, unit)
+        for row in _segments(group, kernels, kinds)
     ]
     largest = max(total(group, what) for group in shown for what in ("launches_percent", "cost_percent"))
     whats: tuple[Share, Share] = ("launches_percent", "cost_percent")
@@ -91,12 +103,12 @@ def group_composition(
     return made(
         name,
         title,
-        f"Upper bar: share of the launches; lower bar: share of the {unit}; the letters name the kernels."
-        + _rest_text(groups[len(shown) :], composition),
+        f"Upper bar: share of the {words.several}; lower bar: share of the {unit}; the letters name the "
+        f"{words.kinds}." + _rest_text(groups[len(shown) :], composition),
         view,
         workload=workload,
         described="; ".join(
-            f"{_label(group)}: {total(group, 'launches_percent'):.3g} % of the launches, "
+            f"{_label(group)}: {total(group, 'launches_percent'):.3g} % of the {words.several}, "
             f"{total(group, 'cost_percent'):.3g} % of the {unit}"
             for group in shown
         ),
@@ -108,15 +120,15 @@ def total(group: GroupShares, what: Share) -> float:
     return math.fsum(value or 0.0 for value in getattr(group, what))
 
 
-def kernel_names(composition: Composition) -> list[str]:
+def kernel_names(composition: Composition, words: RowWords = LAUNCHES) -> list[str]:
     """The kernels that are told apart, and how many others there are."""
     others = composition.other_kernels
     named = list(composition.kernels)
-    return [*named, f"{others:,} other kernel{'s' if others > 1 else ''}"] if others else named
+    return [*named, f"{others:,} other {words.kinds if others > 1 else words.kind}"] if others else named
 
 
-def _segments(group: GroupShares, kernels: Sequence[str], unit: str) -> Iterator[dict[str, Any]]:
-    for kind, what in (("launches", group.launches_percent), (unit, group.cost_percent)):
+def _segments(group: GroupShares, kernels: Sequence[str], kinds: Sequence[str]) -> Iterator[dict[str, Any]]:
+    for kind, what in zip(kinds, (group.launches_percent, group.cost_percent), strict=True):
         begin = 0.0
         for position, kernel in enumerate(kernels):
             share = what[position] or 0.0

@@ -12,6 +12,7 @@ from assay_report.figures import parts
 from assay_report.figures.figure import Figure, made, without_data
 from assay_report.figures.text import hint, number, shortened
 from assay_report.figures.theme import GRID, INK, PAPER, QUIET, SERIES
+from assay_report.figures.words import LAUNCHES, RowWords
 from assay_report.model.drawn import ByLaunch, Drawn, Lanes
 
 _WIDTH_PX, _HEIGHT_PX, _LANE_PX = 560, 170, 24
@@ -21,27 +22,33 @@ _LONGEST_KERNEL = 32
 
 
 def timeline(
-    name: str, title: str, drawn: Drawn, *, workload: str | None = None, by_kernel: bool = False
+    name: str,
+    title: str,
+    drawn: Drawn,
+    *,
+    workload: str | None = None,
+    by_kernel: bool = False,
+    words: RowWords = LAUNCHES,
 ) -> Figure:
     """A quantity over the launches in order, and below it which group ran when.
 
-    ``by_kernel``: the groups are kernels, and no launch stands for others.
+    ``by_kernel``: the groups are kernels, and no launch stands for others; ``words``: what the rows are.
     """
     entry, lanes = drawn.by_launch, drawn.lanes
     if entry is None:
-        reason = f"No launch has a value of {drawn.cost.quantity}."
+        reason = f"No {words.one} has a value of {drawn.cost.quantity}."
         return without_data(name, title, reason, workload=workload)
     # Both parts share the axis of launches, so only the lower one is labelled.
-    views = [_quantity(entry, labelled=lanes is None)]
+    views = [_quantity(entry, words, labelled=lanes is None)]
     if lanes is not None:
-        views.append(_groups(entry, lanes, by_kernel=by_kernel))
+        views.append(_groups(entry, lanes, words, by_kernel=by_kernel))
     return made(
         name,
         title,
-        _caption_of_kernels(entry, lanes) if by_kernel else _caption(entry, lanes),
+        _caption_of_kernels(entry, lanes) if by_kernel else _caption(entry, lanes, words),
         {"vconcat": views, "spacing": 10},
         workload=workload,
-        described=_described(entry, by_kernel=by_kernel),
+        described=_described(entry, words, by_kernel=by_kernel),
     )
 
 
@@ -50,7 +57,7 @@ def quantity_name(quantity: str) -> str:
     return quantity.removesuffix("_ns")
 
 
-def _quantity(entry: ByLaunch, *, labelled: bool) -> parts.View:
+def _quantity(entry: ByLaunch, words: RowWords, *, labelled: bool) -> parts.View:
     known = [value for value in (*entry.least, *entry.most, *entry.marks.value) if value is not None]
     unit = (
         f"IPC ({entry.unit})"
@@ -62,7 +69,7 @@ def _quantity(entry: ByLaunch, *, labelled: bool) -> parts.View:
         up = parts.log_axis("least", unit, parts.log_domain(known))
     else:
         up = parts.linear_axis("least", unit)
-    across = _across("row", entry, labelled=labelled)
+    across = _across("row", entry, words, labelled=labelled)
     band = {
         "data": parts.data(_band(entry)),
         # A range of one value must stay visible, hence the stroke.
@@ -80,7 +87,7 @@ def _quantity(entry: ByLaunch, *, labelled: bool) -> parts.View:
         )
     layers.append(
         {
-            "data": parts.data(_marks(entry)),
+            "data": parts.data(_marks(entry, words)),
             "mark": {"type": "point", "shape": "diamond", "filled": True, "size": 90, "opacity": 1,
                      "color": SERIES[1], "stroke": PAPER, "strokeWidth": 1},
             "encoding": {"x": across, "y": {**up, "field": "value"}, **parts.hinted()},
@@ -89,8 +96,8 @@ def _quantity(entry: ByLaunch, *, labelled: bool) -> parts.View:
     return {"width": _WIDTH_PX, "height": _HEIGHT_PX, "layer": layers}
 
 
-def _across(field: str, entry: ByLaunch, *, labelled: bool) -> parts.View:
-    unit = "launch, in the order of processes and calls" if entry.process_starts else "launch"
+def _across(field: str, entry: ByLaunch, words: RowWords, *, labelled: bool) -> parts.View:
+    unit = f"{words.one}, in the order of processes and calls" if entry.process_starts else words.one
     found = parts.linear_axis(field, unit, domain=(0, max(entry.launches, 1)))
     found["axis"] = {"tickCount": 8, "format": ",d", "grid": False, "labels": labelled, "ticks": labelled}
     if not labelled:
@@ -119,11 +126,11 @@ def _means(entry: ByLaunch) -> list[dict[str, Any]]:
     ]
 
 
-def _marks(entry: ByLaunch) -> list[dict[str, Any]]:
+def _marks(entry: ByLaunch, words: RowWords) -> list[dict[str, Any]]:
     marks = entry.marks
     return [
         {"row": row + 0.5, "launch": row, "group": group, "value": value,
-         "hint": f"representative of group {group:,}: launch {row:,}, {entry.quantity} {number(value)}"}
+         "hint": f"representative of group {group:,}: {words.one} {row:,}, {entry.quantity} {number(value)}"}
         for row, group, value in zip(marks.row, marks.group, marks.value, strict=True)
         if value is not None
     ]  # fmt: skip
@@ -139,10 +146,10 @@ def _processes(entry: ByLaunch, across: parts.View) -> parts.View:
     }
 
 
-def _groups(entry: ByLaunch, lanes: Lanes, *, by_kernel: bool) -> parts.View:
+def _groups(entry: ByLaunch, lanes: Lanes, words: RowWords, *, by_kernel: bool) -> parts.View:
     """A lane per group: the height of its bars is its share of the cost of the bin."""
     count = len(lanes.groups)
-    across = _across("row", entry, labelled=True)
+    across = _across("row", entry, words, labelled=True)
     colours = {
         "field": "lane", "type": "ordinal", "legend": None,
         "scale": {"domain": list(range(count)), "range": list(SERIES[:count])},
@@ -157,7 +164,7 @@ def _groups(entry: ByLaunch, lanes: Lanes, *, by_kernel: bool) -> parts.View:
         "encoding": {"x": across, "y": _up("base", count), "y2": {"field": "top"}, "color": colours},
     }
     marks = {
-        "data": parts.data(_lane_marks(entry, lanes)),
+        "data": parts.data(_lane_marks(entry, lanes, words)),
         "mark": {"type": "point", "shape": "diamond", "filled": True, "size": 70, "opacity": 1,
                  "color": INK, "stroke": PAPER, "strokeWidth": 1},
         "encoding": {"x": across, "y": _up("place", count), **parts.hinted()},
@@ -195,14 +202,14 @@ def _lane_rows(entry: ByLaunch, lanes: Lanes) -> list[dict[str, Any]]:
     return rows
 
 
-def _lane_marks(entry: ByLaunch, lanes: Lanes) -> list[dict[str, Any]]:
+def _lane_marks(entry: ByLaunch, lanes: Lanes, words: RowWords) -> list[dict[str, Any]]:
     last = len(lanes.groups) - 1
     lane_of = {group: lane for lane, group in enumerate(lanes.groups)}
     rows = []
     for row, group in zip(entry.marks.row, entry.marks.group, strict=True):
         lane = lane_of.get(group, last)
         rows.append({"row": row + 0.5, "launch": row, "group": group, "place": last - lane + 0.5,
-                     "hint": hint(_representative(row, group, lanes, lane))})  # fmt: skip
+                     "hint": hint(_representative((row, group), lanes, lane, words))})  # fmt: skip
     return rows
 
 
@@ -236,16 +243,17 @@ def _names(lanes: Lanes, *, by_kernel: bool) -> list[parts.View]:
     ]
 
 
-def _representative(row: int, group: int, lanes: Lanes, lane: int) -> str:
+def _representative(place: tuple[int, int], lanes: Lanes, lane: int, words: RowWords) -> str:
+    row, group = place
     kernel = f", {lanes.kernels[lane]}" if lanes.groups[lane] == group else ""
-    return f"representative of group {group:,}: launch {row:,}{kernel}"
+    return f"representative of group {group:,}: {words.one} {row:,}{kernel}"
 
 
-def _band_said(entry: ByLaunch) -> str:
+def _band_said(entry: ByLaunch, words: RowWords) -> str:
     bins, launches = len(entry.bin_starts), entry.launches
     if bins == launches:
-        return "Band: the value of each launch"
-    return f"Band: least to largest of about {launches / bins:,.0f} launches; line: their mean"
+        return f"Band: the value of each {words.one}"
+    return f"Band: least to largest of about {launches / bins:,.0f} {words.several}; line: their mean"
 
 
 def _processes_said(entry: ByLaunch) -> str:
@@ -253,30 +261,30 @@ def _processes_said(entry: ByLaunch) -> str:
 
 
 def _caption_of_kernels(entry: ByLaunch, lanes: Lanes | None) -> str:
-    said = f"{_band_said(entry)}.{_processes_said(entry)}"
+    said = f"{_band_said(entry, LAUNCHES)}.{_processes_said(entry)}"
     if lanes is not None:
         said += " Below, a lane per kernel, the dearest first: the height is its share of the cost there."
     return said
 
 
-def _caption(entry: ByLaunch, lanes: Lanes | None) -> str:
+def _caption(entry: ByLaunch, lanes: Lanes | None, words: RowWords) -> str:
     marked = len(entry.marks.row)
     chosen = f"{entry.representatives:,} representatives"
     if marked < entry.representatives:
         chosen = f"{marked:,} of the {chosen}"
-    said = f"{_band_said(entry)}; diamonds: {chosen}.{_processes_said(entry)}"
+    said = f"{_band_said(entry, words)}; diamonds: {chosen}.{_processes_said(entry)}"
     if lanes is not None:
         said += (
             " Below, a lane per group, the dearest first: the height is the group's share of the cost there; "
-            "on the right the kernel that costs most in it."
+            f"on the right the {words.kind} that costs most in it."
         )
     return said
 
 
-def _described(entry: ByLaunch, *, by_kernel: bool) -> str:
+def _described(entry: ByLaunch, words: RowWords, *, by_kernel: bool) -> str:
     known = [value for value in (*entry.least, *entry.most) if value is not None]
     said = (
-        f"{entry.launches:,} launches in {len(entry.bin_starts):,} bins; {entry.quantity} from "
+        f"{entry.launches:,} {words.several} in {len(entry.bin_starts):,} bins; {entry.quantity} from "
         f"{number(min(known))} to {number(max(known))}"
     )
     return said if by_kernel else f"{said}; {entry.representatives:,} representatives"
