@@ -248,6 +248,10 @@ abuse: $(STAMP)  ## strangers at every listener, 10,000 idle streams, a flood of
 bench-fidelity: $(STAMP)  ## coverage of intervals, errors across GPUs, projection rules, labels; see docs/fidelity.md
 	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m tests.fidelity $(FIDELITY_ARGS)
 
+.PHONY: bench-silicon
+bench-silicon: $(STAMP)  ## one selection on pairs of real GPUs, from recordings beside the checkout; see docs/silicon.md
+	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m tests.silicon $(SILICON_ARGS)
+
 .PHONY: scale
 scale: $(STAMP)  ## a campaign of 1,000 runs over 50 virtual GPUs, through server and agents; ten minutes on two cores
 	ASSAY_SCALE=full $(BIN)/pytest -q -s tests/integration/test_many_virtual_gpus.py $(PYTEST_ARGS)
