@@ -22,7 +22,7 @@ from assay_sampling.methods.registry import select
 from assay_sampling.operations.collapsing import operations_of
 from assay_sampling.operations.matching import OperationSequence, match_operations
 from assay_sampling.parameters import WeightKind
-from assay_sampling.scoring.by_operation import SelectedCalls, score_operations
+from assay_sampling.scoring.by_operation import SelectedCalls, place_matched
 from assay_sampling.scoring.carried import score_on_by_weights
 from assay_sampling.scoring.evaluation import Evaluation
 from assay_sampling.scoring.selection import Selection
@@ -73,13 +73,14 @@ class Bench:
         cost = there.launches.floats("duration_ns")
         sides = OperationSequence.of(here.whole, self.time), OperationSequence.of(there, cost)
         match = match_operations(*sides, self.pair.workload)
+        self.matched = there, match
         self.matched_time_percent = match.left_time_percent, match.right_time_percent
         shapes = {(one.name, one.shapes): place for place, one in enumerate(here.whole.identities)}
         cell = np.array([shapes[one.name, one.shapes] for one in here.whole.identities])
         self._place(cost, match.left_rows, match.right_rows, cell[here.whole.identity])
 
     def _match_launches(self) -> None:
-        alignment = align(self.here, self.there, "name_block")
+        self.alignment = alignment = align(self.here, self.there, "name_block")
         self.time = self.here.floats("duration_ns")
         cost = self.there.floats("duration_ns")
         rows = alignment.left_rows, alignment.right_rows
@@ -110,10 +111,12 @@ class Bench:
     def _one(self, case: Case, seed: int) -> dict[WeightKind, tuple[Selection, Evaluation]]:
         if self.operations is not None:
             made = select_operations(self.operations, case.method, case.parameters, seed)
-            scores = score_operations(SelectedCalls.of(made), self.there).scores
+            scores = place_matched(SelectedCalls.of(made), *self.matched).scores().scores
         else:
             made = select(case.method, Profile(light=self.here), case.parameters, seed)
-            scores, _ = score_on_by_weights(made, self.there, reference=self.here)
+            scores, _ = score_on_by_weights(
+                made, self.there, reference=self.here, alignments={"name_block": self.alignment}
+            )
         return {kind: (made, evaluation) for kind, evaluation in scores.items()}
 
     def _together(self, kind: WeightKind, found: list[tuple[Selection, Evaluation]]) -> Score:

@@ -199,10 +199,26 @@ def place_operations(
 ) -> PlacedOperations:
     """As :func:`place_saved_operations`; ``at_home`` says that it is the GPU of the selection."""
     refuse_mixed_origins(calls.origin, launches)
-    subject = f"selection on {source_of(launches)}"
     there = operations_of(launches)
     cost = scored_cost(there.launches, quantity, calls.quantity)
-    match = match_operations(calls.sequence, OperationSequence.of(there, cost.values), subject)
+    match = match_operations(
+        calls.sequence, OperationSequence.of(there, cost.values), f"selection on {source_of(launches)}"
+    )
+    return place_matched(calls, there, match, quantity, at_home=at_home, scales_at_most=scales_at_most)
+
+
+def place_matched(
+    calls: SelectedCalls,
+    there: Operations,
+    match: OperationMatch,
+    quantity: str | None = None,
+    *,
+    at_home: bool = False,
+    scales_at_most: float | None = None,
+) -> PlacedOperations:
+    """As :func:`place_operations`, on operations that are matched already: callers with several selections
+    of one recording match once. ``match`` has the selection's recording on the left."""
+    subject = f"selection on {source_of(there.source)}"
     require_operations_match(match, subject)
     rows, kept = _counterparts(calls, match)
     if not kept.any():
@@ -211,16 +227,15 @@ def place_operations(
         )
     unmatched = np.ones(len(there), bool)
     unmatched[match.right_rows] = False
-    whole = bool(kept.all())
     placed = Placed(
-        cost=cost,
+        cost=scored_cost(there.launches, quantity, calls.quantity),
         rows=rows[kept],
         groups=calls.groups[kept],
         labels=_carried(calls.labels, match, len(there), calls.group_count),
         instructions=instructions_of(there.launches),
         facts=_facts(calls, match, unmatched),
         light_time=_time_there(calls, there, match),
-        design=calls.design if whole else None,
+        design=calls.design if kept.all() else None,
         at_home=at_home,
         scales_at_most=checked_scale(scales_at_most),
     )
