@@ -6,6 +6,7 @@ import argparse
 import sys
 from pathlib import Path
 
+from tests.silicon.counters import counters_section
 from tests.silicon.page import HEAD, by_launch_section, claims_section, largest_section, scores_section
 from tests.silicon.recordings import pairs
 from tests.silicon.scores import DRAWS, Bench
@@ -22,7 +23,13 @@ def main() -> int:
         for case in bench.pair.cases:
             sys.stderr.write(f"{bench.pair.workload}, {bench.pair.here}: {case.title}\n")
             found.append(bench.scored(case, given.draws))
-    sections = [scores_section(found, benches), largest_section(found), by_launch_section(), claims_section()]
+    sections = [
+        scores_section(found, benches),
+        largest_section(found),
+        counters_section(given.draws),
+        by_launch_section(),
+        claims_section(),
+    ]
     text = HEAD + "\n" + "\n".join(section.markdown() for section in sections)
     sys.stdout.write(text)
     if given.output is not None:

@@ -99,7 +99,8 @@ NEUSIGHT = Pair(
     "operation",
     (
         Case("stem"),
-        Case("stem", {"epsilon_percent": 2.5}),
+        Case("stem", {"epsilon_percent": 3}),
+        Case("stem", {"epsilon_percent": 2}),
         Case("stratified", {"weights": "light_time", "launches": 1000}),
         Case("proportional"),
         Case("random", {"weights": "light_time"}),
