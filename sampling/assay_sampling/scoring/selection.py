@@ -230,6 +230,33 @@ class Selection:
         """What the groups divide."""
         return "launch" if self.operations is None else "operation"
 
+    def by_launch(self) -> Selection:
+        """The launches of its representatives, each with the weight and group of its operation: what stands
+        for what where conditions are compared launch by launch. A selection by launch is its own."""
+        if self.operations is None:
+            return self
+        operations, chosen = self.operations.operations, self.representatives
+        parts = operations.rows_of(chosen.row)
+        owner = np.repeat(np.arange(len(parts)), [len(part) for part in parts])
+        rows = np.concatenate(parts)
+        order = np.argsort(rows)
+        rows, owner = rows[order], owner[order]
+        labels = None if self.labels is None else self.labels[operations.of_launch]
+        groups, by_time = len(self.group_launches), self.light_time_weights
+        return replace(
+            self,
+            profile=ProfileSummary.of(operations.source),
+            representatives=Representatives.at(
+                operations.source, rows, chosen.group[owner], chosen.weight[owner]
+            ),
+            group_launches=self.group_launches if labels is None else np.bincount(labels, minlength=groups),
+            labels=labels,
+            label_origins=None,
+            light_time_weights=None if by_time is None else by_time[owner],
+            design=None,
+            operations=None,
+        )
+
     @property
     def notes(self) -> tuple[Note, ...]:
         """Notes on doubtful scores."""

@@ -17,7 +17,7 @@ from assay_sampling.documents.common import (
     WeightedScores,
 )
 from assay_sampling.documents.selection import Accuracies, IntervalEntry, LabelScores, Window
-from assay_sampling.parameters import WeightKind
+from assay_sampling.parameters import Unit, WeightKind
 
 
 class SelectedOn(Part):
@@ -70,6 +70,17 @@ class AssumptionEntry(Part):
     ]
 
 
+class OperationsMatched(Part):
+    """How far two recordings make the same calls, matched by operator, input shapes and order."""
+
+    calls_matched: Annotated[int, says("calls found on both", "operations")]
+    selection_calls_percent: Annotated[float, says("of the selection's recording", "percent")]
+    recording_calls_percent: Annotated[float, says("of this recording", "percent")]
+    selection_time_percent: Annotated[float, says("their share of the selection's recording", "percent")]
+    recording_time_percent: Annotated[float, says("their share of this recording's time", "percent")]
+    lower_bound: Annotated[bool, says("they differ in so many places that more may match")]
+
+
 class Row(Scores, Judged, Placed):
     """A selection method on a workload, GPU and condition."""
 
@@ -83,6 +94,7 @@ class Row(Scores, Judged, Placed):
         int | None, says("the process that alone is evaluated; `null`: all of them", "ordinal")
     ] = None
     processes: Annotated[int | None, says("processes of which the launches are", "processes")] = None
+    unit: Annotated[Unit, says("what the groups divide: launches, or operations")] = "launch"
     launches: Annotated[int | None, says("launches of the workload", "launches")] = None
     kernels: Annotated[int | None, says("distinct kernels", "kernels")] = None
     groups: Annotated[int | None, says("groups of the selection", "groups")] = None
@@ -113,6 +125,9 @@ class Row(Scores, Judged, Placed):
         ),
     ] = None
     match: Annotated[Match | None, says("of the levels, or of this GPU with the selection's")] = None
+    operations: Annotated[
+        OperationsMatched | None, says("by operation: how this GPU's calls match the selection's")
+    ] = None
     model: Annotated[
         ChosenModel | None, says("of a two-level selection: the model that labels launches after the window")
     ] = None

@@ -29,6 +29,9 @@ def exported(selection: Selection, most_representatives: int = MOST_REPRESENTATI
             row=nothing, group=nothing, weight=nothing, process=nothing, launch=nothing, kernel=(),
         ),
         group_launches=nothing,
+        operations=None
+        if selection.operations is None
+        else replace(selection.operations, rows=nothing),
         instruction_share=None,
     )  # fmt: skip
     note = make_note("groups_left_out", representatives=representatives, most=most_representatives)

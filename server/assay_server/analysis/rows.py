@@ -118,6 +118,7 @@ def describe_selection(row: Row, selection: Selection, key: str, made_on: Cell) 
     row.selected_on = SelectedOn(device=made_on.device_kind, condition=ConditionEntry.of(made_on.condition))
     row.selection = key
     row.parameters = plain(selection.parameters)
+    row.unit = selection.unit
     row.groups = len(selection.group_launches)
     row.representatives = len(selection.representatives.row)
 

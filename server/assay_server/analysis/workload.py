@@ -9,15 +9,17 @@ from assay_report.figures.drawn import drawn
 from assay_report.model.common import Match
 from assay_report.model.drawn import Drawn
 from assay_report.model.report import Comparisons
-from assay_report.model.scores import Row
+from assay_report.model.scores import OperationsMatched, Row
 from assay_sampling.documents.common import GroupSpreadEntry, NoteEntry
 from assay_sampling.documents.selection import SelectionInReport
 from assay_sampling.errors import AssayError, NotJoinableError, RefusedError
 from assay_sampling.launches.alignment import MATCH_KINDS, Alignment, MatchKind, align, align_window
 from assay_sampling.launches.in_memory import Launches
 from assay_sampling.launches.profile import Profile
+from assay_sampling.methods.by_operation import operation_profile, with_operations
 from assay_sampling.methods.registry import select_and_try
 from assay_sampling.notes.registry import note_of_error
+from assay_sampling.scoring.by_operation import SelectedCalls, score_operations
 from assay_sampling.scoring.carried import score_on_by_weights, widest_groups_there
 from assay_sampling.scoring.selection import Selection
 from assay_sampling.scoring.trials import trials_for
@@ -99,7 +101,7 @@ def analyse_workload(
 def _compared(work: _Work, runs: Sequence[RunData]) -> Comparisons:
     """Comparisons of the runs, GPU by GPU."""
     made = [
-        MadeSelection(made.selection.method, made.key, made.selection, made.whole)
+        MadeSelection(made.selection.method, made.key, made.selection.by_launch(), made.whole)
         for _, made in sorted(work.made.items())
     ]
     held = HeldPairs(work.held.launches, work.aligned, work.refuse_invalid, work.facts, work.release)
@@ -146,7 +148,7 @@ class _Work:
             if row.status != "not applicable" and cell.device_kind == self.request.reference:
                 self.blocked[method.position] = row
             return
-        shown = drawn(selection, self.held.launches(cell.whole))
+        shown = drawn(selection.by_launch(), self.held.launches(cell.whole))
         self.made[method.position] = _Made(row.selection or "", selection, cell, cell.whole, row, shown)
 
     def _selection(self, cell: Cell, method: Method, row: Row) -> Selection:
@@ -160,15 +162,22 @@ class _Work:
             light=levels.get("light"),
             repeats=self._repeats(cell, row) if "light" in levels else (),
         )
-        tries = trials_for(len(profile.whole))
-        tried = select_and_try(method.name, profile, method.parameters, method.seed, tries)
+        operations = operation_profile(profile) if self._by_operation(cell) else None
+        divided = profile if operations is None else operations.profile
+        tries = trials_for(len(divided.whole))
+        tried = select_and_try(method.name, divided, method.parameters, method.seed, tries)
         selection = tried.selection
+        if operations is not None:
+            selection = with_operations(selection, operations)
         rows.describe_selection(row, selection, self._key(cell, method), cell)
         rows.score(row, selection.evaluation, cell.whole)
         rows.give_interval(row, selection.interval, selection.why_no_interval)
         describe_two_levels(row, selection, cell.whole.run_id, self.request.unseen_percent)
         describe_fair(row, tried)
         return selection
+
+    def _by_operation(self, cell: Cell) -> bool:
+        return cell.workload in self.request.by_operation
 
     def _repeats(self, cell: Cell, row: Row) -> tuple[Launches, ...]:
         """The repeated light runs that hold the launches of the first: their mean is the light time."""
@@ -220,6 +229,20 @@ class _Work:
         _refuse_same_records(made.whole, run)
         other = self.held.launches(run)
         self._describe(row, run)
+        if made.selection.operations is not None:
+            self._score_operations(made, row, run, other)
+        else:
+            self._score_launches(made, row, run, other)
+        row.model, row.window, row.unknown = made.row.model, made.row.window, made.row.unknown
+        row.unseen_time_percent = made.row.unseen_time_percent
+
+    def _score_operations(self, made: _Made, row: Row, run: RunData, other: Launches) -> None:
+        found = score_operations(SelectedCalls.of(made.selection), other)
+        row.operations = OperationsMatched.model_validate(found.match.to_dict())
+        row.notes += [NoteEntry.of(note) for note in found.notes]
+        rows.score_elsewhere(row, found.scores, made.selection.weights.elsewhere, run)
+
+    def _score_launches(self, made: _Made, row: Row, run: RunData, other: Launches) -> None:
         alignments = self.aligned(made.whole, run)
         row.match = match_facts(alignments, DEVICES_KIND, "GPUs")
         reference = self.held.launches(made.whole)
@@ -232,8 +255,6 @@ class _Work:
             made.selection, reference, other, alignments[DEVICES_KIND], scores[used].quantity
         )
         row.widest_groups = [GroupSpreadEntry.model_validate(each.to_dict()) for each in widest]
-        row.model, row.window, row.unknown = made.row.model, made.row.window, made.row.unknown
-        row.unseen_time_percent = made.row.unseen_time_percent
 
     def _describe(self, row: Row, run: RunData) -> None:
         rows.describe_launches(row, self.facts(run), run)

@@ -157,6 +157,7 @@ class AnalysisRequest:
         project: the campaign's project; "" if it has none.
         ranks: by workload, whose ranks are evaluated each alone.
         records: the bucket that ``files`` of the runs are in; None: they are paths.
+        by_operation: the workloads whose selections divide operations.
     """
 
     campaign_id: str
@@ -174,3 +175,4 @@ class AnalysisRequest:
     project: str = ""
     ranks: Mapping[str, Ranks] = field(default_factory=dict)
     records: RecordsPlace | None = None
+    by_operation: tuple[str, ...] = ()
