@@ -49,7 +49,7 @@ def analysis_request(
         reference=settings.reference,
         memory_limit_bytes=settings.memory_limit_bytes,
         ranks=settings.ranks,
-        by_operation=campaign.compiled.by_operation,
+        by_operation=settings.by_operation,
         unseen_percent=_most_unseen(campaign),
         runs=_paired(
             failed_runs,

@@ -1,0 +1,83 @@
+"""A workload whose unit is the operation, on GPUs whose libraries launch other kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from assay_core.files.launch_file import new_launch_file
+from assay_report.model.report import Report
+from assay_sampling.launches import table as lt
+from assay_server.analysis import pipeline
+from assay_server.analysis.runs.request import AnalysisRequest, RunData
+from tests.support.sampling.made_operations import Call, made_calls
+from tests.support.server.report_forms import render_html, render_markdown
+
+HERE: list[Call] = [("aten::mm", "[[2]]", [10, 20]), ("aten::relu", "[[2]]", [10])] * 4
+THERE: list[Call] = [("aten::mm", "[[2]]", [15]), ("aten::relu", "[[2]]", [4, 5])] * 4
+METHODS: tuple[tuple[str, dict[str, Any]], ...] = (("stratified", {"launches": 2, "launches_per_group": 1}),)
+
+
+def stored(folder: Path, device_kind: str, calls: Sequence[Call], prefix: str) -> RunData:
+    """A light run in Parquet, as the store writes it."""
+    launches = made_calls(calls, prefix=prefix, metadata=lt.TableMetadata("light", condition=lt.BASELINE))
+    path = folder / f"{device_kind}.parquet"
+    with new_launch_file(path, launches.table.schema) as writer:
+        (batch,) = launches.table.to_batches()
+        writer.write(lt.LaunchBatch(batch, dict(launches.names.items())))
+    return RunData(
+        f"c-1.{device_kind}", "decoder", device_kind, "light", files=(str(path),), launches=len(launches),
+        content_hash=device_kind,
+    )  # fmt: skip
+
+
+@pytest.fixture
+def asked(tmp_path: Path) -> AnalysisRequest:
+    runs = stored(tmp_path, "V100", HERE, "volta"), stored(tmp_path, "A100", THERE, "ampere")
+    return AnalysisRequest("c-1", "c", methods=METHODS, runs=runs, by_operation=("decoder",))
+
+
+def row_of(report: Report, device: str) -> dict[str, Any]:
+    return next(row for row in report.to_document()["rows"] if row["device"] == device)
+
+
+def test_operations_are_scored_where_launches_are_refused(asked: AnalysisRequest) -> None:
+    by_launch = row_of(pipeline.analyse(replace(asked, by_operation=())), "A100")
+    assert by_launch["status"] == "refused"
+    report = pipeline.analyse(asked)
+    row = row_of(report, "A100")
+    assert (row["status"], row["unit"]) == ("ok", "operation")
+    # Every call of an operator costs the same, so the projection is the truth: 4 x (15 + 9).
+    assert (row["cost"]["total"], row["cost"]["projected"]) == (96.0, pytest.approx(96.0))
+    assert row["operations"]["calls_matched"] == 8
+    assert row["operations"]["recording_time_percent"] == 100
+    selection = report.to_document()["selections"][row["selection"]]
+    assert selection["unit"] == "operation"
+    sizes = [len(each["operation"]["launches"]) for g in selection["groups"] for each in g["representatives"]]
+    assert sorted(sizes) == [1, 2]
+
+
+def test_the_forms_of_the_report_name_the_unit(asked: AnalysisRequest) -> None:
+    report = pipeline.analyse(asked).to_document()
+    assert "calls 100, time 100 (GPUs: operation)" in render_html(report)
+    assert "100" in render_markdown(report)
+
+
+def test_a_run_without_operators_is_refused_with_the_way_to_record_them(
+    asked: AnalysisRequest, tmp_path: Path
+) -> None:
+    (tmp_path / "bare").mkdir()
+    bare = stored(tmp_path / "bare", "T4", [("aten::mm", "[[2]]", [1])], "turing")
+    launches = made_calls([], outside=["k"] * 3, metadata=lt.TableMetadata("light", condition=lt.BASELINE))
+    path = tmp_path / "bare" / "without.parquet"
+    with new_launch_file(path, launches.table.schema) as writer:
+        (batch,) = launches.table.to_batches()
+        writer.write(lt.LaunchBatch(batch, dict(launches.names.items())))
+    bare = replace(bare, files=(str(path),), launches=3)
+    row = row_of(pipeline.analyse(replace(asked, runs=(*asked.runs, bare))), "T4")
+    assert row["status"] == "refused"
+    assert "its operations are unknown" in row["reason"]
