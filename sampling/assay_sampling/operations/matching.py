@@ -56,6 +56,11 @@ class OperationSequence:
         """Whether an operator or routine of it has input shapes."""
         return any(one.shapes for one in self.identities)
 
+    @property
+    def lost_shapes(self) -> bool:
+        """Whether it has operators or routines, all of them without shapes; graphs and kernels have none."""
+        return not self.has_shapes and any(one.kind in ("operator", "routine") for one in self.identities)
+
     def threads(self) -> np.ndarray:
         """The calling thread of each operation, shape (m,)."""
         of_identity = np.array([one.thread for one in self.identities] or [0], np.int64)
@@ -97,7 +102,7 @@ class OperationMatch:
 def match_operations(left: OperationSequence, right: OperationSequence, subject: str) -> OperationMatch:
     """Match the operations of two recordings. Raises MisalignedError where only one has input shapes: by name
     alone calls of other sizes would match."""
-    if left.has_shapes != right.has_shapes:
+    if (left.has_shapes and right.lost_shapes) or (right.has_shapes and left.lost_shapes):
         without = "the recording" if left.has_shapes else "the selection's recording"
         raise MisalignedError(
             subject,
