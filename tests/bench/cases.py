@@ -59,7 +59,7 @@ class Promise:
 
 _GROUPING, _CLASSIFY, _SELECTION = "tests.bench.grouping", "tests.bench.classify", "tests.bench.selection"
 _INGEST, _PEERS, _STREAMING = "tests.bench.ingest", "tests.bench.peers", "tests.bench.streaming"
-_FIGURES = "tests.bench.figures"
+_FIGURES, _BY_OPERATION = "tests.bench.figures", "tests.bench.by_operation"
 _WHOLE_WORKLOAD, _NST = 5_300_000, 1_072_246
 DECADES = (100_000, 1_000_000, 10_000_000)
 
@@ -79,6 +79,9 @@ STEM = Case("STEM+ROOT, columns to weights", _SELECTION, "stem", _WHOLE_WORKLOAD
 STEM_SORT = Case("one numpy.lexsort by kernel and duration", _SELECTION, "stem_sort", _WHOLE_WORKLOAD)
 SIEVE_DECADES = tuple(Case(f"Sieve, {n:,}", _SELECTION, "sieve", n) for n in DECADES)
 STEM_DECADES = tuple(Case(f"STEM+ROOT, {n:,}", _SELECTION, "stem", n) for n in DECADES)
+
+BY_LAUNCH = Case("`assay select stem TRACE`", _BY_OPERATION, "by_launch", 500_000)
+BY_OPERATION = Case("... `--unit operation`", _BY_OPERATION, "by_operation", 500_000)
 
 PROJECT = tuple(Case(f"PKP over a series, {n:,}", _STREAMING, "project", n) for n in (20_000, 200_000))
 INSPECT = tuple(
@@ -139,6 +142,13 @@ SECTIONS = (
             SIEVE_SORT,
         ),
     ),
+    Section(
+        "by-operation",
+        "Selecting from a Kineto trace, CPU by launch and by operation",
+        (BY_LAUNCH, BY_OPERATION),
+        alternating=True,
+        runs=3,
+    ),
     Section("decades", "Sieve and STEM+ROOT by size", (*SIEVE_DECADES, *STEM_DECADES)),
     Section("download", "Download of published launches", DOWNLOAD, runs=3),
     Section("streaming", "Streams: ten times the launches", (*PROJECT, *INSPECT)),
@@ -179,6 +189,9 @@ PROMISES = (
     ),
     Promise("encode and predict, 3,000 distinct", FEW_PEER, FEW, at_least=20),
     Promise("encode and predict, 500,000 distinct", MANY_PEER, MANY, at_least=2),
+    Promise(
+        "selecting by operation / by launch, CPU", BY_OPERATION, BY_LAUNCH, at_most=1.3, figure="seconds"
+    ),
     Promise("Sieve / one pyarrow sort", SIEVE, SIEVE_SORT, at_most=10),
     Promise("STEM+ROOT / one numpy.lexsort", STEM, STEM_SORT, at_most=6),
     *(

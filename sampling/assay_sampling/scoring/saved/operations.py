@@ -47,35 +47,37 @@ class SelectedOperations:
 
     def entries(self) -> list[OperationEntry]:
         """The operation of each representative, with its launches."""
-        rows = self.rows.tolist()
         of_launches = self.operations.rows_of(self.rows)
-        return [self._entry(row, parts) for row, parts in zip(rows, of_launches, strict=True)]
+        parts = self._launches(np.concatenate([np.empty(0, np.int64), *of_launches]))
+        found, first = [], 0
+        for row, of in zip(self.rows.tolist(), of_launches, strict=True):
+            found.append(self._entry(row, parts[first : first + len(of)]))
+            first += len(of)
+        return found
 
-    def _entry(self, row: int, parts: np.ndarray) -> OperationEntry:
+    def _entry(self, row: int, launches: list[OperationLaunch]) -> OperationEntry:
         of = self.operations.identities[int(self.operations.identity[row])]
-        launches = self.operations.source.take(parts)
-        shapes = [launches.column(f"{what}_{axis}") for what in ("grid", "block") for axis in "xyz"]
-        axes = np.stack(shapes, axis=1).tolist()
-        kernels = [launches.names[i] for i in launches.column("kernel_id").tolist()]
         return OperationEntry(
-            kind=of.kind,
-            name=of.name,
-            shapes=of.shapes,
-            thread=of.thread,
-            row=row,
-            launches=[
-                OperationLaunch(
-                    launch=launch,
-                    sim_id=launch + 1,
-                    kernel=kernel,
-                    grid=written_shape(shape[:3]),
-                    block=written_shape(shape[3:]),
-                )
-                for launch, kernel, shape in zip(
-                    launches.column("launch").tolist(), kernels, axes, strict=True
-                )
-            ],
+            kind=of.kind, name=of.name, shapes=of.shapes, thread=of.thread, row=row, launches=launches
         )
+
+    def _launches(self, rows: np.ndarray) -> list[OperationLaunch]:
+        """The launches at some rows of the recording, taken at once: each take looks through all of it."""
+        launches = self.operations.source.take(rows)
+        shapes = [launches.column(f"{what}_{axis}") for what in ("grid", "block") for axis in "xyz"]
+        kernels = [launches.names[i] for i in launches.column("kernel_id").tolist()]
+        return [
+            OperationLaunch(
+                launch=launch,
+                sim_id=launch + 1,
+                kernel=kernel,
+                grid=written_shape(shape[:3]),
+                block=written_shape(shape[3:]),
+            )
+            for launch, kernel, shape in zip(
+                launches.column("launch").tolist(), kernels, np.stack(shapes, axis=1).tolist(), strict=True
+            )
+        ]
 
     def document(self) -> OperationsEntry:
         """The sequence as a selection's document has it."""
