@@ -14,7 +14,16 @@ from assay_virtual.architectures import ARCHITECTURES
 from assay_virtual.model.gpu import VirtualGPU
 from assay_virtual.model.sequence import launch_sequence
 from assay_virtual.workloads.loading import LARGEST_FILE_BYTES, load_workload
-from assay_virtual.workloads.workload import Autotune, Kernel, Launch, Loop, Variable, Workload
+from assay_virtual.workloads.workload import (
+    Autotune,
+    Call,
+    Kernel,
+    Launch,
+    Loop,
+    Operator,
+    Variable,
+    Workload,
+)
 
 DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "virtual-gpu.md"
 EXAMPLES = sorted((Path(__file__).resolve().parents[2] / "campaigns" / "virtual").glob("*.toml"))
@@ -63,7 +72,7 @@ def test_a_file_is_read_into_sizes_grids_and_loops(tmp_path: Path) -> None:
     assert workload.buffers == {"a": 1536, "b": 4096}
     assert workload.kernels["add"].block == (32, 4, 1)
     assert workload.phases[0].steps[0].grid == [(1, 1, 1), (2, 3, 1)]  # type: ignore[union-attr]
-    assert workload.launches(0) == 2 * (1 + 3 * 2)
+    assert workload.launches(0, "7.0") == 2 * (1 + 3 * 2)
     assert workload.path == tmp_path / "workload.toml"
 
 
@@ -158,6 +167,99 @@ FAULTS = [
         "at least 1",
     ),
 ]
+
+
+OPERATOR = """
+[operators.sum]
+name = "aten::sum"
+input_shapes = "[[{2*size}, 8]]"
+steps = [{ kernel = "add", grid = 2, grid_by = "size" }]
+variants."8.6" = [{ kernel = "add", grid = 1 }, { kernel = "add", grid = 3 }]
+"""
+CALLED = (
+    GOOD.replace("[[phases]]", OPERATOR + "\n[[phases]]")
+    + """
+[[phases.steps]]
+call = "sum"
+"""
+)
+FAULTS_OF_CALLS = [
+    ('call = "sum"', 'call = "sun"', "phases[0].steps[2].call", "there is no operator 'sun'"),
+    ('call = "sum"', 'call = "sum"\ntimes = 0', "phases[0].steps[2].times", "greater than or equal to 1"),
+    ('call = "sum"', 'call = "sum"\ngrid = 1', "phases[0].steps[2].grid", "no such key"),
+    ("{2*size}", "{2*sise}", "phases[0].steps[2].input_shapes", "no variable of a loop around 'sise'"),
+    ('grid_by = "size" }]\nv', 'grid_by = "s" }]\nv', "phases[0].steps[2].grid_by", "'s'"),
+    ('[{ kernel = "add", grid = 2', '[{ kernel = "ad", grid = 2', "operators.sum.steps[0].kernel", "'ad'"),
+    ('[{ kernel = "add", grid = 1 }', '[{ kernel = "ad", grid = 1 }',
+     'operators.sum.variants."8.6"[0].kernel', "'ad'"),
+    ('variants."8.6"', 'variants."8.7"', 'operators.sum.variants."8.7"', "'9.0'"),
+    ('name = "aten::sum"', "", "operators.sum.name", "required"),
+    ('variants."8.6" = [{', 'variants."8.6" = []\nvariants."9.0" = [{', 'operators.sum.variants."8.6"',
+     "at least 1 item"),
+    ('nvtx = "outer"', "graph = true", "phases[0].steps[1]", "not allowed inside a graph"),
+    ('repeat = 2\nnvtx = "outer"', "thread = 64", "phases[0].thread", "less than or equal to 63"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("old", "new", "key", "cause"), FAULTS_OF_CALLS, ids=lambda value: str(value)[:40])
+def test_a_fault_of_an_operator_names_its_key(
+    tmp_path: Path, old: str, new: str, key: str, cause: str
+) -> None:
+    assert CALLED.count(old) == 1
+    with pytest.raises(InputError) as caught:
+        load_workload(_written(tmp_path, CALLED.replace(old, new)))
+    assert caught.value.field == key
+    assert cause in str(caught.value)
+
+
+def test_an_operator_is_not_called_inside_a_graph(tmp_path: Path) -> None:
+    text = CALLED.replace('nvtx = "inner"', "graph = true").replace(
+        "grid = 5, times = 2 }", 'grid = 5, times = 2 }, { call = "sum" }'
+    )
+    with pytest.raises(InputError, match="cannot be called inside a graph") as caught:
+        load_workload(_written(tmp_path, text))
+    assert caught.value.field == "phases[0].steps[1].steps[1]"
+
+
+def test_a_call_makes_the_launches_of_its_architecture_and_the_same_calls_on_all(tmp_path: Path) -> None:
+    workload = load_workload(_written(tmp_path, CALLED.replace("choices = [1, 2]", "choices = [4]")))
+    assert [workload.launches(0, capability) for capability in ("7.0", "8.6")] == [2 * 8, 2 * 9]
+    volta, ampere = (launch_sequence(workload, 0, cc, stop=99, autotune=False) for cc in ("7.0", "8.6"))
+    assert volta.grid[7].tolist() == [8, 1, 1]
+    assert ampere.grid[7:9, 0].tolist() == [1, 3]
+    assert [(part.operators.first.tolist(), part.operators.last.tolist()) for part in (volta, ampere)] == [
+        ([7, 15], [7, 15]),
+        ([7, 16], [8, 17]),
+    ]
+    for part in (volta, ampere):
+        assert part.operators.texts == ("aten::sum", "[[8, 8]]")
+        assert part.operators.ordinal.tolist() == [0, 1]
+
+
+def test_calls_do_not_change_what_the_variables_of_other_loops_draw(tmp_path: Path) -> None:
+    drawn = "\n[[phases]]\nrepeat = 50\nvariables.b = { choices = [1, 5, 9] }\n" + (
+        'steps = [{ kernel = "add", grid = 1, grid_by = "b" }]\n'
+    )
+    launch = 'kernel = "add"\ngrid = 2\ngrid_by = "size"'
+    grids = [
+        launch_sequence(
+            load_workload(_written(tmp_path, text + drawn)), 0, "7.0", stop=99, autotune=False
+        ).grid
+        for text in (CALLED, CALLED.replace('call = "sum"', launch))
+    ]
+    assert grids[0].tolist() == grids[1].tolist()
+
+
+def test_launches_of_a_thread_are_not_in_the_ranges_of_another(tmp_path: Path) -> None:
+    text = CALLED.replace('nvtx = "inner"', 'nvtx = "inner"\nthread = 1').replace(
+        "grid = 5,", 'operator = "aten::add", input_shapes = "[[{size}]]", grid = 5,'
+    )
+    sequence = launch_sequence(load_workload(_written(tmp_path, text)), 0, "7.0", stop=8, autotune=False)
+    assert sequence.thread.tolist() == [0, 1, 1, 1, 1, 1, 1, 0]
+    assert [sequence.texts[i] for i in sequence.nvtx] == ["outer", *["inner"] * 6, "outer"]
+    calls = sequence.operators
+    assert calls.first.tolist() == [1, 2, 3, 4, 5, 6, 7]
+    assert calls.thread.tolist() == [1, 1, 1, 1, 1, 1, 0]
 
 
 @pytest.mark.parametrize(("old", "new", "key", "cause"), FAULTS, ids=lambda value: str(value)[:40])
@@ -258,7 +360,7 @@ def test_processes_draw_differently_and_loops_may_be_limited_to_some(tmp_path: P
     text = GOOD.replace("seed = 3", "seed = 3\nprocesses = 2").replace("repeat = 2", "repeat = 50")
     text = text.replace("repeat = 3", "repeat = 3\nprocesses = [1]")
     workload = load_workload(_written(tmp_path, text))
-    assert [workload.launches(process) for process in (0, 1)] == [50, 350]
+    assert [workload.launches(process, "7.0") for process in (0, 1)] == [50, 350]
     zero, one = (launch_sequence(workload, p, "7.0", stop=999, autotune=False) for p in (0, 1))
     assert (len(zero), len(one)) == (50, 350)
     assert zero.grid[:, 0].tolist() != one.grid[::7, 0].tolist()
@@ -299,17 +401,18 @@ def test_a_variant_replaces_name_and_grid_on_its_architecture_alone(tmp_path: Pa
 
 def test_the_document_names_every_key_and_its_example_loads(tmp_path: Path) -> None:
     text = DOCUMENT.read_text()
-    for model in (Workload, Kernel, Loop, Launch, Variable, Autotune):
+    for model in (Workload, Kernel, Loop, Launch, Operator, Call, Variable, Autotune):
         for key in {field.name for field in fields(model)} - {"path"}:
             assert re.search(rf"[`\n.\[]{key}[`\].= ]", text), f"{model.__name__}.{key}"
     blocks = re.findall(r"```toml\n(.*?)```", text, re.DOTALL)
     [example] = [block for block in blocks if block.startswith("workload")]
-    assert load_workload(_written(tmp_path, example)).launches(0) == 400
+    assert load_workload(_written(tmp_path, example)).launches(0, "7.0") == 400
 
 
 def test_there_are_at_least_six_examples() -> None:
     assert {path.stem for path in EXAMPLES} >= {
-        "training", "inference", "traversal", "stencil", "pipeline", "solver", "decoder"
+        "training", "inference", "traversal", "stencil", "pipeline", "solver", "decoder", "finetuning",
+        "generation",
     }  # fmt: skip
 
 

@@ -17,7 +17,7 @@ pytestmark = [
     pytest.mark.skipif("ASSAY_CHAOS" not in os.environ, reason="minutes long; run it with: make chaos"),
 ]
 
-RUNS = 126
+RUNS = 162
 LONGEST_WAIT_SECONDS = 0.5
 
 

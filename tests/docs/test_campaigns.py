@@ -66,5 +66,5 @@ def test_the_virtual_campaign_has_every_virtual_workload_and_is_synthetic() -> N
     assert [load_workload(program).workload for program in programs] == [w.name for w in campaign.workloads]
     document = forecast_campaign(read_campaign_file(text, path.name), str(CAMPAIGNS), {})
     assert document["missing_files"] == []
-    # Three GPUs, seven workloads; cycles, features, light, flushed, half of the SMs, all of them under MPS.
-    assert (document["total"]["runs"], document["total"]["slices"]) == (3 * 7 * 6, 3 * 7 * (2 + 1 + 1 + 2))
+    # Three GPUs, nine workloads; cycles, features, light, flushed, half of the SMs, all of them under MPS.
+    assert (document["total"]["runs"], document["total"]["slices"]) == (3 * 9 * 6, 3 * 9 * (2 + 1 + 1 + 2))

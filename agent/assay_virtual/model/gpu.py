@@ -17,9 +17,10 @@ from assay_sampling.running.identity import BASELINE, Condition, Device, Level
 from assay_virtual.architectures import SMS_PER_TPC, architecture
 from assay_virtual.model.counting import Clocks, counters_of
 from assay_virtual.model.demand import Demand, demand_of
+from assay_virtual.model.operators import OperatorCalls, none
 from assay_virtual.model.randomness import drift, key_of, lognormal
 from assay_virtual.model.sequence import Sequence, launch_sequence
-from assay_virtual.model.timeline import NvtxRanges, none, nvtx_ranges, timeline
+from assay_virtual.model.timeline import NvtxRanges, nvtx_ranges, timed_operators, timeline
 from assay_virtual.model.timing import Timing, time_of
 from assay_virtual.workloads.workload import Kernel, Workload
 
@@ -36,6 +37,7 @@ BOOST_DRIFT_SHARE = 0.03
 _FIRST_CALL_NS, _NEXT_PROCESS_NS = 1_000_000, 250_000
 _CARRIED = (
     "kernel", "grid", "stream", "nvtx", "operator", "input_shapes", "graph_launch", "graph_node", "call",
+    "thread",
 )  # fmt: skip
 
 
@@ -47,7 +49,8 @@ class ProcessLaunches:
     slice. ``kernel`` indexes ``kernels`` (name, block, registers, shared memory); ``nvtx`` (a path,
     "outer/inner"), ``operator`` and ``input_shapes`` index ``texts``, -1: none. ``graph_launch`` and
     ``graph_node`` are ordinals, -1 outside graphs. ``call`` is the ordinal of the API call, one for all
-    nodes of a graph launch. ``effective_sms`` is the number of SMs in use.
+    nodes of a graph launch; ``thread`` of the process makes it. ``operators`` are the calls of operators that
+    do not end before the slice. ``effective_sms`` is the number of SMs in use.
 
     Light: ``call_ns`` (begin of the API call, which takes CALL_DURATION_NS), ``start_ns``, ``duration_ns``,
     on one clock for all processes, and ``ranges``, the NVTX ranges up to the slice's end that do not end
@@ -69,6 +72,8 @@ class ProcessLaunches:
     graph_launch: Ints
     graph_node: Ints
     call: Ints
+    thread: Ints
+    operators: OperatorCalls
     call_ns: Ints = field(default_factory=none)
     start_ns: Ints = field(default_factory=none)
     duration_ns: Ints = field(default_factory=none)
@@ -149,7 +154,7 @@ class VirtualGPU:
         tuning = level == "detailed" if profiled is None else profiled
         launched = []
         for number in range(workload.processes) if process is None else (process,):
-            total = workload.launches(number)
+            total = workload.launches(number, self.device.compute_capability)
             first, stop = min(skip, total), total if count is None else min(total, skip + count)
             sequence = launch_sequence(
                 workload, number, self.device.compute_capability, stop=stop, autotune=tuning
@@ -189,7 +194,11 @@ class _Run:
         duration_ns = timing.duration_ns * self._noise("profiled", PROFILED_SIGMA)
         clocks = Clocks(duration_ns, clock_hz, self._noise("gpc", GPC_SIGMA))
         counters = counters_of(self.gpu.architecture, self.sequence, demand, timing, clocks)
-        return {"counters": {name: values[first:] for name, values in counters.items()}}
+        calls = self.sequence.operators
+        return {
+            "counters": {name: values[first:] for name, values in counters.items()},
+            "operators": calls.take(np.flatnonzero(calls.last >= first)),
+        }
 
     def light(self, first: int) -> dict[str, Any]:
         _, timing, _ = self._timed()
@@ -207,6 +216,7 @@ class _Run:
             "start_ns": start_ns[first:],
             "duration_ns": duration_ns[first:].astype(np.int64),
             "ranges": nvtx_ranges(self.sequence, call_ns, first),
+            "operators": timed_operators(self.sequence, call_ns, first),
         }
 
     def _timed(self) -> tuple[Demand, Timing, Floats]:

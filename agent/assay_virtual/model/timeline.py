@@ -7,11 +7,12 @@ ended too. Smaller launches of other streams overlap it. Processes have one cloc
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
+from assay_virtual.model.operators import OperatorCalls, none
 from assay_virtual.model.randomness import uniform
 from assay_virtual.model.sequence import Sequence
 
@@ -23,22 +24,20 @@ _STREAM_GAP_NS = 700
 _NODE_GAP_NS = 300
 _QUEUE_LAUNCHES = 1024
 _RANGE_MARGIN_NS = 90
-
-
-def none() -> Ints:
-    """No launches."""
-    return np.zeros(0, np.int64)
+_LEAST_MARGIN_NS = 45
 
 
 @dataclass(frozen=True)
 class NvtxRanges:
-    """Push/pop ranges of a process: ``text`` indexes ``texts``, times in ns, ``depth`` from 1; shape (r,)."""
+    """Push/pop ranges of a process: ``text`` indexes ``texts``, times in ns, ``depth`` from 1, ``thread`` of
+    the process; shape (r,)."""
 
     texts: tuple[str, ...] = ()
     text: Ints = field(default_factory=none)
     start_ns: Ints = field(default_factory=none)
     end_ns: Ints = field(default_factory=none)
     depth: Ints = field(default_factory=none)
+    thread: Ints = field(default_factory=none)
 
 
 def timeline(
@@ -94,18 +93,28 @@ def timeline(
 def nvtx_ranges(sequence: Sequence, call_ns: Ints, first_launch: int) -> NvtxRanges:
     """The ranges of all iterations of named loops that end at ``first_launch`` or later, by start."""
     texts = tuple(dict.fromkeys(span.text for span in sequence.spans))
-    parts: list[tuple[Ints, Ints, Ints, Ints]] = []
+    parts: list[tuple[Ints, ...]] = []
     for span in sequence.spans:
         kept = span.last >= first_launch
-        # An inner range begins later and ends earlier than those around it.
-        margin = _RANGE_MARGIN_NS * (9 - span.depth)
-        start = call_ns[span.first[kept]] - margin
-        end = call_ns[span.last[kept]] + CALL_DURATION_NS + margin
-        parts.append(
-            (np.full(len(start), texts.index(span.text)), start, end, np.full(len(start), span.depth))
-        )
+        depth = np.full(int(kept.sum()), span.depth)
+        start, end = _around(call_ns, span.first[kept], span.last[kept], depth)
+        constant = np.full(len(start), texts.index(span.text)), np.full(len(start), span.thread)
+        parts.append((constant[0], start, end, depth, constant[1]))
     if not parts:
         return NvtxRanges()
-    text, start, end, depth = (np.concatenate(column) for column in zip(*parts, strict=True))
-    order = np.lexsort((depth, start))
-    return NvtxRanges(texts, text[order], start[order], end[order], depth[order])
+    columns = [np.concatenate(column) for column in zip(*parts, strict=True)]
+    order = np.lexsort((columns[3], columns[1]))
+    return NvtxRanges(texts, *(column[order] for column in columns))
+
+
+def timed_operators(sequence: Sequence, call_ns: Ints, first_launch: int) -> OperatorCalls:
+    """The calls of operators that end at ``first_launch`` or later, with their times."""
+    calls = sequence.operators.take(np.flatnonzero(sequence.operators.last >= first_launch))
+    start, end = _around(call_ns, calls.first, calls.last, calls.depth)
+    return replace(calls, start_ns=start, end_ns=end)
+
+
+def _around(call_ns: Ints, first: Ints, last: Ints, depth: Ints) -> tuple[Ints, Ints]:
+    """When ranges around launches begin and end: an inner one later and earlier than those around it."""
+    margin = np.maximum(_RANGE_MARGIN_NS * (9 - depth), _LEAST_MARGIN_NS)
+    return call_ns[first] - margin, call_ns[last] + CALL_DURATION_NS + margin

@@ -23,6 +23,7 @@ from assay_virtual.workloads.workload import Workload
 
 # Above the largest process ID of Linux, so that no tool ever signals another process by it.
 FIRST_PROCESS_ID = 4_200_001
+_THREADS_APART = 256  # more than a workload has processes
 _UNREADABLE_WORKLOAD, _NO_DRIVER, _GPU_LOST = 2, 1, 1
 
 
@@ -52,6 +53,10 @@ class Program:
 
     def process_id(self, process: int) -> int:
         return FIRST_PROCESS_ID + process
+
+    def thread_id(self, process: int, thread: int) -> int:
+        """The ID of a thread: of the first that of its process, as in Linux."""
+        return self.process_id(process) + _THREADS_APART * thread
 
     def write_output(self, output: TextIO, errors: TextIO) -> None:
         """The program's own output."""
@@ -114,7 +119,10 @@ def _virtual_program(path: Path, arguments: Sequence[str], environment: VirtualE
     elif ranks % gpus:
         complaint = f"assay-virtual: {ranks} ranks cannot share {gpus} GPUs evenly\n"
         return Program(path, command, Ending(_UNREADABLE_WORKLOAD), complaint=complaint)
-    totals = tuple(workload.launches(process) for process in range(ranks))
+    totals = tuple(
+        workload.launches(process, environment.gpus[process % gpus][0].architecture.compute_capability)
+        for process in range(ranks)
+    )
     faults, ending, complaint = environment.faults, Ending(), ""
     if "no_driver" in faults:
         complaint = "assay-virtual: CUDA error 100 (no CUDA-capable device is detected)\n"

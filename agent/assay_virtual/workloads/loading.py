@@ -12,7 +12,7 @@ from typing import Any
 from assay_sampling.errors import InputError
 from assay_virtual.architectures import COMPUTE_CAPABILITIES
 from assay_virtual.workloads.checked import Fault, Part, read_table
-from assay_virtual.workloads.workload import Kernel, Launch, Loop, Workload
+from assay_virtual.workloads.workload import Call, Kernel, Launch, Loop, Workload, variables_of
 
 LARGEST_FILE_BYTES = 1 << 20
 MOST_LAUNCHES = 20_000_000
@@ -39,6 +39,12 @@ def load_workload(path: str | Path) -> Workload:
     if workload.autotune is not None:
         for name in (workload.autotune.kernel, *workload.autotune.candidates):
             _check_known(workload, "autotune", "kernel", name, workload.kernels)
+    for name, operator in workload.operators.items():
+        for variant, steps in {"steps": operator.steps, **operator.variants}.items():
+            part = variant if variant == "steps" else f"variants.{_quoted(variant)}"
+            for index, launch in enumerate(steps):
+                at = f"operators.{_quoted(name)}.{part}[{index}].kernel"
+                _check_known(workload, at, "kernel", launch.kernel, workload.kernels)
     for index, phase in enumerate(workload.phases):
         _check_loop(workload, phase, f"phases[{index}]", [])
     _check_launches(workload)
@@ -111,19 +117,45 @@ def _check_loop(workload: Workload, loop: Loop, key: str, around: list[Loop]) ->
     variables = [name for outer in around for name in outer.variables]
     for index, step in enumerate(loop.steps):
         inner = f"{key}.steps[{index}]"
-        if isinstance(step, Launch):
-            _check_known(workload, f"{inner}.kernel", "kernel", step.kernel, workload.kernels)
-            for part in ("grid_by", "work_by"):
-                name = getattr(step, part)
-                if isinstance(name, str):
-                    _check_known(workload, f"{inner}.{part}", "variable of a loop around", name, variables)
-        else:
+        if isinstance(step, Loop):
             _check_loop(workload, step, inner, around)
+        elif isinstance(step, Launch):
+            _check_known(workload, f"{inner}.kernel", "kernel", step.kernel, workload.kernels)
+            _check_variables(workload, step, inner, variables)
+        else:
+            if in_graph or loop.graph:
+                cause = "an operator cannot be called inside a graph, whose replay calls none"
+                raise InputError(workload.path, cause, "list its launches there", field=inner)
+            _check_call(workload, step, inner, variables)
+
+
+def _check_call(workload: Workload, call: Call, key: str, variables: list[str]) -> None:
+    """That the operator exists, and its launches and shapes find their variables around this call."""
+    _check_known(workload, f"{key}.call", "operator", call.call, workload.operators)
+    operator = workload.operators[call.call]
+    _check_shapes(workload, operator.input_shapes, key, variables)
+    for launch in (launch for steps in (operator.steps, *operator.variants.values()) for launch in steps):
+        _check_variables(workload, launch, key, variables)
+
+
+def _check_variables(workload: Workload, launch: Launch, key: str, variables: list[str]) -> None:
+    for part in ("grid_by", "work_by"):
+        name = getattr(launch, part)
+        if isinstance(name, str):
+            _check_known(workload, f"{key}.{part}", "variable of a loop around", name, variables)
+    _check_shapes(workload, launch.input_shapes, key, variables)
+
+
+def _check_shapes(workload: Workload, shapes: str | None, key: str, variables: list[str]) -> None:
+    for name in variables_of(shapes):
+        _check_known(workload, f"{key}.input_shapes", "variable of a loop around", name, variables)
 
 
 def _check_launches(workload: Workload) -> None:
-    for process in range(workload.processes):
-        total = workload.launches(process)
-        if not 1 <= total <= MOST_LAUNCHES:
-            cause = f"process {process} makes {total:,} launches"
-            raise InputError(workload.path, cause, f"1 to {MOST_LAUNCHES:,} are possible", field="phases")
+    for capability in COMPUTE_CAPABILITIES if workload.operators else COMPUTE_CAPABILITIES[:1]:
+        for process in range(workload.processes):
+            total = workload.launches(process, capability)
+            if not 1 <= total <= MOST_LAUNCHES:
+                cause = f"process {process} makes {total:,} launches"
+                remedy = f"1 to {MOST_LAUNCHES:,} are possible"
+                raise InputError(workload.path, cause, remedy, field="phases")

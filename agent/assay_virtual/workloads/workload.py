@@ -8,7 +8,8 @@ grids. :mod:`assay_virtual.model.gpu` computes what a GPU does with them.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, fields
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -181,7 +182,7 @@ class Launch:
     """A launch, ``times`` over. ``grid`` is one grid or a table with one for each iteration of the
     enclosing loop (starting over at its end); ``work`` multiplies the work of a warp. ``grid_by`` and
     ``work_by`` name variables that multiply the grid's x and the work; ``work_spread`` varies the work of
-    each launch."""
+    each launch. ``input_shapes`` may hold ``{variable}`` or ``{8*variable}``."""
 
     kernel: str = key(_name)
     grid: list[Dimensions] = key(_grids)
@@ -195,10 +196,31 @@ class Launch:
     input_shapes: str | None = key(_text, None)
 
 
-def _step(value: Any, at: Key) -> Launch | Loop:
-    """A table with steps is a loop, any other a launch."""
+@dataclass(frozen=True, kw_only=True)
+class Operator:
+    """An operator, such as a framework's or a library's: a call of it makes the launches of ``steps``, or on
+    the architectures of ``variants`` others, in another number. ``input_shapes`` as of :class:`Launch`."""
+
+    name: str = key(_text)
+    input_shapes: str | None = key(_text, None)
+    steps: list[Launch] = key(listed(table_of(Launch), 1))
+    variants: dict[str, list[Launch]] = key(mapped(listed(table_of(Launch), 1), COMPUTE_CAPABILITIES), {})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Call:
+    """``times`` calls of an operator, by its key."""
+
+    call: str = key(_name)
+    times: int = key(whole(1), 1)
+
+
+def _step(value: Any, at: Key) -> Launch | Call | Loop:
+    """A table with steps is a loop, one with a call the call of an operator, any other a launch."""
     if isinstance(value, dict) and "steps" in value:
         return read_table(Loop, value, at)
+    if isinstance(value, dict) and "call" in value:
+        return read_table(Call, value, at)
     return read_table(Launch, value, at)
 
 
@@ -206,23 +228,46 @@ def _step(value: Any, at: Key) -> Launch | Loop:
 class Loop:
     """Steps, ``repeat`` times. ``nvtx`` opens a range for each iteration; ``graph`` makes each iteration
     one graph launch; ``host_ns`` is what the processor does before each; ``synchronize`` lets it wait for
-    the GPU first; ``processes`` limits the loop to some ranks."""
+    the GPU first; ``thread`` of the process makes the calls (default: that of the loop around);
+    ``processes`` limits the loop to some ranks. ``operator``: each iteration is one call of it."""
 
-    steps: list[Launch | Loop] = key(listed(_step, 1))
+    steps: list[Launch | Call | Loop] = key(listed(_step, 1))
     repeat: int = key(whole(1), 1)
     nvtx: str | None = key(_text, None)
     graph: bool = key(boolean, False)
     host_ns: int = key(whole(0, 10**12), 0)
     synchronize: bool = key(boolean, False)
     variables: dict[str, Variable] = key(mapped(table_of(Variable)), {})
+    thread: int | None = key(whole(0, 63), None)
     processes: list[int] | None = key(listed(whole(0)), None)
+    operator: Operator | None = None
 
     def launches(self, process: int) -> int:
-        """How many launches a process makes in all iterations."""
+        """How many launches a process makes in all iterations, of a loop built for an architecture."""
         if self.processes is not None and process not in self.processes:
             return 0
-        inner = (s.times if isinstance(s, Launch) else s.launches(process) for s in self.steps)
-        return self.repeat * sum(inner)
+        return self.repeat * sum(_launches(step, process) for step in self.steps)
+
+    def on(self, compute_capability: str, operators: dict[str, Operator]) -> Loop:
+        """The loop as it runs on that architecture: calls of operators become loops of their launches."""
+        return replace(self, steps=[_built(step, compute_capability, operators) for step in self.steps])
+
+
+def _launches(step: Launch | Call | Loop, process: int) -> int:
+    assert not isinstance(step, Call), "the loop is not built for an architecture"
+    return step.times if isinstance(step, Launch) else step.launches(process)
+
+
+def _built(
+    step: Launch | Call | Loop, compute_capability: str, operators: dict[str, Operator]
+) -> Launch | Loop:
+    if isinstance(step, Loop):
+        return step.on(compute_capability, operators)
+    if isinstance(step, Launch):
+        return step
+    operator = operators[step.call]
+    launches = operator.variants.get(compute_capability, operator.steps)
+    return Loop(steps=[*launches], repeat=step.times, operator=operator)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -249,6 +294,7 @@ class Workload:
     launch_interval_ns: int = key(whole(4000, 10**9), 5000)
     buffers: dict[str, int] = key(mapped(_size), {})
     kernels: dict[str, Kernel] = key(mapped(table_of(Kernel)))
+    operators: dict[str, Operator] = key(mapped(table_of(Operator)), {})
     phases: list[Loop] = key(listed(table_of(Loop), 1))
     autotune: Autotune | None = key(table_of(Autotune), None)
     path: Path = Path()
@@ -257,6 +303,23 @@ class Workload:
         if not self.kernels:
             raise ValueError("there must be at least 1 kernel")
 
-    def launches(self, process: int) -> int:
-        """How many launches a process makes; the same on every GPU."""
-        return sum(phase.launches(process) for phase in self.phases)
+    def phases_on(self, compute_capability: str) -> list[Loop]:
+        """The phases as they run on that architecture, without calls."""
+        return [phase.on(compute_capability, self.operators) for phase in self.phases]
+
+    def launches(self, process: int, compute_capability: str) -> int:
+        """How many launches a process makes on that architecture."""
+        return sum(phase.launches(process) for phase in self.phases_on(compute_capability))
+
+
+_IN_BRACES = re.compile(r"\{(?:(\d+)\*)?([^{}*]+)\}")
+
+
+def variables_of(input_shapes: str | None) -> list[str]:
+    """The variables that a text of input shapes names in braces."""
+    return [name for _, name in _IN_BRACES.findall(input_shapes or "")]
+
+
+def with_variables(input_shapes: str, values: Mapping[str, float]) -> str:
+    """A text of input shapes with whole numbers in place of its braces."""
+    return _IN_BRACES.sub(lambda found: str(round(int(found[1] or 1) * values[found[2]])), input_shapes)

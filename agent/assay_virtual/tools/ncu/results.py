@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from assay_virtual.model.gpu import ProcessLaunches, VirtualGPU
+from assay_virtual.tools.announced import announced
 from assay_virtual.tools.columns import Column, Columns, Texts, numbers, repeated
 from assay_virtual.tools.environment import version_key
 from assay_virtual.tools.ncu.metrics import Request, unit_of
@@ -31,6 +32,8 @@ def results_of(
 ) -> Results:
     """All columns of the launches; values that ``missing_values`` names are missing."""
     columns = _identity(selected, gpu, program)
+    if nvtx:
+        columns["nvtx"] = _texts(selected, lambda p: _ranges(p, program))
     units: dict[str, str] = {}
     for metric, counter in request.counters.items():
         values = _counter(selected, counter.name).astype(np.float64)
@@ -86,13 +89,30 @@ def _grids(part: ProcessLaunches) -> tuple[list[str], NDArray[np.int64]]:
     return [_triple(tuple(row)) for row in distinct.tolist()], inverse.reshape(-1)
 
 
-def _ranges(part: ProcessLaunches, pid: int) -> tuple[list[str], NDArray[np.int64]]:
-    """Cells of the column of push/pop ranges; the first is that of launches outside all ranges."""
-    cells = [""]
-    for text in part.texts:
-        ranges = [f'"<default domain>:{name}:none:none:none:none:none:none"' for name in text.split("/")]
-        cells.append(f"{pid}  {'  '.join(ranges)} ")
-    return cells, part.nvtx + 1
+def _ranges(part: ProcessLaunches, program: Program) -> tuple[list[str], NDArray[np.int64]]:
+    """Cells of the column of push/pop ranges: of the program's own, and of operators that it announces."""
+    around = _operators_around(part, announced(part.operators, program.arguments))
+    cells: dict[str, int] = {}
+    index = []
+    for nvtx, thread, operators in zip(part.nvtx.tolist(), part.thread.tolist(), around, strict=True):
+        names = [*(part.texts[nvtx].split("/") if nvtx >= 0 else ()), *operators]
+        ranges = [f'"<default domain>:{name}:none:none:none:none:none:none"' for name in names]
+        cell = f"{program.thread_id(part.process, thread)}  {'  '.join(ranges)} " if ranges else ""
+        index.append(cells.setdefault(cell, len(cells)))
+    return list(cells), np.array(index, np.int64)
+
+
+def _operators_around(part: ProcessLaunches, texts: list[str] | None) -> list[list[str]]:
+    """The texts of the operators around each launch, outermost first; ``texts``: of each call."""
+    around: list[list[str]] = [[] for _ in range(len(part))]
+    if texts is None or not len(part):
+        return around
+    base = int(part.launch[0])
+    spans = zip(texts, part.operators.first.tolist(), part.operators.last.tolist(), strict=True)
+    for text, first, last in spans:
+        for row in range(max(first - base, 0), min(last - base + 1, len(part))):
+            around[row].append(text)
+    return around
 
 
 def _identity(selected: Selected, gpu: VirtualGPU, program: Program) -> dict[str, Column]:
@@ -110,7 +130,7 @@ def _identity(selected: Selected, gpu: VirtualGPU, program: Program) -> dict[str
         "grid": _texts(selected, _grids),
         "device": numbers(np.zeros(n, np.int64)),
         "cc": repeated(gpu.architecture.compute_capability, n),
-        "nvtx": _texts(selected, lambda p: _ranges(p, pid(p))),
+        "nvtx": repeated("", n),
         # Times of day are made up too: a second for every thousand launches.
         "second": numbers(np.arange(n) // 1000),
     }

@@ -10,7 +10,9 @@ from numpy.typing import NDArray
 
 from assay_sampling.running.identity import Condition
 from assay_virtual.model.gpu import ProcessLaunches
-from assay_virtual.model.timeline import CALL_DURATION_NS
+from assay_virtual.model.operators import OperatorCalls
+from assay_virtual.model.timeline import CALL_DURATION_NS, NvtxRanges
+from assay_virtual.tools.announced import announced
 from assay_virtual.tools.columns import Columns, numbers
 from assay_virtual.tools.environment import VirtualEnvironment
 from assay_virtual.tools.nsys.report import Capture
@@ -25,11 +27,12 @@ def capture_run(
     environment: VirtualEnvironment,
     *,
     traces: tuple[str, ...],
+    pytorch: str,
     whole_graphs: bool,
     variables: Mapping[str, str],
     version: str,
 ) -> Capture:
-    """Run a program freely and write down what it launched."""
+    """Run a program freely and write down what it launched; ``pytorch`` is the option of that name."""
     condition = Condition(cache="none", clock=environment.clock, sm_percent=environment.sm_percent)
     parts: list[ProcessLaunches] = []
     if program.workload is not None and "cuda" in traces:
@@ -56,7 +59,10 @@ def capture_run(
         "version": version,
         "kernels": [dict(zip(_KERNEL_FIELDS, key, strict=True)) for key in kernels],
         "processes": [
-            {**_process(part, program, nvtx="nvtx" in traces), "device": environment.ordinal_of(part.process)}
+            {
+                **_process(part, program, pytorch=pytorch if "nvtx" in traces else None),
+                "device": environment.ordinal_of(part.process),
+            }
             for part in parts
         ],
         "whole_graphs": whole_graphs,
@@ -69,7 +75,7 @@ def capture_run(
 
 
 _COLUMNS = ("process", "call", "call_ns", "start_ns", "duration_ns", "kernel", "x", "y", "z", "stream",
-            "graph_launch", "graph_node")  # fmt: skip
+            "graph_launch", "graph_node", "thread")  # fmt: skip
 _NONE = np.zeros(0, np.int64)
 
 
@@ -90,19 +96,42 @@ def _launches(part: ProcessLaunches, kernels: dict[tuple[Any, ...], int]) -> dic
         "stream": part.stream,
         "graph_launch": part.graph_launch,
         "graph_node": part.graph_node,
+        "thread": part.thread,
     }
 
 
-def _process(part: ProcessLaunches, program: Program, *, nvtx: bool) -> dict[str, Any]:
-    ranges = part.ranges
-    named = [] if not nvtx else [ranges.texts[i] for i in ranges.text.tolist()]
+def _process(part: ProcessLaunches, program: Program, *, pytorch: str | None) -> dict[str, Any]:
+    """A process with its ranges (text, begin, end or None if open, thread ID); ``pytorch`` None: without."""
     assert program.workload is not None
+    ranges = [] if pytorch is None else _ranges(part, program, pytorch)
     last = int(part.call_ns[-1]) + CALL_DURATION_NS if len(part) else 0
-    # A program that ends early leaves its ranges open.
-    closed = [end if end <= last + CALL_DURATION_NS else None for end in ranges.end_ns.tolist()]
     return {
         "process": part.process,
         "pid": program.process_id(part.process),
         "name": f"assay virtual {program.workload.workload}",
-        "ranges": list(zip(named, ranges.start_ns.tolist(), closed, strict=False)),
+        # A program that ends early leaves its ranges open.
+        "ranges": [
+            (text, start, end if end <= last + CALL_DURATION_NS else None, thread)
+            for text, start, end, thread in ranges
+        ],
+        "threads": [program.thread_id(part.process, each) for each in range(int(part.thread.max()) + 1)],
     }
+
+
+def _ranges(part: ProcessLaunches, program: Program, pytorch: str) -> list[tuple[str, int, int, int]]:
+    """The ranges of a process by their begin, with those of operators that it announces."""
+    loops = part.ranges
+    found: list[tuple[NvtxRanges | OperatorCalls, list[str]]] = [
+        (loops, [loops.texts[i] for i in loops.text.tolist()])
+    ]
+    operators = announced(part.operators, program.arguments, pytorch)
+    if operators is not None:
+        found.append((part.operators, operators))
+    rows = [
+        (text, start, end, program.thread_id(part.process, thread))
+        for ranges, texts in found
+        for text, start, end, thread in zip(
+            texts, ranges.start_ns.tolist(), ranges.end_ns.tolist(), ranges.thread.tolist(), strict=True
+        )
+    ]
+    return sorted(rows, key=lambda row: row[1]) if operators is not None else rows

@@ -131,6 +131,7 @@ class _Tool:
             program,
             environment,
             traces=tuple(command.text("trace").split(",")),
+            pytorch=command.text("pytorch"),
             whole_graphs=command.text("cuda-graph-trace").startswith("graph"),
             variables=self.variables,
             version=version,

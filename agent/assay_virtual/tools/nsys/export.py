@@ -74,6 +74,7 @@ class _Export:
         self._column = {name: capture.launches.numbers(name) for name in capture.launches.by_name}
         self._strings = {text: index for index, text in enumerate(_FIXED_STRINGS)}
         self._pid = {entry["process"]: int(entry["pid"]) for entry in self._document["processes"]}
+        self._threads_of = {entry["process"]: entry["threads"] for entry in self._document["processes"]}
         self._device = {entry["process"]: int(entry["device"]) for entry in self._document["processes"]}
         self._gpu = architecture(self._document["gpu"])
 
@@ -103,8 +104,8 @@ class _Export:
     def _global_pid(self, process: int) -> int:
         return _VM | self._pid[process] << 24
 
-    def _global_tid(self, process: int) -> int:
-        return self._global_pid(process) | self._pid[process] & 0xFFFFFF
+    def _global_tid(self, process: int, thread_id: int) -> int:
+        return self._global_pid(process) | thread_id & 0xFFFFFF
 
     def _end_ns(self) -> int:
         return max(map(self._kernel_end_ns, range(self._rows)), default=0) + 1_000_000
@@ -127,11 +128,12 @@ class _Export:
         ]
         rows.sort(key=begins.__getitem__)
         took_ns = self._document["call_duration_ns"]
-        chosen = self._select(rows, "process", "call", "call_ns", "graph_launch")
-        for number, ordinal, begin, graph in chosen:
+        chosen = self._select(rows, "process", "call", "call_ns", "graph_launch", "thread")
+        for number, ordinal, begin, graph, thread in chosen:
+            caller = self._global_tid(number, self._threads_of[number][thread])
             yield (
-                begin, begin + took_ns, _RUNTIME_CLASS, self._global_tid(number),
-                _FIRST_CORRELATION + ordinal, 1 if graph < 0 else 2, 0, None,
+                begin, begin + took_ns, _RUNTIME_CLASS, caller, _FIRST_CORRELATION + ordinal,
+                1 if graph < 0 else 2, 0, None,
             )  # fmt: skip
 
     def _kernels(self, generation: Generation) -> Iterator[Row]:
@@ -185,8 +187,8 @@ class _Export:
 
     def _ranges(self) -> Iterator[Row]:
         for entry in self._document["processes"]:
-            thread = self._global_tid(entry["process"])
-            for text, start, end in entry["ranges"]:
+            for text, start, end, thread_id in entry["ranges"]:
+                thread = self._global_tid(entry["process"], thread_id)
                 yield (
                     start, end, _PUSH_POP, None, None, None, text, thread, None, None, 0,
                     *(None for _ in range(8)),
@@ -198,7 +200,8 @@ class _Export:
 
     def _threads(self) -> Iterator[Row]:
         for entry in self._document["processes"]:
-            yield self._string("assay-virtual"), 0, self._global_tid(entry["process"])
+            for thread in entry["threads"]:
+                yield self._string("assay-virtual"), 0, self._global_tid(entry["process"], thread)
 
     def _diagnostics(self) -> Iterator[Row]:
         if self._document["dropped"]:

@@ -15,7 +15,7 @@ NSYS_MAGIC = b"ASSAYVIRTUALNSYS"
 @dataclass(frozen=True)
 class Capture:
     """``launches`` has one row per launch (columns process, call, call_ns, start_ns, duration_ns, kernel, x,
-    y, z, stream, graph_launch, graph_node, kept), by process; ``document`` has everything else."""
+    y, z, stream, graph_launch, graph_node, thread, kept), by process; ``document`` has everything else."""
 
     document: dict[str, Any]
     launches: Columns
