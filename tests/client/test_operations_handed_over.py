@@ -275,8 +275,29 @@ def test_the_speedup_between_two_gpus_by_operation(made: Made, tmp_path: Path, a
     assert found["second"]["operations"]["calls_matched"] == 7
     text = assay("evaluate", made.selection, made.recording, there).stdout
     assert "operations matched, second" in text
+    assert "how far the group's operations are" in text
     for options in (["--intervals", there], ["--unit", "launch"]):
         assert assay("evaluate", made.selection, there, *options).code != 0
+
+
+def test_launches_without_a_grid_stay_without_one(tmp_path: Path, assay: Assay) -> None:
+    unknown = {f"{what}_{axis}": [None] * 11 for what in ("grid", "block") for axis in "xyz"}
+    recording = write_calls(tmp_path / "graphs.parquet", CALLS, MI300X, **unknown)
+    saved = tmp_path / "g.json"
+    made = document_of(assay("select", "stem", recording, "--unit", "operation", "-o", saved, "--json"))
+    shapes = [
+        one["grid"] + one["block"]
+        for group in made["groups"]
+        for each in group["representatives"]
+        for one in each["operation"]["launches"]
+    ]
+    assert {tuple(each) for each in shapes} == {(0,) * 6}
+    one = (1, 1, 1)
+    traces = write_listed(tmp_path / "traces", [Listed(n + 1, name_of(n), one, one) for n in range(11)])
+    out = tmp_path / "handed"
+    ended = assay("export", saved, "--to", "accel-sim", "--traces", traces.parent, "-o", out)
+    assert ended.code != 0
+    assert "is not known" in ended.stderr
 
 
 def test_the_table_of_a_selection_shows_operations_in_place_of_grids(made: Made, assay: Assay) -> None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from assay_report.model.scores import Row
 from assay_report.tables.table import Filled, Table, names, numbers, table_of
 from assay_report.texts import ABSENT, count, method_names, percent, ratio, with_sign
+from assay_report.words import LAUNCHES, RowWords
 from assay_sampling.documents.common import ErrorDecomposition, GroupSpreadEntry
 
 POINTS = "points"
@@ -20,10 +21,6 @@ PART_NAMES = {
     "not_separated": "not separated",
 }
 _ADD_UP = "Points of the true total; the parts of a row add up to its signed error. A dash: not measured."
-_WIDEST = (
-    "Ratio: cost there / cost where it was selected. Spread: how far the group's launches are from one "
-    "ratio, in percent of the group; misfit: the same in points of the true total."
-)
 
 
 @dataclass(frozen=True)
@@ -72,25 +69,36 @@ def _together(parts: ErrorDecomposition) -> str:
     return ", ".join(PART_NAMES[name] for name in parts.not_separated_parts) or ABSENT
 
 
-_GROUPS: list[Filled[tuple[str, GroupSpreadEntry]]] = [
-    names("of", lambda entry: entry[0] or ABSENT, optional=True, shared=True),
-    numbers("group", lambda entry: count(entry[1].group)),
-    numbers("launches", lambda entry: count(entry[1].launches)),
-    numbers("spread", lambda entry: percent(entry[1].spread_percent), "%"),
-    numbers("misfit", lambda entry: percent(entry[1].misfit_points), POINTS),
-    numbers("error", lambda entry: percent(entry[1].error_points, signed=True), POINTS),
-    numbers("ratio", lambda entry: ratio(entry[1].ratio)),
-    numbers("representative's", lambda entry: ratio(entry[1].representative_ratio)),
-    names("grid", lambda entry: " x ".join(map(str, entry[1].grid)) or ABSENT),
-    names("kernel", lambda entry: entry[1].kernel, clips=True),
-]
+def _groups(words: RowWords) -> list[Filled[tuple[str, GroupSpreadEntry]]]:
+    return [
+        names("of", lambda entry: entry[0] or ABSENT, optional=True, shared=True),
+        numbers("group", lambda entry: count(entry[1].group)),
+        numbers(words.several, lambda entry: count(entry[1].launches)),
+        numbers("spread", lambda entry: percent(entry[1].spread_percent), "%"),
+        numbers("misfit", lambda entry: percent(entry[1].misfit_points), POINTS),
+        numbers("error", lambda entry: percent(entry[1].error_points, signed=True), POINTS),
+        numbers("ratio", lambda entry: ratio(entry[1].ratio)),
+        numbers("representative's", lambda entry: ratio(entry[1].representative_ratio)),
+        names("grid", lambda entry: " x ".join(map(str, entry[1].grid)) or ABSENT),
+        names(words.kind, lambda entry: entry[1].kernel, clips=True),
+    ]
 
 
-def widest_groups_table(entries: Sequence[tuple[str, GroupSpreadEntry]]) -> Table | None:
-    """The groups whose launches scale least alike, each with whose groups they are; None without any."""
+def _widest(words: RowWords) -> str:
+    return (
+        f"Ratio: cost there / cost where it was selected. Spread: how far the group's {words.several} are "
+        "from one ratio, in percent of the group; misfit: the same in points of the true total."
+    )
+
+
+def widest_groups_table(
+    entries: Sequence[tuple[str, GroupSpreadEntry]], words: RowWords = LAUNCHES
+) -> Table | None:
+    """The groups whose launches, or operations, scale least alike, each with whose groups they are; None
+    without any."""
     if not entries:
         return None
-    return table_of("Groups that scale least alike", _GROUPS, entries, [_WIDEST])
+    return table_of("Groups that scale least alike", _groups(words), entries, [_widest(words)])
 
 
 def report_tables(rows: Sequence[Row]) -> Iterator[Table]:

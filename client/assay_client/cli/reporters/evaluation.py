@@ -12,6 +12,7 @@ from assay_client.cli.reporters.tables import origin_mark, print_facts
 from assay_client.cli.reporters.text import condition, count, percent, quantity, ranks_text, times, words_of
 from assay_report.tables.decomposition import parts_text, widest_groups_table
 from assay_report.texts import with_sign
+from assay_report.words import LAUNCHES, OPERATIONS
 from assay_sampling.documents.common import ErrorDecomposition, GroupSpreadEntry
 from assay_sampling.notes.registry import note_text
 
@@ -79,7 +80,8 @@ def render_relative(document: Mapping[str, Any], console: Console) -> None:
     notes = dict.fromkeys(map(note_text, (*document["notes"], *first["notes"], *second["notes"])))
     print_facts(pairs + [("note", note) for note in notes], console)
     widest = [("", GroupSpreadEntry.model_validate(each)) for each in document.get("widest_groups") or ()]
-    table = widest_groups_table(widest)
+    by_operation = words_of(first).one == "operation"
+    table = widest_groups_table(widest, OPERATIONS if by_operation else LAUNCHES)
     if table is not None:
         render_table(table, console)
 

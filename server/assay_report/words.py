@@ -1,4 +1,4 @@
-"""What the rows of a figure are, in words: launches of kernels, or operations of strata."""
+"""What the rows of a figure or table are, in words: launches of kernels, or operations of strata."""
 
 from __future__ import annotations
 
