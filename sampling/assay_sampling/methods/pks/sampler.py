@@ -37,6 +37,8 @@ from assay_sampling.scoring.evaluation import cost_of, evaluate, instructions_of
 from assay_sampling.scoring.selection import ProfileSummary, Representatives, Selection
 from assay_sampling.scoring.weights import weigh
 
+# Each number of groups that is tried is a clustering of its own.
+MOST_GROUPS = 10_000
 _TWO_LEVELS = ("match_kind", "least_match_percent", "model", "abstain", "label_accuracy_percent")
 _NOT_OF_GROUPING = (*_TWO_LEVELS, "launches_per_group", "seeds", "weights")
 
@@ -62,6 +64,7 @@ class PksParameters(MethodParameters):
     k: int | None = Field(
         default=None,
         ge=1,
+        le=MOST_GROUPS,
         description=(
             "The number of groups; by default the smallest up to k_max with an error below "
             "target_error_percent, else the one of least error."
@@ -70,6 +73,7 @@ class PksParameters(MethodParameters):
     k_max: int = Field(
         default=DEFAULT_K_MAX,
         ge=1,
+        le=MOST_GROUPS,
         description="The largest number of groups to try.",
     )
     target_error_percent: float = Field(

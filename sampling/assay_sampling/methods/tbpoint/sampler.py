@@ -47,6 +47,7 @@ DEFAULT_THRESHOLD = 0.1
 SWEPT_THRESHOLDS = tuple(round(0.01 * step, 2) for step in range(1, 21))
 DEFAULT_TARGET_ERROR_PERCENT = 5.0
 _ROUNDING = 1e-9
+MOST_DISTINCT = 40_000  # distances of so many take 12.8 GB
 
 
 class TBPointParameters(MethodParameters):
@@ -95,6 +96,7 @@ class TBPointParameters(MethodParameters):
     max_distinct: int = Field(
         default=DEFAULT_MAX_ROWS,
         ge=2,
+        le=MOST_DISTINCT,
         description=(
             "The most distinct launches within reach of each other; their distances take 8 bytes x its "
             "square."
