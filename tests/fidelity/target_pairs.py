@@ -13,6 +13,7 @@ import numpy as np
 from assay_sampling.estimation.sample_design import cost_cov
 from assay_sampling.launches.in_memory import Launches
 from assay_sampling.readers import read_launches
+from assay_sampling.scoring.placement import scored_cost
 from assay_virtual.model.gpu import VirtualGPU
 from assay_virtual.workloads.loading import load_workload
 from tests.fidelity.made_ratios import made_ratios
@@ -30,7 +31,7 @@ _SILICON = {
 
 @dataclass(frozen=True)
 class Pair:
-    """Light time and cost on the target of every launch, and its group (a kernel), shape (n,) each."""
+    """Light time and cost on the target of every launch, and its group, shape (n,) each."""
 
     name: str
     time: np.ndarray
@@ -74,9 +75,13 @@ def recorded(effort: Effort) -> Iterator[Pair]:
         yield _pair(name, here, there)
 
 
-def _pair(name: str, here: Launches, there: Launches) -> Pair:
-    group = np.unique(here.array("kernel_id"), return_inverse=True)[1]
-    return Pair(name, here.floats("duration_ns"), there.floats("duration_ns"), group)
+def _pair(name: str, here: Launches, there: Launches, *, by_grid: bool = False) -> Pair:
+    kernel = here.array("kernel_id")
+    keys = [kernel]
+    if by_grid:
+        keys += [here.array(f"grid_{axis}") for axis in "xyz"]
+    group = np.unique(np.stack(keys), axis=1, return_inverse=True)[1].ravel()
+    return Pair(name, here.floats("duration_ns"), scored_cost(there, None, None).values, group)
 
 
 def _infer(folder: Path) -> Iterator[Pair]:
@@ -98,7 +103,7 @@ def _three_gpus(folder: Path) -> Iterator[Pair]:
     here = read_launches(folder / "v100_light.json.gz")
     for gpu in ("rtx2060", "rtx3070"):
         there = read_launches(folder / f"{gpu}.csv.gz")
-        yield _pair(f"three_gpus, V100 to {gpu.upper()} (synthetic)", here, there)
+        yield _pair(f"three_gpus, V100 to {gpu.upper()}, by grid (synthetic)", here, there, by_grid=True)
 
 
 def _virtual(names: tuple[str, ...]) -> Iterator[Pair]:

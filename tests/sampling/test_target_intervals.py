@@ -71,11 +71,11 @@ def half(found: Interval) -> float:
 def test_by_launches_the_lower_end_is_the_wider_of_two_and_the_upper_one_at_most_so_many_errors() -> None:
     variation = float(TWENTY.std(ddof=1) / TWENTY.mean())
     projected = 100 * TWENTY.mean()
-    for cov in (variation, 4 * variation):
+    # A profile that knew four times the variation counts halfway, as three further launches do.
+    for cov, enlarged in ((variation, 1.0), (4 * variation, math.sqrt((3 * 4 + 19) / 22))):
         found, _ = interval_of(design([100], cov=cov), TWENTY, ONE, "launches")
         left = projected * math.sqrt((1 - 20 / 100) / 20)
-        # What the profile knew is three further launches; where it spread more, in proportion to the drawn.
-        error, carried = left * variation, left * cov
+        error, carried = left * variation * enlarged, left * cov
         below = max(t_quantile(0.975, 19) * error, Z * carried)
         assert projected - found.low == pytest.approx(below)
         assert half(found) == pytest.approx(max(WIDEST * error, below))

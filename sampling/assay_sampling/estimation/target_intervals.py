@@ -292,8 +292,8 @@ def _by_launches(design: SampleDesign, sample: _Sample, confidence: float) -> _E
     known = np.square(design.cost_cov)
     factor = np.square(sample.projected) * sample.left / np.maximum(sample.drawn, 1)
     there, here = _pooled(sample, own), _pooled(sample, known)
-    # Launches that spread more there do so whatever they did here; less, in proportion to it.
-    prior = known + (there - here) if there >= here else known * (there / here)
+    # Launches that spread more there do so whatever they did here; less, halfway to what was drawn.
+    prior = known + (there - here) if there >= here else known * math.sqrt(there / here)
     standard, freedom = _moderated(sample, factor, own, prior)
     tail = (1 + confidence) / 2
     carried = t_quantile(tail, math.inf) * math.sqrt(float((factor * known)[sample.spreads].sum()))
