@@ -67,7 +67,11 @@ def _lognormal(spread: float) -> _Ratios:
 
 
 def _spread_by(ratios: _Ratios) -> _Ratios:
-    return lambda rng, time, kernel: ratios(rng, time, kernel) * np.exp(rng.normal(0, 0.1, len(time)))
+    def found(rng: np.random.Generator, time: np.ndarray, kernel: np.ndarray) -> np.ndarray:
+        spread: np.ndarray = ratios(rng, time, kernel) * np.exp(rng.normal(0, 0.1, len(time)))
+        return spread
+
+    return found
 
 
 def _some(share: float, times: float) -> _Ratios:
