@@ -13,13 +13,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from assay_client.recordings.launch_files import write_launches
 from assay_core.files.durable import temporary_of
 from assay_core.files.launch_file import new_launch_file
 from assay_sampling.errors import InputError, LaunchTableError, StorageError
 from assay_sampling.launches import parquet
 from assay_sampling.launches import table as lt
+from assay_sampling.launches.joining import join
 from assay_sampling.launches.parquet import pack_names, unpack_names
+from assay_sampling.operations.collapsing import operations_of
 from assay_sampling.readers import ReadOptions, inspect_recording, open_recording, read_launches
+from tests.support.sampling.made_operations import Call, made_calls
 from tests.support.sampling.reader_files import kernel_names, texts, write_gzip
 
 _METADATA = lt.TableMetadata(
@@ -161,6 +165,41 @@ def test_an_offset_and_a_condition_are_taken_over(tmp_path: Path) -> None:
     assert read.column("launch").tolist() == [40, 41, 42, 43, 44]
     assert read.metadata.condition == condition and read.metadata.synthetic
     assert read.metadata.devices == _METADATA.devices
+
+
+@pytest.mark.parametrize("rows", [1, 2, 100])
+def test_an_offset_moves_calls_with_their_launches(tmp_path: Path, rows: int) -> None:
+    calls: list[Call] = [("aten::mm", "[[2]]", [10, 10, 10]), ("aten::relu", "[[2]]", [5])]
+    # Two threads launch in turn; the last launch belongs to no call.
+    made = made_calls(calls, outside=["fill"])
+    table = made.table.take(pa.array([0, 3, 1, 2, 4]))
+    for name, values in (("launch", [0, 1, 2, 3, 4]), ("call", [0, 1, 0, 0, None])):
+        place = table.schema.get_field_index(name)
+        table = table.set_column(place, table.schema.field(place), pa.array(values, pa.int64()))
+    path = tmp_path / "x"
+    with new_launch_file(path, table.schema) as writer:
+        writer.write(lt.LaunchBatch(table.combine_chunks().to_batches()[0], dict(made.names.items())))
+    with open_recording(path, ReadOptions(launch_offset=40)) as recording:
+        batches = [batch.records for batch in recording.batches(rows)]
+    read = pa.Table.from_batches(batches)
+    assert read["launch"].to_pylist() == [40, 41, 42, 43, 44]
+    assert read["call"].to_pylist() == [40, 41, 40, 40, None]
+
+
+def test_windows_with_offsets_keep_their_calls_apart(tmp_path: Path) -> None:
+    windows = []
+    for place, durations in enumerate(([1, 2], [3, 4])):
+        made = made_calls([("aten::mm", "[[2]]", durations), ("aten::relu", "[[2]]", [5])])
+        write_launches(tmp_path / f"{place}", made)
+        windows.append(read_launches(tmp_path / f"{place}", ReadOptions(launch_offset=3 * place)))
+    assert operations_of(join(windows)).launches.column("duration_ns").tolist() == [3, 5, 7, 5]
+
+
+def test_a_call_that_begins_before_the_file_is_numbered_by_its_first_launch_in_it(tmp_path: Path) -> None:
+    made = made_calls([("aten::mm", "[[2]]", [1, 2, 3]), ("aten::relu", "[[2]]", [4])])
+    write_launches(tmp_path / "x", made.slice(1))
+    read = read_launches(tmp_path / "x", ReadOptions(launch_offset=0))
+    assert read.column("call").tolist() == [0, 0, 2]
 
 
 def test_the_synthetic_mark_cannot_be_taken_back(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from assay_sampling.errors import InputError, LaunchTableError
@@ -30,6 +31,7 @@ from assay_sampling.launches.table import (
     referenced_ids,
 )
 from assay_sampling.readers.base import (
+    CallNumbers,
     LaunchNumbers,
     OpenRecording,
     ReadOptions,
@@ -118,7 +120,7 @@ class AssayParquetRecording(OpenRecording):
 
     def _read(self, max_launches: int) -> Iterator[LaunchBatch]:
         offset = self._options.launch_offset
-        numbers = LaunchNumbers(offset or 0)
+        numbers, calls = LaunchNumbers(offset or 0), CallNumbers()
         given = np.zeros(0, np.uint64)
         note_total_launches(self.path, self._file.metadata.num_rows)
         stream = self._file.iter_batches(batch_size=max_launches, use_threads=False)
@@ -130,13 +132,25 @@ class AssayParquetRecording(OpenRecording):
                 records = pa.RecordBatch.from_arrays(batch.columns, schema=self.schema)
                 check_batch(records)
                 if offset is not None:
-                    position = self.schema.get_field_index("launch")
-                    launch = numbers.number(records.column("process").to_numpy())
-                    records = records.set_column(position, self.schema.field("launch"), pa.array(launch))
+                    records = self._renumbered(records, numbers, calls)
                 new = np.setdiff1d(referenced_ids(records), given)
                 given = np.union1d(given, new)
                 names = {identifier: self._names[identifier] for identifier in new.tolist()}
             yield LaunchBatch(records, names)
+
+    def _renumbered(
+        self, records: pa.RecordBatch, numbers: LaunchNumbers, calls: CallNumbers
+    ) -> pa.RecordBatch:
+        process, was = (records.column(name).to_numpy() for name in ("process", "launch"))
+        columns = {"launch": pa.array(numbers.number(process))}
+        if has_operations(self.schema):
+            call = pc.fill_null(records.column("call"), -1).to_numpy()
+            found = calls.number(process, was, columns["launch"].to_numpy(), call)
+            columns["call"] = pa.array(found, mask=call < 0)
+        for name, values in columns.items():
+            position = self.schema.get_field_index(name)
+            records = records.set_column(position, self.schema.field(name), values)
+        return records
 
     def close(self) -> None:
         self._file.close()

@@ -248,6 +248,52 @@ class LaunchNumbers:
         return numbers
 
 
+class CallNumbers:
+    """Numbers calls, which go by their first launches, as those launches are numbered anew, over many
+    batches. Memory: 16 bytes for each stretch of launches that had ordinals in a row."""
+
+    def __init__(self) -> None:
+        # By process, shape (s,) each: first and last ordinal of each stretch, and the new one of the first.
+        self._stretches: dict[int, np.ndarray] = {}
+        self._without_first: dict[tuple[int, int], int] = {}
+
+    def number(
+        self, process: np.ndarray, was: np.ndarray, launch: np.ndarray, call: np.ndarray
+    ) -> np.ndarray:
+        """The call of each launch, shape (n,): ``was`` and ``launch`` are its old and new ordinal, ``call``
+        the old call, -1 for none. A call whose first launch is not in the file takes the first that is."""
+        numbers = np.full(len(call), -1, np.int64)
+        for ordinal in np.unique(process).tolist():
+            rows = np.flatnonzero(process == ordinal)
+            first, last, new = self._extended(ordinal, was[rows], launch[rows])
+            inside = rows[call[rows] >= 0]
+            place = np.maximum(np.searchsorted(first, call[inside], "right") - 1, 0)
+            beyond = call[inside] - first[place]
+            numbers[inside] = new[place] + beyond
+            missing = inside[(beyond < 0) | (call[inside] > last[place])]
+            for row in missing.tolist():
+                key = ordinal, int(call[row])
+                numbers[row] = self._without_first.setdefault(key, int(launch[row]))
+        return numbers
+
+    def _extended(self, process: int, was: np.ndarray, launch: np.ndarray) -> np.ndarray:
+        begins = np.append(True, np.diff(was) != 1)
+        ends = np.append(begins[1:], True)
+        found = np.stack([was[begins], was[ends], launch[begins]])
+        known = self._stretches.get(process)
+        goes_on = known is not None and np.array_equal(
+            [known[1, -1] + 1, known[2, -1] + known[1, -1] - known[0, -1] + 1], found[[0, 2], 0]
+        )
+        if known is not None and goes_on:
+            known[1, -1] = found[1, 0]
+            found = found[:, 1:]
+        if known is not None:
+            found = np.concatenate([known, found], axis=1)
+            found = found[:, np.argsort(found[0], kind="stable")]
+        self._stretches[process] = found
+        return found
+
+
 def check_offset(path: Path, options: ReadOptions) -> None:
     """Raises InputError for a negative launch offset."""
     if options.launch_offset is not None and options.launch_offset < 0:
