@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -52,6 +53,22 @@ def test_costs_and_counters_of_an_operation_are_the_sums_of_its_launches() -> No
     assert [one.label() for one in operations.identities] == ["aten::linear [[4]]", "aten::relu [[4]]"]
 
 
+def test_a_rate_that_the_profiler_names_is_a_mean() -> None:
+    warps, hits = (
+        CounterColumn(metric, "1", metric, "hardware")
+        for metric in ("sm__warps_active.avg.per_cycle_active", "l1tex__t_sector_hit_rate.ratio")
+    )
+    launches = made_calls(
+        [("aten::linear", "[[4]]", [10, 30])],
+        counters=(warps, hits),
+        **{warps.name: [8.0, 16.0], hits.name: [0.25, 0.75]},
+    )
+    rows = operations_of(launches).launches
+    # The mean by time: (10 x 8 + 30 x 16) / 40.
+    assert rows.column(warps.name).tolist() == [14]
+    assert rows.column(hits.name).tolist() == [0.625]
+
+
 def test_a_counter_that_one_launch_lacks_is_unknown_for_its_operation() -> None:
     launches = made_calls(
         [("aten::linear", "", [10, 20]), ("aten::relu", "", [5])],
@@ -77,6 +94,19 @@ def test_a_table_with_operators_but_without_calls_has_one_launch_an_operation() 
     operations = operations_of(launches)
     assert len(operations) == 3
     assert [one.label() for one in operations.identities] == ["aten::mm [[2]]", "c"]
+
+
+def test_an_operation_whose_call_is_unknown_is_a_launch_of_its_own() -> None:
+    calls = [("aten::mm", "[[2]]", [10]), ("aten::mm", "[[2]]", [20]), ("aten::relu", "[[2]]", [5])]
+    operations = operations_of(made_calls(calls, call=pa.array([None] * 3, pa.int64())))
+    assert operations.launches.column("duration_ns").tolist() == [10, 20, 5]
+
+
+def test_launches_of_two_operations_are_never_one_call() -> None:
+    calls = [("aten::mm", "[[2]]", [10]), ("aten::relu", "[[2]]", [5])]
+    operations = operations_of(made_calls(calls, call=[0, 0]))
+    assert [one.name for one in operations.identities] == ["aten::mm", "aten::relu"]
+    assert operations.launches.column("duration_ns").tolist() == [10, 5]
 
 
 def test_a_recording_without_operators_is_refused_with_the_way_to_record_them() -> None:
@@ -143,6 +173,11 @@ def test_shapes_that_repeat_are_strata_and_rarer_ones_share_strata_by_work_and_t
 def test_operators_never_share_a_stratum() -> None:
     operations = operations_of(made_calls([("aten::mm", "[[2]]", [10]), ("aten::bmm", "[[2]]", [10])]))
     assert len(set(stratum_names(operations))) == 2
+
+
+def test_a_range_and_a_kernel_of_one_name_are_two_strata() -> None:
+    launches = made_calls([("decode", "", [10])], outside=["decode"])
+    assert stratum_names(operations_of(launches)) == ["decode", "decode (kernel)"]
 
 
 def test_an_inserted_call_shifts_nothing() -> None:

@@ -37,6 +37,13 @@ def variant_of_metric(metric: str) -> str:
     return "sass" if "sass" in metric else "hardware"
 
 
+def is_rate_of_metric(metric: str) -> bool:
+    """Whether an Nsight Compute metric is by its name a rate: of two launches not a sum, but a mean."""
+    quantity, _, rollup = metric.partition(".")
+    of_quantity = quantity.endswith(("throughput", "_rate")) or "_per_" in quantity
+    return of_quantity or any(part in rollup for part in ("pct", "per_", "ratio"))
+
+
 def unit_of_metric(metric: str) -> str:
     """The base unit of an Nsight Compute metric by its name; "1" where the name does not say."""
     quantity, _, rollup = metric.partition(".")

@@ -25,6 +25,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pyarrow as pa
 
+from assay_sampling.counters.definitions import registry
+from assay_sampling.counters.own_names import is_rate_of_metric
 from assay_sampling.errors import RefusedError
 from assay_sampling.launches.in_memory import Launches
 from assay_sampling.launches.row_hash import hash_rows
@@ -115,7 +117,7 @@ def operations_of(launches: Launches) -> Operations:
             how_to_record(launches.metadata.format),
         )
     identity_of_launch, texts, call = _calls(launches)
-    keys = hash_rows([launches.column("process"), call])
+    keys = hash_rows([launches.column("process"), call, identity_of_launch])
     _, first, index = np.unique(keys, return_index=True, return_inverse=True)
     order = np.argsort(first)
     rank = np.empty(len(order), np.int64)
@@ -146,7 +148,8 @@ def _calls(launches: Launches) -> tuple[np.ndarray, list[str], np.ndarray]:
         known = launches.column("operation_id")
         distinct, identity = np.unique(known, return_inverse=True)
         texts = [launches.names[i] if i else "" for i in distinct.tolist()]
-        call = np.where(known != 0, launches.column("call"), ordinal)
+        call = launches.column("call")
+        call = np.where((known != 0) & (call >= 0), call, ordinal)
     else:
         known = launches.column("operator_id")
         shapes = launches.column("input_shapes_id")
@@ -245,7 +248,7 @@ def _counter(launches: Launches, counter: CounterColumn, of_launch: np.ndarray, 
     values = launches.column(counter.name)
     lacking = _lacking(values, of_launch, count)
     known = np.nan_to_num(values)
-    if counter.unit not in _RATE_UNITS and counter.name not in _RATES:
+    if not _is_rate(counter):
         return pa.array(_sums(known, of_launch, count), mask=lacking)
     weight = _weight_of_rates(launches, by_instructions=counter.name in _RATES)
     total = _sums(weight, of_launch, count)
@@ -253,6 +256,12 @@ def _counter(launches: Launches, counter: CounterColumn, of_launch: np.ndarray, 
     weight = np.where(total[of_launch] > 0, weight, 1.0)
     mean = _sums(known * weight, of_launch, count) / _sums(weight, of_launch, count)
     return pa.array(mean, mask=lacking)
+
+
+def _is_rate(counter: CounterColumn) -> bool:
+    if counter.unit in _RATE_UNITS or counter.name in _RATES:
+        return True
+    return counter.name not in registry() and is_rate_of_metric(counter.metric)
 
 
 def _weight_of_rates(launches: Launches, *, by_instructions: bool) -> np.ndarray:

@@ -37,7 +37,7 @@ def stratum_names(operations: Operations) -> list[str]:
     )
     calls = np.bincount(shape[operations.identity], minlength=len(shapes_of))
     kinds = list(shapes_of)
-    names = [Operation("operator", name, shapes).label() for _, name, shapes in kinds]
+    names = _labels(kinds)
     rare = np.flatnonzero(calls < LEAST_REPEATS)
     time = _mean_time(operations, shape, len(kinds))
     by_operator: dict[tuple[str, str], list[int]] = {}
@@ -51,6 +51,18 @@ def stratum_names(operations: Operations) -> list[str]:
         for index, text in zip(members, _bins(name, work, time[rows], calls[rows]), strict=True):
             names[index] = text or names[index]
     return [names[index] for index in shape.tolist()]
+
+
+def _labels(kinds: list[tuple[str, str, str]]) -> list[str]:
+    """The label of each kind of call; a range, say, and a kernel of one name are told apart."""
+    taken: dict[str, tuple[str, str, str]] = {}
+    labels = []
+    for kind, name, shapes in kinds:
+        label = Operation("operator", name, shapes).label()
+        if taken.setdefault(label, (kind, name, shapes)) != (kind, name, shapes):
+            label = f"{label} ({kind})"
+        labels.append(label)
+    return labels
 
 
 def _mean_time(operations: Operations, shape: np.ndarray, count: int) -> np.ndarray:
