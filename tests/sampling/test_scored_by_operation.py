@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import base64
 import json
+import zlib
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -153,6 +156,88 @@ def test_damaged_operations_are_refused(change: dict[str, object], cause: str) -
             document[part] = value
     with pytest.raises(InputError, match=cause):
         score_saved_operations(SavedSelection.read(document, "s"), made_calls(CALLS_THERE, metadata=THERE))
+
+
+def _packed(values: list[float], kind: str) -> str:
+    return base64.b64encode(zlib.compress(np.array(values).astype(kind).tobytes())).decode("ascii")
+
+
+FIVE_CALLS = {
+    "operations.calls": 5,
+    "operations.identity": _packed([0, 0, 1, 1, 1], "<u4"),
+    "operations.process": _packed([0] * 5, "<u4"),
+    "operations.launch": _packed([0, 2, 3, 4, 5], "<i8"),
+    "operations.time": _packed([1] * 5, "<f8"),
+}
+ENTRY = "groups.0.representatives.0.operation"
+
+
+@pytest.mark.parametrize(
+    ("changes", "cause"),
+    [
+        (FIVE_CALLS, "4 operations have a group, and its profile calls 5"),
+        ({"operations.identities.0.3": 10**30}, "operations cannot be read"),
+        ({"operations.time": _packed([1e308] * 4, "<f8")}, "operations cannot be read"),
+        ({"operations.time": _packed([0] * 4, "<f8")}, "operations cannot be read"),
+        ({f"{ENTRY}.row": 10**30}, "a representative is not among its operations"),
+        ({f"{ENTRY}.row": 4}, "a representative is not among its operations"),
+        ({f"{ENTRY}.row": -1}, "a representative is not among its operations"),
+        ({"groups.*.row": 0}, "is not the operation that begins with"),
+        ({f"{ENTRY}.launches.0.grid": [1, 2]}, "other than three axes"),
+        ({f"{ENTRY}.launches.0.grid": [10**30, 1, 1]}, "not a selection"),
+        ({f"{ENTRY}.launches.0.launch": 10**30}, "negative or too large"),
+        ({f"{ENTRY}.launches.0.launch": -5}, "negative or too large"),
+        ({"groups.1.representatives.0.operation.launches": 0}, "a launch is in two operations"),
+    ],
+)
+def test_operations_that_cannot_be_are_refused(changes: dict[str, Any], cause: str) -> None:
+    document = json.loads(json.dumps(by_first().document(labels=True).to_dict()))
+    for path, value in changes.items():
+        if path == "groups.*.row":
+            for group in document["groups"]:
+                group["representatives"][0]["operation"]["row"] = value
+            continue
+        *parts, key = path.split(".")
+        place = document
+        for part in parts:
+            place = place[int(part)] if isinstance(place, list) else place[part]
+        if path.endswith("operation.launches"):
+            value = document["groups"][value]["representatives"][0]["operation"]["launches"]  # noqa: PLW2901
+        place[int(key) if isinstance(place, list) else key] = value
+    there = made_calls([*CALLS_THERE, ("aten::relu", "[[2]]", [1])], metadata=THERE)
+    with pytest.raises(InputError, match=cause):
+        found = SavedSelection.read(document, "s")
+        found.by_launch()
+        score_saved_operations(found, there)
+
+
+def test_the_reason_for_no_interval_is_the_same_saved_and_in_memory() -> None:
+    instructions = CounterColumn("instructions", "inst", "smsp__inst_executed.sum", "hardware")
+    detailed = made_calls(
+        CALLS,
+        counters=(instructions,),
+        metadata=TableMetadata("detailed", devices=HERE.devices),
+        instructions=[1.0, 2.0, 3.0, 4.0, 5.0],
+    )
+    selection = select_by_unit("operation", "sieve", Profile(detailed=detailed), {})
+    there = made_calls(CALLS_THERE, metadata=THERE)
+    for found in (
+        score_saved_operations(saved(selection), there),
+        score_operations(SelectedCalls.of(selection), there),
+    ):
+        reasons = {score.interval_reason.code for score in found.scores.values() if score.interval_reason}
+        assert reasons == {"interval_of_no_draw"}
+
+
+def test_the_light_time_of_an_operation_is_the_mean_over_repeats() -> None:
+    again = [("aten::mm", "[[2]]", [30, 10]), *CALLS[1:]]
+    first, second = (
+        made_calls(calls, metadata=HERE, source=f"run{i}") for i, calls in enumerate((CALLS, again))
+    )
+    profile = Profile(light=first, repeats=(second,))
+    selection = select_by_unit("operation", "stratified", profile, {"launches_per_group": 2, "launches": 4})
+    assert selection.operations is not None
+    assert selection.operations.time.tolist() == [30, 30, 5, 15]
 
 
 @pytest.mark.parametrize(

@@ -34,9 +34,9 @@ from assay_sampling.methods.tried import Tried
 from assay_sampling.operations.collapsing import Operations, operations_of
 from assay_sampling.operations.strata import stratified
 from assay_sampling.parameters import Unit
-from assay_sampling.scoring.by_operation import time_or_cost
 from assay_sampling.scoring.saved.operations import SelectedOperations
 from assay_sampling.scoring.selection import ProfileSummary, Selection
+from assay_sampling.scoring.weights import light_time_of_profile
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,9 @@ def try_operations(
 
 def with_operations(selection: Selection, of: OperationProfile) -> Selection:
     """A selection that was made on the rows of ``of.profile``, with the operations that they are."""
-    time = time_or_cost(of.whole, whole_cost(of.profile).values)
+    time = light_time_of_profile(of.profile)
+    if time is None:
+        time = whole_cost(of.profile).values
     return replace(
         selection,
         profile=ProfileSummary.of(of.whole.source),

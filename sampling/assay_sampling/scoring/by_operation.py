@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from assay_sampling.errors import InputError, MisalignedError, RefusedError
-from assay_sampling.estimation.sample_design import SampleDesign
+from assay_sampling.estimation.sample_design import SampleDesign, nothing_drawn
 from assay_sampling.launches.in_memory import Launches
 from assay_sampling.notes.registry import Note, make_note
 from assay_sampling.operations.collapsing import Operations, operations_of
@@ -34,7 +34,6 @@ from assay_sampling.scoring.matching import source_of
 from assay_sampling.scoring.placement import Placed, checked_scale, refuse_mixed_origins, scored_cost
 from assay_sampling.scoring.saved.operations import sequence_from
 from assay_sampling.scoring.selection import SavedSelection, Selection
-from assay_sampling.scoring.weights import light_time_of
 
 _RECORD_SELECTION = "write it again with: assay select METHOD FILE --unit operation -o selection.json"
 
@@ -62,19 +61,20 @@ class SelectedCalls:
     def of_saved(cls, saved: SavedSelection) -> SelectedCalls:
         """Raises InputError if its operations or labels cannot be read."""
         sequence = sequence_from(saved.document.operations)
-        entries = [entry.operation for group in saved.document.groups for entry in group.representatives]
-        rows = np.array([-1 if entry is None else entry.row for entry in entries], np.int64)
-        if rows.min() < 0 or rows.max() >= len(sequence):
-            cause = "a representative is not among its operations"
-            raise InputError("selection", cause, _RECORD_SELECTION, field="groups")
+        labels, origins = saved.labels(), saved.origins()
+        for found in (labels, origins):
+            if found is not None and len(found) != len(sequence):
+                cause = f"{len(found):,} operations have a group, and its profile calls {len(sequence):,}"
+                raise InputError("selection", cause, _RECORD_SELECTION, field="labels")
+        rows = _rows_of(saved, sequence)
         return cls(
             sequence=sequence,
             rows=rows,
             groups=saved.group,
             group_count=len(saved.document.groups),
             weights={kind: saved.weights_of(kind) for kind in saved.weight_kinds},
-            labels=saved.labels(),
-            origins=saved.origins(),
+            labels=labels,
+            origins=origins,
             design=saved.design,
             origin=saved.origin,
             quantity=saved_quantity(saved),
@@ -94,10 +94,27 @@ class SelectedCalls:
             weights={kind: selection.weights_of(kind) for kind in selection.weight_kinds},
             labels=selection.labels,
             origins=selection.label_origins,
-            design=selection.design,
+            design=selection.design or nothing_drawn(selection.drawing, selection.group_launches),
             origin=selection.profile.origin,
             quantity=selection.evaluation.quantity,
         )
+
+
+def _rows_of(saved: SavedSelection, sequence: OperationSequence) -> np.ndarray:
+    """The operation of each representative, shape (r,): rows of the sequence."""
+    entries = [entry.operation for group in saved.document.groups for entry in group.representatives]
+    found = [-1 if entry is None else entry.row for entry in entries]
+    if min(found) < 0 or max(found) >= len(sequence):
+        cause = "a representative is not among its operations"
+        raise InputError("selection", cause, _RECORD_SELECTION, field="groups")
+    rows = np.array(found, np.int64)
+    other = (sequence.process[rows] != saved.process) | (sequence.launch[rows] != saved.launch)
+    if other.any():
+        at = int(np.argmax(other))
+        where = f"launch {saved.launch[at]} of process {saved.process[at]}"
+        cause = f"operation {rows[at]} is not the operation that begins with {where}"
+        raise InputError("selection", cause, _RECORD_SELECTION, field="groups")
+    return rows
 
 
 @dataclass(frozen=True)
@@ -297,9 +314,3 @@ def _notes(calls: SelectedCalls, there: Operations, kept: np.ndarray) -> list[No
     if not calls.sequence.has_shapes and not any(one.shapes for one in there.identities):
         notes.append(make_note("operations_without_shapes"))
     return notes
-
-
-def time_or_cost(operations: Operations, cost: np.ndarray) -> np.ndarray:
-    """The light time of every operation, shape (m,), or where there is none their cost."""
-    time = light_time_of(operations.launches)
-    return cost if time is None else time

@@ -520,8 +520,22 @@ def _refuse_impossible(document: SelectionDocument, entries: list[tuple[int, Rep
         raise ValueError("a process or launch is negative or too large")
     if not all(len(e.grid) == len(e.block) == 3 for _, e in entries):
         raise ValueError("a grid or block has other than three axes")
-    if document.unit == "operation" and not all(e.operation and e.operation.launches for _, e in entries):
+    if document.unit == "operation":
+        _refuse_impossible_operations([e for _, e in entries])
+
+
+def _refuse_impossible_operations(entries: list[RepresentativeEntry]) -> None:
+    """Raise ValueError, or OverflowError, for launches of operations that no selection has."""
+    if not all(e.operation and e.operation.launches for e in entries):
         raise ValueError("it is by operation, and a representative lacks its launches")
+    launches = [(e.process, one) for e in entries if e.operation for one in e.operation.launches]
+    if len({(process, one.launch) for process, one in launches}) < len(launches):
+        raise ValueError("a launch is in two operations")
+    if not all(0 <= one.launch < 1 << 40 for _, one in launches):
+        raise ValueError("the launch of an operation is negative or too large")
+    if not all(len(one.grid) == len(one.block) == 3 for _, one in launches):
+        raise ValueError("a grid or block has other than three axes")
+    np.array([(*one.grid, *one.block) for _, one in launches], np.int64)
 
 
 def _are_equal(weight: np.ndarray, by_light_time: np.ndarray | None) -> bool:

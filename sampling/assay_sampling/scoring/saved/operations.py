@@ -117,9 +117,15 @@ def sequence_from(entry: OperationsEntry | None) -> OperationSequence:
         )
         if int(arrays["identity"].max()) >= len(identities):
             raise ValueError("a call is of an operation that it does not name")
+        if not all(one.thread < MOST_OPERATIONS for one in identities):
+            raise ValueError("the ordinal of a thread is too large")
         time = arrays["time"]
         if not np.all(np.isfinite(time)) or float(time.min()) < 0:
             raise ValueError("a call has a time that is negative or not a number")
+        with np.errstate(over="ignore"):
+            whole = float(time.sum())
+        if not 0 < whole < np.inf:
+            raise ValueError(f"the times of all calls add up to {whole:g}")
     except (ValueError, binascii.Error, zlib.error, LaunchTableError) as error:
         raise InputError(
             "selection", f"its operations cannot be read: {error}", WRITE_AGAIN, field="operations"
