@@ -10,7 +10,7 @@ from pathlib import Path
 from assay_core.files import durable
 from assay_core.files.durable import storage_errors
 from assay_core.files.private_folders import make_private_folder
-from assay_sampling.errors import CampaignError, ParameterError
+from assay_sampling.errors import CampaignError, ParameterError, StorageError
 
 AnyPath = str | PathLike[str]
 
@@ -30,6 +30,20 @@ def write_atomically(
             make_private_folder(path.parent)
         path.parent.mkdir(parents=True, exist_ok=True)
         durable.write_atomically(path, data, private=private)
+
+
+def link_to(link: Path, existing: Path) -> None:
+    """Make ``link`` lead to ``existing``, in place of what was there; raises StorageError."""
+    try:
+        link.parent.mkdir(parents=True, exist_ok=True)
+        link.unlink(missing_ok=True)
+        link.symlink_to(existing)
+    except OSError as error:
+        raise StorageError(
+            str(link),
+            f"it cannot be created as a link to {existing} ({error.strerror or error})",
+            "name a list in a folder that you may write to",
+        ) from error
 
 
 def require_folder_of(path: Path) -> None:

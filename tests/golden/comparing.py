@@ -52,6 +52,8 @@ ADDED: frozenset[str] = frozenset(
         "largest_active_error_percent", "summary.saved_percent", "active_saved_percent",
         # Ranks that are evaluated each alone.
         "rows.[].rank", "rows.[].processes", "properties.ranks",
+        # Selections by operation.
+        "rows.[].unit", "rows.[].operations",
         # When each group of a selection ran.
         "lanes",
         # What a report says in one screen.

@@ -7,9 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from assay_client.files import require_folder_of, write_atomically
+from assay_client.files import link_to, require_folder_of, write_atomically
 from assay_client.recordings.analyses import load_selection, read_profile
-from assay_client.recordings.links import link_to
 from assay_core.program import distribution_version
 from assay_sampling.documents.common import NoteEntry
 from assay_sampling.documents.handover import HandOverDocument, WrittenFileEntry

@@ -11,8 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from assay_client.files import write_atomically
-from assay_client.recordings.links import link_to
+from assay_client.files import link_to, write_atomically
 from assay_sampling.errors import ParameterError, StorageError
 from assay_sampling.simulators.accel_sim.kernels_list import KernelsList
 from assay_sampling.simulators.accel_sim.warm_up import (

@@ -7,7 +7,7 @@ Schwarz). The largest x that all draws miss with the probability 1 - confidence 
 
     a log(1 - x) + u log(1 - x^2 / (1 + v^2)) = log(1 - confidence)
 
-Source: docs/methods/target-intervals.md, "Launches unlike those drawn"; for u = 0 and small x this is the
+Source: docs/methods/target-intervals.md, "The derivation"; for u = 0 and small x this is the
 rule of three (Hanley and Lippman-Hand, JAMA 1983).
 """
 
