@@ -170,6 +170,12 @@ def test_shapes_that_repeat_are_strata_and_rarer_ones_share_strata_by_work_and_t
     assert all(name.startswith("aten::mm, 16 shapes of 2^") for name in names[1:])
 
 
+def test_dimensions_beyond_every_number_are_work_too() -> None:
+    shapes = [f"[[{'9' * digits}]]" for digits in (1, 400, 5000)]
+    operations = operations_of(made_calls([("aten::mm", shape, [10]) for shape in shapes]))
+    assert len(stratum_names(operations)) == 3
+
+
 def test_operators_never_share_a_stratum() -> None:
     operations = operations_of(made_calls([("aten::mm", "[[2]]", [10]), ("aten::bmm", "[[2]]", [10])]))
     assert len(set(stratum_names(operations))) == 2

@@ -158,6 +158,20 @@ def test_damaged_operations_are_refused(change: dict[str, object], cause: str) -
         score_saved_operations(SavedSelection.read(document, "s"), made_calls(CALLS_THERE, metadata=THERE))
 
 
+@pytest.mark.parametrize(("routine", "noted"), [(1, None), (9, 50.0)])
+def test_time_that_is_matched_by_name_alone_is_noted_beside_calls_with_shapes(
+    routine: int, noted: float | None
+) -> None:
+    calls: list[Call] = [
+        ("aten::mm", "[[2]]", [3 * routine if noted else 99]),
+        ("cublasSgemm", "", [routine] * 3),
+    ]
+    selection = select_by_unit("operation", "stem", Profile(light=made_calls(calls, metadata=HERE)), {})
+    found = score_saved_operations(saved(selection), made_calls(calls, metadata=THERE))
+    shares = [dict(note.parameters)["time_percent"] for note in found.notes]
+    assert shares == ([] if noted is None else [noted])
+
+
 def _packed(values: list[float], kind: str) -> str:
     return base64.b64encode(zlib.compress(np.array(values).astype(kind).tobytes())).decode("ascii")
 

@@ -64,10 +64,10 @@ SELECTIONS = (
     ),
     NoteKind(
         "operations_without_shapes",
-        "operations were matched by name and order, because neither recording has input shapes",
-        lambda: (
-            "neither recording has input shapes: operations are matched by name and order alone, so calls of "
-            "other sizes may match"
+        "operations with 5 % of the time or more were matched by name and order, for want of input shapes",
+        lambda time_percent: (
+            f"operations with {time_percent:.1f} % of the selection's time have no input shapes: they are "
+            "matched by name and order alone, so calls of other sizes may match"
         ),
     ),
     NoteKind(

@@ -77,7 +77,14 @@ def _mean_time(operations: Operations, shape: np.ndarray, count: int) -> np.ndar
 
 def _work(shapes: str) -> float:
     """The product of all positive dimensions, as a power of two."""
-    return float(sum(np.log2(float(n)) for n in map(int, _NUMBER.findall(shapes)) if n > 0))
+    digits = (text.lstrip("0") for text in _NUMBER.findall(shapes) if not text.startswith("-"))
+    return float(sum(_logarithm(text) for text in digits if text))
+
+
+def _logarithm(digits: str) -> float:
+    """The power of two of a number, which may be too large for a float."""
+    most = 300
+    return float(np.log2(float(digits[:most]))) + max(len(digits) - most, 0) * float(np.log2(10))
 
 
 def _bins(name: str, work: np.ndarray, time: np.ndarray, calls: np.ndarray) -> list[str]:

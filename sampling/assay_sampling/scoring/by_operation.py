@@ -20,6 +20,7 @@ from assay_sampling.launches.in_memory import Launches
 from assay_sampling.notes.registry import Note, make_note
 from assay_sampling.operations.collapsing import Operations, operations_of
 from assay_sampling.operations.matching import (
+    LEAST_MATCHED_TIME_PERCENT,
     OperationMatch,
     OperationSequence,
     match_operations,
@@ -157,7 +158,7 @@ class PlacedOperations:
             scores = {
                 kind: replace(score, interval=None, interval_reason=why) for kind, score in scores.items()
             }
-        notes = tuple(_notes(self.calls, self.operations, self.kept))
+        notes = tuple(_notes(self.calls, self.kept))
         return OperationScores(scores, self.match, notes, self.operations)
 
 
@@ -305,12 +306,19 @@ def _taken_over(calls: SelectedCalls, weights: np.ndarray, kept: np.ndarray) -> 
     return taken
 
 
-def _notes(calls: SelectedCalls, there: Operations, kept: np.ndarray) -> list[Note]:
+def _notes(calls: SelectedCalls, kept: np.ndarray) -> list[Note]:
     notes = []
     if not kept.all():
         lost = np.setdiff1d(calls.groups, calls.groups[kept])
         count = int((~kept).sum())
         notes.append(make_note("representatives_unmatched", representatives=count, groups=len(lost)))
-    if not calls.sequence.has_shapes and not any(one.shapes for one in there.identities):
-        notes.append(make_note("operations_without_shapes"))
+    by_name = _time_by_name_percent(calls.sequence)
+    if by_name >= 100 - LEAST_MATCHED_TIME_PERCENT:
+        notes.append(make_note("operations_without_shapes", time_percent=by_name))
     return notes
+
+
+def _time_by_name_percent(sequence: OperationSequence) -> float:
+    """The share of the time in operations without input shapes, which match by name and order alone."""
+    without = np.array([not one.shapes for one in sequence.identities], bool)[sequence.identity]
+    return 100.0 * float(sequence.time[without].sum()) / float(sequence.time.sum())
