@@ -146,6 +146,30 @@ def test_crossing_operations_are_noted(tmp_path: Path) -> None:
     assert operations(launches)[0][1].name == "aten::first"
 
 
+@pytest.mark.parametrize("beyond_us", [0, 1])
+def test_rounded_times_move_no_launch_out_of_its_operator(tmp_path: Path, beyond_us: int) -> None:
+    # Without API calls launches are known by the operator that called them; both lengths may be rounded.
+    def called_by(operator_id: int, at: int) -> dict[str, Any]:
+        event = trace_kernel(at, operator_id)
+        event["args"] = {**event["args"], "External id": operator_id}
+        del event["args"]["correlation"]
+        return event
+
+    def identified(event: dict[str, Any], operator_id: int) -> dict[str, Any]:
+        return {**event, "args": {**event["args"], "External id": operator_id}}
+
+    launches = read(
+        tmp_path,
+        identified(operator(0, 100, "aten::linear"), 1),
+        identified(operator(10, 90 + beyond_us, "aten::addmm"), 2),
+        identified(operator(100, 20, "aten::relu"), 3),
+        *(called_by(operator_id, 500 + 100 * operator_id) for operator_id in (1, 2, 3)),
+    )
+    assert [(call, one.name) for call, one in operations(launches)] == [
+        (0, "aten::linear"), (0, "aten::linear"), (2, "aten::relu")
+    ]  # fmt: skip
+
+
 def test_calls_are_numbered_from_the_launch_offset(tmp_path: Path) -> None:
     events = (operator(0, 10, "aten::relu"), *launched(5, 1))
     launches = read(tmp_path, *events, options=ReadOptions(launch_offset=40))

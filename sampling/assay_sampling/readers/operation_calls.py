@@ -35,7 +35,7 @@ from assay_sampling.readers.nesting import ThreadRanges
 
 _BLOCK = 1 << 16
 # Kineto may cut the ends of ranges to microseconds.
-_ROUNDING_NS = 1000
+ROUNDING_NS = 1000
 
 
 class RangeKind(IntEnum):
@@ -218,8 +218,8 @@ def _crossed(stacks: np.ndarray, chosen: np.ndarray, kind: np.ndarray, ends: np.
     if not stacks.shape[1]:
         return 0
     other = (stacks >= 0) & (kind[stacks] == kind[chosen][:, None])
-    longer = ends[stacks] > ends[chosen][:, None] + _ROUNDING_NS
-    shorter = ends[stacks] < ends[chosen][:, None] - _ROUNDING_NS
+    longer = ends[stacks] > ends[chosen][:, None] + ROUNDING_NS
+    shorter = ends[stacks] < ends[chosen][:, None] - ROUNDING_NS
     wrong = np.where((kind[chosen] < RangeKind.RANGE)[:, None], longer, shorter)
     return int(((other & wrong).any(axis=1) & (chosen >= 0)).sum())
 

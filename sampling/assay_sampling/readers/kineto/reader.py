@@ -37,7 +37,7 @@ from assay_sampling.readers.base import (
 from assay_sampling.readers.kineto.operations import operation_calls
 from assay_sampling.readers.kineto.trace import Columns, KinetoTrace
 from assay_sampling.readers.nesting import ThreadRanges
-from assay_sampling.readers.operation_calls import Calls, LaunchedFrom
+from assay_sampling.readers.operation_calls import ROUNDING_NS, Calls, LaunchedFrom
 from assay_sampling.readers.ordinals import graph_ordinals, process_ordinals, within
 
 FORMAT = "kineto-json"
@@ -141,6 +141,12 @@ def _null_below_zero(values: np.ndarray) -> pa.Array:
     return pa.array(values, mask=values < 0)
 
 
+def _until(trace: KinetoTrace, operator: np.ndarray) -> np.ndarray:
+    """Until when the ranges around each operator last at least: its end, but for what both may be rounded."""
+    start, end = (_taken(trace.operators[name], operator) for name in ("ts", "end"))
+    return np.maximum(end - ROUNDING_NS, start + (end - start) // 2)
+
+
 @dataclass(frozen=True)
 class _Join:
     """All launches in API order, arrays of shape (n,).
@@ -192,7 +198,7 @@ def _join(trace: KinetoTrace) -> _Join:
             launch=launch,
             thread=np.where(by_operator, _taken(trace.operators["thread"], operator), thread)[order],
             at=np.where(by_operator, _taken(trace.operators["ts"], operator), call)[order],
-            until=np.where(by_operator, _taken(trace.operators["end"], operator), call)[order],
+            until=np.where(by_operator, _until(trace, operator), call)[order],
             graph_launch=graph_launch,
             kernel=trace.kernels["name"][order],
             kernels=trace.texts.to_list(),
