@@ -144,7 +144,8 @@ def _null_below_zero(values: np.ndarray) -> pa.Array:
 def _until(trace: KinetoTrace, operator: np.ndarray) -> np.ndarray:
     """Until when the ranges around each operator last at least: its end, but for what both may be rounded."""
     start, end = (_taken(trace.operators[name], operator) for name in ("ts", "end"))
-    return np.maximum(end - ROUNDING_NS, start + (end - start) // 2)
+    found: np.ndarray = np.maximum(end - ROUNDING_NS, start + (end - start) // 2)
+    return found
 
 
 @dataclass(frozen=True)
