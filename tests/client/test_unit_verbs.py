@@ -98,6 +98,11 @@ def test_a_recording_without_operators_is_refused_with_the_way_to_record_them(
     assert "its operations are unknown" in ended.stderr
     assert "record_shapes=True" in ended.stderr
     assert "its operations are unknown" in assay("select", "stem", bare, "--unit", "operation").stderr
+    # A selection by operation could not be scored there, so none is made for it.
+    for pair in ((traces[0], bare), (bare, traces[0])):
+        ended = assay("select", "stem", pair[0], "--on", pair[1], "-o", tmp_path / "never.json")
+        assert "its operations are unknown" in ended.stderr
+        assert not (tmp_path / "never.json").exists()
     selected(assay, traces[0], saved)
     ended = assay("evaluate", saved, bare)
     assert "has no operations to match instead" in ended.stderr

@@ -26,7 +26,7 @@ from assay_sampling.operations.matching import (
 from assay_sampling.operations.strata import stratum_names
 from assay_sampling.readers import read_launches
 from tests.support.sampling.made_launches import made_launches
-from tests.support.sampling.made_operations import made_calls, sequence
+from tests.support.sampling.made_operations import Call, made_calls, sequence
 
 INSTRUCTIONS = CounterColumn("instructions", "inst", "smsp__inst_executed.sum", "hardware")
 THREADS = CounterColumn("threads_per_instruction", "1", "ratio", "hardware")
@@ -263,3 +263,9 @@ def test_all_calls_of_two_vendors_match(shared_data: Path, model: str) -> None:
     match = match_operations(one, other, model)
     assert (match.left_time_percent, match.right_time_percent) == (100, 100)
     assert (match.left_calls_percent, match.right_calls_percent) == (100, 100)
+
+
+def test_hundreds_of_threads_are_paired_by_their_ordinals() -> None:
+    calls: list[Call] = [("aten::mm", f"[[{n}]]", [10], n) for n in range(300)]
+    match = match_operations(sequence(made_calls(calls)), sequence(made_calls(calls)), "test")
+    assert (match.left_time_percent, match.right_time_percent) == (100, 100)

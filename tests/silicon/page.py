@@ -69,7 +69,8 @@ def _rows(scored: Scored) -> list[tuple[str, ...]]:
 def keeps(goal: Goal, score: Score) -> bool:
     """Whether a score keeps a goal."""
     return (
-        score.speedup >= goal.speedup
+        score.units >= goal.operations
+        and score.speedup >= goal.speedup
         and score.total_percent <= goal.total_percent
         and (goal.group_percent is None or score.group_percent <= goal.group_percent)
     )

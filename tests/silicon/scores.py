@@ -33,9 +33,10 @@ DRAWS = 60
 
 @dataclass(frozen=True)
 class Score:
-    """Root mean squares over draws, in percent; ``held`` and ``withheld`` are of the intervals."""
+    """Root mean squares over draws, in percent, of ``units`` calls or launches; ``held`` and ``withheld`` are of the intervals."""
 
     weights: WeightKind
+    units: int
     chosen: float
     speedup: float
     total_percent: float
@@ -126,6 +127,7 @@ class Bench:
         held = [one.low <= self.truth <= one.high for one in given]
         return Score(
             weights=kind,
+            units=len(self.time),
             chosen=float(np.mean(chosen)),
             speedup=float(np.mean(speedups)),
             total_percent=_root_mean_square(totals),

@@ -27,8 +27,8 @@ def test_the_page_has_the_scores_of_a_real_pair(backwards: bool) -> None:
     assert bench.matched_time_percent == (100, 100)
 
 
-def score(speedup: float, total: float, group: float) -> Score:
-    return Score("light_time", 10, speedup, total, group, None, 100)
+def score(speedup: float, total: float, group: float, units: int = 100) -> Score:
+    return Score("light_time", units, 10, speedup, total, group, None, 100)
 
 
 @pytest.mark.parametrize(
@@ -38,6 +38,7 @@ def score(speedup: float, total: float, group: float) -> Score:
         (score(2.9, 3, 6), False),
         (score(3, 3.1, 6), False),
         (score(3, 3, 6.1), False),
+        (score(3, 3, 6, units=99), False),
     ],
 )
 def test_a_goal_is_kept_only_with_all_of_its_bounds(found: Score, kept: bool) -> None:

@@ -10,7 +10,7 @@ from assay_sampling.errors import MisalignedError, ParameterError
 from assay_sampling.launches.alignment import LEAST_MATCH_PERCENT, align
 from assay_sampling.launches.in_memory import Launches
 from assay_sampling.launches.profile import Profile
-from assay_sampling.operations.collapsing import how_to_record, knows_operations
+from assay_sampling.operations.collapsing import how_to_record, knows_operations, require_operations
 from assay_sampling.parameters import Unit
 from assay_sampling.scoring.matching import on_the_same_gpu
 from assay_sampling.scoring.selection import SavedSelection
@@ -29,11 +29,15 @@ def unit_choice(text: str) -> UnitChoice:
 
 def unit_for(choice: UnitChoice, profile: Profile, other: Profile | None = None) -> Unit:
     """The unit to select by. ``auto`` takes launches, unless another recording is shown on which fewer than
-    99 % of them agree by kernel and block."""
+    99 % of them agree by kernel and block. Raises RefusedError where they do not, and one of the two
+    recordings knows no operations."""
     if choice != "auto":
         return choice
     if other is None or launches_agree(profile.whole, other.whole):
         return "launch"
+    # Raises where one of the two knows no operations: the selection could not be scored there.
+    for recording in (profile.whole, other.whole):
+        require_operations(recording)
     return "operation"
 
 

@@ -101,21 +101,29 @@ def knows_operations(launches: Launches) -> bool:
     return bool(launches.table["operator_id"].null_count < len(launches))
 
 
+def require_operations(launches: Launches) -> None:
+    """Raise RefusedError, with the way to record them, for a recording that knows no operations."""
+    if not knows_operations(launches):
+        raise RefusedError(
+            _subject(launches),
+            "it has no operators, so its operations are unknown",
+            how_to_record(launches.metadata.format),
+        )
+
+
+def _subject(launches: Launches) -> str:
+    return ", ".join(launches.sources) or "launches"
+
+
 def operations_of(launches: Launches) -> Operations:
     """The operations of a recording.
 
     A recording with operators but without calls (a table that somebody made) has one launch an operation.
     Raises RefusedError for a recording that knows no operations, or holds no launches.
     """
-    subject = ", ".join(launches.sources) or "launches"
     if not len(launches):
-        raise RefusedError(subject, "it holds no launches")
-    if not knows_operations(launches):
-        raise RefusedError(
-            subject,
-            "it has no operators, so its operations are unknown",
-            how_to_record(launches.metadata.format),
-        )
+        raise RefusedError(_subject(launches), "it holds no launches")
+    require_operations(launches)
     identity_of_launch, texts, call = _calls(launches)
     keys = hash_rows([launches.column("process"), call, identity_of_launch])
     _, first, index = np.unique(keys, return_index=True, return_inverse=True)

@@ -2,7 +2,7 @@
 
 Operations are matched in order, thread by thread, by canonical name and input shapes: a longest common
 subsequence, so one inserted call shifts nothing. Threads are paired by what they call, because the ordinal
-of a thread depends on which launches first.
+of a thread depends on which launches first; more than a hundred on both sides by their ordinals.
 
 Source: docs/concepts.md, "Operations"; docs/methods/comparing.md, "By operation".
 Memory: at most 100 bytes an operation of either side.
@@ -22,6 +22,8 @@ from assay_sampling.operations.identity import Operation
 
 LEAST_MATCHED_TIME_PERCENT = 95.0
 _DIFFERENCES_SHOWN = 5
+# With more, threads are paired by their ordinals: comparing all would take longer than matching.
+_MOST_THREAD_PAIRS = 10_000
 
 
 @dataclass(frozen=True)
@@ -178,6 +180,10 @@ def _paired_threads(
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Rows of threads that correspond, process by process: those that have most calls in common first."""
     sides = [_by_thread(side) for side in (left, right)]
+    if len(sides[0]) * len(sides[1]) > _MOST_THREAD_PAIRS:
+        for thread in sorted(sides[0].keys() & sides[1].keys()):
+            yield sides[0][thread], sides[1][thread]
+        return
     common = [
         (-_shared(codes[0][ours], codes[1][theirs]), one[1], other[1], one, other)
         for one, ours in sides[0].items()
