@@ -205,7 +205,7 @@ def noisy(seed: int) -> Any:
 
 def test_scores_are_drawn_by_kind_of_weights() -> None:
     here, there = (notebook.Profile.from_pandas(noisy(seed), device=f"GPU {seed}") for seed in (1, 2))
-    selection = here.select("random")
+    selection = here.select("random", launches=30)
     found = selection.evaluate(there)
     rows = {row["series"]: row for row in rows_of(found.plot())}
     wanted = found.to_dict()["by_weights"]

@@ -33,7 +33,8 @@ DRAWS = 60
 
 @dataclass(frozen=True)
 class Score:
-    """Root mean squares over draws, in percent, of ``units`` calls or launches; ``held`` and ``withheld`` are of the intervals."""
+    """Root mean squares over draws, in percent; ``held`` and ``withheld`` are of the intervals, ``units`` the
+    calls or launches of the recording."""
 
     weights: WeightKind
     units: int

@@ -33,7 +33,8 @@ def plain_notes(document: Any) -> Any:
 def without_new_keys(document: Any, old: Any) -> Any:
     """``document`` without the keys that ``old`` does not have; the old report says nothing for them."""
     if isinstance(document, dict) and isinstance(old, dict):
-        new = {key: value for key, value in document.items() if key not in {*old, *JUDGED}}
+        assert document.get("unit", "launch") in ("launch", old.get("unit"))  # of a report that does not say
+        new = {key: value for key, value in document.items() if key not in {*old, *JUDGED, "unit"}}
         assert not any(new.values()), new
         return {key: without_new_keys(value, old[key]) for key, value in document.items() if key in old}
     if isinstance(document, list) and isinstance(old, list) and len(document) == len(old):
