@@ -101,7 +101,13 @@ def analyse_workload(
 def _compared(work: _Work, runs: Sequence[RunData]) -> Comparisons:
     """Comparisons of the runs, GPU by GPU."""
     made = [
-        MadeSelection(made.selection.method, made.key, made.selection.by_launch(), made.whole)
+        MadeSelection(
+            made.selection.method,
+            made.key,
+            made.selection.by_launch(),
+            made.whole,
+            made.selection if made.selection.operations is not None else None,
+        )
         for _, made in sorted(work.made.items())
     ]
     held = HeldPairs(work.held.launches, work.aligned, work.refuse_invalid, work.facts, work.release)

@@ -22,16 +22,19 @@ THERE: list[Call] = [("aten::mm", "[[2]]", [15]), ("aten::relu", "[[2]]", [4, 5]
 METHODS: tuple[tuple[str, dict[str, Any]], ...] = (("stratified", {"launches": 2, "launches_per_group": 1}),)
 
 
-def stored(folder: Path, device_kind: str, calls: Sequence[Call], prefix: str) -> RunData:
+def stored(
+    folder: Path, device_kind: str, calls: Sequence[Call], prefix: str, sm_percent: float = 100.0
+) -> RunData:
     """A light run in Parquet, as the store writes it."""
-    launches = made_calls(calls, prefix=prefix, metadata=lt.TableMetadata("light", condition=lt.BASELINE))
-    path = folder / f"{device_kind}.parquet"
+    condition = replace(lt.BASELINE, sm_percent=sm_percent)
+    launches = made_calls(calls, prefix=prefix, metadata=lt.TableMetadata("light", condition=condition))
+    path = folder / f"{device_kind}-{sm_percent:g}.parquet"
     with new_launch_file(path, launches.table.schema) as writer:
         (batch,) = launches.table.to_batches()
         writer.write(lt.LaunchBatch(batch, dict(launches.names.items())))
     return RunData(
-        f"c-1.{device_kind}", "decoder", device_kind, "light", files=(str(path),), launches=len(launches),
-        content_hash=device_kind,
+        f"c-1.{path.stem}", "decoder", device_kind, "light", files=(str(path),), launches=len(launches),
+        content_hash=path.stem, condition=condition,
     )  # fmt: skip
 
 
@@ -81,3 +84,17 @@ def test_a_run_without_operators_is_refused_with_the_way_to_record_them(
     row = row_of(pipeline.analyse(replace(asked, runs=(*asked.runs, bare))), "T4")
     assert row["status"] == "refused"
     assert "its operations are unknown" in row["reason"]
+
+
+def test_shares_of_the_sms_are_predicted_by_operation_on_other_gpus(
+    asked: AnalysisRequest, tmp_path: Path
+) -> None:
+    slower = [(name, shapes, [2 * ns for ns in times]) for name, shapes, times in THERE]
+    share = stored(tmp_path, "A100", slower, "ampere", sm_percent=50.0)
+    report = pipeline.analyse(replace(asked, runs=(*asked.runs, share)))
+    [entry] = [each for each in report.to_document()["sm_share"] if each["device"] == "A100"]
+    assert entry["speedup_true"] == 2.0
+    [prediction] = entry["predictions"]
+    assert prediction["status"] == "ok"
+    assert prediction["speedup_predicted"] == pytest.approx(2.0)
+    assert prediction["error_percent"] == pytest.approx(0.0)

@@ -19,12 +19,16 @@ from assay_server.analysis.runs.request import RunData
 
 @dataclass(frozen=True)
 class MadeSelection:
-    """A selection of the workload, its key in the report, and the run that it was made on."""
+    """A selection of the workload, its key in the report, and the run that it was made on.
+
+    ``selection`` is by launch; ``by_operation`` is what it was made from, if the workload's unit is that.
+    """
 
     method: str
     key: str
     selection: Selection
     whole: RunData
+    by_operation: Selection | None = None
 
 
 @dataclass(frozen=True)
