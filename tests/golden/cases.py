@@ -16,7 +16,7 @@ from golden.running import agent, as_process, in_process, server
 
 Steps = list[dict[str, Any]]
 METHODS = ("pks", "random", "systematic", "stratified", "first_instructions", "single_iteration", "tbpoint",
-           "proportional", "photon", "sieve", "stem")  # fmt: skip
+           "proportional", "balanced", "photon", "sieve", "stem")  # fmt: skip
 
 # Verbs that read files and write at most files: name -> command lines, with the files that each writes.
 _Lines = list[tuple[str, list[str]]]

@@ -234,7 +234,7 @@ def test_a_counter_that_is_not_a_number_is_refused_in_the_same_words(place: Plac
 def test_what_needs_all_launches_in_memory_is_refused(place: Place) -> None:
     table, names = _table(rows=500)
     kept = on_disk(place, table, names)
-    for method, parameters in (("tbpoint", {}), ("sieve", {"launches_per_group": 3})):
+    for method, parameters in (("tbpoint", {}), ("balanced", {}), ("sieve", {"launches_per_group": 3})):
         with pytest.raises(RefusedError, match="memory limit"):
             select(method, Profile(detailed=kept), parameters)
     with pytest.raises(RefusedError, match="memory limit"):

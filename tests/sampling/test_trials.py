@@ -144,7 +144,8 @@ def test_every_method_gives_the_selection_that_it_gives_without_tries(shared_dat
     path = shared_data / "ncu" / "synthetic_v100_1000_modern_layout.csv.gz"
     profile = Profile(detailed=read_launches(path, ReadOptions(synthetic=True)))
     basis = {}
-    for method in ("pks", "random", "systematic", "stratified", "proportional", "tbpoint", "sieve", "stem"):
+    by_draws = ("random", "systematic", "stratified", "proportional", "balanced", "stem")
+    for method in ("pks", *by_draws, "tbpoint", "sieve"):
         tried = registry.select_and_try(method, profile, {}, 5, 30)
         assert tried.selection.document() == registry.select(method, profile, {}, 5).document()
         again = registry.select_and_try(method, profile, {}, 5, 30)
@@ -153,7 +154,8 @@ def test_every_method_gives_the_selection_that_it_gives_without_tries(shared_dat
     assert basis == {
         "pks": "split_halves",
         "random": "draws", "systematic": "draws", "stratified": "draws", "stem": "draws",
-        "proportional": "by_construction", "tbpoint": "as_scored", "sieve": "as_scored",
+        "proportional": "by_construction", "balanced": "by_construction",
+        "tbpoint": "as_scored", "sieve": "as_scored",
     }  # fmt: skip
 
 

@@ -44,6 +44,9 @@ _DRAWN = {
     "uniform": "it was drawn at random from its group",
     "light_time": "it was drawn from its group with a chance in proportion to its light time",
     "proportional": "it was drawn from all {all} with a chance in proportion to its light time",
+    "root_light_time": (
+        "it was drawn from all {all}, at equal steps, with a chance in proportion to the root of its time"
+    ),
 }
 _WORDS: dict[Unit, dict[str, str]] = {
     "launch": {"one": "launch", "all": "launches"},

@@ -103,8 +103,8 @@ class RepresentativeEntry(ArrangedPart):
     draws: Annotated[
         int | None,
         says(
-            "`proportional`: how many draws met it, 0 if it was taken whole; `null`: not drawn with "
-            "replacement in proportion to light time",
+            "`proportional` and `root_light_time`: how many draws met it, 0 if it was taken whole; `null`: "
+            "drawn otherwise",
             "draws",
         ),
     ] = None
@@ -165,8 +165,9 @@ class IntervalEntry(Part):
         str,
         says(
             "`known_design`, `known_variance`, `stratified_t`, `ratio_t` or `bootstrap` "
-            "([intervals.md](methods/intervals.md)); on another GPU `target_spread`, `target_residuals` or "
-            "`hansen_hurwitz` ([target-intervals.md](methods/target-intervals.md))"
+            "([intervals.md](methods/intervals.md)); on another GPU `target_spread`, `target_residuals`, "
+            "`hansen_hurwitz` or `successive_differences` "
+            "([target-intervals.md](methods/target-intervals.md))"
         ),
     ]
 
@@ -439,7 +440,8 @@ class SelectionDocument(Scores, ArrangedPart):
         says(
             "how representatives were drawn, which intervals on other GPUs need: `rule`: none at random; "
             "`uniform`: within groups; `light_time`: so, but the first of each in proportion to light time; "
-            "`proportional`: with replacement in proportion to light time; `null`: an earlier release"
+            "`proportional`: with replacement in proportion to light time; `root_light_time`: at equal steps "
+            "in proportion to its root; `null`: an earlier release"
         ),
     ] = None
     launches_without_time: Annotated[

@@ -19,8 +19,11 @@ from assay_sampling.engines.seam import ArrayRows
 
 # "rule": none at random. "uniform": within groups, without replacement. "light_time": as uniform, but the
 # first of each group in proportion to light time. "proportional": with replacement, in proportion to light
+# time, launches that dominate whole. "root_light_time": systematically, in proportion to the root of light
 # time, launches that dominate whole.
-Drawing = Literal["rule", "uniform", "light_time", "proportional"]
+Drawing = Literal["rule", "uniform", "light_time", "proportional", "root_light_time"]
+# Those which say of each launch how many draws met it.
+COUNTED_DRAWS: tuple[Drawing, ...] = ("proportional", "root_light_time")
 
 
 @dataclass(frozen=True)
@@ -29,8 +32,8 @@ class SampleDesign:
 
     ``launches``, ``kernels`` (distinct ones) and ``cost_cov`` (standard deviation / mean of the cost on the
     profile, divisor N - 1) have shape (g,). ``light_time``, shape (r,), is None without a light run.
-    ``draws``, shape (r,), is None unless launches were drawn with replacement
-    (:class:`assay_sampling.estimation.proportional_draws.ProportionalDraws`). ``launches_without_time``: how
+    ``draws``, shape (r,), is how many draws met each, 0 if it was taken whole; None unless ``drawing`` is one
+    of :data:`COUNTED_DRAWS`. ``launches_without_time``: how
     many of all launches had a light time of 0: weights by light time count them for nothing.
     """
 

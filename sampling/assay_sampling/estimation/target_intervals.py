@@ -2,7 +2,7 @@
 
     by launches: around sum over groups of N_g x mean cost of its m_g drawn launches
     by light time or instructions: around sum over groups of X_g R_g, R_g = costs / amounts of the drawn
-    in proportion to light time: Hansen and Hurwitz
+    in proportion to light time: Hansen and Hurwitz; to its root: successive differences
 
     below: t x standard error
     above: the larger of that and share x (f - 1) x projected; where the drawn launches of each group are
@@ -28,7 +28,8 @@ import numpy as np
 
 from assay_sampling.estimation.intervals import DEFAULT_CONFIDENCE, Interval
 from assay_sampling.estimation.proportional_draws import hansen_hurwitz
-from assay_sampling.estimation.sample_design import SampleDesign
+from assay_sampling.estimation.root_time_draws import DrawnGroups, successive_error
+from assay_sampling.estimation.sample_design import COUNTED_DRAWS, SampleDesign
 from assay_sampling.estimation.student_t import t_quantile
 from assay_sampling.estimation.unlike_share import unlike_share
 from assay_sampling.notes.registry import Note, make_note
@@ -106,10 +107,14 @@ def target_interval(
     sample = _Sample.of(design, costs, groups, weights, kind)
     share = sample.not_vouched_percent
     reason = _why_not(design, sample, kind=kind, instructions=instructions)
+    if reason is None and design.drawing == "root_light_time":
+        reason = _launches_too_long(design, groups, weights)
     if reason is not None:
         return TargetInterval(reason=reason, not_vouched_percent=share)
     if design.drawing == "proportional":
         errors = _in_proportion(design, sample, weights, confidence)
+    elif design.drawing == "root_light_time":
+        errors = _in_proportion_to_root(design, sample, groups, weights, confidence)
     elif kind == "launches":
         errors = _by_launches(design, sample, confidence)
     else:
@@ -157,7 +162,7 @@ class _Sample:
         weights: np.ndarray,
         kind: WeightKind,
     ) -> _Sample:
-        if design.drawing == "proportional" and design.draws is not None:
+        if design.drawing in COUNTED_DRAWS and design.draws is not None:
             # Launches taken whole are a group, and so are all that were drawn from the rest.
             groups = (design.draws > 0).astype(np.int64)
             drawn = np.array([int((groups == 0).sum()), int(design.draws.sum())])
@@ -283,6 +288,45 @@ def _in_proportion(design: SampleDesign, sample: _Sample, weights: np.ndarray, c
         _alike(sample, weights * costs / np.maximum(design.draws, 1)),
         "hansen_hurwitz",
     )
+
+
+def _in_proportion_to_root(
+    design: SampleDesign, sample: _Sample, groups: np.ndarray, weights: np.ndarray, confidence: float
+) -> _Errors:
+    """Groups are numbered in the order of the draw, and each is drawn in the order of its times."""
+    time, drawn = design.light_time, design.draws
+    assert time is not None
+    assert drawn is not None
+    # A launch taken whole stands for others of its group where nothing else of it was drawn.
+    stands_for = (weights - (drawn == 0)) * time
+    order = np.lexsort((time, groups))
+    order = order[stands_for[order] > 0]
+    ratio = sample.costs / np.where(time > 0, time, 1.0)
+    of_drawn = drawn > 0
+    drawn_from = float((weights * sample.costs)[of_drawn].sum())
+    floor = LEAST_SPREAD * drawn_from / math.sqrt(len(order))
+    standard = max(successive_error(stands_for[order], ratio[order]), floor)
+    # Launches are drawn uniformly if each counts as much as its root: times then vary less than they do.
+    of = DrawnGroups.of(groups, drawn, weights * time)
+    return _Errors(
+        standard,
+        standard * t_quantile((1 + confidence) / 2, len(order) - 1),
+        unlike_share(0, of.effective_draws(), of.variation(design.cost_cov), confidence),
+        drawn_from - float(sample.costs[of_drawn].sum()),
+        _alike(sample, ratio),
+        "successive_differences",
+    )
+
+
+def _launches_too_long(design: SampleDesign, groups: np.ndarray, weights: np.ndarray) -> Note | None:
+    """Why launches that may not have been drawn are too long for an interval; None if they are not."""
+    assert design.draws is not None
+    time = weights * design.light_time
+    longest = DrawnGroups.of(groups, design.draws, time).longest(design.launches, design.cost_cov)
+    percent = 100 * longest / float(time.sum())
+    if percent <= MOST_NOT_VOUCHED_PERCENT:
+        return None
+    return make_note("interval_of_long_launches", percent=percent, most=MOST_NOT_VOUCHED_PERCENT)
 
 
 def _by_launches(design: SampleDesign, sample: _Sample, confidence: float) -> _Errors:

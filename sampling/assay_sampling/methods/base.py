@@ -98,7 +98,7 @@ def grouped_selection(
         labels: group of every launch, shape (n,), 0..g-1, none empty.
         rows: rows of the representatives, shape (r,); the group of each is ``labels[rows]``.
         weights: of the representatives, shape (r,).
-        draws: how many draws met each, shape (r,), for draws with replacement in proportion to light time.
+        draws: how many draws met each, shape (r,), for draws in proportion to light time or its root.
         cost: the cost that is scored; None takes :func:`whole_cost`.
         weighed_by: what the weights count; those by launches replace others where ``weights=launches`` asks.
         light_time_weights: shape (r,), of a method with its own; None takes ``weights`` where they are by

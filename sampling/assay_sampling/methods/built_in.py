@@ -8,6 +8,7 @@ BUILT_IN = {
     "systematic": ("assay_sampling.methods.baselines.systematic", "SystematicSampler"),
     "stratified": ("assay_sampling.methods.baselines.stratified", "StratifiedSampler"),
     "proportional": ("assay_sampling.methods.baselines.proportional", "ProportionalSampler"),
+    "balanced": ("assay_sampling.methods.balanced.sampler", "BalancedSampler"),
     "first_instructions": ("assay_sampling.methods.baselines.first_instructions", "FirstInstructionsSampler"),
     "single_iteration": ("assay_sampling.methods.baselines.single_iteration", "SingleIterationSampler"),
     "tbpoint": ("assay_sampling.methods.tbpoint.sampler", "TBPointSampler"),

@@ -98,6 +98,14 @@ SELECTIONS = (
         ),
     ),
     NoteKind(
+        "kernels_without_draw",
+        "no launch was drawn of kernels with at least 1 % of the time; they share the groups of others",
+        lambda kernels, time_percent: (
+            f"no launch was drawn of {count_of(kernels, 'kernel', 'kernels')} with {time_percent:.1f} % of "
+            "the time: others stand for them; take more launches (launches=N, or a smaller speedup)"
+        ),
+    ),
+    NoteKind(
         "window_unseen",
         "more of the light run's time than asked is in signatures that the detailed window has not seen",
         lambda unseen_time_percent, most_percent, launches, signatures: (
@@ -216,6 +224,14 @@ INTERVALS = (
         lambda quantity: (
             f"launches were drawn in proportion to {quantity}, so its total is exact here by construction, "
             "which proves nothing; evaluate on another GPU's recording gives the error and an interval"
+        ),
+    ),
+    NoteKind(
+        "interval_exact_by_weights",
+        "no interval: the weights make the very cost that is scored exact",
+        lambda quantity: (
+            f"the weights make the total of {quantity} exact here by construction, which proves nothing; "
+            "evaluate on another GPU's recording gives the error and an interval"
         ),
     ),
     NoteKind(

@@ -41,6 +41,14 @@ TARGET_INTERVALS = (
         ),
     ),
     NoteKind(
+        "interval_of_long_launches",
+        "a launch that may not have been drawn holds much of the time",
+        lambda percent, most: (
+            f"single launches that a draw may miss hold about {percent:.0f} % of the time, more than "
+            f"{most:g} %: nothing vouches for them; take more launches, so that these are taken whole"
+        ),
+    ),
+    NoteKind(
         "interval_of_all_launches",
         "every launch is a representative, so the projected total is exact",
         lambda: "every launch is a representative here: the projected total is exact, and has no interval",

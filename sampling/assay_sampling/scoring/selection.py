@@ -125,8 +125,7 @@ class Representatives:
     ``row`` is the row in the profile the selection was made on (in order of process and launch),
     ``group`` the 0-based group, ``kernel`` the demangled names, ``grid`` and ``block`` shape (r, 3) with
     -1 where the recording knows only totals (then the total is in x) or nothing. ``draws``: how many draws
-    met each, 0 if it was taken whole; None unless they were drawn with replacement in proportion to light
-    time.
+    met each, 0 if it was taken whole; None unless they were drawn in proportion to light time or its root.
     """
 
     row: np.ndarray

@@ -17,6 +17,7 @@ from assay_sampling.estimation.rank_draws import draw_rows
 from assay_sampling.launches.in_memory import Launches
 from assay_sampling.methods.kernel_values import KernelValues, first_rows, value_codes
 from assay_sampling.methods.sieve.tiers import Strata
+from assay_sampling.methods.thread_counts import threads
 
 Rule = Literal["first_dominant", "median", "nearest_mean"]
 DominantKey = Literal["block_threads", "thread_count"]
@@ -36,7 +37,7 @@ def representatives(
     if rule == "nearest_mean":
         return _nearest_mean(values, strata)
     usable = _usable(values, strata)
-    key = threads(launches, dominant_key)
+    key = threads(launches, ("block",) if dominant_key == "block_threads" else ("block", "grid"))
     if place_of(key) is not None:
         rows = _beyond_memory(rule, values, strata, usable, key)
     elif rule == "first_dominant":
@@ -46,20 +47,6 @@ def representatives(
     of_first_tier = strata.tier == 1
     rows[of_first_tier] = values.first_row[strata.start[:-1][of_first_tier]]
     return rows
-
-
-def threads(launches: Launches, key: DominantKey) -> np.ndarray:
-    """Threads of a block, or of the whole grid, of every launch, shape (n,), int64."""
-    sides = ("block",) if key == "block_threads" else ("block", "grid")
-    return launches.computed([f"{what}_{axis}" for what in sides for axis in "xyz"], np.int64, _product)
-
-
-def _product(axes: list[np.ndarray]) -> np.ndarray:
-    found = np.ones(len(axes[0]), np.int64)
-    for axis in axes:
-        # An axis that the recording does not know (-1) is part of the total, which is in x.
-        found *= np.maximum(axis.astype(np.int64), 1)
-    return found
 
 
 def weights(values: KernelValues, strata: Strata, rows: np.ndarray, groups: np.ndarray) -> np.ndarray:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from assay_sampling.documents.selection import RepresentativeEntry, SelectionDocument
-from assay_sampling.estimation.sample_design import SampleDesign
+from assay_sampling.estimation.sample_design import COUNTED_DRAWS, SampleDesign
 
 # More than any sampling draws; 64-bit numbers hold their sum.
 _MOST_DRAWS = 1 << 40
@@ -27,9 +27,10 @@ def design_of(document: SelectionDocument, entries: Sequence[RepresentativeEntry
     groups = document.groups
     kernels = [group.kernels for group in groups]
     variation = [group.cost_cov for group in groups]
-    if document.drawing == "proportional" and any(entry.draws is None for entry in entries):
-        raise ValueError("drawing is proportional, and a representative has no draws")
-    if document.drawing != "proportional" and any(entry.draws is not None for entry in entries):
+    counted = document.drawing in COUNTED_DRAWS
+    if counted and any(entry.draws is None for entry in entries):
+        raise ValueError(f"drawing is {document.drawing}, and a representative has no draws")
+    if not counted and any(entry.draws is not None for entry in entries):
         raise ValueError(f"a representative has draws, and drawing is {document.drawing}")
     if document.drawing == "rule":
         kernels, variation = [None] * 0, [None] * 0

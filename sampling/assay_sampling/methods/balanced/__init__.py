@@ -1,0 +1,1 @@
+"""Balanced sampling: Assay's own method (docs/methods/balanced.md)."""
