@@ -22,6 +22,9 @@ from typing import TextIO
 _NOTHING: Mapping[str, str | int] = MappingProxyType({})
 _about: ContextVar[Mapping[str, str | int]] = ContextVar("assay_log_about", default=_NOTHING)
 
+# The descriptor, since a fault may end a program whose sys.stderr is no file.
+_STANDARD_ERROR = 2
+
 
 class LogLevel(StrEnum):
     """The lowest level that is logged."""
@@ -71,7 +74,7 @@ def set_up_log(level: LogLevel, style: LogFormat, stream: TextIO | None = None) 
 
 def log_crashes() -> None:
     """Write every stack to standard error if a fault in native code (SIGSEGV, SIGABRT) ends the program."""
-    faulthandler.enable(sys.stderr)
+    faulthandler.enable(_STANDARD_ERROR)
 
 
 def log_formatter(style: LogFormat) -> logging.Formatter:

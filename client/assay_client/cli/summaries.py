@@ -21,7 +21,7 @@ SUMMARIES: dict[str, str] = {
     "scale-model": "Predict a large GPU's IPC from two small ones.",
     "cold-start": "Compare warm caches with cold ones, launch by launch.",
     "reuse": "Measure what each launch touches that the next touches again.",
-    "import": "Take recordings into a store, or join simulated launches.",
+    "import": "Take recordings into a store, read other tools' tables, or join simulated launches.",
     "run": "Run a campaign inside this process and show its report.",
     "submit": "Hand a campaign file to a server.",
     "status": "Show all campaigns of a server, or one with its runs.",
