@@ -159,6 +159,13 @@ class Row(Scores, Judged, Placed):
     runs: Annotated[list[str], says("the runs that the row uses")] = []
     notes: Annotated[list[NoteEntry], says("remarks")] = []
 
+    @property
+    def matched_percent(self) -> float | None:
+        """The match that counts: by operation the time matched on the side that has less of it."""
+        if self.operations is not None:
+            return min(self.operations.selection_time_percent, self.operations.recording_time_percent)
+        return self.match.percent if self.match else None
+
 
 class RecommendedEntry(RecommendationEntry, Placed):
     """The method to take for a workload on a GPU under a condition."""
@@ -194,7 +201,9 @@ class SummaryEntry(Accuracies, Judged, Placed, ArrangedPart):
     group_error_percent: Annotated[float | None, says("as in `rows`", "percent")] = None
     speedup: Annotated[float | None, says("as in `rows`", "times")] = None
     cost_quantity: Annotated[str | None, says("what the selection is scored in")] = None
-    match_percent: Annotated[float | None, says("by the kind that counts", "percent")] = None
+    match_percent: Annotated[
+        float | None, says("by the kind that counts; by operation, of the time", "percent")
+    ] = None
     match_kind: Annotated[str | None, says("the kind that counts")] = None
     model: Annotated[str | None, says("the model that labels launches after the window")] = None
     agreement_percent: Annotated[

@@ -57,7 +57,7 @@ _ROWS: list[Filled[_Named]] = [
     numbers("held", lambda entry: _fair(entry.row, lambda fair: percent(fair.coverage_percent)), "%",
             optional=True, width=Width.WIDE),
     names("star", lambda entry: "*" if entry.row.star else ABSENT, optional=True),
-    numbers("match", lambda entry: match_percent(_matched(entry.row)), "%"),
+    numbers("match", lambda entry: match_percent(entry.row.matched_percent), "%"),
     names("every match / %", lambda entry: _every_match(entry.row), width=Width.WIDE),
     names("cost", lambda entry: _cost(entry.row), shared=True),
     numbers("total", lambda entry: _paid(entry.row, lambda cost: cost.total), width=Width.WIDE),
@@ -74,19 +74,12 @@ _ROWS: list[Filled[_Named]] = [
 ]  # fmt: skip
 
 
-def _matched(row: Row) -> float | None:
-    """The match that counts: by operation the time matched on the side that has less of it."""
-    if row.operations is not None:
-        return min(row.operations.selection_time_percent, row.operations.recording_time_percent)
-    return row.match.percent if row.match else None
-
-
 def _every_match(row: Row) -> str:
     found = row.operations
     if found is None:
         return match_text(row.match)
     calls = match_percent(min(found.selection_calls_percent, found.recording_calls_percent))
-    return f"calls {calls}, time {match_percent(_matched(row))} (GPUs: operation)"
+    return f"calls {calls}, time {match_percent(row.matched_percent)} (GPUs: operation)"
 
 
 def rows_table(rows: Sequence[Row], *, with_workload: bool = False) -> Table:

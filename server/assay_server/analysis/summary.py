@@ -78,7 +78,7 @@ def _entry(row: Row) -> SummaryEntry:
     return SummaryEntry(
         **{name: getattr(row, name) for name in _OF_THE_ROW},
         cost_quantity=row.cost and row.cost.quantity,
-        match_percent=row.match and row.match.percent,
+        match_percent=row.matched_percent,
         match_kind=row.match and row.match.kind,
         model=row.model and row.model.chosen,
         **{name: row.model and getattr(row.model, name) for name in _OF_THE_MODEL},

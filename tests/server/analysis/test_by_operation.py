@@ -58,6 +58,8 @@ def test_operations_are_scored_where_launches_are_refused(asked: AnalysisRequest
     assert (row["cost"]["total"], row["cost"]["projected"]) == (96.0, pytest.approx(96.0))
     assert row["operations"]["calls_matched"] == 8
     assert row["operations"]["recording_time_percent"] == 100
+    (entry,) = [each for each in report.to_document()["summary"] if each["device"] == "A100"]
+    assert entry["match_percent"] == 100
     selection = report.to_document()["selections"][row["selection"]]
     assert selection["unit"] == "operation"
     sizes = [len(each["operation"]["launches"]) for g in selection["groups"] for each in g["representatives"]]
