@@ -34,6 +34,12 @@ LAUNCHES = {
     "decoder": [5088, 5088, 5088],
 }
 OTHERS = ("RTX 2060", "RTX 3070")
+# Recording a workload takes long: one process does it once, and `make test` records the smallest.
+pytestmark = pytest.mark.xdist_group("library_workloads")
+RECORDED = [
+    "finetuning",
+    *(pytest.param(name, marks=pytest.mark.campaigns) for name in ("generation", "decoder")),
+]
 
 
 @dataclass(frozen=True)
@@ -45,7 +51,7 @@ class Recorded:
     light: dict[str, Path]
 
 
-@pytest.fixture(scope="module", params=list(CALLS))
+@pytest.fixture(scope="module", params=RECORDED)
 def recorded(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Recorded:
     folder = tmp_path_factory.mktemp(request.param)
     light = {}
