@@ -38,6 +38,10 @@ def umask() -> Iterator[None]:
     os.umask(before)
 
 
+# Programs without a secret, which a confined run starts as another user; nobody else may enter the state.
+STAND_INS = ("virtual-tools",)
+
+
 def open_to_others(state: Path) -> dict[str, str]:
     """Everything in a state folder, itself included, of which others have any right."""
     found = {}
@@ -45,7 +49,9 @@ def open_to_others(state: Path) -> dict[str, str]:
     for path in (state, *sorted(within)):
         with contextlib.suppress(FileNotFoundError):  # the programs remove files meanwhile
             mode = path.lstat().st_mode
-            if stat.S_IMODE(mode) & 0o077 and not stat.S_ISLNK(mode):
+            if path.name in STAND_INS or path.parent.name in STAND_INS:
+                assert stat.S_IMODE(mode) == 0o755
+            elif stat.S_IMODE(mode) & 0o077 and not stat.S_ISLNK(mode):
                 found[str(path.relative_to(state.parent))] = f"{stat.S_IMODE(mode):04o}"
     return found
 

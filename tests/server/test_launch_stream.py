@@ -116,7 +116,8 @@ def test_an_unknown_column_and_a_damaged_file_are_named(tmp_path: Path, slices: 
         parts(tmp_path, slices, columns=("launch", "nothing"))
     path = tmp_path / "2.parquet"
     data = bytearray(path.read_bytes())
-    data[len(data) // 4] ^= 0xFF
+    for place in range(len(data) // 4, len(data) // 4 + 64):  # more than a header between pages
+        data[place] ^= 0xFF
     path.write_bytes(data)
     with pytest.raises(StorageError, match=r"2\.parquet.*damaged"):
         parts(tmp_path, slices)

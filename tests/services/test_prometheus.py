@@ -71,7 +71,7 @@ def test_rules_name_only_metrics_that_the_daemons_have(tmp_path: Path) -> None:
     spool = Spool(tmp_path / "spool")
     agent.watch(spool, Session(), [], [])
     spool.close()
-    server.tell_certificates(tmp_path, lambda: None, lambda: None)
+    server.tell_certificates(tmp_path, lambda: None)
     families = [*agent.registry.collect(), *server.registry.collect()]
     families += QueueCollector.describe(object())  # type: ignore[arg-type]
     known = {

@@ -20,6 +20,7 @@ import pyarrow as pa
 
 from assay_sampling.errors import LaunchTableError
 from assay_sampling.launches.table import (
+    BASE_FIELDS,
     NAMES_SCHEMA,
     LaunchBatch,
     Names,
@@ -100,7 +101,11 @@ def decode_segment(
         return SegmentContent(checked, columns, decode_names(names) if names else {})
 
 
-def _checked(schema: pa.Schema, known: CheckedSchema | None) -> CheckedSchema:
+def _checked(found: pa.Schema, known: CheckedSchema | None) -> CheckedSchema:
+    # A spool may hold segments from before grids could be unknown: they differ in that alone.
+    base = {item.name: item for item in BASE_FIELDS}
+    fields = [item.with_nullable(base.get(item.name, item).nullable) for item in found]
+    schema = pa.schema(fields, found.metadata)
     if known is not None and schema.equals(known.schema, check_metadata=True):
         return known
     return CheckedSchema(schema, check_schema(schema), sum(item.type.bit_width for item in schema))
