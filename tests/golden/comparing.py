@@ -53,7 +53,7 @@ ADDED: frozenset[str] = frozenset(
         # Ranks that are evaluated each alone.
         "rows.[].rank", "rows.[].processes", "properties.ranks",
         # Selections by operation.
-        "rows.[].unit", "rows.[].operations",
+        "rows.[].unit", "rows.[].operations", "columns.call", "columns.operation_id",
         # When each group of a selection ran.
         "lanes",
         # What a report says in one screen.
