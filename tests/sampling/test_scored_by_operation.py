@@ -90,17 +90,21 @@ def test_below_95_percent_of_the_time_nothing_is_scored() -> None:
 
 
 def test_others_of_its_group_take_over_the_weight_of_a_representative_without_counterpart() -> None:
-    calls: list[Call] = [("aten::mm", "[[2]]", [100]) for _ in range(40)]
+    # Shapes that each come once share a stratum, so each call can be told from the others.
+    calls: list[Call] = [("aten::mm", f"[[{n},64]]", [100]) for n in range(1100, 1140)]
     profile = Profile(light=made_calls(calls, metadata=HERE))
     selection = select_by_unit(
         "operation", "stratified", profile, {"launches_per_group": 2, "launches": 2}, seed=3
     )
-    there = made_calls([("aten::mm", "[[2]]", [70]) for _ in range(39)], metadata=THERE)
-    kept = score_saved_operations(saved(selection), there)
-    evaluation = kept.scores["light_time"]
-    # One of 40 calls is missing, and the 39 others are alike: 40 x 70 is projected, 39 x 70 is true.
-    assert evaluation.total == 39 * 70
-    assert evaluation.projected == pytest.approx(40 * 70)
+    lost = int(selection.representatives.row[0])
+    kept = [(name, shapes, [70]) for row, (name, shapes, *_) in enumerate(calls) if row != lost]
+    found = score_saved_operations(saved(selection), made_calls(kept, metadata=THERE))
+    assert [note.code for note in found.notes] == ["representatives_unmatched"]
+    for evaluation in found.scores.values():
+        # The other representative stands for all 40 calls, of which 39 are there.
+        assert evaluation.total == 39 * 70
+        assert evaluation.projected == pytest.approx(40 * 70)
+        assert evaluation.interval is None
 
 
 def test_counters_of_a_window_select_operations_of_the_light_run() -> None:
