@@ -190,15 +190,26 @@ class DuplicateIdentityError(RefusedError):
 class MisalignedError(RefusedError):
     """Two recordings of one workload do not hold the same launches.
 
-    ``differences`` lists the first launches that differ, one human-readable line each.
+    ``differences`` lists the first launches that differ, one human-readable line each. ``spelling`` says
+    that they differ by the spelling of their kernel names alone, which no other unit would mend.
     """
 
     code = "misaligned"
     parameters = ("differences",)
     differences: tuple[str, ...] = ()
+    spelling: bool = False
 
-    def __init__(self, subject: str, cause: str, remedy: str, differences: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self,
+        subject: str,
+        cause: str,
+        remedy: str,
+        differences: tuple[str, ...] = (),
+        *,
+        spelling: bool = False,
+    ) -> None:
         self.differences = differences
+        self.spelling = spelling
         super().__init__(subject, cause, remedy)
 
     @property

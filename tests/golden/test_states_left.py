@@ -57,9 +57,13 @@ def golden_columns() -> dict[str, dict[str, str]]:
 def test_what_ended_is_shown_and_what_had_not_goes_on(left: Path) -> None:
     stored = {name: json.loads((left / f"server/reports/{name}/report.json").read_text())
               for name in ("recorded-1", "failing-1")}  # fmt: skip
-    published = {path: path.read_bytes() for path in (left / "server/records").rglob("*.parquet")}
     spooled = sorted(path.name for path in (left / "agent/spool").iterdir())
     assert spooled == ["virtual-1.0001-0-1", "virtual-1.0009-0-1"]
+    # What the agent still spools was written, but not published: it is written again, as today's programs do.
+    written_again = {name.split("-0-")[0] for name in spooled}
+    published = {path: path.read_bytes() for path in (left / "server/records").rglob("*.parquet")
+                 if path.parent.name not in written_again}  # fmt: skip
+    assert len(published) == 9
     with server(left / "server", os.environ["ASSAY_SERVER"]):
         states = {one["campaign_id"]: one["state"] for one in asked("status")["campaigns"]}
         assert states == {

@@ -12,7 +12,7 @@ from assay_sampling.launches.in_memory import Launches
 from assay_sampling.launches.profile import Profile
 from assay_sampling.operations.collapsing import how_to_record, knows_operations, require_operations
 from assay_sampling.parameters import Unit
-from assay_sampling.scoring.matching import SAME_COMMAND, on_the_same_gpu
+from assay_sampling.scoring.matching import on_the_same_gpu
 from assay_sampling.scoring.selection import SavedSelection
 
 UnitChoice = Literal["launch", "operation", "auto"]
@@ -60,7 +60,7 @@ def with_the_other_unit(error: MisalignedError, saved: SavedSelection, launches:
     """The refusal of a selection by launch on another GPU, with what to do by operation."""
     if on_the_same_gpu(saved.document.profile, launches) or launches.metadata.simulated:
         return error
-    if error.remedy != SAME_COMMAND:  # it has a cause of its own, such as mangled names
+    if error.spelling:
         return error
     names = set(saved.kernel)
     known = {launches.names[i] for i in np.unique(launches.column("kernel_id")).tolist()}

@@ -16,12 +16,11 @@ from assay_sampling.running.identity import condition_conflict
 from assay_sampling.scoring.decomposition import LabelFacts
 from assay_sampling.scoring.evaluation import Evaluation, doubts, instructions_of
 from assay_sampling.scoring.matching import (
-    DIFFERENCES_SHOWN,
     SAME_COMMAND,
     keys_of,
     kind_needed,
     on_the_same_gpu,
-    remedy_for,
+    other_launches,
     row_keys,
     rows_of_representatives,
     same_sequence,
@@ -112,12 +111,7 @@ def placed_on(
     kind = kind_needed(profile, launches)
     rows, differences = rows_of_representatives(saved, launches, kind)
     if differences:
-        raise MisalignedError(
-            subject,
-            f"{len(differences)} of the {len(rows)} representatives are different launches here",
-            remedy_for(saved, launches.take(rows)),
-            tuple(differences[:DIFFERENCES_SHOWN]),
-        )
+        raise other_launches(subject, saved, launches.take(rows), differences)
     if not same_sequence(saved.sequence, ProfileSummary.of(launches).sequence(), kind):
         difference = first_difference(saved.document.labels, launches, kind)
         raise MisalignedError(

@@ -79,18 +79,34 @@ def rows_of_representatives(
     return rows, differences
 
 
-def remedy_for(saved: SavedSelection, there: Launches) -> str:
-    """What to do about representatives that are different launches in ``there``, shape (r,).
+def other_launches(
+    subject: str, saved: SavedSelection, there: Launches, differences: list[str]
+) -> MisalignedError:
+    """The refusal of representatives that are different launches in ``there``, shape (r,).
 
     Traces, and so simulators' logs, have mangled names; profilers give demangled ones.
     """
     here = (there.names[identifier] for identifier in there.column("kernel_id").tolist())
     pairs = [(ours, theirs) for ours, theirs in zip(saved.kernel, here, strict=True) if ours != theirs]
-    if pairs and all(theirs.startswith("_Z") and not ours.startswith("_Z") for ours, theirs in pairs):
-        return f"its kernel names are mangled: {_DEMANGLE}, and score the selection on that"
-    if pairs and all(ours.startswith("_Z") and not theirs.startswith("_Z") for ours, theirs in pairs):
-        return f"the kernel names of the selection are mangled: {_DEMANGLE}, and select on that"
-    return SAME_COMMAND
+    theirs_mangled = bool(pairs) and all(_mangled(b) and not _mangled(a) for a, b in pairs)
+    ours_mangled = bool(pairs) and all(_mangled(a) and not _mangled(b) for a, b in pairs)
+    if theirs_mangled:
+        remedy = f"its kernel names are mangled: {_DEMANGLE}, and score the selection on that"
+    elif ours_mangled:
+        remedy = f"the kernel names of the selection are mangled: {_DEMANGLE}, and select on that"
+    else:
+        remedy = SAME_COMMAND
+    return MisalignedError(
+        subject,
+        f"{len(differences)} of the {len(there)} representatives are different launches here",
+        remedy,
+        tuple(differences[:DIFFERENCES_SHOWN]),
+        spelling=theirs_mangled or ours_mangled,
+    )
+
+
+def _mangled(kernel: str) -> bool:
+    return kernel.startswith("_Z")
 
 
 def row_keys(process: np.ndarray, launch: np.ndarray) -> np.ndarray:
