@@ -11,7 +11,7 @@ import pytest
 from assay_sampling.launches.in_memory import Launches
 from assay_sampling.launches.table import has_operations
 from assay_sampling.operations.identity import Operation
-from assay_sampling.readers import ReadOptions, read_launches
+from assay_sampling.readers import ReadOptions, open_recording, read_launches
 from tests.support.sampling.reader_files import (
     operations,
     trace,
@@ -198,3 +198,13 @@ def test_two_vendors_launch_the_same_operations(
         assert len(distinct) == calls
         by_gpu[gpu] = Counter((one.name, one.thread) for one in distinct.values())
     assert by_gpu["h100"] == by_gpu["mi300"]
+
+
+def test_reading_a_trace_again_gives_the_same_calls(tmp_path: Path) -> None:
+    events = [operator(0, 100, "aten::linear"), *launched(20, 1), *launched(30, 2)]
+    path = write(tmp_path / "trace.json", trace(events))
+    with open_recording(path, ReadOptions(launch_offset=7)) as recording:
+        calls = [
+            [batch.records.column("call").to_pylist() for batch in recording.batches(1)] for _again in range(2)
+        ]
+    assert calls == [[[7], [7]], [[7], [7]]]

@@ -164,10 +164,10 @@ class Calls:
             notes.append(make_note("operations_cut", launches=int(self.cut.sum()), operation=first.label()))
         return notes
 
-    def columns(self, part: slice, names: NameTracker) -> dict[str, pa.Array | np.ndarray]:
-        """The columns of a launch table for some of the launches."""
+    def columns(self, part: slice, names: NameTracker, offset: int) -> dict[str, pa.Array | np.ndarray]:
+        """The columns of a launch table for some of the launches, whose ordinals begin at ``offset``."""
         return {
-            "call": self.call[part],
+            "call": self.call[part] + offset,
             "operation_id": names.intern_indices(self.texts, self.identity[part]),
         }
 

@@ -115,8 +115,7 @@ class KinetoRecording(OpenRecording):
             "input_shapes_id": names.intern_indices(shapes, _taken(operators["shapes"], operator)),
         }
         if join.calls is not None:
-            columns |= join.calls.columns(part, names)
-            columns["call"] += self._offset
+            columns |= join.calls.columns(part, names, self._offset)
         for axis in "xyz":
             columns[f"grid_{axis}"] = _null_below_zero(kernels[f"g{axis}"][row])
             columns[f"block_{axis}"] = _null_below_zero(kernels[f"b{axis}"][row])

@@ -251,8 +251,7 @@ class _Fetch:
         if ranges is not None:
             columns["nvtx_id"] = self._paths(order, part, ranges)
         if calls is not None:
-            columns |= calls.columns(part, self._names)
-            columns["call"] += self._offset
+            columns |= calls.columns(part, self._names, self._offset)
         records = make_batch(schema, columns, num_rows=len(start))
         return LaunchBatch(records, self._names.take_new())
 
