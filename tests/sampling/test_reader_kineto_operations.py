@@ -12,6 +12,7 @@ from assay_sampling.launches.in_memory import Launches
 from assay_sampling.launches.table import has_operations
 from assay_sampling.operations.identity import Operation
 from assay_sampling.readers import ReadOptions, open_recording, read_launches
+from assay_sampling.readers.nesting import MAX_DEPTH
 from tests.support.sampling.reader_files import (
     operations,
     trace,
@@ -205,6 +206,27 @@ def test_reading_a_trace_again_gives_the_same_calls(tmp_path: Path) -> None:
     path = write(tmp_path / "trace.json", trace(events))
     with open_recording(path, ReadOptions(launch_offset=7)) as recording:
         calls = [
-            [batch.records.column("call").to_pylist() for batch in recording.batches(1)] for _again in range(2)
+            [batch.records.column("call").to_pylist() for batch in recording.batches(1)]
+            for _again in range(2)
         ]
     assert calls == [[[7], [7]], [[7], [7]]]
+
+
+def test_ranges_nested_deeper_than_the_bound_are_noted(tmp_path: Path) -> None:
+    def nested(depth: int, at: int) -> list[dict[str, Any]]:
+        return [operator(at + i, 1000 - 2 * i, f"aten::level_{i}") for i in range(depth)]
+
+    launches = read(
+        tmp_path,
+        *nested(MAX_DEPTH, 0),
+        *launched(500, 1),
+        *nested(MAX_DEPTH + 20, 2000),
+        *launched(2500, 2),
+        *launched(2500, 3),
+    )
+    assert [one.name for _, one in operations(launches)] == ["aten::level_0", *["aten::level_20"] * 2]
+    found = [note for note in launches.notes if note.code == "operations_nested_deep"]
+    assert [dict(note.parameters) for note in found] == [{"launches": 2, "depth": MAX_DEPTH}]
+    assert found[0].text == (
+        "2 launches are in ranges nested more than 128 deep: their operations are known by the inner 128"
+    )

@@ -11,7 +11,12 @@ from assay_sampling.launches.table import LaunchBatch, has_operations
 from assay_sampling.notes.registry import Note
 from assay_sampling.operations.identity import Operation
 
-_DOUBTS = ("operations_cross", "operations_cut", "operations_without_serial_numbers")
+_DOUBTS = (
+    "operations_cross",
+    "operations_nested_deep",
+    "operations_cut",
+    "operations_without_serial_numbers",
+)
 
 
 class OperationsSeen:

@@ -237,6 +237,14 @@ RANGES_AND_OPERATORS = (
         ),
     ),
     NoteKind(
+        "operations_nested_deep",
+        "ranges nested deeper than Assay looks; the inner ones decide what the operation is",
+        lambda launches, depth: (
+            f"{launches_of(launches)} {_is(launches)} in ranges nested more than {depth} deep: their "
+            f"operations are known by the inner {depth}"
+        ),
+    ),
+    NoteKind(
         "operations_cut",
         "operations that had not ended when the recording ended, so their cost is not complete",
         lambda launches, operation: (

@@ -31,7 +31,7 @@ from assay_sampling.notes.registry import Note, make_note
 from assay_sampling.operations.identity import Operation, OperationKind
 from assay_sampling.operations.kernel_names import base_name
 from assay_sampling.readers.base import NameTracker
-from assay_sampling.readers.nesting import ThreadRanges
+from assay_sampling.readers.nesting import MAX_DEPTH, ThreadRanges
 
 _BLOCK = 1 << 16
 # Kineto may cut the ends of ranges to microseconds.
@@ -147,18 +147,22 @@ class LaunchedFrom:
 @dataclass(frozen=True)
 class Calls:
     """The operation of each launch: ``call``, shape (n,), is the ordinal of its first launch; ``identity``,
-    shape (n,), indexes ``texts``. ``crossed`` counts launches in ranges that cross, ``cut`` marks the
-    launches whose range was open when the recording ended, shape (n,)."""
+    shape (n,), indexes ``texts``. ``crossed`` counts launches in ranges that cross, ``deep`` those in more
+    than MAX_DEPTH nested ranges, ``cut`` marks the launches whose range was open when the recording ended,
+    shape (n,)."""
 
     call: np.ndarray
     identity: np.ndarray
     texts: list[str]
     crossed: int
+    deep: int
     cut: np.ndarray
 
     def notes(self) -> list[Note]:
         """What is doubtful about these operations."""
         notes = [make_note("operations_cross", launches=self.crossed)] if self.crossed else []
+        if self.deep:
+            notes.append(make_note("operations_nested_deep", launches=self.deep, depth=MAX_DEPTH))
         if self.cut.any():
             first = Operation.from_text(self.texts[self.identity[np.argmax(self.cut)]])
             notes.append(make_note("operations_cut", launches=int(self.cut.sum()), operation=first.label()))
@@ -174,30 +178,33 @@ class Calls:
 
 def calls_of(launched: LaunchedFrom, ranges: CallRanges) -> Calls:
     """The operation of every launch; see the module for which range counts."""
-    row, crossed = _operation_rows(launched, ranges)
+    row, crossed, deep = _operation_rows(launched, ranges)
     keys = _call_keys(launched, row, len(ranges.thread))
     _, first, call = np.unique(keys, return_index=True, return_inverse=True)
     identity, texts = _identities(launched, ranges, row[first], first, call)
     cut = (
         np.zeros(len(row), bool) if ranges.cut is None else (row >= 0) & _taken(ranges.cut, row).astype(bool)
     )
-    return Calls(launched.launch[first][call], identity[call], texts, crossed, cut)
+    return Calls(launched.launch[first][call], identity[call], texts, crossed, deep, cut)
 
 
-def _operation_rows(launched: LaunchedFrom, ranges: CallRanges) -> tuple[np.ndarray, int]:
-    """The range that is the operation of each launch, shape (n,), -1: none; and how many are crossed."""
-    found, crossed = np.full(len(launched.thread), -1, np.int64), 0
+def _operation_rows(launched: LaunchedFrom, ranges: CallRanges) -> tuple[np.ndarray, int, int]:
+    """The range that is the operation of each launch, shape (n,), -1: none; how many launches are in ranges
+    that cross, and in more than MAX_DEPTH ranges, of which the inner ones count."""
+    found, crossed, deep = np.full(len(launched.thread), -1, np.int64), 0, 0
     if not len(ranges.thread):
-        return found, crossed
+        return found, crossed, deep
     kind = np.array([name.kind for name in ranges.names], np.int64)[ranges.name]
     threads = ranges.by_thread()
     for start in range(0, len(found), _BLOCK):
         part = slice(start, start + _BLOCK)
         stacks = threads.stacks(launched.thread[part], launched.at[part], launched.until[part])
+        deep += int((stacks[:, MAX_DEPTH:] >= 0).any(axis=1).sum())
+        stacks = stacks[:, :MAX_DEPTH]
         chosen = _chosen(stacks, kind)
         crossed += _crossed(stacks, chosen, kind, ranges.ends)
         found[part] = chosen
-    return found, crossed
+    return found, crossed, deep
 
 
 def _chosen(stacks: np.ndarray, kind: np.ndarray) -> np.ndarray:

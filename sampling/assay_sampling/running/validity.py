@@ -225,8 +225,8 @@ _RUN_FLAGS = (
     ),
     FlagKind(
         "operations_doubtful",
-        "the campaign file says `unit: operation`, but ranges of one thread cross, were not closed, or have "
-        "no serial numbers",
+        "the campaign file says `unit: operation`, but ranges of one thread cross, nest more than 128 deep, "
+        "were not closed, or have no serial numbers",
         "use push/pop ranges that are closed, or a profiler that knows when they begin and end",
     ),
     FlagKind(
