@@ -101,3 +101,23 @@ def test_a_page_whose_kernels_were_renamed_says_so(tmp_path: Path) -> None:
 def test_a_page_without_ranges_has_no_operations(tmp_path: Path) -> None:
     launches = read_launches(write(tmp_path / "page.csv", raw_page([raw_row(0)])))
     assert not has_operations(launches.table.schema)
+
+
+@pytest.mark.parametrize("size", [1, 2, 50])
+def test_a_launch_outside_of_ranges_is_on_the_thread_of_the_launch_before_it(
+    tmp_path: Path, size: int
+) -> None:
+    ours, theirs = cell(LINEAR), cell("aten::mul, seq = 9, op_id = 40, sizes = [[2]]", thread="777")
+    path = write(tmp_path / "page.csv", page("", ours, "", theirs, "", "", ours, ""))
+    with open_recording(path) as recording:
+        found: list[tuple[str, int]] = []
+        names: dict[int, str] = {}
+        for batch in recording.batches(size):
+            names |= batch.new_names
+            identities = batch.records.column("operation_id").to_pylist()
+            found += [(one.kind, one.thread) for one in map(Operation.from_text, map(names.get, identities))]
+    kernel, operator = "kernel", "operator"
+    assert found == [
+        (kernel, 0), (operator, 0), (kernel, 0), (operator, 1),
+        (kernel, 1), (kernel, 1), (operator, 0), (kernel, 0),
+    ]  # fmt: skip

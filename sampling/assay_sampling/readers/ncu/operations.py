@@ -2,7 +2,8 @@
 
 Launches of one thread in a row with the same range texts, from the outermost to the operation's and serial
 numbers included, are one call. A launch outside of ranges is an operation of its own, and ends every call of
-its process whose range has no serial number.
+its process whose range has no serial number. Only ranges say which thread calls: a launch outside of them
+counts as called by the thread of the launch before it.
 
 Source: docs/concepts.md, "Operations". Memory: one batch, and the last call of each thread.
 """
@@ -50,6 +51,7 @@ class OperationCalls:
         self._threads: dict[tuple[int, str], int] = {}
         self._of_process: dict[int, int] = {}
         self._last: dict[tuple[int, str], _Last] = {}
+        self._latest_thread: dict[int, int] = {}
         self._outside: dict[int, int] = {}
         self._unnumbered = self._renamed = 0
         self._first_unnumbered = ""
@@ -68,7 +70,8 @@ class OperationCalls:
         self._count(chosen, stacks, kernel, texts)
         call = self._calls(process, launch, stacks, chosen)
         # The range or the kernel of each launch: -1 for the other of the two.
-        source = np.stack([process, stacks.index, np.where(stacks.index < 0, kernel, -1)], axis=1)
+        ranges_or_kernels = [stacks.index, np.where(stacks.index < 0, kernel, -1)]
+        source = np.stack([self._thread_ordinals(process, stacks), *ranges_or_kernels], axis=1)
         return {"call": call, "operation_id": self._identities(source, texts, stacks, chosen, names)}
 
     def notes(self) -> Iterator[Note]:
@@ -146,19 +149,34 @@ class OperationCalls:
         chosen: Sequence[_Chosen],
         names: NameTracker,
     ) -> pa.Array:
-        distinct, first, index = np.unique(source, axis=0, return_index=True, return_inverse=True)
-        identities = [""] * len(distinct)
-        # Threads are numbered by their first launch.
-        for place in np.argsort(first).tolist():
-            of_process, stack, of_kernel = distinct[place].tolist()
+        distinct, index = np.unique(source, axis=0, return_inverse=True)
+        identities = []
+        for thread, stack, kernel in distinct.tolist():
             if stack >= 0:
-                thread = self._thread(of_process, stacks.distinct[stack].thread)
                 name = chosen[stack].name
                 one = Operation(name.kind.operation, name.name, name.shapes, thread)
             else:
-                one = Operation("kernel", base_name(texts[of_kernel]))
-            identities[place] = one.to_text()
+                one = Operation("kernel", base_name(texts[kernel]), "", thread)
+            identities.append(one.to_text())
         return names.intern_indices(identities, index.reshape(-1))
+
+    def _thread_ordinals(self, process: np.ndarray, stacks: Stacks) -> np.ndarray:
+        """The ordinal of each launch's thread in its process, by first launch, shape (n,)."""
+        ordinals = np.zeros(len(process), np.int64)
+        for of_process in np.unique(process).tolist():
+            rows = np.flatnonzero(process == of_process)
+            index = stacks.index[rows]
+            used, first = np.unique(index, return_index=True)
+            of_stack = np.zeros(len(stacks.distinct), np.int64)
+            for stack in used[np.argsort(first)].tolist():
+                if stack >= 0:
+                    of_stack[stack] = self._thread(of_process, stacks.distinct[stack].thread)
+            latest = np.maximum.accumulate(np.where(index >= 0, np.arange(len(index)), -1))
+            known = latest >= 0
+            ordinals[rows] = self._latest_thread.get(of_process, 0)
+            ordinals[rows[known]] = of_stack[index[latest[known]]]
+            self._latest_thread[of_process] = int(ordinals[rows[-1]])
+        return ordinals
 
     def _thread(self, process: int, thread: str) -> int:
         if (process, thread) not in self._threads:
