@@ -123,6 +123,12 @@ def describe_selection(row: Row, selection: Selection, key: str, made_on: Cell) 
     row.representatives = len(selection.representatives.row)
 
 
+def same_selection(row: Row, of: Row) -> None:
+    """As :func:`describe_selection`, for a selection that another row describes."""
+    for name in ("selected_on", "selection", "parameters", "unit", "groups", "representatives"):
+        setattr(row, name, getattr(of, name))
+
+
 def score(row: Row, evaluation: Evaluation, run: RunData) -> None:
     """Fill in the selection's scores on the row's launches, which are those of ``run``."""
     row.weights = evaluation.weights

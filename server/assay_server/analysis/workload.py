@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from assay_report.figures.drawn import drawn
@@ -19,6 +19,7 @@ from assay_sampling.launches.profile import Profile
 from assay_sampling.methods.by_operation import operation_profile, with_operations
 from assay_sampling.methods.registry import select_and_try
 from assay_sampling.notes.registry import note_of_error
+from assay_sampling.parameters import WeightKind
 from assay_sampling.scoring.by_operation import SelectedCalls, score_operations
 from assay_sampling.scoring.carried import score_on_by_weights, widest_groups_there
 from assay_sampling.scoring.selection import Selection
@@ -47,10 +48,16 @@ DEVICES_KIND: MatchKind = "name_block"
 
 @dataclass(frozen=True)
 class _Made:
-    """A selection, where it was made, and the row that reports it there."""
+    """A selection, where it was made, and the row that reports it there.
+
+    ``selection`` is by launch; ``calls`` has what it was made from, if the workload's unit is the operation.
+    Neither holds the launches that it was made on.
+    """
 
     key: str
     selection: Selection
+    calls: SelectedCalls | None
+    document: SelectionInReport
     cell: Cell
     whole: RunData
     row: Row
@@ -92,7 +99,7 @@ def analyse_workload(
         name_failed_run(row, request.failed_runs)
     return WorkloadAnalysis(
         rows=[work.rows[cell, method.position] for cell in cells for method in methods],
-        selections={made.key: exported(made.selection) for _, made in sorted(work.made.items())},
+        selections={made.key: made.document for _, made in sorted(work.made.items())},
         drawn={made.key: made.drawn for _, made in sorted(work.made.items())},
         compared=_compared(work, runs),
     )
@@ -101,16 +108,10 @@ def analyse_workload(
 def _compared(work: _Work, runs: Sequence[RunData]) -> Comparisons:
     """Comparisons of the runs, GPU by GPU."""
     made = [
-        MadeSelection(
-            made.selection.method,
-            made.key,
-            made.selection.by_launch(),
-            made.whole,
-            made.selection if made.selection.operations is not None else None,
-        )
+        MadeSelection(made.selection.method, made.key, made.selection, made.whole, made.calls)
         for _, made in sorted(work.made.items())
     ]
-    held = HeldPairs(work.held.launches, work.aligned, work.refuse_invalid, work.facts, work.release)
+    held = HeldPairs(work.held.launches, work.aligned, work.refuse_invalid, work.facts, work.release_others)
     found = Comparisons()
     for device in devices_of(runs):
         found.sm_share.extend(sm_share_entries(device, made, held))
@@ -154,8 +155,17 @@ class _Work:
             if row.status != "not applicable" and cell.device_kind == self.request.reference:
                 self.blocked[method.position] = row
             return
-        shown = drawn(selection.by_launch(), self.held.launches(cell.whole))
-        self.made[method.position] = _Made(row.selection or "", selection, cell, cell.whole, row, shown)
+        by_launch = selection.by_launch()
+        self.made[method.position] = _Made(
+            key=row.selection or "",
+            selection=by_launch,
+            calls=None if selection.operations is None else SelectedCalls.of(selection),
+            document=exported(selection),
+            cell=cell,
+            whole=cell.whole,
+            row=row,
+            drawn=drawn(by_launch, self.held.launches(cell.whole)),
+        )
 
     def _selection(self, cell: Cell, method: Method, row: Row) -> Selection:
         levels = {run.level: self.held.launches(run) for run in cell.runs_of(method.name, method.parameters)}
@@ -222,7 +232,7 @@ class _Work:
             rows.fail(row, error)
 
     def _score(self, cell: Cell, method: Method, made: _Made, row: Row) -> None:
-        rows.describe_selection(row, made.selection, made.key, made.cell)
+        rows.same_selection(row, made.row)
         run = cell.light if made.whole.level == "light" else cell.detailed
         if run is None:
             raise RefusedError(
@@ -235,18 +245,20 @@ class _Work:
         _refuse_same_records(made.whole, run)
         other = self.held.launches(run)
         self._describe(row, run)
-        if made.selection.operations is not None:
-            self._score_operations(made, row, run, other)
+        if made.calls is not None:
+            self._score_operations(made.calls, made.selection.weights.elsewhere, row, run, other)
         else:
             self._score_launches(made, row, run, other)
         row.model, row.window, row.unknown = made.row.model, made.row.window, made.row.unknown
         row.unseen_time_percent = made.row.unseen_time_percent
 
-    def _score_operations(self, made: _Made, row: Row, run: RunData, other: Launches) -> None:
-        found = score_operations(SelectedCalls.of(made.selection), other)
+    def _score_operations(
+        self, calls: SelectedCalls, elsewhere: WeightKind, row: Row, run: RunData, other: Launches
+    ) -> None:
+        found = score_operations(calls, other)
         row.operations = OperationsMatched.model_validate(found.match.to_dict())
         row.notes += [NoteEntry.of(note) for note in found.notes]
-        rows.score_elsewhere(row, found.scores, made.selection.weights.elsewhere, run)
+        rows.score_elsewhere(row, found.scores, elsewhere, run)
 
     def _score_launches(self, made: _Made, row: Row, run: RunData, other: Launches) -> None:
         alignments = self.aligned(made.whole, run)
@@ -293,8 +305,15 @@ class _Work:
             refuse_invalid(runs)
 
     def release(self) -> None:
-        """Free launches that no later row needs."""
-        self.held.keep_only({made.whole.run_id for made in self.made.values()})
+        """Free launches that no later row needs: selections by operation are scored by what they call."""
+        self._keep(made for made in self.made.values() if made.calls is None)
+
+    def release_others(self) -> None:
+        """Free the launches of runs on which no selection was made."""
+        self._keep(self.made.values())
+
+    def _keep(self, made: Iterable[_Made]) -> None:
+        self.held.keep_only({each.whole.run_id for each in made})
         self._alignments.clear()
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -12,8 +14,13 @@ import pytest
 from assay_core.files.launch_file import new_launch_file
 from assay_report.model.report import Report
 from assay_sampling.launches import table as lt
+from assay_sampling.launches.in_memory import Launches
 from assay_server.analysis import pipeline
+from assay_server.analysis.cells import cells_by_workload
+from assay_server.analysis.rows import Method
+from assay_server.analysis.runs.loading import load_run
 from assay_server.analysis.runs.request import AnalysisRequest, RunData
+from assay_server.analysis.workload import analyse_workload
 from tests.support.sampling.made_operations import Call, made_calls
 from tests.support.server.report_forms import render_html, render_markdown
 
@@ -100,3 +107,22 @@ def test_shares_of_the_sms_are_predicted_by_operation_on_other_gpus(
     assert prediction["status"] == "ok"
     assert prediction["speedup_predicted"] == pytest.approx(2.0)
     assert prediction["error_percent"] == pytest.approx(0.0)
+
+
+def test_the_launches_of_a_selection_are_freed_before_other_gpus_are_scored(asked: AnalysisRequest) -> None:
+    loaded: list[tuple[str, weakref.ref[Launches]]] = []
+    held: list[list[str]] = []
+
+    def load(run: RunData, limit: int) -> Launches:
+        gc.collect()
+        held.append([device for device, launches in loaded if launches() is not None])
+        launches = load_run(run, limit)
+        loaded.append((run.device_kind, weakref.ref(launches)))
+        return launches
+
+    methods = [Method(0, *METHODS[0], seed=0)]
+    cells = cells_by_workload(asked.runs)["decoder"]
+    found = analyse_workload(asked, asked.runs, cells, methods, load)
+    assert [row.status for row in found.rows] == ["ok", "ok"]
+    assert [device for device, _ in loaded] == ["V100", "A100"]
+    assert held == [[], []]

@@ -11,6 +11,7 @@ from assay_sampling.launches.alignment import Alignment, MatchKind
 from assay_sampling.launches.in_memory import Launches
 from assay_sampling.launches.table import Condition
 from assay_sampling.running.identity import RunLevel
+from assay_sampling.scoring.by_operation import SelectedCalls
 from assay_sampling.scoring.selection import Selection
 from assay_server.analysis import rows
 from assay_server.analysis.rows import LaunchFacts
@@ -21,14 +22,14 @@ from assay_server.analysis.runs.request import RunData
 class MadeSelection:
     """A selection of the workload, its key in the report, and the run that it was made on.
 
-    ``selection`` is by launch; ``by_operation`` is what it was made from, if the workload's unit is that.
+    ``selection`` is by launch; ``calls`` has what it was made from, if the workload's unit is the operation.
     """
 
     method: str
     key: str
     selection: Selection
     whole: RunData
-    by_operation: Selection | None = None
+    calls: SelectedCalls | None = None
 
 
 @dataclass(frozen=True)

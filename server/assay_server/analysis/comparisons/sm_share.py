@@ -20,7 +20,7 @@ from assay_sampling.errors import AssayError, RefusedError
 from assay_sampling.launches.alignment import MatchKind, require_match
 from assay_sampling.launches.in_memory import Launches
 from assay_sampling.launches.table import Condition
-from assay_sampling.scoring.by_operation import SelectedCalls, score_operations
+from assay_sampling.scoring.by_operation import score_operations
 from assay_sampling.scoring.carried import score_on
 from assay_sampling.scoring.evaluation import cost_of
 from assay_sampling.scoring.two_conditions import effective_sms, ratio_of_totals
@@ -147,10 +147,10 @@ def _projected(made: MadeSelection, run: RunData, held: HeldPairs) -> tuple[floa
 
     Another GPU may launch other kernels, so a selection by operation is scored there by operation.
     """
-    of = made.by_operation
-    if of is not None and run.device_kind != made.whole.device_kind:
-        scores = score_operations(SelectedCalls.of(of), held.launches(run), _QUANTITY).scores
-        found = scores[of.weights.elsewhere]
+    calls = made.calls
+    if calls is not None and run.device_kind != made.whole.device_kind:
+        scores = score_operations(calls, held.launches(run), _QUANTITY).scores
+        found = scores[made.selection.weights.elsewhere]
         return found.projected, found.error_percent
     evaluation, _ = score_on(
         made.selection,
