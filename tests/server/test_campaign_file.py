@@ -209,7 +209,7 @@ def test_an_anchor_alone_is_harmless_and_a_string_without_end_is_not() -> None:
         ("[" * 100_000, "1: it is nested more than 16 deep"),
         ("{" * 100_000, "1: a key must be a word, not a list or mapping"),
         ("x" * (1 << 20) + "x", " it is larger than 1,048,576 bytes; split it into several campaigns"),
-        ("a: [" + "1," * 50_000 + "]", "1: it has more than 50,000 values"),
+        pytest.param("a: [" + "1," * 50_000 + "]", "1: it has more than 50,000 values", id="too many values"),
     ],
 )  # fmt: skip
 def test_what_is_no_campaign_at_all_is_refused(text: str | bytes, expected: str) -> None:
