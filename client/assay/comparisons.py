@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -22,7 +22,14 @@ _SCORES = (
     "speedup_launches", "weighted_cov_percent",
 )  # fmt: skip
 _FAIR = ("error_percent", "speedup", "coverage_percent")
-_ON = ("error_percent", "signed_error_percent", "group_error_percent", "speedup")
+_ON = ("error_percent", "signed_error_percent", "group_error_percent", "part_error_percent", "speedup")
+_ELSEWHERE = pa.schema(
+    {
+        "method": pa.string(), "weights": pa.string(), "on": pa.string(), "speedup": pa.float64(),
+        "draws": pa.int64(), "error_percent": pa.float64(), "part_error_percent": pa.float64(),
+        "mean_signed_error_percent": pa.float64(), "star": pa.bool_(),
+    }
+)  # fmt: skip
 _COST = ("total", "projected")
 _SHOWN = ("method", "status", "launches_to_simulate", "fair_error_percent", "fair_speedup", "star", "reason")
 
@@ -65,8 +72,9 @@ class Comparison:
         """A row a method: ``status`` (``ok``, ``refused``, ``failed``) with the ``reason``, its scores, its
         fair scores (``fair_``), its cost (``cost_``), and ``star``: no other beats it. Null: no score.
 
-        Compared with ``on``, its scores there, too (``on_``). By operation ``launches_to_simulate`` counts
-        operations."""
+        Compared with ``on``, the worst scores of its selection over the other GPUs, too (``on_``; the signed
+        error is the one farthest from 0), and ``star`` is by them (:meth:`elsewhere`). By operation
+        ``launches_to_simulate`` counts operations."""
         entries = self._document["methods"]
         columns = {name: pa.array([each[name] for each in entries], pa.string()) for name in _TEXTS}
         columns |= {name: pa.array([each[name] for each in entries], pa.int64()) for name in _COUNTS}
@@ -83,19 +91,36 @@ class Comparison:
                 for name in names
             }
         if "on" in self._document:
-            there = [each.get("on") or {} for each in entries]
+            there = [_worst(each.get("on") or ()) for each in entries]
             columns |= {
                 f"on_{name}": pa.array([each.get(name) for each in there], pa.float64()) for name in _ON
             }
         columns["star"] = pa.array([each["pareto"] for each in entries], pa.bool_())
         return pa.table(columns)
 
+    def elsewhere(self) -> pa.Table:
+        """A row a method, kind of weights and other GPU, at the one ``speedup`` that methods are compared at:
+        ``error_percent`` and ``part_error_percent`` (by kernel and grid), root mean squares over ``draws``,
+        and ``star``. Without rows where no other GPU was scored."""
+        found = self._document.get("at_speedup") or {"rows": (), "targets": ()}
+        rows = [
+            {
+                **{name: row[name] for name in ("method", "weights", "speedup", "draws", "star")},
+                "on": target,
+                **scores,
+            }
+            for row in found["rows"]
+            for target, scores in zip(found["targets"], row["targets"], strict=False)
+        ]
+        return pa.Table.from_pylist(rows, schema=_ELSEWHERE)
+
     def to_pandas(self) -> pd.DataFrame:
         """As :meth:`to_arrow`."""
         return frames.to_frame(self.to_arrow())
 
     def plot(self) -> Plot:
-        """Fair error against fair speedup of each method, with those that no other beats."""
+        """Fair error against fair speedup of each method, with those that no other beats; where other GPUs
+        were scored, the worst errors there."""
         from assay_report.figures.kinds.pareto import of_comparison  # noqa: PLC0415 - only if it is asked for
 
         return Plot(of_comparison(self._document))
@@ -115,3 +140,19 @@ class Comparison:
         ]
         rows = list(zip(*columns.values(), strict=True))
         return page("Comparison", facts, table(_SHOWN, rows, most=len(rows)))
+
+
+def _worst(scores: Sequence[Mapping[str, Any]]) -> dict[str, float | None]:
+    """The worst of each score over the GPUs that were scored."""
+    known = [each for each in scores if each["status"] == "ok"]
+    if not known:
+        return {}
+    return {
+        "error_percent": max(each["error_percent"] for each in known),
+        "signed_error_percent": max((each["signed_error_percent"] for each in known), key=abs),
+        **{
+            name: None if any(each[name] is None for each in known) else max(each[name] for each in known)
+            for name in ("group_error_percent", "part_error_percent")
+        },
+        "speedup": min(each["speedup"] for each in known),
+    }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -12,7 +13,7 @@ from assay import exchange, frames
 from assay.comparisons import Comparison
 from assay.display import page
 from assay.plots import Plot
-from assay.recorded import Recording, levels_of
+from assay.recorded import Recorded, Recording, levels_of
 from assay.selections import Selection
 from assay_client.files import AnyPath
 from assay_client.recordings.analyses import read_profile
@@ -250,7 +251,8 @@ class Profile:
         seed: int = 0,
         trials: int | None = None,
         unit: UnitChoice = "auto",
-        on: Recording | None = None,
+        on: Recorded | AnyPath | Sequence[Recorded | AnyPath] = (),
+        speedup: float | None = None,
     ) -> Comparison:
         """Select with every method, or those named, and score all alike; as ``assay compare``.
 
@@ -260,12 +262,13 @@ class Profile:
             seed: of every random choice.
             trials: tries of methods that draw or read costs.
             unit: as in :meth:`select`.
-            on: a recording of another GPU that decides the unit, and on which each selection is scored, too.
+            on: recordings of other GPUs; stars and the recommended method follow the scores there.
+            speedup: at which methods are compared there; by default the median of their own.
 
         Raises RefusedError if no method applies.
         """
         given = parameters_by_method(parameters or {}, methods) if parameters else {}
-        other = None if on is None else levels_of(on)
+        others = [on] if isinstance(on, str | PathLike | Recorded) else on
         return Comparison(
             compare(
                 self._levels,
@@ -274,7 +277,8 @@ class Profile:
                 seed=seed,
                 trials=trials,
                 unit=unit_choice(unit),
-                on=other,
+                on=[levels_of(each) for each in others],
+                speedup=speedup,
             )
         )
 

@@ -49,7 +49,10 @@ def test_compare_takes_operations_where_the_other_recording_launches_something_e
     assert found["unit"] == "operation"
     assert found["operations"] == 160
     assert found["profile"]["launches"] == 280
-    assert found["on"]["devices"] == ["MI300X"]
+    (there,) = found["on"]
+    assert there["status"] == "ok"
+    assert there["profile"]["devices"] == ["MI300X"]
+    assert there["operations"]["recording_time_percent"] == pytest.approx(100)
     entries = {entry["method"]: entry for entry in found["methods"]}
     assert entries["pks"]["status"] == "refused"
     assert "on" not in entries["pks"]
@@ -59,7 +62,7 @@ def test_compare_takes_operations_where_the_other_recording_launches_something_e
             assay("select", method, files["light"], "--unit", "operation", "-o", saved, "--json")
         )
         scored = document_of(assay("evaluate", saved, files["there"], "--json"))
-        on = entries[method]["on"]
+        (on,) = entries[method]["on"]
         assert on["status"] == "ok"
         for name in ("weights", "error_percent", "group_error_percent", "speedup", "operations"):
             assert on[name] == scored[name]
@@ -69,7 +72,8 @@ def test_compare_takes_operations_where_the_other_recording_launches_something_e
         )
     text = assay("compare", files["light"], *FAST, "--on", files["there"]).stdout
     assert "160 operations" in text
-    assert "On 280 launches of" in text
+    assert "operations with 100.00 % of its time match" in text
+    assert "On other GPUs at a speedup of" in text
 
 
 def test_compare_takes_launches_where_they_agree_or_nothing_is_shown(
@@ -81,23 +85,42 @@ def test_compare_takes_launches_where_they_agree_or_nothing_is_shown(
     agreeing = document_of(assay("compare", files["light"], *FAST, "--on", files["same"], "--json"))
     assert "unit" not in agreeing
     (stem,) = (entry for entry in agreeing["methods"] if entry["method"] == "stem")
-    assert stem["on"]["status"] == "ok"
-    assert stem["on"]["operations"] is None
+    (on,) = stem["on"]
+    assert on["status"] == "ok"
+    assert on["operations"] is None
     told = document_of(assay("compare", files["light"], *FAST, "--unit", "operation", "--json"))
     assert told["unit"] == "operation"
 
 
-def test_a_method_that_cannot_be_scored_there_says_why(files: dict[str, Path], assay: Assay) -> None:
+def test_a_recording_that_does_not_match_is_a_row_with_the_reason(
+    files: dict[str, Path], assay: Assay
+) -> None:
+    """By launch the other library's kernels match nothing: a row says so, and stars are of home."""
     found = document_of(
         assay("compare", files["light"], *FAST, "--on", files["there"], "--unit", "launch", "--json")
     )
+    (there,) = found["on"]
+    assert there["status"] == "refused"
+    assert "kernels have this name there" in there["reason"]
+    assert "--unit operation" in there["error"]["remedy"]
     (stem,) = (entry for entry in found["methods"] if entry["method"] == "stem")
     assert stem["status"] == "ok"
-    assert stem["on"]["status"] == "refused"
-    assert "selected kernels have this name there" in stem["on"]["reason"]
-    assert "--unit operation" in stem["on"]["error"]["remedy"]
+    assert [each["status"] for each in stem["on"]] == ["refused"]
+    assert "at_speedup" not in found
+    assert found["recommendation"]["notes"][0]["code"] == "no_target_scored"
     text = assay("compare", files["light"], *FAST, "--on", files["there"], "--unit", "launch").stdout
-    assert "Not scored there" in text
+    assert f"{files['there']}: not scored: only" in text
+    assert "stars and recommendation are of this recording alone" in text
+
+
+def test_a_refused_recording_stands_beside_one_that_is_scored(files: dict[str, Path], assay: Assay) -> None:
+    given = ("--on", files["there"], "--on", files["same"], "--unit", "launch")
+    found = document_of(assay("compare", files["light"], *FAST, *given, "--json"))
+    assert [each["status"] for each in found["on"]] == ["refused", "ok"]
+    assert found["at_speedup"]["targets"] == [str(files["same"])]
+    assert all(len(row["targets"]) == 1 for row in found["at_speedup"]["rows"])
+    (stem,) = (entry for entry in found["methods"] if entry["method"] == "stem")
+    assert [each["status"] for each in stem["on"]] == ["refused", "ok"]
 
 
 def test_compare_of_a_recording_without_operators_says_how_to_record_them(
@@ -105,10 +128,16 @@ def test_compare_of_a_recording_without_operators_says_how_to_record_them(
 ) -> None:
     table = assay_package.Profile.read(files["light"]).to_arrow().drop_columns(["operation", "call"])
     (bare,) = assay_package.Profile.from_arrow(table).write(tmp_path / "bare.parquet")
-    ended = assay("compare", bare, *FAST, "--on", files["there"])
+    ended = assay("compare", bare, *FAST, "--on", files["there"], "--unit", "operation")
     assert ended.code != 0
     assert "its operations are unknown" in ended.stderr
     assert "assay docs concepts" in ended.stderr
+    found = document_of(
+        assay("compare", files["light"], *FAST, "--on", bare, "--on", files["there"], "--json")
+    )
+    assert found["unit"] == "operation"
+    assert [each["status"] for each in found["on"]] == ["refused", "ok"]
+    assert "its operations are unknown" in found["on"][0]["reason"]
 
 
 @pytest.mark.parametrize("model", ["sgd", "gaussian_nb", "mlp"])

@@ -45,6 +45,7 @@ ADDED: frozenset[str] = frozenset(
         "properties.after", "properties.gang", "properties.processes", "properties.unit",
         "properties.project", "properties.bundle", "$defs.RequiresSpec", "bundles", "facts.bundle",
         "programs", "facts.program",
+        "weight_kinds",
         "unseen_time_percent", "two_level.notes", "window.slices", "window.weighted_group_error_percent",
         "decomposition", "widest_groups", "labels.origins", "started_cold",
         "parameters.tolerance_percent", "launches.[].would_stop", "summary.active_error_percent",

@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields
-from typing import Any, Literal
+from os import PathLike
+from typing import Any
 
 from assay_client.files import AnyPath
-from assay_client.recordings.analyses import evaluate_profile, read_profile
-from assay_client.recordings.units import UnitChoice, unit_for
+from assay_client.recordings.analyses import read_profile
+from assay_client.recordings.other_gpus.compared import Compared, Judged, judge
+from assay_client.recordings.units import UnitChoice
 from assay_sampling.counters.features import own_metrics
 from assay_sampling.errors import AssayError, MethodFailedError, ParameterError, RefusedError
 from assay_sampling.launches.in_memory import DEFAULT_MEMORY_LIMIT_BYTES
 from assay_sampling.launches.profile import Profile
 from assay_sampling.methods import registry
 from assay_sampling.methods.base import Sampler
-from assay_sampling.methods.by_operation import OperationProfile, operation_profile, try_operations
+from assay_sampling.methods.by_operation import try_operations
 from assay_sampling.methods.tried import Tried
+from assay_sampling.notes.registry import make_note
 from assay_sampling.scoring.fair import Contender, Fair, no_star, recommend
-from assay_sampling.scoring.selection import ProfileSummary, Selection
+from assay_sampling.scoring.selection import ProfileSummary
 from assay_sampling.scoring.trials import LEAST_TRIALS, trials_for
 
 Parameters = Mapping[str, Mapping[str, Any]]
@@ -32,7 +35,8 @@ def compare(
     seed: int = 0,
     trials: int | None = None,
     unit: UnitChoice = "auto",
-    on: Profile | None = None,
+    on: Profile | Sequence[Profile] = (),
+    speedup: float | None = None,
     progress: Callable[[str], None] = lambda _text: None,
 ) -> dict[str, Any]:
     """Select with every method and score all of them in the same way.
@@ -44,9 +48,11 @@ def compare(
         seed: the seed for every method.
         trials: tries of each method that draws or that reads costs, at least 30; None: by the number of
             launches (:func:`assay_sampling.scoring.trials.trials_for`).
-        unit: what is selected; "auto": launches, unless fewer than 99 % of them agree with those of ``on``
-            (:func:`assay_client.recordings.units.unit_for`).
-        on: a recording of another GPU, on which each method's selection is scored, too.
+        unit: what is selected; "auto": launches, unless fewer than 99 % of them agree with those of one of
+            ``on`` and both know operations.
+        on: recordings of other GPUs. Each method's selection is scored on them, and so is every method with
+            both kinds of weights at one speedup; stars and recommendation then follow the other GPUs.
+        speedup: at which methods are compared there; None: the median of their own.
         progress: gets the name of each method before it runs.
 
     Returns a document with the profile and an entry for each method. If a method refuses or fails, its
@@ -54,20 +60,20 @@ def compare(
     ``fair`` scores a method over its tries. Entries with ``pareto`` (a star) are those that no other beats in
     both fair error and fair speedup, among methods scored in the same cost; ``no_star`` says why not. The
     ``recommendation`` names the method to take. By operation, ``unit`` and the number of ``operations`` are
-    added; with ``on`` its profile, and in each entry the :class:`ScoredOn` of the selection.
+    added; with ``on`` an entry for each recording there, in each method's entry a list of
+    :class:`assay_client.recordings.other_gpus.compared.ScoredOn`, and ``at_speedup`` with the scores behind
+    the stars. A recording that cannot be matched is an entry with ``status`` "refused" and the ``reason``.
 
     Raises ParameterError for an unknown method or parameter or an invalid value, RefusedError if no method
     applies, or for a recording that knows no operations if they are selected.
     """
-    known = registry.samplers()
-    chosen = list(dict.fromkeys(methods)) or list(known)
-    for name in chosen:
-        if name not in known:
-            raise ParameterError("compare", f"there is no method {name!r}", f"use some of {', '.join(known)}")
+    chosen = _chosen(methods)
     if trials is not None and trials < LEAST_TRIALS:
         raise ParameterError("trials", f"{trials} tries say little", f"give {LEAST_TRIALS} or more")
     given = parameters or {}
-    compared = _Compared.of(profile, unit, on)
+    others = [on] if isinstance(on, Profile) else list(on)
+    _check_speedup(speedup, others)
+    compared = Compared.of(profile, unit, others)
     count = trials_for(compared.rows) if trials is None else trials
     entries = []
     for name in chosen:
@@ -78,20 +84,61 @@ def compare(
         raise RefusedError(
             "compare", f"no method applies ({reasons})", "give a recording that one applies to"
         )
+    recommendation = _judge_at_home(entries)
+    judged = None
+    if compared.targets:
+        progress("on other GPUs")
+        judged = judge(compared, entries, given, seed=seed, draws=trials, speedup=speedup)
+        recommendation = judged.recommendation
+        _give_stars(entries, judged)
+    elif others:
+        recommendation["notes"] = [make_note("no_target_scored", targets=len(others)).to_dict()]
+    return {
+        **compared.unit_part(),
+        "profile": ProfileSummary.of(profile.whole).document().to_dict(),
+        **({"on": [each.to_dict() for each in compared.on]} if others else {}),
+        "seed": seed,
+        "methods": entries,
+        **({} if judged is None else {"at_speedup": judged.document}),
+        "recommendation": recommendation,
+    }
+
+
+def _chosen(methods: Sequence[str]) -> list[str]:
+    known = registry.samplers()
+    chosen = list(dict.fromkeys(methods)) or list(known)
+    for name in chosen:
+        if name not in known:
+            raise ParameterError("compare", f"there is no method {name!r}", f"use some of {', '.join(known)}")
+    return chosen
+
+
+def _check_speedup(speedup: float | None, on: Sequence[Profile]) -> None:
+    if speedup is None:
+        return
+    if not 1 <= speedup < math.inf:
+        raise ParameterError("speedup", f"{speedup:g} is not a speedup", "give a number of at least 1")
+    if not on:
+        raise ParameterError("speedup", "methods are compared at a speedup on other GPUs", "give --on, too")
+
+
+def _give_stars(entries: Sequence[dict[str, Any]], judged: Judged) -> None:
+    """Stars by the other GPUs in place of those by this recording."""
+    for entry in entries:
+        if entry["status"] == "ok":
+            against = judged.stars[entry["method"]]
+            entry["pareto"], entry["no_star"] = against is None, against
+
+
+def _judge_at_home(entries: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Give stars by the fair scores on this recording; returns which method to take."""
     contenders = {entry["method"]: _contender(entry) for entry in entries if entry["status"] == "ok"}
     rivals = list(contenders.values())
     for entry in entries:
         if entry["method"] in contenders:
             against = no_star(contenders[entry["method"]], rivals)
             entry["pareto"], entry["no_star"] = against is None, against and against.to_dict()
-    return {
-        **compared.unit_part(),
-        "profile": ProfileSummary.of(profile.whole).document().to_dict(),
-        **({} if on is None else {"on": ProfileSummary.of(on.whole).document().to_dict()}),
-        "seed": seed,
-        "methods": entries,
-        "recommendation": recommend(rivals).to_dict(),
-    }
+    return recommend(rivals).to_dict()
 
 
 def compare_files(
@@ -104,7 +151,8 @@ def compare_files(
     seed: int = 0,
     trials: int | None = None,
     unit: UnitChoice = "auto",
-    on: AnyPath | None = None,
+    on: AnyPath | Sequence[AnyPath] = (),
+    speedup: float | None = None,
     synthetic: bool | None = None,
     memory_limit_bytes: int = DEFAULT_MEMORY_LIMIT_BYTES,
 ) -> dict[str, Any]:
@@ -119,10 +167,20 @@ def compare_files(
         memory_limit_bytes=memory_limit_bytes,
     )
     given = parameters_by_method(parameters or {}, methods)
-    other = (
-        None if on is None else read_profile(on, synthetic=synthetic, memory_limit_bytes=memory_limit_bytes)
+    others = [
+        read_profile(path, synthetic=synthetic, memory_limit_bytes=memory_limit_bytes)
+        for path in ([on] if isinstance(on, str | PathLike) else on)
+    ]
+    return compare(
+        profile,
+        methods=methods,
+        parameters=given,
+        seed=seed,
+        trials=trials,
+        unit=unit,
+        on=others,
+        speedup=speedup,
     )
-    return compare(profile, methods=methods, parameters=given, seed=seed, trials=trials, unit=unit, on=other)
 
 
 def metrics_of(given: Mapping[str, Any]) -> tuple[str, ...]:
@@ -164,71 +222,11 @@ def _parameter_names(known: Mapping[str, Sampler], name: str) -> frozenset[str]:
         return frozenset()
 
 
-@dataclass(frozen=True)
-class ScoredOn:
-    """The scores of a method's selection on another recording, by the weights that ``assay evaluate`` takes
-    there; without them ``reason`` and ``error`` say why."""
-
-    status: Literal["ok", "refused"]
-    reason: str = ""
-    error: AssayError | None = None
-    weights: str | None = None
-    error_percent: float | None = None
-    signed_error_percent: float | None = None
-    group_error_percent: float | None = None
-    speedup: float | None = None
-    operations: Mapping[str, Any] | None = None
-
-    @classmethod
-    def of(cls, selection: Selection, other: Profile) -> ScoredOn:
-        try:
-            found = evaluate_profile(selection, other)
-        except AssayError as error:
-            return cls("refused", error.explained, error)
-        names = ("weights", "error_percent", "signed_error_percent", "group_error_percent", "speedup")
-        return cls("ok", operations=found.get("operations"), **{name: found[name] for name in names})
-
-    def to_dict(self) -> dict[str, Any]:
-        found = {each.name: getattr(self, each.name) for each in fields(self)}
-        return {
-            **found,
-            "error": self.error and self.error.to_dict(),
-            "operations": None if self.operations is None else dict(self.operations),
-        }
-
-
-@dataclass(frozen=True)
-class _Compared:
-    """What is compared: a profile, its operations where they are selected, and the recording to score on."""
-
-    profile: Profile
-    operations: OperationProfile | None
-    on: Profile | None
-
-    @classmethod
-    def of(cls, profile: Profile, choice: UnitChoice, on: Profile | None) -> _Compared:
-        by_operation = unit_for(choice, profile, on) == "operation"
-        return cls(profile, operation_profile(profile) if by_operation else None, on)
-
-    @property
-    def rows(self) -> int:
-        """How many launches or operations the methods choose from."""
-        return len(self.profile.whole) if self.operations is None else len(self.operations.whole)
-
-    def unit_part(self) -> dict[str, Any]:
-        return {} if self.operations is None else {"unit": "operation", "operations": self.rows}
-
-    def tried(self, method: str, parameters: Mapping[str, Any], seed: int, trials: int) -> Tried:
-        if self.operations is None:
-            return registry.select_and_try(method, self.profile, parameters, seed, trials)
-        return try_operations(self.operations, method, parameters, seed, trials)
-
-
 def _entry(
-    name: str, compared: _Compared, parameters: Mapping[str, Any], seed: int, trials: int
+    name: str, compared: Compared, parameters: Mapping[str, Any], seed: int, trials: int
 ) -> dict[str, Any]:
     try:
-        tried = compared.tried(name, parameters, seed, trials)
+        tried = _tried(name, compared, parameters, seed, trials)
     except ParameterError as error:
         if parameters:
             raise
@@ -240,9 +238,15 @@ def _entry(
     except Exception as error:  # noqa: BLE001 - a method of another package may fail in any way
         return _without(name, "failed", f"{type(error).__name__}: {error}")
     entry = _scored(name, tried)
-    if compared.on is not None:
-        entry["on"] = ScoredOn.of(tried.selection, compared.on).to_dict()
+    if compared.on:
+        entry["on"] = compared.scored_on(tried.selection)
     return entry
+
+
+def _tried(method: str, compared: Compared, parameters: Mapping[str, Any], seed: int, trials: int) -> Tried:
+    if compared.operations is None:
+        return registry.select_and_try(method, compared.profile, parameters, seed, trials)
+    return try_operations(compared.operations, method, parameters, seed, trials)
 
 
 def _scored(name: str, tried: Tried) -> dict[str, Any]:
@@ -256,6 +260,7 @@ def _scored(name: str, tried: Tried) -> dict[str, Any]:
         "parameters": dict(selection.parameters),
         "groups": len(selection.group_launches),
         "launches_to_simulate": len(selection.representatives.row),
+        "weight_kinds": list(selection.weight_kinds),
         **scores.to_dict(),
         "interval": None if selection.interval is None else selection.interval.to_dict(),
         "interval_reason": None if because is None else because.to_dict(),
@@ -273,9 +278,9 @@ def _contender(entry: Mapping[str, Any]) -> Contender:
 def _without(name: str, status: str, reason: str, error: AssayError | None = None) -> dict[str, Any]:
     nothing = dict.fromkeys(
         (
-            "parameters", "groups", "launches_to_simulate", "cost", "error_percent", "signed_error_percent",
-            "group_error_percent", "speedup", "speedup_instructions", "speedup_launches",
-            "weighted_cov_percent", "decomposition", "interval", "interval_reason",
+            "parameters", "groups", "launches_to_simulate", "weight_kinds", "cost", "error_percent",
+            "signed_error_percent", "group_error_percent", "speedup", "speedup_instructions",
+            "speedup_launches", "weighted_cov_percent", "decomposition", "interval", "interval_reason",
             "fair", "no_star",
         )
     )  # fmt: skip

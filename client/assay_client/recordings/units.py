@@ -15,6 +15,7 @@ from assay_sampling.parameters import Unit
 from assay_sampling.scoring.matching import on_the_same_gpu
 from assay_sampling.scoring.selection import SavedSelection
 
+_COMPARE = "assay compare FILE --unit operation --on OTHER"
 UnitChoice = Literal["launch", "operation", "auto"]
 
 
@@ -56,6 +57,18 @@ def require_unit(choice: UnitChoice, saved: SavedSelection) -> None:
         )
 
 
+def misaligned_launches(error: MisalignedError, here: Launches, there: Launches) -> MisalignedError:
+    """The refusal of another GPU's recording by launch, with what to do by operation."""
+    if error.spelling or there.metadata.simulated:
+        return error
+    ours, theirs = (
+        {side.names[i] for i in np.unique(side.column("kernel_id")).tolist()} for side in (here, there)
+    )
+    return _by_operation_instead(
+        error, f"{len(ours & theirs):,} of the {len(ours):,} kernels have this name there", there, _COMPARE
+    )
+
+
 def with_the_other_unit(error: MisalignedError, saved: SavedSelection, launches: Launches) -> MisalignedError:
     """The refusal of a selection by launch on another GPU, with what to do by operation."""
     if on_the_same_gpu(saved.document.profile, launches) or launches.metadata.simulated:
@@ -66,6 +79,12 @@ def with_the_other_unit(error: MisalignedError, saved: SavedSelection, launches:
     known = {launches.names[i] for i in np.unique(launches.column("kernel_id")).tolist()}
     agree = f"{len(names & known):,} of the {len(names):,} selected kernels have this name there"
     again = f"assay select {saved.document.method} FILE --unit operation -o selection.json"
+    return _by_operation_instead(error, agree, launches, again)
+
+
+def _by_operation_instead(
+    error: MisalignedError, agree: str, launches: Launches, again: str
+) -> MisalignedError:
     if knows_operations(launches):
         remedy = f"libraries launch other kernels on another GPU; select by operation: {again}"
     else:

@@ -49,7 +49,7 @@ def try_seeds(select: Callable[[int], Selection], first: Selection, seed: int, c
     each groups anew.
     """
     second = select(seed + 1)
-    if _same(first, second):
+    if select_alike(first, second):
         return Tried(first)
     found = [second, *(select(seed + 1 + index) for index in range(1, min(count, LEAST_TRIALS)))]
     held = [
@@ -67,6 +67,7 @@ def try_seeds(select: Callable[[int], Selection], first: Selection, seed: int, c
     return Tried(first, trials)
 
 
-def _same(one: Selection, other: Selection) -> bool:
+def select_alike(one: Selection, other: Selection) -> bool:
+    """Whether two selections have the same representatives and weights."""
     left, right = one.representatives, other.representatives
     return np.array_equal(left.row, right.row) and np.array_equal(left.weight, right.weight)

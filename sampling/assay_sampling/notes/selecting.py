@@ -178,6 +178,56 @@ COMPARISONS = (
         ),
     ),
     NoteKind(
+        "beaten_elsewhere",
+        "no star: another method has no larger error on the other GPUs, of the total and by kernel and grid, "
+        "at no less speedup",
+        lambda method, weights: (
+            f"{method} by {weights.replace('_', ' ')} has no larger error there, of the total and by kernel "
+            "and grid, at no less speedup"
+        ),
+    ),
+    NoteKind(
+        "groups_unknown",
+        "no star: the method does not say which launches a group has",
+        lambda: "it does not say which launches a group has, so nobody can score it by kernel and grid",
+    ),
+    NoteKind(
+        "not_scored_elsewhere",
+        "no star: the method could not be scored on the other GPUs",
+        lambda reason: f"it could not be scored on the other GPUs: {reason}",
+    ),
+    NoteKind(
+        "slower_than_compared",
+        "no star: the method cannot reach the speedup at which methods are compared",
+        lambda speedup, compared_at: (
+            f"its speedup is {speedup:,.1f}, and methods are compared at {compared_at:,.4g}"
+        ),
+    ),
+    NoteKind(
+        "best_elsewhere",
+        "the recommended method: of those that no other beats on the other GPUs, the one whose worse error "
+        "is the smallest share of its goal (3 % of the total, 6 % by kernel and grid)",
+        lambda method, weights, error_percent, part_error_percent, speedup, targets, within_goals: (
+            f"{method} by {weights.replace('_', ' ')}, by {count_of(targets, 'other GPU', 'other GPUs')}: at "
+            f"most {error_percent:,.2f} % off in total and {part_error_percent:,.2f} % by kernel and grid, "
+            f"at a speedup of {speedup:,.1f}"
+            + ("" if within_goals else "; that misses the goals of 3 % and 6 %")
+        ),
+    ),
+    NoteKind(
+        "nothing_to_recommend_elsewhere",
+        "no method can be recommended: none has a star on the other GPUs",
+        lambda: "no method earned a star on the other GPUs: ask for less speedup, or record them again",
+    ),
+    NoteKind(
+        "no_target_scored",
+        "no other GPU could be scored, so stars and recommendation are those of this recording alone",
+        lambda targets: (
+            f"{count_of(targets, 'recording', 'recordings')} of other GPUs given and none could be scored: "
+            "stars and recommendation are of this recording alone"
+        ),
+    ),
+    NoteKind(
         "nothing_to_recommend",
         "no method can be recommended: none has a star",
         lambda: "no method earned a star here: record counters, or draw more launches (--param launches=N)",

@@ -7,6 +7,7 @@ from typing import Any
 
 from rich.console import Console
 
+from assay_client.cli.reporters import on_targets
 from assay_client.cli.reporters.report import render_table
 from assay_client.cli.reporters.tables import Table, origin_mark, print_facts
 from assay_client.cli.reporters.text import count, profile_text, quantity
@@ -48,8 +49,11 @@ def render_comparison(document: Mapping[str, Any], console: Console) -> None:
     several = len({entry["cost"]["quantity"] for entry in scored}) > 1
     heads = _BY_OPERATION if document.get("unit") == "operation" else {}
     numbers = [heads.get(name, name) for name in _NUMBERS]
+    there = document.get("at_speedup")
     drawn = Table(
-        "Methods (*: no other has less fair error and more fair speedup)",
+        "Methods (*: no other has less fair error and more fair speedup)"
+        if there is None
+        else "Methods on this recording (*: by the other GPUs, below)",
         ["method", "", *numbers, *(["cost"] if several else []), "interval holds"],
         right=numbers,
         spare=[name for name in _SPARE if name in numbers],
@@ -59,7 +63,7 @@ def render_comparison(document: Mapping[str, Any], console: Console) -> None:
     drawn.print(console)
     console.print(f"fair scores: {'; '.join(_bases(scored))}", soft_wrap=True)
     _render_parts(scored, console)
-    _render_on(document, console)
+    on_targets.render(document, console)
     others = [entry for entry in entries if entry["status"] != "ok"]
     if others:
         console.print("\nNot applicable")
@@ -69,7 +73,12 @@ def render_comparison(document: Mapping[str, Any], console: Console) -> None:
         console.print("\nNo star")
         print_facts(starless, console)
     found = document["recommendation"]
+    for note in found.get("notes", ()):
+        console.print(f"\n{note_text(note)}", soft_wrap=True)
     console.print(f"\nrecommended: {note_text(found['reason'])}", soft_wrap=True)
+    if found.get("parameters"):
+        given = " ".join(f"-p {name}={value}" for name, value in found["parameters"].items())
+        console.print(f"  assay select {found['method']} FILE {given}", soft_wrap=True)
 
 
 def _unit_facts(document: Mapping[str, Any]) -> list[tuple[str, str]]:
@@ -77,35 +86,6 @@ def _unit_facts(document: Mapping[str, Any]) -> list[tuple[str, str]]:
     if document.get("unit") != "operation":
         return []
     return [("unit", f"{count(document['operations'])} operations")]
-
-
-def _render_on(document: Mapping[str, Any], console: Console) -> None:
-    """Draw the scores of each method on another recording."""
-    on = document.get("on")
-    if on is None:
-        return
-    columns = ["error %", "signed error %", "group error %", "speedup"]
-    drawn = Table(f"On {profile_text(on)}", ["method", *columns, "weights"], right=columns)
-    refused = []
-    for entry in document["methods"]:
-        found = entry.get("on")
-        if found is None:
-            continue
-        if found["status"] != "ok":
-            refused.append((entry["method"], found["reason"]))
-            continue
-        scores = (
-            found["error_percent"],
-            found["signed_error_percent"],
-            found["group_error_percent"],
-            found["speedup"],
-        )
-        drawn.add_row(entry["method"], *map(_number, scores), found["weights"].replace("_", " "))
-    if drawn.rows:
-        drawn.print(console)
-    if refused:
-        console.print("\nNot scored there")
-        print_facts(refused, console)
 
 
 def _render_parts(scored: list[Mapping[str, Any]], console: Console) -> None:

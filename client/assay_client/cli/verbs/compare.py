@@ -65,12 +65,24 @@ def compare(
     seed: SeedOption = 0,
     unit: UnitOption = "auto",
     on: Annotated[
-        Path | None,
+        list[Path] | None,
         typer.Option(
             "--on",
             readable=False,
             metavar="FILE",
-            help="A recording of another GPU: it decides the unit, and each method is scored on it, too.",
+            help=(
+                "A recording of another GPU; repeatable. Every method is scored there with both kinds of "
+                "weights at one speedup, and stars and recommendation follow these scores."
+            ),
+        ),
+    ] = None,
+    speedup: Annotated[
+        float | None,
+        typer.Option(
+            "--speedup",
+            min=1,
+            metavar="S",
+            help="With --on: the speedup to compare at; default: the median of the methods' own.",
         ),
     ] = None,
     trials: Annotated[
@@ -91,16 +103,17 @@ def compare(
     """Compare selection methods on a workload.
 
     Methods that draw are scored over many draws, methods that choose by costs on launches that did not
-    choose. A star marks those that no other beats in both error and speedup. Methods that do not apply
-    are listed with the reason; last comes the method to take here, and why."""
+    choose. A star marks those that no other beats in both error and speedup; with --on, those that no other
+    beats on the other GPUs, in the worst error of the total and the worst by kernel and grid, at one speedup.
+    Methods that do not apply are listed with the reason; last comes the method to take, and why."""
     methods = method or []
     given = parse_parameters(param or [], example="pks.k_max=20")
     limit = settings_of(memory_limit_bytes=memory_limit).memory_limit_bytes
     parameters = comparing.parameters_by_method(given, methods) if given else {}
     require_plot(plot)
-    require(RECORDING, *files, light, on)
+    require(RECORDING, *files, light, *(on or []))
     choice = unit_choice(unit)
-    with activity("reading " + ", ".join(map(str, files))) as shown:
+    with activity("reading " + ", ".join(map(str, [*files, *(on or [])]))) as shown:
         profile = analyses.read_profile(
             files,
             light=light,
@@ -110,7 +123,7 @@ def compare(
             metrics=comparing.metrics_of(given),
             memory_limit_bytes=limit,
         )
-        other = None if on is None else analyses.read_profile(on, memory_limit_bytes=limit)
+        others = [analyses.read_profile(path, memory_limit_bytes=limit) for path in on or []]
         document = comparing.compare(
             profile,
             methods=methods,
@@ -118,7 +131,8 @@ def compare(
             seed=seed,
             trials=trials,
             unit=choice,
-            on=other,
+            on=others,
+            speedup=speedup,
             progress=lambda name: shown.say(f"selecting with {name}"),
         )
     write_plot(plot, lambda: _figure(document))

@@ -22,6 +22,7 @@ from assay_sampling.estimation.root_time_draws import RootTimePlan, systematic_d
 from assay_sampling.launches.profile import Profile
 from assay_sampling.methods.balanced.cells import Cells
 from assay_sampling.methods.base import grouped_selection, time_to_draw_by, whole_cost
+from assay_sampling.methods.budgets import Budget
 from assay_sampling.methods.needs import NO_COUNTERS, Needs
 from assay_sampling.methods.thread_counts import threads
 from assay_sampling.methods.tried import Tried
@@ -77,6 +78,7 @@ class BalancedSampler:
 
     name = "balanced"
     parameters: type[BaseModel] = BalancedParameters
+    budget = Budget("speedup", 1, 1e12, "larger", start=100)
 
     def needs(self, parameters: BalancedParameters) -> Needs:
         """Which counters it looks at."""

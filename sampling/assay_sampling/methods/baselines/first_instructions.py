@@ -11,6 +11,7 @@ from pydantic import BaseModel, Field
 from assay_sampling.launches.profile import Profile
 from assay_sampling.methods.base import grouped_selection, whole_cost
 from assay_sampling.methods.baselines.drawing import instructions_needed
+from assay_sampling.methods.budgets import Budget
 from assay_sampling.methods.joined_instructions import with_instructions_of_both_levels
 from assay_sampling.methods.needs import INSTRUCTIONS_OF_ALL, Needs
 from assay_sampling.notes.registry import make_note
@@ -36,6 +37,7 @@ class FirstInstructionsSampler:
 
     name = "first_instructions"
     parameters: type[BaseModel] = FirstInstructionsParameters
+    budget = Budget("instructions", 1, 1e18, "smaller", start=1e9)
 
     def needs(self, parameters: FirstInstructionsParameters) -> Needs:
         """Which counters it looks at."""

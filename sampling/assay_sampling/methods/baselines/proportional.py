@@ -17,6 +17,7 @@ from assay_sampling.estimation.proportional_draws import draw_in_proportion
 from assay_sampling.launches.profile import Profile
 from assay_sampling.methods.base import grouped_selection, whole_cost
 from assay_sampling.methods.baselines.random_sampling import sample_size
+from assay_sampling.methods.budgets import LAUNCHES
 from assay_sampling.methods.needs import NO_COUNTERS, Needs
 from assay_sampling.methods.tried import Tried
 from assay_sampling.notes.registry import Note, make_note
@@ -46,6 +47,7 @@ class ProportionalSampler:
 
     name = "proportional"
     parameters: type[BaseModel] = ProportionalParameters
+    budget = LAUNCHES
 
     def needs(self, parameters: ProportionalParameters) -> Needs:
         """Which counters it looks at."""

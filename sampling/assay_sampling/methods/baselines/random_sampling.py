@@ -21,6 +21,7 @@ from assay_sampling.methods.baselines.drawing import (
     repeated,
     time_for_drawing,
 )
+from assay_sampling.methods.budgets import LAUNCHES
 from assay_sampling.methods.needs import INSTRUCTIONS_OF_ALL, NO_COUNTERS, Needs
 from assay_sampling.methods.tried import Tried
 from assay_sampling.parameters import MethodParameters
@@ -74,6 +75,7 @@ class RandomSampler:
 
     name = "random"
     parameters: type[BaseModel] = RandomParameters
+    budget = LAUNCHES
 
     def needs(self, parameters: RandomParameters) -> Needs:
         """Which counters it looks at."""

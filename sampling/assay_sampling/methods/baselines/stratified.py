@@ -24,6 +24,7 @@ from assay_sampling.methods.baselines.drawing import (
     time_for_drawing,
 )
 from assay_sampling.methods.baselines.random_sampling import sample_size
+from assay_sampling.methods.budgets import LAUNCHES
 from assay_sampling.methods.needs import INSTRUCTIONS_OF_ALL, NO_COUNTERS, Needs
 from assay_sampling.methods.tried import Tried
 from assay_sampling.parameters import MethodParameters
@@ -90,6 +91,7 @@ class StratifiedSampler:
 
     name = "stratified"
     parameters: type[BaseModel] = StratifiedParameters
+    budget = LAUNCHES
 
     def needs(self, parameters: StratifiedParameters) -> Needs:
         """Which counters it looks at."""

@@ -23,6 +23,7 @@ from assay_sampling.methods.baselines.drawing import (
     time_for_drawing,
 )
 from assay_sampling.methods.baselines.random_sampling import sample_size
+from assay_sampling.methods.budgets import LAUNCHES
 from assay_sampling.methods.needs import INSTRUCTIONS_OF_ALL, NO_COUNTERS, Needs
 from assay_sampling.methods.tried import Tried
 from assay_sampling.notes.registry import Note, make_note
@@ -75,6 +76,7 @@ class SystematicSampler:
 
     name = "systematic"
     parameters: type[BaseModel] = SystematicParameters
+    budget = LAUNCHES
 
     def needs(self, parameters: SystematicParameters) -> Needs:
         """Which counters it looks at."""

@@ -14,6 +14,7 @@ from pydantic import BaseModel, Field
 from assay_sampling.errors import ParameterError
 from assay_sampling.launches.profile import Profile
 from assay_sampling.methods.base import grouped_selection, time_to_draw_by, whole_cost
+from assay_sampling.methods.budgets import Budget
 from assay_sampling.methods.group_draws import choose_launches
 from assay_sampling.methods.needs import Needs
 from assay_sampling.methods.photon.matching import DEFAULT_DISTANCE, match_launches
@@ -54,6 +55,7 @@ class PhotonSampler:
 
     name = "photon"
     parameters: type[BaseModel] = PhotonParameters
+    budget = Budget("distance", 0.001, 100, "larger", start=0.05, per_group=True)
 
     def needs(self, parameters: PhotonParameters) -> Needs:
         """Which counters it looks at."""

@@ -19,6 +19,7 @@ from assay_sampling.launches.in_memory import Launches
 from assay_sampling.launches.profile import Profile
 from assay_sampling.launches.signatures import distinct_signatures
 from assay_sampling.methods.base import instruction_share, source_of, time_to_draw_by
+from assay_sampling.methods.budgets import Budget
 from assay_sampling.methods.group_draws import choose_launches
 from assay_sampling.methods.needs import Needs, cycles
 from assay_sampling.methods.pks.choices import choice_notes, cost_without_cycles
@@ -156,6 +157,7 @@ class PksSampler:
 
     name = "pks"
     parameters: type[BaseModel] = PksParameters
+    budget = Budget("k", 1, 1000, "smaller", start=20, whole=True, per_group=True)
     joins_levels = True
 
     def needs(self, parameters: PksParameters) -> Needs:

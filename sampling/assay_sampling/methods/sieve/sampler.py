@@ -24,6 +24,7 @@ from assay_sampling.estimation.light_time_draws import draw_by_light_time
 from assay_sampling.launches.in_memory import Launches
 from assay_sampling.launches.profile import Profile
 from assay_sampling.methods.base import drawing_of, grouped_selection, time_to_draw_by, whole_cost
+from assay_sampling.methods.budgets import Budget
 from assay_sampling.methods.kernel_values import KernelValues, kernel_values
 from assay_sampling.methods.needs import INSTRUCTIONS_OF_ALL, Needs
 from assay_sampling.methods.sieve.instructions import with_instructions
@@ -106,6 +107,7 @@ class SieveSampler:
 
     name = "sieve"
     parameters: type[BaseModel] = SieveParameters
+    budget = Budget("theta", 0.001, 100, "larger", start=0.4, per_group=True)
 
     def needs(self, parameters: SieveParameters) -> Needs:
         """Which counters it looks at."""

@@ -29,6 +29,7 @@ from assay_sampling.launches.in_memory import Launches
 from assay_sampling.launches.profile import Profile
 from assay_sampling.launches.table import text_id
 from assay_sampling.methods.base import grouped_selection, source_of, time_to_draw_by, whole_cost
+from assay_sampling.methods.budgets import Budget
 from assay_sampling.methods.kernel_values import KernelValues, kernel_values
 from assay_sampling.methods.needs import NO_COUNTERS, Needs
 from assay_sampling.methods.stem.allocation import allocate, variance
@@ -108,6 +109,7 @@ class StemSampler:
 
     name = "stem"
     parameters: type[BaseModel] = StemParameters
+    budget = Budget("epsilon_percent", 0.01, 99, "larger", start=5)
 
     def needs(self, parameters: StemParameters) -> Needs:
         """Which counters it looks at."""

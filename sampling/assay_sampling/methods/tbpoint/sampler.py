@@ -27,6 +27,7 @@ from assay_sampling.estimation.known_design import known_design_interval
 from assay_sampling.estimation.light_time_draws import draw_by_light_time
 from assay_sampling.launches.profile import Profile
 from assay_sampling.methods.base import drawing_of, grouped_selection, source_of, time_to_draw_by, whole_cost
+from assay_sampling.methods.budgets import Budget
 from assay_sampling.methods.needs import Needs
 from assay_sampling.methods.tbpoint.features import (
     MemoryFeature,
@@ -114,6 +115,7 @@ class TBPointSampler:
 
     name = "tbpoint"
     parameters: type[BaseModel] = TBPointParameters
+    budget = Budget("threshold", 0.001, 100, "larger", start=0.1, per_group=True)
 
     def needs(self, parameters: TBPointParameters) -> Needs:
         """Which counters it looks at."""

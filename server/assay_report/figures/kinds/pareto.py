@@ -72,7 +72,10 @@ def of_rows(rows: Sequence[Row], mark: str) -> Figure:
 
 
 def of_comparison(document: Mapping[str, Any]) -> Figure:
-    """The document of ``assay compare``: fair error against fair speedup of each method."""
+    """The document of ``assay compare``: fair error against fair speedup of each method; where other GPUs
+    were scored, the errors there, by which stars are given."""
+    if document.get("at_speedup") is not None:
+        return _on_targets(document)
     found = []
     for entry in document["methods"]:
         fair = entry.get("fair") or {}
@@ -87,6 +90,65 @@ def of_comparison(document: Mapping[str, Any]) -> Figure:
         "The dashed line joins the methods that no other beats in both."
     )
     return traded("error-against-speedup", f"Error against speedup by method{synthetic}", caption, found)
+
+
+def _on_targets(document: Mapping[str, Any]) -> Figure:
+    """The worst error of the total against the worst by kernel and grid, of each method and weights."""
+    there = document["at_speedup"]
+    rows: list[dict[str, Any]] = []
+    for row in there["rows"]:
+        total, part = row["worst_error_percent"], row["worst_part_error_percent"]
+        if row["status"] != "ok" or not (_drawable(total, 1.0) and _drawable(part, 1.0)):
+            continue
+        said = f"{row['method']} by {row['weights'].replace('_', ' ')}: at most {total:.4g} % off in total "
+        said += f"and {part:.4g} % by kernel and grid, speedup {number(row['speedup'])}"
+        rows.append({
+            "method": row["method"], "weights": row["weights"].replace("_", " "),
+            "error_percent": total, "part_error_percent": part, "star": row["star"], "hint": said,
+        })  # fmt: skip
+    synthetic = " (synthetic)" if document["profile"].get("synthetic") else ""
+    name, title = "errors-on-other-gpus", f"Errors on other GPUs by method{synthetic}"
+    if not rows:
+        return without_data(name, title, "No method has both errors on the other GPUs.")
+    named = labels(list(dict.fromkeys(row["method"] for row in rows)))
+    axes = {}
+    for key in ("error_percent", "part_error_percent"):
+        values = [row[key] for row in rows]
+        low, high = parts.log_domain(values, parts.LEAST_ERROR_PERCENT)
+        axes[key] = (parts.LEAST_ERROR_PERCENT if min(values) < low else low, high)
+        for row in rows:
+            row[f"{key}_drawn"] = max(row[key], axes[key][0])
+    for row in rows:
+        row["method"], row["hint"] = named[row["method"]], hint(row["hint"])
+    place = {
+        "x": parts.log_axis(
+            "part_error_percent_drawn", "worst error by kernel and grid / %", axes["part_error_percent"]
+        ),
+        "y": parts.log_axis("error_percent_drawn", "worst error of the total / %", axes["error_percent"]),
+    }
+    series = parts.series(list(named), "method", "method", columns=6)
+    drawn_keys = ("error_percent_drawn", "part_error_percent_drawn")
+    starred = sorted((row for row in rows if row["star"]), key=lambda row: row["part_error_percent"])
+    line = {
+        "data": parts.data({key: row[key] for key in drawn_keys} for row in starred),
+        "mark": {"type": "line", "color": QUIET, "strokeDash": [5, 4], "strokeWidth": 1.5},
+        "encoding": place,
+    }  # fmt: skip
+    caption = (
+        f"At a speedup of {there['speedup']:,.4g}; worst of {len(there['targets']):,} other GPUs. Large "
+        "marks and the dashed line: stars, which no other beats in both. Below and to the left is better."
+    )
+    return made(
+        name,
+        title,
+        caption,
+        {"width": WIDTH_PX - 40, "height": _HEIGHT_PX, "layer": [
+            line,
+            _marks([row for row in rows if not row["star"]], place, series, size=50, opacity=0.75),
+            _marks(starred, place, series, size=150, opacity=1),
+        ]},
+        described="; ".join(row["hint"] for row in rows),
+    )  # fmt: skip
 
 
 def traded(name: str, title: str, caption: str, found: Sequence[Traded]) -> Figure:

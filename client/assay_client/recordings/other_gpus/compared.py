@@ -1,0 +1,343 @@
+"""Comparing on other GPUs: each recording is matched once, then every method is scored on all of them."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any, Literal
+
+from assay_client.recordings.units import UnitChoice, misaligned_launches
+from assay_sampling.errors import AssayError, MisalignedError
+from assay_sampling.launches.profile import Profile
+from assay_sampling.methods.across_gpus import AtSpeedup, at_speedup, draws_for
+from assay_sampling.methods.base import whole_cost
+from assay_sampling.methods.by_operation import OperationProfile, operation_profile
+from assay_sampling.notes.registry import make_note
+from assay_sampling.operations.collapsing import knows_operations
+from assay_sampling.operations.matching import OperationSequence
+from assay_sampling.parameters import WeightKind
+from assay_sampling.running.identity import condition_conflict
+from assay_sampling.scoring.by_operation import SelectedCalls, place_matched
+from assay_sampling.scoring.carried import score_on
+from assay_sampling.scoring.evaluation import Evaluation
+from assay_sampling.scoring.matching import on_the_same_gpu, source_of
+from assay_sampling.scoring.selection import ProfileSummary, Selection
+from assay_sampling.scoring.targets.judging import no_star_elsewhere, recommend_elsewhere
+from assay_sampling.scoring.targets.matched import Target, Workload
+from assay_sampling.scoring.weights import light_time_of_profile
+
+
+@dataclass(frozen=True)
+class GivenTarget:
+    """A recording of another GPU: matched, or refused with the reason."""
+
+    profile: Profile
+    target: Target | None
+    error: AssayError | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        target, error = self.target, self.error
+        match = None if target is None or target.alignment is None else target.alignment.match_percent
+        operations = None if target is None or target.match is None else target.match.to_dict()
+        return {
+            "name": source_of(self.profile.whole),
+            "status": "ok" if error is None else "refused",
+            "reason": "" if error is None else error.explained,
+            "error": error and error.to_dict(),
+            "profile": ProfileSummary.of(self.profile.whole).document().to_dict(),
+            "match_percent": match,
+            "operations": operations,
+        }
+
+
+@dataclass(frozen=True)
+class ScoredOn:
+    """The scores of a method's own selection on another recording, by the weights that ``assay evaluate``
+    takes there; without them ``reason`` and ``error`` say why."""
+
+    name: str
+    status: Literal["ok", "refused"]
+    reason: str = ""
+    error: AssayError | None = None
+    weights: str | None = None
+    error_percent: float | None = None
+    signed_error_percent: float | None = None
+    group_error_percent: float | None = None
+    part_error_percent: float | None = None
+    speedup: float | None = None
+    operations: Mapping[str, Any] | None = None
+
+    @classmethod
+    def of(cls, selection: Selection, given: GivenTarget, reference: Profile) -> ScoredOn:
+        name = source_of(given.profile.whole)
+        if given.target is None:
+            assert given.error is not None
+            return cls(name, "refused", given.error.explained, given.error)
+        kind = _weights_there(selection, given.target)
+        try:
+            found = _evaluation(selection, given.target, reference, kind)
+            part = given.target.score(selection, kind).part_error_percent
+        except AssayError as error:
+            return cls(name, "refused", error.explained, error)
+        target = given.target
+        operations = None
+        if target.match is not None and target.operations is not None:
+            operations = {"calls": len(target.operations), **target.match.to_dict()}
+        return cls(
+            name=name,
+            status="ok",
+            weights=kind,
+            error_percent=found.error_percent,
+            signed_error_percent=found.signed_error_percent,
+            group_error_percent=found.group_error_percent,
+            part_error_percent=part,
+            speedup=found.speedup,
+            operations=operations,
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        found = {each.name: getattr(self, each.name) for each in fields(self)}
+        return {
+            **found,
+            "error": self.error and self.error.to_dict(),
+            "operations": None if self.operations is None else dict(self.operations),
+        }
+
+
+def _evaluation(selection: Selection, target: Target, reference: Profile, kind: WeightKind) -> Evaluation:
+    if target.operations is not None and target.match is not None:
+        placed = place_matched(SelectedCalls.of(selection), target.operations, target.match)
+        return placed.scores().scores[kind]
+    assert target.alignment is not None
+    return score_on(
+        selection,
+        target.launches,
+        reference=reference.whole,
+        alignments={"name_block": target.alignment},
+        weights=kind,
+    )[0]
+
+
+def _weights_there(selection: Selection, target: Target) -> WeightKind:
+    """Those for elsewhere, but on the selection's own GPU under its own condition those for here."""
+    launches = target.launches
+    same_gpu = on_the_same_gpu(selection.profile.document(), launches) is not False
+    same = condition_conflict(selection.evaluation.condition, launches.metadata.condition) is None
+    own = selection.profile.origin == launches.metadata.origin and same_gpu and same
+    return selection.weights.here if own else selection.weights.elsewhere
+
+
+@dataclass(frozen=True)
+class Compared:
+    """What is compared: a profile, its operations where they are selected, and the recordings of other
+    GPUs."""
+
+    profile: Profile
+    operations: OperationProfile | None
+    on: tuple[GivenTarget, ...] = ()
+
+    @classmethod
+    def of(cls, profile: Profile, choice: UnitChoice, on: Sequence[Profile]) -> Compared:
+        """Match every recording, by launch unless told otherwise.
+
+        "auto" takes operations where some of the others launch something else and know operations, as the
+        profile does. A recording that cannot be matched is refused, with the reason.
+        """
+        if choice != "operation":
+            found = _by_launch(profile, on)
+            if choice == "launch" or not _should_be_by_operation(profile, found):
+                return cls(profile, None, found)
+        operations = operation_profile(profile)
+        return cls(profile, operations, _by_operation(operations, on))
+
+    @property
+    def rows(self) -> int:
+        """How many launches or operations the methods choose from."""
+        return len(self.divided.whole)
+
+    @property
+    def divided(self) -> Profile:
+        """The profile that methods select on: of launches or of operations."""
+        return self.profile if self.operations is None else self.operations.profile
+
+    @property
+    def targets(self) -> list[Target]:
+        """Those that could be matched."""
+        return [each.target for each in self.on if each.target is not None]
+
+    def unit_part(self) -> dict[str, Any]:
+        return {} if self.operations is None else {"unit": "operation", "operations": self.rows}
+
+    def scored_on(self, selection: Selection) -> list[dict[str, Any]]:
+        return [ScoredOn.of(selection, each, self.profile).to_dict() for each in self.on]
+
+
+def _workload(profile: Profile) -> tuple[Workload, str]:
+    return Workload.of(profile.whole, light_time_of_profile(profile)), whole_cost(profile).quantity
+
+
+def _by_launch(profile: Profile, on: Sequence[Profile]) -> tuple[GivenTarget, ...]:
+    if not on:
+        return ()
+    workload, quantity = _workload(profile)
+    found = []
+    for other in on:
+        try:
+            found.append(GivenTarget(other, Target.by_launch(workload, other.whole, quantity)))
+        except MisalignedError as error:
+            found.append(GivenTarget(other, None, misaligned_launches(error, profile.whole, other.whole)))
+        except AssayError as error:
+            found.append(GivenTarget(other, None, error))
+    return tuple(found)
+
+
+def _by_operation(operations: OperationProfile, on: Sequence[Profile]) -> tuple[GivenTarget, ...]:
+    if not on:
+        return ()
+    workload, quantity = _workload(operations.profile)
+    time = workload.light_time
+    sequence = OperationSequence.of(
+        operations.whole, whole_cost(operations.profile).values if time is None else time
+    )
+    found = []
+    for other in on:
+        try:
+            found.append(GivenTarget(other, Target.by_operation(workload, sequence, other.whole, quantity)))
+        except AssayError as error:
+            found.append(GivenTarget(other, None, error))
+    return tuple(found)
+
+
+def _should_be_by_operation(profile: Profile, by_launch: Sequence[GivenTarget]) -> bool:
+    """Whether operations can match a recording that launches cannot."""
+    misaligned = [each.profile for each in by_launch if isinstance(each.error, MisalignedError)]
+    return knows_operations(profile.whole) and any(knows_operations(each.whole) for each in misaligned)
+
+
+@dataclass(frozen=True)
+class Judged:
+    """Every method with both kinds of weights on the other GPUs at one speedup, and the verdict on them.
+
+    ``document`` is the part of the comparison; ``stars``: of each method, None for a star, else the reason
+    against it.
+    """
+
+    document: dict[str, Any]
+    stars: dict[str, dict[str, Any] | None]
+    recommendation: dict[str, Any]
+
+
+def judge(
+    compared: Compared,
+    entries: Sequence[Mapping[str, Any]],
+    parameters: Mapping[str, Mapping[str, Any]],
+    *,
+    seed: int,
+    draws: int | None,
+    speedup: float | None,
+) -> Judged:
+    """Score the methods of ``entries`` that apply; ``speedup`` None takes the median of their own."""
+    applying = [entry for entry in entries if entry["status"] == "ok"]
+    own = statistics.median(entry["speedup"] for entry in applying)
+    wanted = _rounded(own) if speedup is None else speedup
+    count = draws_for(compared.rows) if draws is None else draws
+    rows: list[dict[str, Any]] = []
+    scored: list[tuple[AtSpeedup, dict[str, Any]]] = []
+    for entry in applying:
+        name = entry["method"]
+        given = parameters.get(name, {})
+        for weights in [given["weights"]] if "weights" in given else entry["weight_kinds"]:
+            try:
+                found = at_speedup(
+                    name,
+                    compared.divided,
+                    compared.targets,
+                    parameters=given,
+                    weights=weights,
+                    speedup=wanted,
+                    seed=seed,
+                    draws=count,
+                )
+            except AssayError as error:
+                rows.append(_without(name, weights, error))
+            else:
+                rows.append(_row(found))
+                scored.append((found, rows[-1]))
+    contenders = [each.contender() for each, _ in scored]
+    for contender, (_, row) in zip(contenders, scored, strict=True):
+        note = no_star_elsewhere(contender, contenders, wanted)
+        row["star"], row["no_star"] = note is None, note and note.to_dict()
+    advice, best = recommend_elsewhere(contenders, len(compared.targets), wanted)
+    taken = None if best is None else scored[contenders.index(best)][0]
+    names = [each.name for each in compared.targets]
+    return Judged(
+        document={"speedup": wanted, "draws": count, "targets": names, "rows": rows},
+        stars=_stars(rows),
+        recommendation={
+            **advice.to_dict(),
+            "weights": taken and taken.weights,
+            "parameters": None if taken is None else dict(taken.parameters),
+        },
+    )
+
+
+def _row(found: AtSpeedup) -> dict[str, Any]:
+    worst = found.contender()
+    return {
+        "method": found.method,
+        "weights": found.weights,
+        "status": "ok",
+        "reason": "",
+        "error": None,
+        "parameters": dict(found.parameters),
+        "draws": found.draws,
+        "launches_to_simulate": found.launches,
+        "speedup": found.speedup,
+        "worst_error_percent": worst.worst_error_percent,
+        "worst_part_error_percent": worst.worst_part_error_percent,
+        "mean_error_percent": worst.mean_error_percent,
+        "mean_part_error_percent": worst.mean_part_error_percent,
+        "targets": [
+            {
+                "error_percent": each.error_percent,
+                "part_error_percent": each.part_error_percent,
+                "mean_signed_error_percent": each.mean_signed_error_percent,
+            }
+            for each in found.there
+        ],
+        "star": False,
+        "no_star": None,
+    }
+
+
+def _without(name: str, weights: WeightKind, error: AssayError) -> dict[str, Any]:
+    nothing = dict.fromkeys(
+        (
+            "parameters", "draws", "launches_to_simulate", "speedup", "worst_error_percent",
+            "worst_part_error_percent", "mean_error_percent", "mean_part_error_percent", "no_star",
+        )
+    )  # fmt: skip
+    return {
+        "method": name, "weights": weights, "status": "refused", "reason": error.explained,
+        "error": error.to_dict(), **nothing, "targets": [], "star": False,
+    }  # fmt: skip
+
+
+def _stars(rows: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, Any] | None]:
+    """A method has a star if one of its rows has; else the reason against the first of them."""
+    found: dict[str, dict[str, Any] | None] = {}
+    for row in rows:
+        against = row["no_star"]
+        if row["status"] != "ok":
+            against = make_note("not_scored_elsewhere", reason=row["reason"]).to_dict()
+        if against is None or row["method"] not in found:
+            found[row["method"]] = against
+    return found
+
+
+def _rounded(speedup: float) -> float:
+    """To two digits, and at least 1."""
+    digits = 1 - math.floor(math.log10(max(speedup, 1.0)))
+    return max(round(speedup, digits), 1.0)

@@ -1,0 +1,229 @@
+"""Other GPUs that selections are scored on: matched once, however many selections follow.
+
+Every method is scored by one partition of the workload: kernel and grid (by operation: stratum and size), as
+they are where the selections were made. A method's own groups would flatter those that have few: with one
+group the group error is the error of the total. A group's projection is spread over the parts that it covers
+in proportion to what its weights count:
+
+    projected of part p  = sum over groups g of  projected_g  x  m(g and p) / m(g)
+    part_error_percent   = 100 (sum over parts |projected_p - true_p| + what has no counterpart) / true total
+
+with m the light time of launches for weights by light time, their number for weights by launches, their
+instructions for weights by instructions.
+
+Source: docs/methods/comparing.md, "On other GPUs".
+Memory: at most 100 bytes a launch of either side.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from assay_sampling.errors import MisalignedError
+from assay_sampling.launches.alignment import Alignment, align, require_match
+from assay_sampling.launches.in_memory import Launches
+from assay_sampling.launches.joining import refuse_same_content
+from assay_sampling.operations.collapsing import Operations, operations_of
+from assay_sampling.operations.matching import (
+    OperationMatch,
+    OperationSequence,
+    match_operations,
+    require_operations_match,
+)
+from assay_sampling.parameters import WeightKind
+from assay_sampling.scoring.evaluation import Cost, instructions_of
+from assay_sampling.scoring.matching import refuse_other_counts, source_of
+from assay_sampling.scoring.placement import refuse_mixed_origins, scored_cost
+from assay_sampling.scoring.selection import Selection
+from assay_sampling.scoring.weights import light_time_of
+
+
+@dataclass(frozen=True)
+class Workload:
+    """The launches or operations that selections divide: the recording where they are made.
+
+    ``part`` of each, shape (n,), 0-based: its kernel and grid. ``light_time`` and ``instructions``, shape
+    (n,), are None where they are unknown.
+    """
+
+    launches: Launches
+    part: np.ndarray
+    parts: int
+    light_time: np.ndarray | None
+    instructions: np.ndarray | None
+
+    @classmethod
+    def of(cls, launches: Launches, light_time: np.ndarray | None = None) -> Workload:
+        """``light_time``, shape (n,), replaces that of the launches: the mean over repeats."""
+        part, parts = parts_of(launches)
+        time = light_time_of(launches) if light_time is None else light_time
+        return cls(launches, part, parts, time, instructions_of(launches))
+
+    def measure(self, kind: WeightKind) -> np.ndarray:
+        """What weights of a kind count of every launch, shape (n,): its light time where instructions are
+        unknown, and one where that is unknown, too."""
+        found = self.instructions if kind == "instructions" else None
+        if found is None and kind != "launches":
+            found = self.light_time
+        return np.ones(len(self.part)) if found is None else np.asarray(found, np.float64)
+
+
+def parts_of(launches: Launches) -> tuple[np.ndarray, int]:
+    """The part of every launch, shape (n,), and how many there are: kernels and grids, numbered from 0."""
+    part = np.zeros(len(launches), np.int64)
+    parts = min(len(launches), 1)
+    for name in ("kernel_id", "grid_x", "grid_y", "grid_z"):
+        values, code = np.unique(launches.column(name), return_inverse=True)
+        pairs, part = np.unique(part * max(len(values), 1) + code.reshape(-1), return_inverse=True)
+        part, parts = part.reshape(-1), len(pairs)
+    return part, parts
+
+
+@dataclass(frozen=True)
+class TargetScore:
+    """The score of a selection on another GPU, in percent of the true total there, and its speedup there.
+    ``part_error_percent`` is None for a selection that does not say which launches a group has."""
+
+    signed_error_percent: float
+    part_error_percent: float | None
+    speedup: float | None
+
+
+@dataclass(frozen=True)
+class Target:
+    """Another GPU's recording of a workload, matched with it.
+
+    ``cost`` is that of every launch or operation there; ``counterpart``, shape (n,), the row there of each
+    one here, -1 without any. ``alignment`` or ``operations`` with ``match`` say how they were matched.
+    """
+
+    name: str
+    workload: Workload
+    launches: Launches
+    cost: Cost
+    counterpart: np.ndarray
+    alignment: Alignment | None = None
+    operations: Operations | None = None
+    match: OperationMatch | None = None
+
+    @classmethod
+    def by_launch(
+        cls,
+        workload: Workload,
+        other: Launches,
+        quantity: str,
+        *,
+        reference: Launches | None = None,
+        alignment: Alignment | None = None,
+    ) -> Target:
+        """Match launch by launch, by kernel and block.
+
+        Args:
+            workload: where selections are made.
+            other: the other GPU's recording.
+            quantity: the cost that is scored here; there it is the same where it was measured.
+            reference: the launches of ``workload`` where its own are operations; they are matched.
+            alignment: of the two, by "name_block", if already known.
+
+        Raises MisalignedError where the numbers of launches differ or less than 99 % match, RefusedError for
+        synthetic beside other data, NotJoinableError for the same recording.
+        """
+        here = workload.launches if reference is None else reference
+        subject = f"{source_of(here)} and {source_of(other)}"
+        refuse_mixed_origins(here.metadata.origin, other)
+        refuse_same_content(here, other)
+        refuse_other_counts(subject, here, other)
+        found = align(here, other, "name_block") if alignment is None else alignment
+        require_match(found, subject=subject)
+        counterpart = np.full(len(here), -1, np.int64)
+        counterpart[found.left_rows] = found.right_rows
+        cost = scored_cost(other, None, quantity)
+        return cls(source_of(other), workload, other, cost, counterpart, alignment=found)
+
+    @classmethod
+    def by_operation(
+        cls,
+        workload: Workload,
+        sequence: OperationSequence,
+        other: Launches,
+        quantity: str,
+    ) -> Target:
+        """Match operation by operation; ``sequence`` is that of the workload.
+
+        Raises RefusedError for a recording that knows no operations, MisalignedError where operations with
+        less than 95 % of the time of either side match.
+        """
+        refuse_mixed_origins(workload.launches.metadata.origin, other)
+        there = operations_of(other)
+        cost = scored_cost(there.launches, None, quantity)
+        subject = f"selection on {source_of(other)}"
+        match = match_operations(sequence, OperationSequence.of(there, cost.values), subject)
+        require_operations_match(match, subject)
+        counterpart = np.full(len(sequence), -1, np.int64)
+        counterpart[match.left_rows] = match.right_rows
+        return cls(source_of(other), workload, other, cost, counterpart, operations=there, match=match)
+
+    def score(self, selection: Selection, kind: WeightKind) -> TargetScore:
+        """Score a selection made on the workload, with its weights of ``kind``.
+
+        The others of its group take over the weight of a representative without a counterpart; raises
+        MisalignedError where none has one.
+        """
+        chosen = selection.representatives
+        rows = self.counterpart[chosen.row]
+        kept = rows >= 0
+        if not kept.any():
+            raise MisalignedError(
+                f"selection on {self.name}",
+                "none of the representatives has a counterpart",
+                "choose other representatives: another seed, or more of them",
+            )
+        weights = self._taken_over(selection, selection.weights_of(kind), kept)
+        costs = np.asarray(self.cost.values[rows[kept]], np.float64)
+        total = float(np.sum(self.cost.values))
+        projected = weights * costs
+        simulated = float(costs.sum())
+        return TargetScore(
+            signed_error_percent=100.0 * (float(projected.sum()) - total) / total,
+            part_error_percent=self._part_error(selection, kind, projected, chosen.group[kept], total),
+            speedup=total / simulated if simulated > 0 else None,
+        )
+
+    def _taken_over(self, selection: Selection, weights: np.ndarray, kept: np.ndarray) -> np.ndarray:
+        if kept.all():
+            return weights
+        chosen, groups = selection.representatives, len(selection.group_launches)
+        stands_for = weights * self.workload.measure("light_time")[chosen.row]
+        whole = np.bincount(chosen.group, stands_for, groups)
+        left = np.bincount(chosen.group[kept], stands_for[kept], groups)
+        factor = np.divide(whole, left, out=np.ones_like(whole), where=left > 0)
+        found: np.ndarray = weights[kept] * factor[chosen.group[kept]]
+        return found
+
+    def _part_error(
+        self, selection: Selection, kind: WeightKind, projected: np.ndarray, groups: np.ndarray, total: float
+    ) -> float | None:
+        labels = selection.labels
+        if labels is None:
+            return None
+        count = len(selection.group_launches)
+        measure = self.workload.measure(kind)
+        of_group = np.bincount(labels, measure, count)
+        if (of_group <= 0).any():
+            # A group without any of the measure has nothing to be spread by but its launches.
+            measure = np.where(of_group[labels] > 0, measure, 1.0)
+            of_group = np.bincount(labels, measure, count)
+        rate = np.bincount(groups, projected, count) / of_group
+        by_part = np.bincount(self.workload.part, measure * rate[labels], self.workload.parts)
+        true, unmatched = self._true_parts()
+        return 100.0 * (float(np.abs(by_part - true).sum()) + unmatched) / total
+
+    def _true_parts(self) -> tuple[np.ndarray, float]:
+        """The true cost of each part there, and that of what has no counterpart here."""
+        matched = self.counterpart >= 0
+        costs = np.asarray(self.cost.values, np.float64)
+        there = costs[self.counterpart[matched]]
+        true = np.bincount(self.workload.part[matched], there, self.workload.parts)
+        return true, max(float(costs.sum()) - float(there.sum()), 0.0)
