@@ -134,14 +134,14 @@ def test_labels_by_operation_carry_two_levels_to_gpus_with_other_kernels(
     assert max(errors.values()) < 15
 
 
-@pytest.mark.parametrize("kind", OTHERS)
 def test_a_selection_by_launch_is_refused_there(
-    recorded: Recorded, kind: str, ask: Callable[..., Any], tmp_path: Path
+    recorded: Recorded, ask: Callable[..., Any], tmp_path: Path
 ) -> None:
     saved = tmp_path / "selection.json"
     assert "unit" not in _selected(ask, recorded, saved, "launch")
-    refused = ask("evaluate", saved, recorded.light[kind])
-    assert "--unit operation" in refused
+    for kind in OTHERS:
+        refused = ask("evaluate", saved, recorded.light[kind])
+        assert "--unit operation" in refused
 
 
 def _selected(ask: Callable[..., Any], recorded: Recorded, saved: Path, unit: str, *more: str) -> Any:

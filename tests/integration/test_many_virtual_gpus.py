@@ -38,7 +38,7 @@ pytestmark = [
     *([pytest.mark.campaigns] if WHOLE_CAMPAIGNS else []),
 ]
 
-KINDS = ("V100", "RTX 2060", "RTX 3070", "A100", "H100")
+KINDS = ("V100", "RTX 2060", "RTX 3070", "A100", "H100") if WHOLE_CAMPAIGNS else ("V100", "RTX 3070", "H100")
 LAUNCHES, DETAILED, SLICE = 9, 8, 5
 # Detailed and light at the baseline, light at half of the SMs, and at all of them under the same MPS daemon.
 RUNS_EACH, SLICES_EACH = 4, 5

@@ -78,7 +78,7 @@ def bits(column: pa.Array) -> tuple[object, ...]:
     return tuple(column.to_pylist())
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(columns(), st.data())
 def test_what_was_packed_comes_out(batch: pa.RecordBatch, data: st.DataObject) -> None:
     lead = data.draw(st.integers(0, batch.num_rows))

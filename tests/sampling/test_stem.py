@@ -51,10 +51,11 @@ def mixture(seed: int) -> tuple[np.ndarray, np.ndarray]:
     return np.concatenate(kernels), np.concatenate(durations)
 
 
-def test_two_hundred_mixtures_keep_their_bound_at_a_fraction_of_the_artifact() -> None:
+@pytest.mark.parametrize("mixtures", [50, pytest.param(200, marks=pytest.mark.campaigns)])
+def test_mixtures_keep_their_bound_at_a_fraction_of_the_artifact(mixtures: int) -> None:
     parameters = StemParameters()
     within, ours, on_its_leaves, artifact = 0, 0.0, 0.0, 0.0
-    for seed in range(200):
+    for seed in range(mixtures):
         kernel, duration = mixture(seed)
         total = duration.sum()
         values = kernel_values(kernel, duration)
@@ -69,7 +70,7 @@ def test_two_hundred_mixtures_keep_their_bound_at_a_fraction_of_the_artifact() -
         ours += clusters.cost() / total
         on_its_leaves += float((same_leaves * theirs.moments.mean).sum()) / total
         artifact += theirs.cost() / total
-    assert within >= 180
+    assert within >= 0.9 * mixtures
     assert on_its_leaves < 0.7 * artifact
     assert ours < 0.3 * artifact
 
@@ -255,7 +256,7 @@ def test_real_recordings_keep_their_bound(shared_data: Path, recording: str) -> 
     assert np.mean(np.abs(errors) < 5) >= 0.93
     assert 0.85 * bound < 1.96 * np.sqrt(np.mean(np.square(errors))) < 1.15 * bound
     profile = Profile(light=launches)
-    stratified = [select("stratified", profile, {}, seed).evaluation for seed in range(20)]
-    drawn = [select("random", profile, {}, seed).evaluation for seed in range(20)]
+    stratified = [select("stratified", profile, {}, seed).evaluation for seed in range(10)]
+    drawn = [select("random", profile, {}, seed).evaluation for seed in range(10)]
     for others in (stratified, drawn):
         assert np.mean(np.abs(errors)) < 0.3 * np.mean([e.error_percent for e in others])

@@ -293,7 +293,7 @@ def test_methods_draw_without_bias_for_another_gpu(method: str) -> None:
     launches = light(durations.tolist(), kernels=["k"] * 60)
     cost = 100.0 + durations
     projected = []
-    for seed in range(500):
+    for seed in range(200):
         asked = {
             "launches": 3,
             "weights": "light_time",

@@ -47,7 +47,10 @@ def workloads(number: int, more: str) -> str:
 
 @pytest.mark.parametrize(
     ("number", "more", "slices"),
-    [(4_000, "detailed: none", 100_000), (1_000, "bare: true", 25_000 * (2 * 2 + 2))],
+    [
+        (4_000, "detailed: none", 100_000),
+        pytest.param(1_000, "bare: true", 25_000 * (2 * 2 + 2), marks=pytest.mark.campaigns),
+    ],
 )
 def test_a_campaign_of_a_hundred_thousand_runs_is_planned(number: int, more: str, slices: int) -> None:
     campaign = load_campaign(workloads(number, more), "c.yaml")
