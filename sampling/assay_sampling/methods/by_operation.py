@@ -36,7 +36,7 @@ from assay_sampling.operations.strata import stratified
 from assay_sampling.parameters import Unit
 from assay_sampling.scoring.saved.operations import SelectedOperations
 from assay_sampling.scoring.selection import ProfileSummary, Selection
-from assay_sampling.scoring.weights import light_time_of_profile
+from assay_sampling.scoring.weights import light_time_of_profile, mean_light_time
 
 
 @dataclass(frozen=True)
@@ -96,6 +96,13 @@ def operation_profile(profile: Profile) -> OperationProfile:
     repeats = tuple(_alike(run, whole).launches for run in profile.repeats)
     detailed = None if profile.detailed is None else _of_window(profile.detailed, whole).launches
     return OperationProfile(Profile(detailed, whole.launches, repeats), whole)
+
+
+def require_repeat(run: Launches, first: Launches) -> None:
+    """Raise RefusedError or MisalignedError for a repeated light run that does not hold the operations of the
+    first: their mean would have no meaning."""
+    whole = stratified(operations_of(first))
+    mean_light_time([whole.launches, _alike(run, whole).launches])
 
 
 def _alike(run: Launches, whole: Operations) -> Operations:

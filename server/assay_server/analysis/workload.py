@@ -16,7 +16,7 @@ from assay_sampling.errors import AssayError, NotJoinableError, RefusedError
 from assay_sampling.launches.alignment import MATCH_KINDS, Alignment, MatchKind, align, align_window
 from assay_sampling.launches.in_memory import Launches
 from assay_sampling.launches.profile import Profile
-from assay_sampling.methods.by_operation import operation_profile, with_operations
+from assay_sampling.methods.by_operation import operation_profile, require_repeat, with_operations
 from assay_sampling.methods.registry import select_and_try
 from assay_sampling.notes.registry import note_of_error
 from assay_sampling.parameters import WeightKind
@@ -204,6 +204,8 @@ class _Work:
                 self.refuse_invalid([run])
                 repeat = self.held.spare_launches(run)
                 mean_light_time([first, repeat])
+                if self._by_operation(cell):
+                    require_repeat(repeat, first)
             except AssayError as error:
                 note = note_of_error("light_repeat_unused", error, run=run.run_id)
                 row.notes.append(NoteEntry.of(note))

@@ -35,13 +35,16 @@ def stored(
     """A light run in Parquet, as the store writes it."""
     condition = replace(lt.BASELINE, sm_percent=sm_percent)
     launches = made_calls(calls, prefix=prefix, metadata=lt.TableMetadata("light", condition=condition))
-    path = folder / f"{device_kind}-{sm_percent:g}.parquet"
+    return stored_launches(folder / f"{device_kind}-{sm_percent:g}.parquet", device_kind, launches)
+
+
+def stored_launches(path: Path, device_kind: str, launches: Launches, repeat: int = 0) -> RunData:
     with new_launch_file(path, launches.table.schema) as writer:
         (batch,) = launches.table.to_batches()
         writer.write(lt.LaunchBatch(batch, dict(launches.names.items())))
     return RunData(
         f"c-1.{path.stem}", "decoder", device_kind, "light", files=(str(path),), launches=len(launches),
-        content_hash=path.stem, condition=condition,
+        content_hash=path.stem, condition=launches.metadata.condition, repeat=repeat,
     )  # fmt: skip
 
 
@@ -126,3 +129,18 @@ def test_the_launches_of_a_selection_are_freed_before_other_gpus_are_scored(aske
     assert [row.status for row in found.rows] == ["ok", "ok"]
     assert [device for device, _ in loaded] == ["V100", "A100"]
     assert held == [[], []]
+
+
+def test_a_repeat_without_operations_is_left_out_with_a_note(asked: AnalysisRequest, tmp_path: Path) -> None:
+    kernels = ["volta_aten::mm_0", "volta_aten::mm_1", "volta_aten::relu_0"] * 4
+    metadata = lt.TableMetadata("light", condition=lt.BASELINE)
+    bare = stored_launches(
+        tmp_path / "again.parquet", "V100", made_calls([], outside=kernels, metadata=metadata), repeat=1
+    )
+    alone = row_of(pipeline.analyse(asked), "V100")
+    row = row_of(pipeline.analyse(replace(asked, runs=(*asked.runs, bare))), "V100")
+    assert (alone["status"], row["status"]) == ("ok", "ok")
+    assert row["cost"] == alone["cost"]
+    [note] = [note for note in row["notes"] if note["code"] == "light_repeat_unused"]
+    assert note["run"] == "c-1.again"
+    assert "it has no operators, so its operations are unknown" in note["cause"]
