@@ -165,6 +165,7 @@ def million() -> Profile:
     return light(np.full(count, 9), [f"kernel<{index}>" for index in range(count)])
 
 
+@pytest.mark.xdist_group("million")  # made once
 @pytest.mark.parametrize("method", METHODS)
 def test_a_million_names_are_not_too_many(method: str, million: Profile) -> None:
     selection = answer_or_error(method, million)
