@@ -56,7 +56,7 @@ def test_a_selection_alone_explains_what_it_chose_and_nothing_else(
     assert weights == sorted(weights, reverse=True)
     assert found["asked"] is None
     most = found["representatives"][0]
-    first = assay("explain", selection).stdout.splitlines()[1]
+    first = assay("explain", selection).stdout.splitlines()[2]
     assert first.startswith(f"launch {most['launch']} (simulators: {most['launch'] + 1}) counts ")
     chosen = found["representatives"][-1]["launch"]
     assert json.loads(assay("explain", selection, "--launch", chosen, "--json").stdout)["asked"]["chosen"]

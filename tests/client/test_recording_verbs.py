@@ -117,7 +117,7 @@ def test_a_selection_is_not_written_into_a_folder_that_is_not_there(
 
 
 def test_select_for_people_has_scores_groups_and_sweep(assay: Assay, raw_page: Path) -> None:
-    ended = assay("select", "pks", raw_page)
+    ended = assay("select", "pks", raw_page, "--all")
     assert (ended.code, ended.stderr) == (0, "")
     for text in ("error", "speedup", "gemm<float>", "Sweep over the number of groups", "cycles_gpc_avg"):
         assert text in ended.stdout, text
@@ -127,11 +127,11 @@ def test_select_for_people_has_scores_groups_and_sweep(assay: Assay, raw_page: P
 def test_a_condition_that_nobody_recorded_is_said_in_words(
     assay: Assay, raw_page: Path, shared_data: Path
 ) -> None:
-    shown = assay("select", "pks", raw_page).stdout
+    shown = assay("select", "pks", raw_page, "--all").stdout
     assert "cache, clock and SM share not recorded\n" in shown and "cache=?" not in shown
     log = shared_data / "accel_sim" / "reuse.base.out.gz"
     # A simulator has no such condition.
-    simulated = assay("select", "pks", log).stdout.splitlines()
+    simulated = assay("select", "pks", log, "--all").stdout.splitlines()
     assert next(line for line in simulated if line.startswith("cost")).endswith("cycles_simulated_active")
     assert any(" 4 launches of 1 kernel on simulated" in line for line in simulated)
 
@@ -147,7 +147,7 @@ def test_a_condition_that_nobody_recorded_is_said_in_words(
 def test_select_for_people_has_what_only_the_method_says(
     assay: Assay, raw_page: Path, method: str, parameter: str, shown: list[str]
 ) -> None:
-    ended = assay("select", method, raw_page, "-p", parameter)
+    ended = assay("select", method, raw_page, "--all", "-p", parameter)
     assert (ended.code, ended.stderr) == (0, "")
     for text in shown:
         assert text in ended.stdout
@@ -176,7 +176,7 @@ def test_two_levels_are_told_apart_by_what_the_files_hold(
     assert document["cost"]["quantity"] == "duration_ns"
     assert document["cost"]["total"] == TOTAL_NS
     assert document["two_level"]
-    shown = assay("select", "pks", *files)
+    shown = assay("select", "pks", *files, "--all")
     assert shown.code == 0
     assert "Two levels" in shown.stdout
 
@@ -389,13 +389,13 @@ def test_evaluate_says_when_another_cost_is_scored_than_was_selected_in(
 
 
 def test_select_shows_intervals_and_what_chance_does(assay: Assay, raw_page: Path) -> None:
-    shown = assay("select", "random", raw_page, "-p", "launches=8", "-p", "repetitions=20").stdout
+    shown = assay("select", "random", raw_page, "-p", "launches=8", "-p", "repetitions=20", "--all").stdout
     assert "held: the true total is in" in shown or "missed: the true total is outside" in shown
     assert "20 further samples: mean error" in shown
-    fixed = assay("select", "pks", raw_page, "-p", "seeds=2").stdout
+    fixed = assay("select", "pks", raw_page, "-p", "seeds=2", "--all").stdout
     assert "none: the representatives are chosen by a fixed rule" in fixed
     assert "Other seeds" in fixed
-    blind = assay("select", "systematic", raw_page, "-p", "launches=4").stdout
+    blind = assay("select", "systematic", raw_page, "-p", "launches=4", "--all").stdout
     assert "the workload repeats every 10 launches" in blind
 
 

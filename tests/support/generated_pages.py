@@ -24,6 +24,7 @@ from assay_sampling.documents.selection import SelectionDocument
 from assay_sampling.methods.parameter_help import parameter_table
 from assay_sampling.methods.registry import samplers
 from assay_sampling.notes.registry import note_table
+from assay_sampling.verdicts.rules import rule_table
 from assay_server.access.table import RULES
 from assay_server.config import ServerSettings
 from tests.bench.scale import cost_model
@@ -72,6 +73,7 @@ PARTS: Mapping[str, Callable[[], str]] = {
     "simulated-counters": _simulated_counters,
     "calls-and-roles": _calls_and_roles,
     "notes": note_table,
+    "verdict-rules": rule_table,
     "python-names": _python_names,
     "cost-model": _cost_model,
     "handover-fields": lambda: field_tables(HandOverDocument),

@@ -99,16 +99,27 @@ def _fault(path: Path, kind: Kind) -> str:
     return "" if first or kind.is_recording else "it is empty"
 
 
-def require_method_first(verb: str, method: str, files: Sequence[Path]) -> None:
-    """Raise ParameterError, with the line to type, where a method is given after its files."""
-    given = [method, *map(str, files)]
+def method_and_files(verb: str, first: str, others: Sequence[Path]) -> tuple[str | None, list[Path]]:
+    """The method, None where none is named, and the files of a verb whose method comes first.
+
+    Raises ParameterError, with the line to type, where the method is given after its files, and where no file
+    is named.
+    """
     known = samplers()
+    given = [first, *map(str, others)]
     swapped = next((word for word in given[1:] if word in known and not Path(word).exists()), None)
-    if method in known or swapped is None:
-        return
-    given.remove(swapped)
-    raise ParameterError(
-        f"assay {verb}",
-        f"the method comes before the files, and {method!r} is not one",
-        f"write: assay {verb} {shlex.join([swapped, *given])}",
-    )
+    if first not in known and swapped is not None:
+        given.remove(swapped)
+        raise ParameterError(
+            f"assay {verb}",
+            f"the method comes before the files, and {first!r} is not one",
+            f"write: assay {verb} {shlex.join([swapped, *given])}",
+        )
+    # A word that is no method and no file is a method that was spelled wrong, if files follow it.
+    if first not in known and (Path(first).exists() or not others):
+        return None, [Path(first), *others]
+    if not others:
+        raise ParameterError(
+            f"assay {verb}", f"no file is named behind {first}", f"write: assay {verb} {first} FILE"
+        )
+    return first, list(others)

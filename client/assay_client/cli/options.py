@@ -33,11 +33,15 @@ WorkloadOption = Annotated[
 RunOption = Annotated[
     str, typer.Option("--run", metavar="RUN_ID", help="Only this run, such as demo-1.0003.")
 ]
+_METHODS_HELP = f"One of {', '.join(BUILT_IN)}; 'assay docs methods' says when to trust each."
 MethodArgument = Annotated[
+    str, typer.Argument(metavar="METHOD", help=_METHODS_HELP, autocompletion=completing.methods)
+]
+OptionalMethodArgument = Annotated[
     str,
     typer.Argument(
-        metavar="METHOD",
-        help=f"One of {', '.join(BUILT_IN)}; 'assay docs methods' says when to trust each.",
+        metavar="[METHOD]",
+        help=f"{_METHODS_HELP} Left out: the best verdict of a few fast ones.",
         autocompletion=completing.methods,
     ),
 ]

@@ -374,6 +374,7 @@ def _evaluated(saved: SavedSelection, launches: Launches, evaluation: Evaluation
     here = ProfileSummary.of(launches)
     doubts = (*evaluated.notes(saved, evaluation), *score_notes(saved, launches, evaluation))
     return {
+        **evaluated.verdict_part(saved, launches, evaluation),
         **evaluated.selection_part(saved),
         "evaluated_on": here.document().to_dict(),
         "match": _match(saved.sequence, here.sequence()),

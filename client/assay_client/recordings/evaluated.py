@@ -5,12 +5,31 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from assay_sampling.launches.in_memory import Launches
 from assay_sampling.notes.registry import Note, make_note
 from assay_sampling.parameters import WeightKind
-from assay_sampling.scoring.elsewhere import saved_quantity
+from assay_sampling.scoring.elsewhere import is_at_home, saved_quantity
 from assay_sampling.scoring.evaluation import Evaluation
 from assay_sampling.scoring.relative import RelativeScore
+from assay_sampling.scoring.saved.verdict_facts import verdict_of_score
 from assay_sampling.scoring.selection import SavedSelection
+from assay_sampling.verdicts.verdict import most_cautious, verdict_from
+
+
+def verdict_part(
+    saved: SavedSelection,
+    launches: Launches,
+    evaluation: Evaluation,
+    unmatched_time_percent: float | None = None,
+) -> dict[str, Any]:
+    """The verdict on a selection's score on a recording."""
+    verdict = verdict_of_score(
+        saved.document,
+        evaluation,
+        at_home=is_at_home(saved, launches),
+        unmatched_time_percent=unmatched_time_percent,
+    )
+    return {"verdict": verdict.to_dict()}
 
 
 def by_weights(scores: Mapping[WeightKind, Evaluation]) -> dict[str, Any]:
@@ -51,7 +70,9 @@ def relative(
     """The document of a speedup, from those of the scores on either recording."""
     found = scores[used]
     doubts = [make_note("cycles_of_two_clocks")] if found.first.unit == "cycle" else []
+    verdict = most_cautious([verdict_from(each["verdict"]) for each in (first, second)])
     return {
+        "verdict": verdict.to_dict(),
         **selection_part(saved),
         **found.to_dict(),
         "by_weights": {kind: score.weighted_dict() for kind, score in scores.items()},

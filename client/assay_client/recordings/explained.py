@@ -10,6 +10,7 @@ from typing import Annotated, ClassVar, Literal
 import numpy as np
 
 from assay_sampling.documents.base import ArrangedPart, says
+from assay_sampling.documents.common import VerdictEntry
 from assay_sampling.documents.selection import (
     GroupEntry,
     OperationEntry,
@@ -22,6 +23,7 @@ from assay_sampling.parameters import Unit
 from assay_sampling.scoring.by_operation import place_saved_operations
 from assay_sampling.scoring.elsewhere import saved_quantity, score_saved_by_weights
 from assay_sampling.scoring.placement import scored_cost
+from assay_sampling.scoring.saved.verdict_facts import verdict_of_selection
 from assay_sampling.scoring.selection import SavedSelection
 
 # "{one}" is a launch or an operation, "{all}" several.
@@ -95,6 +97,7 @@ class SelectionExplained(ArrangedPart):
     left_out_unless_set: ClassVar[frozenset[str]] = frozenset({"operations"})
 
     kind: Literal["selection"] = "selection"
+    verdict: Annotated[VerdictEntry, says("whether to trust it on another GPU")]
     method: Annotated[str, says("the method that chose")]
     seed: Annotated[int, says("seed of its random choices")]
     page: Annotated[str, says("page of `assay docs` about the method")]
@@ -125,6 +128,7 @@ def explain_selection(
         found = [each for each in found if each.group == about.group]
     operations = document.operations
     return SelectionExplained(
+        verdict=VerdictEntry.of(verdict_of_selection(document)),
         method=document.method,
         seed=document.seed,
         page=f"methods/{document.method}",

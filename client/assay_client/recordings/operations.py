@@ -58,8 +58,10 @@ def evaluated_relative(
 def _document(
     saved: SavedSelection, launches: Launches, found: OperationScores, used: WeightKind
 ) -> dict[str, Any]:
-    evaluation = found.scores[used]
+    evaluation, match = found.scores[used], found.match
+    unmatched = 100.0 - min(match.left_time_percent, match.right_time_percent)
     return {
+        **parts.verdict_part(saved, launches, evaluation, unmatched),
         **parts.selection_part(saved),
         "unit": saved.unit,
         "evaluated_on": ProfileSummary.of(launches).document().to_dict(),

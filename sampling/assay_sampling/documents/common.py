@@ -9,6 +9,8 @@ from pydantic import ConfigDict, JsonValue, model_validator
 from assay_sampling.documents.base import ArrangedPart, Part, says
 from assay_sampling.launches.table import Condition
 from assay_sampling.notes.registry import Note
+from assay_sampling.verdicts.expected import ExpectedErrors
+from assay_sampling.verdicts.verdict import Reason, ReasonCode, Verdict, VerdictLevel
 
 Parameters = dict[str, JsonValue]
 _POINTS = "percentage points of the true total"
@@ -54,6 +56,45 @@ class NoteEntry(Part):
     @classmethod
     def of(cls, note: Note) -> NoteEntry:
         return cls.model_validate(note.to_dict())
+
+
+class ReasonEntry(Part):
+    """A reason of a verdict."""
+
+    code: Annotated[ReasonCode, says("as in [methods/README.md](methods/README.md#the-verdict)")]
+    numbers: Annotated[dict[str, float], says("the numbers behind it, by name, with units")]
+
+
+class VerdictEntry(Part):
+    """Whether to trust a selection or a score ([methods/README.md](methods/README.md#the-verdict))."""
+
+    level: Annotated[
+        VerdictLevel,
+        says("`trust`: total and groups; `total_only`: the total, not what it is made of; `do_not`: neither"),
+    ]
+    reasons: Annotated[list[ReasonEntry], says("those that decided the level first; at least one")]
+
+    @classmethod
+    def of(cls, verdict: Verdict) -> VerdictEntry:
+        return cls.model_validate(verdict.to_dict())
+
+    def verdict(self) -> Verdict:
+        return Verdict(self.level, tuple(Reason(each.code, each.numbers) for each in self.reasons))
+
+
+class ExpectedElsewhere(Part):
+    """Errors to expect of a selection on another GPU, from what is known where it was made."""
+
+    error_percent: Annotated[float, says("of the total, a mean absolute error", "percent")]
+    group_error_percent: Annotated[
+        float, says("over kernels and grids, so that none cancels another", "percent")
+    ]
+    not_vouched_percent: Annotated[
+        float, says("time in groups of several launches for which a single one stands", "percent")
+    ]
+
+    def expected(self) -> ExpectedErrors:
+        return ExpectedErrors(self.error_percent, self.group_error_percent, self.not_vouched_percent)
 
 
 class Cost(Part):

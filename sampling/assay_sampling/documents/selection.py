@@ -7,7 +7,13 @@ from typing import Annotated, ClassVar
 from pydantic import ConfigDict, JsonValue
 
 from assay_sampling.documents.base import ArrangedPart, Part, says
-from assay_sampling.documents.common import NoteEntry, Parameters, Scores
+from assay_sampling.documents.common import (
+    ExpectedElsewhere,
+    NoteEntry,
+    Parameters,
+    Scores,
+    VerdictEntry,
+)
 from assay_sampling.estimation.sample_design import Drawing
 from assay_sampling.operations.identity import OperationKind
 from assay_sampling.parameters import Unit, WeightKind
@@ -417,7 +423,7 @@ class SelectionDocument(Scores, ArrangedPart):
         {"version", "unit", "labels", "operations", *_BY_METHOD}
     )
     written_first: ClassVar[tuple[str, ...]] = (
-        "version", "unit", "method", "parameters", "seed", "profile", "weights", "drawing",
+        "version", "verdict", "unit", "method", "parameters", "seed", "profile", "weights", "drawing",
         "groups",
     )  # fmt: skip
 
@@ -428,6 +434,13 @@ class SelectionDocument(Scores, ArrangedPart):
         Unit,
         says("what groups divide: `launch`, also where it is left out, or `operation`: calls of operators"),
     ] = "launch"
+    verdict: Annotated[
+        VerdictEntry | None, says("whether to trust it on another GPU; `null`: an earlier release")
+    ] = None
+    expected_elsewhere: Annotated[
+        ExpectedElsewhere | None,
+        says("errors to expect on another GPU; `null`: an earlier release, or the groups are not known"),
+    ] = None
     method: Annotated[str, says("name of the method that made the selection")]
     parameters: Annotated[Parameters, says("every parameter of the method with its value, defaults included")]
     seed: Annotated[int, says("the same input, parameters and seed give the same selection")]

@@ -21,6 +21,7 @@ from assay_sampling.parameters import WeightKind
 from assay_sampling.scoring.evaluation import Cost, cost_of, evaluate, instructions_of
 from assay_sampling.scoring.selection import ProfileSummary, Representatives, Selection
 from assay_sampling.scoring.weights import launch_weights, light_time_of_profile, no_light_run, weigh
+from assay_sampling.verdicts.expected import EXPECTED_BY, expected_errors
 
 
 @runtime_checkable
@@ -194,6 +195,29 @@ def with_design(selection: Selection, profile: Profile) -> Selection:
         launches_without_time=0 if time is None else count_where(time, lambda part: part <= 0),
     )
     return replace(selection, design=design)
+
+
+def with_expected(selection: Selection, profile: Profile) -> Selection:
+    """A selection with the errors to expect of it on another GPU; as it is where nobody knows its groups.
+
+    Raises what :func:`assay_sampling.scoring.evaluation.cost_of` raises.
+    """
+    labels, launches = selection.labels, profile.whole
+    if labels is None:
+        return selection
+    time = light_time_of_profile(profile)
+    if time is None:
+        time = cost_of(launches, selection.evaluation.quantity).values
+    return replace(
+        selection,
+        expected=expected_errors(
+            {name: launches.array(name) for name in EXPECTED_BY},
+            labels,
+            time,
+            selection.representatives.row,
+            selection.weights_of(selection.weights.elsewhere),
+        ),
+    )
 
 
 def weights_asked(parameters: BaseModel) -> WeightKind | None:

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from assay_sampling.documents.base import plain
-from assay_sampling.documents.common import NoteEntry
+from assay_sampling.documents.common import NoteEntry, VerdictEntry
 from assay_sampling.documents.reading import WRITE_AGAIN, read_selection
 from assay_sampling.documents.selection import (
     SELECTION_VERSION,
@@ -44,7 +44,10 @@ from assay_sampling.scoring.saved.operations import (
     operation_of,
     written_shape,
 )
+from assay_sampling.scoring.saved.verdict_facts import verdict_of_selection
 from assay_sampling.scoring.weights import BY_LAUNCHES, WeightRule, kinds_of, weights_of_kind
+from assay_sampling.verdicts.expected import ExpectedErrors
+from assay_sampling.verdicts.verdict import Verdict
 
 
 @dataclass(frozen=True)
@@ -201,7 +204,8 @@ class Selection:
     (:mod:`assay_sampling.scoring.weights`), None without a light run; ``weights`` says which are used where.
     ``drawing`` says how representatives were drawn; if at random, ``design`` has what intervals on other GPUs
     need, filled in by :func:`assay_sampling.methods.base.with_design`. ``operations`` is set where groups
-    divide operations: every n then counts operations.
+    divide operations: every n then counts operations. ``expected``: errors to expect on another GPU, filled
+    in by :func:`assay_sampling.methods.base.with_expected`.
     """
 
     method: str
@@ -223,6 +227,7 @@ class Selection:
     drawing: Drawing = "rule"
     design: SampleDesign | None = None
     operations: SelectedOperations | None = None
+    expected: ExpectedErrors | None = None
 
     @property
     def unit(self) -> Unit:
@@ -280,7 +285,7 @@ class Selection:
         """The selection as it is written; ``docs/selection-format.md``. With ``labels`` it can be scored by
         groups elsewhere, and grows with launches: they are one text, however many there are."""
         because = self.why_no_interval
-        return SelectionDocument.model_validate(
+        found = SelectionDocument.model_validate(
             {
                 "version": SELECTION_VERSION,
                 **({} if self.operations is None else {"unit": "operation"}),
@@ -300,8 +305,15 @@ class Selection:
                 **plain(self.extra),
                 **({"labels": self._labels()} if labels and self.labels is not None else {}),
                 **({} if self.operations is None else {"operations": self.operations.document()}),
+                "expected_elsewhere": None if self.expected is None else self.expected.to_dict(),
             }
         )
+        return found.model_copy(update={"verdict": VerdictEntry.of(verdict_of_selection(found))})
+
+    @property
+    def verdict(self) -> Verdict:
+        """Whether to trust it on another GPU."""
+        return verdict_of_selection(self.document())
 
     def _launches_without_time(self) -> int | None:
         design = self.design

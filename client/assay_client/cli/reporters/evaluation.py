@@ -10,6 +10,7 @@ from rich.console import Console
 from assay_client.cli.reporters.report import render_table
 from assay_client.cli.reporters.tables import origin_mark, print_facts
 from assay_client.cli.reporters.text import condition, count, percent, quantity, ranks_text, times, words_of
+from assay_client.cli.reporters.verdict import render_verdict
 from assay_report.tables.decomposition import parts_text, widest_groups_table
 from assay_report.texts import with_sign
 from assay_report.words import LAUNCHES, OPERATIONS
@@ -18,7 +19,8 @@ from assay_sampling.notes.registry import note_text
 
 
 def render_evaluation(document: Mapping[str, Any], console: Console) -> None:
-    """Draw where it was selected, where it was scored, and the scores."""
+    """Draw the verdict, where it was selected, where it was scored, and the scores."""
+    render_verdict(document, console)
     selected, evaluated = document.get("selected_on") or {}, document["evaluated_on"]
     pairs = [
         ("method", f"{document['method']} (seed {document['seed']})"),
@@ -55,7 +57,8 @@ def _operation_facts(document: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def render_relative(document: Mapping[str, Any], console: Console) -> None:
-    """Draw the speedup between two recordings, true and predicted, and the selection's scores on each."""
+    """Draw the verdict, the speedup between two recordings, true and predicted, and the scores on each."""
+    render_verdict(document, console)
     first, second = document["first"], document["second"]
     pairs = [
         ("method", f"{document['method']} (seed {document['seed']})"),

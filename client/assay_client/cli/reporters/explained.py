@@ -8,6 +8,7 @@ from rich.console import Console
 
 from assay_client.cli.reporters.tables import print_facts
 from assay_client.cli.reporters.text import clipped, counted
+from assay_client.cli.reporters.verdict import render_verdict
 from assay_client.meanings import Meaning
 from assay_client.recordings.explained import LaunchExplained, RepresentativeExplained, SelectionExplained
 from assay_client.remote.explained import CampaignExplained, Reason
@@ -27,7 +28,8 @@ def render_meanings(found: Sequence[Meaning], console: Console) -> None:
 
 
 def render_selection_explained(found: SelectionExplained, console: Console) -> None:
-    """Draw each representative with its reason, or the one launch that was asked for."""
+    """Draw the verdict, and each representative with its reason, or the one launch that was asked for."""
+    render_verdict(found.to_dict(), console)
     one = "launch" if found.operations is None else "operation"
     several = "launches" if found.operations is None else "operations"
     chosen = counted(len(found.representatives), f"{one} stands", f"{several} stand")

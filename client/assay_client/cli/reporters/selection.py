@@ -22,10 +22,12 @@ from assay_client.cli.reporters.text import (
     words_of,
 )
 from assay_client.cli.reporters.two_level import render_two_level
+from assay_client.cli.reporters.verdict import render_verdict
 from assay_report.texts import with_sign
 from assay_sampling.notes.registry import note_text
 
 _GROUPS_SHOWN = 20
+_LINE = 160
 
 
 def render_selection(
@@ -33,17 +35,73 @@ def render_selection(
     projected_by_group: Sequence[float],
     written_to: Path | None,
     console: Console,
+    *,
+    tried: Sequence[str] = (),
 ) -> None:
-    """Draw a selection's document; ``projected_by_group`` orders the groups, in the unit of the cost."""
+    """Draw a selection's verdict and at most ten lines; ``tried``: the methods that it is the best of."""
+    render_verdict(document, console)
+    profile, weights = document["profile"], _weights(document["weights"])
+    warnings = [("warning", each) for name in ("warnings", "score_notes") for each in document.get(name, ())]
+    remarks = [*warnings, *(("note", each) for each in profile.get("notes", ()))]
+    more = f" (and {len(remarks) - 1} more: --all)" if len(remarks) > 1 else ""
+    chosen = sum(len(group["representatives"]) for group in document["groups"])
+    pairs = [
+        ("method", f"{_method(document)}{_of_tried(tried)}"),
+        ("profile", clipped(profile_text(profile), _LINE)),
+        ("selected", f"{_selected(document, chosen, len(document['groups']))}; weights {weights}"),
+        ("error here", _errors(document)),
+        *_expected(document),
+        ("speedup", times(document["speedup"])),
+        *[(kind, f"{clipped(note_text(remark), _LINE)}{more}") for kind, remark in remarks[:1]],
+        *origin_mark(profile),
+    ]
+    print_facts(pairs, console)
+    if written_to is not None:
+        console.print(f"written to {written_to}", soft_wrap=True)
+    console.print("groups and everything else: --all; what the numbers mean: assay docs concepts")
+
+
+def _of_tried(tried: Sequence[str]) -> str:
+    return f" (recommended, of {', '.join(tried)})" if tried else ""
+
+
+def _errors(document: Mapping[str, Any]) -> str:
+    signed = f"{with_sign(document['signed_error_percent'])} %"
+    return f"{signed} of the total, {percent(document['group_error_percent'])} over groups"
+
+
+def _expected(document: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """What to expect on another GPU."""
+    found = document.get("expected_elsewhere")
+    if not found:
+        return []
+    text = (
+        f"about {percent(found['error_percent'])} of the total, {percent(found['group_error_percent'])} over "
+        f"kernels and grids; one launch alone stands for {percent(found['not_vouched_percent'])} of the time"
+    )
+    return [("elsewhere", text)]
+
+
+def render_whole_selection(
+    document: Mapping[str, Any],
+    projected_by_group: Sequence[float],
+    written_to: Path | None,
+    console: Console,
+    *,
+    tried: Sequence[str] = (),
+) -> None:
+    """Draw all of a selection; ``projected_by_group`` orders the groups, in the unit of the cost."""
+    render_verdict(document, console)
     profile = document["profile"]
     chosen = sum(len(group["representatives"]) for group in document["groups"])
     groups = len(document["groups"])
     parameters = [f"{name}={v}" for name, v in document["parameters"].items() if v is not None]
     pairs = [
-        ("method", ", ".join([f"{document['method']}, seed {document['seed']}", *parameters])),
+        ("method", ", ".join([f"{_method(document)}{_of_tried(tried)}", *parameters])),
         ("profile", profile_text(profile)),
         ("selected", _selected(document, chosen, groups)),
         *score_facts(document),
+        *_expected(document),
         ("weights", _weights(document["weights"])),
         *method_facts(document),
         *origin_mark(profile),
@@ -60,6 +118,10 @@ def render_selection(
     if written_to is not None:
         console.print(f"written to {written_to}", soft_wrap=True)
     console.print("what the numbers mean: assay docs concepts")
+
+
+def _method(document: Mapping[str, Any]) -> str:
+    return f"{document['method']}, seed {document['seed']}"
 
 
 def _selected(document: Mapping[str, Any], chosen: int, groups: int) -> str:

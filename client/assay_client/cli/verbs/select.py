@@ -1,4 +1,4 @@
-"""``assay select METHOD FILE...``: the launches that stand for a workload, with weights and their error."""
+"""``assay select [METHOD] FILE...``: the launches that stand for a workload, with weights and their error."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import numpy as np
 import typer
 
-from assay_client.cli.inputs import RECORDING, require, require_method_first
+from assay_client.cli.inputs import RECORDING, method_and_files, require
 from assay_client.cli.options import (
     JsonOption,
     LaunchOffsetOption,
     MemoryLimitOption,
-    MethodArgument,
     MethodParameterOption,
+    OptionalMethodArgument,
     RanksOption,
     SeedOption,
     SyntheticOption,
@@ -26,7 +26,7 @@ from assay_client.cli.options import (
 from assay_client.cli.output import json_pieces, show
 from assay_client.cli.plotting import PlotOption, require_plot, write_plot
 from assay_client.cli.progress import activity
-from assay_client.cli.reporters.selection import render_selection
+from assay_client.cli.reporters.selection import render_selection, render_whole_selection
 from assay_client.cli.verb import MethodVerbCommand, verb_app
 from assay_client.files import require_folder_of, write_atomically
 from assay_client.recordings import analyses
@@ -36,6 +36,7 @@ from assay_sampling.counters.features import own_metrics
 from assay_sampling.errors import ParameterError
 from assay_sampling.launches.profile import Profile
 from assay_sampling.methods.by_operation import select_by_unit
+from assay_sampling.methods.recommended import Recommended, select_recommended
 from assay_sampling.scoring.evaluation import cost_of
 from assay_sampling.scoring.selection import Selection
 
@@ -55,11 +56,11 @@ class FigureOfSelection(Enum):
 
 @app.command(cls=MethodVerbCommand)
 def select(
-    method: MethodArgument,
+    method: OptionalMethodArgument,
     files: Annotated[
-        list[Path],
+        list[Path] | None,
         typer.Argument(readable=False, metavar="FILE...", help="Recordings of one workload on one device."),
-    ],
+    ] = None,
     *,
     light: Annotated[
         Path | None,
@@ -98,11 +99,16 @@ def select(
     synthetic: SyntheticOption = False,
     launch_offset: LaunchOffsetOption = None,
     memory_limit: MemoryLimitOption = None,
+    show_all: Annotated[
+        bool, typer.Option("--all", help="Print the groups, the scores and all else that is known.")
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Select the launches that stand for a workload.
 
-    They are scored against the recording itself."""
+    They are scored against the recording itself, and the first line says whether to trust them on another
+    GPU. Without METHOD a few fast methods are tried, and the one with the best verdict is taken."""
+    named, files = method_and_files("select", method, files or [])
     parameters = parse_parameters(param or [])
     limit = settings_of(memory_limit_bytes=memory_limit).memory_limit_bytes
     if output is not None and output.suffix not in (".json", ".csv"):
@@ -111,7 +117,8 @@ def select(
         )
     if output is not None:
         require_folder_of(output)
-    require_method_first("select", method, files)
+    if named is None and parameters:
+        raise ParameterError("--param", "no method is named", "write: assay select METHOD FILE --param ...")
     require_plot(plot)
     require(RECORDING, *files, light, on)
     choice = unit_choice(unit)
@@ -126,14 +133,20 @@ def select(
             memory_limit_bytes=limit,
         )
         other = None if on is None else analyses.read_profile(on, memory_limit_bytes=limit)
-        shown.say(f"selecting with {method}")
-        selection = select_by_unit(unit_for(choice, profile, other), method, profile, parameters, seed)
+        shown.say("selecting" if named is None else f"selecting with {named}")
+        of = unit_for(choice, profile, other)
+        if named is None:
+            found = select_recommended(of, profile, seed)
+        else:
+            found = Recommended(select_by_unit(of, named, profile, parameters, seed))
+    selection = found.selection
     document = selection.document(labels=True).to_dict()
     if output is not None:
         write_atomically(output, selection.to_csv() if output.suffix == ".csv" else json_pieces(document))
     write_plot(plot, lambda: _figure(profile, selection, document, figure))
     projected = _projected_by_group(profile, selection).tolist()
-    show(document, as_json, lambda console: render_selection(document, projected, output, console))
+    render = render_whole_selection if show_all else render_selection
+    show(document, as_json, lambda console: render(document, projected, output, console, tried=found.tried))
 
 
 def _figure(

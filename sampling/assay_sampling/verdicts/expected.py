@@ -1,0 +1,236 @@
+"""The errors to expect of a selection on another GPU, from what is known where it was made.
+
+How much longer a launch takes there, its ratio, is modelled as a common factor times
+
+    a factor of its kernel                                  relative standard deviation KERNEL_SPREAD
+    a walk along the logarithm of its size                  SIZE_SPREAD for each doubling of its blocks
+    a factor of its own                                     LAUNCH_SPREAD
+
+The error of the total is then a contrast between the shares of the time that representatives stand for and
+those that kernels, sizes and launches have; its variance has a closed form. So has that of each kernel and
+grid, whose projection is as much of its group's as it has of the group's light time.
+
+The walk begins at the kernel's smallest size: the covariance of two sizes is the smaller of both distances
+from there.
+
+Source: docs/methods/README.md, "The verdict".
+Memory: 80 bytes a launch while cells are counted, and 300 a distinct cell.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+
+import numpy as np
+
+from assay_sampling.engines.blockwise import total
+from assay_sampling.engines.columns import engine_of, in_place_of
+from assay_sampling.engines.seam import ArrayRows
+
+# The columns that cells are told apart by.
+EXPECTED_BY = ("kernel_id", "grid_x", "grid_y", "grid_z")
+KERNEL_SPREAD = 0.35
+SIZE_SPREAD = 0.08
+LAUNCH_SPREAD = 0.05
+_MEAN_OF_NORMAL = 2 / math.pi
+
+
+@dataclass(frozen=True)
+class ExpectedErrors:
+    """Mean absolute errors to expect on another GPU, in percent: of the total, and over kernels and grids.
+
+    ``not_vouched_percent``: the share of the time in groups of several launches for which a single one
+    stands, so that nothing tells how far they differ.
+    """
+
+    error_percent: float
+    group_error_percent: float
+    not_vouched_percent: float
+
+    def to_dict(self) -> dict[str, float]:
+        return asdict(self)
+
+
+def expected_errors(
+    columns: Mapping[str, np.ndarray],
+    labels: np.ndarray,
+    time: np.ndarray,
+    rows: np.ndarray,
+    weights: np.ndarray,
+) -> ExpectedErrors | None:
+    """What to expect of representatives with weights on another GPU.
+
+    Args:
+        columns: ``kernel_id``, ``grid_x``, ``grid_y`` and ``grid_z`` of every launch, shape (n,) each.
+        labels: group of every launch, shape (n,), 0-based.
+        time: light time of every launch, or its cost where there is none, shape (n,).
+        rows, weights: of the representatives, shape (r,).
+
+    None where all launches together take no time.
+    """
+    whole = total(time)
+    if not whole > 0:
+        return None
+    cells = _Cells.of(columns, labels, time, whole, rows)
+    share = weights * np.asarray(time[rows], np.float64) / whole
+    own = np.asarray(time[rows], np.float64) / whole
+    return ExpectedErrors(
+        100 * math.sqrt(_total_square(cells, share, own)),
+        100 * float(np.sqrt(_class_squares(cells, share, own)).sum()),
+        100 * cells.alone(),
+    )
+
+
+@dataclass(frozen=True)
+class _Cells:
+    """Launches of one group, kernel and grid together, m cells.
+
+    ``group``, ``kernel``, ``of_class`` (kernel and grid), ``size`` (doublings above the kernel's smallest),
+    ``time`` (share of the whole) and ``launches`` have shape (m,); ``of_representative``, shape (r,), is the
+    cell of each representative.
+    """
+
+    group: np.ndarray
+    kernel: np.ndarray
+    of_class: np.ndarray
+    size: np.ndarray
+    time: np.ndarray
+    launches: np.ndarray
+    of_representative: np.ndarray
+
+    def alone(self) -> float:
+        """Share of the time in groups of several launches that have one representative, or none."""
+        groups = int(self.group.max()) + 1
+        launches = np.bincount(self.group, self.launches, groups)
+        chosen = np.bincount(self.group[self.of_representative], minlength=groups)
+        time = np.bincount(self.group, self.time, groups)
+        return float(time[(chosen < 2) & (launches > chosen)].sum())
+
+    @classmethod
+    def of(
+        cls,
+        columns: Mapping[str, np.ndarray],
+        labels: np.ndarray,
+        time: np.ndarray,
+        whole: float,
+        rows: np.ndarray,
+    ) -> _Cells:
+        # Engines add up integers, so the time is counted in parts of the whole, far finer than a launch.
+        scale = _PARTS / whole
+        parts = in_place_of(time, np.int64, lambda block: np.rint(np.asarray(time[block]) * scale))
+        keyed = {"group": labels, **columns}
+        found = engine_of(labels, *columns.values(), time).groups(
+            ArrayRows({**keyed, "time": parts}), list(keyed), ["time"]
+        )
+        keys = [np.asarray(found.keys[name].to_numpy()) for name in keyed]
+        chosen = [np.asarray(values[rows]) for values in keyed.values()]
+        cell = _places([np.concatenate(pair) for pair in zip(keys, chosen, strict=True)], len(found))
+        group, kernel_id, *grid = keys
+        kernel = np.unique(kernel_id, return_inverse=True)[1]
+        blocks = np.prod([np.maximum(axis.astype(np.float64), 1.0) for axis in grid], axis=0)
+        size = np.log2(blocks)
+        smallest = np.full(int(kernel.max()) + 1, np.inf)
+        np.minimum.at(smallest, kernel, size)
+        return cls(
+            group=group.astype(np.int64),
+            kernel=kernel,
+            of_class=_numbered([kernel, *grid]),
+            size=size - smallest[kernel],
+            time=found.sums["time"] / _PARTS,
+            launches=found.count,
+            of_representative=cell,
+        )
+
+
+_PARTS = float(1 << 53)
+
+
+def _places(keys: list[np.ndarray], cells: int) -> np.ndarray:
+    """The cell of each key behind the first ``cells`` ones, which are the cells' own."""
+    number = _numbered(keys)
+    cell_of = np.empty(int(number.max()) + 1, np.int64)
+    cell_of[number[:cells]] = np.arange(cells)
+    found: np.ndarray = cell_of[number[cells:]]
+    return found
+
+
+def _numbered(keys: list[np.ndarray]) -> np.ndarray:
+    """A number for each distinct combination of keys, shape (n,)."""
+    number = np.zeros(len(keys[0]), np.int64)
+    for key in keys:
+        values = np.unique(key, return_inverse=True)[1]
+        number = np.unique(number * (int(values.max(initial=0)) + 1) + values, return_inverse=True)[1]
+    return number
+
+
+def _total_square(cells: _Cells, share: np.ndarray, own: np.ndarray) -> float:
+    """Expected square of the relative error of the total."""
+    of = cells.of_representative
+    net = np.bincount(of, share, len(cells.time)) - cells.time
+    by_kernel = np.bincount(cells.kernel, net)
+    walked = float((net * _covered(cells.kernel, cells.size, net)).sum())
+    variance = (
+        KERNEL_SPREAD**2 * float(np.square(by_kernel).sum())
+        + SIZE_SPREAD**2 * max(walked, 0.0)
+        + LAUNCH_SPREAD**2 * float(np.square(share - own).sum())
+    )
+    return _MEAN_OF_NORMAL * variance + (float(share.sum()) - 1.0) ** 2
+
+
+def _class_squares(cells: _Cells, share: np.ndarray, own: np.ndarray) -> np.ndarray:
+    """Expected square of the error of each kernel and grid, relative to the whole, shape (c,).
+
+    Groups of a class are taken as independent: their representatives are others.
+    """
+    of, count = cells.of_representative, len(cells.time)
+    groups = int(cells.group.max()) + 1
+    of_group = np.bincount(cells.group, cells.time, groups)
+    part = cells.time / np.where(of_group > 0, of_group, 1.0)[cells.group]
+    group, kernel = cells.group[of], cells.kernel[of]
+    stands_for = np.bincount(group, share, groups)[cells.group]
+    # Of each group and kernel: what its representatives stand for.
+    pairs = _numbered([np.concatenate([cells.group, group]), np.concatenate([cells.kernel, kernel])])
+    of_cell, of_chosen = pairs[:count], pairs[count:]
+    by_pair = np.bincount(of_chosen, share, int(pairs.max()) + 1)
+    group_of_pair = np.empty(len(by_pair), np.int64)
+    group_of_pair[pairs] = np.concatenate([cells.group, group])
+    of_kernels = np.bincount(group_of_pair, np.square(by_pair), groups)[cells.group]
+    kernels = np.square(part) * of_kernels - 2 * part * by_pair[of_cell] * cells.time + np.square(cells.time)
+    # The same along the walk of sizes.
+    size = np.concatenate([cells.size, cells.size[of]])
+    covered = _covered(pairs, size, np.concatenate([np.zeros(count), share]))
+    of_walks = np.bincount(group, share * covered[count:], groups)[cells.group]
+    own_walk = np.square(cells.time) * cells.size
+    sizes = np.square(part) * of_walks - 2 * part * covered[:count] * cells.time + own_walk
+    launches = (
+        np.square(part) * np.bincount(group, np.square(share), groups)[cells.group]
+        - 2 * part * np.bincount(of, share * own, count)
+        + np.bincount(of, np.square(own), count)
+    )
+    variance = (
+        KERNEL_SPREAD**2 * np.maximum(kernels, 0.0)
+        + SIZE_SPREAD**2 * np.maximum(sizes, 0.0)
+        + LAUNCH_SPREAD**2 * np.maximum(launches, 0.0)
+    )
+    bias = np.bincount(cells.of_class, part * stands_for - cells.time)
+    found: np.ndarray = _MEAN_OF_NORMAL * np.bincount(cells.of_class, variance) + np.square(bias)
+    return found
+
+
+def _covered(walk: np.ndarray, size: np.ndarray, amount: np.ndarray) -> np.ndarray:
+    """Sum over the items of the same walk of amount x min(size, own size), shape (n,)."""
+    order = np.lexsort((size, walk))
+    walks, at, added = walk[order], size[order], amount[order]
+    begins = np.r_[True, walks[1:] != walks[:-1]] if len(walks) else np.zeros(0, bool)
+    first = np.flatnonzero(begins)
+    of = np.cumsum(begins) - 1
+    below, up_to = np.cumsum(added * at), np.cumsum(added)
+    before = below[first] - (added * at)[first]
+    last = np.r_[first[1:], len(walks)] - 1 if len(first) else first
+    smaller = below - before[of]
+    larger = up_to[last][of] - up_to
+    found = np.empty(len(walks))
+    found[order] = smaller + at * larger
+    return found

@@ -1,0 +1,36 @@
+"""What a verdict rests on: the facts of a selection, or of its score on another GPU, as numbers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from assay_sampling.parameters import WeightKind
+from assay_sampling.verdicts.expected import ExpectedErrors
+
+
+@dataclass(frozen=True)
+class VerdictFacts:
+    """What is known of a selection where it was made, or of its score on another recording.
+
+    ``elsewhere``: the errors are those on another GPU or under another condition, whose truth is known; else
+    they are of the selection's own recording, and ``expected`` says what to expect of another GPU, None if
+    nobody computed it. ``groups`` and ``kernels`` are those that the groups divide, None where unknown;
+    ``representatives`` stand for them, ``drawn`` at random or chosen by a rule. ``interval_half_percent``
+    is the half width of the interval, None without one.
+    ``unseen_time_percent``: of two levels, the light time in signatures that the window lacks.
+    ``unmatched_time_percent``: the larger share of the time, of either side, without a counterpart.
+    ``weights`` are those for other GPUs.
+    """
+
+    error_percent: float | None
+    group_error_percent: float | None
+    elsewhere: bool = False
+    groups: int | None = None
+    kernels: int | None = None
+    representatives: int = 0
+    drawn: bool = False
+    expected: ExpectedErrors | None = None
+    interval_half_percent: float | None = None
+    unseen_time_percent: float | None = None
+    unmatched_time_percent: float | None = None
+    weights: WeightKind = "launches"

@@ -1,0 +1,181 @@
+"""The verdict: rules, sentences, and the expected errors that it rests on."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from assay_sampling.verdicts import expected as model
+from assay_sampling.verdicts.expected import ExpectedErrors, expected_errors
+from assay_sampling.verdicts.facts import VerdictFacts
+from assay_sampling.verdicts.rules import RULES, rule_table, verdict_of
+from assay_sampling.verdicts.sentences import sentence_of_verdict
+from assay_sampling.verdicts.verdict import Verdict, most_cautious, verdict_from
+
+GOOD = VerdictFacts(
+    error_percent=0.4,
+    group_error_percent=1.2,
+    groups=40,
+    kernels=20,
+    representatives=60,
+    drawn=True,
+    expected=ExpectedErrors(0.5, 3.0, 12.0),
+    weights="light_time",
+)
+Chosen = tuple[np.ndarray, np.ndarray]
+SCORED = replace(GOOD, elsewhere=True, expected=None)
+
+
+def test_nothing_against_it_is_trusted_with_the_numbers() -> None:
+    found = verdict_of(GOOD)
+    assert (found.level, [reason.code for reason in found.reasons]) == ("trust", ["within_goals"])
+    assert found.reasons[0].numbers["expected_group_error_percent"] == 3.0
+    assert sentence_of_verdict(found) == (
+        "Trust it: on another GPU the total should be off by about 0.5 %, kernels and grids by 3.0 %."
+    )
+
+
+@pytest.mark.parametrize(
+    ("facts", "level", "codes"),
+    [
+        (replace(GOOD, error_percent=3.01), "do_not", ["total_error"]),
+        (replace(GOOD, error_percent=3.0, group_error_percent=6.0), "trust", ["within_goals"]),
+        (replace(GOOD, error_percent=None), "do_not", ["total_error"]),
+        (replace(GOOD, group_error_percent=6.1), "total_only", ["group_error"]),
+        (replace(GOOD, group_error_percent=6.1, drawn=False), "do_not", ["group_error"]),
+        (replace(GOOD, group_error_percent=6.1, representatives=17), "do_not", ["group_error"]),
+        (replace(GOOD, groups=1), "total_only", ["one_group_of_several_kernels"]),
+        (replace(GOOD, groups=1, representatives=1), "do_not", ["one_group_of_several_kernels"]),
+        (replace(GOOD, groups=1, kernels=1), "trust", ["within_goals"]),
+        (replace(GOOD, expected=ExpectedErrors(1.3, 3.0, 0.0)), "do_not", ["expected_total_error"]),
+        (replace(GOOD, expected=ExpectedErrors(1.0, 6.5, 0.0)), "total_only", ["expected_group_error"]),
+        (replace(GOOD, expected=None), "do_not", ["nothing_expected"]),
+        (replace(GOOD, interval_half_percent=9.0), "trust", ["within_goals"]),
+        (replace(GOOD, interval_half_percent=9.0, weights="launches"), "do_not", ["wide_interval"]),
+        (replace(GOOD, unseen_time_percent=9.0, weights="launches"), "do_not", ["unseen_time"]),
+        (replace(SCORED, unmatched_time_percent=4.0), "do_not", ["unmatched_time"]),
+        (SCORED, "trust", ["within_goals"]),
+        (replace(SCORED, drawn=False, group_error_percent=9.0), "total_only", ["group_error"]),
+        (replace(SCORED, group_error_percent=None), "total_only", ["group_error_unknown"]),
+        (
+            replace(SCORED, error_percent=42, group_error_percent=9),
+            "do_not",
+            ["total_error", "group_error"],
+        ),
+    ],
+)
+def test_each_rule(facts: VerdictFacts, level: str, codes: list[str]) -> None:
+    found = verdict_of(facts)
+    assert (found.level, [reason.code for reason in found.reasons]) == (level, codes)
+    assert verdict_from(found.to_dict()) == found
+    sentence = sentence_of_verdict(found)
+    assert sentence.endswith(".")
+    begins = {
+        "trust": "Trust it: ",
+        "total_only": "Trust the total only: ",
+        "do_not": "Do not trust it: ",
+    }
+    assert sentence.startswith(begins[level])
+
+
+def test_the_table_has_every_rule() -> None:
+    assert all(f"| `{rule.code}` |" in rule_table() for rule in RULES)
+    assert len({rule.code for rule in RULES}) == len(RULES)
+
+
+_PERCENT = st.floats(0, 200) | st.none()
+
+
+@given(_PERCENT, _PERCENT, st.integers(1, 3), st.booleans(), st.booleans())
+def test_one_group_or_a_group_error_above_the_goal_is_never_trusted(
+    error: float | None, group: float | None, groups: int, drawn: bool, elsewhere: bool
+) -> None:
+    facts = replace(
+        GOOD, error_percent=error, group_error_percent=group, groups=groups, drawn=drawn, elsewhere=elsewhere
+    )
+    trusted = verdict_of(facts).level == "trust"
+    assert trusted == (groups > 1 and error is not None and error <= 3 and group is not None and group <= 6)
+
+
+def test_the_most_cautious_of_several() -> None:
+    trust, total = verdict_of(GOOD), verdict_of(replace(GOOD, groups=1))
+    assert most_cautious([trust, total, total]) is total
+    assert isinstance(total, Verdict)
+
+
+def _columns(kernel: np.ndarray, grid: np.ndarray) -> dict[str, np.ndarray]:
+    one = np.ones(len(grid), np.int64)
+    return {"kernel_id": kernel.astype(np.uint64), "grid_x": grid, "grid_y": one, "grid_z": one}
+
+
+def _by_covariance(
+    shapes: tuple[np.ndarray, np.ndarray], labels: np.ndarray, time: np.ndarray, chosen: Chosen
+) -> tuple[float, float]:
+    """The expected errors from the covariance of every two launches, as the model has it."""
+    (kernel, grid), (rows, weights) = shapes, chosen
+    n, share = len(time), time / time.sum()
+    size = np.log2(grid.astype(float))
+    smallest = np.array([size[kernel == k].min() for k in kernel])
+    same = kernel[:, None] == kernel[None, :]
+    walk = np.minimum.outer(size, size) - smallest[:, None]
+    shared = same * (model.KERNEL_SPREAD**2 + model.SIZE_SPREAD**2 * walk)
+    stands = np.zeros(n)
+    stands[rows] = weights * share[rows]
+
+    def square(contrast: np.ndarray, chosen: np.ndarray) -> float:
+        own = model.LAUNCH_SPREAD**2 * float(np.square(contrast[chosen]).sum())
+        return 2 / math.pi * (float(contrast @ shared @ contrast) + own) + float(contrast.sum()) ** 2
+
+    found = []
+    for one in sorted(set(zip(kernel.tolist(), grid.tolist(), strict=True))):
+        variance, bias = 0.0, 0.0
+        for group in range(labels.max() + 1):
+            here = (kernel == one[0]) & (grid == one[1]) & (labels == group)
+            if not here.any():
+                continue
+            part = share[here].sum() / share[labels == group].sum()
+            contrast = np.where(labels == group, part * stands, 0.0) - np.where(here, share, 0.0)
+            variance += square(contrast, rows[labels[rows] == group]) - contrast.sum() ** 2
+            bias += contrast.sum()
+        found.append(math.sqrt(variance + bias**2))
+    return 100 * math.sqrt(square(stands - share, rows)), 100 * sum(found)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 10_000), st.integers(4, 40), st.integers(1, 4), st.integers(1, 5))
+def test_expected_errors_are_those_of_the_model(seed: int, n: int, kernels: int, groups: int) -> None:
+    rng = np.random.default_rng(seed)
+    kernel, grid = rng.integers(kernels, size=n), 1 << rng.integers(0, 6, size=n)
+    labels = np.concatenate([np.arange(min(groups, n)), rng.integers(groups, size=n - min(groups, n))])
+    time = rng.uniform(1, 1000, n)
+    first = np.unique(labels, return_index=True)[1]
+    rows = np.unique(np.concatenate([first, rng.integers(n, size=3)]))
+    w = rng.uniform(0.5, 3, len(rows))
+    found = expected_errors(_columns(kernel, grid), labels, time, rows, w)
+    assert found is not None
+    total, group = _by_covariance((kernel, grid), labels, time, (rows, w))
+    assert found.error_percent == pytest.approx(total, rel=1e-6)
+    assert found.group_error_percent == pytest.approx(group, rel=1e-6)
+
+
+def test_every_launch_taken_is_exact_and_one_for_many_is_not_vouched_for() -> None:
+    kernel, grid = np.array([1, 1, 2, 2]), np.array([8, 8, 4, 4])
+    columns, time = _columns(kernel, grid), np.array([10.0, 10.0, 30.0, 50.0])
+    labels = np.array([0, 0, 1, 1])
+    every = expected_errors(columns, labels, time, np.arange(4), np.ones(4))
+    assert every is not None
+    assert (every.error_percent, every.group_error_percent) == pytest.approx((0.0, 0.0), abs=1e-6)
+    assert every.not_vouched_percent == 0.0
+    one = expected_errors(columns, labels, time, np.array([0, 1, 3]), np.array([1.0, 1.0, 1.6]))
+    assert one is not None
+    assert one.not_vouched_percent == pytest.approx(80.0)
+
+
+def test_launches_without_any_time_expect_nothing() -> None:
+    columns = _columns(np.ones(3), np.array([1, 2, 4]))
+    assert expected_errors(columns, np.zeros(3, int), np.zeros(3), np.array([0]), np.array([3.0])) is None
