@@ -203,7 +203,7 @@ def test_a_representative_without_cost_is_told_in_every_output(assay: Assay, tmp
     here, there = nothing(tmp_path / "here.json"), nothing(tmp_path / "there.json", 1.0)
     selection = tmp_path / "selection.json"
     few = ("-p", "launches=40")
-    shown = assay("select", "systematic", here, *few, "-o", selection).stdout
+    shown = assay("select", "systematic", here, *few, "--all", "-o", selection).stdout
     assert told in shown
     assert "duration_ns is 0 for 1 launch, first for launch 0 of process 0" in shown
     (note,) = json.loads(selection.read_text())["score_notes"]

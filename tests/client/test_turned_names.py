@@ -34,7 +34,7 @@ def harmless(ended: Any) -> str:
 def test_no_verb_turns_text_on_a_terminal(assay: Assay, page: Path, tmp_path: Path) -> None:
     selection = tmp_path / f"selection{TURNED}.json"
     assert "<U+202E>" in harmless(assay("inspect", page))
-    selected = harmless(assay("select", "sieve", page, "-o", selection))
+    selected = harmless(assay("select", "sieve", page, "--all", "-o", selection))
     assert all(f"gemm<U+{ord(each):04X}>" in selected for each in TURNING)
     for command in (
         ("explain", selection), ("explain", selection, page, "--launch", "7"), ("evaluate", selection, page),

@@ -139,7 +139,8 @@ def test_a_selection_keeps_only_the_columns_that_it_computes_with(place: Place, 
     written = place.scratch.used_bytes
     select(method, Profile(detailed=launches), {}).document()
     # Shapes, numbers and processes of launches, 36 bytes each, are read from the file where they are used.
-    assert 0 < place.scratch.peak_bytes - written <= 44 * _N
+    # The verdict counts blocks and light time, 16 bytes.
+    assert 0 < place.scratch.peak_bytes - written <= 60 * _N
 
 
 def test_rows_are_taken_in_their_order_from_any_row_groups(

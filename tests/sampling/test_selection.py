@@ -30,10 +30,10 @@ def selection() -> Selection:
 def test_the_keys_are_the_contract(selection: Selection) -> None:
     document = selection.document().to_dict()
     assert list(document) == [
-        "version", "method", "parameters", "seed", "profile", "weights", "drawing", "groups", "cost",
-        "error_percent",
+        "version", "verdict", "method", "parameters", "seed", "profile", "weights", "drawing", "groups",
+        "cost", "error_percent",
         "signed_error_percent", "group_error_percent", "speedup", "speedup_instructions", "speedup_launches",
-        "weighted_cov_percent", "decomposition", "launches_without_time", "interval",
+        "weighted_cov_percent", "decomposition", "expected_elsewhere", "launches_without_time", "interval",
         "interval_reason", "score_notes",
         "sweep", "pca_components",
     ]  # fmt: skip

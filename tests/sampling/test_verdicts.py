@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from assay_sampling.verdicts import expected as model
-from assay_sampling.verdicts.expected import ExpectedErrors, expected_errors
+from assay_sampling.verdicts.expected import ExpectedErrors, Sizes, expected_errors
 from assay_sampling.verdicts.facts import VerdictFacts
 from assay_sampling.verdicts.rules import RULES, rule_table, verdict_of
 from assay_sampling.verdicts.sentences import sentence_of_verdict
@@ -36,7 +36,7 @@ def test_nothing_against_it_is_trusted_with_the_numbers() -> None:
     assert (found.level, [reason.code for reason in found.reasons]) == ("trust", ["within_goals"])
     assert found.reasons[0].numbers["expected_group_error_percent"] == 3.0
     assert sentence_of_verdict(found) == (
-        "Trust it: on another GPU the total should be off by about 0.5 %, kernels and grids by 3.0 %."
+        "Trust it: on another GPU the total should be off by about 0.5 %, kernels and sizes by 3.0 %."
     )
 
 
@@ -52,6 +52,7 @@ def test_nothing_against_it_is_trusted_with_the_numbers() -> None:
         (replace(GOOD, groups=1), "total_only", ["one_group_of_several_kernels"]),
         (replace(GOOD, groups=1, representatives=1), "do_not", ["one_group_of_several_kernels"]),
         (replace(GOOD, groups=1, kernels=1), "trust", ["within_goals"]),
+        (replace(GOOD, groups=1, launches=60), "trust", ["within_goals"]),
         (replace(GOOD, expected=ExpectedErrors(1.3, 3.0, 0.0)), "do_not", ["expected_total_error"]),
         (replace(GOOD, expected=ExpectedErrors(1.0, 6.5, 0.0)), "total_only", ["expected_group_error"]),
         (replace(GOOD, expected=None), "do_not", ["nothing_expected"]),
@@ -108,9 +109,8 @@ def test_the_most_cautious_of_several() -> None:
     assert isinstance(total, Verdict)
 
 
-def _columns(kernel: np.ndarray, grid: np.ndarray) -> dict[str, np.ndarray]:
-    one = np.ones(len(grid), np.int64)
-    return {"kernel_id": kernel.astype(np.uint64), "grid_x": grid, "grid_y": one, "grid_z": one}
+def _sizes(kernel: np.ndarray, blocks: np.ndarray) -> Sizes:
+    return Sizes(kernel.astype(np.uint64), blocks.astype(np.int64))
 
 
 def _by_covariance(
@@ -156,7 +156,7 @@ def test_expected_errors_are_those_of_the_model(seed: int, n: int, kernels: int,
     first = np.unique(labels, return_index=True)[1]
     rows = np.unique(np.concatenate([first, rng.integers(n, size=3)]))
     w = rng.uniform(0.5, 3, len(rows))
-    found = expected_errors(_columns(kernel, grid), labels, time, rows, w)
+    found = expected_errors(_sizes(kernel, grid), labels, time, rows, w)
     assert found is not None
     total, group = _by_covariance((kernel, grid), labels, time, (rows, w))
     assert found.error_percent == pytest.approx(total, rel=1e-6)
@@ -165,17 +165,17 @@ def test_expected_errors_are_those_of_the_model(seed: int, n: int, kernels: int,
 
 def test_every_launch_taken_is_exact_and_one_for_many_is_not_vouched_for() -> None:
     kernel, grid = np.array([1, 1, 2, 2]), np.array([8, 8, 4, 4])
-    columns, time = _columns(kernel, grid), np.array([10.0, 10.0, 30.0, 50.0])
+    sizes, time = _sizes(kernel, grid), np.array([10.0, 10.0, 30.0, 50.0])
     labels = np.array([0, 0, 1, 1])
-    every = expected_errors(columns, labels, time, np.arange(4), np.ones(4))
+    every = expected_errors(sizes, labels, time, np.arange(4), np.ones(4))
     assert every is not None
     assert (every.error_percent, every.group_error_percent) == pytest.approx((0.0, 0.0), abs=1e-6)
     assert every.not_vouched_percent == 0.0
-    one = expected_errors(columns, labels, time, np.array([0, 1, 3]), np.array([1.0, 1.0, 1.6]))
+    one = expected_errors(sizes, labels, time, np.array([0, 1, 3]), np.array([1.0, 1.0, 1.6]))
     assert one is not None
     assert one.not_vouched_percent == pytest.approx(80.0)
 
 
 def test_launches_without_any_time_expect_nothing() -> None:
-    columns = _columns(np.ones(3), np.array([1, 2, 4]))
-    assert expected_errors(columns, np.zeros(3, int), np.zeros(3), np.array([0]), np.array([3.0])) is None
+    sizes = _sizes(np.ones(3), np.array([1, 2, 4]))
+    assert expected_errors(sizes, np.zeros(3, int), np.zeros(3), np.array([0]), np.array([3.0])) is None

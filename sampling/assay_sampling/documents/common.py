@@ -87,7 +87,7 @@ class ExpectedElsewhere(Part):
 
     error_percent: Annotated[float, says("of the total, a mean absolute error", "percent")]
     group_error_percent: Annotated[
-        float, says("over kernels and grids, so that none cancels another", "percent")
+        float, says("over kernels and sizes, so that none cancels another", "percent")
     ]
     not_vouched_percent: Annotated[
         float, says("time in groups of several launches for which a single one stands", "percent")

@@ -21,7 +21,7 @@ from assay_sampling.parameters import WeightKind
 from assay_sampling.scoring.evaluation import Cost, cost_of, evaluate, instructions_of
 from assay_sampling.scoring.selection import ProfileSummary, Representatives, Selection
 from assay_sampling.scoring.weights import launch_weights, light_time_of_profile, no_light_run, weigh
-from assay_sampling.verdicts.expected import EXPECTED_BY, expected_errors
+from assay_sampling.verdicts.expected import Sizes, expected_errors
 
 
 @runtime_checkable
@@ -211,7 +211,7 @@ def with_expected(selection: Selection, profile: Profile) -> Selection:
     return replace(
         selection,
         expected=expected_errors(
-            {name: launches.array(name) for name in EXPECTED_BY},
+            Sizes.of(launches),
             labels,
             time,
             selection.representatives.row,

@@ -2,7 +2,7 @@
 
 ``stem`` and ``balanced`` need times alone; ``pks`` joins them where not too many launches have counters. Of
 those to trust on another GPU the largest speedup wins; if none is, the least error expected over kernels
-and grids.
+and sizes.
 
 Source: docs/methods/README.md, "Without a method".
 """

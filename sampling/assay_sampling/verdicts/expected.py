@@ -8,19 +8,18 @@ How much longer a launch takes there, its ratio, is modelled as a common factor 
 
 The error of the total is then a contrast between the shares of the time that representatives stand for and
 those that kernels, sizes and launches have; its variance has a closed form. So has that of each kernel and
-grid, whose projection is as much of its group's as it has of the group's light time.
+size, whose projection is as much of its group's as it has of the group's light time.
 
 The walk begins at the kernel's smallest size: the covariance of two sizes is the smaller of both distances
 from there.
 
 Source: docs/methods/README.md, "The verdict".
-Memory: 80 bytes a launch while cells are counted, and 300 a distinct cell.
+Memory: 60 bytes a launch while cells are counted, and 300 a distinct cell.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 
 import numpy as np
@@ -28,18 +27,19 @@ import numpy as np
 from assay_sampling.engines.blockwise import total
 from assay_sampling.engines.columns import engine_of, in_place_of
 from assay_sampling.engines.seam import ArrayRows
+from assay_sampling.launches.in_memory import Launches
 
-# The columns that cells are told apart by.
-EXPECTED_BY = ("kernel_id", "grid_x", "grid_y", "grid_z")
 KERNEL_SPREAD = 0.35
 SIZE_SPREAD = 0.08
 LAUNCH_SPREAD = 0.05
 _MEAN_OF_NORMAL = 2 / math.pi
+_AXES = ("grid_x", "grid_y", "grid_z")
+_MOST_BLOCKS = float(1 << 62)
 
 
 @dataclass(frozen=True)
 class ExpectedErrors:
-    """Mean absolute errors to expect on another GPU, in percent: of the total, and over kernels and grids.
+    """Mean absolute errors to expect on another GPU, in percent: of the total, and over kernels and sizes.
 
     ``not_vouched_percent``: the share of the time in groups of several launches for which a single one
     stands, so that nothing tells how far they differ.
@@ -54,16 +54,12 @@ class ExpectedErrors:
 
 
 def expected_errors(
-    columns: Mapping[str, np.ndarray],
-    labels: np.ndarray,
-    time: np.ndarray,
-    rows: np.ndarray,
-    weights: np.ndarray,
+    sizes: Sizes, labels: np.ndarray, time: np.ndarray, rows: np.ndarray, weights: np.ndarray
 ) -> ExpectedErrors | None:
     """What to expect of representatives with weights on another GPU.
 
     Args:
-        columns: ``kernel_id``, ``grid_x``, ``grid_y`` and ``grid_z`` of every launch, shape (n,) each.
+        sizes: kernel and number of blocks of every launch.
         labels: group of every launch, shape (n,), 0-based.
         time: light time of every launch, or its cost where there is none, shape (n,).
         rows, weights: of the representatives, shape (r,).
@@ -73,7 +69,7 @@ def expected_errors(
     whole = total(time)
     if not whole > 0:
         return None
-    cells = _Cells.of(columns, labels, time, whole, rows)
+    cells = _Cells.of(sizes, labels, time, whole, rows)
     share = weights * np.asarray(time[rows], np.float64) / whole
     own = np.asarray(time[rows], np.float64) / whole
     return ExpectedErrors(
@@ -84,10 +80,28 @@ def expected_errors(
 
 
 @dataclass(frozen=True)
-class _Cells:
-    """Launches of one group, kernel and grid together, m cells.
+class Sizes:
+    """Kernel, an id, and number of blocks of every launch, shape (n,) each; they may lie on disk."""
 
-    ``group``, ``kernel``, ``of_class`` (kernel and grid), ``size`` (doublings above the kernel's smallest),
+    kernel: np.ndarray
+    blocks: np.ndarray
+
+    @classmethod
+    def of(cls, launches: Launches) -> Sizes:
+        """A recording without grids has launches of one block."""
+        return cls(launches.array("kernel_id"), launches.computed(_AXES, np.int64, _blocks))
+
+
+def _blocks(axes: list[np.ndarray]) -> np.ndarray:
+    whole = np.prod([np.maximum(axis.astype(np.float64), 1.0) for axis in axes], axis=0)
+    return np.minimum(whole, _MOST_BLOCKS)
+
+
+@dataclass(frozen=True)
+class _Cells:
+    """Launches of one group, kernel and number of blocks together, m cells.
+
+    ``group``, ``kernel``, ``of_class`` (kernel and blocks), ``size`` (doublings above the kernel's smallest),
     ``time`` (share of the whole) and ``launches`` have shape (m,); ``of_representative``, shape (r,), is the
     cell of each representative.
     """
@@ -111,7 +125,7 @@ class _Cells:
     @classmethod
     def of(
         cls,
-        columns: Mapping[str, np.ndarray],
+        sizes: Sizes,
         labels: np.ndarray,
         time: np.ndarray,
         whole: float,
@@ -120,23 +134,22 @@ class _Cells:
         # Engines add up integers, so the time is counted in parts of the whole, far finer than a launch.
         scale = _PARTS / whole
         parts = in_place_of(time, np.int64, lambda block: np.rint(np.asarray(time[block]) * scale))
-        keyed = {"group": labels, **columns}
-        found = engine_of(labels, *columns.values(), time).groups(
+        keyed = {"group": labels, "kernel": sizes.kernel, "blocks": sizes.blocks}
+        found = engine_of(*keyed.values(), time).groups(
             ArrayRows({**keyed, "time": parts}), list(keyed), ["time"]
         )
         keys = [np.asarray(found.keys[name].to_numpy()) for name in keyed]
         chosen = [np.asarray(values[rows]) for values in keyed.values()]
         cell = _places([np.concatenate(pair) for pair in zip(keys, chosen, strict=True)], len(found))
-        group, kernel_id, *grid = keys
+        group, kernel_id, blocks = keys
         kernel = np.unique(kernel_id, return_inverse=True)[1]
-        blocks = np.prod([np.maximum(axis.astype(np.float64), 1.0) for axis in grid], axis=0)
-        size = np.log2(blocks)
+        size = np.log2(np.maximum(blocks, 1))
         smallest = np.full(int(kernel.max()) + 1, np.inf)
         np.minimum.at(smallest, kernel, size)
         return cls(
             group=group.astype(np.int64),
             kernel=kernel,
-            of_class=_numbered([kernel, *grid]),
+            of_class=_numbered([kernel, blocks]),
             size=size - smallest[kernel],
             time=found.sums["time"] / _PARTS,
             launches=found.count,
@@ -180,7 +193,7 @@ def _total_square(cells: _Cells, share: np.ndarray, own: np.ndarray) -> float:
 
 
 def _class_squares(cells: _Cells, share: np.ndarray, own: np.ndarray) -> np.ndarray:
-    """Expected square of the error of each kernel and grid, relative to the whole, shape (c,).
+    """Expected square of the error of each kernel and size, relative to the whole, shape (c,).
 
     Groups of a class are taken as independent: their representatives are others.
     """

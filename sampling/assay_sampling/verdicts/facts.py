@@ -14,9 +14,9 @@ class VerdictFacts:
 
     ``elsewhere``: the errors are those on another GPU or under another condition, whose truth is known; else
     they are of the selection's own recording, and ``expected`` says what to expect of another GPU, None if
-    nobody computed it. ``groups`` and ``kernels`` are those that the groups divide, None where unknown;
-    ``representatives`` stand for them, ``drawn`` at random or chosen by a rule. ``interval_half_percent``
-    is the half width of the interval, None without one.
+    nobody computed it. ``groups``, ``kernels`` and ``launches`` (by operation operations) are those that
+    the groups divide, None where unknown; ``representatives`` stand for them, ``drawn`` at random or chosen
+    by a rule. ``interval_half_percent`` is the half width of the interval, None without one.
     ``unseen_time_percent``: of two levels, the light time in signatures that the window lacks.
     ``unmatched_time_percent``: the larger share of the time, of either side, without a counterpart.
     ``weights`` are those for other GPUs.
@@ -28,6 +28,7 @@ class VerdictFacts:
     groups: int | None = None
     kernels: int | None = None
     representatives: int = 0
+    launches: int | None = None
     drawn: bool = False
     expected: ExpectedErrors | None = None
     interval_half_percent: float | None = None

@@ -87,7 +87,8 @@ def _within(facts: VerdictFacts) -> Numbers:
 
 
 def _one_group(facts: VerdictFacts) -> Numbers | None:
-    if facts.groups == 1 and (facts.kernels or 0) > 1:
+    every = facts.launches is not None and facts.representatives >= facts.launches
+    if facts.groups == 1 and (facts.kernels or 0) > 1 and not every:
         return {"kernels": float(facts.kernels or 0), "representatives": float(facts.representatives)}
     return None
 
@@ -153,7 +154,7 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(
         "one_group_of_several_kernels",
-        "all launches are in one group, and they are of several kernels",
+        "all launches are in one group, they are of several kernels, and not every one was taken",
         _one_group,
         of_parts=True,
     ),
@@ -171,7 +172,7 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(
         "expected_group_error",
-        "not scored elsewhere: the error over kernels and grids expected on another GPU is above "
+        "not scored elsewhere: the error over kernels and sizes expected on another GPU is above "
         f"{MOST_EXPECTED_GROUP_ERROR_PERCENT:g} %",
         _expected_groups,
         of_parts=True,

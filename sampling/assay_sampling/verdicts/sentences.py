@@ -36,7 +36,7 @@ def _within(reason: Reason) -> str:
     if "expected_error_percent" in reason.numbers:
         return (
             f"on another GPU the total should be off by about {_percent(reason, 'expected_error_percent')}, "
-            f"kernels and grids by {_percent(reason, 'expected_group_error_percent')}"
+            f"kernels and sizes by {_percent(reason, 'expected_group_error_percent')}"
         )
     return (
         f"the total is off by {_percent(reason, 'error_percent')}, "
@@ -69,7 +69,7 @@ _CLAUSES = {
         "its launches say too little of the rest"
     ),
     "expected_group_error": lambda reason: (
-        "on another GPU kernels and grids may well be off by "
+        "on another GPU kernels and sizes may well be off by "
         f"{_percent(reason, 'expected_group_error_percent')} of the total"
     ),
     "nothing_expected": lambda _: "it does not say what to expect on another GPU; select again",

@@ -41,7 +41,7 @@ def render_selection(
     """Draw a selection's verdict and at most ten lines; ``tried``: the methods that it is the best of."""
     render_verdict(document, console)
     profile, weights = document["profile"], _weights(document["weights"])
-    warnings = [("warning", each) for name in ("warnings", "score_notes") for each in document.get(name, ())]
+    warnings = [("warning", each) for name in ("score_notes", "warnings") for each in document.get(name, ())]
     remarks = [*warnings, *(("note", each) for each in profile.get("notes", ()))]
     more = f" (and {len(remarks) - 1} more: --all)" if len(remarks) > 1 else ""
     chosen = sum(len(group["representatives"]) for group in document["groups"])
@@ -77,7 +77,7 @@ def _expected(document: Mapping[str, Any]) -> list[tuple[str, str]]:
         return []
     text = (
         f"about {percent(found['error_percent'])} of the total, {percent(found['group_error_percent'])} over "
-        f"kernels and grids; one launch alone stands for {percent(found['not_vouched_percent'])} of the time"
+        f"kernels and sizes; one launch alone stands for {percent(found['not_vouched_percent'])} of the time"
     )
     return [("elsewhere", text)]
 

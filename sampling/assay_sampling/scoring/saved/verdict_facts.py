@@ -51,6 +51,7 @@ def facts_of_selection(document: SelectionDocument) -> VerdictFacts:
         groups=len(document.groups),
         kernels=document.profile.kernels,
         representatives=sum(len(group.representatives) for group in document.groups),
+        launches=sum(group.launches for group in document.groups),
         drawn=document.drawing not in (None, "rule"),
         expected=None if expected is None else expected.expected(),
         interval_half_percent=None
