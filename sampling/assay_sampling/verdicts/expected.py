@@ -94,7 +94,8 @@ class Sizes:
 
 def _blocks(axes: list[np.ndarray]) -> np.ndarray:
     whole = np.prod([np.maximum(axis.astype(np.float64), 1.0) for axis in axes], axis=0)
-    return np.minimum(whole, _MOST_BLOCKS)
+    found: np.ndarray = np.minimum(whole, _MOST_BLOCKS)
+    return found
 
 
 @dataclass(frozen=True)
