@@ -15,6 +15,7 @@ import assay as assay_package
 from assay_sampling.launches.in_memory import Launches
 from assay_sampling.launches.profile import Profile
 from tests.support.sampling.made_operations import made_training
+from tests.support.sampling.published import PUBLISHED_PKS_OPTIONS
 
 Assay = Callable[..., Any]
 FAST = ("-m", "stem", "-m", "stratified", "-m", "pks", "--trials", "30")
@@ -147,7 +148,7 @@ def test_labels_by_operation_have_a_row_an_operation(
     labels = tmp_path / "labels.csv"
     found = document_of(
         assay("classify", files["window"], "--light", files["light"], "--unit", "operation",
-              "-p", f"model={model}", "-o", labels, "--json")
+              "-p", f"model={model}", *PUBLISHED_PKS_OPTIONS, "-o", labels, "--json")
     )  # fmt: skip
     assert found["unit"] == "operation"
     assert found["launches"] == 160

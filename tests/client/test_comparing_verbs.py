@@ -16,6 +16,7 @@ from assay_client.recordings import comparing
 from assay_sampling.errors import RefusedError
 from assay_sampling.methods import registry
 from tests.support.client import hand_made
+from tests.support.sampling.published import PUBLISHED_PKS_OPTIONS
 
 Assay = Callable[..., Any]
 LAUNCHES = 40
@@ -126,7 +127,7 @@ def _cells(shown: str, method: str) -> list[str]:
 
 def test_parameters_go_to_the_method_named_or_to_all_that_have_them(assay: Assay, raw_page: Path) -> None:
     chosen = ["-m", "random", "-m", "systematic", "-m", "pks"]
-    given = ["-p", "launches=8", "-p", "systematic.launches=4", "-p", "pks.k=2"]
+    given = ["-p", "launches=8", "-p", "systematic.launches=4", "-p", "pks.k=2", "-p", "pks.mixing=allowed"]
     found = by_method(document_of(assay("compare", raw_page, *chosen, *given, "--json")))
     assert list(found) == ["random", "systematic", "pks"]
     assert found["random"]["launches_to_simulate"] == 8
@@ -179,9 +180,17 @@ def window(tmp_path: Path) -> Path:
 
 def test_classify_gives_every_launch_a_group(assay: Assay, window: Path, trace: Path, tmp_path: Path) -> None:
     path = tmp_path / "labels.csv"
-    document = document_of(assay("classify", window, "--light", trace, "-p", "k=3", "-o", path, "--json"))
+    document = document_of(
+        assay("classify", window, "--light", trace, "-p", "k=3", *PUBLISHED_PKS_OPTIONS, "-o", path, "--json")
+    )
     assert document["launches"] == LAUNCHES
-    assert document["launches_by_origin"] == {"window": 25, "model": 15, "unknown": 0, "abstained": 0}
+    assert document["launches_by_origin"] == {
+        "window": 25,
+        "model": 15,
+        "unknown": 0,
+        "abstained": 0,
+        "size": 0,
+    }
     assert set(document["two_level"]["models"]) == {
         "sgd", "gaussian_nb", "mlp", "combined", "nearest_light_time", "scaled_counters"
     }  # fmt: skip
@@ -193,7 +202,9 @@ def test_classify_gives_every_launch_a_group(assay: Assay, window: Path, trace: 
     # Every kind of launch has its own counters: groups are the kinds, numbered by first appearance.
     assert [int(row["group"]) for row in rows] == hand_made.kinds(LAUNCHES)
     binary = tmp_path / "labels.parquet"
-    shown = assay("classify", window, "--light", trace, "-p", "k=3", "-o", binary).stdout
+    shown = assay(
+        "classify", window, "--light", trace, "-p", "k=3", *PUBLISHED_PKS_OPTIONS, "-o", binary
+    ).stdout
     for text in ("40 launches in 3 groups", "by the chosen model", "combined", "Held-out accuracy"):
         assert text in shown
     table = pq.read_table(binary)

@@ -98,7 +98,7 @@ def test_the_example_selection_has_the_keys_of_a_real_one(assay: Assay, tmp_path
     text = (DOCS / "selection-format.md").read_text()
     (example,) = re.findall(r"```json\n(.*?)```", text, re.DOTALL)
     page = hand_made.write_raw_page(tmp_path / "page.csv", 40)
-    real = json.loads(assay("select", "pks", page, "--json").stdout)
+    real = json.loads(assay("select", "pks", page, "-p", "mixing=allowed", "--json").stdout)
     missing = set(keys(real)) - set(keys(json.loads(example)))
     assert missing == {f"sweep[].{name}" for name in ("k", "error_percent", "speedup", "inertia")} | {
         "pca_components"

@@ -25,7 +25,8 @@ def page(shared_data: Path) -> Path:
 @pytest.fixture
 def selection(assay: Callable[..., Any], page: Path, tmp_path: Path) -> Path:
     path = tmp_path / "selection.json"
-    assert assay("select", "pks", page, "-o", path).code == 0
+    published = ("-p", "mixing=allowed", "-p", "representative=first")
+    assert assay("select", "pks", page, *published, "-o", path).code == 0
     return path
 
 
@@ -62,6 +63,17 @@ def test_a_selection_alone_explains_what_it_chose_and_nothing_else(
     assert json.loads(assay("explain", selection, "--launch", chosen, "--json").stdout)["asked"]["chosen"]
     refused = assay("explain", selection, "--launch", 812)
     assert (refused.code, "name the recording" in refused.stderr) == (2, True)
+
+
+def test_the_launch_where_half_of_the_time_is_reached_says_so(
+    assay: Callable[..., Any], shared_data: Path, tmp_path: Path
+) -> None:
+    log = shared_data / "accel_sim_more" / "infer.SM7_QV100.out.gz"
+    path = tmp_path / "selection.json"
+    assert assay("select", "pks", log, "-o", path).code == 0
+    found = json.loads(assay("explain", path, "--json").stdout)
+    why = "half of its group's time is in launches that last no longer (representative=weighted_median)"
+    assert why in {each["why"] for each in found["representatives"]}
 
 
 def test_launches_drawn_at_random_say_so(assay: Callable[..., Any], page: Path, tmp_path: Path) -> None:

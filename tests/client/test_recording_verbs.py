@@ -17,6 +17,7 @@ from assay_client import api
 from assay_sampling import errors
 from assay_sampling.notes.registry import make_note
 from tests.support.client import hand_made
+from tests.support.sampling.published import PUBLISHED_PKS_OPTIONS
 
 Assay = Callable[..., Any]
 LAUNCHES = 40
@@ -65,7 +66,9 @@ def test_inspect_names_the_file_that_cannot_be_read(assay: Assay, raw_page: Path
 
 
 def test_select_pks_has_the_documents_keys_and_exact_numbers(assay: Assay, raw_page: Path) -> None:
-    document = document_of(assay("select", "pks", raw_page, "--param", "k=3", "--json"))
+    document = document_of(
+        assay("select", "pks", raw_page, *PUBLISHED_PKS_OPTIONS, "--param", "k=3", "--json")
+    )
     assert {
         "version", "method", "parameters", "seed", "profile", "groups", "cost", "error_percent",
         "signed_error_percent", "group_error_percent", "speedup", "sweep", "pca_components",
@@ -226,7 +229,7 @@ def test_output_as_json_is_what_standard_output_would_have(
 
 def test_output_as_csv_has_a_line_a_representative(assay: Assay, raw_page: Path, tmp_path: Path) -> None:
     path = tmp_path / "selection.csv"
-    ended = assay("select", "pks", raw_page, "--param", "k=3", "-o", path)
+    ended = assay("select", "pks", raw_page, *PUBLISHED_PKS_OPTIONS, "--param", "k=3", "-o", path)
     assert f"written to {path}" in ended.stdout
     rows = list(csv.DictReader(io.StringIO(path.read_text())))
     assert len(rows) == 3

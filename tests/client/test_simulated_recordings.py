@@ -12,6 +12,7 @@ import pytest
 from assay_sampling.notes.registry import make_note
 from tests.support.client import hand_made
 from tests.support.sampling.accel_sim_logs import Launch, output
+from tests.support.sampling.published import PUBLISHED_PKS_OPTIONS
 
 Assay = Callable[..., Any]
 LAUNCHES = 40
@@ -114,7 +115,7 @@ def test_a_selection_on_a_log_is_carried_by_its_active_cycles(assay: Assay, tmp_
 
     here = run("here.out", [100, 300, 200])
     there = run("there.out", [500, 900, 1000], gpgpu_n_clusters="7")
-    selection = saved(assay, "pks", here, "--param", "k=1")
+    selection = saved(assay, "pks", here, *PUBLISHED_PKS_OPTIONS, "--param", "k=1")
     document = json.loads(selection.read_text())
     (group,) = document["groups"]
     assert [entry["launch"] for entry in group["representatives"]] == [0]

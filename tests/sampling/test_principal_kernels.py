@@ -21,6 +21,7 @@ from assay_sampling.methods.registry import select
 from assay_sampling.notes.registry import make_note
 from assay_sampling.readers import ReadOptions, read_launches
 from tests.support.sampling.counted_launches import counted_launches, table2_launches
+from tests.support.sampling.published import PUBLISHED_PKS
 
 
 @pytest.fixture(scope="module")
@@ -335,12 +336,12 @@ def two_groups(seed: int = 0) -> Launches:
 
 def test_several_launches_a_group_give_an_interval_that_holds() -> None:
     profile = Profile(detailed=two_groups())
-    first = select("pks", profile, {"k": 2})
+    first = select("pks", profile, {**PUBLISHED_PKS, "k": 2})
     assert first.interval is None
     assert first.interval_reason == make_note("interval_of_fixed_rule")
     held = 0
     for seed in range(200):
-        drawn = select("pks", profile, {"k": 2, "launches_per_group": 10}, seed)
+        drawn = select("pks", profile, {**PUBLISHED_PKS, "k": 2, "launches_per_group": 10}, seed)
         assert np.bincount(drawn.representatives.group).tolist() == [10, 10]
         assert sorted(set(drawn.representatives.weight.tolist())) == [10.0, 20.0]
         assert drawn.labels is not None
@@ -354,7 +355,7 @@ def test_several_launches_a_group_give_an_interval_that_holds() -> None:
 def test_groups_smaller_than_what_is_drawn_are_taken_whole() -> None:
     features = np.array([[0.0]] * 5 + [[9.0]])
     launches = table2_launches(features, [1.0, 2.0, 3.0, 4.0, 5.0, 100.0])
-    found = select("pks", Profile(detailed=launches), {"k": 2, "launches_per_group": 2})
+    found = select("pks", Profile(detailed=launches), {**PUBLISHED_PKS, "k": 2, "launches_per_group": 2})
     assert np.bincount(found.representatives.group).tolist() == [2, 1]
     assert found.representatives.weight[found.representatives.group == 1].tolist() == [1.0]
     assert found.interval is not None
@@ -362,13 +363,13 @@ def test_groups_smaller_than_what_is_drawn_are_taken_whole() -> None:
 
 def test_seeds_show_how_far_k_and_error_hang_on_chance() -> None:
     profile = Profile(detailed=two_groups())
-    found = select("pks", profile, {"seeds": 3, "representative": "random"}, 5)
+    found = select("pks", profile, {"mixing": "allowed", "seeds": 3, "representative": "random"}, 5)
     spread = found.extra["seeds"]
     assert [entry["seed"] for entry in spread] == [5, 6, 7]
     assert list(spread[0]) == ["seed", "k", "error_percent", "group_error_percent", "speedup"]
     assert spread[0]["error_percent"] == found.evaluation.error_percent
     alone = principal_kernels(two_groups(), representative="random", seed=5)
     assert spread[0]["k"] == alone.k
-    sixth = select("pks", profile, {"representative": "random"}, 6)
+    sixth = select("pks", profile, {"mixing": "allowed", "representative": "random"}, 6)
     assert spread[1]["error_percent"] == sixth.evaluation.error_percent
     assert "seeds" not in sixth.extra

@@ -66,14 +66,14 @@ def test_a_method_that_does_not_exist_is_answered_with_those_that_do() -> None:
 @pytest.mark.parametrize(
     ("method", "parameters", "shown"),
     [
-        ("pks", {"clusters": "3"}, "no parameter 'clusters'; it has weights, features, k, k_max"),
+        ("pks", {"clusters": "3"}, "no parameter 'clusters'; it has weights, features, mixing, k, k_max"),
         ("pks", {"k": "three"}, "parameter 'k': input should be a valid integer.*not 'three'"),
         ("pks", {"k": "0"}, "greater than or equal to 1, not '0'"),
         ("pks", {"k_max": -1}, "parameter 'k_max'"),
         ("pks", {"target_error_percent": "nan"}, "finite number"),
         ("pks", {"target_error_percent": "-1"}, "greater than or equal to 0"),
         ("pks", {"features": "table3"}, "'table3' is neither a feature set nor a counter"),
-        ("pks", {"representative": "median"}, "'first', 'centre' or 'random'"),
+        ("pks", {"representative": "median"}, "'auto', 'first', 'centre', 'random' or 'weighted_median'"),
         ("pks", {"cost": "dram_bytes"}, "parameter 'cost'"),
         ("random", {"launches": "0"}, "greater than or equal to 1"),
         ("random", {"start": "0"}, "no parameter 'start'; it has weights, launches"),
@@ -94,15 +94,18 @@ def test_texts_are_taken_for_the_numbers_they_spell() -> None:
     assert selection.parameters == {
         "weights": None,
         "features": "table2",
+        "mixing": "never",
         "k": 2,
         "k_max": 20,
         "target_error_percent": 0.5,
         "representative": "centre",
         "cost": None,
         "launches_per_group": 1,
+        "least_speedup": None,
         "seeds": None,
     }
-    assert len(selection.group_launches) == 2
+    # Two clusters of counters; the three kernels keep groups of their own.
+    assert len(selection.group_launches) == 3
 
 
 def test_pks_without_counters_does_not_apply() -> None:

@@ -17,6 +17,7 @@ from assay_sampling.methods.registry import select
 from assay_sampling.scoring.selection import ProfileSummary, Representatives, SavedSelection, Selection
 from tests.support.sampling.counted_launches import table2_launches
 from tests.support.sampling.made_launches import made_launches
+from tests.support.sampling.published import PUBLISHED_PKS
 
 
 @pytest.fixture
@@ -24,7 +25,7 @@ def selection() -> Selection:
     """Two groups: launches 0, 1 and 3, and launches 2 and 4, with instructions 1 each."""
     features = np.array([[0.0], [0.0], [9.0], [0.0], [9.0]])
     launches = table2_launches(features, [10.0, 12.0, 100.0, 11.0, 90.0], launch=[10, 11, 12, 13, 14])
-    return select("pks", Profile(detailed=launches), {"k": 2}, seed=5)
+    return select("pks", Profile(detailed=launches), {**PUBLISHED_PKS, "k": 2}, seed=5)
 
 
 def test_the_keys_are_the_contract(selection: Selection) -> None:

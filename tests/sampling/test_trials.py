@@ -19,6 +19,7 @@ from assay_sampling.scoring.fair import Contender, Fair, no_star, recommend
 from assay_sampling.scoring.selection import Selection
 from assay_sampling.scoring.trials import Trials, drawn_trials, random_half, trials_for
 from tests.support.sampling.counted_launches import table2_launches
+from tests.support.sampling.published import PUBLISHED_PKS
 
 FEATURES = 12
 
@@ -116,7 +117,7 @@ def counted(launches: int) -> Launches:
 
 def test_pks_that_is_lucky_in_sample_is_not_on_the_other_half() -> None:
     profile = Profile(detailed=counted(400))
-    found = registry.select_and_try("pks", profile, {}, 0, 60)
+    found = registry.select_and_try("pks", profile, PUBLISHED_PKS, 0, 60)
     assert found.fair.basis == "split_halves"
     assert found.fair.trials == 60
     assert found.selection.evaluation.error_percent < 5.0
@@ -136,7 +137,7 @@ def test_pks_that_tells_costs_apart_holds_on_the_other_half(rule: str) -> None:
 
 def test_a_fixed_k_reads_no_cost_so_that_its_score_is_fair_as_it_is() -> None:
     profile = Profile(detailed=counted(80))
-    found = registry.select_and_try("pks", profile, {"k": 4}, 0, 30)
+    found = registry.select_and_try("pks", profile, {**PUBLISHED_PKS, "k": 4}, 0, 30)
     assert (found.fair.basis, found.fair.trials) == ("as_scored", 1)
 
 

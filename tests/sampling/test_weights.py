@@ -29,6 +29,7 @@ from assay_sampling.scoring.selection import SavedSelection, Selection
 from assay_sampling.scoring.weights import WeightRule, light_time_of, light_time_weights, mean_light_time
 from tests.support.sampling.counted_launches import counted_launches, table2_launches
 from tests.support.sampling.made_launches import made_launches
+from tests.support.sampling.published import PUBLISHED_PKS
 
 KERNELS = ["a", "a", "a", "b", "b", "b"]
 SYNTHETIC = TableMetadata("light", origin="synthetic")
@@ -360,7 +361,7 @@ def test_a_new_signature_adds_its_own_light_time_to_the_group_that_its_label_nam
     light_run = made_launches(
         ["kernel"] * 6, metadata=SYNTHETIC, duration_ns=durations, grid_x=[1, 1, 1, 1, 50, 1]
     )
-    found = select("pks", Profile(detailed=window, light=light_run), {"k": 1})
+    found = select("pks", Profile(detailed=window, light=light_run), {**PUBLISHED_PKS, "k": 1})
     assert found.group_launches.tolist() == [6]
     assert found.representatives.weight.tolist() == [6.0]
     assert found.light_time_weights is not None

@@ -17,7 +17,7 @@ from assay_sampling.launches.in_memory import DEFAULT_MEMORY_LIMIT_BYTES, Launch
 from assay_sampling.launches.profile import Profile
 from assay_sampling.methods import registry
 from assay_sampling.methods.by_operation import select_by_unit
-from assay_sampling.methods.pks.sampler import PksParameters
+from assay_sampling.methods.pks.parameters import PksParameters
 from assay_sampling.operations.collapsing import Operations
 from assay_sampling.parameters import Unit
 from assay_sampling.readers.listed_launches import read_listed_launches

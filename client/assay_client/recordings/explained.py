@@ -31,6 +31,7 @@ _BY_PARAMETER = {
     "first": "it is the first {one} of its group",
     "centre": "it is the {one} nearest to the centre of its group",
     "random": "it was drawn at random from its group",
+    "weighted_median": "half of its group's time is in {all} that last no longer",
     "first_dominant": "it is the first {one} of its stratum with the most frequent thread-block size",
     "median": "its instructions are the median of its stratum",
     "nearest_mean": "its instructions are nearest to the mean of its stratum",
@@ -167,6 +168,9 @@ def _why(document: SelectionDocument, group: GroupEntry, each: RepresentativeEnt
     if document.drawing in _DRAWN:
         return f"{_DRAWN[document.drawing].format_map(words)} (seed {document.seed})"
     given = document.parameters.get("representative")
+    if given == "auto":
+        by_light_time = document.weights is not None and document.weights.elsewhere == "light_time"
+        given = "weighted_median" if by_light_time else "random"
     if isinstance(given, str) and given in _BY_PARAMETER:
         return f"{_BY_PARAMETER[given].format_map(words)} (representative={given})"
     return _BY_METHOD.get(document.method, f"the rule of {document.method} takes it").format_map(words)

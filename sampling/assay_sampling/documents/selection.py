@@ -208,7 +208,7 @@ class LabelsEntry(ArrangedPart):
         str | None,
         says(
             "with two levels, `uint8` encoded as `data`: 0 a launch of the window, 1 labelled by a model, "
-            "2 of a kernel that the window lacks, 3 abstained"
+            "2 of a kernel that the window lacks, 3 abstained, 4 grouped by its kernel and size"
         ),
     ] = None
 
@@ -304,6 +304,10 @@ class TwoLevels(Part):
         str | None,
         says("the one asked for, by default that of the best expected accuracy; its labels are used"),
     ]
+    labels_used: Annotated[
+        bool,
+        says("whether labels decide groups: with `mixing=never` only where counters divide kernel and size"),
+    ] = True
     classified_unseen_time_percent: Annotated[
         float | None,
         says("share of new signatures in the light time of the launches that a model labels", "percent"),
@@ -372,6 +376,41 @@ class SweepEntry(ArrangedPart):
     ] = None
 
 
+class Division(Part):
+    """Groups within kernels that were judged on launches that did not choose their representatives."""
+
+    size_ratio: Annotated[
+        float | None,
+        says(
+            "sizes of a group that run less than eight times differ by less than this; `null`: by any",
+            "times",
+        ),
+    ]
+    time_ratio: Annotated[float | None, says("and their times by less than this", "times")]
+    counter_groups: Annotated[int, says("clusters of counters that divide groups; 1: none", "clusters")]
+    groups: Annotated[int, says("how many groups; of a tried division among the judged launches", "groups")]
+    held_out_group_error_percent: Annotated[
+        float, says("group error by kernel and size of launches that were held out", "percent")
+    ]
+
+
+class SharedKernels(Part):
+    """The group of kernels that together have less than 1 % of the time."""
+
+    group: Annotated[int, says("its number", "0-based")]
+    kernels: Annotated[int, says("its kernels", "kernels")]
+    launches: Annotated[int, says("its launches", "launches")]
+    time_percent: Annotated[float, says("their share of the time", "percent")]
+
+
+class Grouping(Division):
+    """How groups that never mix kernels were divided."""
+
+    mixing: Annotated[str, says("`never`")]
+    shared: Annotated[SharedKernels | None, says("kernels that share a group; `null`: none do")]
+    tried: Annotated[list[Division], says("the divisions that were not taken, in the order of trying")] = []
+
+
 class SeedEntry(Part):
     """PKS with another seed (with two levels, of the window)."""
 
@@ -410,9 +449,9 @@ class PhotonPart(Part):
 
 
 # Keys that only one method adds. Methods of other packages may use them for something else.
-_BY_METHOD = ("sweep", "pca_components", "seeds", "two_level", "tiers", "ipc", "predicted_bound_percent",
-              "clusters", "clusters_without_sample", "census_clusters", "features", "notes", "photon",
-              "repetitions", "allocation_uses_cost", "iterations", "warnings")  # fmt: skip
+_BY_METHOD = ("sweep", "pca_components", "seeds", "grouping", "two_level", "tiers", "ipc",
+              "predicted_bound_percent", "clusters", "clusters_without_sample", "census_clusters", "features",
+              "notes", "photon", "repetitions", "allocation_uses_cost", "iterations", "warnings")  # fmt: skip
 
 
 class SelectionDocument(Scores, ArrangedPart):
@@ -507,6 +546,7 @@ class SelectionDocument(Scores, ArrangedPart):
     sweep: Annotated[list[SweepEntry] | JsonValue, says("values that the method tried")] = None
     pca_components: Annotated[int | JsonValue, says("PKS: components that PCA kept", "components")] = None
     seeds: Annotated[list[SeedEntry] | JsonValue, says("PKS with `seeds=N`: N seeds from `seed` on")] = None
+    grouping: Annotated[Grouping | JsonValue, says("with `mixing=never`: how groups were divided")] = None
     two_level: Annotated[TwoLevels | JsonValue, says("with a light recording: its evidence")] = None
     labels: Annotated[LabelsEntry | None, says("the group of every launch")] = None
     operations: Annotated[

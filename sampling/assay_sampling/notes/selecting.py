@@ -106,6 +106,14 @@ SELECTIONS = (
         ),
     ),
     NoteKind(
+        "kernels_share_group",
+        "kernels that together have less than 1 % of the time share one group",
+        lambda kernels, time_percent: (
+            f"{count_of(kernels, 'kernel', 'kernels')} with {time_percent:.2f} % of the time share one "
+            "group: each of them may be far off"
+        ),
+    ),
+    NoteKind(
         "window_unseen",
         "more of the light run's time than asked is in signatures that the detailed window has not seen",
         lambda unseen_time_percent, most_percent, launches, signatures: (

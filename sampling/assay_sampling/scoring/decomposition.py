@@ -23,8 +23,9 @@ import numpy as np
 
 from assay_sampling.engines import blockwise
 
-# How a launch of a two-level selection got its group: in the window, from a model, by a group of its own.
-ORIGINS = ("window", "model", "unknown", "abstained")
+# How a launch of a two-level selection got its group: in the window, from a model, by a group of its own, or
+# by its kernel and size.
+ORIGINS = ("window", "model", "unknown", "abstained", "size")
 UNKNOWN_GROUP = -1
 
 

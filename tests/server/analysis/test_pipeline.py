@@ -21,6 +21,7 @@ from assay_sampling.readers import ReadOptions, open_recording
 from assay_server.analysis import pipeline
 from assay_server.analysis import workload as workload_module
 from assay_server.analysis.runs.request import AnalysisRequest, FailedRun, RunData
+from tests.support.sampling.published import PUBLISHED_PKS
 from tests.support.server.report_forms import render_html, render_markdown
 
 
@@ -219,7 +220,7 @@ def test_pks_on_a_detailed_run_alone(store_run: StoreRun, counters: Counters) ->
         "V100", "detailed", KERNELS, cycles_gpc_avg=[100, 100, 1000, 100, 100, 1000, 100, 100],
         **counters([5, 5, 90, 5, 5, 90, 5, 5]),
     )  # fmt: skip
-    report = analyse(request(run, methods=(("pks", {}), ("systematic", {"launches": 8}))))
+    report = analyse(request(run, methods=(("pks", PUBLISHED_PKS), ("systematic", {"launches": 8}))))
     rows = rows_of(report)
     row = rows["V100", "pks"]
     assert row["status"] == "ok"

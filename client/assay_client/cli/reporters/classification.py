@@ -19,6 +19,7 @@ _ORIGINS = {
     "model": "by the chosen model",
     "unknown": "unknown kernels, in groups of their own",
     "abstained": "not sure enough, in groups of their own",
+    "size": "by kernel and size",
 }
 
 

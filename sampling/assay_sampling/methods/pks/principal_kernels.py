@@ -32,6 +32,7 @@ from assay_sampling.errors import CounterUnavailableError, ParameterError, Refus
 from assay_sampling.launches.in_memory import Launches
 from assay_sampling.scoring.evaluation import Cost, Evaluation, cost_of, evaluate, instructions_of
 
+# Rules for the representative of a group of counters, as published.
 Representative = Literal["first", "centre", "random"]
 DEFAULT_K_MAX = 20
 DEFAULT_TARGET_ERROR_PERCENT = 5.0
@@ -245,6 +246,21 @@ class Grouping:
         difference = self.placed - found.centres[found.labels]
         squared: np.ndarray = np.einsum("ij,ij->i", difference, difference)
         return squared
+
+    def nearest_to_centres(self, rows: np.ndarray | None, labels: np.ndarray) -> np.ndarray:
+        """Of each group of some launches the one nearest to the mean of their counters, the first of equals,
+        shape (g,), counted within ``rows``.
+
+        ``rows``, shape (m,), are the launches, None for all; ``labels``, shape (m,), 0-based, their groups.
+        """
+        of_launch = self.inverse if rows is None else self.inverse[rows]
+        sizes = np.bincount(labels)
+        squared = np.zeros(len(labels))
+        for column in self.placed.T:
+            values = column[of_launch]
+            squared += np.square(values - (np.bincount(labels, values) / sizes)[labels])
+        order = np.lexsort((squared, labels))
+        return order[np.flatnonzero(np.diff(labels[order], prepend=-1))]
 
     def launches(self, k: int) -> np.ndarray:
         """Launches of each group, shape (g,)."""

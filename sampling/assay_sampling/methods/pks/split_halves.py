@@ -12,11 +12,12 @@ and then the other way round. Source: docs/methods/comparing.md, "Fair scores".
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from assay_sampling.methods.group_draws import choose_launches
+from assay_sampling.methods.group_draws import ChosenLaunches, choose_launches
 from assay_sampling.methods.pks.principal_kernels import PrincipalKernels, SweepEntry, best_k
 from assay_sampling.scoring.evaluation import Cost
 from assay_sampling.scoring.trials import Trials, random_half
@@ -143,3 +144,49 @@ class _Half:
             float(paid.sum()),
             None if interval is None else interval.low <= total <= interval.high,
         )
+
+
+# Chooses launches for groups, from rows, shape (m,), their groups, shape (m,), and a seed; the rows of the
+# result count within those.
+Choose = Callable[[np.ndarray, np.ndarray, int], ChosenLaunches]
+
+
+def halves_of_groups(
+    labels: np.ndarray, cost: Cost, signatures: np.ndarray, choose: Choose, *, seed: int, count: int
+) -> Trials:
+    """At least ``count`` scores of fixed groups, shape (n,), two for each division of the launches.
+
+    Launches of one half that ``choose`` chose stand for the other half; a group that the first half lacks
+    stands for itself.
+    """
+    total = float(cost.values.sum())
+    signed: list[float] = []
+    simulated: list[float] = []
+    for index in range((count + 1) // 2):
+        rng = np.random.default_rng([seed, 1 + index])
+        first = random_half(signatures, rng)
+        if first.all() or not first.any():
+            continue
+        for half in (first, ~first):
+            error, paid = _projected(labels, cost.values, half, choose, int(rng.integers(2**31)))
+            signed.append(error)
+            simulated.append(paid)
+    return Trials("split_halves", total, np.array(signed), np.array(simulated))
+
+
+def _projected(
+    labels: np.ndarray, costs: np.ndarray, half: np.ndarray, choose: Choose, seed: int
+) -> tuple[float, float]:
+    """Signed error in percent of the launches outside ``half``, and what the representatives in it cost."""
+    groups = int(labels.max()) + 1
+    rows = np.flatnonzero(half)
+    _, compact = np.unique(labels[rows], return_inverse=True)
+    chosen = rows[choose(rows, compact, seed).rows]
+    drawn = np.bincount(labels[chosen], minlength=groups)
+    of_chosen = np.bincount(labels[chosen], costs[chosen], groups)
+    there, true = labels[~half], costs[~half]
+    mean = np.divide(of_chosen, drawn, out=np.zeros(groups), where=drawn > 0)
+    projected = np.where(drawn[there] > 0, mean[there], true)
+    total = float(true.sum())
+    paid = float(costs[chosen].sum()) + float(true[drawn[there] == 0].sum())
+    return 100.0 * (float(projected.sum()) - total) / total if total else 0.0, paid

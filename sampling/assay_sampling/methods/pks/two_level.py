@@ -1,8 +1,9 @@
 """Two-level selection: groups from a detailed window, the whole workload from a light run.
 
 PKS groups the launches of the window by their counters; its cycles choose K and give the window error.
-The other launches get their group from what the light recording knows of them. The whole workload is then
-scored in the light run's nanoseconds:
+The other launches get their group from what the light recording knows of them: with mixing=never from their
+kernel and size, and from a model where counters divide these; with mixing=allowed, as published, from a
+model. The whole workload is then scored in the light run's nanoseconds:
 
     truth       = sum of duration_ns over all light launches
     projection  = sum over groups of launches x duration_ns of the representative in the same light run
@@ -41,7 +42,18 @@ from assay_sampling.launches.levels import refuse_other_kind, source_of
 from assay_sampling.launches.overlap import overlap_of
 from assay_sampling.launches.profile import Profile
 from assay_sampling.launches.unseen import Unseen, signature_ordinals, unseen_after
-from assay_sampling.methods.group_draws import ChosenLaunches, choose_launches, drawn_by_light_time
+from assay_sampling.methods.group_draws import (
+    ChosenLaunches,
+    RepresentativeRule,
+    by_rule,
+    choose_automatically,
+    choose_launches,
+    drawn_by_light_time,
+    drawn_uniformly,
+    within_budget,
+)
+from assay_sampling.methods.kernel_groups import Mixing
+from assay_sampling.methods.pks.carried_groups import CarriedGroups
 from assay_sampling.methods.pks.choices import choice_notes, with_light_time
 from assay_sampling.methods.pks.k_of_slices import best_k, signature_weights, weighted_group_errors
 from assay_sampling.methods.pks.principal_kernels import (
@@ -50,6 +62,7 @@ from assay_sampling.methods.pks.principal_kernels import (
     principal_kernels,
     seed_spread,
 )
+from assay_sampling.methods.weighted_median import weighted_median_rows
 from assay_sampling.notes.registry import distinct_notes
 from assay_sampling.parameters import WeightKind
 from assay_sampling.scoring.decomposition import ORIGINS, UNKNOWN_GROUP, LabelFacts
@@ -67,10 +80,12 @@ def two_level_selection(
     k: int | None = None,
     k_max: int = 20,
     target_error_percent: float = 5.0,
-    representative: str = "first",
+    representative: RepresentativeRule = "first",
     cost: str | None = None,
     seed: int = 0,
+    mixing: Mixing = "allowed",
     launches_per_group: int = 1,
+    least_speedup: float | None = None,
     seeds: int | None = None,
     match_kind: MatchKind = "exact",
     least_match_percent: float = LEAST_MATCH_PERCENT,
@@ -79,7 +94,8 @@ def two_level_selection(
     label_accuracy_percent: float = DEFAULT_LABEL_ACCURACY_PERCENT,
     weights: WeightKind | None = None,
 ) -> Selection:
-    """PKS on the detailed window, its groups carried to every launch of the light run.
+    """PKS on the detailed window, its groups carried to every launch of the light run. The defaults here are
+    the published ones.
 
     Args:
         profile: both levels of one workload on one kind of GPU under one condition.
@@ -87,8 +103,11 @@ def two_level_selection(
             (:func:`assay_sampling.methods.pks.principal_kernels.principal_kernels`); the ``cost``
             duration_ns is the window's time in the light run.
         seed: for PKS, hashing, folds and models.
+        mixing: whether groups may hold launches of several kernels
+            (:class:`assay_sampling.methods.pks.parameters.PksParameters`).
         launches_per_group: from two on, this many launches of each group are drawn at random from the
         light run, which gives an interval; one takes the representative of the window.
+        least_speedup: draw as many of each group as leave at least this speedup.
         seeds: report K and the window's error of this many seeds, from ``seed`` on.
         match_kind: what makes a launch of the light run the same as one of the window.
         least_match_percent: below this the profile is refused.
@@ -113,7 +132,7 @@ def two_level_selection(
         "k": k,
         "k_max": k_max,
         "target_error_percent": target_error_percent,
-        "representative": representative,
+        "representative": "first" if representative in ("auto", "weighted_median") else representative,
         "cost": cost,
     }
     matched_all = len(alignment.left_rows) == len(detailed)
@@ -127,13 +146,30 @@ def two_level_selection(
         "abstain": abstain,
         "label_accuracy_percent": label_accuracy_percent,
     }
+    carried: CarriedGroups | None = None
+    if mixing == "never":
+        carried = CarriedGroups.of(
+            light,
+            light_cost.values,
+            alignment.right_rows,
+            of_window=of_window,
+            window=window,
+            grouping=grouping,
+            seed=seed,
+        )
+        window = carried.window
     counters = WindowCounters.of(of_window, window.features, window.space)
     labelling = label_rest(
         light, alignment.right_rows, window.labels, seed=seed, **labelled, counters=counters
     )
+    if carried is not None:
+        carried = carried.divided_by(labelling, light_cost.values, seed)
     parameters = {
         **grouping,
+        "mixing": mixing,
+        "representative": representative,
         "launches_per_group": launches_per_group,
+        "least_speedup": least_speedup,
         "seeds": seeds,
         "match_kind": match_kind,
         "least_match_percent": least_match_percent,
@@ -142,7 +178,7 @@ def two_level_selection(
     }
     unseen = unseen_after(light, alignment.right_rows, light_cost.values)
     joined = _Joined(
-        profile, detailed, light, light_cost, alignment, window, labelling, unseen, weighted_error
+        profile, detailed, light, light_cost, alignment, window, labelling, unseen, weighted_error, carried
     )
     return joined.selection(parameters, seed, spread)
 
@@ -179,6 +215,7 @@ class _Joined:
     labelling: Labelling
     unseen: Unseen
     weighted_group_error_percent: float | None
+    carried: CarriedGroups | None
 
     @property
     def representative_rows(self) -> np.ndarray:
@@ -202,11 +239,18 @@ class _Joined:
     def selection(
         self, parameters: Mapping[str, Any], seed: int, spread: list[dict[str, Any]] | None
     ) -> Selection:
-        labels = self.labelling.labels(self.labelling.chosen)
-        counts = self.counts(labels)
-        chosen = self.choose(parameters, labels, counts, seed)
+        by_kernel = None if self.carried is None else self.carried.groups
+        labels = self.labelling.labels(self.labelling.chosen) if by_kernel is None else by_kernel.labels
+        counts = np.bincount(labels, minlength=self.labelling.groups if by_kernel is None else 0)
+        chosen = within_budget(
+            lambda several: self.choose(parameters, labels, counts, several, seed),
+            labels,
+            self.light_cost.values,
+            parameters["least_speedup"],
+            parameters["launches_per_group"],
+        )
         groups = labels[chosen.rows]
-        origins = self.labelling.origins()
+        origins = self.labelling.origins() if self.carried is None else self.carried.origins(self.labelling)
         # A new signature of a known kernel adds its own light time to the group that its label names.
         weighing = weigh(self.profile, labels, chosen.rows, here="launches", asked=parameters["weights"])
         return Selection(
@@ -235,6 +279,7 @@ class _Joined:
             drawing=chosen.drawing,
             warnings=(
                 *choice_notes(self.detailed, parameters["features"], self.window.evaluation),
+                *(() if by_kernel is None else by_kernel.notes()),
                 *weighing.warnings,
             ),
             light_time_weights=weighing.light_time,
@@ -243,6 +288,7 @@ class _Joined:
                 "sweep": [asdict(entry) for entry in self.window.sweep],
                 "pca_components": self.window.pca_components,
                 **({} if spread is None else {"seeds": spread}),
+                **({} if by_kernel is None else {"grouping": by_kernel.facts()}),
                 "two_level": self.facts(),
             },
         )
@@ -251,7 +297,7 @@ class _Joined:
         """The groups that counters of the light run's launches give, shape (n,), where it has them: then the
         labels of models can be judged. None where it has none."""
         names = self.window.features
-        if not set(names) <= set(self.light.counters):
+        if self.carried is not None or not set(names) <= set(self.light.counters):
             return None
         measured = np.logical_and.reduce([~np.isnan(self.light.column(name)) for name in names])
         rows = np.flatnonzero((origins == ORIGINS.index("model")) & measured)
@@ -262,16 +308,27 @@ class _Joined:
         return right
 
     def choose(
-        self, parameters: Mapping[str, Any], labels: np.ndarray, counts: np.ndarray, seed: int
+        self, parameters: Mapping[str, Any], labels: np.ndarray, counts: np.ndarray, per_group: int, seed: int
     ) -> ChosenLaunches:
         """The launches that stand for the groups, by rule or drawn as the parameters say."""
-        per_group = parameters["launches_per_group"]
-        light_time = light_time_of_profile(self.profile) if parameters["weights"] == "light_time" else None
-        if light_time is not None and (per_group > 1 or parameters["representative"] == "random"):
+        rule, weights = parameters["representative"], parameters["weights"]
+        light_time = light_time_of_profile(self.profile) if weights != "launches" else None
+        if rule == "auto":
+            return choose_automatically(
+                labels, self.light_cost, light_time, per_group=per_group, seed=seed
+            )  # fmt: skip
+        if rule == "weighted_median" and per_group == 1:
+            time = self.light_cost.values if light_time is None else light_time
+            return by_rule(labels, weighted_median_rows(labels, time))
+        if weights == "light_time" and light_time is not None and (per_group > 1 or rule == "random"):
             return drawn_by_light_time(labels, light_time, per_group=per_group, seed=seed)
-        return choose_launches(
-            labels, counts, self.representative_rows, self.light_cost, per_group=per_group, seed=seed
-        )
+        if self.carried is None:
+            return choose_launches(
+                labels, counts, self.representative_rows, self.light_cost, per_group=per_group, seed=seed
+            )
+        if per_group > 1 or rule == "random":
+            return drawn_uniformly(labels, self.light_cost, per_group=per_group, seed=seed)
+        return by_rule(labels, self.carried.first_or_nearest(rule))
 
     def facts(self) -> dict[str, Any]:
         labelling = self.labelling
@@ -282,13 +339,16 @@ class _Joined:
             "match_kind": self.alignment.kind,
             "models": {name: self.model_facts(name) for name in labelling.predicted} or None,
             "chosen_model": labelling.chosen,
+            "labels_used": self.carried is None or self.carried.split.k > 1,
             "classified_unseen_time_percent": labelling.classified_unseen_time_percent,
             "vote_weights": dict(labelling.vote_weights) or None,
             "agreement_percent": labelling.agreement_percent,
             "ambiguous_percent": labelling.ambiguous_percent,
             "unknown": {
                 "launches": labelling.unknown_launches,
-                "groups": len(labelling.unknown_first_rows),
+                "groups": len(labelling.unknown_first_rows)
+                if self.carried is None
+                else self.carried.unknown_groups(labelling),
             },
             "unseen_time_percent": self.unseen.time_percent,
             "abstained": self.abstained_facts(),

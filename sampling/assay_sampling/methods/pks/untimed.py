@@ -23,8 +23,8 @@ from assay_sampling.launches.alignment import align_window, require_match
 from assay_sampling.launches.in_memory import Launches
 from assay_sampling.launches.levels import refuse_other_kind, source_of
 from assay_sampling.launches.signatures import distinct_signatures
+from assay_sampling.methods.pks.parameters import PksParameters
 from assay_sampling.methods.pks.principal_kernels import principal_kernels
-from assay_sampling.methods.pks.sampler import PksParameters
 from assay_sampling.scoring.evaluation import Cost, cost_of
 
 
