@@ -166,7 +166,9 @@ def _rows_within(ordinals: np.ndarray, of_process: slice, wanted: LaunchRange) -
 
 
 def _together(found: Sequence[tuple[LaunchRange, Alignment]], kind: MatchKind) -> Alignment:
-    """The alignment of a window with gaps from those of its ranges, in order."""
+    """The alignment of a window with gaps from those of its ranges, in order. Its differences begin with
+    those of the range that matches least."""
+    worst_first = sorted((one for _, one in found), key=lambda one: one.match_percent)
     matched = sum(len(one.left_rows) for _, one in found)
     larger = sum(max(one.left_launches, one.right_launches) for _, one in found)
     nothing = [np.empty(0, np.int64)]
@@ -177,7 +179,7 @@ def _together(found: Sequence[tuple[LaunchRange, Alignment]], kind: MatchKind) -
         right_rows=np.concatenate([*nothing, *(one.right_rows for _, one in found)]),
         left_launches=sum(one.left_launches for _, one in found),
         right_launches=sum(one.right_launches for _, one in found),
-        differences=tuple(line for _, one in found for line in one.differences)[:_DIFFERENCES_SHOWN],
+        differences=tuple(line for one in worst_first for line in one.differences)[:_DIFFERENCES_SHOWN],
         lower_bound=any(one.lower_bound for _, one in found),
         by_range=tuple((covered, one.match_percent) for covered, one in found),
     )

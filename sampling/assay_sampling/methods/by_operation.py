@@ -2,14 +2,15 @@
 
 Both levels of a profile become operations of the light run: launches of the detailed window take their
 operation from the launch of the light run that they match, so counters need no ranges of their own. An
-operation of which the window holds only a part is left out of it.
+operation of which the window holds only a part is left out of it, and so is a slice of a window with gaps
+that does not hold the launches of the light run.
 
 Source: docs/concepts.md, "Operations".
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -17,10 +18,11 @@ import numpy as np
 import pyarrow as pa
 
 from assay_sampling.errors import RefusedError
-from assay_sampling.launches.alignment import align_window, require_match
+from assay_sampling.launches.alignment import LEAST_MATCH_PERCENT, Alignment, align_window, require_match
 from assay_sampling.launches.in_memory import Launches
 from assay_sampling.launches.levels import source_of
 from assay_sampling.launches.profile import Profile
+from assay_sampling.launches.ranges import LaunchRange
 from assay_sampling.launches.table import (
     METADATA_KEY,
     OPERATION_FIELDS,
@@ -31,6 +33,7 @@ from assay_sampling.launches.table import (
 from assay_sampling.methods import registry
 from assay_sampling.methods.base import whole_cost
 from assay_sampling.methods.tried import Tried
+from assay_sampling.notes.registry import Note, make_note
 from assay_sampling.operations.collapsing import Operations, operations_of
 from assay_sampling.operations.strata import stratified
 from assay_sampling.parameters import Unit
@@ -41,10 +44,11 @@ from assay_sampling.scoring.weights import light_time_of_profile, mean_light_tim
 
 @dataclass(frozen=True)
 class OperationProfile:
-    """A profile whose rows are operations, and the operations of its whole workload."""
+    """A profile whose rows are operations, the operations of its whole workload, and what is doubtful."""
 
     profile: Profile
     whole: Operations
+    notes: tuple[Note, ...] = ()
 
 
 def select_by_unit(
@@ -80,6 +84,7 @@ def with_operations(selection: Selection, of: OperationProfile) -> Selection:
     return replace(
         selection,
         profile=ProfileSummary.of(of.whole.source),
+        warnings=(*selection.warnings, *of.notes),
         operations=SelectedOperations(of.whole, selection.representatives.row, time),
     )
 
@@ -88,14 +93,16 @@ def operation_profile(profile: Profile) -> OperationProfile:
     """The operations of a profile, put in strata.
 
     Raises RefusedError for a recording that knows no operations, and MisalignedError for levels that do not
-    hold the same launches.
+    hold the same launches, or of which no slice does.
     """
     whole = stratified(operations_of(profile.whole))
     if profile.light is None:
         return OperationProfile(Profile(detailed=whole.launches), whole)
     repeats = tuple(_alike(run, whole).launches for run in profile.repeats)
-    detailed = None if profile.detailed is None else _of_window(profile.detailed, whole).launches
-    return OperationProfile(Profile(detailed, whole.launches, repeats), whole)
+    if profile.detailed is None:
+        return OperationProfile(Profile(None, whole.launches, repeats), whole)
+    window, notes = _of_window(profile.detailed, whole)
+    return OperationProfile(Profile(window.launches, whole.launches, repeats), whole, notes)
 
 
 def require_repeat(run: Launches, first: Launches) -> None:
@@ -121,12 +128,17 @@ def _under_strata_of(operations: Operations, whole: Operations) -> Operations:
     return operations.named(found)
 
 
-def _of_window(detailed: Launches, whole: Operations) -> Operations:
-    """The operations of a detailed window that it holds as a whole."""
+def _of_window(detailed: Launches, whole: Operations) -> tuple[Operations, tuple[Note, ...]]:
+    """The operations of a detailed window that it holds as a whole, and a note on slices left out."""
     alignment = align_window(detailed, whole.source, "exact")
-    require_match(alignment, subject=f"{source_of(detailed)} and {source_of(whole.source)}")
+    apart = [covered for covered, percent in alignment.by_range if percent < LEAST_MATCH_PERCENT]
+    some_match = 0 < len(apart) < len(alignment.by_range)
+    if not some_match:
+        require_match(alignment, subject=f"{source_of(detailed)} and {source_of(whole.source)}")
     matched = detailed.take(alignment.left_rows)
-    of_launch = whole.of_launch[alignment.right_rows]
+    inside = ~_within(matched, apart)
+    matched = matched.take(np.flatnonzero(inside))
+    of_launch = whole.of_launch[alignment.right_rows[inside]]
     sizes = np.bincount(of_launch, minlength=len(whole))
     complete = np.isin(of_launch, np.flatnonzero(sizes == whole.sizes()))
     if not complete.any():
@@ -136,7 +148,28 @@ def _of_window(detailed: Launches, whole: Operations) -> Operations:
             "profile more launches (first: in the campaign)",
         )
     kept = matched.take(np.flatnonzero(complete))
-    return _under_strata_of(operations_of(_labelled(kept, whole, of_launch[complete])), whole)
+    operations = _under_strata_of(operations_of(_labelled(kept, whole, of_launch[complete])), whole)
+    return operations, (_left_out(alignment, apart),) if apart else ()
+
+
+def _within(launches: Launches, ranges: Sequence[LaunchRange]) -> np.ndarray:
+    """Which launches are in one of the ranges, shape (n,)."""
+    process, launch = launches.column("process"), launches.column("launch")
+    within = np.zeros(len(launches), bool)
+    for each in ranges:
+        within |= (process == each.process) & (launch >= each.first) & (launch <= each.last)
+    return within
+
+
+def _left_out(alignment: Alignment, apart: Sequence[LaunchRange]) -> Note:
+    return make_note(
+        "operation_slices_left_out",
+        slices=len(apart),
+        of=len(alignment.by_range),
+        first_launch=apart[0].first,
+        last_launch=apart[0].last,
+        difference=alignment.differences[0],
+    )
 
 
 def _labelled(launches: Launches, whole: Operations, of_launch: np.ndarray) -> Launches:

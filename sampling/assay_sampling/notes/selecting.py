@@ -53,6 +53,16 @@ SELECTIONS = (
         ),
     ),
     NoteKind(
+        "operation_slices_left_out",
+        "by operation: slices of the detailed run do not hold the launches of the light run, so no counters "
+        "come from them",
+        lambda slices, of, first_launch, last_launch, difference: (
+            f"{slices:,} of the {count_of(of, 'slice', 'slices')} of the detailed run "
+            f"{'does' if slices == 1 else 'do'} not match the light run and {'is' if slices == 1 else 'are'} "
+            f"left out, first launches {first_launch:,} to {last_launch:,}: {difference}"
+        ),
+    ),
+    NoteKind(
         "representatives_unmatched",
         "by operation: representatives have no counterpart on the other recording",
         lambda representatives, groups: (
