@@ -20,7 +20,7 @@ pytestmark = pytest.mark.processes
 
 
 # Messages that the server has received of an agent when it is killed.
-KILLED_AFTER = (0, 1, 2, 3, 5, 7, 8, 9, 11, 12) if MORE_THAN_A_FEW else (0, 2, 7, 11)
+KILLED_AFTER = (0, 1, 2, 3, 5, 7, 8, 9, 11, 12) if MORE_THAN_A_FEW else (0, 7)
 
 
 def test_an_agent_killed_at_many_moments_delivers_every_launch_once(

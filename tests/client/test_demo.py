@@ -177,11 +177,18 @@ def _refused(folder: Path) -> Path:
 
 
 def test_a_child_that_cannot_run_ends_the_demo_with_its_own_words(campaign: Path, tmp_path: Path) -> None:
+    # The other agents have nothing to do meanwhile.
+    of_one = tmp_path / "one"
+    shutil.copytree(campaign.parent, of_one)
+    text = campaign.read_text()
+    assert "gpus: [V100, RTX 2060, RTX 3070]" in text
+    alone = of_one / campaign.name
+    alone.write_text(text.replace("gpus: [V100, RTX 2060, RTX 3070]", "gpus: [V100]"))
     out = tmp_path / "out"
     (out / "state").mkdir(parents=True)
     (out / "state" / "agent-V100").write_text("in the way")
     ended = subprocess.run(
-        [PROGRAM, "demo", "--out", out, "--campaign", campaign], capture_output=True, text=True, check=False
+        [PROGRAM, "demo", "--out", out, "--campaign", alone], capture_output=True, text=True, check=False
     )
     assert ended.returncode == StorageError.exit_code
     assert "agent-V100 ended with exit code" in ended.stderr

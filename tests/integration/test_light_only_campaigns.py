@@ -49,8 +49,8 @@ detailed: none
 workloads:
   - name: training
     recordings:
-      - {device: V100, light: DATA/v100_training_19370_kernels.json.gz}
-      - {device: V100 again, light: DATA/v100_training_19370_kernels.json.gz}
+      - {device: V100, light: DATA/v100_input_dims_9876_kernels.json.gz}
+      - {device: V100 again, light: DATA/v100_input_dims_9876_kernels.json.gz}
   - name: alexnet
     recordings:
       - {device: A100, light: DATA/a100_alexnet_79_kernels.json.gz}
@@ -129,7 +129,7 @@ def test_light_recordings_in_one_process(shared_data: Path, tmp_path: Path) -> N
     assert {run["level"] for run in report["runs"]} == {"light"}
     by = {(row["workload"], row["device"], row["method"]): row for row in report["rows"]}
     first, again = (by["training", device, "stem"] for device in ("V100", "V100 again"))
-    assert first["launches"] == 19370
+    assert first["launches"] == 9876
     assert first["error_percent"] < 5
     assert again["error_percent"] is None
     assert "one recording was given for both GPUs" in again["reason"]

@@ -45,7 +45,7 @@ def test_crowds_that_have_left_the_page_leave_no_memory(short_path: Path) -> Non
         page = server.addresses["page"]
         storm([page], seconds=3.0)
         after_one = server.memory_mib
-        made = storm([page], seconds=12.0)
+        made = storm([page], seconds=8.0)
         for _ in range(300):
             assert server.page_status() == 200
         assert made + 300 > 600, "150 MiB if all stayed"
