@@ -17,6 +17,7 @@ from tests.fidelity import (
     simulated_gpus,
     slices,
     target_coverage,
+    two_levels_on_gpus,
     weights,
     weights_simulated,
 )
@@ -31,6 +32,7 @@ SECTIONS: dict[str, Callable[[Effort], Section]] = {
     "simulated_gpus": simulated_gpus.section,
     "slices": slices.section,
     "target_coverage": target_coverage.section,
+    "two_levels_on_gpus": two_levels_on_gpus.section,
     "weights": weights.section,
     "weights_simulated": weights_simulated.section,
     "weights_two_levels": weights.two_levels,
