@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -198,3 +199,25 @@ def test_silicon_and_a_simulator_are_never_one_profile(
 def test_campaigns_take_no_run_of_a_simulator(assay: Assay, simulated: Path) -> None:
     ended = assay("import", simulated, "--workload", "w", "--device", "V100")
     assert ended.code == 7 and "campaigns hold runs on GPUs" in ended.stderr
+
+
+def test_two_levels_on_one_simulator_take_its_active_cycles_for_light_time(
+    assay: Assay, shared_data: Path, tmp_path: Path
+) -> None:
+    whole = tmp_path / "whole.out"
+    whole.write_bytes(gzip.decompress((shared_data / "accel_sim_more/infer.SM7_QV100.out.gz").read_bytes()))
+    lines = whole.read_text().splitlines(keepends=True)
+    begins = [number for number, line in enumerate(lines) if line.startswith("kernel_name = ")]
+    cut = tmp_path / "cut.out"
+    cut.write_text("".join(lines[: begins[60]]))
+    found = document_of(assay("select", "pks", cut, "--light", whole, "--json"))
+    assert found["profile"]["launches"] == 139
+    assert 50 <= found["two_level"]["window"]["launches"] <= 61
+    assert found["cost"]["quantity"] == "cycles_simulated_active"
+    assert found["weights"] == {"here": "launches", "elsewhere": "light_time"}
+    selection = saved(assay, "pks", cut, "--light", str(whole))
+    there = shared_data / "accel_sim_more" / "infer.SM75_RTX2060.out.gz"
+    carried = document_of(assay("evaluate", selection, there, "--json"))
+    assert carried["error_percent"] < 10
+    measured = shared_data / "nsys" / "h100_2gpu_window_4010_kernels.sqlite.gz"
+    assert assay("select", "pks", measured, "--light", whole).code == 3

@@ -86,7 +86,10 @@ def read_profile(
         options = ReadOptions(synthetic=synthetic, launch_offset=offset, metrics=tuple(metrics))
         launches = _read(path, options, free_bytes, memory_limit_bytes)
         free_bytes -= launches.table.nbytes
-        parts[launches.metadata.level].append(launches)
+        # A simulator counts while it times: a log given as --light is a light run whose cycles are its time.
+        last = light is not None and path is given[-1][0]
+        level = "light" if last and launches.metadata.simulated else launches.metadata.level
+        parts[level].append(launches)
     if light is not None:
         _require_light(Path(light), parts["light"])
     _require_fitting(parts, ranks, one_offset=isinstance(launch_offset, int), with_light=light is not None)
@@ -113,7 +116,7 @@ def _require_light(path: Path, light: Sequence[Launches]) -> None:
         raise ParameterError(
             "--light",
             f"{path} was made by a profiler of counters, so its times are not those of a free run",
-            "give a light recording (Nsight Systems, Kineto) of the same workload",
+            "give a light recording (Nsight Systems, Kineto), or a simulator's log, of the same workload",
         )
 
 

@@ -51,14 +51,15 @@ def source_of(launches: Launches) -> str:
 
 def whole_cost(profile: Profile) -> Cost:
     """The cost of every launch of the whole workload: nanoseconds of a light run, cycles of a detailed
-    one (where it has none nanoseconds, at last those under the profiler).
+    one or a simulator's (where it has none nanoseconds, at last those under the profiler).
 
     Raises RefusedError for no launches, CounterUnavailableError where a launch lacks its cost.
     """
     launches = profile.whole
     if len(launches) == 0:
         raise RefusedError(source_of(launches), "it holds no launches")
-    cycles = default_cost_counter(launches.table) if profile.light is None else None
+    by_cycles = profile.light is None or launches.metadata.simulated
+    cycles = default_cost_counter(launches.table) if by_cycles else None
     return cost_of(launches, cycles or default_time(launches.table))
 
 

@@ -8,7 +8,7 @@ model. The whole workload is then scored in the light run's nanoseconds:
     truth       = sum of duration_ns over all light launches
     projection  = sum over groups of launches x duration_ns of the representative in the same light run
 
-Cycles and nanoseconds are never mixed.
+Cycles and nanoseconds are never mixed. Of two runs of one simulator active cycles are the light time.
 
 Source: Principal Kernel Analysis, "Two-level profiling"; docs/methods/two-level.md.
 Memory: at most 250 bytes a launch besides the profile.
@@ -22,6 +22,7 @@ from typing import Any
 
 import numpy as np
 
+from assay_sampling.counters.definitions import SIMULATED_CYCLES
 from assay_sampling.counters.features import named_features
 from assay_sampling.counters.missing import how_to_collect
 from assay_sampling.errors import RefusedError
@@ -124,7 +125,7 @@ def two_level_selection(
     """
     detailed, light = _levels(profile, features)
     # Checked before the long work: without durations it could not be scored.
-    light_cost = cost_of(light, LIGHT_COST)
+    light_cost = cost_of(light, SIMULATED_CYCLES[0] if light.metadata.simulated else LIGHT_COST)
     alignment = align_window(detailed, light, match_kind)
     require_match(alignment, least_match_percent, f"{source_of(detailed)} and {source_of(light)}")
     grouping: dict[str, Any] = {
