@@ -57,7 +57,7 @@ def test_one_group_over_two_kernels_hides_no_error_by_kernel() -> None:
     """One launch stands for all: the total may be right while both kernels are wrong."""
     here = recording(HERE)
     there = recording([20.0, 60.0, 3.0, 3.0, 4.0, 10.0], gpu="A100")
-    target = Target.by_launch(Workload.of(here), there, "duration_ns")
+    target = Target.by_launch(Workload.of(here), here, there, "duration_ns")
     one = select("proportional", Profile(light=here), {})
     assert one.labels is not None
     assert set(one.labels.tolist()) == {0}
@@ -71,7 +71,9 @@ def test_one_group_over_two_kernels_hides_no_error_by_kernel() -> None:
 
 def test_weights_by_launches_spread_a_group_by_launches() -> None:
     here = recording(HERE)
-    target = Target.by_launch(Workload.of(here), recording([*HERE[:-1], 21.0], gpu="A100"), "duration_ns")
+    target = Target.by_launch(
+        Workload.of(here), here, recording([*HERE[:-1], 21.0], gpu="A100"), "duration_ns"
+    )
     made = select("random", Profile(light=here), {"launches": 6, "weights": "launches"})
     found = target.score(made, "launches")
     assert found.signed_error_percent == pytest.approx(0)
@@ -83,7 +85,7 @@ def test_launches_without_a_counterpart_count_in_full() -> None:
     kernels = ["a"] * 300
     here = recording(np.full(300, 2.0), kernels)
     there = recording([*np.full(299, 4.0), 100.0], [*kernels[:-1], "new"], gpu="A100")
-    target = Target.by_launch(Workload.of(here), there, "duration_ns")
+    target = Target.by_launch(Workload.of(here), here, there, "duration_ns")
     made = select("balanced", Profile(light=here), {"launches": 30})
     found = target.score(made, "light_time")
     truth = 299 * 4 + 100
@@ -96,12 +98,12 @@ def test_recordings_that_do_not_match_are_refused() -> None:
     here = recording(HERE)
     workload = Workload.of(here)
     with pytest.raises(MisalignedError, match="only 0 % of the launches match"):
-        Target.by_launch(workload, recording(HERE, ["x"] * 6, gpu="A100"), "duration_ns")
+        Target.by_launch(workload, here, recording(HERE, ["x"] * 6, gpu="A100"), "duration_ns")
     with pytest.raises(MisalignedError, match="different numbers of launches"):
-        Target.by_launch(workload, recording(HERE[:5], KERNELS[:5], gpu="A100"), "duration_ns")
+        Target.by_launch(workload, here, recording(HERE[:5], KERNELS[:5], gpu="A100"), "duration_ns")
     with pytest.raises(NotJoinableError, match="the same recording"):
         timed = recording(HERE, start_ns=[100 * row for row in range(6)])
-        Target.by_launch(Workload.of(timed), timed, "duration_ns")
+        Target.by_launch(Workload.of(timed), timed, timed, "duration_ns")
 
 
 @settings(max_examples=60, deadline=None)
@@ -144,7 +146,7 @@ def made_pair(launches: int) -> tuple[Launches, list[Launches]]:
 
 def test_methods_come_to_one_speedup_and_say_with_which_parameters() -> None:
     here, others = made_pair(4000)
-    targets = [Target.by_launch(Workload.of(here), other, "duration_ns") for other in others]
+    targets = [Target.by_launch(Workload.of(here), here, other, "duration_ns") for other in others]
     for method in ("random", "proportional", "balanced", "stem"):
         found = at_speedup(
             method, Profile(light=here), targets,
@@ -173,18 +175,19 @@ def contender(method: str, total: float, part: float | None, speedup: float = 10
 def test_a_star_is_given_by_both_errors_at_one_speedup() -> None:
     low = contender("low", 1.0, 9.0)
     even = contender("even", 2.0, 4.0)
+    mixed = contender("mixed", 0.2, 26.0)
     beaten = contender("beaten", 2.0, 5.0)
     slow = contender("slow", 0.1, 0.1, speedup=50)
     far = contender("far", 30.0, 3.0)
     blind = contender("blind", 0.5, None)
-    every = [low, even, beaten, slow, far, blind]
+    every = [low, even, beaten, slow, far, blind, mixed]
     against = {each.method: no_star_elsewhere(each, every, 100.0) for each in every}
     assert against["low"] is None
     assert against["even"] is None
     codes = {name: note.code for name, note in against.items() if note is not None}
     assert codes == {
         "beaten": "beaten_elsewhere", "slow": "slower_than_compared", "far": "error_above_most",
-        "blind": "groups_unknown",
+        "blind": "groups_unknown", "mixed": "error_above_most",
     }  # fmt: skip
     advice, best = recommend_elsewhere(every, 2, 100.0)
     # 2 / 3 and 4 / 6 of the goals against 9 / 6.

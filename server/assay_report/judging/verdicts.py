@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from assay_report.judging.causes import cause_of
 from assay_report.judging.exclusions import excluded, flag_counts
@@ -140,11 +140,17 @@ def _best(
             device=device,
             method=method,
             workloads=[entry.workload for entry in entries],
-            within_target=sum(
-                fair.get((entry.workload, entry.device, entry.selection), target + 1) <= target
-                for entry in entries
-            ),
+            within_target=sum(_error_of(entry, fair, target + 1) <= target for entry in entries),
             of=totals[device],
         )
         for (device, method), entries in sorted(found.items(), key=lambda each: -len(each[1]))
     ]
+
+
+def _error_of(
+    entry: RecommendedEntry, fair: Mapping[tuple[str, str, str | None], float], without: float
+) -> float:
+    """The error that a recommendation rests on: the worst on other GPUs, else the fair one at home."""
+    if entry.worst_error_percent is not None:
+        return entry.worst_error_percent
+    return fair.get((entry.workload, entry.device, entry.selection), without)

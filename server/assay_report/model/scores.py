@@ -141,11 +141,23 @@ class Row(Scores, Judged, Placed):
             "percent",
         ),
     ] = None
+    part_error_percent: Annotated[
+        float | None,
+        says(
+            "on another GPU: error by kernel and grid (by operation: what is called with which shapes), one "
+            "partition for all methods, with the weights of the row",
+            "percent",
+        ),
+    ] = None
     fair: Annotated[
         FairEntry | None, says("where the selection was made: the method's score over further tries")
     ] = None
     star: Annotated[
-        bool, says("no other method here that can be judged has less fair error at no less fair speedup")
+        bool,
+        says(
+            "no other method has less error on the other GPUs, of the total and by kernel and grid; where "
+            "none was scored: less fair error here, at no less fair speedup"
+        ),
     ] = False
     no_star: Annotated[NoteEntry | None, says("why it has no star; `null` elsewhere than `fair`")] = None
     widest_groups: Annotated[
@@ -172,6 +184,13 @@ class RecommendedEntry(RecommendationEntry, Placed):
 
     condition: Annotated[ConditionEntry, says("condition")]
     selection: Annotated[str | None, says("its selection's key in `selections`")] = None
+    judged_on: Annotated[
+        list[str], says("the other kinds of GPU whose scores decide; empty: those of this GPU")
+    ] = []
+    worst_error_percent: Annotated[float | None, says("of its total, over these", "percent")] = None
+    worst_part_error_percent: Annotated[
+        float | None, says("of it by kernel and grid, over these", "percent")
+    ] = None
 
 
 class ShareSummary(Part):

@@ -113,7 +113,14 @@ class BestMethod(Part):
     device: Annotated[str, says("kind of GPU that the selections were made on")]
     method: Annotated[str | None, says("its name; `null`: no method has a star")]
     workloads: Annotated[list[str], says("those it is recommended for")]
-    within_target: Annotated[int, says("of these, with a fair error of at most the target", "workloads")]
+    within_target: Annotated[
+        int,
+        says(
+            "of these, with a worst error on the other GPUs of at most the target; where none was scored, "
+            "with such a fair error",
+            "workloads",
+        ),
+    ]
     of: Annotated[int, says("workloads with a recommendation on this GPU", "workloads")]
 
 

@@ -111,8 +111,9 @@ def recommendations_table(entries: Sequence[RecommendedEntry]) -> Table | None:
         return None
     note = (
         "Fair error: root mean square over further draws, or on the half of the launches that did not "
-        "choose; fair speedup: true total / mean cost of the representatives; a star: no other method that "
-        "can be judged has less fair error at no less fair speedup ('assay docs comparing')."
+        "choose; fair speedup: true total / mean cost of the representatives; a star: no other method "
+        "has less error on the other GPUs, or, where none was scored, less fair error at no less fair "
+        "speedup ('assay docs comparing')."
     )
     return table_of("Which method here", _RECOMMENDED, entries, [note])
 

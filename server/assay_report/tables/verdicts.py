@@ -155,8 +155,9 @@ def best_table(verdicts: Verdicts) -> Table | None:
     if not verdicts.best:
         return None
     note = (
-        "For how many workloads it is the method to take, on the GPU of the selections, and for how many of "
-        "these its fair error is on target ('assay docs comparing')."
+        "For how many workloads it is the method to take, by its selection's scores on the other GPUs (where "
+        "there are none, by its fair error), and for how many of these the worst is on target "
+        "('assay docs comparing')."
     )
     return table_of("Best method", _BEST, verdicts.best, [note])
 

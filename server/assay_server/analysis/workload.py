@@ -20,9 +20,11 @@ from assay_sampling.methods.by_operation import operation_profile, require_repea
 from assay_sampling.methods.registry import select_and_try
 from assay_sampling.notes.registry import note_of_error
 from assay_sampling.parameters import WeightKind
-from assay_sampling.scoring.by_operation import SelectedCalls, score_operations
+from assay_sampling.scoring.by_operation import SelectedCalls, place_operations
 from assay_sampling.scoring.carried import score_on_by_weights, widest_groups_there
+from assay_sampling.scoring.placement import scored_cost
 from assay_sampling.scoring.selection import Selection
+from assay_sampling.scoring.targets.matched import Target, Workload, counterparts
 from assay_sampling.scoring.trials import trials_for
 from assay_sampling.scoring.weights import mean_light_time
 from assay_server.analysis import rows
@@ -138,6 +140,7 @@ class _Work:
         self.blocked: dict[int, Row] = {}
         self._facts: dict[str, LaunchFacts] = {}
         self._alignments: dict[tuple[str, str], dict[MatchKind, Alignment]] = {}
+        self._workloads: dict[str, Workload] = {}
 
     def select(self, cell: Cell, method: Method) -> None:
         """Make the method's selection here, unless it was already made, or refused on its reference GPU."""
@@ -257,10 +260,19 @@ class _Work:
     def _score_operations(
         self, calls: SelectedCalls, elsewhere: WeightKind, row: Row, run: RunData, other: Launches
     ) -> None:
-        found = score_operations(calls, other)
+        placed = place_operations(calls, other)
+        found = placed.scores()
         row.operations = OperationsMatched.model_validate(found.match.to_dict())
         row.notes += [NoteEntry.of(note) for note in found.notes]
         rows.score_elsewhere(row, found.scores, elsewhere, run)
+        target = Target(
+            name=run.run_id,
+            workload=Workload.of_calls(calls.sequence),
+            launches=other,
+            cost=placed.placed.cost,
+            counterpart=counterparts(len(calls.sequence), found.match),
+        )
+        row.part_error_percent = target.score_calls(calls, elsewhere).part_error_percent
 
     def _score_launches(self, made: _Made, row: Row, run: RunData, other: Launches) -> None:
         alignments = self.aligned(made.whole, run)
@@ -271,10 +283,24 @@ class _Work:
         )
         used = made.selection.weights.elsewhere
         rows.score_elsewhere(row, scores, used, run)
+        target = Target(
+            name=run.run_id,
+            workload=self._workload(made.whole),
+            launches=other,
+            cost=scored_cost(other, None, scores[used].quantity),
+            counterpart=counterparts(len(reference), alignments[DEVICES_KIND]),
+        )
+        row.part_error_percent = target.score(made.selection, used).part_error_percent
         widest = widest_groups_there(
             made.selection, reference, other, alignments[DEVICES_KIND], scores[used].quantity
         )
         row.widest_groups = [GroupSpreadEntry.model_validate(each.to_dict()) for each in widest]
+
+    def _workload(self, run: RunData) -> Workload:
+        """The kernels and grids of the launches that selections were made on; found once for all of them."""
+        if run.run_id not in self._workloads:
+            self._workloads[run.run_id] = Workload.of(self.held.launches(run))
+        return self._workloads[run.run_id]
 
     def _describe(self, row: Row, run: RunData) -> None:
         rows.describe_launches(row, self.facts(run), run)
@@ -317,6 +343,7 @@ class _Work:
     def _keep(self, made: Iterable[_Made]) -> None:
         self.held.keep_only({each.whole.run_id for each in made})
         self._alignments.clear()
+        self._workloads.clear()
 
 
 def _match_of_levels(detailed: Launches, light: Launches, *, in_slices: bool) -> Match:

@@ -16,7 +16,6 @@ from assay_sampling.methods.base import whole_cost
 from assay_sampling.methods.by_operation import OperationProfile, operation_profile
 from assay_sampling.notes.registry import make_note
 from assay_sampling.operations.collapsing import knows_operations
-from assay_sampling.operations.matching import OperationSequence
 from assay_sampling.parameters import WeightKind
 from assay_sampling.running.identity import condition_conflict
 from assay_sampling.scoring.by_operation import SelectedCalls, place_matched
@@ -185,7 +184,7 @@ def _by_launch(profile: Profile, on: Sequence[Profile]) -> tuple[GivenTarget, ..
     found = []
     for other in on:
         try:
-            found.append(GivenTarget(other, Target.by_launch(workload, other.whole, quantity)))
+            found.append(GivenTarget(other, Target.by_launch(workload, profile.whole, other.whole, quantity)))
         except MisalignedError as error:
             found.append(GivenTarget(other, None, misaligned_launches(error, profile.whole, other.whole)))
         except AssayError as error:
@@ -198,13 +197,16 @@ def _by_operation(operations: OperationProfile, on: Sequence[Profile]) -> tuple[
         return ()
     workload, quantity = _workload(operations.profile)
     time = workload.light_time
-    sequence = OperationSequence.of(
-        operations.whole, whole_cost(operations.profile).values if time is None else time
-    )
+    if time is None:
+        time = whole_cost(operations.profile).values
     found = []
     for other in on:
         try:
-            found.append(GivenTarget(other, Target.by_operation(workload, sequence, other.whole, quantity)))
+            found.append(
+                GivenTarget(
+                    other, Target.by_operation(workload, operations.whole, time, other.whole, quantity)
+                )
+            )
         except AssayError as error:
             found.append(GivenTarget(other, None, error))
     return tuple(found)

@@ -99,10 +99,9 @@ def _doubt(one: ContenderElsewhere, speedup: float | None) -> Note | None:
         return make_note("slower_than_compared", speedup=round(one.speedup, 1), compared_at=speedup)
     if one.worst_part_error_percent is None:
         return make_note("groups_unknown")
-    if one.worst_error_percent > MOST_ERROR_PERCENT:
-        return make_note(
-            "error_above_most", error_percent=round(one.worst_error_percent, 2), most=MOST_ERROR_PERCENT
-        )
+    worst = max(one.worst_error_percent, one.worst_part_error_percent)
+    if worst > MOST_ERROR_PERCENT:
+        return make_note("error_above_most", error_percent=round(worst, 2), most=MOST_ERROR_PERCENT)
     return None
 
 

@@ -33,6 +33,7 @@ from assay_sampling.operations.matching import (
     require_operations_match,
 )
 from assay_sampling.parameters import WeightKind
+from assay_sampling.scoring.by_operation import SelectedCalls
 from assay_sampling.scoring.evaluation import Cost, instructions_of
 from assay_sampling.scoring.matching import refuse_other_counts, source_of
 from assay_sampling.scoring.placement import refuse_mixed_origins, scored_cost
@@ -48,7 +49,6 @@ class Workload:
     (n,), are None where they are unknown.
     """
 
-    launches: Launches
     part: np.ndarray
     parts: int
     light_time: np.ndarray | None
@@ -59,7 +59,12 @@ class Workload:
         """``light_time``, shape (n,), replaces that of the launches: the mean over repeats."""
         part, parts = parts_of(launches)
         time = light_time_of(launches) if light_time is None else light_time
-        return cls(launches, part, parts, time, instructions_of(launches))
+        return cls(part, parts, time, instructions_of(launches))
+
+    @classmethod
+    def of_calls(cls, sequence: OperationSequence) -> Workload:
+        """Of the operations of a selection whose launches are gone: their parts are what they call."""
+        return cls(sequence.identity, len(sequence.identities), sequence.time, None)
 
     def measure(self, kind: WeightKind) -> np.ndarray:
         """What weights of a kind count of every launch, shape (n,): its light time where instructions are
@@ -81,6 +86,13 @@ def parts_of(launches: Launches) -> tuple[np.ndarray, int]:
     return part, parts
 
 
+def counterparts(launches: int, match: Alignment | OperationMatch) -> np.ndarray:
+    """The row on the right of each of the launches or operations on the left, -1 without any."""
+    found = np.full(launches, -1, np.int64)
+    found[match.left_rows] = match.right_rows
+    return found
+
+
 @dataclass(frozen=True)
 class TargetScore:
     """The score of a selection on another GPU, in percent of the true total there, and its speedup there.
@@ -89,6 +101,17 @@ class TargetScore:
     signed_error_percent: float
     part_error_percent: float | None
     speedup: float | None
+
+
+@dataclass(frozen=True)
+class _Chosen:
+    """Representatives: ``rows``, ``groups``, ``weights`` of shape (r,); ``labels``, shape (n,), or None."""
+
+    rows: np.ndarray
+    groups: np.ndarray
+    count: int
+    weights: np.ndarray
+    labels: np.ndarray | None
 
 
 @dataclass(frozen=True)
@@ -109,60 +132,46 @@ class Target:
     match: OperationMatch | None = None
 
     @classmethod
-    def by_launch(
-        cls,
-        workload: Workload,
-        other: Launches,
-        quantity: str,
-        *,
-        reference: Launches | None = None,
-        alignment: Alignment | None = None,
-    ) -> Target:
+    def by_launch(cls, workload: Workload, here: Launches, other: Launches, quantity: str) -> Target:
         """Match launch by launch, by kernel and block.
 
         Args:
-            workload: where selections are made.
+            workload: of ``here``, where selections are made.
+            here: its launches.
             other: the other GPU's recording.
             quantity: the cost that is scored here; there it is the same where it was measured.
-            reference: the launches of ``workload`` where its own are operations; they are matched.
-            alignment: of the two, by "name_block", if already known.
 
         Raises MisalignedError where the numbers of launches differ or less than 99 % match, RefusedError for
         synthetic beside other data, NotJoinableError for the same recording.
         """
-        here = workload.launches if reference is None else reference
         subject = f"{source_of(here)} and {source_of(other)}"
         refuse_mixed_origins(here.metadata.origin, other)
         refuse_same_content(here, other)
         refuse_other_counts(subject, here, other)
-        found = align(here, other, "name_block") if alignment is None else alignment
+        found = align(here, other, "name_block")
         require_match(found, subject=subject)
-        counterpart = np.full(len(here), -1, np.int64)
-        counterpart[found.left_rows] = found.right_rows
         cost = scored_cost(other, None, quantity)
-        return cls(source_of(other), workload, other, cost, counterpart, alignment=found)
+        return cls(source_of(other), workload, other, cost, counterparts(len(here), found), alignment=found)
 
     @classmethod
     def by_operation(
-        cls,
-        workload: Workload,
-        sequence: OperationSequence,
-        other: Launches,
-        quantity: str,
+        cls, workload: Workload, here: Operations, time: np.ndarray, other: Launches, quantity: str
     ) -> Target:
-        """Match operation by operation; ``sequence`` is that of the workload.
+        """Match operation by operation; ``time``, shape (n,), is that of the operations ``here``.
 
         Raises RefusedError for a recording that knows no operations, MisalignedError where operations with
-        less than 95 % of the time of either side match.
+        less than 95 % of the time of either side match, and otherwise as :meth:`by_launch`.
         """
-        refuse_mixed_origins(workload.launches.metadata.origin, other)
+        refuse_mixed_origins(here.source.metadata.origin, other)
+        refuse_same_content(here.source, other)
         there = operations_of(other)
         cost = scored_cost(there.launches, None, quantity)
         subject = f"selection on {source_of(other)}"
-        match = match_operations(sequence, OperationSequence.of(there, cost.values), subject)
+        match = match_operations(
+            OperationSequence.of(here, time), OperationSequence.of(there, cost.values), subject
+        )
         require_operations_match(match, subject)
-        counterpart = np.full(len(sequence), -1, np.int64)
-        counterpart[match.left_rows] = match.right_rows
+        counterpart = counterparts(len(here), match)
         return cls(source_of(other), workload, other, cost, counterpart, operations=there, match=match)
 
     def score(self, selection: Selection, kind: WeightKind) -> TargetScore:
@@ -172,7 +181,19 @@ class Target:
         MisalignedError where none has one.
         """
         chosen = selection.representatives
-        rows = self.counterpart[chosen.row]
+        groups = len(selection.group_launches)
+        return self._score(
+            _Chosen(chosen.row, chosen.group, groups, selection.weights_of(kind), selection.labels), kind
+        )
+
+    def score_calls(self, calls: SelectedCalls, kind: WeightKind) -> TargetScore:
+        """As :meth:`score`, of a selection by operation whose launches are gone."""
+        return self._score(
+            _Chosen(calls.rows, calls.groups, calls.group_count, calls.weights[kind], calls.labels), kind
+        )
+
+    def _score(self, chosen: _Chosen, kind: WeightKind) -> TargetScore:
+        rows = self.counterpart[chosen.rows]
         kept = rows >= 0
         if not kept.any():
             raise MisalignedError(
@@ -180,42 +201,39 @@ class Target:
                 "none of the representatives has a counterpart",
                 "choose other representatives: another seed, or more of them",
             )
-        weights = self._taken_over(selection, selection.weights_of(kind), kept)
         costs = np.asarray(self.cost.values[rows[kept]], np.float64)
         total = float(np.sum(self.cost.values))
-        projected = weights * costs
+        projected = self._taken_over(chosen, kept) * costs
         simulated = float(costs.sum())
         return TargetScore(
             signed_error_percent=100.0 * (float(projected.sum()) - total) / total,
-            part_error_percent=self._part_error(selection, kind, projected, chosen.group[kept], total),
+            part_error_percent=self._part_error(chosen, kind, projected, kept, total=total),
             speedup=total / simulated if simulated > 0 else None,
         )
 
-    def _taken_over(self, selection: Selection, weights: np.ndarray, kept: np.ndarray) -> np.ndarray:
+    def _taken_over(self, chosen: _Chosen, kept: np.ndarray) -> np.ndarray:
         if kept.all():
-            return weights
-        chosen, groups = selection.representatives, len(selection.group_launches)
-        stands_for = weights * self.workload.measure("light_time")[chosen.row]
-        whole = np.bincount(chosen.group, stands_for, groups)
-        left = np.bincount(chosen.group[kept], stands_for[kept], groups)
+            return chosen.weights
+        stands_for = chosen.weights * self.workload.measure("light_time")[chosen.rows]
+        whole = np.bincount(chosen.groups, stands_for, chosen.count)
+        left = np.bincount(chosen.groups[kept], stands_for[kept], chosen.count)
         factor = np.divide(whole, left, out=np.ones_like(whole), where=left > 0)
-        found: np.ndarray = weights[kept] * factor[chosen.group[kept]]
+        found: np.ndarray = chosen.weights[kept] * factor[chosen.groups[kept]]
         return found
 
     def _part_error(
-        self, selection: Selection, kind: WeightKind, projected: np.ndarray, groups: np.ndarray, total: float
+        self, chosen: _Chosen, kind: WeightKind, projected: np.ndarray, kept: np.ndarray, *, total: float
     ) -> float | None:
-        labels = selection.labels
+        labels = chosen.labels
         if labels is None:
             return None
-        count = len(selection.group_launches)
         measure = self.workload.measure(kind)
-        of_group = np.bincount(labels, measure, count)
+        of_group = np.bincount(labels, measure, chosen.count)
         if (of_group <= 0).any():
             # A group without any of the measure has nothing to be spread by but its launches.
             measure = np.where(of_group[labels] > 0, measure, 1.0)
-            of_group = np.bincount(labels, measure, count)
-        rate = np.bincount(groups, projected, count) / of_group
+            of_group = np.bincount(labels, measure, chosen.count)
+        rate = np.bincount(chosen.groups[kept], projected, chosen.count) / np.maximum(of_group, 1e-300)
         by_part = np.bincount(self.workload.part, measure * rate[labels], self.workload.parts)
         true, unmatched = self._true_parts()
         return 100.0 * (float(np.abs(by_part - true).sum()) + unmatched) / total
