@@ -77,6 +77,8 @@ SIEVE = Case("Sieve, columns to weights", _SELECTION, "sieve", _NST)
 SIEVE_SORT = Case("one pyarrow sort by kernel and instructions", _SELECTION, "sieve_sort", _NST)
 STEM = Case("STEM+ROOT, columns to weights", _SELECTION, "stem", _WHOLE_WORKLOAD)
 STEM_SORT = Case("one numpy.lexsort by kernel and duration", _SELECTION, "stem_sort", _WHOLE_WORKLOAD)
+BALANCED = Case("balanced, a light run, scored and hashed", _SELECTION, "balanced_whole", 5_000_000)
+STEM_OF_LIGHT = Case("STEM+ROOT, the same light run", _SELECTION, "stem_of_light", 5_000_000)
 SIEVE_DECADES = tuple(Case(f"Sieve, {n:,}", _SELECTION, "sieve", n) for n in DECADES)
 STEM_DECADES = tuple(Case(f"STEM+ROOT, {n:,}", _SELECTION, "stem", n) for n in DECADES)
 
@@ -137,6 +139,8 @@ SECTIONS = (
             STEM,
             Case("STEM+ROOT, scored and hashed", _SELECTION, "stem_whole", _WHOLE_WORKLOAD),
             STEM_SORT,
+            BALANCED,
+            STEM_OF_LIGHT,
             SIEVE,
             Case("Sieve, scored and hashed", _SELECTION, "sieve_whole", _NST),
             SIEVE_SORT,

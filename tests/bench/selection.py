@@ -13,6 +13,7 @@ import argparse
 import time
 import tracemalloc
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -73,6 +74,14 @@ def _stem_selection(launches: Launches) -> Any:
     return stem_method.draw(values.groups(clusters.start), clusters, 0)
 
 
+def _light(launches: Launches) -> Profile:
+    """The launches as a light run, without what only a profiler of counters gives."""
+    metadata = replace(launches.metadata, level="light")
+    schema = launch_schema(metadata)
+    table = launches.table.select(schema.names)
+    return Profile(light=replace(launches, table=table.cast(schema)))
+
+
 def _pyarrow_sort(launches: Launches) -> Any:
     keys = [("kernel_id", "ascending"), ("instructions", "ascending")]
     return pc.sort_indices(launches.table.select(["kernel_id", "instructions"]), sort_keys=keys)
@@ -93,6 +102,8 @@ _STEPS: dict[str, dict[str, Callable[[Launches], Any]]] = {
         "selection": _stem_selection,
         "whole": _whole("stem", cost="duration_ns"),
     },
+    "balanced": {"whole": lambda launches: select("balanced", _light(launches), {})},
+    "stem_light": {"whole": lambda launches: select("stem", _light(launches), {})},
 }
 
 
@@ -229,3 +240,13 @@ def main() -> None:
 
 if __name__ == "__main__":
     main()
+
+
+def balanced_whole(launches: int) -> Measurement:
+    """Balanced sampling of a light run as people call it: with scores and hashes."""
+    return _case("balanced", "whole", launches)
+
+
+def stem_of_light(launches: int) -> Measurement:
+    """STEM+ROOT of the same light run."""
+    return _case("stem_light", "whole", launches)

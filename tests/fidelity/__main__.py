@@ -11,6 +11,7 @@ from pathlib import Path
 from tests.fidelity import (
     comparison,
     coverage,
+    equal_speedups,
     grid_costs,
     labels,
     projection,
@@ -27,6 +28,7 @@ SECTIONS: dict[str, Callable[[Effort], Section]] = {
     "comparison": comparison.section,
     "coverage": coverage.section,
     "labels": labels.section,
+    "equal_speedups": equal_speedups.section,
     "grid_costs": grid_costs.section,
     "projection": projection.section,
     "simulated_gpus": simulated_gpus.section,

@@ -120,6 +120,9 @@ def on_disk(place: Place, table: pa.Table, names: Names) -> Launches:
         ("stem", {}),
         ("stem", {"cost": "duration_ns", "epsilon_percent": 0.5, "weights": "launches"}),
         ("stem", {"variant": "artifact", "epsilon_percent": 0.5}),
+        ("balanced", {}),
+        ("balanced", {"launches": 900}),
+        ("balanced", {"speedup": 50}),
     ],
 )
 def test_a_selection_is_the_same_to_the_last_bit(
@@ -164,6 +167,23 @@ def test_a_selection_of_a_light_run_is_the_same(place: Place) -> None:
     )
     assert found.document(labels=True).model_dump_json() == wanted.document(labels=True).model_dump_json()
     assert found.light_time_weights is not None
+
+
+def test_balanced_draws_a_light_run_on_disk_as_one_in_memory(place: Place) -> None:
+    """Four launches hold nearly all of the time, so some are taken whole, of many blocks of rows."""
+    table, names = _table("light")
+    column = table.schema.get_field_index("duration_ns")
+    durations = table["duration_ns"].to_numpy().copy()
+    durations[::1500] = 5 * durations.sum()
+    table = table.set_column(column, table.schema.field(column), pa.array(durations))
+    wanted, found = (
+        select("balanced", Profile(light=each), {"launches": 120}, seed=2)
+        for each in (in_memory(table, names), on_disk(place, table, names))
+    )
+    assert isinstance(found.labels, Column)
+    assert found.document(labels=True).model_dump_json() == wanted.document(labels=True).model_dump_json()
+    assert found.representatives.draws is not None
+    assert (found.representatives.draws == 0).sum() == 4
 
 
 def test_fair_scores_of_draws_are_the_same_and_halves_are_not_tried(place: Place) -> None:
@@ -235,7 +255,7 @@ def test_a_counter_that_is_not_a_number_is_refused_in_the_same_words(place: Plac
 def test_what_needs_all_launches_in_memory_is_refused(place: Place) -> None:
     table, names = _table(rows=500)
     kept = on_disk(place, table, names)
-    for method, parameters in (("tbpoint", {}), ("balanced", {}), ("sieve", {"launches_per_group": 3})):
+    for method, parameters in (("tbpoint", {}), ("sieve", {"launches_per_group": 3})):
         with pytest.raises(RefusedError, match="memory limit"):
             select(method, Profile(detailed=kept), parameters)
     with pytest.raises(RefusedError, match="memory limit"):

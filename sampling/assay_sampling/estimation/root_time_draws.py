@@ -25,48 +25,80 @@ import numpy as np
 _ROUNDING = 1e-12
 
 
+class _SumsFrom:
+    """Sums of root ** power over each launch and all after it, the longest first, without a row a launch.
+
+    ``roots`` (descending) and ``ends``, the launches up to and with each root, have shape (m,).
+    """
+
+    def __init__(self, roots: np.ndarray, ends: np.ndarray, power: int) -> None:
+        self._ends = ends
+        self._each = roots**power
+        counts = np.diff(ends, prepend=0)
+        # The smallest are added first.
+        sums = np.cumsum((counts * self._each)[::-1])[::-1]
+        self._after = np.append(sums[1:], 0.0)
+
+    def __getitem__(self, launch: int) -> float:
+        place = int(np.searchsorted(self._ends, launch, side="right"))
+        if place == len(self._ends):
+            return 0.0
+        return float(self._after[place] + (self._ends[place] - launch) * self._each[place])
+
+
 @dataclass(frozen=True)
 class RootTimePlan:
-    """How many launches to take, and what that costs and gives; ``times`` of all launches, shape (n,).
+    """How many launches to take, and what that costs and gives.
 
-    Launches without any time are never drawn. Raises IndexError where no launch has any. Memory: 40 bytes a
-    launch.
+    ``times`` has shape (n,); with ``counts``, shape (n,), each is the time of so many launches. Launches
+    without any time are never drawn. Raises IndexError where no launch has any. Memory: 60 bytes a time.
     """
 
     times: np.ndarray
+    counts: np.ndarray | None = None
 
     @cached_property
-    def _largest_first(self) -> np.ndarray:
-        found: np.ndarray = np.sqrt(np.sort(self.times[self.times > 0])[::-1])
-        return found
+    def _by_length(self) -> tuple[np.ndarray, np.ndarray]:
+        """Roots of the times, descending, and the number of launches up to and with each."""
+        some = self.times > 0
+        times = self.times[some]
+        order = np.argsort(times, kind="stable")[::-1]
+        counts = np.ones(len(times), np.int64) if self.counts is None else self.counts[some][order]
+        return np.sqrt(times[order]), np.cumsum(counts.astype(np.int64))
+
+    def _root(self, launch: int) -> float:
+        """The root of the time of a launch, the longest first."""
+        roots, ends = self._by_length
+        return float(roots[int(np.searchsorted(ends, launch, side="right"))])
 
     @cached_property
-    def _root_left(self) -> np.ndarray:
-        return _sums_from(self._largest_first)
+    def _root_left(self) -> _SumsFrom:
+        return _SumsFrom(*self._by_length, 1)
 
     @cached_property
-    def _time_left(self) -> np.ndarray:
-        return _sums_from(np.square(self._largest_first))
+    def _time_left(self) -> _SumsFrom:
+        return _SumsFrom(*self._by_length, 2)
 
     @cached_property
-    def _cube_left(self) -> np.ndarray:
-        return _sums_from(self._largest_first**3)
+    def _cube_left(self) -> _SumsFrom:
+        return _SumsFrom(*self._by_length, 3)
 
     @cached_property
-    def _fourth_left(self) -> np.ndarray:
-        return _sums_from(self._largest_first**4)
+    def _fourth_left(self) -> _SumsFrom:
+        return _SumsFrom(*self._by_length, 4)
 
     @property
     def most(self) -> int:
         """Launches that can be taken: those with any time."""
-        return len(self._largest_first)
+        ends = self._by_length[1]
+        return int(ends[-1]) if len(ends) else 0
 
     def whole(self, launches: int) -> int:
         """How many of the longest are taken whole if so many are taken."""
         # If one is not long enough, no shorter one is: the first that is not is found by halving.
         return _first(
             launches,
-            lambda j: self._largest_first[j] * (launches - j) < self._root_left[j] * (1 - _ROUNDING),
+            lambda j: self._root(j) * (launches - j) < self._root_left[j] * (1 - _ROUNDING),
         )
 
     def time(self, launches: int) -> float:
@@ -92,10 +124,10 @@ class RootTimePlan:
         return min(_first(self.most, lambda j: self.error(j + 1, spread) <= error) + 1, self.most)
 
     def probabilities(self, launches: int) -> np.ndarray:
-        """pi of every launch, shape (n,): 1 if it is taken whole, 0 without any time."""
+        """pi of a launch of each time, shape (n,): 1 if it is taken whole, 0 without any time."""
         whole, drawn = self._parts(launches)
         found: np.ndarray = np.sqrt(self.times)
-        least = self._largest_first[whole - 1] if whole else np.inf
+        least = self._root(whole - 1) if whole else np.inf
         of_whole = found >= least
         found *= drawn / self._root_left[whole] if drawn else 0.0
         found[of_whole] = 1.0
@@ -114,21 +146,29 @@ def systematic_draw(probabilities: np.ndarray, order: np.ndarray, rng: np.random
         probabilities: of every launch, shape (n,), as :meth:`RootTimePlan.probabilities` gives them.
         order: rows to draw from, each at most once, shape (k,).
     """
+    return systematic_draw_of_many(probabilities, np.ones(len(probabilities), np.int64), order, rng)[0]
+
+
+def systematic_draw_of_many(
+    probabilities: np.ndarray, counts: np.ndarray, order: np.ndarray, rng: np.random.Generator
+) -> tuple[np.ndarray, np.ndarray]:
+    """As :func:`systematic_draw`, where row i is ``counts[i]`` launches of one probability each.
+
+    Returns the rows drawn, shape (d,), and which of the launches of each, from 0, shape (d,).
+    """
     rows: np.ndarray = order[(probabilities[order] > 0) & (probabilities[order] < 1)]
     if not len(rows):
-        return rows
-    reach = np.cumsum(probabilities[rows])
+        return rows, np.zeros(0, np.int64)
+    each = probabilities[rows]
+    reach = np.cumsum(each * counts[rows])
     launches = max(round(float(reach[-1])), 1)
     points = (rng.random() + np.arange(launches)) * (reach[-1] / launches)
-    met = np.searchsorted(reach, points, side="right")
-    drawn: np.ndarray = rows[np.unique(np.minimum(met, len(rows) - 1))]
-    return drawn
-
-
-def _sums_from(values: np.ndarray) -> np.ndarray:
-    """Sum of each value and all after it, shape (n + 1,), the last 0; the smallest are added first."""
-    found: np.ndarray = np.append(np.cumsum(values[::-1])[::-1], 0.0)
-    return found
+    met = np.minimum(np.searchsorted(reach, points, side="right"), len(rows) - 1)
+    before = np.where(met > 0, reach[met - 1], 0.0)
+    place = ((points - before) / each[met]).astype(np.int64)
+    place = np.clip(place, 0, counts[rows[met]] - 1)
+    distinct = np.unique(np.stack([met, place]), axis=1)
+    return rows[distinct[0]], distinct[1]
 
 
 def _first(count: int, holds: Callable[[int], bool]) -> int:

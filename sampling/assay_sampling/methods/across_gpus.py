@@ -105,13 +105,9 @@ def at_speedup(
     Raises what :func:`assay_sampling.methods.registry.select` raises, ParameterError for weights that the
     method does not have.
     """
-    select = partial(_selected, method, profile)
-    asked = {**parameters, "weights": weights}
-    budget = budget_of(registry.samplers()[method])
-    if budget is not None and budget.parameter not in parameters:
-        launches = len(targets[0].workload.part)
-        asked = _with_budget(budget, asked, speedup, launches, lambda tried: _speedup_of(select, tried, seed))
-    made = list(_drawn(select, asked, seed, draws))
+    asked, made = drawn_at_speedup(
+        method, profile, {**parameters, "weights": weights}, speedup, seed=seed, draws=draws
+    )
     there = tuple(ErrorsThere.of([target.score(one, weights) for one in made]) for target in targets)
     return AtSpeedup(
         method=method,
@@ -122,6 +118,20 @@ def at_speedup(
         speedup=_speedup(made),
         there=there,
     )
+
+
+def drawn_at_speedup(
+    method: str, profile: Profile, parameters: Mapping[str, Any], speedup: float, *, seed: int, draws: int
+) -> tuple[dict[str, Any], list[Selection]]:
+    """The parameters that leave nearly that speedup, and selections by them: one, where the seed changes
+    nothing. Arguments as in :func:`at_speedup`."""
+    select = partial(_selected, method, profile)
+    asked = dict(parameters)
+    budget = budget_of(registry.samplers()[method])
+    if budget is not None and budget.parameter not in parameters:
+        launches = len(profile.whole)
+        asked = _with_budget(budget, asked, speedup, launches, lambda tried: _speedup_of(select, tried, seed))
+    return asked, list(_drawn(select, asked, seed, draws))
 
 
 def _selected(method: str, profile: Profile, parameters: Mapping[str, Any], seed: int) -> Selection:

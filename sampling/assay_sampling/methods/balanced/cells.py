@@ -30,11 +30,15 @@ class Cells:
     kernel: np.ndarray
 
     @classmethod
-    def of(cls, kernel: np.ndarray, threads: np.ndarray, time: np.ndarray) -> Cells:
-        """Cells of launches with these kernel ids, threads and times, each of shape (n,)."""
+    def of(
+        cls, kernel: np.ndarray, threads: np.ndarray, time: np.ndarray, counts: np.ndarray | None = None
+    ) -> Cells:
+        """Cells of launches with these kernel ids, threads and times, each of shape (n,); with ``counts``
+        each row is so many launches."""
         code, kernels = codes_in_order_of_use(kernel)
         rank_of = np.empty(len(kernels), np.int64)
-        rank_of[np.argsort(-np.bincount(code, time), kind="stable")] = np.arange(len(kernels))
+        whole = time if counts is None else time * counts
+        rank_of[np.argsort(-np.bincount(code, whole), kind="stable")] = np.arange(len(kernels))
         rank = rank_of[code]
         size, sizes = value_codes(threads)
         down = rank % 2 == 1
@@ -49,7 +53,7 @@ class Cells:
         Args:
             rows: of the representatives, shape (r,).
             whole: which of them were taken whole, shape (r,).
-            roots: of the times of every launch, shape (n,).
+            roots: of the times of every row, summed over its launches, shape (n,).
 
         A group is a cell, without the launches taken whole where others of it were drawn: these are a group
         of their own. A cell without representatives joins the nearest that has one: of its kernel, else of

@@ -8,7 +8,8 @@ The weights are those of the ratio estimator, group by group: the light time of 
 only cost per light time is estimated. They depend on light time alone, and are fixed where they are made.
 
 Source: docs/methods/balanced.md.
-Memory: at most 200 bytes a launch besides the profile.
+Memory: at most 200 bytes a launch besides the profile; of launches on disk, as much for each distinct
+combination of kernel, threads and time.
 """
 
 from __future__ import annotations
@@ -16,15 +17,15 @@ from __future__ import annotations
 import numpy as np
 from pydantic import BaseModel, Field
 
-from assay_sampling.engines.columns import require_in_memory
+from assay_sampling.engines.blockwise import relabelled
 from assay_sampling.errors import ParameterError
-from assay_sampling.estimation.root_time_draws import RootTimePlan, systematic_draw
+from assay_sampling.estimation.root_time_draws import RootTimePlan, systematic_draw_of_many
 from assay_sampling.launches.profile import Profile
+from assay_sampling.methods.balanced.alike import AlikeLaunches
 from assay_sampling.methods.balanced.cells import Cells
 from assay_sampling.methods.base import grouped_selection, time_to_draw_by, whole_cost
 from assay_sampling.methods.budgets import Budget
 from assay_sampling.methods.needs import NO_COUNTERS, Needs
-from assay_sampling.methods.thread_counts import threads
 from assay_sampling.methods.tried import Tried
 from assay_sampling.notes.registry import Note, make_note
 from assay_sampling.parameters import MethodParameters
@@ -85,7 +86,7 @@ class BalancedSampler:
         return NO_COUNTERS
 
     def select(self, profile: Profile, parameters: BalancedParameters, *, seed: int) -> Selection:
-        """Raises RefusedError for no launches, none with any time, or more than fit into memory;
+        """Raises RefusedError for no launches, or none with any time;
         CounterUnavailableError where one lacks its time; ParameterError for two budgets."""
         return self.select_and_try(profile, parameters, seed=seed, count=0).selection
 
@@ -96,43 +97,48 @@ class BalancedSampler:
         parameters = _with_budget(parameters)
         cost = whole_cost(profile)
         time_to_draw_by(profile, parameters)
-        require_in_memory(cost.values)
-        time = np.asarray(cost.values, np.float64)
-        plan = RootTimePlan(time)
-        cells = Cells.of(profile.whole.array("kernel_id"), threads(profile.whole), time)
+        alike = AlikeLaunches.of(profile.whole, cost.values)
+        plan = RootTimePlan(alike.time, alike.count)
+        cells = Cells.of(alike.kernel, alike.threads, alike.time, alike.count)
         probabilities = plan.probabilities(_launches(plan, parameters))
-        drawn = systematic_draw(probabilities, cells.order, np.random.default_rng(seed))
-        rows = np.sort(np.concatenate([np.flatnonzero(probabilities == 1), drawn]))
-        whole = probabilities[rows] == 1
-        labels = cells.groups(rows, whole, np.sqrt(time))
+        drawn, place = systematic_draw_of_many(
+            probabilities, alike.count, cells.order, np.random.default_rng(seed)
+        )
+        rows, kind = alike.rows(np.flatnonzero(probabilities == 1), drawn, place)
+        whole = probabilities[kind] == 1
+        labels = cells.groups(kind, whole, np.sqrt(alike.time) * alike.count)
         selection = grouped_selection(
             profile,
             self.name,
             parameters,
             seed,
-            labels=labels,
+            labels=relabelled(alike.of_launch, labels),
             rows=rows,
-            weights=ratio_weights(time, labels, rows, probabilities[rows]),
+            weights=ratio_weights(alike.time, labels, kind, probabilities[kind], alike.count),
             draws=np.where(whole, 0, 1),
             weighed_by="light_time",
             drawing="root_light_time",
             cost=cost,
             interval_reason=make_note("interval_exact_by_weights", quantity=cost.quantity),
             warnings=(
-                *_without_time(time, cost.quantity),
-                *_without_draw(cells, rows, time),
+                *_without_time(alike, cost.quantity),
+                *_without_draw(cells, kind, alike),
             ),
         )
         return Tried(selection, otherwise="by_construction")
 
 
 def ratio_weights(
-    time: np.ndarray, labels: np.ndarray, rows: np.ndarray, probabilities: np.ndarray
+    time: np.ndarray,
+    labels: np.ndarray,
+    rows: np.ndarray,
+    probabilities: np.ndarray,
+    counts: np.ndarray | None = None,
 ) -> np.ndarray:
     """Weight of each representative, shape (r,): those of a group have its time in all.
 
     Args:
-        time, labels: of every launch, shape (n,).
+        time, labels: of every launch, shape (n,); with ``counts``, shape (n,), of so many launches each.
         rows: of the representatives, shape (r,), all with positive time; of each group at least one.
         probabilities: with which they were drawn, shape (r,); 1 if taken whole.
 
@@ -141,7 +147,7 @@ def ratio_weights(
     """
     groups, whole = labels[rows], probabilities == 1
     count = int(labels.max()) + 1
-    left = time.copy()
+    left = time.copy() if counts is None else time * counts
     left[rows[whole]] = 0.0
     rest = np.bincount(labels, left, count)
     expanded = np.bincount(groups, np.where(whole, 0.0, time[rows] / probabilities), count)
@@ -173,16 +179,16 @@ def _launches(plan: RootTimePlan, parameters: BalancedParameters) -> int:
     return min(max(enough, _LEAST_FOR_A_TARGET), plan.most)
 
 
-def _without_time(time: np.ndarray, quantity: str) -> tuple[Note, ...]:
-    count = int((time == 0).sum())
+def _without_time(alike: AlikeLaunches, quantity: str) -> tuple[Note, ...]:
+    count = int(alike.count[alike.time == 0].sum())
     return (make_note("launches_never_drawn", launches=count, quantity=quantity),) if count else ()
 
 
-def _without_draw(cells: Cells, rows: np.ndarray, time: np.ndarray) -> tuple[Note, ...]:
+def _without_draw(cells: Cells, drawn: np.ndarray, alike: AlikeLaunches) -> tuple[Note, ...]:
     """A note on kernels that no representative is of, if they matter."""
-    kernel = cells.kernel[cells.of_launch]
+    kernel, time = cells.kernel[cells.of_launch], alike.time * alike.count
     of_kernel = np.bincount(kernel, time)
-    of_kernel[kernel[rows]] = 0.0
+    of_kernel[kernel[drawn]] = 0.0
     kernels, percent = int((of_kernel > 0).sum()), 100 * float(of_kernel.sum() / time.sum())
     if percent < _SHARE_SILENTLY_PERCENT:
         return ()
