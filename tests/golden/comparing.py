@@ -45,7 +45,7 @@ ADDED: frozenset[str] = frozenset(
         "properties.after", "properties.gang", "properties.processes", "properties.unit",
         "properties.project", "properties.bundle", "$defs.RequiresSpec", "bundles", "facts.bundle",
         "programs", "facts.program",
-        "weight_kinds",
+        "weight_kinds", "part_error_percent", "judged_on", "worst_error_percent", "worst_part_error_percent",
         "unseen_time_percent", "two_level.notes", "window.slices", "window.weighted_group_error_percent",
         "decomposition", "widest_groups", "labels.origins", "started_cold",
         "parameters.tolerance_percent", "launches.[].would_stop", "summary.active_error_percent",
