@@ -26,8 +26,10 @@ from assay_sampling.errors import ParameterError
 from assay_sampling.launches.profile import Profile as Levels
 from assay_sampling.notes.registry import note_text
 from assay_sampling.parameters import WeightKind
+from assay_sampling.scoring.saved.verdict_facts import verdict_of_selection
 from assay_sampling.scoring.selection import SavedSelection
 from assay_sampling.scoring.selection import Selection as MadeSelection
+from assay_sampling.verdicts.sentences import sentence_of_verdict
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -120,6 +122,11 @@ class Selection:
         """The interval of the projected total, in the unit of the cost; None if the method gives none."""
         found = self._document.interval
         return None if found is None else (found.low, found.high)
+
+    @property
+    def verdict(self) -> str:
+        """Whether to trust it on another GPU, in one sentence; ``to_dict()["verdict"]`` has its numbers."""
+        return sentence_of_verdict(verdict_of_selection(self._document))
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -258,6 +265,7 @@ class Selection:
     def _facts(self) -> list[tuple[str, object]]:
         cost = self._document.cost
         return [
+            ("verdict", self.verdict),
             ("method", f"{self.method}, seed {self.seed}"),
             *self._amounts(),
             ("groups", f"{self.groups:,}"),

@@ -23,6 +23,8 @@ from assay_sampling.notes.registry import make_note
 from assay_sampling.scoring.fair import Contender, Fair, no_star, recommend
 from assay_sampling.scoring.selection import ProfileSummary
 from assay_sampling.scoring.trials import LEAST_TRIALS, trials_for
+from assay_sampling.verdicts.facts import VerdictFacts
+from assay_sampling.verdicts.rules import verdict_of
 
 Parameters = Mapping[str, Mapping[str, Any]]
 
@@ -60,7 +62,8 @@ def compare(
     ``fair`` scores a method over its tries. Entries with ``pareto`` (a star) are those that no other beats in
     both fair error and fair speedup, among methods scored in the same cost; ``no_star`` says why not. The
     ``recommendation`` names the method to take. By operation, ``unit`` and the number of ``operations`` are
-    added; with ``on`` an entry for each recording there, in each method's entry a list of
+    added; ``verdict`` is that on the recommended
+    method, null without one. With ``on`` an entry for each recording there, in each method's entry a list of
     :class:`assay_client.recordings.other_gpus.compared.ScoredOn`, and ``at_speedup`` with the scores behind
     the stars. A recording that cannot be matched is an entry with ``status`` "refused" and the ``reason``.
 
@@ -94,6 +97,7 @@ def compare(
     elif others:
         recommendation["notes"] = [make_note("no_target_scored", targets=len(others)).to_dict()]
     return {
+        "verdict": _verdict(entries, recommendation, judged),
         **compared.unit_part(),
         "profile": ProfileSummary.of(profile.whole).document().to_dict(),
         **({"on": [each.to_dict() for each in compared.on]} if others else {}),
@@ -102,6 +106,23 @@ def compare(
         **({} if judged is None else {"at_speedup": judged.document}),
         "recommendation": recommendation,
     }
+
+
+def _verdict(
+    entries: Sequence[Mapping[str, Any]], recommendation: Mapping[str, Any], judged: Judged | None
+) -> dict[str, Any] | None:
+    """The verdict on the recommended method: by its largest errors on other GPUs, if any was scored."""
+    method = recommendation["method"]
+    if judged is None or method is None:
+        return next((entry["verdict"] for entry in entries if entry["method"] == method), None)
+    wanted = (method, recommendation["weights"])
+    row = next(each for each in judged.document["rows"] if (each["method"], each["weights"]) == wanted)
+    facts = VerdictFacts(
+        error_percent=row["worst_error_percent"],
+        group_error_percent=row["worst_part_error_percent"],
+        elsewhere=True,
+    )
+    return verdict_of(facts).to_dict()
 
 
 def _chosen(methods: Sequence[str]) -> list[str]:
@@ -265,6 +286,7 @@ def _scored(name: str, tried: Tried) -> dict[str, Any]:
         "interval": None if selection.interval is None else selection.interval.to_dict(),
         "interval_reason": None if because is None else because.to_dict(),
         "warnings": [note.to_dict() for note in (*selection.warnings, *selection.notes)],
+        "verdict": selection.verdict.to_dict(),
         "fair": tried.fair.to_dict(),
         "pareto": False,
         "no_star": None,
@@ -281,7 +303,7 @@ def _without(name: str, status: str, reason: str, error: AssayError | None = Non
             "parameters", "groups", "launches_to_simulate", "weight_kinds", "cost", "error_percent",
             "signed_error_percent", "group_error_percent", "speedup", "speedup_instructions",
             "speedup_launches", "weighted_cov_percent", "decomposition", "interval", "interval_reason",
-            "fair", "no_star",
+            "verdict", "fair", "no_star",
         )
     )  # fmt: skip
     return {

@@ -14,6 +14,7 @@ from assay_sampling.documents.common import (
     Parameters,
     RecommendationEntry,
     Scores,
+    VerdictEntry,
     WeightedScores,
 )
 from assay_sampling.documents.selection import Accuracies, IntervalEntry, LabelScores, Window
@@ -85,6 +86,10 @@ class Row(Scores, Judged, Placed):
     """A selection method on a workload, GPU and condition."""
 
     method: Annotated[str, says("selection method")]
+    verdict: Annotated[
+        VerdictEntry | None,
+        says("whether to trust it on another GPU; away from the selection's GPU by its errors there"),
+    ] = None
     asked_parameters: Annotated[Parameters, says("parameters of the campaign file")] = {}
     parameters: Annotated[Parameters, says("all parameters that were used")] = {}
     seed: Annotated[int, says("seed of every random choice")] = 0

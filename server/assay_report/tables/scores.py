@@ -24,6 +24,7 @@ from assay_report.texts import (
 )
 from assay_sampling.documents.common import Cost, FairEntry, WeightedScores
 from assay_sampling.parameters import WeightKind
+from assay_sampling.verdicts.verdict import VerdictLevel
 
 _BOTH_WEIGHTS = (
     "By light time: each representative stands for the light time of its group on the GPU of the selection, "
@@ -39,10 +40,13 @@ class _Named:
     method: str
 
 
+_VERDICTS: dict[VerdictLevel, str] = {"trust": "trust", "total_only": "total only", "do_not": "do not trust"}
 _ROWS: list[Filled[_Named]] = [
     shared.gpu(lambda entry: entry.row),
     shared.condition(lambda entry: entry.row),
     names("method", lambda entry: entry.method),
+    names("verdict", lambda entry: _VERDICTS[entry.row.verdict.level] if entry.row.verdict else ABSENT,
+          optional=True),
     shared.status(lambda entry: entry.row),
     shared.error("error", lambda entry: (entry.row, entry.row.error_percent)),
     numbers("signed error", lambda entry: percent(entry.row.signed_error_percent, signed=True), "%"),

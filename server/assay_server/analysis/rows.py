@@ -11,7 +11,13 @@ from assay_report.model.compared import Compared, SmShareEntry
 from assay_report.model.runs import ProvenanceEntry
 from assay_report.model.scores import AssumptionEntry, Row, SelectedOn
 from assay_sampling.documents.base import plain
-from assay_sampling.documents.common import ConditionEntry, NoteEntry, Scores, WeightedScores
+from assay_sampling.documents.common import (
+    ConditionEntry,
+    NoteEntry,
+    Scores,
+    VerdictEntry,
+    WeightedScores,
+)
 from assay_sampling.documents.selection import IntervalEntry
 from assay_sampling.errors import AssayError, RefusedError, RunFailedError
 from assay_sampling.estimation.intervals import Interval
@@ -22,6 +28,8 @@ from assay_sampling.parameters import WeightKind
 from assay_sampling.running.gpu_names import names_another
 from assay_sampling.scoring.evaluation import Evaluation
 from assay_sampling.scoring.selection import Selection
+from assay_sampling.verdicts.facts import VerdictFacts
+from assay_sampling.verdicts.rules import verdict_of
 from assay_server.analysis.cells import Cell
 from assay_server.analysis.runs.request import FailedRun, RunData
 
@@ -121,11 +129,15 @@ def describe_selection(row: Row, selection: Selection, key: str, made_on: Cell) 
     row.unit = selection.unit
     row.groups = len(selection.group_launches)
     row.representatives = len(selection.representatives.row)
+    row.verdict = VerdictEntry.of(selection.verdict)
+
+
+_OF_SELECTION = ("selected_on", "selection", "parameters", "unit", "groups", "representatives", "verdict")
 
 
 def same_selection(row: Row, of: Row) -> None:
     """As :func:`describe_selection`, for a selection that another row describes."""
-    for name in ("selected_on", "selection", "parameters", "unit", "groups", "representatives"):
+    for name in _OF_SELECTION:
         setattr(row, name, getattr(of, name))
 
 
@@ -139,10 +151,27 @@ def score(row: Row, evaluation: Evaluation, run: RunData) -> None:
     scores = Scores.model_validate(plain(evaluation.to_dict()))
     for name in Scores.model_fields:
         setattr(row, name, getattr(scores, name))
+    _judge(row, evaluation)
     free = len(evaluation.free_rows)
     if free:
         detail = f"{free:,} of {row.representatives:,} cost nothing in {evaluation.quantity}"
         flag(row, run.run_id, "representative_without_cost", detail)
+
+
+def _judge(row: Row, evaluation: Evaluation) -> None:
+    """Fill in the verdict on scores away from where the selection was made, whose truth is known here."""
+    here = SelectedOn(device=row.device, condition=row.condition)
+    if row.selected_on is None or row.selected_on == here:
+        return
+    facts = VerdictFacts(
+        error_percent=evaluation.error_percent,
+        group_error_percent=evaluation.group_error_percent,
+        elsewhere=True,
+        groups=row.groups,
+        kernels=row.kernels,
+        representatives=row.representatives or 0,
+    )
+    row.verdict = VerdictEntry.of(verdict_of(facts))
 
 
 def give_interval(row: Row, interval: Interval | None, reason: Note | None) -> None:

@@ -11,6 +11,7 @@ from assay_client.cli.reporters import on_targets
 from assay_client.cli.reporters.report import render_table
 from assay_client.cli.reporters.tables import Table, origin_mark, print_facts
 from assay_client.cli.reporters.text import count, profile_text, quantity
+from assay_client.cli.reporters.verdict import render_verdict
 from assay_report.tables.decomposition import Decomposed, decomposition_table
 from assay_sampling.documents.common import ErrorDecomposition
 from assay_sampling.notes.registry import note_text
@@ -33,6 +34,7 @@ _BASES = {
 
 def render_comparison(document: Mapping[str, Any], console: Console) -> None:
     """Draw one line for each method that applies; below, those that do not, with the reason."""
+    render_verdict(document, console)
     profile, entries = document["profile"], document["methods"]
     scored = [entry for entry in entries if entry["status"] == "ok"]
     pairs = [
