@@ -19,6 +19,7 @@ from tests.fidelity import (
     slices,
     target_coverage,
     two_levels_on_gpus,
+    verdicts,
     weights,
     weights_simulated,
 )
@@ -35,6 +36,7 @@ SECTIONS: dict[str, Callable[[Effort], Section]] = {
     "slices": slices.section,
     "target_coverage": target_coverage.section,
     "two_levels_on_gpus": two_levels_on_gpus.section,
+    "verdicts": verdicts.section,
     "weights": weights.section,
     "weights_simulated": weights_simulated.section,
     "weights_two_levels": weights.two_levels,

@@ -4,7 +4,8 @@ Every rule that applies gives a reason; the verdict is the most cautious level a
 none applies. A rule about the parts of a total leaves the total trusted only where something vouches for it.
 
 Source: docs/methods/README.md, "The verdict", whose table :func:`rule_table` prints; the limits of expected
-errors were set on one half of the recordings of docs/fidelity.md and judged on the other.
+errors were set on one half of the recordings of docs/fidelity.md, "Verdicts", and judged on the
+other.
 """
 
 from __future__ import annotations
