@@ -19,16 +19,17 @@ _Ratios = Callable[[np.random.Generator, np.ndarray, np.ndarray], np.ndarray]
 
 
 def made_ratios(
-    kernels: int, scales_at_most: float
+    kernels: int, scales_at_most: float, first_seed: int = 0
 ) -> Iterator[tuple[str, np.ndarray, np.ndarray, np.ndarray]]:
     """Name, light time, cost there and kernel of every launch, of each population.
 
-    Those that were cut off scale at most ``scales_at_most`` times as their kernel does.
+    Those that were cut off scale at most ``scales_at_most`` times as their kernel does. Another
+    ``first_seed`` makes others of the same kinds.
     """
-    for seed, (name, ratios) in enumerate(_ALIKE.items()):
-        yield (name, *_population(seed, kernels, ratios))
-    for seed, (name, ratios) in enumerate(_UNLIKE.items(), 100):
-        time, cost, kernel = _population(seed, kernels, _spread_by(ratios))
+    for seed, (name, ratios) in enumerate(_ALIKE.items(), first_seed):
+        yield (name, *population(seed, kernels, ratios))
+    for seed, (name, ratios) in enumerate(_UNLIKE.items(), first_seed + 100):
+        time, cost, kernel = population(seed, kernels, _spread_by(ratios))
         yield name, time, cost, kernel
         if over(time, cost, kernel, scales_at_most).any():
             yield f"{name}, cut off", time, _cut_off(time, cost, kernel, scales_at_most), kernel
@@ -41,7 +42,8 @@ def over(time: np.ndarray, cost: np.ndarray, kernel: np.ndarray, scales_at_most:
     return found
 
 
-def _population(seed: int, kernels: int, ratios: _Ratios) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def population(seed: int, kernels: int, ratios: _Ratios) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Light time, cost there and kernel of every launch; ``ratios`` of them to that of their kernel."""
     rng = np.random.default_rng([24, seed])
     kernel = rng.integers(0, kernels, LAUNCHES)
     time = np.exp(rng.normal(3, 1, kernels))[kernel] * np.exp(rng.normal(0, 0.8, LAUNCHES)) + 0.5

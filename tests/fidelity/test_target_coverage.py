@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 import pytest
 
-from assay_sampling.estimation.target_intervals import SCALES_AT_MOST
+from assay_sampling.estimation.target_intervals import SCALES_AT_MOST, TargetInterval, target_interval
 from tests.fidelity import target_coverage
+from tests.fidelity.indistinguishable import twins
 from tests.fidelity.made_ratios import over
 from tests.fidelity.section import Effort, Section
-from tests.fidelity.target_pairs import Pair, made
+from tests.fidelity.target_pairs import HOLD_OUT, Pair, held_out, made
 
 _SAMPLES = 300
 _SOME = (
@@ -29,6 +33,42 @@ def short() -> Section:
 @pytest.fixture(scope="module")
 def populations() -> dict[str, Pair]:
     return {pair.name: pair for pair in made(9, SCALES_AT_MOST)}
+
+
+def test_the_short_form_keeps_its_bounds(short: Section) -> None:
+    assert list(short.missed) == []
+
+
+def test_the_short_form_misses_its_bounds_where_intervals_are_too_narrow(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def narrower(*args: Any, **more: Any) -> TargetInterval:
+        found = target_interval(*args, **more)
+        if found.interval is None:
+            return found
+        middle = (found.interval.low + found.interval.high) / 2
+        half = (found.interval.high - found.interval.low) / 8
+        return replace(found, interval=replace(found.interval, low=middle - half, high=middle + half))
+
+    monkeypatch.setattr(target_coverage, "target_interval", narrower)
+    missed = target_coverage.section(Effort.SHORT).missed
+    assert any("held in" in text for text in missed)
+
+
+def test_no_interval_keeps_all_bounds_on_two_populations_that_most_samples_cannot_tell_apart() -> None:
+    found = twins(500, SCALES_AT_MOST)
+    assert found.impossible
+    # A sample that meets one of the unlike launches tells; one drawn in proportion to time meets them with
+    # 12 %, the other, drawn uniformly, seldom.
+    assert 8 < 100 - found.meet_none_percent < 18
+    assert not twins(500, 2.0).impossible, "one of the two does not keep a smaller assumption"
+
+
+def test_hold_outs_are_other_populations_than_those_that_count(populations: dict[str, Pair]) -> None:
+    for pair in held_out(9, SCALES_AT_MOST):
+        name = pair.name.removesuffix(f" {HOLD_OUT}")
+        assert name != pair.name
+        assert name not in populations or populations[name].time.tolist() != pair.time.tolist()
 
 
 def test_every_population_has_every_design(short: Section) -> None:

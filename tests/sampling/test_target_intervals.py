@@ -119,6 +119,19 @@ def test_the_assumption_alone_is_the_upper_end_where_one_launch_is_unlike_the_ot
     assert alike.unlike_percent < assumed.unlike_percent / 2
 
 
+def test_launches_unlike_those_drawn_may_also_cost_less() -> None:
+    """Where one that was drawn is unlike the others, what was missed may scale as little as 1 / f."""
+    costs = TWENTY.copy()
+    costs[7] *= 3
+    plan = design([100], "light_time", light_time=np.full(20, TIME_OF_GROUP))
+    projected = 100 * costs.mean()
+    found, _ = interval_of(plan, costs, ONE, "light_time", scales_at_most=2.5)
+    share = unlike_share(1, 19, 0, 0.95)
+    assert projected - found.low == pytest.approx(share * (1 - 1 / 2.5) * projected * (1 - 20 / 100))
+    alike, _ = interval_of(plan, TWENTY, ONE, "light_time", scales_at_most=2.5)
+    assert 100 * TWENTY.mean() - alike.low < 0.1 * 100 * TWENTY.mean()
+
+
 def test_a_larger_assumption_never_narrows_the_interval() -> None:
     costs = TWENTY.copy()
     costs[7] *= 3

@@ -4,7 +4,7 @@
     by light time or instructions: around sum over groups of X_g R_g, R_g = costs / amounts of the drawn
     in proportion to light time: Hansen and Hurwitz; to its root: successive differences
 
-    below: t x standard error
+    below: t x standard error; where drawn launches are unlike, at least share x (1 - 1 / f) x projected
     above: the larger of that and share x (f - 1) x projected; where the drawn launches of each group are
            alike, at most such that the half width is WIDEST standard errors
 
@@ -255,8 +255,11 @@ def _around(sample: _Sample, errors: _Errors, scales_at_most: float, confidence:
     if errors.alike:
         above = min(above, 2 * WIDEST * errors.standard - errors.half)
     above = max(above, errors.half)
+    below = errors.half
+    if not errors.alike:
+        below = max(below, errors.unlike * errors.left_out * (1 - 1 / scales_at_most))
     unlike = min(errors.unlike, above / reach) if reach > 0 else errors.unlike
-    low = total - errors.half - not_vouched * (1 - 1 / scales_at_most)
+    low = total - below - not_vouched * (1 - 1 / scales_at_most)
     return TargetInterval(
         Interval(
             low=max(low, float(sample.costs.sum())),
