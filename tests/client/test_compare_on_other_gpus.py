@@ -77,7 +77,8 @@ def test_stars_and_advice_follow_the_other_gpus(files: dict[str, Path], tmp_path
     assert entries["balanced"]["fair"]["basis"] == "by_construction"
     assert entries["balanced"]["pareto"]
     assert not entries["random"]["pareto"]
-    assert entries["random"]["no_star"]["code"] == "beaten_elsewhere"
+    # One group for twelve kernels: more than 25 % off by kernel, whatever its total.
+    assert entries["random"]["no_star"]["code"] == "error_above_most"
     advice = found["recommendation"]
     best = rows[advice["method"], advice["weights"]]
     assert best["star"]
