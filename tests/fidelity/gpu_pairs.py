@@ -13,7 +13,6 @@ from assay_sampling.launches.in_memory import Launches
 from assay_sampling.launches.profile import Profile
 from assay_sampling.methods.base import whole_cost
 from assay_sampling.methods.by_operation import OperationProfile, operation_profile
-from assay_sampling.operations.matching import OperationSequence
 from assay_sampling.readers import read_launches
 from assay_sampling.scoring.targets.matched import Target, Workload
 from assay_sampling.scoring.weights import light_time_of_profile
@@ -42,14 +41,10 @@ class GpuPair:
         of = self.profile if operations is None else operations.profile
         workload = Workload.of(of.whole, light_time_of_profile(of))
         if operations is None:
-            return Target.by_launch(workload, self.other, quantity)
-        return Target.by_operation(workload, _sequence(operations), self.other, quantity)
-
-
-def _sequence(operations: OperationProfile) -> OperationSequence:
-    time = light_time_of_profile(operations.profile)
-    values = whole_cost(operations.profile).values if time is None else time
-    return OperationSequence.of(operations.whole, values)
+            return Target.by_launch(workload, of.whole, self.other, quantity)
+        time = light_time_of_profile(of)
+        values = whole_cost(of).values if time is None else time
+        return Target.by_operation(workload, operations.whole, values, self.other, quantity)
 
 
 Source = Callable[[], Iterator[GpuPair]]
