@@ -85,5 +85,6 @@ def test_a_score_on_another_gpu_is_judged_by_its_errors(
     assert (found["error_percent"] <= 3, found["group_error_percent"] <= 6) == (True, True)
     assert found["verdict"]["reasons"][0]["numbers"]["error_percent"] == found["error_percent"]
     assert found["verdict"]["level"] == "trust"
+    assert "expected_error_percent" not in found["verdict"]["reasons"][0]["numbers"]
     both = assay("evaluate", saved, light, folder / "rtx3070.csv.gz", "--cost", "duration_ns")
     assert both.code != 0 or both.stdout.startswith("Trust it: ")
