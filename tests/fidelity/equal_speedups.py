@@ -12,9 +12,9 @@ import numpy as np
 from assay_client.api import read_profile
 from assay_sampling.errors import AssayError
 from assay_sampling.launches.profile import Profile
-from assay_sampling.methods.across_gpus import drawn_at_speedup
 from assay_sampling.methods.base import grouped_selection, whole_cost
 from assay_sampling.methods.by_operation import operation_profile, with_operations
+from assay_sampling.methods.choosing.across_gpus import drawn_at_speedup
 from assay_sampling.parameters import MethodParameters, WeightKind
 from assay_sampling.scoring.by_operation import SelectedCalls, place_matched
 from assay_sampling.scoring.carried import score_on

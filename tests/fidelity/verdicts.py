@@ -9,7 +9,7 @@ from typing import Any
 
 from assay_sampling.errors import AssayError
 from assay_sampling.methods.by_operation import select_operations
-from assay_sampling.methods.recommended import select_recommended
+from assay_sampling.methods.choosing.recommended import select_recommended
 from assay_sampling.methods.registry import select
 from assay_sampling.scoring.selection import Selection
 from assay_sampling.verdicts.rules import GOAL_ERROR_PERCENT, GOAL_GROUP_ERROR_PERCENT

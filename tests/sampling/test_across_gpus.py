@@ -13,8 +13,8 @@ from assay_sampling.errors import MisalignedError, NotJoinableError, RefusedErro
 from assay_sampling.launches.in_memory import Launches
 from assay_sampling.launches.profile import Profile
 from assay_sampling.launches.table import Device, TableMetadata
-from assay_sampling.methods.across_gpus import at_speedup, draws_for
 from assay_sampling.methods.budgets import Budget, value_for_speedup
+from assay_sampling.methods.choosing.across_gpus import at_speedup, draws_for
 from assay_sampling.methods.registry import select
 from assay_sampling.scoring.targets.judging import (
     ContenderElsewhere,

@@ -36,7 +36,7 @@ from assay_sampling.counters.features import own_metrics
 from assay_sampling.errors import ParameterError
 from assay_sampling.launches.profile import Profile
 from assay_sampling.methods.by_operation import select_by_unit
-from assay_sampling.methods.recommended import Recommended, select_recommended
+from assay_sampling.methods.choosing.recommended import Recommended, select_recommended
 from assay_sampling.scoring.evaluation import cost_of
 from assay_sampling.scoring.selection import Selection
 

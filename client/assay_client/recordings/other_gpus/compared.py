@@ -11,9 +11,9 @@ from typing import Any, Literal
 from assay_client.recordings.units import UnitChoice, misaligned_launches
 from assay_sampling.errors import AssayError, MisalignedError
 from assay_sampling.launches.profile import Profile
-from assay_sampling.methods.across_gpus import AtSpeedup, at_speedup, draws_for
 from assay_sampling.methods.base import whole_cost
 from assay_sampling.methods.by_operation import OperationProfile, operation_profile
+from assay_sampling.methods.choosing.across_gpus import AtSpeedup, at_speedup, draws_for
 from assay_sampling.notes.registry import make_note
 from assay_sampling.operations.collapsing import knows_operations
 from assay_sampling.parameters import WeightKind

@@ -15,7 +15,7 @@ from assay_sampling.errors import ParameterError
 from assay_sampling.launches.profile import Profile
 from assay_sampling.methods.base import grouped_selection, time_to_draw_by, whole_cost
 from assay_sampling.methods.budgets import Budget
-from assay_sampling.methods.group_draws import choose_launches
+from assay_sampling.methods.groups.group_draws import choose_launches
 from assay_sampling.methods.needs import Needs
 from assay_sampling.methods.photon.matching import DEFAULT_DISTANCE, match_launches
 from assay_sampling.notes.registry import make_note

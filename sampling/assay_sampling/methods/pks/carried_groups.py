@@ -18,8 +18,8 @@ import numpy as np
 
 from assay_sampling.labelling.light_run import Labelling
 from assay_sampling.launches.in_memory import Launches
-from assay_sampling.methods.held_out_groups import HeldOut
-from assay_sampling.methods.kernel_groups import KernelGroups, kernel_groups
+from assay_sampling.methods.groups.held_out_groups import HeldOut
+from assay_sampling.methods.groups.kernel_groups import KernelGroups, kernel_groups
 from assay_sampling.methods.pks.principal_kernels import PrincipalKernels, principal_kernels
 from assay_sampling.methods.pks.within_kernels import CounterSplit, counter_split, divided
 from assay_sampling.scoring.decomposition import ORIGINS

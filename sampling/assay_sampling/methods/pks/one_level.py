@@ -12,7 +12,7 @@ from assay_sampling.launches.in_memory import Launches
 from assay_sampling.launches.profile import Profile
 from assay_sampling.launches.signatures import distinct_signatures
 from assay_sampling.methods.base import instruction_share, time_to_draw_by
-from assay_sampling.methods.group_draws import (
+from assay_sampling.methods.groups.group_draws import (
     ChosenLaunches,
     by_rule,
     choose_automatically,
@@ -20,14 +20,14 @@ from assay_sampling.methods.group_draws import (
     drawn_uniformly,
     within_budget,
 )
-from assay_sampling.methods.kernel_groups import KernelGroups, kernel_groups
+from assay_sampling.methods.groups.kernel_groups import KernelGroups, kernel_groups
+from assay_sampling.methods.groups.weighted_median import weighted_median_rows
 from assay_sampling.methods.pks.choices import choice_notes
 from assay_sampling.methods.pks.parameters import PksParameters
 from assay_sampling.methods.pks.principal_kernels import PrincipalKernels, principal_kernels, seed_spread
 from assay_sampling.methods.pks.split_halves import Halving, halves_of_groups
 from assay_sampling.methods.pks.within_kernels import groups_within_kernels
 from assay_sampling.methods.tried import Tried
-from assay_sampling.methods.weighted_median import weighted_median_rows
 from assay_sampling.scoring.evaluation import Cost, cost_of, evaluate, instructions_of
 from assay_sampling.scoring.selection import ProfileSummary, Representatives, Selection
 from assay_sampling.scoring.weights import light_time_of_profile, weigh

@@ -8,8 +8,8 @@ from pydantic import Field, field_validator
 
 from assay_sampling.counters.features import AUTO, check_features
 from assay_sampling.launches.alignment import LEAST_MATCH_PERCENT, MatchKind
-from assay_sampling.methods.group_draws import RepresentativeRule
-from assay_sampling.methods.kernel_groups import Mixing
+from assay_sampling.methods.groups.group_draws import RepresentativeRule
+from assay_sampling.methods.groups.kernel_groups import Mixing
 from assay_sampling.methods.pks.principal_kernels import DEFAULT_K_MAX, DEFAULT_TARGET_ERROR_PERCENT
 from assay_sampling.parameters import MethodParameters
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from assay_sampling.methods.group_draws import ChosenLaunches, choose_launches
+from assay_sampling.methods.groups.group_draws import ChosenLaunches, choose_launches
 from assay_sampling.methods.pks.principal_kernels import PrincipalKernels, SweepEntry, best_k
 from assay_sampling.scoring.evaluation import Cost
 from assay_sampling.scoring.trials import Trials, random_half

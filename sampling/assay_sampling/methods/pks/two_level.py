@@ -43,7 +43,7 @@ from assay_sampling.launches.levels import refuse_other_kind, source_of
 from assay_sampling.launches.overlap import overlap_of
 from assay_sampling.launches.profile import Profile
 from assay_sampling.launches.unseen import Unseen, signature_ordinals, unseen_after
-from assay_sampling.methods.group_draws import (
+from assay_sampling.methods.groups.group_draws import (
     ChosenLaunches,
     RepresentativeRule,
     by_rule,
@@ -53,7 +53,8 @@ from assay_sampling.methods.group_draws import (
     drawn_uniformly,
     within_budget,
 )
-from assay_sampling.methods.kernel_groups import Mixing
+from assay_sampling.methods.groups.kernel_groups import Mixing
+from assay_sampling.methods.groups.weighted_median import weighted_median_rows
 from assay_sampling.methods.pks.carried_groups import CarriedGroups
 from assay_sampling.methods.pks.choices import choice_notes, with_light_time
 from assay_sampling.methods.pks.k_of_slices import best_k, signature_weights, weighted_group_errors
@@ -63,7 +64,6 @@ from assay_sampling.methods.pks.principal_kernels import (
     principal_kernels,
     seed_spread,
 )
-from assay_sampling.methods.weighted_median import weighted_median_rows
 from assay_sampling.notes.registry import distinct_notes
 from assay_sampling.parameters import WeightKind
 from assay_sampling.scoring.decomposition import ORIGINS, UNKNOWN_GROUP, LabelFacts

@@ -1,9 +1,10 @@
 """Groups of PKS that never mix kernels: kernel and size, divided further by counters where these say more.
 
 The clusters of the counters, for each K of the sweep, divide the groups of kernel and size
-(:mod:`assay_sampling.methods.kernel_groups`) where launches of one of them lie in several clusters. K is 1,
-so that counters divide nothing, if the held-out group error of kernel and size is below the target. Else it
-is the smallest K that brings it below; else the K of least error, if that is a tenth less than without.
+(:mod:`assay_sampling.methods.groups.kernel_groups`) where launches of one of them lie in several clusters. K
+is 1, so that counters divide nothing, if the held-out group error of kernel and size is below the target.
+Else it is the smallest K that brings it below; else the K of least error, if that is a tenth less than
+without.
 
 Source: ours; docs/methods/pks.md, "Groups".
 """
@@ -16,8 +17,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from assay_sampling.engines.blockwise import counts_by
-from assay_sampling.methods.held_out_groups import HeldOut
-from assay_sampling.methods.kernel_groups import KernelGroups, TriedSplit, numbered
+from assay_sampling.methods.groups.held_out_groups import HeldOut
+from assay_sampling.methods.groups.kernel_groups import KernelGroups, TriedSplit, numbered
 from assay_sampling.methods.pks.principal_kernels import PrincipalKernels
 
 # How much of the error counters must remove to divide groups without reaching the target.

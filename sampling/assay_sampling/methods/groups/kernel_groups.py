@@ -7,9 +7,9 @@ size and time, and launches of one size whose times differ widely are divided by
 
     size x 4 and time x 2,   size x 2 and time x 1.41,   1.41 and 1.19,   1.19 and 1.09   (at most)
 
-of which the coarsest is taken whose held-out group error (:mod:`assay_sampling.methods.held_out_groups`) is
-below the target, else the one of least error. Kernels that together have less than 1 % of the time share one
-group.
+of which the coarsest is taken whose held-out group error is below the target
+(:mod:`assay_sampling.methods.groups.held_out_groups`), else the one of least error. Kernels that together
+have less than 1 % of the time share one group.
 
 Source: ours; docs/methods/pks.md, "Groups".
 Memory: at most 60 bytes a launch and 200 bytes a cell.
@@ -27,7 +27,7 @@ import numpy as np
 from assay_sampling.engines.blockwise import counts_by, places_in, relabelled, sums_by
 from assay_sampling.engines.columns import blocks, in_place_of
 from assay_sampling.launches.in_memory import Launches
-from assay_sampling.methods.held_out_groups import HeldOut
+from assay_sampling.methods.groups.held_out_groups import HeldOut
 from assay_sampling.methods.kernel_values import KernelValues, kernel_values
 from assay_sampling.methods.thread_counts import threads
 from assay_sampling.notes.registry import Note, make_note

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from assay_sampling.engines.blockwise import count_where
-from assay_sampling.methods.weighted_median import weighted_median_rows
+from assay_sampling.methods.groups.weighted_median import weighted_median_rows
 from assay_sampling.scoring.trials import random_half
 
 JUDGED_LAUNCHES = 100_000

@@ -2,8 +2,8 @@
 
 ``auto``, the default, follows the weights that carry a selection to other GPUs. By light time: the launch at
 which cumulative light time, in the order of duration, reaches half of the group's
-(:mod:`assay_sampling.methods.weighted_median`), or, where several are drawn, draws in proportion to light
-time. By launches: uniform draws. Source: docs/methods/pks.md, "Representatives".
+(:mod:`assay_sampling.methods.groups.weighted_median`), or, where several are drawn, draws in proportion to
+light time. By launches: uniform draws. Source: docs/methods/pks.md, "Representatives".
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from assay_sampling.estimation.intervals import NO_INTERVAL_FIXED_RULE, Interval
 from assay_sampling.estimation.known_design import known_design_interval
 from assay_sampling.estimation.light_time_draws import draw_by_light_time
 from assay_sampling.estimation.sample_design import Drawing
-from assay_sampling.methods.weighted_median import weighted_median_rows
+from assay_sampling.methods.groups.weighted_median import weighted_median_rows
 from assay_sampling.notes.registry import Note, make_note
 from assay_sampling.scoring.evaluation import Cost
 from assay_sampling.scoring.weights import launch_weights
