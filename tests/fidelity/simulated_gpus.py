@@ -13,6 +13,7 @@ from assay_sampling.readers import read_launches
 from assay_sampling.scoring.elsewhere import score_saved
 from assay_sampling.scoring.selection import SavedSelection
 from tests.fidelity.section import Effort, Section, shared_data
+from tests.support.sampling.published import PUBLISHED_PKS
 
 MADE_ON = "SM7_QV100"
 SCORED_ON = ("SM75_RTX2060", "SM86_RTX3070")
@@ -26,7 +27,7 @@ _COLUMNS = (
 
 
 def section(effort: Effort) -> Section:
-    """Selections on the QV100, scored on the other two: PKS with 3 to 12 groups, then methods by default."""
+    """Selections on the QV100, scored on the other two: published PKS with 3 to 12 groups, then defaults."""
     folder = shared_data()
     rows: list[tuple[str, ...]] = []
     missed: list[str] = []
@@ -40,8 +41,9 @@ def section(effort: Effort) -> Section:
         "Across simulated GPUs",
         "`infer`, 139 launches simulated whole by Accel-Sim on three GPUs (simulated; traces are synthetic). "
         f"Selected on {MADE_ON}, in active cycles, which are the light time there too. Own weights are by "
-        "launches, in Sieve by instructions. Bounds, for PKS with a given number of groups: the group error "
-        f"by light time is at most {MOST_GROUP_ERROR_PERCENT:g} % and below that of the own weights.",
+        "launches, in Sieve by instructions. Bounds, for PKS as published with a given number of groups: "
+        f"the group error by light time is at most {MOST_GROUP_ERROR_PERCENT:g} % "
+        "and below that of the own weights.",
         _COLUMNS,
         rows,
         missed,
@@ -55,7 +57,7 @@ def read_run(folder: Path, gpu: str) -> Launches:
 
 def _selections(effort: Effort) -> Iterator[tuple[str, dict[str, Any]]]:
     for k in GROUPS if effort is Effort.FULL else (GROUPS[0], GROUPS[-1]):
-        yield "pks", {"k": k}
+        yield "pks", {"k": k, **PUBLISHED_PKS}
     for name in METHODS:
         yield name, {}
 
