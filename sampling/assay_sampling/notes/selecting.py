@@ -117,7 +117,7 @@ SELECTIONS = (
     ),
     NoteKind(
         "kernels_share_group",
-        "kernels that together have less than 1 % of the time share one group",
+        "kernels with less than 1 % of the time together, or with none at all, share one group",
         lambda kernels, time_percent: (
             f"{count_of(kernels, 'kernel', 'kernels')} with {time_percent:.2f} % of the time share one "
             "group: each of them may be far off"

@@ -180,8 +180,8 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(
         "nothing_expected",
-        "not scored elsewhere, and the selection does not say what to expect there: another tool or an "
-        "earlier release wrote it",
+        "not scored elsewhere, and the selection does not say what to expect there: another tool "
+        "wrote it, or it is a file of weights",
         _nothing_expected,
     ),
     Rule(

@@ -32,7 +32,6 @@ _LINE = 160
 
 def render_selection(
     document: Mapping[str, Any],
-    projected_by_group: Sequence[float],
     written_to: Path | None,
     console: Console,
     *,

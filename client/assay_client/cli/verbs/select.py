@@ -41,6 +41,8 @@ from assay_sampling.scoring.evaluation import cost_of
 from assay_sampling.scoring.selection import Selection
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from assay_report.figures.figure import Figure
 
 app = verb_app()
@@ -144,9 +146,15 @@ def select(
     if output is not None:
         write_atomically(output, selection.to_csv() if output.suffix == ".csv" else json_pieces(document))
     write_plot(plot, lambda: _figure(profile, selection, document, figure))
-    projected = _projected_by_group(profile, selection).tolist()
-    render = render_whole_selection if show_all else render_selection
-    show(document, as_json, lambda console: render(document, projected, output, console, tried=found.tried))
+
+    def render(console: Console) -> None:
+        if show_all:
+            projected = _projected_by_group(profile, selection).tolist()
+            render_whole_selection(document, projected, output, console, tried=found.tried)
+        else:
+            render_selection(document, output, console, tried=found.tried)
+
+    show(document, as_json, render)
 
 
 def _figure(
