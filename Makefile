@@ -210,6 +210,10 @@ lint: $(STAMP)  ## formatting, lint, strict types, arrows between packages
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
 
+.PHONY: house
+house: $(STAMP)  ## lines by package, long files, modules that a lease passes, settings and limits; HOUSE_ARGS=--names
+	$(BIN)/python -m tests.house $(HOUSE_ARGS)
+
 .PHONY: format
 format: $(STAMP)  ## format the sources, and fix what the linter can
 	$(BIN)/ruff format .

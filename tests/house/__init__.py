@@ -1,0 +1,1 @@
+"""How large the house is: what a newcomer has to read."""
