@@ -104,6 +104,30 @@ def test_all_numbers_of_real_runs_are_those_of_an_independent_reading(shared_dat
     assert device.compute_capability == capability
 
 
+READS = "L2_cache_stats_breakdown[GLOBAL_ACC_R][TOTAL_ACCESS]"
+
+
+@pytest.mark.parametrize(
+    "streams", [(0, 1, 0, 1), (1, 0, 0, 1), (0, 0, 1, 1), (0, 1, 2, 0), (2**64 - 1, 0, 0, 7)]
+)
+def test_breakdowns_of_caches_are_differenced_within_a_stream(
+    log: Callable[[str], Path], streams: tuple[int, ...]
+) -> None:
+    reads = (62_588, 30_960, 27_360, 61_440)
+    counted = [{READS: count, "gpgpu_n_load_insn": 5} for count in reads]
+    made = [Launch(traced_id=i + 1, stream=streams[i], counted=counted[i]) for i in range(4)]
+    launches = read_launches(log(output(made)))
+    assert launches.column("l2_reads").tolist() == list(reads)
+    assert launches.column("thread_load_instructions").tolist() == [5.0] * 4
+
+
+def test_two_real_streams_have_the_numbers_of_each_launch(shared_data: Path) -> None:
+    launches = read_launches(shared_data / "accel_sim_parts" / "twostreams.serial.out.gz")
+    assert launches.column("stream").tolist() == [0, 1, 0, 1]
+    assert launches.column("l2_reads").tolist() == [62_588.0, 30_960.0, 27_360.0, 61_440.0]
+    assert launches.column("l2_accesses").tolist() == [63_428.0, 30_960.0, 43_200.0, 92_160.0]
+
+
 def test_a_log_says_what_was_launched_where_and_by_which_simulator(log: Callable[[str], Path]) -> None:
     path = log(BANNER + output(TWO, gpgpu_compute_capability_major="7", gpgpu_compute_capability_minor="0"))
     launches = read_launches(path)

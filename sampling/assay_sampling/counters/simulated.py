@@ -22,7 +22,8 @@ class SimulatedCounter:
     """A counter of simulated launches.
 
     ``statistic`` is the running total that a log prints, "" for a number of one launch. Where the log leaves
-    it out it is 0 if ``zero_beside``, another counter, is printed, else unknown.
+    it out it is 0 if ``zero_beside``, another counter, is printed, else unknown. ``by_stream``: each stream
+    has a running total of its own.
     """
 
     name: str
@@ -30,6 +31,7 @@ class SimulatedCounter:
     help: str
     statistic: str = ""
     zero_beside: str = ""
+    by_stream: bool = False
 
     def column(self) -> CounterColumn:
         # Programs that must start fast want the names alone, so Arrow is loaded with the first table.

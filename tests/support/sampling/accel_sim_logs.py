@@ -26,7 +26,7 @@ BREAK = "GPGPU-Sim: ** break due to reaching the maximum cycles (or instructions
 @dataclass
 class Launch:
     """One launch as the log shows it; counters are of this launch alone. ``counted`` are further statistics
-    by the name that the log prints."""
+    by the name that the log prints, a breakdown of a cache by stream."""
 
     name: str = "_Z4kernPf"
     traced_id: int = 1
@@ -41,6 +41,7 @@ class Launch:
     l2: tuple[int, int] = (100, 40)
     reads: Sequence[int] = (10, 20, 30)
     seconds: int = 2
+    stream: int = 0
     counted: Mapping[str, int] = field(default_factory=dict)
 
     @property
@@ -59,7 +60,7 @@ class Totals:
     misses: int = 0
     seconds: int = 0
     reads: list[int] = field(default_factory=lambda: [0, 0, 0])
-    counted: Counter[str] = field(default_factory=Counter)
+    counted: Counter[tuple[str, int]] = field(default_factory=Counter)
 
 
 def options(**changed: str) -> str:
@@ -74,8 +75,8 @@ def header(launch: Launch, uid: int) -> str:
     text = (
         f"Processing kernel traces/kernel-{launch.traced_id}.traceg\n-kernel name = {launch.name}\n"
         f"-kernel id = {launch.traced_id}\n-grid dim = {dims[0]}\n-block dim = {dims[1]}\n"
-        f"-shmem = {launch.shared_bytes}\n-nregs = {launch.registers}\n-cuda stream id = 0\n"
-        f"launching kernel name: {launch.name} uid: {uid} cuda_stream_id: 0\n"
+        f"-shmem = {launch.shared_bytes}\n-nregs = {launch.registers}\n-cuda stream id = {launch.stream}\n"
+        f"launching kernel name: {launch.name} uid: {uid} cuda_stream_id: {launch.stream}\n"
         f"GPGPU-Sim uArch: Shader 0 bind to kernel {uid} '{launch.name}'\n"
     )
     if launch.printed_ctas_per_sm is not None:
@@ -92,11 +93,14 @@ def statistics(launch: Launch, uid: int, totals: Totals) -> str:
     totals.misses += launch.l2[1]
     totals.seconds += launch.seconds
     totals.reads = [a + b for a, b in zip(totals.reads, launch.reads, strict=True)]
-    totals.counted.update(launch.counted)
-    counted = "".join(f"{name} = {totals.counted[name]}\n" for name in launch.counted)
+    counted = ""
+    for name, count in launch.counted.items():
+        key = name, launch.stream if "breakdown" in name else 0
+        totals.counted[key] += count
+        counted += f"{name} = {totals.counted[key]}\n"
     half = [f"dram[{i}]: {reads // 2:9d} {reads - reads // 2:9d} " for i, reads in enumerate(totals.reads)]
     return (
-        f"kernel_name = {launch.name} \nkernel_launch_uid = {uid} \nkernel_stream_id = 0\n"
+        f"kernel_name = {launch.name} \nkernel_launch_uid = {uid} \nkernel_stream_id = {launch.stream}\n"
         f"gpu_sim_cycle = {launch.cycles}\ngpu_sim_insn = {launch.instructions}\ngpu_ipc =     1.0000\n"
         f"gpu_tot_sim_cycle = {totals.cycles}\ngpu_tot_sim_insn = {totals.instructions}\n"
         f"gpu_tot_ipc =     1.0000\ngpu_tot_issued_cta = {totals.ctas}\ngpu_occupancy = -nan% \n"

@@ -32,7 +32,7 @@ _LINES = (
     r"Accel-Sim \[build |[ \t]*\*\*\* GPGPU-Sim Simulator Version |"
     r"-gpgpu_[a-zA-Z0-9_:]+ |-(?:kernel name|kernel id|grid dim|block dim|shmem|nregs) = |"
     r"launching kernel (?:name|command) ?: ?|GPGPU-Sim PTX: pushing kernel |GPGPU-Sim uArch: CTA/core = |"
-    r"kernel_name = |kernel_launch_uid = |"
+    r"kernel_name = |kernel_launch_uid = |kernel_stream_id = |"
     r"gpu_(?:sim_cycle|sim_insn|tot_sim_cycle|tot_sim_insn|tot_issued_cta) = |"
     r"L2_total_cache_(?:accesses|misses) = |number of total (?:read|write) accesses:|dram\[\d+\]: |"
     r"total dram (?:reads|writes) = |gpgpu_simulation_time = |"
@@ -229,6 +229,8 @@ class SimulatorOutput:
             block.uids = tuple(
                 integer(self.path, line, text, "kernel_launch_uid") for text in line.rest.split()
             )
+        elif name == b"kernel_stream_id":
+            block.stream = line.rest
         elif name == b"gpgpu_simulation_time":
             seconds = re.search(rb"\((\d{1,15}) sec\)", line.rest)
             block.seconds = int(seconds[1]) if seconds else None

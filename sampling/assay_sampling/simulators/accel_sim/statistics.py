@@ -1,7 +1,7 @@
 """Turns the statistics that a simulator prints at a launch into counters of that launch alone.
 
-``gpu_sim_*`` are of one launch, every other counter is cumulative over the run. Source:
-docs/simulator-files.md, "Standard output".
+``gpu_sim_*`` are of one launch, every other counter is cumulative: over the run, or over the launches of one
+stream. Source: docs/simulator-files.md, "Standard output" and "Counters".
 """
 
 from __future__ import annotations
@@ -87,6 +87,7 @@ class StatisticsBlock:
     line: int
     kernel: str
     uids: tuple[int, ...] = ()
+    stream: bytes | None = None  # as printed: some programs have addresses there
     cycles: int | None = None
     instructions: int | None = None
     total_instructions: int | None = None
@@ -102,7 +103,8 @@ class Differences:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._before = StatisticsBlock(0, "")
-        self._totals: dict[str, int] = {}
+        # By stream, None for totals over all of them.
+        self._totals: dict[bytes | None, dict[str, int]] = {}
         self._instructions_before = 0
         self.given = 0
 
@@ -127,7 +129,7 @@ class Differences:
         """
         assert block.cycles is not None and block.instructions is not None
         header = headers[0]
-        issued = self._since(block, "issued_ctas")
+        issued = self._since(block, "issued_ctas", None)
         resident, source = _resident_ctas(header, config, resident_before)
         counters = {each.name: self._counter(block, each) for each in running_totals()}
         launch = SimulatedLaunch(
@@ -158,19 +160,20 @@ class Differences:
         total = block.total_instructions
         self._instructions_before = self._instructions_before + block.instructions if total is None else total
         self._before = block
-        self._totals |= block.totals
+        for stream in {None, block.stream}:
+            self._totals.setdefault(stream, {}).update(block.totals)
         self.given += 1
         return launch
 
     def _counter(self, block: StatisticsBlock, counter: SimulatedCounter) -> int | None:
-        difference = self._since(block, counter.name)
+        difference = self._since(block, counter.name, block.stream if counter.by_stream else None)
         return 0 if difference is None and counter.zero_beside in block.totals else difference
 
-    def _since(self, block: StatisticsBlock, name: str) -> int | None:
+    def _since(self, block: StatisticsBlock, name: str, stream: bytes | None) -> int | None:
         value = block.totals.get(name)
         if value is None:
             return None
-        difference = value - self._totals.get(name, 0)
+        difference = value - self._totals.get(stream, {}).get(name, 0)
         if difference < 0:
             raise InputError(
                 self._path,
