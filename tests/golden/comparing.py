@@ -76,6 +76,8 @@ ADDED: frozenset[str] = frozenset(
         # What an interval on another GPU rests on.
         "interval_assumption", "not_vouched_percent",
         "fair", "star", "no_star", "recommendation", "recommendations",
+        # The instructions of a launch that a run was ended within, from its trace.
+        "launches.[].total_instructions",
         # TBPoint may compare launches by other counters than the published ones.
         "parameters.features",
     }

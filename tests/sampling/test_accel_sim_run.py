@@ -138,7 +138,10 @@ def test_logs_of_different_runs_are_refused(tmp_path: Path, text: str, cause: st
 def test_samples_of_a_launch_that_the_run_ended_within_are_no_mismatch(tmp_path: Path) -> None:
     text = output(LAUNCHES[:2], "") + header(LAUNCHES[2], 3)
     run = SimulatorRun(write(tmp_path / "out", text), write(tmp_path / "log", SAMPLES))
-    assert [x.launch.uid for x in run.launches()] == [1, 2]
+    *_, stopped = run.launches()
+    assert (stopped.launch.uid, stopped.launch.complete, stopped.launch.line) == (3, False, 0)
+    assert (stopped.launch.cycles, stopped.launch.instructions) == (300, 3500)
+    assert stopped.series.ctas.tolist() == [0, 3, 20]
     assert ("launch", 3) in run.notes[0].parameters
 
 

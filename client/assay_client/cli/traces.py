@@ -5,7 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from assay_sampling.errors import ParameterError
+from assay_sampling.files.reading import is_folder
 from assay_sampling.simulators.accel_sim.kernels_list import KernelsList, read_kernels_list
+from assay_sampling.simulators.accel_sim.launch_traces import LaunchTraces
+from assay_sampling.simulators.accel_sim.trace_folder import open_trace_folder
 
 
 def traces_of(given: list[Path]) -> tuple[list[Path], KernelsList | None]:
@@ -17,3 +20,15 @@ def traces_of(given: list[Path]) -> tuple[list[Path], KernelsList | None]:
         raise ParameterError(str(lists[0]), "it is not a trace", "give one list, or traces only")
     kernels = read_kernels_list(given[0])
     return list(kernels.traces), kernels
+
+
+def simulated_traces(given: list[Path]) -> LaunchTraces | None:
+    """The traces that were simulated: a folder of them, their list, or traces; None if none are given.
+
+    Raises InputError for files that are not traces, ParameterError for lists and traces mixed.
+    """
+    if not given:
+        return None
+    if len(given) == 1 and is_folder(given[0]):
+        return LaunchTraces(open_trace_folder(given[0]).by_id)
+    return LaunchTraces.of(traces_of(given)[0])

@@ -17,6 +17,7 @@ from assay_sampling.launches.alignment import MatchKind
 from assay_sampling.launches.in_memory import DEFAULT_MEMORY_LIMIT_BYTES
 from assay_sampling.parameters import WeightKind
 from assay_sampling.projection.files import ProjectionOptions
+from assay_sampling.simulators.accel_sim.launch_traces import LaunchTraces
 
 
 @dataclass(frozen=True)
@@ -28,6 +29,7 @@ class SimulationRequest:
         logs: standard outputs of Accel-Sim: of the selected launches, or of all.
         full: standard outputs of the run of all launches, where the selected ones were simulated apart.
         intervals: the interval logs of ``logs``, in their order, or none.
+        traces: those that were simulated, of logs that end within a launch.
         recording: a recording of silicon with cycles; None: those that the selection was made on.
         weights: the kind of weights; None: the selection's own, as PKA's Table 4 has them.
         workload: its name in the document; "" takes the selection's file.
@@ -40,6 +42,7 @@ class SimulationRequest:
     logs: Sequence[Path]
     full: Sequence[Path] = ()
     intervals: Sequence[Path] = ()
+    traces: LaunchTraces | None = None
     recording: Path | None = None
     weights: WeightKind | None = None
     workload: str = ""
@@ -91,4 +94,4 @@ def _given(request: SimulationRequest) -> list[GivenLog]:
 
 def _read(log: GivenLog, request: SimulationRequest, say: Callable[[str], None]) -> ReadLog:
     say(f"reading {log.path}")
-    return read_log(log, request.options)
+    return read_log(log, request.options, request.traces)

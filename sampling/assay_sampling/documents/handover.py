@@ -124,7 +124,9 @@ class SimulatedRepresentative(ArrangedPart):
     ] = None
     kernel: Annotated[str, says("name in the selection")]
     weight: Annotated[float, says("by which its cycles are multiplied")]
-    cycles: Annotated[float, says("simulated", "cycle")]
+    cycles: Annotated[
+        float | None, says("simulated; `null`: its run was ended within it, and it was projected", "cycle")
+    ]
     active_cycles: Annotated[float | None, says("without the launch latency; `null`: unknown", "cycle")]
     full_run_cycles: Annotated[float | None, says("in the full run; `null`: there is none", "cycle")]
     cold_start_cycles: Annotated[

@@ -1,8 +1,9 @@
 """Logs of simulations, read for a selection: which launches they hold, and whether they belong together.
 
 Logs of different simulators, of different simulated GPUs and of other workloads are refused with the first
-difference. A launch counts if its statistics are whole; launches of which only memory instructions were
-simulated, to warm caches, do not count.
+difference. A launch counts if its statistics are whole, or if the run was ended within it and a rule projects
+it from its interval log and its trace. Launches of which only memory instructions were simulated, to warm
+caches, do not count.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from assay_sampling.notes.registry import Note, make_note
 from assay_sampling.projection.files import ProjectionOptions
 from assay_sampling.projection.runs import LaunchProjection, project_run
 from assay_sampling.simulators.accel_sim.cold import read_details
+from assay_sampling.simulators.accel_sim.launch_traces import LaunchTraces
 from assay_sampling.simulators.accel_sim.run import SimulatorRun
 
 LogKind = Literal["sampled", "full"]
@@ -46,7 +48,8 @@ class GivenLog:
 
 @dataclass(frozen=True)
 class ReadLog:
-    """What a log holds. ``launches`` are those that count; ``started`` the ids of the others from 1."""
+    """What a log holds. ``launches`` are those that count, ``started`` the
+    ids of the others from 1."""
 
     given: GivenLog
     run: SimulatorRun
@@ -58,6 +61,11 @@ class ReadLog:
     def numbers(self) -> list[int]:
         """0-based launches that count, in the order of the log."""
         return [_number(found) for found in self.launches]
+
+    @property
+    def stopped(self) -> list[int]:
+        """Ids from 1 of the launches that count though the run was ended within them."""
+        return [_number(found) + 1 for found in self.launches if not found.launch.complete]
 
     @property
     def counted_ids(self) -> str:
@@ -112,6 +120,8 @@ class ReadLog:
                     launches=len(self.launches),
                 )
             )
+        if self.stopped:
+            found.append(make_note("stopped_launches_projected", log=name, launches=tuple(self.stopped)))
         if self.replays:
             found.append(make_note("replays_left_out", log=name, launches=self.replays))
         return tuple(found)
@@ -138,8 +148,8 @@ class _Collected:
     started: list[int] = field(default_factory=list)
 
 
-def read_log(given: GivenLog, options: ProjectionOptions) -> ReadLog:
-    """Read a log to its end.
+def read_log(given: GivenLog, options: ProjectionOptions, traces: LaunchTraces | None = None) -> ReadLog:
+    """Read a log to its end; of a launch within which the run was ended, the total is that of its trace.
 
     Raises InputError for a file that is not such a log or cannot be read, RefusedError where launches ran at
     the same time, so that their cycles are not known one by one.
@@ -147,7 +157,7 @@ def read_log(given: GivenLog, options: ProjectionOptions) -> ReadLog:
     run = SimulatorRun(given.path, given.intervals)
     replayed = read_details(given.path).replays
     found = _Collected()
-    for each in project_run(run, options.of_rule(), sms=options.sms):
+    for each in project_run(run, options.of_rule(), sms=options.sms, traces=traces):
         launch = each.launch
         if launch.uid in replayed:
             continue
@@ -158,15 +168,22 @@ def read_log(given: GivenLog, options: ProjectionOptions) -> ReadLog:
                 "cycles",
                 "simulate with -gpgpu_concurrent_kernel_sm 0",
             )
-        if launch.complete:
+        if launch.complete or _is_projected(each):
             found.counted.append(each)
         else:
             found.started.append(_number(each) + 1)
+    known = {_number(each) + 1 for each in found.counted} | set(found.started)
     for lost in run.output.unfinished():
-        if lost["uid"] not in replayed:
-            found.started.append(int(lost["traced_id"] or lost["uid"]))
+        number = int(lost["traced_id"] or lost["uid"])
+        if lost["uid"] not in replayed and number not in known:
+            found.started.append(number)
     _refuse_id_zero(given.path, found)
     return ReadLog(given, run, tuple(found.counted), tuple(found.started), len(replayed))
+
+
+def _is_projected(found: LaunchProjection) -> bool:
+    """Whether a launch that did not end was projected: a rule stops it, and its size is known."""
+    return found.stop is not None and found.total_instructions is not None
 
 
 def _number(found: LaunchProjection) -> int:

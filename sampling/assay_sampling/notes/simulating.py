@@ -260,6 +260,14 @@ HAND_OVERS = (
         ),
     ),
     NoteKind(
+        "stopped_launches_projected",
+        "simulations that were ended within a launch count with their projected cycles",
+        lambda log, launches: (
+            f"{log} ends within launch {', '.join(map(str, launches))}, which counts with its projected "
+            "cycles: its own are unknown, so there is no PKS error"
+        ),
+    ),
+    NoteKind(
         "replays_left_out",
         "launches of which only memory instructions were simulated, to warm caches, do not count",
         lambda log, launches: (

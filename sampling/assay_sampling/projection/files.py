@@ -15,6 +15,7 @@ from assay_sampling.projection.runs import project_run, series_of
 from assay_sampling.projection.series_csv import looks_like_series, read_series
 from assay_sampling.projection.summary import summary_of
 from assay_sampling.projection.would_stop import rules_that_would_stop
+from assay_sampling.simulators.accel_sim.launch_traces import LaunchTraces
 from assay_sampling.simulators.accel_sim.output import looks_like_output
 from assay_sampling.simulators.accel_sim.run import SimulatorRun
 from assay_sampling.simulators.accel_sim.visualizer import IntervalLog, looks_like_intervals
@@ -60,7 +61,10 @@ def parse_options(given: Mapping[str, Any], kind: type[Options]) -> Options:
 
 
 def project_file(
-    file: str | Path, intervals: str | Path | None = None, options: ProjectionOptions | None = None
+    file: str | Path,
+    intervals: str | Path | None = None,
+    options: ProjectionOptions | None = None,
+    traces: LaunchTraces | None = None,
 ) -> dict[str, Any]:
     """The projection of a file as a document.
 
@@ -68,6 +72,8 @@ def project_file(
         file: a simulator's standard output, its interval log, or a CSV of one launch's samples.
         intervals: the interval log, if ``file`` is the standard output.
         options: rule, window, threshold, and values that the file lacks.
+        traces: those that were simulated, if ``file`` is the standard output of a run that was ended within a
+            launch.
 
     Raises InputError for a file that cannot be read or is of another kind, ParameterError if an option is
     missing or belongs to another kind of file, RefusedError if an interval log alone is not enough.
@@ -75,6 +81,8 @@ def project_file(
     path, chosen = Path(file), options or ProjectionOptions()
     require_file(path)
     head = read_head(path)
+    if not looks_like_output(head):
+        _without_traces(path, traces)
     if looks_like_intervals(head):
         _without_intervals(path, intervals, "it is an interval log itself")
         return _of_one_launch(path, "accel-sim-intervals", _only_series(path), chosen)
@@ -82,7 +90,7 @@ def project_file(
         _without_intervals(path, intervals, "it is a CSV of samples")
         return _of_one_launch(path, "ipc-series-csv", read_series(path), chosen)
     if looks_like_output(head):
-        return _of_run(SimulatorRun(path, intervals), chosen)
+        return _of_run(SimulatorRun(path, intervals), chosen, traces)
     raise InputError(
         path,
         "it is neither a simulator's log nor a series of samples",
@@ -96,6 +104,15 @@ def _without_intervals(path: Path, intervals: str | Path | None, what: str) -> N
             "--intervals",
             f"it belongs to a standard output, and {path}: {what}",
             "swap the two, or leave it out",
+        )
+
+
+def _without_traces(path: Path, traces: LaunchTraces | None) -> None:
+    if traces is not None:
+        raise ParameterError(
+            "--traces",
+            f"they belong to a standard output, which {path} is not",
+            "give the launch's totals with --param total_ctas= and total_instructions=",
         )
 
 
@@ -138,9 +155,9 @@ def _of_one_launch(path: Path, kind: str, series: Series, options: ProjectionOpt
     }
 
 
-def _of_run(run: SimulatorRun, options: ProjectionOptions) -> dict[str, Any]:
+def _of_run(run: SimulatorRun, options: ProjectionOptions, traces: LaunchTraces | None) -> dict[str, Any]:
     refuse_sizes_of_one_launch(options)
-    found = list(project_run(run, options.of_rule(), sms=options.sms))
+    found = list(project_run(run, options.of_rule(), sms=options.sms, traces=traces))
     return {
         "format": "accel-sim-output",
         "file": str(run.output.path),

@@ -1,7 +1,8 @@
 """Principal kernel projection of whole runs of Accel-Sim, launch by launch, from the logs of the full run.
 
-The totals that a rule needs (blocks, thread instructions) are those of the full run's log. A user knows them
-beforehand from the trace, which holds the same numbers; the cycles are used only for the error.
+The totals that a rule needs (blocks, thread instructions) are those of the full run's log; of a launch within
+which the run was ended they are those of its trace, which holds the same numbers. The cycles of the whole
+launch are used only for the error.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from assay_sampling.projection.projector import (
     project,
 )
 from assay_sampling.projection.would_stop import WouldStop, rules_that_would_stop
-from assay_sampling.simulators.accel_sim.config import SimulatorConfig
+from assay_sampling.simulators.accel_sim.launch_traces import LaunchTraces
 from assay_sampling.simulators.accel_sim.run import SampledLaunch, SimulatorRun
 from assay_sampling.simulators.accel_sim.statistics import SimulatedLaunch
 from assay_sampling.simulators.accel_sim.visualizer import IntervalSeries
@@ -35,6 +36,8 @@ class LaunchProjection:
 
     ``projection`` is None if there is nothing to project from; ``reason`` says why, or why the rule did not
     stop; ``would_stop`` then has the rules that would. ``wave_ctas`` is None if the log lacks it.
+    ``total_instructions`` are the thread instructions of the whole launch, None if the run ended within it
+    and no trace has them.
     """
 
     launch: SimulatedLaunch
@@ -43,6 +46,7 @@ class LaunchProjection:
     wave_ctas: int | None
     launch_latency_cycles: int
     would_stop: tuple[WouldStop, ...] = ()
+    total_instructions: float | None = None
 
     @property
     def stop(self) -> Stop | None:
@@ -56,7 +60,9 @@ class LaunchProjection:
 
     @property
     def projected_cycles(self) -> float | None:
-        """The projected cycles; without a stop the launch's own."""
+        """The projected cycles; without a stop the launch's own, None if the run ended within it."""
+        if self.stop is None and not self.launch.complete:
+            return None
         return self.projection.projected_cycles if self.projection else self.true_cycles
 
     @property
@@ -105,11 +111,13 @@ class LaunchProjection:
             "wave_ctas": self.wave_ctas,
             "ctas_per_sm_from": launch.ctas_per_sm_from,
             "instructions": launch.instructions,
+            "total_instructions": self.total_instructions,
             "complete": launch.complete,
             "true_cycles": self.true_cycles,
             "launch_latency_cycles": self.launch_latency_cycles,
             "true_l2_miss_rate": miss_rate if launch.complete else None,
             **found,
+            "projected_cycles": self.projected_cycles,
             "reason": None if self.reason is None else self.reason.to_dict(),
             "would_stop": [
                 each.to_dict(self.true_cycles, self.launch_latency_cycles) for each in self.would_stop
@@ -124,7 +132,11 @@ def _rate(events: int | None, base: int | None) -> float | None:
 
 
 def project_run(
-    run: SimulatorRun, parameters: ProjectionParameters | None = None, *, sms: int | None = None
+    run: SimulatorRun,
+    parameters: ProjectionParameters | None = None,
+    *,
+    sms: int | None = None,
+    traces: LaunchTraces | None = None,
 ) -> Iterator[LaunchProjection]:
     """Project every launch of a run, streaming.
 
@@ -132,38 +144,53 @@ def project_run(
         run: its logs.
         parameters: rule, window and threshold; the default rule is chosen for each launch.
         sms: streaming multiprocessors of the simulated GPU, for logs that do not echo the options.
+        traces: those that were simulated; only that of a launch within which the run was ended is read.
 
-    Raises InputError as :meth:`SimulatorRun.launches`, ParameterError if the number of SMs is unknown.
+    Raises InputError as :meth:`SimulatorRun.launches` and :meth:`LaunchTraces.instructions_of` do,
+    ParameterError if the number of SMs is unknown.
     """
     chosen = parameters or ProjectionParameters()
     for sampled in run.launches():
-        yield _project_launch(sampled, run.config, chosen, sms or run.config.sms, str(run.output.path))
+        total = _total_instructions(sampled.launch, traces)
+        yield _project_launch(sampled, total, run, chosen, sms or run.config.sms)
+
+
+def _total_instructions(launch: SimulatedLaunch, traces: LaunchTraces | None) -> float | None:
+    if launch.complete:
+        return float(launch.instructions)
+    counted = None if traces is None else traces.instructions_of(launch.headers[0])
+    return None if counted is None else float(counted)
 
 
 def _project_launch(
     sampled: SampledLaunch,
-    config: SimulatorConfig,
+    total_instructions: float | None,
+    run: SimulatorRun,
     parameters: ProjectionParameters,
     sms: int | None,
-    source: str,
 ) -> LaunchProjection:
-    launch, series = sampled.launch, sampled.series
+    launch, series, config = sampled.launch, sampled.series, run.config
     if sms is None:
         raise ParameterError(
-            source, "the log does not echo how many SMs it simulates", "give it with: --param sms=80"
+            str(run.output.path),
+            "the log does not echo how many SMs it simulates",
+            "give it with: --param sms=80",
         )
     wave = None if launch.ctas_per_sm is None else launch.ctas_per_sm * sms
-    result = LaunchProjection(launch, None, sampled.reason, wave, config.launch_latency_cycles or 0)
+    latency = config.launch_latency_cycles or 0
+    result = LaunchProjection(
+        launch, None, sampled.reason, wave, latency, total_instructions=total_instructions
+    )
     if series is None:
         return result
     if wave is None or launch.total_ctas is None:
         return replace(result, reason=make_note("blocks_unknown"))
-    if parameters.rule in ("instructions", "waves") and not launch.complete:
+    if parameters.rule in ("instructions", "waves") and total_instructions is None:
         return replace(result, reason=make_note("instructions_unknown"))
     size = LaunchSize(
         wave_ctas=wave,
         total_ctas=launch.total_ctas,
-        total_instructions=float(launch.instructions) if launch.complete else None,
+        total_instructions=total_instructions,
         launch_latency_cycles=config.launch_latency_cycles,
     )
     samples = series_of(series)

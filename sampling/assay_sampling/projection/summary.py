@@ -11,14 +11,14 @@ from assay_sampling.projection.runs import LaunchProjection
 def summary_of(launches: Sequence[LaunchProjection]) -> dict[str, Any]:
     """Totals over launches: how many stop, cycles true, projected and simulated, errors and speedup.
 
-    Whatever needs the true cycles is None if a launch lacks them. Errors are over all cycles, and with
+    A sum is None if a launch lacks it, as the true cycles of one that a run was ended within; so is
+    whatever is computed from it. Errors are over all cycles, and with
     ``active`` in the name over those without the launch latency. ``mean_error_percent`` is over the launches
     that stop; ``mean_error_over_all_percent`` counts the others as errors of 0, for they are simulated whole.
     """
     stopped = [launch for launch in launches if launch.stop is not None]
-    known = all(launch.true_cycles is not None for launch in launches)
     true, projected, simulated, latency = (
-        sum(float(getattr(launch, name) or 0) for launch in launches) if known else None
+        _total([getattr(launch, name) for launch in launches])
         for name in ("true_cycles", "projected_cycles", "simulated_cycles", "launch_latency_cycles")
     )
     errors = [launch.signed_error_percent for launch in stopped]
@@ -45,6 +45,11 @@ def summary_of(launches: Sequence[LaunchProjection]) -> dict[str, Any]:
         "active_saved_percent": _percent(saved, active),
         "speedup": true / simulated if true and simulated else None,
     }
+
+
+def _total(values: Sequence[float | None]) -> float | None:
+    known = [float(value) for value in values if value is not None]
+    return sum(known) if len(known) == len(values) else None
 
 
 def _percent(part: float | None, whole: float | None) -> float | None:

@@ -97,3 +97,14 @@ def write_header(path: Path, launch: Listed) -> None:
     text = text.replace("_Z4kernPf", launch.kernel)
     load = "0000 ffffffff 1 R1 LDG.E 1 R2 4 1 0x7f0000000000 4 0"
     path.write_text(text + block_text("0,0,0", [MOV, load, EXIT]))
+
+
+def write_traced(path: Path, launch: Listed, warps: list[list[str]]) -> Path:
+    """A trace of one launch: its header, and every thread block of its grid with the same warps."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_header(path, launch)
+    head = path.read_text().partition("#BEGIN_TB")[0]
+    x, y, z = launch.grid
+    places = [f"{i},{j},{k}" for k in range(z) for j in range(y) for i in range(x)]
+    path.write_text(head + "".join(block_text(place, *warps) for place in places))
+    return path

@@ -29,6 +29,7 @@ from assay_client.cli.output import json_text, show
 from assay_client.cli.progress import activity
 from assay_client.cli.reporters.imported import render_imported, render_table
 from assay_client.cli.reporters.simulated import render_simulated
+from assay_client.cli.traces import simulated_traces
 from assay_client.cli.verb import DefaultVerbGroup, verb_app
 from assay_client.files import require_folder_of, write_atomically
 from assay_client.local import run_campaign
@@ -215,6 +216,17 @@ def accel_sim(
             help="The interval log of each LOG, in their order, for PKA; repeatable.",
         ),
     ] = None,
+    traces: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--traces",
+            readable=False,
+            metavar="DIR",
+            help="The traces that were simulated (folder, kernelslist.g or traces), for LOGs of runs that "
+            "were ended within a launch: with its interval log such a launch counts as projected; "
+            "repeatable.",
+        ),
+    ] = None,
     recording: Annotated[
         Path | None,
         typer.Option(
@@ -260,6 +272,7 @@ def accel_sim(
         logs=logs,
         full=full or [],
         intervals=intervals or [],
+        traces=simulated_traces(traces or []),
         recording=recording,
         weights=_weight_kind(weights),
         workload=workload,

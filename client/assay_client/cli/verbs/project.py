@@ -13,7 +13,7 @@ from assay_client.cli.output import show
 from assay_client.cli.plotting import PlotOption, require_plot, write_plot
 from assay_client.cli.progress import activity
 from assay_client.cli.reporters.project import render_projection, render_tbpoint
-from assay_client.cli.traces import traces_of
+from assay_client.cli.traces import simulated_traces, traces_of
 from assay_client.cli.verb import verb_app
 from assay_sampling.errors import ParameterError
 from assay_sampling.files.reading import read_head
@@ -54,7 +54,8 @@ def project(
             "--traces",
             readable=False,
             metavar="FILE",
-            help="For tbpoint: the kernelslist.g of the simulated launches, or their traces; repeatable.",
+            help="The kernelslist.g of the simulated launches, or their traces; for a run that was ended "
+            "within a launch, and for tbpoint; repeatable.",
         ),
     ] = None,
     intervals: Annotated[
@@ -83,7 +84,10 @@ def project(
     A CSV has the columns cycles,instructions,ctas and needs --param wave_ctas= and --param total_ctas=;
     total_instructions= lets the default rule project by instructions. With --rule tbpoint, traces alone give
     the regions of each launch (--param sms= and compute_capability= name the GPU); a standard output and
-    --traces show what skipping blocks would have saved, and the error of that."""
+    --traces show what skipping blocks would have saved, and the error of that.
+
+    A run that was ended within a launch is projected from its interval log, and the launch's instructions
+    are counted in its trace: --traces."""
     require_plot(plot)
     given = with_rule(parse_parameters(param or [], example="rule=paper"), rule)
     if given.get("rule") == TBPOINT:
@@ -93,9 +97,7 @@ def project(
         document = _tbpoint(file, traces or [], intervals, options)
         show(document, as_json, lambda console: render_tbpoint(document, console))
         return
-    if traces:
-        raise ParameterError("--traces", "only --rule tbpoint reads traces", "leave it out, or add the rule")
-    document = _project(file, intervals, parse_options(given, ProjectionOptions))
+    document = _project(file, intervals, parse_options(given, ProjectionOptions), traces or [])
     write_plot(plot, lambda: _figure(document, file, intervals))
     show(document, as_json, lambda console: render_projection(document, console))
 
@@ -106,12 +108,14 @@ def _figure(document: dict[str, Any], file: Path, intervals: Path | None) -> Fig
     return figures.of_projection(document, file, intervals)
 
 
-def _project(file: Path, intervals: Path | None, options: ProjectionOptions) -> dict[str, Any]:
+def _project(
+    file: Path, intervals: Path | None, options: ProjectionOptions, traces: list[Path]
+) -> dict[str, Any]:
     require(SIMULATION, file)
     if looks_like_output(read_head(file)):  # report first that --traces excludes other options
         require(INTERVAL_LOG, intervals)
     with activity(f"reading {file}"):
-        return project_file(file, intervals, options)
+        return project_file(file, intervals, options, simulated_traces(traces))
 
 
 def _tbpoint(

@@ -281,6 +281,17 @@ class SimulatorOutput:
         if self.ending == "cut off" and not self.notes:
             self.notes.append(make_note("log_may_be_cut"))
 
+    def stopped_launch(self, cycles: int, instructions: int) -> SimulatedLaunch | None:
+        """The launch that ran alone when the run was ended, after :meth:`launches` has ended, with the cycles
+        and thread instructions that it had executed by then; None if there is none.
+        """
+        if len(self._headers) != 1:
+            return None
+        ((uid, header),) = self._headers.items()
+        return self._differences.stopped(
+            header, uid, self.config, self._ctas_per_sm, cycles=cycles, instructions=instructions
+        )
+
     def unfinished(self) -> list[dict[str, Any]]:
         """Launches that were started but have no statistics, after :meth:`launches` has ended."""
         return [

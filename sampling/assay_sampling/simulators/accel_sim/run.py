@@ -46,7 +46,8 @@ class SimulatorRun:
         return (*self.output.notes, *(self.intervals.notes if self.intervals else ()))
 
     def launches(self) -> Iterator[SampledLaunch]:
-        """Every launch with its samples, in the order in which the launches ended.
+        """Every launch with its samples, in the order in which the launches ended; last the one within which
+        the run was ended, if it ran alone and has samples.
 
         Raises InputError where either log cannot be read, or where they are of different runs.
         """
@@ -71,6 +72,17 @@ class SimulatorRun:
             yield SampledLaunch(launch, series)
         if held is not None and not self.output.unfinished():
             raise self._mismatch(held, None, "the standard output does not know that launch")
+        if held is not None:
+            yield from self._stopped(held.with_tail(carried_ctas))
+
+    def _stopped(self, series: IntervalSeries) -> Iterator[SampledLaunch]:
+        """The launch within which the run was ended: it has samples, and no statistics."""
+        launch = self.output.stopped_launch(int(series.cycles[-1]), int(series.instructions[-1]))
+        if launch is None:
+            return
+        if series.instructions_before not in (None, launch.instructions_before):
+            raise self._mismatch(series, None, "another number of instructions was executed before")
+        yield SampledLaunch(launch, series)
 
     def _missing(self, launch: SimulatedLaunch, held: IntervalSeries | None) -> Note:
         interval = self.intervals.interval_cycles if self.intervals else None

@@ -28,7 +28,8 @@ class SimulatedLaunch:
     launch alone, None where the log does not print them; channels are arrays of shape (c,).
     ``ctas_per_sm`` are the blocks that an SM holds, None where unknown; ``ctas_per_sm_from`` says how:
     "printed" for this launch, "computed" from options and shape, "previous": printed for an earlier launch.
-    ``complete`` is False where the run ended within the launch; ``line`` is where its statistics start.
+    ``complete`` is False where the run ended within the launch; ``line`` is where its statistics start, 0 if
+    it was ended without any.
     ``counters`` are those that were read of :mod:`assay_sampling.counters.simulated`; ``headers`` what the
     log echoes of each of ``uids``.
     """
@@ -164,6 +165,48 @@ class Differences:
             self._totals.setdefault(stream, {}).update(block.totals)
         self.given += 1
         return launch
+
+    def stopped(
+        self,
+        header: LaunchHeader,
+        uid: int,
+        config: SimulatorConfig,
+        resident_before: int | None,
+        *,
+        cycles: int,
+        instructions: int,
+    ) -> SimulatedLaunch:
+        """The launch within which the run was ended, without statistics.
+
+        ``cycles`` and thread ``instructions`` are those that it had executed; the rest is as in
+        :meth:`launch`.
+        """
+        resident, source = _resident_ctas(header, config, resident_before)
+        return SimulatedLaunch(
+            uid=uid,
+            uids=(uid,),
+            traced_id=header.traced_id,
+            kernel=header.name,
+            grid=header.grid,
+            block=header.block,
+            cycles=cycles,
+            instructions=instructions,
+            instructions_before=self._instructions_before,
+            issued_ctas=None,
+            ctas_per_sm=resident,
+            ctas_per_sm_from=source,
+            l2_accesses=None,
+            l2_misses=None,
+            dram_reads=None,
+            dram_writes=None,
+            dram_reads_by_channel=None,
+            dram_writes_by_channel=None,
+            simulation_seconds=None,
+            complete=False,
+            line=0,
+            counters={each.name: None for each in running_totals()},
+            headers=(header,),
+        )
 
     def _counter(self, block: StatisticsBlock, counter: SimulatedCounter) -> int | None:
         difference = self._since(block, counter.name, block.stream if counter.by_stream else None)

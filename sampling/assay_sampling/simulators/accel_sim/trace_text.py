@@ -202,9 +202,15 @@ def block_texts(path: Path, file: TraceText, held: bytes) -> Iterator[bytes]:
 
 def instruction_pattern(header: TraceHeader) -> re.Pattern[bytes]:
     """Matches one instruction line; groups: mask, opcode, bytes for each thread, mode with addresses."""
-    prefix = rb""
+    return re.compile(rb"^" + _prefix(header) + _BODY, re.MULTILINE)
+
+
+def mask_pattern(header: TraceHeader) -> re.Pattern[bytes]:
+    """Matches the start of one instruction line; its group is the mask of active lanes."""
+    return re.compile(rb"^" + _prefix(header) + rb"[0-9a-fA-F]+ +([0-9a-fA-F]{1,8}) +\d", re.MULTILINE)
+
+
+def _prefix(header: TraceHeader) -> bytes:
     if header.tracer_version < 3:
-        prefix = rb"(?:\d+ +){4}"  # block x, y, z and warp
-    elif header.tracer_version >= 4 and header.has_line_numbers:
-        prefix = rb"\d+ +"
-    return re.compile(rb"^" + prefix + _BODY, re.MULTILINE)
+        return rb"(?:\d+ +){4}"  # block x, y, z and warp
+    return rb"\d+ +" if header.tracer_version >= 4 and header.has_line_numbers else rb""

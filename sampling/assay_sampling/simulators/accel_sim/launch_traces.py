@@ -1,0 +1,124 @@
+"""Traces of simulated launches: they hold the totals of a launch that a simulation did not finish.
+
+A trace holds every instruction that its launch executes: their number is what a rule of projection needs of a
+launch that was stopped. Source: docs/simulator-files.md, "Traces"; docs/methods/projection.md, "Inputs".
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from assay_sampling.errors import InputError
+from assay_sampling.simulators.accel_sim.statistics import LaunchHeader
+from assay_sampling.simulators.accel_sim.trace_text import (
+    HEADER_BYTES,
+    TraceHeader,
+    block_texts,
+    mask_pattern,
+    open_trace,
+    parse_header,
+    read_header,
+)
+
+_REPLAY = "kernel-mem-"
+_NUMBERED = re.compile(r"kernel-(\d{1,15})(?:-ctx_0x[0-9a-fA-F]+)?\.traceg(?:\.\w+)?")
+_INSTRUCTIONS = re.compile(rb"^insts *= *(\d{1,9})[ \r]*$", re.MULTILINE)
+_BLOCK = re.compile(rb"^thread block *= *(\d{1,10}) *, *(\d{1,10}) *, *(\d{1,10})[ \r]*$", re.MULTILINE)
+_AGAIN = "copy the trace again, or trace the launch again"
+_SAME = "give the traces that were simulated"
+
+
+@dataclass(frozen=True)
+class LaunchTraces:
+    """Traces by the 1-based id of their launch. Headers and instructions are read when they are asked for."""
+
+    by_id: Mapping[int, Path]
+
+    @classmethod
+    def of(cls, paths: Iterable[Path]) -> LaunchTraces:
+        """Traces known by their names, ``kernel-N.traceg``, else by the headers in them. Traces of memory
+        instructions alone, which warm caches, are passed over.
+
+        Raises InputError for a file of another name that is not a trace.
+        """
+        by_id: dict[int, Path] = {}
+        for path in paths:
+            if path.name.startswith(_REPLAY):
+                continue
+            named = _NUMBERED.fullmatch(path.name)
+            by_id.setdefault(int(named[1]) if named else read_header(path).kernel_id, path)
+        return cls(by_id)
+
+    def path_of(self, kernel_id: int) -> Path | None:
+        """The trace of a launch; None if it is not among them."""
+        return self.by_id.get(kernel_id)
+
+    def instructions_of(self, launch: LaunchHeader) -> int | None:
+        """Thread instructions of a launch that a log echoes, counted in its trace; None without its trace.
+
+        Raises InputError where the trace is of another launch, is not there or is damaged.
+        """
+        path = None if launch.traced_id is None else self.path_of(launch.traced_id)
+        if path is None or not path.exists():
+            return None
+        _refuse_another(path, read_header(path), launch)
+        return thread_instructions(path)
+
+
+def _refuse_another(path: Path, header: TraceHeader, launch: LaunchHeader) -> None:
+    facts: list[tuple[str, Any, Any]] = [
+        ("launch", header.kernel_id, launch.traced_id),
+        ("the kernel", header.kernel_name, launch.name.strip()),
+        ("the grid", header.grid, launch.grid),
+        ("the block", header.block, launch.block),
+    ]
+    for what, ours, simulated in facts:
+        if simulated is not None and ours != simulated:
+            raise InputError(
+                path,
+                f"it is of {what} {ours!r}, and what was simulated as launch {launch.traced_id} is of "
+                f"{simulated!r}",
+                _SAME,
+            )
+
+
+def thread_instructions(path: Path) -> int:
+    """Thread instructions of a launch, counted in its trace: the active lanes of all its instructions.
+
+    It is what :func:`assay_sampling.simulators.accel_sim.trace.read_blocks` counts, without looking into
+    operands. Raises InputError for a warp with other instructions than it says, and for a trace that does not
+    hold each block of the grid once.
+    """
+    masks: Counter[bytes] = Counter()
+    seen: set[bytes] = set()
+    with open_trace(path) as file:
+        head = file.read(HEADER_BYTES)
+        header, start = parse_header(path, head)
+        lines = mask_pattern(header)
+        line = head.count(b"\n", 0, start) + 1
+        for text in block_texts(path, file, head[start:]):
+            found = lines.findall(text)
+            declared = sum(map(int, _INSTRUCTIONS.findall(text)))
+            place = _BLOCK.search(text)
+            if place is None or declared != len(found):
+                cause = (
+                    "a thread block has no index"
+                    if place is None
+                    else f"a thread block says that it has {declared:,} instructions, and has {len(found):,}"
+                )
+                raise InputError(path, cause, _AGAIN, line=line)
+            if any(int(at) >= size for at, size in zip(place.groups(), header.grid, strict=True)):
+                raise InputError(path, f"a thread block is outside the grid {header.grid}", _AGAIN, line=line)
+            seen.add(place[0])
+            masks.update(found)
+            line += text.count(b"\n")
+    if len(seen) != header.blocks:
+        raise InputError(
+            path, f"it holds {len(seen):,} of the {header.blocks:,} thread blocks of its grid", _AGAIN
+        )
+    return sum(int(mask, 16).bit_count() * times for mask, times in masks.items())
