@@ -16,6 +16,7 @@ from assay_agent.execution.errors import ProfilerError
 from assay_agent.execution.tool_run import ToolResult
 from assay_agent.profilers.ncu.log import NcuLog, require_clean
 from assay_sampling.running.failures import FailureClass as F
+from assay_sampling.running.failures import Fault
 
 LINES = [
     ("==ERROR== ERR_NVGPUCTRPERM - The user does not have permission to access NVIDIA GPU", F.PERMISSION),
@@ -41,6 +42,7 @@ LINES = [
     ("==ERROR== Failed to initialize the profiler: LibraryNotLoaded. Check that a compatible", F.PERMISSION),
     ("==ERROR== Failed to prepare kernel for profiling", F.INTERNAL),
     ("NVRM: GPU at PCI:0000:3b:00: GPU has fallen off the bus.", F.GPU_UNHEALTHY),
+    ("==ERROR== Cuda driver is not compatible with Nsight Compute.", F.TOOL_UNUSABLE),
 ]
 
 
@@ -93,6 +95,61 @@ def test_a_workload_that_the_tool_ended_is_not_blamed(first: str, failure_class:
     with pytest.raises(ProfilerError) as caught:
         failure_in("run", [first, *SHUT_DOWN], ignoring=(F.APPLICATION_FAILED,))
     assert caught.value.failure_class is failure_class
+
+
+def test_a_driver_older_than_nsight_compute_is_the_boxs_fault_and_not_the_workloads() -> None:
+    lines = [
+        "==ERROR== Cuda driver is not compatible with Nsight Compute",
+        "==ERROR== The application returned an error code (11).",
+    ]
+    for ignoring in ((), (F.APPLICATION_FAILED,)):
+        with pytest.raises(ProfilerError) as caught:
+            failure_in("run", lines, ignoring=ignoring)
+        assert caught.value.failure_class is F.TOOL_UNUSABLE
+        assert caught.value.failure_class.fault is Fault.BOX
+        assert "driver" in caught.value.remedy and "Nsight Compute" in caught.value.remedy
+    result = ToolResult(("ncu",), 11, None, "", "", 1.0)
+    with pytest.raises(ProfilerError) as caught:
+        require_clean("run", NcuLog.of(result, "\n".join(lines)), result, [], 0)
+    assert caught.value.failure_class is F.TOOL_UNUSABLE
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "RuntimeError: CUDA error: all CUDA-capable devices are busy or unavailable",
+        "CUDA error: CUDA-capable device(s) is/are busy or unavailable",
+        "saxpy: CUDA error 46 at line 12",
+        "cudaGetDeviceCount: cudaErrorDevicesUnavailable",
+        "MPS client failed to connect to the MPS control daemon or the MPS server",
+        "saxpy: CUDA error 805",
+        "CUDA_ERROR_MPS_SERVER_NOT_READY",
+    ],
+)
+def test_a_workload_that_gets_no_gpu_is_tried_again_at_the_boxs_cost(line: str) -> None:
+    found = workload_failed("run", "it ended", f"step 1\n{line}\n")
+    assert found.failure_class is F.GPU_BUSY and found.tool_said == line
+    assert found.failure.retryable and found.failure_class.fault is Fault.BOX
+
+
+@pytest.mark.parametrize(
+    ("line", "failure_class"),
+    [
+        ("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 20.00 MiB", F.GPU_MEMORY),
+        ("GPUassert: out of memory saxpy.cu 31", F.GPU_MEMORY),
+        ("saxpy: CUDA error 2 at line 12", F.GPU_MEMORY),
+        ("jaxlib.XlaRuntimeError: RESOURCE_EXHAUSTED: Out of memory allocating 17179869184", F.GPU_MEMORY),
+        ("cuMemAlloc: CUDA_ERROR_OUT_OF_MEMORY", F.GPU_MEMORY),
+        # The memory of the host, in the words of the kernel, of Go, and of Java.
+        ("fork: Cannot allocate memory", F.APPLICATION_FAILED),
+        ("fatal error: runtime: out of memory", F.APPLICATION_FAILED),
+        ("java.lang.OutOfMemoryError: Java heap space", F.APPLICATION_FAILED),
+    ],
+)
+def test_memory_of_the_gpu_that_runs_out_has_a_class_of_its_own(line: str, failure_class: F) -> None:
+    found = workload_failed("run", "it ended", f"{line}\n")
+    assert found.failure_class is failure_class
+    assert found.failure_class.fault is Fault.RUN and not found.failure.retryable
 
 
 PROFILED = [f'==PROF== Profiling "k" - {n}: 0%....50%....100% - 1 pass' for n in range(3)]

@@ -264,6 +264,22 @@ def test_in_doubt_the_driver_is_asked(box: Box) -> None:
     assert told.failure_class is FailureClass.GPU_LOST
 
 
+def test_memory_that_runs_out_is_the_boxs_fault_only_next_to_a_foreign_process(box: Box) -> None:
+    kept, own = box.health(), problem(FailureClass.GPU_MEMORY, "it ended", "CUDA out of memory")
+    alone = AttemptLog(telemetry_json=json.dumps({"gpu": UUID, "foreign_processes": []}))
+    shared = AttemptLog(telemetry_json=json.dumps({"gpu": UUID, "foreign_processes": ["77 python"]}))
+    assert kept.judged(WORK, own, AttemptLog()) is own
+    assert kept.judged(WORK, own, alone) is own
+    told = kept.judged(WORK, own, shared)
+    assert told is not None
+    assert (told.failure_class, told.retryable) == (FailureClass.GPU_BUSY, True)
+    assert told.cause == f"another process was on V100 {UUID} (77 python); the run failed: it ended"
+    other = problem(FailureClass.APPLICATION_FAILED, "KeyError")
+    assert kept.judged(WORK, other, shared) is other
+    assert kept.judged(WORK, None, shared) is None
+    assert kept.takes_runs()
+
+
 def test_a_restart_of_the_agent_changes_nothing_a_reboot_or_a_reload_does(box: Box) -> None:
     lost(box, box.health())
     again = box.health()

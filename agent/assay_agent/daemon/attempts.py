@@ -113,10 +113,10 @@ class AttemptRunner:
         self._see_through(attempt, lambda: None, log)
 
     def _measured(self, work: Work, attempt: SpooledAttempt, log: _LogHolder) -> None:
-        """Measure and seal; raises what ended the measurement, or _GpuLost if it lost the GPU."""
+        """Measure and seal; raises what ended the measurement, or _Judged for what the GPU says about it."""
         try:
             self._measure(work, attempt, log)
-        except _GpuLost:
+        except _Judged:
             raise
         except AttemptEnded as ended:
             # The server need not know, but the next run depends on whether the GPU still works.
@@ -129,12 +129,12 @@ class AttemptRunner:
             raise
 
     def _require_gpu(self, work: Work, problem: Failure | None, log: _LogHolder) -> None:
-        """Raises _GpuLost."""
+        """Raises _Judged."""
         judged = problem
         if self._health is not None:
             judged = gang_health.judged(self._health, self._box, work, problem, log.log)
         if judged is not None and judged is not problem:
-            raise _GpuLost(judged)
+            raise _Judged(judged)
 
     def _measure(self, work: Work, attempt: SpooledAttempt, log: _LogHolder) -> None:
         work = self._gate.admit(work)
@@ -251,8 +251,8 @@ class _LogHolder:
         self.log = collected.told(measurement.log)
 
 
-class _GpuLost(AssayError):
-    """The attempt lost its GPU, which is already out of service."""
+class _Judged(AssayError):
+    """What the state of the GPU makes of an attempt; a lost one is already out of service."""
 
     def __init__(self, problem: Failure) -> None:
         self.failure = problem
@@ -273,7 +273,7 @@ def _class_of(error: Exception) -> FailureClass:
 
 
 def _classified(error: AssayError) -> Failure:
-    if isinstance(error, ProfilerError | _GpuLost):
+    if isinstance(error, ProfilerError | _Judged):
         return error.failure
     if isinstance(error, StorageError):
         return failure_of(error, FailureClass.DISK_FULL)

@@ -34,8 +34,20 @@ class Rule:
         return re.search(self.pattern, line, re.IGNORECASE) is not None
 
 
-_OF_GPU = (FailureClass.GPU_UNHEALTHY, FailureClass.DRIVER_UNUSABLE)
+# What a workload says of them counts before its exit status.
+_OF_GPU = (
+    FailureClass.GPU_UNHEALTHY,
+    FailureClass.DRIVER_UNUSABLE,
+    FailureClass.GPU_BUSY,
+    FailureClass.GPU_MEMORY,
+)
 _RULES: tuple[Rule, ...] = (
+    Rule(
+        r"driver is not compatible with Nsight Compute",
+        FailureClass.TOOL_UNUSABLE,
+        "Nsight Compute is newer than the driver: install the release of it that came with the driver's "
+        "release of CUDA (nvidia-smi names that), or a newer driver",
+    ),
     Rule(r"ERR_NVGPUCTRPERM", FailureClass.PERMISSION),
     Rule(r"insufficient privilege|permission to access NVIDIA GPU Performance", FailureClass.PERMISSION),
     Rule(
@@ -67,6 +79,16 @@ _RULES: tuple[Rule, ...] = (
         r"failed to connect to the CUDA driver|no CUDA-capable device|CUDA error 100\b|"
         r"CUDA driver version is insufficient",
         FailureClass.DRIVER_UNUSABLE,
+    ),
+    Rule(
+        r"CUDA-capable devices? ?(\(s\) )?(is/are|are|is) busy or unavailable|CUDA error (46|80[5-9])\b|"
+        r"cudaErrorDevicesUnavailable|CUDA_ERROR_DEVICE_UNAVAILABLE|"
+        r"MPS client failed to connect|cudaErrorMps|CUDA_ERROR_MPS_",
+        FailureClass.GPU_BUSY,
+    ),
+    Rule(
+        r"CUDA error 2\b|cudaErrorMemoryAllocation|CUDA_ERROR_OUT_OF_MEMORY|(?<!runtime: )\bout of memory\b",
+        FailureClass.GPU_MEMORY,
     ),
     Rule(
         r"Importer error|importation of the QDSTRM|Wrong event order has been detected",

@@ -98,7 +98,7 @@ class SlotHealth:
         log: AttemptLog,
         telemetry: Mapping[str, Any] | None = None,
     ) -> Failure | None:
-        """How an attempt failed (None: it did not), after checking whether it lost the GPU.
+        """How an attempt failed (None: it did not), after checking whether it lost the GPU or shared it.
 
         ``telemetry``: what the sensors of this GPU said, if it is not the only one of the run; what tools
         said may then be about another one. When this returns, a lost GPU is durably out of service, and the
@@ -113,13 +113,23 @@ class SlotHealth:
         if not reason and health.is_doubtful(problem) and not self._slot.synthetic:
             reason = self._ask(self._gpu)
         if not reason:
-            return problem
+            return self._of_strangers(problem, log.telemetry if telemetry is None else telemetry)
         self._take_out(work, device, reason)
         cause = f"{device.name} {device.uuid} was lost ({reason}), and is out of service"
         if problem is not None and (of_sensors or not of_tools):
             cause += f"; the run failed: {problem.cause}"
         remedy = f"reset or replace the GPU, then, on its box: assay-agent quarantine clear {self._gpu}"
         return failure(FailureClass.GPU_LOST, str(work.key), cause, remedy)
+
+    def _of_strangers(self, problem: Failure | None, telemetry: Mapping[str, Any] | None) -> Failure | None:
+        """The failure; the box's if memory ran out while a process of somebody else was on the GPU."""
+        strangers = (telemetry or {}).get("foreign_processes") or ()
+        if problem is None or problem.failure_class != FailureClass.GPU_MEMORY or not strangers:
+            return problem
+        device = self._slot.device
+        name = f"{device.name} {device.uuid}" if device is not None else self._slot.slot_id
+        cause = f"another process was on {name} ({', '.join(strangers)}); the run failed: {problem.cause}"
+        return failure(FailureClass.GPU_BUSY, problem.subject, cause, tool_said=problem.tool_said)
 
     def _take_out(self, work: Work, device: InstalledDevice, reason: str) -> None:
         entry = Quarantined(

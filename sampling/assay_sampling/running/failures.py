@@ -36,6 +36,8 @@ class FailureClass(StrEnum):
     DROPPED_EVENTS = "dropped_events"
     GPU_UNHEALTHY = "gpu_unhealthy"
     GPU_LOST = "gpu_lost"
+    GPU_BUSY = "gpu_busy"
+    GPU_MEMORY = "gpu_memory"
     THROTTLED = "throttled"
     MPS_NOT_IN_FORCE = "mps_not_in_force"
     INPUT_UNREADABLE = "input_unreadable"
@@ -163,6 +165,19 @@ _TABLE: dict[FailureClass, _Entry] = {
         "look at the kernel log, reset or replace the GPU, and then: assay-agent quarantine clear UUID",
         True,
         Fault.BOX,
+    ),
+    FailureClass.GPU_BUSY: _Entry(
+        "other processes kept the workload off the GPU: they hold it or its memory, or its MPS daemon took "
+        "no client",
+        "end the other programs on the GPU (nvidia-smi lists them), and look at its compute mode and MPS "
+        "daemon; the run is tried again",
+        True,
+        Fault.BOX,
+    ),
+    FailureClass.GPU_MEMORY: _Entry(
+        "the workload needed more memory than the GPU has, and no other process was seen on it",
+        "give the workload a smaller input or batch, or let it run on a GPU with more memory",
+        False,
     ),
     FailureClass.THROTTLED: _Entry(
         "the GPU lowered its clocks for heat or power while it was measured",
