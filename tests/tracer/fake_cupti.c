@@ -11,6 +11,7 @@
  * Switches, in the environment:
  *   FAKE_CUPTI_VERSION       what cuptiGetVersion says
  *   FAKE_CUPTI_SUBSCRIBE     what cuptiSubscribe returns
+ *   FAKE_CUPTI_ENABLE        what cuptiActivityEnable returns
  *   FAKE_CUPTI_RECORD_BYTES  what cuptiActivityGetStructSize says, from CUDA 13 on
  *   FAKE_CUPTI_DROP_EVERY    every so many records are lost, and counted as dropped
  *   FAKE_CUPTI_LOSE_EVERY    every so many records are lost, and not counted
@@ -50,7 +51,8 @@ CUptiResult CUPTIAPI cuptiGetResultString(CUptiResult result, const char **text)
 {
     *text = result == CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED
         ? "CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED"
-        : result == CUPTI_ERROR_INSUFFICIENT_PRIVILEGES ? "CUPTI_ERROR_INSUFFICIENT_PRIVILEGES" : "CUPTI_ERROR_OTHER";
+        : result == CUPTI_ERROR_INSUFFICIENT_PRIVILEGES ? "CUPTI_ERROR_INSUFFICIENT_PRIVILEGES"
+        : result == CUPTI_ERROR_NOT_COMPATIBLE ? "CUPTI_ERROR_NOT_COMPATIBLE" : "CUPTI_ERROR_OTHER";
     return CUPTI_SUCCESS;
 }
 
@@ -97,6 +99,8 @@ CUptiResult CUPTIAPI cuptiEnableCallback(uint32_t enable, CUpti_SubscriberHandle
 
 CUptiResult CUPTIAPI cuptiActivityEnable(CUpti_ActivityKind kind)
 {
+    CUptiResult result = (CUptiResult)fake_switch("FAKE_CUPTI_ENABLE", CUPTI_SUCCESS);
+    if (result != CUPTI_SUCCESS) return result;
     if (kind == CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL) fake_collect(1);
     return CUPTI_SUCCESS;
 }

@@ -169,11 +169,26 @@ def test_records_that_nobody_counts_are_missed_by_the_count_of_launches(tracer: 
 @pytest.mark.parametrize(
     ("switches", "code", "words"),
     [
-        ({"FAKE_CUPTI_VERSION": 130600}, ProblemCode.CUPTI_NEWER, "knows versions up to 130500"),
+        (
+            {"FAKE_CUPTI_VERSION": 130600, "FAKE_CUPTI_RECORD_BYTES": 256},
+            ProblemCode.CUPTI_NEWER,
+            "has version 130600 with kernel records of 256 bytes, and this build knows versions up to 130500",
+        ),
+        (
+            {"FAKE_CUPTI_VERSION": 130501, "FAKE_CUPTI_RECORD_BYTES": 256},
+            ProblemCode.LAYOUT,
+            "has 256 bytes, and 248 are expected",
+        ),
         ({"FAKE_CUPTI_VERSION": 17}, ProblemCode.CUPTI_OLDER, "the oldest that is read is 18"),
         ({"FAKE_CUPTI_RECORD_BYTES": 256}, ProblemCode.LAYOUT, "has 256 bytes, and 248 are expected"),
         ({"FAKE_CUPTI_SUBSCRIBE": 39}, ProblemCode.SUBSCRIBED, "MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED"),
         ({"FAKE_CUPTI_SUBSCRIBE": 35}, ProblemCode.PRIVILEGES, "INSUFFICIENT_PRIVILEGES"),
+        ({"FAKE_CUPTI_SUBSCRIBE": 14}, ProblemCode.MIXED_CALLS, "cuptiSubscribe: CUPTI_ERROR_NOT_COMPATIBLE"),
+        (
+            {"FAKE_CUPTI_ENABLE": 14},
+            ProblemCode.MIXED_CALLS,
+            "cuptiActivityEnable: CUPTI_ERROR_NOT_COMPATIBLE",
+        ),
         ({"FAKE_CUPTI_SUBSCRIBE": 999}, ProblemCode.CUPTI_FAILED, "cuptiSubscribe"),
     ],
 )
@@ -197,7 +212,12 @@ def test_what_keeps_a_process_from_being_traced_is_said_and_the_process_runs_on(
         (130100, 11),
         (130201, 11),
         (130300, 12),
+        (130301, 12),
         (130400, 13),
+        (130401, 13),
+        # Updates of one release, and the next release where it says that its record has the same size.
+        (130501, 13),
+        (130600, 13),
     ],
 )
 def test_each_version_is_read_by_its_layout(tracer: BuiltTracer, version: int, layout: int) -> None:

@@ -63,6 +63,11 @@ _PROBLEMS: dict[ProblemCode, tuple[FailureClass, str]] = {
         FailureClass.SERVER_REFUSED,
         "check that CUPTI is not newer than the driver (nvidia-smi), or measure with nsys",
     ),
+    ProblemCode.MIXED_CALLS: (
+        FailureClass.SERVER_REFUSED,
+        "switch off the profiler that the workload starts (XLA's and JAX's use the second interface from "
+        "CUPTI 13.2 on), or measure with nsys, or by a Kineto trace (the workload's key 'kineto')",
+    ),
     ProblemCode.NO_MEMORY: (FailureClass.BOX_MEMORY, "give the workload's box more memory"),
 }
 

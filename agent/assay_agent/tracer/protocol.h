@@ -109,7 +109,8 @@ enum assay_problem_code {
     ASSAY_PROBLEM_SUBSCRIBED = 5,   /* another profiler has this process */
     ASSAY_PROBLEM_PRIVILEGES = 6,   /* CUPTI lacks privileges, or does not support this kind of machine */
     ASSAY_PROBLEM_CUPTI_FAILED = 7, /* any other error of CUPTI */
-    ASSAY_PROBLEM_NO_MEMORY = 8
+    ASSAY_PROBLEM_NO_MEMORY = 8,
+    ASSAY_PROBLEM_MIXED_CALLS = 9 /* the process uses the second interface of CUPTI, the tracer the first */
 };
 
 _Static_assert(sizeof(struct assay_frame) == 16, "frame");

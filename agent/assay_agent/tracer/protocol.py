@@ -42,6 +42,7 @@ class ProblemCode(IntEnum):
     PRIVILEGES = 6
     CUPTI_FAILED = 7
     NO_MEMORY = 8
+    MIXED_CALLS = 9
 
 
 HEADER = np.dtype([("type", "<u4"), ("count", "<u4"), ("bytes", "<u8")])

@@ -585,6 +585,8 @@ static uint32_t problem_code(CUptiResult result)
 {
     switch (result) {
     case CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED: return ASSAY_PROBLEM_SUBSCRIBED;
+    /* From 13.2 on CUPTI has v2 calls, and refuses v1 calls in a process that made them. */
+    case CUPTI_ERROR_NOT_COMPATIBLE: return ASSAY_PROBLEM_MIXED_CALLS;
     case CUPTI_ERROR_INSUFFICIENT_PRIVILEGES:
     case CUPTI_ERROR_VIRTUALIZED_DEVICE_INSUFFICIENT_PRIVILEGES:
     case CUPTI_ERROR_CONFIDENTIAL_COMPUTING_NOT_SUPPORTED:
@@ -600,7 +602,10 @@ static void cupti_failed(const char *function, CUptiResult result)
     const char *meaning = NULL;
     char text[512];
     library.result_string(result, &meaning);
-    snprintf(text, sizeof text, "%s: %s (%d)", function, meaning ? meaning : "unknown error", (int)result);
+    snprintf(text, sizeof text, "%s: %s (%d)%s", function, meaning ? meaning : "unknown error", (int)result,
+             result == CUPTI_ERROR_NOT_COMPATIBLE
+                 ? "; the process already makes calls of CUPTI's second interface (v2), and the tracer makes the first's"
+                 : "");
     give_up(problem_code(result), result, text);
 }
 
