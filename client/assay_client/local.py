@@ -26,11 +26,12 @@ from assay_client.settings import settings_of
 from assay_core.files.free_space import DEFAULT_FLOOR_BYTES, require_free_space
 from assay_core.files.private_folders import take_state_folder
 from assay_core.server_address import parse_address
-from assay_sampling.errors import AssayError, MissingExtraError, NotReadyError, StorageError
+from assay_sampling.errors import AssayError, MissingExtraError, NotReadyError, ParameterError, StorageError
 from assay_sampling.notes.registry import Note, make_note
 
 if TYPE_CHECKING:
     from assay_agent.daemon.agent import Agent
+    from assay_agent.doctor.pins import Pin
     from assay_report.model.report import Report
     from assay_server.campaign_file.doubts import Findings
     from assay_server.campaign_file.reading import CampaignFile
@@ -348,21 +349,35 @@ def diagnose(need: str, state: Path | None = None, server: str | None = None) ->
     return [check.to_dict() for check in examine(need, state, address.text, credentials, owner)]
 
 
+def first_nsight_compute(compute_capability: str) -> str:
+    """The first release of Nsight Compute that measures a GPU; "": unknown, or too old to matter."""
+    pin = _nsight_compute_pin(compute_capability)
+    return pin[1].first if pin is not None else ""
+
+
 def nsight_compute_limits(compute_capability: str, tool_version: str = "") -> Note | None:
-    """A note if this or a newer release of Nsight Compute may not measure a GPU, else None."""
+    """A note if newer releases of Nsight Compute do not measure a GPU, else None.
+
+    Raises ParameterError if the release of ``tool_version`` does not.
+    """
+    found = _nsight_compute_pin(compute_capability)
+    if found is None:
+        return None
+    architecture, pin = found
+    if tool_version and (pin.too_new(tool_version) or pin.too_old(tool_version)):
+        raise ParameterError(
+            "--tool-version",
+            f"Nsight Compute {tool_version} does not measure {architecture} GPUs",
+            pin.remedy(tool_version),
+        )
+    if not pin.last:
+        return None
+    return make_note("last_release_for_gpu", architecture=architecture, last=pin.last, source=pin.source)
+
+
+def _nsight_compute_pin(compute_capability: str) -> tuple[str, Pin] | None:
+    """The architecture of a GPU and the releases that measure it; None for an unknown one."""
     from assay_agent.doctor.pins import architecture_of  # noqa: PLC0415 - needs nothing but the agent's table
 
     architecture = architecture_of(compute_capability)
-    if architecture is None:
-        return None
-    pin = architecture.pin("ncu")
-    if tool_version and (pin.too_new(tool_version) or pin.too_old(tool_version)):
-        return make_note(
-            "release_may_not_measure", release=tool_version, architecture=architecture.name,
-            remedy=pin.remedy(tool_version),
-        )  # fmt: skip
-    if pin.last:
-        return make_note(
-            "last_release_for_gpu", architecture=architecture.name, last=pin.last, source=pin.source
-        )
-    return None
+    return None if architecture is None else (architecture.name, architecture.pin("ncu"))

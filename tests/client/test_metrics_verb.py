@@ -156,9 +156,46 @@ def test_without_a_release_what_later_ones_need_is_said(assay: Assay) -> None:
     assert "--rename-kernels" not in str(asked(assay, "pks", "--tool-version", "2026.1")["notes"])
 
 
-def test_a_release_that_does_not_measure_the_gpu_is_noted(assay: Assay) -> None:
-    notes = asked(assay, "pks", "--gpu", "V100", "--tool-version", "2026.1")["notes"]
-    assert "install Nsight Compute 2025.2" in notes[-1]["remedy"]
+def test_without_a_release_the_options_are_those_of_the_first_that_knows_the_gpu(assay: Assay) -> None:
+    new = {"--config-file", "--graph-profiling", "--disable-extra-suffixes"}
+    old = asked(assay, "pks", "--gpu", "A100")
+    assert not new & set(old["commands"][0]["argv"])
+    blackwell = asked(assay, "pks", "--gpu", "B200")
+    assert new <= set(blackwell["commands"][0]["argv"])
+    assert (
+        blackwell["commands"] == asked(assay, "pks", "--gpu", "B200", "--tool-version", "2025.1")["commands"]
+    )
+    assert blackwell["tool_version"] is None
+    [note] = [note for note in blackwell["notes"] if note["code"] == "options_of_every_release"]
+    assert note["oldest"] == "2025.1"
+    assert note["later"] == ["--pipeline-boost-state, --rename-kernels, --import-sass from 2026.1 on"]
+    assert "--rename-kernels off" in note["text"] and "names" in note["text"]
+
+
+def test_names_are_never_shortened_by_a_release_that_would(assay: Assay) -> None:
+    for gpu in ("B200", "A100"):
+        profile, page, *_ = asked(assay, "pks", "--gpu", gpu, "--tool-version", "2026.1")["commands"]
+        for argv in (profile["argv"], page["argv"]):
+            assert argv[argv.index("--rename-kernels") + 1] == "off"
+
+
+@pytest.mark.parametrize(
+    ("gpu", "release", "remedy"),
+    [
+        ("B200", "2022.3", "install Nsight Compute 2025.1 or newer"),
+        ("RTX 5090", "2024.3", "install Nsight Compute 2025.1 or newer"),
+        ("V100", "2026.1", "install Nsight Compute 2025.2, the last that measures it"),
+    ],
+)
+def test_a_release_that_does_not_know_the_gpu_is_refused(
+    assay: Assay, gpu: str, release: str, remedy: str
+) -> None:
+    told = refused(assay, "pks", "--gpu", gpu, "--tool-version", release)
+    assert f"--tool-version: Nsight Compute {release} does not measure" in told and remedy in told
+    assert asked(assay, "stem", "--gpu", gpu, "--tool-version", release)["counters"] == []
+
+
+def test_the_last_release_for_a_gpu_is_noted(assay: Assay) -> None:
     assert asked(assay, "pks", "--gpu", "V100")["notes"][-1]["last"] == "2025.2"
 
 

@@ -71,17 +71,12 @@ MEASURING = (
     ),
     NoteKind(
         "options_of_every_release",
-        "no release of Nsight Compute was named, so the commands use only options that every known one has",
+        "no release of Nsight Compute was named, so the commands use only options that every one for the GPU "
+        "has",
         lambda oldest, later: (
             f"these options exist in every release of Nsight Compute since {oldest}; name yours with "
-            f"--tool-version, because later ones need more: {'; '.join(later)}"
-        ),
-    ),
-    NoteKind(
-        "release_may_not_measure",
-        "the release of Nsight Compute that was named may not measure the GPU",
-        lambda release, architecture, remedy: (
-            f"Nsight Compute {release} may not measure {architecture}: {remedy}"
+            f"--tool-version, because later ones need more: {'; '.join(later)}. Without --rename-kernels off "
+            "a release that has it shortens the names of kernels, and the two levels do not match"
         ),
     ),
     NoteKind(

@@ -18,7 +18,7 @@ from assay_sampling.methods.registry import methods_without_counters, needs
 from assay_sampling.notes.registry import Note, make_note
 from assay_sampling.nsight import commands
 from assay_sampling.nsight.commands import WHOLE, Window
-from assay_sampling.nsight.tool import oldest_release, options_since, tool_of_release
+from assay_sampling.nsight.tool import newer_than_oldest, oldest_release, options_since, tool_of_release
 
 REPORT, PAGE = "counters.ncu-rep", "counters.csv"
 # What photon needs besides counters; no profiler makes it.
@@ -72,6 +72,7 @@ def measuring(
     *,
     compute_capability: str = "",
     tool_version: str = "",
+    first_release: str = "",
     window: Window = WHOLE,
     command: Sequence[str] = WORKLOAD,
     operations: bool = False,
@@ -80,7 +81,9 @@ def measuring(
 
     Args:
         compute_capability: of the GPU, such as "7.0"; "": not known, so the commonest names are taken.
-        tool_version: the release of Nsight Compute; "": only options that every known release has.
+        tool_version: the release of Nsight Compute; "": only options that every release has from
+            ``first_release`` on.
+        first_release: the first release of Nsight Compute that knows the GPU; "": every release does.
         window: the launches to collect counters for; all by default.
         command: the workload.
         operations: record which operation each launch belongs to.
@@ -96,10 +99,11 @@ def measuring(
             "see its documentation",
         )
     _check_window(method, wanted, window)
-    collected, missing = _collected(method, wanted, compute_capability, tool_version)
+    release = tool_version or (first_release if newer_than_oldest("ncu", first_release) else "")
+    collected, missing = _collected(method, wanted, compute_capability, release)
     light = _light(command, operations)
     metrics = [metric for _, metric in collected]
-    detailed = _detailed(metrics, tool_version, window, command, operations=operations) if metrics else ()
+    detailed = _detailed(metrics, release, window, command, operations=operations) if metrics else ()
     found = Measuring(
         method,
         compute_capability,
@@ -114,7 +118,7 @@ def measuring(
             _selecting(method, parameters, window, detailed=bool(collected), operations=operations),
         ),
     )
-    return replace(found, notes=tuple(_notes(found, wanted, window, operations=operations)))
+    return replace(found, notes=tuple(_notes(found, wanted, window, release, operations=operations)))
 
 
 def _check_window(method: str, wanted: Needs, window: Window) -> None:
@@ -190,13 +194,15 @@ def _selecting(
     return CommandLine("the selection", ("assay", "select", method, *files, *given, *offset, *unit))
 
 
-def _notes(found: Measuring, wanted: Needs, window: Window, *, operations: bool) -> Iterator[Note]:
+def _notes(
+    found: Measuring, wanted: Needs, window: Window, release: str, *, operations: bool
+) -> Iterator[Note]:
     if wanted.nothing:
         yield make_note("no_counters_needed", method=found.method)
         if wanted.beside is not None:
             yield wanted.beside
     else:
-        yield from _notes_on_counters(found, window)
+        yield from _notes_on_counters(found, window, release)
     later = options_since("nsys")
     pytorch = later.pop(commands.ANNOTATES_PYTORCH)
     for option, first in later.items():
@@ -207,7 +213,7 @@ def _notes(found: Measuring, wanted: Needs, window: Window, *, operations: bool)
             yield make_note("ranges_for_counters")
 
 
-def _notes_on_counters(found: Measuring, window: Window) -> Iterator[Note]:
+def _notes_on_counters(found: Measuring, window: Window, release: str) -> Iterator[Note]:
     if found.missing:
         yield make_note("counters_not_on_gpu", counters=found.missing)
     unlisted = tuple(metric for _, metric in found.counters if metric.startswith(_UNLISTED))
@@ -220,15 +226,16 @@ def _notes_on_counters(found: Measuring, window: Window) -> Iterator[Note]:
     if found.passes.passes > 1:
         yield make_note("replay_disturbs_cycles", passes=found.passes.passes)
     if not found.tool_version:
-        yield _about_releases()
+        yield _about_releases(release)
 
 
-def _about_releases() -> Note:
+def _about_releases(release: str) -> Note:
+    """``release``: the one whose options the commands have; "": the oldest known."""
     by_release: dict[str, list[str]] = {}
-    for option, first in options_since("ncu").items():
+    for option, first in options_since("ncu", release).items():
         by_release.setdefault(first, []).append(option)
     later = tuple(f"{', '.join(options)} from {first} on" for first, options in by_release.items())
-    return make_note("options_of_every_release", oldest=oldest_release("ncu"), later=later)
+    return make_note("options_of_every_release", oldest=release or oldest_release("ncu"), later=later)
 
 
 def help_of(counter: str) -> str:

@@ -73,9 +73,18 @@ def tool_of_release(program: Program, version: str = "") -> ToolVersion:
     return ToolVersion(program, version, {name: words.get(name, frozenset()) for name in known})
 
 
-def options_since(program: Program) -> dict[str, str]:
-    """The options that only later releases have, each with the first that does."""
-    return dict(_releases()[program].since)
+def options_since(program: Program, version: str = "") -> dict[str, str]:
+    """The options that only later releases than this one have, each with the first that does.
+
+    Without a version: later than the oldest in the table.
+    """
+    since = _releases()[program].since
+    return {option: first for option, first in since.items() if not _has(version, first)}
+
+
+def newer_than_oldest(program: Program, version: str) -> bool:
+    """Whether a release is newer than the oldest whose options are known; False for ""."""
+    return bool(version) and _key(version) > _key(_releases()[program].oldest)
 
 
 def oldest_release(program: Program) -> str:

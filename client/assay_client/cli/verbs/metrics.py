@@ -66,6 +66,7 @@ def metrics(
         parse_parameters(param or []),
         compute_capability=capability,
         tool_version=tool_version,
+        first_release=local.first_nsight_compute(capability),
         window=Window(skip, first),
         command=tuple(command or WORKLOAD),
         operations=unit == "operation",
