@@ -107,6 +107,10 @@ class VirtualSensors:
         self._require_there()
         return (1, os.getpid()) if "foreign_process" in self._faults else (os.getpid(),)
 
+    def graphics_process_ids(self) -> tuple[int, ...]:
+        self._require_there()
+        return ()
+
     def xid_events(self) -> tuple[int, ...]:
         self._require_there()
         told, self._xid_told = self._xid_told, True

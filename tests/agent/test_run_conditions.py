@@ -7,6 +7,7 @@ import os
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -21,12 +22,14 @@ from assay_agent.conditions.journal import Journal
 from assay_agent.execution.environment import private_directory
 from assay_agent.execution.errors import ProfilerError
 from assay_agent.execution.tool_version import ToolBox
+from assay_agent.gpus.processes import process_name
 from assay_agent.profilers.ncu.profiler import NsightComputeProfiler
 from assay_core.records.work import Work
 from assay_sampling.errors import StorageError
 from assay_sampling.launches.table import BASELINE
 from assay_sampling.running.failures import FailureClass
 from tests.support.agent.conditions_bench import Bench
+from tests.support.agent.named_processes import running
 
 pytestmark = pytest.mark.processes
 
@@ -147,6 +150,17 @@ def test_a_stranger_that_stays_makes_the_run_invalid(bench: Bench, monkeypatch: 
 def test_a_stranger_under_a_daemon_of_its_own_is_seen_too(bench: Bench) -> None:
     bench.nvml.change(processes=[3, os.getpid()], mps_processes=[4])
     assert occupants.processes_on(bench.gpu.device.uuid) == [3, 4]
+
+
+def test_a_desktop_is_not_waited_for(bench: Bench, tmp_path: Path) -> None:
+    with running(tmp_path / "Xorg") as process_id:
+        until = time.monotonic() + 60
+        while process_name(process_id) != "Xorg" and time.monotonic() < until:
+            time.sleep(0.01)
+        bench.nvml.change(processes=[3, process_id], graphics_processes=[process_id])
+        assert occupants.processes_on(bench.gpu.device.uuid) == [3]
+        bench.nvml.change(graphics_processes=[])
+        assert occupants.processes_on(bench.gpu.device.uuid) == [3, process_id]
 
 
 def test_a_stranger_that_stayed_once_is_not_waited_for_again(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from assay_agent.gpus.event_reasons import reason_names
 from assay_agent.gpus.nvml_sensors import NvmlSensors
-from assay_agent.gpus.processes import Owner, ProcessOwners
+from assay_agent.gpus.processes import Clients, Owner, ProcessOwners
 from assay_agent.gpus.sensors import (
     GpuLostError,
     GpuState,
@@ -32,6 +32,7 @@ from assay_agent.gpus.telemetry_settings import TelemetrySettings
 from assay_agent.telemetry.summary import MOST_POINTS, DecimatedSeries, TelemetrySummary
 from assay_agent.telemetry.thermal_gate import GatePassage, pass_gate
 from assay_sampling.errors import ParameterError
+from tests.support.agent.named_processes import running
 from tests.support.agent.sensed_nvml import UUID, FakeNvml
 
 
@@ -41,6 +42,7 @@ def test_a_gpu_that_tells_everything() -> None:
     assert sensors.read() == Reading(1410.0, 1593.0, 61.0, 250.5, 97.0, 0x24)
     assert sensors.state() == GpuState(5, 2, compute_mode=3, mig_mode=1, persistence=False)
     assert sensors.process_ids() == (7, 9)
+    assert sensors.graphics_process_ids() == (9,)
     assert sensors.xid_events() == (79, 31)
     assert sensors.xid_events() == ()
     sensors.close()
@@ -54,12 +56,14 @@ def test_what_a_gpu_or_driver_lacks_is_none_and_not_an_error(code: int) -> None:
         "nvmlDeviceGetPowerUsage", "nvmlDeviceGetUtilizationRates", "nvmlDeviceGetCurrentClocksEventReasons",
         "nvmlDeviceGetCurrentClocksThrottleReasons", "nvmlDeviceGetTotalEccErrors", "nvmlDeviceGetMigMode",
         "nvmlDeviceGetComputeMode", "nvmlDeviceGetPersistenceMode", "nvmlDeviceGetComputeRunningProcesses",
+        "nvmlDeviceGetGraphicsRunningProcesses",
         "nvmlDeviceRegisterEvents",
     )  # fmt: skip
     sensors = NvmlSensors(UUID, FakeNvml(**dict.fromkeys(names, code)))
     assert sensors.read() == Reading()
     assert sensors.state() == GpuState()
     assert sensors.process_ids() is None
+    assert sensors.graphics_process_ids() is None
     assert sensors.xid_events() == ()
 
 
@@ -272,6 +276,23 @@ def await_name(owners: ProcessOwners, process_id: int, name: str) -> None:
             return
         time.sleep(0.01)
     raise AssertionError(owners.name(process_id))
+
+
+@pytest.mark.processes
+def test_a_desktop_is_a_graphics_client_with_the_name_of_one(tmp_path: Path) -> None:
+    owners = ProcessOwners(tmp_path)
+    for name, is_desktop in (("gnome-shell", True), ("kwin_wayland", True), ("blender", False)):
+        with running(tmp_path / name) as process_id:
+            await_name(owners, process_id, name)
+            both = Clients((process_id,), (process_id,))
+            expected = ({}, {process_id: name}) if is_desktop else ({process_id: name}, {})
+            assert owners.others(both) == expected
+            # It computes, and draws nothing: no desktop does that, whatever its name.
+            assert owners.others(Clients((process_id,), ())) == ({process_id: name}, {})
+            assert owners.others(Clients((), (process_id,))) == ({}, {})
+    gone = 1 << 30
+    assert owners.others(Clients((gone, os.getpid()), (gone,))) == ({gone: ""}, {})
+    assert owners.others(Clients((gone,), ()), known_only=True) == ({}, {})
 
 
 def test_without_psutil_no_process_is_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from assay_agent.config import VirtualGPUs
 from assay_agent.daemon.places import virtual_places
 from assay_agent.execution.errors import ProfilerError
 from assay_agent.gpus.event_reasons import EventReason
+from assay_agent.gpus.processes import process_name
 from assay_agent.gpus.sensors import GpuLostError, GpuState, Reading, SensorsUnavailableError
 from assay_agent.gpus.telemetry_settings import TelemetrySettings
 from assay_agent.guards import dcgm
@@ -28,6 +30,7 @@ from assay_sampling.running.failures import FailureClass
 from assay_sampling.running.validity import FLAGS
 from assay_virtual.sensors import FAULTS, VARIABLE, VirtualSensors
 from tests.support.agent.assignments import WORK
+from tests.support.agent.named_processes import running
 from tests.support.agent.tool_bench import COMPUTE, SYSTEMS, WORKLOAD, Bench
 
 QUICK = TelemetrySettings(
@@ -146,7 +149,7 @@ def test_each_event_reason(bits: int, expected: set[str]) -> None:
 def test_details_say_how_often_what_and_where() -> None:
     found = summary(before=GpuState(ecc_uncorrected=1, compute_mode=0), after=GpuState(3, 3, compute_mode=3))
     found.add(5.0, Reading(1400.0, None, 60.0, None, 90.0, int(EventReason.SOFTWARE_THERMAL)), 0.25)
-    found.add_foreign(4711, "python")
+    found.add_others({4711: "python"}, {})
     found.add_xid_events([79, 79, 31])
     assert flagged(found) == {
         "throttled_thermal": "software_thermal in 1 of 21 samples",
@@ -211,6 +214,42 @@ class SensorsWithALateStranger(VirtualSensors):
 
     def process_ids(self) -> tuple[int, ...]:
         return (1,) if self.late else ()
+
+
+class SensorsOfADesktop(VirtualSensors):
+    """A desktop has a compute and a graphics context, as ``nvidia-smi`` writes C+G."""
+
+    def __init__(self, desktop: int) -> None:
+        super().__init__("GPU-x", 1000.0)
+        self._desktop = desktop
+
+    def process_ids(self) -> tuple[int, ...]:
+        return (self._desktop,)
+
+    def graphics_process_ids(self) -> tuple[int, ...]:
+        return (self._desktop,)
+
+
+@pytest.mark.processes
+def test_a_desktop_is_named_and_leaves_the_run_valid(bench: Bench, tmp_path: Path) -> None:
+    gpu = replace(bench.place.profilers[SYSTEMS]._gpu, telemetry=QUICK)  # type: ignore[attr-defined]
+    work = replace(WORK, key=AttemptKey("r", 0, 1, 1), command=CommandSource(("x",), {}))
+    with running(tmp_path / "gnome-shell") as process_id:
+        until = time.monotonic() + 60
+        while process_name(process_id) != "gnome-shell" and time.monotonic() < until:
+            time.sleep(0.01)
+        sensors = SensorsOfADesktop(process_id)
+        watch = GpuWatch(gpu, work, tmp_path, threading.Event(), lambda gpu, work: sensors)
+        began = time.monotonic()
+        with watch, watch.measuring():
+            while watch.summary.samples < 3:
+                pass
+        assert time.monotonic() - began < 60
+    (flag,) = watch.flags
+    assert (flag.name, flag.invalidates) == ("desktop_on_gpu", False)
+    assert flag.detail == f"process {process_id} gnome-shell"
+    told = watch.to_dict()
+    assert told["desktop_processes"] == [f"{process_id} gnome-shell"] and told["foreign_processes"] == []
 
 
 def test_a_stranger_that_is_seen_only_after_the_run_counts(

@@ -13,12 +13,13 @@ from typing import Any, Self
 
 from assay_agent.conditions.base import Condition, Site
 from assay_agent.gpus.nvml import ABSENT, NvmlError, nvml_device
-from assay_agent.gpus.processes import process_name
+from assay_agent.gpus.processes import Clients, is_desktop, process_name
 
 PATIENCE_SECONDS = 60.0
 _LOOK_SECONDS = 1.0
 # Processes that outlasted a whole wait, by GPU: another minute would not help.
 _stayed: dict[str, frozenset[int]] = {}
+_GRAPHICS = "nvmlDeviceGetGraphicsRunningProcesses"
 _LISTS = ("nvmlDeviceGetComputeRunningProcesses", "nvmlDeviceGetMPSComputeRunningProcesses")
 
 
@@ -59,12 +60,14 @@ def wait_until_alone(site: Site, *, clock: Callable[[], float] = time.monotonic)
 
 
 def processes_on(uuid: str) -> list[int]:
-    """Process numbers that compute on the GPU, except this process; raises NvmlError."""
+    """Process numbers that compute on the GPU, except this process and desktops; raises NvmlError."""
     found: set[int] = set()
     with nvml_device(uuid) as (nvml, handle):
         for name in _LISTS:
             found.update(process.pid for process in _listed(nvml, handle, name))
-    return sorted(found - {os.getpid()})
+        graphics = {process.pid for process in _listed(nvml, handle, _GRAPHICS)}
+    clients = Clients(found, graphics)
+    return sorted(pid for pid in found - {os.getpid()} if not is_desktop(pid, clients))
 
 
 def _listed(nvml: Any, handle: Any, name: str) -> list[Any]:

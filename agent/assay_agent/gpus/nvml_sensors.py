@@ -110,7 +110,13 @@ class NvmlSensors:
         return int(values[0].value.uiVal)
 
     def process_ids(self) -> tuple[int, ...] | None:
-        found = self._asked("nvmlDeviceGetComputeRunningProcesses")
+        return self._process_ids("nvmlDeviceGetComputeRunningProcesses")
+
+    def graphics_process_ids(self) -> tuple[int, ...] | None:
+        return self._process_ids("nvmlDeviceGetGraphicsRunningProcesses")
+
+    def _process_ids(self, name: str) -> tuple[int, ...] | None:
+        found = self._asked(name)
         return None if found is None else tuple(sorted({int(process.pid) for process in found}))
 
     def xid_events(self) -> tuple[int, ...]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
+from assay_agent.gpus.processes import Clients
 from assay_sampling.errors import AssayError
 
 
@@ -72,6 +73,10 @@ class GpuSensors(Protocol):
         """Processes that have a compute context on the GPU, as the driver numbers them; None: unknown."""
         ...
 
+    def graphics_process_ids(self) -> tuple[int, ...] | None:
+        """Processes that have a graphics context on the GPU; they may have a compute context, too."""
+        ...
+
     def xid_events(self) -> tuple[int, ...]:
         """Critical XID errors since the last call; empty if the driver reports none."""
         ...
@@ -79,3 +84,8 @@ class GpuSensors(Protocol):
     def close(self) -> None:
         """Release the GPU; never raises."""
         ...
+
+
+def clients_of(sensors: GpuSensors) -> Clients:
+    """The processes on the GPU, as far as the driver lists them; raises SensorError."""
+    return Clients(sensors.process_ids() or (), sensors.graphics_process_ids() or ())

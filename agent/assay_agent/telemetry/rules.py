@@ -6,7 +6,7 @@ Source: docs/validity.md, "How the GPU is watched". Causes, remedies and effects
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 
 import numpy as np
 
@@ -73,7 +73,15 @@ def _missing(summary: TelemetrySummary) -> str:
 
 
 def _foreign(summary: TelemetrySummary) -> str:
-    return ", ".join(f"process {pid} {name}".rstrip() for pid, name in summary.foreign_processes.items())
+    return _processes(summary.foreign_processes)
+
+
+def _desktop(summary: TelemetrySummary) -> str:
+    return _processes(summary.desktop_processes)
+
+
+def _processes(named: Mapping[int, str]) -> str:
+    return ", ".join(f"process {pid} {name}".rstrip() for pid, name in named.items())
 
 
 def _xid(summary: TelemetrySummary) -> str:
@@ -128,6 +136,7 @@ _RULES: tuple[tuple[str, Rule], ...] = (
     ("ecc_error", _ecc("ecc_uncorrected")),
     ("ecc_corrected", _ecc("ecc_corrected")),
     ("foreign_process", _foreign),
+    ("desktop_on_gpu", _desktop),
     ("throttled_thermal", _reasons(THERMAL)),
     ("throttled_power", _reasons(EventReason.HARDWARE_POWER_BRAKE)),
     ("throttled_hardware", _reasons(EventReason.HARDWARE_SLOWDOWN, without=_HARDWARE_CAUSES)),

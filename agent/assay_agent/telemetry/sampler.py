@@ -9,8 +9,8 @@ from types import TracebackType
 from typing import Self
 
 from assay_agent.gpus.latest import LatestReading
-from assay_agent.gpus.processes import Owner, ProcessOwners
-from assay_agent.gpus.sensors import GpuLostError, GpuSensors, SensorError
+from assay_agent.gpus.processes import ProcessOwners
+from assay_agent.gpus.sensors import GpuLostError, GpuSensors, SensorError, clients_of
 from assay_agent.gpus.telemetry_settings import TelemetrySettings
 from assay_agent.telemetry.summary import TelemetrySummary
 
@@ -88,6 +88,4 @@ class Sampler:
                 return
 
     def _look_for_others(self) -> None:
-        for process_id in self._sensors.process_ids() or ():
-            if self._owners.owner(process_id) is Owner.FOREIGN:
-                self._summary.add_foreign(process_id, self._owners.name(process_id))
+        self._summary.add_others(*self._owners.others(clients_of(self._sensors), known_only=True))

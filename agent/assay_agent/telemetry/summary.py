@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -90,6 +90,7 @@ class TelemetrySummary:
     after: GpuState | None = None
     xid_events: list[int] = field(default_factory=list)
     foreign_processes: dict[int, str] = field(default_factory=dict)
+    desktop_processes: dict[int, str] = field(default_factory=dict)
     problem: str = ""
     lost: bool = False
     waited_seconds: float = 0.0
@@ -120,10 +121,12 @@ class TelemetrySummary:
         """Critical errors, the first few by their numbers."""
         self.xid_events += numbers[: _MOST_LISTED - len(self.xid_events)]
 
-    def add_foreign(self, process_id: int, name: str) -> None:
-        """A process that is not ours; the first few are kept."""
-        if len(self.foreign_processes) < _MOST_LISTED:
-            self.foreign_processes.setdefault(process_id, name)
+    def add_others(self, foreign: Mapping[int, str], desktops: Mapping[int, str]) -> None:
+        """Processes that are not ours, with their names; the first few of each kind are kept."""
+        for kept, seen in ((self.foreign_processes, foreign), (self.desktop_processes, desktops)):
+            for process_id, name in seen.items():
+                if len(kept) < _MOST_LISTED:
+                    kept.setdefault(process_id, name)
 
     def grown(self, counter: str) -> int:
         """How much a counter of the state grew over the run; 0 if unknown."""
@@ -161,6 +164,7 @@ class TelemetrySummary:
             "ecc_uncorrected": self.grown("ecc_uncorrected"),
             "xid_events": list(self.xid_events),
             "foreign_processes": [f"{pid} {name}" for pid, name in sorted(self.foreign_processes.items())],
+            "desktop_processes": [f"{pid} {name}" for pid, name in sorted(self.desktop_processes.items())],
             "thermal_gate": {
                 "waited_seconds": round(self.waited_seconds, 3),
                 "began_celsius": self.began_celsius,

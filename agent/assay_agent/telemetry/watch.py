@@ -12,8 +12,8 @@ from typing import Any, Self
 
 from assay_agent.execution.environment import MeasuredGPU
 from assay_agent.gpus.nvml_sensors import NvmlSensors
-from assay_agent.gpus.processes import Owner, ProcessOwners
-from assay_agent.gpus.sensors import GpuLostError, GpuSensors, SensorError
+from assay_agent.gpus.processes import ProcessOwners
+from assay_agent.gpus.sensors import GpuLostError, GpuSensors, SensorError, clients_of
 from assay_agent.guards.dcgm import DcgmPause
 from assay_agent.telemetry.rules import telemetry_flags
 from assay_agent.telemetry.sampler import Sampler
@@ -120,20 +120,18 @@ class GpuWatch:
     def _look_afterwards(self, sensors: GpuSensors) -> None:
         self.summary.add_xid_events(sensors.xid_events())
         until = time.monotonic() + _GONE_SECONDS
-        while self._others(sensors) and time.monotonic() < until:
+        while self._others(sensors)[0] and time.monotonic() < until:
             time.sleep(_LOOK_SECONDS)
         self._note_others(sensors)
         self.summary.after = sensors.state()
 
-    def _others(self, sensors: GpuSensors) -> list[int]:
-        """Processes on the GPU while of ours only MPS runs there."""
+    def _others(self, sensors: GpuSensors) -> tuple[dict[int, str], dict[int, str]]:
+        """Foreign processes and desktops on the GPU while of ours only MPS runs there."""
         # In a container our own MPS server cannot be looked up if the driver uses the host's process numbers.
-        passed = {Owner.OURS, Owner.UNKNOWN} if self._under_mps else {Owner.OURS}
-        return [pid for pid in sensors.process_ids() or () if self._owners.owner(pid) not in passed]
+        return self._owners.others(clients_of(sensors), known_only=self._under_mps)
 
     def _note_others(self, sensors: GpuSensors) -> None:
-        for process_id in self._others(sensors):
-            self.summary.add_foreign(process_id, self._owners.name(process_id))
+        self.summary.add_others(*self._others(sensors))
 
     @property
     def _under_mps(self) -> bool:

@@ -136,6 +136,12 @@ _RUN_FLAGS = (
         invalidates=True,
     ),
     FlagKind(
+        "desktop_on_gpu",
+        "a desktop (Xorg, gnome-shell, kwin and the like; type C+G of nvidia-smi) drew on the GPU; it "
+        "computes nothing, but takes time and memory of it",
+        "none needed for counters; for times let the desktop use another GPU, or log out",
+    ),
+    FlagKind(
         "foreign_mps_daemon",
         "an MPS daemon other than the agent's was running on the box; the run was kept away from it",
         "none needed, unless `foreign_process` is set too",

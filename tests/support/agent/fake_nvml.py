@@ -77,5 +77,8 @@ class FakeNvml:
     def _nvmlDeviceGetComputeRunningProcesses(self, handle: str) -> list[Any]:
         return [SimpleNamespace(pid=process) for process in self.state["processes"]]
 
+    def _nvmlDeviceGetGraphicsRunningProcesses(self, handle: str) -> list[Any]:
+        return [SimpleNamespace(pid=process) for process in self.state.get("graphics_processes", ())]
+
     def _nvmlDeviceGetMPSComputeRunningProcesses(self, handle: str) -> list[Any]:
         return [SimpleNamespace(pid=process) for process in self.state.get("mps_processes", ())]

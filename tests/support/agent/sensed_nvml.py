@@ -57,6 +57,7 @@ class FakeNvml:
             "nvmlDeviceGetComputeRunningProcesses": lambda handle: [
                 SimpleNamespace(pid=9), SimpleNamespace(pid=7), SimpleNamespace(pid=9),
             ],
+            "nvmlDeviceGetGraphicsRunningProcesses": lambda handle: [SimpleNamespace(pid=9)],
         }  # fmt: skip
         answer = answers.get(name)
         return answer(*arguments) if answer else "events"
