@@ -21,6 +21,7 @@ from assay_core.records.machine import InstalledDevice, Inventory
 from assay_core.records.work import CommandSource, Work
 from assay_sampling.launches.table import BASELINE, Condition, Device, table_metadata
 from assay_sampling.running.failures import FailureClass
+from assay_sampling.running.validity import FLAGS
 from assay_virtual.gpu_models import MODELS
 from tests.support.tracer.traced_runs import BuiltTracer, expected_numbers, numbers
 
@@ -88,13 +89,9 @@ class TestRuns:
             (["launches=10"], {"FAKE_CUPTI_VERSION": "140000", "FAKE_CUPTI_RECORD_BYTES": "264"},
              FailureClass.SERVER_REFUSED,
              "CUPTI has version 140000", "newer release of Assay"),
-            (["launches=9000"], {"FAKE_CUPTI_DROP_EVERY": "500"}, FailureClass.DROPPED_EVENTS,
-             "dropped 18 records", "smaller window"),
-            (["launches=9000"], {"FAKE_CUPTI_LOSE_EVERY": "500"}, FailureClass.DROPPED_EVENTS,
-             "launched 9,000 kernels, and CUPTI gave 8,982", ""),
-            (["launches=9000"], {"FAKE_CUPTI_UNTIMED_EVERY": "500"}, FailureClass.DROPPED_EVENTS,
-             "gave 18 kernels without their times", ""),
-            (["launches=10", "end=system_call"], {}, FailureClass.DROPPED_EVENTS, "last records", ""),
+            (["launches=100"], {"FAKE_CUPTI_DROP_EVERY": "1"}, FailureClass.DROPPED_EVENTS,
+             "launched 100 kernels, and CUPTI gave 0", "smaller window"),
+            (["launches=0", "end=system_call"], {}, FailureClass.DROPPED_EVENTS, "last records", ""),
             (["launches=0"], {}, FailureClass.NOTHING_PROFILED, "launched a kernel", ""),
         ],
     )  # fmt: skip
@@ -111,6 +108,24 @@ class TestRuns:
         found = failure(tmp_path, work(tracer, tmp_path, *words, **switches))
         assert found.failure_class == failure_class, found
         assert cause in found.cause and remedy in found.remedy
+
+    @pytest.mark.parametrize(
+        ("switches", "kept", "detail"),
+        [
+            ({"FAKE_CUPTI_DROP_EVERY": "500"}, 8982, "dropped 18 records"),
+            ({"FAKE_CUPTI_LOSE_EVERY": "500"}, 8982, "launched 9,000 kernels, and CUPTI gave 8,982"),
+            ({"FAKE_CUPTI_UNTIMED_EVERY": "500"}, 9000, "gave 18 kernels without their times"),
+        ],
+    )
+    def test_a_count_that_differs_keeps_the_records_under_a_flag_that_invalidates(
+        self, tracer: BuiltTracer, tmp_path: Path, switches: dict[str, str], kept: int, detail: str
+    ) -> None:
+        assignment = work(tracer, tmp_path, "launches=9000", **switches)
+        with profiler(tmp_path).run(assignment, threading.Event()) as run:
+            rows = sum(batch.records.num_rows for batch in run.batches())
+            (flag,) = (flag for flag in run.flags if flag.name == "launches_dropped")
+        assert rows == kept and flag.invalidates and detail in flag.detail
+        assert FLAGS[flag.name].retry_as is FailureClass.DROPPED_EVENTS
 
     def test_kernels_that_never_end_flag_the_run(self, tracer: BuiltTracer, tmp_path: Path) -> None:
         switches = {"FAKE_CUPTI_ENDLESS": "900", "ASSAY_TRACER_SYNC_MS": "200"}

@@ -146,7 +146,7 @@ class CuptiMeasurement(LiveMeasurement):
         return self.labelled(launch_schema(metadata), version)
 
     def _judge(self, result: ToolResult, processes: list[TracedProcess]) -> None:
-        """Raises ProfilerError if the workload failed or the tracer's counts show a loss."""
+        """Raises ProfilerError if the workload failed or nothing came; flags a loss that the counts show."""
         subject = str(self.work.key)
         refuse_killed(subject, result)
         if result.exit_code != 0:
@@ -156,17 +156,18 @@ class CuptiMeasurement(LiveMeasurement):
         for process in processes:
             if process.problem is not None:
                 raise problem_of(subject, process)
-        faults = [fault for process in processes for fault in process.faults()]
-        if faults:
-            raise ProfilerError(FailureClass.DROPPED_EVENTS, subject, quoted(faults[0]))
         missing = [told for process in processes for told in process.missing()]
         if missing:
             self.flag("launches_missing", "; ".join(missing))
+        faults = [fault for process in processes for fault in process.faults()]
         untimed = sum(process.untimed for process in processes)
         if untimed and not missing:
-            raise ProfilerError(
-                FailureClass.DROPPED_EVENTS, subject, f"CUPTI gave {untimed:,} kernels without their times"
-            )
+            faults.append(f"CUPTI gave {untimed:,} kernels without their times")
+        broken = any(process.broken for process in processes)
+        if faults and (broken or not any(process.handed_on for process in processes)):
+            raise ProfilerError(FailureClass.DROPPED_EVENTS, subject, quoted(faults[0]))
+        if faults:  # the server tries again, and keeps the records of the last try
+            self.flag("launches_dropped", quoted("; ".join(faults)))
         with_kernels = [number for number, process in enumerate(processes) if process.handed_on]
         if with_kernels:
             require_processes(self.work, with_kernels)
