@@ -12,12 +12,12 @@ RETRYABLE = {
     "counter_busy", "lock_file", "hang", "report_short", "importer_failed", "dropped_events",
     "gpu_unhealthy", "throttled", "disk_full", "agent_restarted", "lease_expired", "gpu_lost", "window_short",
     "spool_damaged", "box_memory", "driver_unusable", "records_changed", "analysis_workers",
-    "server_restored", "staging_damaged", "leftovers", "slot_broken",
+    "server_restored", "staging_damaged", "leftovers", "slot_broken", "gpu_busy",
 }  # fmt: skip
 FINAL = {
     "permission", "metric_unknown", "application_failed", "nothing_profiled", "mps_not_in_force",
     "input_unreadable", "memory_limit", "disk_limit", "server_refused", "refused_by_policy", "cancelled",
-    "internal", "tool_unusable",
+    "internal", "tool_unusable", "gpu_memory",
 }  # fmt: skip
 
 
@@ -29,7 +29,7 @@ def test_every_class_of_the_contract_exists_with_its_retry_decision() -> None:
 def test_what_is_the_fault_of_the_box_or_of_nobody_never_counts_against_the_run() -> None:
     assert {str(c) for c in FailureClass if c.fault is Fault.BOX} == {
         "permission", "counter_busy", "lock_file", "gpu_lost", "disk_full", "box_memory", "tool_unusable",
-        "driver_unusable", "spool_damaged", "leftovers", "slot_broken",
+        "driver_unusable", "spool_damaged", "leftovers", "slot_broken", "gpu_busy",
     }  # fmt: skip
     assert {str(c) for c in FailureClass if c.fault is Fault.NOBODY} == {
         "agent_restarted", "lease_expired", "cancelled", "server_restored", "staging_damaged",
