@@ -104,7 +104,12 @@ def test_the_launches_come_with_operators_and_input_shapes(bench: Bench, file: s
         (["truncated"], F.REPORT_SHORT, "cut off or not JSON", "after export_chrome_trace is done"),
         (["no_trace"], F.INPUT_UNREADABLE, "is not a Kineto trace", KINETO_VARIABLE),
         (["no_kernels"], F.NOTHING_PROFILED, "holds no kernels", "ProfilerActivity.CUDA"),
-        (["fails"], F.APPLICATION_FAILED, "exit status 7; the last words of its output: out of memory", ""),
+        (
+            ["fails"],
+            F.APPLICATION_FAILED,
+            "exit status 7; the last words of its output: no such data set",
+            "",
+        ),
     ],
 )
 def test_what_goes_wrong_has_its_class_and_remedy(

@@ -126,9 +126,9 @@ def test_a_workload_that_fails_before_the_end_of_its_slice(fault: str, code: int
 
 @pytest.mark.processes
 def test_the_last_words_are_the_workloads_not_those_of_nsys(bench: Bench) -> None:
-    command = CommandSource(("/bin/sh", "-c", "echo out of memory; exit 7"), {}, str(bench.folder), 30.0)
+    command = CommandSource(("/bin/sh", "-c", "echo no such data set; exit 7"), {}, str(bench.folder), 30.0)
     error = failed(bench, bench.work(SYSTEMS, command=command))
-    check(error, F.APPLICATION_FAILED, "the last words of its output: out of memory")
+    check(error, F.APPLICATION_FAILED, "the last words of its output: no such data set")
 
 
 @pytest.mark.processes

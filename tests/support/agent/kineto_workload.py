@@ -73,7 +73,7 @@ def main(switches: set[str]) -> int:
         if "two_files" in switches:
             write(path.with_name("host_18.pt.trace.json"), switches)
     if "fails" in switches:
-        sys.stderr.write("out of memory\n")
+        sys.stderr.write("no such data set\n")
         return 7
     return 0
 
