@@ -65,8 +65,8 @@ ADDED: frozenset[str] = frozenset(
         "spools", "shortage",
         # Maintenance windows of slots, and which attempt of a slice counts.
         "maintenance_until", "attempts.[].counts",
-        # What the sensors of GPUs said last.
-        "sensors",
+        # What the sensors of GPUs said last, and the desktops that shared them.
+        "sensors", "desktop_processes",
         # Who submitted a campaign.
         "owner", "owner_name", "project",
         # What people may ask of running campaigns.
