@@ -54,7 +54,9 @@ def test_the_formulas() -> None:
         "decomposition": {
             "representatives": 0.0,
             "labels": None,
+            "group_spread": None,
             "kernels_never_profiled": None,
+            "unmatched": None,
             "cold_start": None,
             "projection_within_launches": None,
             "not_separated": None,

@@ -21,6 +21,8 @@ from assay_sampling.methods.pks.principal_kernels import PrincipalKernels, neare
 from assay_sampling.methods.pks.two_level import two_level_selection
 from assay_sampling.methods.registry import select
 from assay_sampling.readers import ReadOptions, read_launches
+from assay_sampling.scoring.cells import kernel_and_size
+from assay_sampling.scoring.decomposition import UNKNOWN_GROUP
 from assay_sampling.scoring.elsewhere import score_saved
 from assay_sampling.scoring.selection import SavedSelection, Selection
 from tests.support.sampling.made_launches import CYCLES, made_launches
@@ -451,11 +453,20 @@ def test_new_shapes_of_known_kernels_are_set_apart_on_request() -> None:
     assert apart.label_origins.tolist() == [0] * 4 + [1, 1, 3, 1]
 
 
-def test_labels_without_counters_are_not_separated_from_representatives(selection: Selection) -> None:
+def test_labels_are_judged_by_what_the_window_has_of_their_kernel_and_size(
+    selection: Selection, truth: np.ndarray
+) -> None:
     parts = selection.evaluation.parts
     assert parts is not None
-    assert parts.labels is None
-    assert parts.not_separated_parts == ("representatives", "labels")
+    assert parts.not_separated_parts == ("labels", "group_spread")
+    assert selection.right_labels is not None
+    assert selection.labels is not None
+    right = selection.right_labels[WINDOW:]
+    known = right != UNKNOWN_GROUP
+    assert 0.9 < known.mean() < 1.0
+    # What the window says is what counters of these launches say, which it never saw.
+    assert (right[known] == truth[known]).mean() > 0.98
+    assert parts.labels == 0.0
     assert parts.whole == pytest.approx(selection.evaluation.signed_error_percent)
 
 
@@ -472,10 +483,13 @@ def test_counters_of_the_light_run_tell_labels_from_representatives(
     assert parts is not None
     assert parts.not_separated is None
     assert parts.whole == pytest.approx(found.evaluation.signed_error_percent)
-    # By hand: what the representatives project under predicted labels, less under the right ones.
+    # By hand: what launches like the representatives cost under predicted labels, less under the right ones.
     assert found.labels is not None
-    cost = light.column("duration_ns").astype(float)
-    of_group = cost[found.representatives.row][np.argsort(found.representatives.group)]
+    cost, kind = light.column("duration_ns").astype(float), kernel_and_size(light)
+    rows = found.representatives.row[np.argsort(found.representatives.group)]
+    of_group = np.array(
+        [cost[(kind == kind[row]) & (found.labels == group)].mean() for group, row in enumerate(rows)]
+    )
     difference = (of_group[found.labels[WINDOW:]] - of_group[truth]).sum()
     assert difference != 0
     assert parts.labels == pytest.approx(100 * difference / cost.sum())

@@ -114,13 +114,21 @@ class ErrorDecomposition(Part):
     """
 
     representatives: Annotated[
-        float | None, says("representatives cost other than the launches that they stand for", _POINTS)
+        float | None,
+        says("representatives cost other than their kernel and size in their group", _POINTS),
     ] = None
     labels: Annotated[float | None, says("launches were put in groups other than counters give", _POINTS)] = (
         None
     )
+    group_spread: Annotated[
+        float | None,
+        says("groups hold kernels or sizes that cost unlike for what weights count", _POINTS),
+    ] = None
     kernels_never_profiled: Annotated[
         float | None, says("groups of kernels that have no counters", _POINTS)
+    ] = None
+    unmatched: Annotated[
+        float | None, says("launches that have no counterpart where the selection was made", _POINTS)
     ] = None
     cold_start: Annotated[float | None, says("representatives were charged with cold caches", _POINTS)] = None
     projection_within_launches: Annotated[

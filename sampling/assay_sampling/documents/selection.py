@@ -186,10 +186,19 @@ class CheckpointsEntry(Part):
     name_block: Annotated[str, says("by kernel and block")]
 
 
+class CellsEntry(Part):
+    """Light time where the selection was made, of the launches of one group, kernel and number of blocks
+    together: a *cell*. Cells are in the order of their groups."""
+
+    cells: Annotated[int, says("how many there are", "cells")]
+    launches: Annotated[str, says("`int64`, encoded as `data`: the launches of each")]
+    light_time: Annotated[str, says("`float64`, encoded as `data`: the light time of each")]
+
+
 class LabelsEntry(ArrangedPart):
     """The group of every launch."""
 
-    left_out_unless_set: ClassVar[frozenset[str]] = frozenset({"origins"})
+    left_out_unless_set: ClassVar[frozenset[str]] = frozenset({"origins", "right", "cells"})
 
     version: Annotated[int, says("1; programs ignore labels of an unknown version")]
     launches: Annotated[
@@ -211,6 +220,14 @@ class LabelsEntry(ArrangedPart):
             "2 of a kernel that the window lacks, 3 abstained, 4 grouped by its kernel and size"
         ),
     ] = None
+    right: Annotated[
+        str | None,
+        says(
+            "with two levels, `uint32` encoded as `data`: 1 + the group that counters give a launch which a "
+            "model labelled, 0 where nothing tells"
+        ),
+    ] = None
+    cells: Annotated[CellsEntry | None, says("with a light run")] = None
 
 
 class Accuracies(Part):

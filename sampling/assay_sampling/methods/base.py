@@ -11,6 +11,7 @@ from pydantic import BaseModel
 
 from assay_sampling.counters.definitions import default_cost_counter, default_time
 from assay_sampling.engines.blockwise import count_where, counts_by, sums_by, total
+from assay_sampling.engines.columns import place_of
 from assay_sampling.errors import MethodFailedError, RefusedError
 from assay_sampling.estimation.intervals import NO_INTERVAL_FIXED_RULE, Interval
 from assay_sampling.estimation.sample_design import Drawing, SampleDesign, cost_cov, distinct_kernels
@@ -18,10 +19,14 @@ from assay_sampling.launches.in_memory import Launches
 from assay_sampling.launches.profile import Profile
 from assay_sampling.notes.registry import Note, make_note
 from assay_sampling.parameters import WeightKind
+from assay_sampling.scoring.cells import Cells, CellTimes, kernel_and_size
 from assay_sampling.scoring.evaluation import Cost, cost_of, evaluate, instructions_of
 from assay_sampling.scoring.selection import ProfileSummary, Representatives, Selection
 from assay_sampling.scoring.weights import launch_weights, light_time_of_profile, no_light_run, weigh
 from assay_sampling.verdicts.expected import Sizes, expected_errors
+
+# A selection is written with the light time of at most so many cells, 16 bytes each before compression.
+MOST_CELLS = 1 << 16
 
 
 @runtime_checkable
@@ -219,6 +224,18 @@ def with_expected(selection: Selection, profile: Profile) -> Selection:
             selection.weights_of(selection.weights.elsewhere),
         ),
     )
+
+
+def with_cell_times(selection: Selection, profile: Profile) -> Selection:
+    """A selection with the light time by group, kernel and size, which tells on another GPU where its error
+    comes from; as it is without a light run, for launches on disk, and beyond MOST_CELLS cells."""
+    labels, time = selection.labels, light_time_of_profile(profile)
+    if labels is None or time is None or place_of(labels, time) is not None:
+        return selection
+    cells = Cells.of(labels, kernel_and_size(profile.whole))
+    if len(cells) > MOST_CELLS:
+        return selection
+    return replace(selection, cell_times=CellTimes(cells.launches(), cells.sums(time)))
 
 
 def weights_asked(parameters: BaseModel) -> WeightKind | None:

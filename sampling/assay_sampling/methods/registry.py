@@ -17,7 +17,14 @@ from assay_sampling.launches.in_memory import Launches
 from assay_sampling.launches.levels import check_levels
 from assay_sampling.launches.profile import Profile
 from assay_sampling.methods import plug_ins
-from assay_sampling.methods.base import Sampler, weights_asked, with_both_weights, with_design, with_expected
+from assay_sampling.methods.base import (
+    Sampler,
+    weights_asked,
+    with_both_weights,
+    with_cell_times,
+    with_design,
+    with_expected,
+)
 from assay_sampling.methods.built_in import BUILT_IN
 from assay_sampling.methods.needs import Needs, needs_of, require_measured
 from assay_sampling.methods.tried import Tried, TryingSampler, try_seeds
@@ -124,7 +131,8 @@ def select_and_try(
         tried = replace(tried, trials=None, otherwise="by_construction")
     made = tried.selection
     weighed = made if common is None else with_both_weights(made, profile, common.weights)
-    return replace(tried, selection=with_expected(with_design(weighed, profile), profile))
+    found = with_expected(with_design(weighed, profile), profile)
+    return replace(tried, selection=with_cell_times(found, profile))
 
 
 def _prepared(

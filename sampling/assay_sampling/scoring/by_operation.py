@@ -28,7 +28,8 @@ from assay_sampling.operations.matching import (
 )
 from assay_sampling.parameters import WeightKind
 from assay_sampling.running.identity import Origin
-from assay_sampling.scoring.decomposition import LabelFacts
+from assay_sampling.scoring.cells import kernel_and_size
+from assay_sampling.scoring.decomposition import UNKNOWN_GROUP, GroupFacts
 from assay_sampling.scoring.elsewhere import is_at_home, saved_quantity
 from assay_sampling.scoring.evaluation import Evaluation, instructions_of
 from assay_sampling.scoring.matching import source_of
@@ -43,8 +44,8 @@ _RECORD_SELECTION = "write it again with: assay select METHOD FILE --unit operat
 class SelectedCalls:
     """A selection by operation as far as scoring it elsewhere needs it.
 
-    ``rows`` (of ``sequence``), ``groups`` and the weights of each kind have shape (r,); ``labels`` and
-    ``origins`` shape (m,) or None.
+    ``rows`` (of ``sequence``), ``groups`` and the weights of each kind have shape (r,); ``labels``,
+    ``origins`` and ``right`` (the groups that counters give) shape (m,) or None.
     """
 
     sequence: OperationSequence
@@ -54,6 +55,7 @@ class SelectedCalls:
     weights: Mapping[WeightKind, np.ndarray]
     labels: np.ndarray | None
     origins: np.ndarray | None
+    right: np.ndarray | None
     design: SampleDesign | None
     origin: Origin
     quantity: str | None
@@ -76,6 +78,7 @@ class SelectedCalls:
             weights={kind: saved.weights_of(kind) for kind in saved.weight_kinds},
             labels=labels,
             origins=origins,
+            right=saved.right_labels(),
             design=saved.design,
             origin=saved.origin,
             quantity=saved_quantity(saved),
@@ -95,6 +98,7 @@ class SelectedCalls:
             weights={kind: selection.weights_of(kind) for kind in selection.weight_kinds},
             labels=selection.labels,
             origins=selection.label_origins,
+            right=selection.right_labels,
             design=selection.design or nothing_drawn(selection.drawing, selection.group_launches),
             origin=selection.profile.origin,
             quantity=selection.evaluation.quantity,
@@ -251,7 +255,7 @@ def place_matched(
         groups=calls.groups[kept],
         labels=_carried(calls.labels, match, len(there), calls.group_count),
         instructions=instructions_of(there.launches),
-        facts=_facts(calls, match, unmatched),
+        facts=_facts(calls, match, there.launches, unmatched),
         light_time=_time_there(calls, there, match),
         design=calls.design if kept.all() else None,
         at_home=at_home,
@@ -279,13 +283,20 @@ def _carried(
     return found
 
 
-def _facts(calls: SelectedCalls, match: OperationMatch, unmatched: np.ndarray) -> LabelFacts | None:
-    origins = np.zeros(len(unmatched), np.uint8)
-    if calls.origins is not None:
-        origins[match.right_rows] = calls.origins[match.left_rows]
-    elif not unmatched.any():
+def _facts(
+    calls: SelectedCalls, match: OperationMatch, there: Launches, unmatched: np.ndarray
+) -> GroupFacts | None:
+    """What is known of the groups of operations there; ``there`` has a launch for each of them."""
+    if calls.labels is None:
         return None
-    return replace(LabelFacts.of(origins), unmatched=unmatched)
+    origins = right = None
+    if calls.origins is not None:
+        origins = np.zeros(len(there), np.uint8)
+        origins[match.right_rows] = calls.origins[match.left_rows]
+    if calls.right is not None:
+        right = np.full(len(there), UNKNOWN_GROUP)
+        right[match.right_rows] = calls.right[match.left_rows]
+    return replace(GroupFacts.of(kernel_and_size(there), origins, right=right), unmatched=unmatched)
 
 
 def _time_there(calls: SelectedCalls, there: Operations, match: OperationMatch) -> np.ndarray:

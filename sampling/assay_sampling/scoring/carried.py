@@ -15,7 +15,8 @@ from assay_sampling.estimation.sample_design import nothing_drawn
 from assay_sampling.launches.alignment import MATCH_KINDS, Alignment, MatchKind, align, require_match
 from assay_sampling.launches.in_memory import Launches
 from assay_sampling.parameters import WeightKind
-from assay_sampling.scoring.decomposition import LabelFacts
+from assay_sampling.scoring.cells import kernel_and_size
+from assay_sampling.scoring.decomposition import UNKNOWN_GROUP, GroupFacts
 from assay_sampling.scoring.evaluation import Evaluation, cost_of, instructions_of
 from assay_sampling.scoring.matching import counterparts_of, refuse_other_counts, source_of
 from assay_sampling.scoring.placement import Placed, measured, refuse_mixed_origins, scored_cost
@@ -92,7 +93,7 @@ def score_on_by_weights(
         groups=selection.representatives.group,
         labels=labels,
         instructions=instructions_of(other),
-        facts=_facts_there(selection, found[kind], len(other)),
+        facts=_facts_there(selection, found[kind], other),
         light_time=_light_time_there(reference, found[kind], len(other)),
         design=selection.design or nothing_drawn(selection.drawing, selection.group_launches),
     )
@@ -101,16 +102,20 @@ def score_on_by_weights(
     return scores, {each: alignment.match_percent for each, alignment in found.items()}
 
 
-def _facts_there(selection: Selection, alignment: Alignment, launches: int) -> LabelFacts | None:
+def _facts_there(selection: Selection, alignment: Alignment, other: Launches) -> GroupFacts | None:
     """What is known of the groups of another recording's launches: as much as of their counterparts."""
-    unmatched = np.ones(launches, bool)
-    unmatched[alignment.right_rows] = False
-    origins = np.zeros(launches, np.uint8)
-    if selection.label_origins is not None:
-        origins[alignment.right_rows] = selection.label_origins[alignment.left_rows]
-    elif not unmatched.any():
+    if selection.labels is None:
         return None
-    return replace(LabelFacts.of(origins), unmatched=unmatched)
+    unmatched = np.ones(len(other), bool)
+    unmatched[alignment.right_rows] = False
+    origins = right = None
+    if selection.label_origins is not None:
+        origins = np.zeros(len(other), np.uint8)
+        origins[alignment.right_rows] = selection.label_origins[alignment.left_rows]
+    if selection.right_labels is not None:
+        right = np.full(len(other), UNKNOWN_GROUP)
+        right[alignment.right_rows] = selection.right_labels[alignment.left_rows]
+    return replace(GroupFacts.of(kernel_and_size(other), origins, right=right), unmatched=unmatched)
 
 
 def _light_time_there(reference: Launches, alignment: Alignment, launches: int) -> np.ndarray | None:

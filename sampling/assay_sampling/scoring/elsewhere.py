@@ -13,7 +13,8 @@ from assay_sampling.launches.table import Condition
 from assay_sampling.notes.registry import Note
 from assay_sampling.parameters import WeightKind
 from assay_sampling.running.identity import condition_conflict
-from assay_sampling.scoring.decomposition import LabelFacts
+from assay_sampling.scoring.cells import kernel_and_size
+from assay_sampling.scoring.decomposition import GroupFacts
 from assay_sampling.scoring.evaluation import Evaluation, doubts, instructions_of
 from assay_sampling.scoring.matching import (
     SAME_COMMAND,
@@ -121,7 +122,11 @@ def placed_on(
             () if difference is None else (difference,),
         )
     labels, origins = saved.labels(), saved.origins()
-    facts = None if labels is None or origins is None else LabelFacts.of(origins)
+    facts = light_time = None
+    if labels is not None:
+        kinds, times = kernel_and_size(launches), saved.cell_times()
+        facts = GroupFacts.of(kinds, origins, right=saved.right_labels())
+        light_time = None if times is None else times.of_launches(labels, kinds)
     return Placed(
         cost=scored_cost(launches, quantity, saved_quantity(saved)),
         rows=rows,
@@ -129,7 +134,8 @@ def placed_on(
         labels=labels,
         instructions=instructions_of(launches),
         facts=facts,
-        parts_unknown=saved.predicts_labels and facts is None,
+        light_time=light_time,
+        parts_unknown=saved.predicts_labels and (labels is None or origins is None),
         design=saved.design,
         at_home=is_at_home(saved, launches),
         scales_at_most=checked_scale(scales_at_most),

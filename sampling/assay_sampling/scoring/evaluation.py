@@ -35,7 +35,7 @@ from assay_sampling.launches.in_memory import Launches
 from assay_sampling.launches.table import Condition
 from assay_sampling.notes.registry import Note, make_note
 from assay_sampling.parameters import WeightKind
-from assay_sampling.scoring.decomposition import ErrorParts, LabelFacts, decompose
+from assay_sampling.scoring.decomposition import ErrorParts, GroupFacts, decompose
 
 
 @dataclass(frozen=True)
@@ -185,7 +185,7 @@ def evaluate(
     labels: np.ndarray | None = None,
     representative_groups: np.ndarray | None = None,
     instructions: np.ndarray | None = None,
-    facts: LabelFacts | None = None,
+    facts: GroupFacts | None = None,
     kind: WeightKind = "launches",
 ) -> Evaluation:
     """Score representatives against the true total.
@@ -198,7 +198,8 @@ def evaluate(
             it gives the group error.
         instructions: executed by every launch, shape (n,); it gives the speedup by instructions and,
             with ``labels``, the weighted CoV (:func:`instructions_of`).
-        facts: which groups a model predicted; None where no group was predicted.
+        facts: which groups a model predicted, and kernels and sizes; None: all of the error is that of the
+            representatives.
         kind: what the weights count.
 
     Raises RefusedError if the representatives cost nothing (the speedup would be infinite), or the weights
@@ -236,7 +237,12 @@ def evaluate(
         weighted_cov_percent=weighted_cov_percent(values, labels, instructions),
         free_rows=tuple(np.asarray(representative_rows)[(of_representatives == 0) & (weights != 0)].tolist()),
         parts=decompose(
-            values, projected_each, labels=labels, representative_groups=representative_groups, facts=facts
+            values,
+            representative_rows,
+            weights,
+            labels=labels,
+            representative_groups=representative_groups,
+            facts=facts,
         ),
         weights=kind,
     )

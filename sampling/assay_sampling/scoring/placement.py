@@ -20,7 +20,7 @@ from assay_sampling.launches.in_memory import Launches
 from assay_sampling.notes.registry import make_note
 from assay_sampling.parameters import WeightKind
 from assay_sampling.running.identity import Origin
-from assay_sampling.scoring.decomposition import LabelFacts, all_together
+from assay_sampling.scoring.decomposition import GroupFacts, all_together
 from assay_sampling.scoring.evaluation import Cost, Evaluation, cost_of, evaluate
 from assay_sampling.scoring.matching import source_of
 
@@ -29,9 +29,10 @@ from assay_sampling.scoring.matching import source_of
 class Placed:
     """A selection's representatives and groups on a recording: ``rows`` and ``groups`` of shape (r,).
 
-    ``labels``, and ``light_time`` where the selection was made, have shape (n,) or are None; with
-    ``parts_unknown`` nobody knows which groups a model predicted. ``design`` says how the representatives
-    were drawn, None if that is unknown. ``scales_at_most`` is the assumption behind the interval.
+    ``labels``, and ``light_time`` where the selection was made, have shape (n,) or are None; ``facts`` is
+    None without ``labels``. With ``parts_unknown`` nobody knows which groups a model predicted. ``design``
+    says how the representatives were drawn, None if that is unknown. ``scales_at_most`` is the assumption
+    behind the interval.
     """
 
     cost: Cost
@@ -39,7 +40,7 @@ class Placed:
     groups: np.ndarray
     labels: np.ndarray | None
     instructions: np.ndarray | None
-    facts: LabelFacts | None
+    facts: GroupFacts | None
     light_time: np.ndarray | None = None
     parts_unknown: bool = False
     design: SampleDesign | None = None
@@ -65,7 +66,10 @@ class Placed:
             assumption=there.assumption,
             not_vouched_percent=there.not_vouched_percent,
         )
-        return replace(found, parts=all_together(found.signed_error_percent)) if self.parts_unknown else found
+        if self.parts_unknown or self.facts is None:
+            together = all_together(found.signed_error_percent, predicted=self.parts_unknown)
+            return replace(found, parts=together)
+        return found
 
     def _interval(self, weights: np.ndarray, kind: WeightKind) -> TargetInterval:
         if self.design is None:
@@ -82,13 +86,12 @@ class Placed:
             scales_at_most=self.scales_at_most,
         )
 
-    def _facts(self, kind: WeightKind) -> LabelFacts | None:
+    def _facts(self, kind: WeightKind) -> GroupFacts | None:
         """The facts with the amounts that weights of this kind count."""
-        if self.facts is None or self.labels is None or kind == "launches":
+        if self.facts is None or kind == "launches":
             return self.facts
-        if kind == "light_time" and self.light_time is not None:
-            return replace(self.facts, amounts=self.light_time)
-        return self.facts.by_whole_groups(self.labels)
+        amounts = self.light_time if kind == "light_time" else self.instructions
+        return replace(self.facts, amounts=amounts, amounts_known=amounts is not None)
 
 
 def checked_scale(scales_at_most: float | None) -> float:

@@ -35,9 +35,17 @@ from assay_sampling.launches.in_memory import EXACT_IDENTITY, NAME_BLOCK_IDENTIT
 from assay_sampling.notes.registry import Note
 from assay_sampling.parameters import Unit, WeightKind
 from assay_sampling.running.identity import Origin, origin_of
+from assay_sampling.scoring.cells import CellTimes
 from assay_sampling.scoring.evaluation import Evaluation, doubts
 from assay_sampling.scoring.saved.design import design_of
-from assay_sampling.scoring.saved.labels import Checkpoints, labels_document, labels_from, origins_from
+from assay_sampling.scoring.saved.labels import (
+    Checkpoints,
+    cell_times_from,
+    labels_document,
+    labels_from,
+    origins_from,
+    right_labels_from,
+)
 from assay_sampling.scoring.saved.operations import (
     SelectedOperations,
     launches_of_entries,
@@ -197,7 +205,9 @@ class Selection:
     ``group_launches`` has shape (g,); ``instruction_share`` shape (g,) or None where instructions were
     not measured; ``labels`` the group of every launch, shape (n,), is part of the JSON form on request.
     ``label_origins``, shape (n,), say where labels came from
-    (:data:`assay_sampling.scoring.decomposition.ORIGINS`), for two levels; they are written with the labels.
+    (:data:`assay_sampling.scoring.decomposition.ORIGINS`), for two levels, and ``right_labels`` which groups
+    counters give, UNKNOWN_GROUP where nothing tells; ``cell_times`` is the light time by group, kernel and
+    size, None without a light run. All are written with the labels.
     ``interval`` is that of the projected total; if it is None, ``interval_reason`` says why. ``warnings``
     are the method's own doubts. ``extra`` holds results that only one method reports (``sweep``,
     ``pca_components``, ``two_level``). ``light_time_weights``, shape (r,), are the weights by light time
@@ -218,6 +228,8 @@ class Selection:
     instruction_share: np.ndarray | None = None
     labels: np.ndarray | None = None
     label_origins: np.ndarray | None = None
+    right_labels: np.ndarray | None = None
+    cell_times: CellTimes | None = None
     interval: Interval | None = None
     interval_reason: Note | None = NO_INTERVAL_FIXED_RULE
     warnings: tuple[Note, ...] = ()
@@ -256,6 +268,8 @@ class Selection:
             group_launches=self.group_launches if labels is None else np.bincount(labels, minlength=groups),
             labels=labels,
             label_origins=None,
+            right_labels=None,
+            cell_times=None,
             light_time_weights=None if by_time is None else by_time[owner],
             design=None,
             operations=None,
@@ -349,7 +363,14 @@ class Selection:
     def _labels(self) -> LabelsEntry:
         assert self.labels is not None
         groups, checkpoints = len(self.group_launches), self.profile.checkpoints
-        return labels_document(self.labels, groups, checkpoints, self.label_origins)
+        return labels_document(
+            self.labels,
+            groups,
+            checkpoints,
+            origins=self.label_origins,
+            right=self.right_labels,
+            times=self.cell_times if self.operations is None else None,
+        )
 
     def to_csv(self) -> str:
         """One line a representative, by operation one a launch of it, for a simulator's job list; then a last
@@ -436,6 +457,15 @@ class SavedSelection:
         """Where the label of every launch came from, shape (n,): numbers of ORIGINS; None where the selection
         has one level, or does not say."""
         return origins_from(self.document.labels)
+
+    def right_labels(self) -> np.ndarray | None:
+        """The group that counters give every launch, shape (n,), UNKNOWN_GROUP where nothing tells; None
+        where the selection does not say."""
+        return right_labels_from(self.document.labels, len(self.document.groups))
+
+    def cell_times(self) -> CellTimes | None:
+        """The light time by group, kernel and size; None where the selection does not say."""
+        return cell_times_from(self.document.labels)
 
     @property
     def predicts_labels(self) -> bool:

@@ -10,7 +10,9 @@ from assay_report.model.verdicts import Asked, Cause
 _PARTS = {
     "representatives": "its representatives cost {} than the launches that they stand for",
     "labels": "launches were put into other groups than their counters give",
+    "group_spread": "its groups hold kernels or sizes that cost unlike",
     "kernels_never_profiled": "some kernels have no counters",
+    "unmatched": "some launches have no counterpart where it was selected",
     "cold_start": "its representatives start with cold caches",
     "projection_within_launches": "simulations of its representatives were stopped early",
 }

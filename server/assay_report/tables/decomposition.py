@@ -15,7 +15,9 @@ POINTS = "points"
 PART_NAMES = {
     "representatives": "representatives",
     "labels": "labels",
+    "group_spread": "group spread",
     "kernels_never_profiled": "kernels never profiled",
+    "unmatched": "unmatched",
     "cold_start": "cold start",
     "projection_within_launches": "projection within launches",
     "not_separated": "not separated",

@@ -38,10 +38,11 @@ from assay_sampling.launches.alignment import (
     match_flags,
     require_match,
 )
-from assay_sampling.launches.in_memory import Launches
+from assay_sampling.launches.in_memory import EXACT_IDENTITY, Launches
 from assay_sampling.launches.levels import refuse_other_kind, source_of
 from assay_sampling.launches.overlap import overlap_of
 from assay_sampling.launches.profile import Profile
+from assay_sampling.launches.row_hash import hash_rows
 from assay_sampling.launches.unseen import Unseen, signature_ordinals, unseen_after
 from assay_sampling.methods.groups.group_draws import (
     ChosenLaunches,
@@ -66,7 +67,8 @@ from assay_sampling.methods.pks.principal_kernels import (
 )
 from assay_sampling.notes.registry import distinct_notes
 from assay_sampling.parameters import WeightKind
-from assay_sampling.scoring.decomposition import ORIGINS, UNKNOWN_GROUP, LabelFacts
+from assay_sampling.scoring.cells import kernel_and_size, only_groups
+from assay_sampling.scoring.decomposition import ORIGINS, UNKNOWN_GROUP, GroupFacts
 from assay_sampling.scoring.evaluation import Cost, Evaluation, cost_of, evaluate
 from assay_sampling.scoring.selection import ProfileSummary, Representatives, Selection
 from assay_sampling.scoring.weights import light_time_of_profile, weigh
@@ -252,6 +254,7 @@ class _Joined:
         )
         groups = labels[chosen.rows]
         origins = self.labelling.origins() if self.carried is None else self.carried.origins(self.labelling)
+        right = self.right_groups(origins, labels)
         # A new signature of a known kernel adds its own light time to the group that its label names.
         weighing = weigh(self.profile, labels, chosen.rows, here="launches", asked=parameters["weights"])
         return Selection(
@@ -271,10 +274,11 @@ class _Joined:
                 chosen.weights,
                 labels=labels,
                 representative_groups=groups,
-                facts=LabelFacts.of(origins, right=self.right_groups(origins)),
+                facts=GroupFacts.of(kernel_and_size(self.light), origins, right=right),
             ),
             labels=labels,
             label_origins=origins,
+            right_labels=right,
             interval=chosen.interval,
             interval_reason=chosen.interval_reason,
             drawing=chosen.drawing,
@@ -294,18 +298,23 @@ class _Joined:
             },
         )
 
-    def right_groups(self, origins: np.ndarray) -> np.ndarray | None:
-        """The groups that counters of the light run's launches give, shape (n,), where it has them: then the
-        labels of models can be judged. None where it has none."""
-        names = self.window.features
-        if self.carried is not None or not set(names) <= set(self.light.counters):
-            return None
-        measured = np.logical_and.reduce([~np.isnan(self.light.column(name)) for name in names])
-        rows = np.flatnonzero((origins == ORIGINS.index("model")) & measured)
-        if not len(rows):
+    def right_groups(self, origins: np.ndarray, labels: np.ndarray) -> np.ndarray | None:
+        """The groups that counters give, shape (n,), of launches that a model labelled: by their own counters
+        where the light run has them, else by those of launches of the same kernel, grid and block in the
+        window, if all of these are in one group. None where no model labelled any."""
+        of_models = origins == ORIGINS.index("model")
+        if not of_models.any():
             return None
         right = np.full(len(origins), UNKNOWN_GROUP, np.int64)
-        right[rows] = nearest_groups(self.window, self.light.take(rows))
+        rows = self.alignment.right_rows
+        by_window = only_groups(hash_rows([self.light.column(name) for name in EXACT_IDENTITY]), rows, labels)
+        right[of_models] = by_window[of_models]
+        names = self.window.features
+        if self.carried is None and set(names) <= set(self.light.counters):
+            measured = np.logical_and.reduce([~np.isnan(self.light.column(name)) for name in names])
+            own = np.flatnonzero(of_models & measured)
+            if len(own):
+                right[own] = nearest_groups(self.window, self.light.take(own))
         return right
 
     def choose(

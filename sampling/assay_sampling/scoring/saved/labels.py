@@ -18,12 +18,13 @@ from typing import Any
 
 import numpy as np
 
-from assay_sampling.documents.selection import LABELS_VERSION, CheckpointsEntry, LabelsEntry
+from assay_sampling.documents.selection import LABELS_VERSION, CellsEntry, CheckpointsEntry, LabelsEntry
 from assay_sampling.engines.columns import blocks
 from assay_sampling.errors import InputError
 from assay_sampling.launches.in_memory import EXACT_IDENTITY, NAME_BLOCK_IDENTITY, Launches
 from assay_sampling.launches.row_hash import hash_rows
-from assay_sampling.scoring.decomposition import ORIGINS
+from assay_sampling.scoring.cells import CellTimes
+from assay_sampling.scoring.decomposition import ORIGINS, UNKNOWN_GROUP
 
 _ENCODING = "zlib+base64"
 _TYPES: dict[str, np.dtype[Any]] = {
@@ -61,10 +62,14 @@ def labels_document(
     labels: np.ndarray,
     groups: int,
     checkpoints: Checkpoints | None = None,
+    *,
     origins: np.ndarray | None = None,
+    right: np.ndarray | None = None,
+    times: CellTimes | None = None,
 ) -> LabelsEntry:
-    """Labels, shape (n,), 0-based, below ``groups``, as a selection's document has them; ``origins``, shape
-    (n,), say where each came from, with two levels."""
+    """Labels, shape (n,), 0-based, below ``groups``, as a selection's document has them; ``origins`` and
+    ``right``, shape (n,), say with two levels where each came from and which group counters give, ``times``
+    the light time by group, kernel and size."""
     name = next(name for name, kind in _TYPES.items() if groups - 1 <= np.iinfo(kind).max)
     return LabelsEntry(
         version=LABELS_VERSION,
@@ -74,6 +79,16 @@ def labels_document(
         data=_packed(labels.astype(_TYPES[name])),
         checkpoints=None if checkpoints is None else checkpoints.document(),
         **({} if origins is None else {"origins": _packed(origins.astype(np.uint8))}),
+        **({} if right is None else {"right": _packed((right - UNKNOWN_GROUP).astype("<u4"))}),
+        **({} if times is None else {"cells": _cells_document(times)}),
+    )
+
+
+def _cells_document(times: CellTimes) -> CellsEntry:
+    return CellsEntry(
+        cells=len(times.launches),
+        launches=_packed(times.launches.astype("<i8")),
+        light_time=_packed(times.light_time.astype("<f8")),
     )
 
 
@@ -86,14 +101,42 @@ def origins_from(entry: LabelsEntry | None) -> np.ndarray | None:
     say, and where the text cannot be read: scores do not depend on it."""
     if entry is None or entry.origins is None or not 0 <= entry.launches <= MOST_LAUNCHES:
         return None
+    found = _unpacked(entry.origins, "u1", entry.launches)
+    return found if found is not None and int(found.max(initial=0)) < len(ORIGINS) else None
+
+
+def right_labels_from(entry: LabelsEntry | None, groups: int) -> np.ndarray | None:
+    """The groups that counters give, shape (n,), as saved with labels of ``groups`` groups; None where the
+    selection does not say, and where the text cannot be read."""
+    if entry is None or entry.right is None or not 0 <= entry.launches <= MOST_LAUNCHES:
+        return None
+    found = _unpacked(entry.right, "<u4", entry.launches)
+    if found is None or int(found.max(initial=0)) + UNKNOWN_GROUP >= groups:
+        return None
+    return found.astype(np.int64) + UNKNOWN_GROUP
+
+
+def cell_times_from(entry: LabelsEntry | None) -> CellTimes | None:
+    """The light time by group, kernel and size; None where the selection does not say, and where it cannot be
+    read: only the parts of errors depend on it."""
+    if entry is None or entry.cells is None or not 0 < entry.cells.cells <= entry.launches <= MOST_LAUNCHES:
+        return None
+    launches = _unpacked(entry.cells.launches, "<i8", entry.cells.cells)
+    light_time = _unpacked(entry.cells.light_time, "<f8", entry.cells.cells)
+    if launches is None or light_time is None or not np.isfinite(light_time).all():
+        return None
+    return CellTimes(launches, light_time) if launches.min() > 0 and light_time.min() >= 0 else None
+
+
+def _unpacked(text: str, kind: str, count: int) -> np.ndarray | None:
+    """``count`` numbers of a packed text; None where it has others, or cannot be read."""
+    size = count * np.dtype(kind).itemsize
     try:
         unpacked = zlib.decompressobj()
-        data = unpacked.decompress(base64.b64decode(entry.origins, validate=True), entry.launches + 1)
+        data = unpacked.decompress(base64.b64decode(text, validate=True), size + 1)
     except (ValueError, binascii.Error, zlib.error):
         return None
-    found = np.frombuffer(data, np.uint8)
-    sound = len(found) == entry.launches and unpacked.eof and int(found.max(initial=0)) < len(ORIGINS)
-    return found if sound else None
+    return np.frombuffer(data, kind) if len(data) == size and unpacked.eof else None
 
 
 def labels_from(entry: LabelsEntry | None, group_launches: np.ndarray) -> np.ndarray | None:

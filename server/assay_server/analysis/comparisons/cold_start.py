@@ -218,7 +218,7 @@ def _started_cold(
         return None
     weight, recorded = made.selection.representatives.weight, window.warm[places]
     parts = with_costs_elsewhere(
-        decompose(window.warm, weight * recorded),
+        decompose(window.warm, places, weight),
         float(window.warm.sum()),
         weight,
         recorded,
