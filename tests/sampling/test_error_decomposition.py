@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from assay_sampling.scoring.decomposition import (
+from assay_sampling.scoring.error_parts.decomposition import (
     UNKNOWN_GROUP,
     ErrorParts,
     GroupFacts,
     decompose,
     with_costs_elsewhere,
 )
-from assay_sampling.scoring.ratio_spread import Chosen, widest_groups
+from assay_sampling.scoring.error_parts.ratio_spread import Chosen, widest_groups
 
 # Two groups of the window, 0 and 1, and group 2 of a kernel that it lacks; the last launch is 1, not 0.
 COSTS = np.array([10.0, 14.0, 40.0, 60.0, 5.0, 7.0, 30.0])

@@ -21,7 +21,7 @@ from assay_sampling.methods.pks.parameters import PksParameters
 from assay_sampling.operations.collapsing import Operations
 from assay_sampling.parameters import Unit
 from assay_sampling.readers.listed_launches import read_listed_launches
-from assay_sampling.scoring.decomposition import ORIGINS
+from assay_sampling.scoring.error_parts.decomposition import ORIGINS
 from assay_sampling.scoring.selection import Selection
 
 if TYPE_CHECKING:

@@ -98,7 +98,7 @@ class Labelling:
 
     def origins(self) -> np.ndarray:
         """How each launch got its group, shape (n,), uint8: numbers of
-        :data:`assay_sampling.scoring.decomposition.ORIGINS`."""
+        :data:`assay_sampling.scoring.error_parts.decomposition.ORIGINS`."""
         found = np.zeros(len(self.known), np.uint8)
         found[self.classified_rows] = 1
         found[self.known >= self.window_groups] = 2

@@ -19,7 +19,7 @@ from assay_sampling.launches.in_memory import Launches
 from assay_sampling.launches.profile import Profile
 from assay_sampling.notes.registry import Note, make_note
 from assay_sampling.parameters import WeightKind
-from assay_sampling.scoring.cells import Cells, CellTimes, kernel_and_size
+from assay_sampling.scoring.error_parts.cells import Cells, CellTimes, kernel_and_size
 from assay_sampling.scoring.evaluation import Cost, cost_of, evaluate, instructions_of
 from assay_sampling.scoring.selection import ProfileSummary, Representatives, Selection
 from assay_sampling.scoring.weights import launch_weights, light_time_of_profile, no_light_run, weigh

@@ -15,7 +15,7 @@ from assay_sampling.errors import ParameterError
 from assay_sampling.launches.in_memory import Launches
 from assay_sampling.projection.files import ProjectionOptions, refuse_sizes_of_one_launch
 from assay_sampling.projection.runs import LaunchProjection, project_run
-from assay_sampling.scoring.decomposition import ErrorParts, all_together, with_costs_elsewhere
+from assay_sampling.scoring.error_parts.decomposition import ErrorParts, all_together, with_costs_elsewhere
 from assay_sampling.scoring.evaluation import Evaluation, cost_of
 from assay_sampling.scoring.matching import row_keys
 from assay_sampling.scoring.selection import SavedSelection

@@ -28,9 +28,9 @@ from assay_sampling.operations.matching import (
 )
 from assay_sampling.parameters import WeightKind
 from assay_sampling.running.identity import Origin
-from assay_sampling.scoring.cells import kernel_and_size
-from assay_sampling.scoring.decomposition import UNKNOWN_GROUP, GroupFacts
 from assay_sampling.scoring.elsewhere import is_at_home, saved_quantity
+from assay_sampling.scoring.error_parts.cells import kernel_and_size
+from assay_sampling.scoring.error_parts.decomposition import UNKNOWN_GROUP, GroupFacts
 from assay_sampling.scoring.evaluation import Evaluation, instructions_of
 from assay_sampling.scoring.matching import source_of
 from assay_sampling.scoring.placement import Placed, checked_scale, refuse_mixed_origins, scored_cost

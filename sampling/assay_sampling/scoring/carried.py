@@ -15,12 +15,12 @@ from assay_sampling.estimation.sample_design import nothing_drawn
 from assay_sampling.launches.alignment import MATCH_KINDS, Alignment, MatchKind, align, require_match
 from assay_sampling.launches.in_memory import Launches
 from assay_sampling.parameters import WeightKind
-from assay_sampling.scoring.cells import kernel_and_size
-from assay_sampling.scoring.decomposition import UNKNOWN_GROUP, GroupFacts
+from assay_sampling.scoring.error_parts.cells import kernel_and_size
+from assay_sampling.scoring.error_parts.decomposition import UNKNOWN_GROUP, GroupFacts
+from assay_sampling.scoring.error_parts.ratio_spread import Chosen, GroupSpread, widest_groups
 from assay_sampling.scoring.evaluation import Evaluation, cost_of, instructions_of
 from assay_sampling.scoring.matching import counterparts_of, refuse_other_counts, source_of
 from assay_sampling.scoring.placement import Placed, measured, refuse_mixed_origins, scored_cost
-from assay_sampling.scoring.ratio_spread import Chosen, GroupSpread, widest_groups
 from assay_sampling.scoring.selection import Selection
 from assay_sampling.scoring.weights import light_time_of
 

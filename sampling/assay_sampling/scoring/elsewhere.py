@@ -13,8 +13,8 @@ from assay_sampling.launches.table import Condition
 from assay_sampling.notes.registry import Note
 from assay_sampling.parameters import WeightKind
 from assay_sampling.running.identity import condition_conflict
-from assay_sampling.scoring.cells import kernel_and_size
-from assay_sampling.scoring.decomposition import GroupFacts
+from assay_sampling.scoring.error_parts.cells import kernel_and_size
+from assay_sampling.scoring.error_parts.decomposition import GroupFacts
 from assay_sampling.scoring.evaluation import Evaluation, doubts, instructions_of
 from assay_sampling.scoring.matching import (
     SAME_COMMAND,

@@ -35,7 +35,7 @@ from assay_sampling.launches.in_memory import Launches
 from assay_sampling.launches.table import Condition
 from assay_sampling.notes.registry import Note, make_note
 from assay_sampling.parameters import WeightKind
-from assay_sampling.scoring.decomposition import ErrorParts, GroupFacts, decompose
+from assay_sampling.scoring.error_parts.decomposition import ErrorParts, GroupFacts, decompose
 
 
 @dataclass(frozen=True)

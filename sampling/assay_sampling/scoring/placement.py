@@ -20,7 +20,7 @@ from assay_sampling.launches.in_memory import Launches
 from assay_sampling.notes.registry import make_note
 from assay_sampling.parameters import WeightKind
 from assay_sampling.running.identity import Origin
-from assay_sampling.scoring.decomposition import GroupFacts, all_together
+from assay_sampling.scoring.error_parts.decomposition import GroupFacts, all_together
 from assay_sampling.scoring.evaluation import Cost, Evaluation, cost_of, evaluate
 from assay_sampling.scoring.matching import source_of
 

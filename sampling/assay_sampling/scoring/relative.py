@@ -16,10 +16,10 @@ from assay_sampling.launches.alignment import MatchKind
 from assay_sampling.launches.in_memory import Launches
 from assay_sampling.parameters import WeightKind
 from assay_sampling.scoring.elsewhere import default_weights, saved_quantity, score_saved_by_weights
+from assay_sampling.scoring.error_parts.ratio_spread import Chosen, GroupSpread, widest_groups
 from assay_sampling.scoring.evaluation import Evaluation, cost_of
 from assay_sampling.scoring.matching import row_keys, same_sequence, source_of
 from assay_sampling.scoring.placement import measured
-from assay_sampling.scoring.ratio_spread import Chosen, GroupSpread, widest_groups
 from assay_sampling.scoring.selection import ProfileSummary, SavedSelection
 
 

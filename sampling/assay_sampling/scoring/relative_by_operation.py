@@ -16,7 +16,7 @@ import numpy as np
 from assay_sampling.launches.in_memory import Launches
 from assay_sampling.parameters import WeightKind
 from assay_sampling.scoring.by_operation import OperationScores, PlacedOperations, place_saved_operations
-from assay_sampling.scoring.ratio_spread import Chosen, GroupSpread, widest_groups
+from assay_sampling.scoring.error_parts.ratio_spread import Chosen, GroupSpread, widest_groups
 from assay_sampling.scoring.relative import RelativeScore, common_quantity
 from assay_sampling.scoring.selection import SavedSelection
 

@@ -35,7 +35,7 @@ from assay_sampling.launches.in_memory import EXACT_IDENTITY, NAME_BLOCK_IDENTIT
 from assay_sampling.notes.registry import Note
 from assay_sampling.parameters import Unit, WeightKind
 from assay_sampling.running.identity import Origin, origin_of
-from assay_sampling.scoring.cells import CellTimes
+from assay_sampling.scoring.error_parts.cells import CellTimes
 from assay_sampling.scoring.evaluation import Evaluation, doubts
 from assay_sampling.scoring.saved.design import design_of
 from assay_sampling.scoring.saved.labels import (
@@ -205,9 +205,9 @@ class Selection:
     ``group_launches`` has shape (g,); ``instruction_share`` shape (g,) or None where instructions were
     not measured; ``labels`` the group of every launch, shape (n,), is part of the JSON form on request.
     ``label_origins``, shape (n,), say where labels came from
-    (:data:`assay_sampling.scoring.decomposition.ORIGINS`), for two levels, and ``right_labels`` which groups
-    counters give, UNKNOWN_GROUP where nothing tells; ``cell_times`` is the light time by group, kernel and
-    size, None without a light run. All are written with the labels.
+    (:data:`assay_sampling.scoring.error_parts.decomposition.ORIGINS`), for two levels, and ``right_labels``
+    which groups counters give, UNKNOWN_GROUP where nothing tells; ``cell_times`` is the light time by group,
+    kernel and size, None without a light run. All are written with the labels.
     ``interval`` is that of the projected total; if it is None, ``interval_reason`` says why. ``warnings``
     are the method's own doubts. ``extra`` holds results that only one method reports (``sweep``,
     ``pca_components``, ``two_level``). ``light_time_weights``, shape (r,), are the weights by light time

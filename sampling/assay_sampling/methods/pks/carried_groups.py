@@ -22,7 +22,7 @@ from assay_sampling.methods.groups.held_out_groups import HeldOut
 from assay_sampling.methods.groups.kernel_groups import KernelGroups, kernel_groups
 from assay_sampling.methods.pks.principal_kernels import PrincipalKernels, principal_kernels
 from assay_sampling.methods.pks.within_kernels import CounterSplit, counter_split, divided
-from assay_sampling.scoring.decomposition import ORIGINS
+from assay_sampling.scoring.error_parts.decomposition import ORIGINS
 from assay_sampling.scoring.evaluation import cost_of
 
 _MODEL, _UNKNOWN, _ABSTAINED, _SIZE = (
@@ -94,7 +94,7 @@ class CarriedGroups:
 
     def origins(self, labelling: Labelling) -> np.ndarray:
         """How each launch got its group, shape (n,), uint8: numbers of
-        :data:`assay_sampling.scoring.decomposition.ORIGINS`."""
+        :data:`assay_sampling.scoring.error_parts.decomposition.ORIGINS`."""
         by_labels = labelling.origins()
         found = np.full(len(by_labels), _SIZE, np.uint8)
         found[by_labels == _UNKNOWN] = _UNKNOWN

@@ -67,8 +67,8 @@ from assay_sampling.methods.pks.principal_kernels import (
 )
 from assay_sampling.notes.registry import distinct_notes
 from assay_sampling.parameters import WeightKind
-from assay_sampling.scoring.cells import kernel_and_size, only_groups
-from assay_sampling.scoring.decomposition import ORIGINS, UNKNOWN_GROUP, GroupFacts
+from assay_sampling.scoring.error_parts.cells import kernel_and_size, only_groups
+from assay_sampling.scoring.error_parts.decomposition import ORIGINS, UNKNOWN_GROUP, GroupFacts
 from assay_sampling.scoring.evaluation import Cost, Evaluation, cost_of, evaluate
 from assay_sampling.scoring.selection import ProfileSummary, Representatives, Selection
 from assay_sampling.scoring.weights import light_time_of_profile, weigh

@@ -23,8 +23,8 @@ from assay_sampling.engines.columns import blocks
 from assay_sampling.errors import InputError
 from assay_sampling.launches.in_memory import EXACT_IDENTITY, NAME_BLOCK_IDENTITY, Launches
 from assay_sampling.launches.row_hash import hash_rows
-from assay_sampling.scoring.cells import CellTimes
-from assay_sampling.scoring.decomposition import ORIGINS, UNKNOWN_GROUP
+from assay_sampling.scoring.error_parts.cells import CellTimes
+from assay_sampling.scoring.error_parts.decomposition import ORIGINS, UNKNOWN_GROUP
 
 _ENCODING = "zlib+base64"
 _TYPES: dict[str, np.dtype[Any]] = {

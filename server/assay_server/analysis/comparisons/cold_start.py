@@ -28,7 +28,7 @@ from assay_sampling.errors import AssayError, CounterUnavailableError, RefusedEr
 from assay_sampling.launches.alignment import MatchKind, align_window, require_match
 from assay_sampling.launches.in_memory import Launches
 from assay_sampling.launches.table import Condition
-from assay_sampling.scoring.decomposition import decompose, with_costs_elsewhere
+from assay_sampling.scoring.error_parts.decomposition import decompose, with_costs_elsewhere
 from assay_sampling.scoring.evaluation import cost_of
 from assay_sampling.scoring.two_conditions import (
     DIFFERENCE_THRESHOLDS_PERCENT,

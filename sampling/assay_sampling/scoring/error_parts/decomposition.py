@@ -22,7 +22,7 @@ from dataclasses import asdict, dataclass, replace
 import numpy as np
 
 from assay_sampling.engines import blockwise
-from assay_sampling.scoring.cells import Cells
+from assay_sampling.scoring.error_parts.cells import Cells
 
 # How a launch of a two-level selection got its group: in the window, from a model, by a group of its own, or
 # by its kernel and size.
@@ -72,11 +72,11 @@ PARTS = (
 class GroupFacts:
     """Known facts of the groups of n launches, each array of shape (n,).
 
-    ``kinds``: kernel and size (:func:`assay_sampling.scoring.cells.kernel_and_size`). ``predicted``: a model
-    gave the group. ``never_profiled``: the group is one of kernels without counters. ``unmatched``: the
-    launch has no counterpart, so no group. ``right``: the group that counters give, UNKNOWN_GROUP where the
-    launch has none; None: for no launch. ``amounts``: what weights count (launches, instructions, light
-    time); None: launches. Without ``amounts_known`` nobody knows them.
+    ``kinds``: kernel and size (:func:`assay_sampling.scoring.error_parts.cells.kernel_and_size`).
+    ``predicted``: a model gave the group. ``never_profiled``: the group is one of kernels without counters.
+    ``unmatched``: the launch has no counterpart, so no group. ``right``: the group that counters give,
+    UNKNOWN_GROUP where the launch has none; None: for no launch. ``amounts``: what weights count (launches,
+    instructions, light time); None: launches. Without ``amounts_known`` nobody knows them.
     """
 
     kinds: np.ndarray
