@@ -24,31 +24,31 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x19\x61ssay_protos/common.proto\x12\x08\x61ssay.v1\"\x96\x01\n\tCondition\x12\x12\n\nsm_percent\x18\x03 \x01(\x01\x12\x1e\n\x05\x63\x61\x63he\x18\x05 \x01(\x0e\x32\x0f.assay.v1.Cache\x12\x1e\n\x05\x63lock\x18\x06 \x01(\x0e\x32\x0f.assay.v1.Clock\x12#\n\x08sm_share\x18\x07 \x01(\x0e\x32\x11.assay.v1.SmShareJ\x04\x08\x01\x10\x02J\x04\x08\x02\x10\x03J\x04\x08\x04\x10\x05\"\x9a\x01\n\x06\x44\x65vice\x12\r\n\x05index\x18\x01 \x01(\x05\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x0c\n\x04uuid\x18\x03 \x01(\t\x12\x1a\n\x12\x63ompute_capability\x18\x04 \x01(\t\x12\x10\n\x08sm_count\x18\x05 \x01(\x05\x12\x14\n\x0cmemory_bytes\x18\x06 \x01(\x03\x12\x0f\n\x07problem\x18\x07 \x01(\t\x12\x10\n\x08left_out\x18\x08 \x01(\t\"K\n\nAttemptKey\x12\x0e\n\x06run_id\x18\x01 \x01(\t\x12\r\n\x05slice\x18\x02 \x01(\x05\x12\x0f\n\x07\x61ttempt\x18\x03 \x01(\x05\x12\r\n\x05token\x18\x04 \x01(\x03\"c\n\x07\x46\x61ilure\x12\x15\n\rfailure_class\x18\x01 \x01(\t\x12\x0f\n\x07subject\x18\x02 \x01(\t\x12\r\n\x05\x63\x61use\x18\x03 \x01(\t\x12\x0e\n\x06remedy\x18\x04 \x01(\t\x12\x11\n\tretryable\x18\x05 \x01(\x08\"A\n\x0cValidityFlag\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0e\n\x06\x64\x65tail\x18\x02 \x01(\t\x12\x13\n\x0binvalidates\x18\x03 \x01(\x08\"6\n\x06\x42undle\x12\x0e\n\x06sha256\x18\x01 \x01(\t\x12\r\n\x05\x62ytes\x18\x02 \x01(\x03\x12\r\n\x05\x66iles\x18\x03 \x01(\x05*S\n\x05Level\x12\x15\n\x11LEVEL_UNSPECIFIED\x10\x00\x12\x12\n\x0eLEVEL_DETAILED\x10\x01\x12\x0f\n\x0bLEVEL_LIGHT\x10\x02\x12\x0e\n\nLEVEL_BARE\x10\x03*=\n\x05\x43\x61\x63he\x12\x15\n\x11\x43\x41\x43HE_UNSPECIFIED\x10\x00\x12\x0e\n\nCACHE_NONE\x10\x01\x12\r\n\tCACHE_ALL\x10\x02*O\n\x05\x43lock\x12\x15\n\x11\x43LOCK_UNSPECIFIED\x10\x00\x12\x0e\n\nCLOCK_NONE\x10\x01\x12\x0e\n\nCLOCK_BASE\x10\x02\x12\x0f\n\x0b\x43LOCK_BOOST\x10\x03*O\n\x07SmShare\x12\x18\n\x14SM_SHARE_UNSPECIFIED\x10\x00\x12\x12\n\x0eSM_SHARE_LIMIT\x10\x01\x12\x16\n\x12SM_SHARE_PARTITION\x10\x02\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x19\x61ssay_protos/common.proto\x12\x08\x61ssay.v1\"\x84\x01\n\tCondition\x12\x12\n\nsm_percent\x18\x01 \x01(\x01\x12\x1e\n\x05\x63\x61\x63he\x18\x02 \x01(\x0e\x32\x0f.assay.v1.Cache\x12\x1e\n\x05\x63lock\x18\x03 \x01(\x0e\x32\x0f.assay.v1.Clock\x12#\n\x08sm_share\x18\x04 \x01(\x0e\x32\x11.assay.v1.SmShare\"\x9a\x01\n\x06\x44\x65vice\x12\r\n\x05index\x18\x01 \x01(\x05\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x0c\n\x04uuid\x18\x03 \x01(\t\x12\x1a\n\x12\x63ompute_capability\x18\x04 \x01(\t\x12\x10\n\x08sm_count\x18\x05 \x01(\x05\x12\x14\n\x0cmemory_bytes\x18\x06 \x01(\x03\x12\x0f\n\x07problem\x18\x07 \x01(\t\x12\x10\n\x08left_out\x18\x08 \x01(\t\"K\n\nAttemptKey\x12\x0e\n\x06run_id\x18\x01 \x01(\t\x12\r\n\x05slice\x18\x02 \x01(\x05\x12\x0f\n\x07\x61ttempt\x18\x03 \x01(\x05\x12\r\n\x05token\x18\x04 \x01(\x03\"c\n\x07\x46\x61ilure\x12\x15\n\rfailure_class\x18\x01 \x01(\t\x12\x0f\n\x07subject\x18\x02 \x01(\t\x12\r\n\x05\x63\x61use\x18\x03 \x01(\t\x12\x0e\n\x06remedy\x18\x04 \x01(\t\x12\x11\n\tretryable\x18\x05 \x01(\x08\"A\n\x0cValidityFlag\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0e\n\x06\x64\x65tail\x18\x02 \x01(\t\x12\x13\n\x0binvalidates\x18\x03 \x01(\x08\"6\n\x06\x42undle\x12\x0e\n\x06sha256\x18\x01 \x01(\t\x12\r\n\x05\x62ytes\x18\x02 \x01(\x03\x12\r\n\x05\x66iles\x18\x03 \x01(\x05*S\n\x05Level\x12\x15\n\x11LEVEL_UNSPECIFIED\x10\x00\x12\x12\n\x0eLEVEL_DETAILED\x10\x01\x12\x0f\n\x0bLEVEL_LIGHT\x10\x02\x12\x0e\n\nLEVEL_BARE\x10\x03*=\n\x05\x43\x61\x63he\x12\x15\n\x11\x43\x41\x43HE_UNSPECIFIED\x10\x00\x12\x0e\n\nCACHE_NONE\x10\x01\x12\r\n\tCACHE_ALL\x10\x02*O\n\x05\x43lock\x12\x15\n\x11\x43LOCK_UNSPECIFIED\x10\x00\x12\x0e\n\nCLOCK_NONE\x10\x01\x12\x0e\n\nCLOCK_BASE\x10\x02\x12\x0f\n\x0b\x43LOCK_BOOST\x10\x03*O\n\x07SmShare\x12\x18\n\x14SM_SHARE_UNSPECIFIED\x10\x00\x12\x12\n\x0eSM_SHARE_LIMIT\x10\x01\x12\x16\n\x12SM_SHARE_PARTITION\x10\x02\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'assay_protos.common_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_LEVEL']._serialized_start=650
-  _globals['_LEVEL']._serialized_end=733
-  _globals['_CACHE']._serialized_start=735
-  _globals['_CACHE']._serialized_end=796
-  _globals['_CLOCK']._serialized_start=798
-  _globals['_CLOCK']._serialized_end=877
-  _globals['_SMSHARE']._serialized_start=879
-  _globals['_SMSHARE']._serialized_end=958
+  _globals['_LEVEL']._serialized_start=632
+  _globals['_LEVEL']._serialized_end=715
+  _globals['_CACHE']._serialized_start=717
+  _globals['_CACHE']._serialized_end=778
+  _globals['_CLOCK']._serialized_start=780
+  _globals['_CLOCK']._serialized_end=859
+  _globals['_SMSHARE']._serialized_start=861
+  _globals['_SMSHARE']._serialized_end=940
   _globals['_CONDITION']._serialized_start=40
-  _globals['_CONDITION']._serialized_end=190
-  _globals['_DEVICE']._serialized_start=193
-  _globals['_DEVICE']._serialized_end=347
-  _globals['_ATTEMPTKEY']._serialized_start=349
-  _globals['_ATTEMPTKEY']._serialized_end=424
-  _globals['_FAILURE']._serialized_start=426
-  _globals['_FAILURE']._serialized_end=525
-  _globals['_VALIDITYFLAG']._serialized_start=527
-  _globals['_VALIDITYFLAG']._serialized_end=592
-  _globals['_BUNDLE']._serialized_start=594
-  _globals['_BUNDLE']._serialized_end=648
+  _globals['_CONDITION']._serialized_end=172
+  _globals['_DEVICE']._serialized_start=175
+  _globals['_DEVICE']._serialized_end=329
+  _globals['_ATTEMPTKEY']._serialized_start=331
+  _globals['_ATTEMPTKEY']._serialized_end=406
+  _globals['_FAILURE']._serialized_start=408
+  _globals['_FAILURE']._serialized_end=507
+  _globals['_VALIDITYFLAG']._serialized_start=509
+  _globals['_VALIDITYFLAG']._serialized_end=574
+  _globals['_BUNDLE']._serialized_start=576
+  _globals['_BUNDLE']._serialized_end=630
 # @@protoc_insertion_point(module_scope)

@@ -15,6 +15,7 @@ class SlotHealth(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     SLOT_HEALTH_RESTING: _ClassVar[SlotHealth]
     SLOT_HEALTH_QUARANTINED: _ClassVar[SlotHealth]
     SLOT_HEALTH_LOST: _ClassVar[SlotHealth]
+    SLOT_HEALTH_MAINTENANCE: _ClassVar[SlotHealth]
 
 class WaitKind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
@@ -38,6 +39,7 @@ SLOT_HEALTH_READY: SlotHealth
 SLOT_HEALTH_RESTING: SlotHealth
 SLOT_HEALTH_QUARANTINED: SlotHealth
 SLOT_HEALTH_LOST: SlotHealth
+SLOT_HEALTH_MAINTENANCE: SlotHealth
 WAIT_KIND_UNSPECIFIED: WaitKind
 WAIT_KIND_CAMPAIGN_PAUSED: WaitKind
 WAIT_KIND_PAUSED: WaitKind

@@ -25,7 +25,6 @@ from assay_server.campaigns.analysing.executors.pool import WorkerPool
 from assay_server.campaigns.analysing.executors.seam import Executors
 from assay_server.campaigns.analysing.provisional import ProvisionalReports
 from assay_server.campaigns.budgets import BudgetHandler
-from assay_server.campaigns.bundles.earlier import take_over_bundles
 from assay_server.campaigns.bundles.stored import BundleStore
 from assay_server.campaigns.carry_out import RequestRunner
 from assay_server.campaigns.heartbeats.answering import Heartbeats
@@ -208,7 +207,6 @@ class Server:
             minimum_free_bytes=settings.minimum_free_bytes,
             now_ms=clock.now_ms,
         )
-        take_over_bundles(database, records, (state, folder))
         timed = TimedStore(access.metadata, self.metrics, writability.refused)
         self._coordinator = coordinator = self._coordinate(
             timed, clock, opened.peers, records, room=room, bundles=bundles
@@ -292,7 +290,6 @@ class Server:
         from assay_server.web.page import LivePage  # noqa: PLC0415
 
         sessions = Sessions(access.metadata, coordinator.clock.now_ms)
-        sessions.take_over(self.settings.state_dir)
         links = WebLinks(sessions, access.metadata)
         self._web_link = links.make
         self.page = LivePage(

@@ -52,8 +52,7 @@ def opened_state(state: Path, asked: AskedDatabase, resources: contextlib.ExitSt
 def recover(coordinator: Coordinator, *, alone: bool = True) -> None:
     """Take up what earlier servers left; ``alone``: no other server is there, which has done so.
 
-    Begins an epoch of tokens, cleans up the files, and restarts every lease's clock. Campaigns from an
-    earlier release that this release cannot compile fail here.
+    Begins an epoch of tokens, cleans up the files, and restarts every lease's clock.
     """
     if not alone:
         return
@@ -62,6 +61,5 @@ def recover(coordinator: Coordinator, *, alone: bool = True) -> None:
         schedule.store.begin_epoch(wall_ms())
         schedule.extend_all()
         schedule.mend_clocks()
-        schedule.fail_uncompiled()
         schedule.store.release_ended()
     look_for_lost_records(coordinator)

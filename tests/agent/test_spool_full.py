@@ -14,8 +14,8 @@ from assay_core.records.attempt import AttemptKey
 from assay_protos import agent_pb2
 from tests.support.agent.assignments import assignment
 from tests.support.agent.fake_server import FakeServer, batches_of, wait_for
+from tests.support.agent.recording_agent import agent_of
 from tests.support.integration.made_trace import trace
-from tests.support.server.left_states import agent_of
 
 
 @pytest.fixture

@@ -5,6 +5,8 @@ from __future__ import annotations
 import csv
 import io
 import json
+import tempfile
+from contextlib import closing
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -15,22 +17,56 @@ from assay_client.cli.verbs.report import app
 from assay_client.local import report_of_state
 from assay_report.reading import parse_report
 from assay_sampling.errors import CampaignError, ParameterError, StorageError
-from tests.support.server.left_states import leave_states
+from assay_server.app import Server, ServerSettings
 from tests.support.server.made_reports import made_report
+from tests.support.server.made_segments import made_segments
+from tests.support.server.playing_agent import PlayingAgent
+from tests.support.server.server_support import StandInExecutor, eventually
+
+CAMPAIGN = """\
+campaign: {name}
+workloads:
+  - name: training
+    recordings:
+      - {{device: V100, light: a.json}}
+      - {{device: A100, light: b.json}}
+      - {{device: H100, light: c.json}}
+"""
 
 
 @pytest.fixture
 def left(tmp_path: Path) -> Path:
     """The folder of a server that stopped while a campaign ran, beside one that had ended."""
-    leave_states(tmp_path)
+    executor = StandInExecutor()
+    with (
+        closing(executor),
+        tempfile.TemporaryDirectory(prefix="assay-") as short_path,
+        Server(_settings(tmp_path, short_path), make_executor=lambda: executor) as server,
+        PlayingAgent(server.addresses[0]) as agent,
+    ):
+        agent.register(("a", "b"))
+        ended = agent.submit(CAMPAIGN.format(name="ended"))
+        for _ in range(3):
+            agent.play(made_segments((30,)), slot="a")
+        eventually(lambda: agent.status(ended).state == "done", "the end of the campaign")
+        agent.submit(CAMPAIGN.format(name="open"))
+        agent.play(made_segments((30,)), slot="a")
+        for slot in ("a", "b"):
+            agent.work(slot, wait_ms=5_000)
     document = made_report(2)
     document["campaign"]["id"] = "ended-1"
     (tmp_path / "server" / "reports" / "ended-1" / "report.json").write_text(json.dumps(document))
     return tmp_path
 
 
+def _settings(folder: Path, short_path: str) -> ServerSettings:
+    return ServerSettings(state_dir=folder / "server", listen=(f"unix:{short_path}/s",))
+
+
 def contents(folder: Path) -> dict[str, bytes]:
-    return {str(path): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+    """Every file but those in which SQLite notes who reads."""
+    files = (path for path in sorted(folder.rglob("*")) if path.is_file())
+    return {str(path): path.read_bytes() for path in files if not path.name.endswith(("-shm", "-wal"))}
 
 
 def test_a_campaign_that_has_not_ended_has_a_report_of_what_is_there(left: Path) -> None:

@@ -59,7 +59,8 @@ REST = campaign.SlotRest("box", "GPU-1", 3, 4000, WHY)
 STATUS = campaign.CampaignStatus(
     campaign_id="c-1", name="c", state=campaign.CampaignState.ANALYSING, synthetic=True, failure=WHY,
     runs_total=5, runs_done=4, runs_failed=3, runs_running=2, slices=9, slices_done=8, retries=7,
-    resting=(REST,), waiting=(campaign.WaitingRuns("a V100", "c-1.0000", 2),), runs=(RUN,), runs_next=6,
+    resting=(REST,), waiting=(campaign.WaitingRuns("a V100", "c-1.0000", 2, campaign.QueueKind.PAUSED),),
+    runs=(RUN,), runs_next=6,
     owner="a1", owner_name="vera", project="vision", runs_cancelled=1, runs_paused=1, paused=True,
     gpu_seconds=2.5, eta=campaign.Estimate(True, 8, "no slice has ended", True),
 )  # fmt: skip

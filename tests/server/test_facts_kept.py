@@ -6,8 +6,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-import sqlalchemy as sa
-from alembic import command
 
 from assay_core.records.attempt import AttemptLog
 from assay_core.records.campaign import AttemptState, RunState
@@ -25,7 +23,6 @@ from assay_server.analysis.runs.request import RunFacts
 from assay_server.campaigns.analysing.asking import analysis_request
 from assay_server.rpc.bounds import bounded_log
 from assay_server.rpc.statuses import attempt_detail
-from assay_server.store import migrate
 from assay_server.store.model import Slice, SliceState
 from assay_server.store.records import LocalRecordStore
 from assay_server.store.sqlite import SqliteStore
@@ -60,42 +57,6 @@ def test_they_go_to_whoever_asks_for_the_run() -> None:
     made = attempt(log=AttemptLog(facts_json=NSYS.to_json()))
     assert attempt_detail(made).to_proto().facts_json == NSYS.to_json()
     assert attempt_detail(attempt()).to_proto().facts_json == ""
-
-
-def test_an_attempt_of_an_earlier_schema_has_none(tmp_path: Path) -> None:
-    path = tmp_path / "m.sqlite"
-    engine = sa.create_engine(f"sqlite:///{path}")
-    with engine.begin() as connection:
-        command.upgrade(migrate.migration_config(connection), "0003")
-        connection.exec_driver_sql(
-            "INSERT INTO campaigns VALUES ('c-1', 0, 'c', 1, 0, 'running', '', '', '', "
-            """'{"seed": 0, "methods": [], "reference": null, "memory_limit_bytes": 1}', 0, 0, NULL, 0)"""
-        )
-        connection.exec_driver_sql(
-            "INSERT INTO runs (run_id, campaign_id, ordinal, workload, device_kind, level, profiler, "
-            "condition, repeat, synthetic, recorded_path, recorded_time, state, flags) VALUES "
-            "('c-1.0000', 'c-1', 0, 'w', 'V100', 'light', 'recorded', "
-            """'{"cache": null, "clock": null, "sm_percent": null}', 0, 0, '/x', 0, 'waiting', '[]')"""
-        )
-        connection.exec_driver_sql(
-            "INSERT INTO slices VALUES ('c-1.0000', 0, 0, 0, 'waiting', 0, '', 0, '', 0)"
-        )
-        connection.exec_driver_sql(
-            "INSERT INTO attempts (run_id, slice, attempt, token, state, agent_id, agent_name, session_id, "
-            "slot_id, leased_at_ms, deadline_ms, confirmed, ended_at_ms, segments, launches, "
-            "launches_spooled, flags, command, environment, log) VALUES "
-            "('c-1.0000', 0, 1, 1, 'published', 'a', 'a', 's', 'g', 5, 6, 1, 7, 0, 0, 0, "
-            "'[]', '[]', '{}', 'said')"
-        )
-    engine.dispose()
-    store = SqliteStore(path)
-    with store.snapshot() as read:
-        [old] = read.attempts("c-1.0000")
-        facts = read.published_facts("c-1.0000")
-    store.close()
-    assert (old.log.text, old.log.facts_json) == ("said", "")
-    assert facts == [(5, "")]
-    assert run_facts(facts, measured=True) == RunFacts(days=("1970-01-01",))
 
 
 def test_the_facts_of_a_run_are_those_of_its_published_attempts(tmp_path: Path) -> None:

@@ -21,8 +21,8 @@ from assay_core.records.failure import Failure
 from assay_protos import agent_pb2
 from assay_server.app import Server
 from tests.support.agent.fake_server import FakeServer, wait_for
+from tests.support.agent.recording_agent import agent_of
 from tests.support.integration.made_trace import trace
-from tests.support.server.left_states import agent_of
 from tests.support.server.made_segments import made_segments
 from tests.support.server.playing_agent import PlayingAgent
 from tests.support.server.server_support import eventually

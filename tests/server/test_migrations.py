@@ -12,14 +12,10 @@ from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 
-from assay_core.records.machine import InstalledDevice, Slot
-from assay_core.records.work import RecordedSource
 from assay_sampling.errors import StorageError
 from assay_server.store import migrate, sqlite, tables
-from assay_server.store.model import SliceState
 from assay_server.store.sqlite import SqliteStore
 from tests.support.server import made_once
-from tests.support.server.queued import waiting_slice
 from tests.support.server.stored_values import campaign
 
 
@@ -100,8 +96,8 @@ def test_a_newer_database_is_refused_and_left_alone(tmp_path: Path) -> None:
     with pytest.raises(StorageError) as caught:
         SqliteStore(path)
     assert str(caught.value) == (
-        f"{path}: a newer Assay wrote it (schema '9999', which this program does not know); "
-        "use that release or a later one, or give another --state directory"
+        f"{path}: another version of Assay wrote it (schema '9999', which this program does not know); "
+        "use that version, or give another --state directory"
     )
     with sqlite3.connect(path) as connection:
         assert connection.execute("SELECT version_num FROM alembic_version").fetchall() == [("9999",)]
@@ -139,35 +135,6 @@ def test_a_migration_that_fails_leaves_an_empty_database(
     assert schema(tmp_path / "m.sqlite") == []
     monkeypatch.undo()
     SqliteStore(tmp_path / "m.sqlite").close()
-
-
-def test_runs_of_the_first_schema_come_forward_as_recorded_ones(tmp_path: Path) -> None:
-    path = tmp_path / "m.sqlite"
-    engine = sa.create_engine(f"sqlite:///{path}")
-    with engine.begin() as connection:
-        command.upgrade(migrate.migration_config(connection), "0001")
-        connection.exec_driver_sql(
-            "INSERT INTO campaigns VALUES ('c-1', 0, 'c', 1, 0, 'running', '', '', '', "
-            """'{"seed": 0, "methods": [], "reference": null, "memory_limit_bytes": 1}', 0, 0, NULL, 0)"""
-        )
-        connection.exec_driver_sql(
-            "INSERT INTO runs VALUES ('c-1.0000', 'c-1', 0, 'w', 'V100', 'light', 'recorded', "
-            """'{"cache": null, "clock": null, "sm_percent": null}', 0, 0, '/x', 0, 'waiting', NULL, '[]')"""
-        )
-        connection.exec_driver_sql(
-            "INSERT INTO slices VALUES ('c-1.0000', 0, 0, 0, 'waiting', 0, '', 0, '', 0)"
-        )
-    engine.dispose()
-    store = SqliteStore(path)
-    with store.snapshot() as read:
-        found = waiting_slice(read, Slot("any", ("recorded",), True, InstalledDevice(name="A100")), 0)
-    store.close()
-    assert found is not None
-    run, piece = found
-    assert (run.run_id, run.recorded, run.device_key, run.command, run.counters, run.under_mps) == (
-        "c-1.0000", RecordedSource(Path("/x")), "", None, (), False,
-    )  # fmt: skip
-    assert piece.state is SliceState.WAITING
 
 
 @pytest.mark.parametrize("document", ['{"version": 2}', "[]"])

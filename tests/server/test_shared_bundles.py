@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-import itertools
-import json
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from assay_core.bundles.packing import pack_bundle
 from assay_core.records.upload import Bundle
 from assay_sampling.errors import InputError, StorageError
-from assay_server.app import Server
-from assay_server.campaigns.bundles.earlier import take_over_bundles
 from assay_server.campaigns.bundles.stored import BundleStore
 from assay_server.database.opening import AskedDatabase
 from assay_server.keeping.check import check_state
@@ -210,114 +204,22 @@ def test_a_file_whose_commit_failed_stays_for_the_sweep(
     assert moved is not None and site.files() == []
 
 
-def earlier_bundle(state: Path, bundle: Bundle, data: bytes, holders: dict[str, int]) -> None:
-    """As an earlier release kept it."""
-    folder = state / "bundles"
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / f"{bundle.sha256}.tar.z").write_bytes(data)
-    told = {"bytes": bundle.bytes, "files": bundle.files, "holders": holders}
-    (folder / f"{bundle.sha256}.json").write_text(json.dumps(told))
-
-
-def test_bundles_of_an_earlier_release_are_taken_over_wherever_records_are(
-    site: Site, tmp_path: Path
-) -> None:
-    bundle, data = packed(tmp_path)
-    earlier_bundle(tmp_path / "a", bundle, data, {"ann": site.now})
-    earlier_bundle(tmp_path / "b", bundle, data, {"bob": site.now})  # each server had its own
-    damaged = tmp_path / "a" / "bundles" / f"{'0' * 64}.json"
-    for text in ("", "[]", '{"bytes": "x"}', '{"bytes": 1, "files": 1, "holders": []}', "[" * 100_000):
-        damaged.write_text(text)
-        take_over_bundles(site.metadata, site.records, [tmp_path / "a", tmp_path / "b", tmp_path / "a"])
-        assert not damaged.exists()
-    store = site.server("a")
-    assert store.missing("ann", [bundle]) == store.missing("bob", [bundle]) == ()
-    assert b"".join(store.pieces(bundle.sha256)) == data
-    assert len(site.files()) == 1 and not list(tmp_path.glob("[ab]/bundles/*.*"))
-
-
-class AtMoment:
-    """Does something in between: before the given one of all calls that look at what others may change."""
-
-    def __init__(self, number: int, act: Callable[[], None]) -> None:
-        self.met, self._number, self._act = 0, number, act
-
-    def install(self, patch: pytest.MonkeyPatch) -> None:
-        calls = [(MemoryMetadataStore, "snapshot"), (MemoryMetadataStore, "transaction")]
-        calls += [(LocalRecordStore, "has_bundle"), (LocalRecordStore, "keep_bundle")]
-        calls += [(Path, name) for name in ("read_bytes", "stat", "exists", "unlink", "glob")]
-        for owner, name in calls:
-            patch.setattr(owner, name, self._after_it(getattr(owner, name)))
-
-    def _after_it(self, call: Callable[..., Any]) -> Callable[..., Any]:
-        def meeting(*given: Any, **named: Any) -> Any:
-            self.met += 1
-            if self.met == self._number:
-                self._act()
-            return call(*given, **named)
-
-        return meeting
-
-
-def site_with_earlier_bundles(folder: Path, one: tuple[Bundle, bytes], other: tuple[Bundle, bytes]) -> Site:
-    """Servers that keep records in a shared folder; both have one bundle of an earlier release, as it has."""
-    site = Site(folder, MemoryMetadataStore(), RECORD_STORES["shared folder"](folder))
-    earlier_bundle(Path(site.records.location("")).parent, *one, {"ann": 1})
-    earlier_bundle(folder / "a", *one, {"bob": 2})
-    earlier_bundle(folder / "b", *one, {"cid": 3})
-    earlier_bundle(folder / "b", *other, {"cid": 4})
-    return site
-
-
-def test_two_servers_take_over_the_bundles_of_one_shared_folder_at_one_moment(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    """At any moment of the first one's start, the second one takes over all that there is."""
-    one, other = packed(tmp_path), packed(tmp_path, "exit 1\n")
-    for moment in itertools.count():
-        folder = tmp_path / str(moment)
-        folder.mkdir()
-        site = site_with_earlier_bundles(folder, one, other)
-        shared = Path(site.records.location("")).parent
-        second = AtMoment(
-            moment, partial(take_over_bundles, site.metadata, site.records, [folder / "b", shared])
-        )
-        with pytest.MonkeyPatch.context() as patch:
-            second.install(patch)
-            take_over_bundles(site.metadata, site.records, [folder / "a", shared])
-        if moment == 0:
-            take_over_bundles(site.metadata, site.records, [folder / "b", shared])
-        elif moment > second.met:
-            assert moment > 20, "it was tried at few moments"
-            return
-        with site.metadata.snapshot() as read:
-            holders = {kept.bundle: dict(kept.holders) for kept in read.bundles()}
-        assert holders == {one[0]: {"ann": 1, "bob": 2, "cid": 3}, other[0]: {"cid": 4}}, moment
-        store = site.server("c")
-        for bundle, data in (one, other):
-            assert b"".join(store.pieces(bundle.sha256)) == data, moment
-        left = [path.name for name in ("a", "b") for path in (folder / name / "bundles").glob("*")]
-        assert left == [] and len(site.files()) == 2, moment
-        assert caplog.records == [], moment
-
-
-def test_a_server_goes_on_with_the_bundles_of_an_earlier_release(
-    make_server: Callable[..., Server], short_path: Path
-) -> None:
-    state, (bundle, data) = short_path / "state", packed(short_path)
-    earlier_bundle(state, bundle, data, {"owner": 1 << 50})
-    state.chmod(0o700)
-    server = make_server()
-    assert server.settings.state_dir == state
-    assert [path.name for path in (state / "bundles").glob("*")] == [f"{bundle.sha256}.tar.z"]
-    metadata = SqliteStore(state / "metadata.sqlite")
-    with metadata.snapshot() as read:
-        [kept] = read.bundles()
-    metadata.close()
-    assert (kept.bundle, kept.stored_bytes, dict(kept.holders)) == (bundle, len(data), {"owner": 1 << 50})
+def test_a_bundle_whose_file_has_changed_is_found_by_a_check(tmp_path: Path) -> None:
+    state, (bundle, data) = tmp_path / "state", packed(tmp_path)
+    state.mkdir(mode=0o700)
+    put_on_disk(state, (bundle, data))
     assert check_state(state).findings == ()
-    (state / "bundles" / kept.file).write_bytes(data[:-1])
-    assert [(f.kind, f.subject) for f in check_state(state).findings] == [("changed", f"bundles/{kept.file}")]
+    [path] = (state / "bundles").glob("*.tar.z")
+    path.write_bytes(data[:-1])
+    assert [(f.kind, f.subject) for f in check_state(state).findings] == [("changed", f"bundles/{path.name}")]
+
+
+def put_on_disk(state: Path, *bundles: tuple[Bundle, bytes]) -> None:
+    """Bundles of ann in a state folder."""
+    metadata = SqliteStore(state / "metadata.sqlite")
+    for each in bundles:
+        put(BundleStore(state, metadata, LocalRecordStore(state)), "ann", *each)
+    metadata.close()
 
 
 @pytest.fixture
@@ -336,10 +238,7 @@ def one_bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 def test_bundles_move_with_the_records_and_back(tmp_path: Path) -> None:
     state, one, other = tmp_path / "state", packed(tmp_path), packed(tmp_path, "exit 1\n")
     state.mkdir(mode=0o700)
-    metadata = SqliteStore(state / "metadata.sqlite")
-    put(BundleStore(state, metadata, LocalRecordStore(state)), "ann", *one)
-    metadata.close()
-    earlier_bundle(state, *other, {"ann": 1 << 50})  # a release that never started here
+    put_on_disk(state, one, other)
     asked = asked_records("s3://lab/one", "http://127.0.0.1:1")
     moved = move_to_bucket(state, asked, AskedDatabase(), lambda _what, _number: None)
     assert moved.bundles == 2 and not (state / "bundles").exists()
@@ -360,11 +259,10 @@ def test_bundles_move_with_the_records_and_back(tmp_path: Path) -> None:
     assert len(list((state / "bundles").glob("*.tar.z"))) == 2
 
 
-def test_bundles_of_an_earlier_release_move_to_a_shared_folder(tmp_path: Path) -> None:
+def test_bundles_move_to_a_shared_folder(tmp_path: Path) -> None:
     state, (bundle, data) = tmp_path / "state", packed(tmp_path)
     state.mkdir(mode=0o700)
-    SqliteStore(state / "metadata.sqlite").close()
-    earlier_bundle(state, bundle, data, {"ann": 1 << 50})  # its release kept it, and none started since
+    put_on_disk(state, (bundle, data))
     asked = asked_records(str(tmp_path / "shared"))
     moved = move_to_shared_folder(state, asked, AskedDatabase(), lambda _what, _number: None)
     assert moved.bundles == 1 and check_state(state).findings == ()

@@ -19,7 +19,7 @@ from assay_core.records.attempt import AttemptLog
 from assay_core.records.campaign import AttemptState, CampaignState, RunState
 from assay_core.records.failure import Failure
 from assay_core.records.machine import InstalledDevice, Inventory, Slot
-from assay_server.campaign_file.compiled import CompiledCampaign, Slicing
+from assay_server.campaign_file.compiled import Slicing
 from assay_server.campaign_file.compiling import compile_campaign
 from assay_server.campaign_file.reading import load_campaign
 from assay_server.campaign_file.slices.chosen import SlicePlan
@@ -452,14 +452,3 @@ def test_a_run_that_waits_for_its_light_run_ends_with_its_campaign() -> None:
     with lab.schedule() as schedule:
         schedule.cancel("lab-1")
     assert lab.run(run_id).state is RunState.CANCELLED
-
-
-def test_a_campaign_of_an_earlier_release_keeps_its_rule() -> None:
-    stored = {
-        "version": 1,
-        "analysis": {"seed": 0, "methods": [], "reference": None, "memory_limit_bytes": 1},
-    }
-    stored["slicing"] = {"first": 0, "slice_launches": 500, "time_budget_s": 0.0}
-    slicing = CompiledCampaign.from_document(stored).slicing
-    assert slicing == Slicing(0, 500)
-    assert slicing.is_open and not slicing.by_light

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor, as_completed
@@ -214,25 +213,6 @@ def test_logins_come_back_as_they_were_put(metadata: MetadataStore) -> None:
         store.forget_web_logins([])
     with metadata.snapshot() as read:
         assert read.web_logins() == [changed] and read.web_login(second.key) is None
-
-
-def test_the_sessions_of_an_earlier_release_go_on_and_a_damaged_file_costs_only_new_logins(
-    tmp_path: Path, clock: HandClock
-) -> None:
-    metadata, path = SqliteStore(None), tmp_path / "web-sessions.json"
-    sessions = Sessions(metadata, clock.now_ms)
-    sessions.take_over(tmp_path)
-    for damage in ("", "{}", "[]", '{"sessions": [{"key": 1}]}', "\x00", '{"sessions": 5}', "[" * 100_000):
-        path.write_text(damage)
-        sessions.take_over(tmp_path)
-        assert not path.exists()
-    cookie, session = logged_in(sessions)
-    earlier = {"key": session.key, "identity_id": "vera-id", "serial": "5", "ends_at_ms": session.ends_at_ms}
-    sessions.end(session)
-    path.write_text(json.dumps({"sessions": [earlier]}))
-    sessions.take_over(tmp_path)
-    assert sessions.known(cookie) == session and not path.exists()
-    metadata.close()
 
 
 def test_a_restored_backup_has_no_sessions(make_server: Callable[..., Server], short_path: Path) -> None:

@@ -275,7 +275,7 @@ def test_databases_that_are_not_fit_are_refused_each_with_its_remedy(
     PostgresqlStore(place_of(url)).close()
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute("UPDATE alembic_version SET version_num = '9999'")
-    refused(url, "a newer Assay wrote it")
+    refused(url, "another version of Assay wrote it")
 
 
 def refused(place: str, match: str) -> StorageError:

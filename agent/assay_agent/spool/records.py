@@ -91,13 +91,10 @@ def write_manifest(directory: Path, work: Work) -> None:
 
 
 def read_lease(directory: Path) -> tuple[AttemptKey, bytes] | None:
-    """The attempt in a directory, and the secret of its lease; None: its manifest was never finished.
-
-    Earlier releases wrote no secret: it is b"" then, and the server accepts nothing of the attempt.
-    """
+    """The attempt in a directory, and the secret of its lease; None: its manifest was never finished."""
     try:
         document = _document((directory / MANIFEST).read_bytes())
-        return AttemptKey(**document["key"]), bytes.fromhex(document.get("write_secret", ""))
+        return AttemptKey(**document["key"]), bytes.fromhex(document["write_secret"])
     except (OSError, ValueError, KeyError, TypeError, WireError):
         return None
 

@@ -39,7 +39,6 @@ def by_weights(scores: Mapping[WeightKind, Evaluation]) -> dict[str, Any]:
 
 def selection_part(saved: SavedSelection) -> dict[str, Any]:
     """What a document says of the selection."""
-    # What an earlier release did not say of its profile stays unsaid.
     whole = saved.document.model_dump(
         mode="json", include={"method", "parameters", "seed", "profile"}, exclude_unset=True
     )

@@ -138,7 +138,7 @@ class Client:
         """Revoke an identity (id or name), a token (id) or a key's certificates (serial number).
 
         ``tokens`` of the answer: open join tokens that it has joined with, and could come back with, unless
-        ``tokens_withdrawn`` says that they were withdrawn, as asked (servers of earlier releases do not).
+        ``tokens_withdrawn`` says that they were withdrawn, as asked.
         """
         revoked = self._connection.revoke(subject, tokens=tokens)
         return {

@@ -86,8 +86,6 @@ def _not_withdrawn(server: ServerAddress, login: Credentials) -> str:
         told = ErrorMetadata.beside(error)
         if told is not None:
             return told.cause
-        if isinstance(error, grpc.Call) and error.code() is grpc.StatusCode.UNIMPLEMENTED:
-            return "the server is of an earlier release"
         return "the server does not answer"
     return ""
 

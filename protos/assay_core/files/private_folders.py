@@ -135,7 +135,7 @@ def private_opener(path: str, flags: int) -> int:
 def take_state_folder(folder: Path) -> None:
     """Make a state folder with mode 0700, or close an existing one to others and log that.
 
-    Files and folders that earlier releases left open in it are closed too: folders 0700, files 0600
+    Files and folders in it that are open to others are closed too: folders 0700, files 0600
     (executables 0700). Raises StorageError if it belongs to another user, who could change its contents;
     OSError if the disk refuses.
     """

@@ -343,24 +343,24 @@ class ChangedFile:
 
 @dataclass(frozen=True)
 class WaitingRuns:
-    """Runs that wait for the same thing; ``reason`` is for people. ``kind`` None: of an earlier release."""
+    """Runs that wait for the same thing; ``reason`` is for people."""
 
     reason: str
     first_run_id: str
     runs: int
-    kind: QueueKind | None = None
+    kind: QueueKind
 
     def to_proto(self) -> campaign_pb2.WaitingRuns:
         return campaign_pb2.WaitingRuns(
             reason=self.reason,
             first_run_id=self.first_run_id,
             runs=self.runs,
-            kind=QUEUE_KINDS.to_proto(self.kind) if self.kind else None,
+            kind=QUEUE_KINDS.to_proto(self.kind),
         )
 
     @classmethod
     def from_proto(cls, message: campaign_pb2.WaitingRuns) -> WaitingRuns:
-        kind = QUEUE_KINDS.optional_from_proto(message.kind, message.first_run_id)
+        kind = QUEUE_KINDS.from_proto(message.kind, message.first_run_id)
         return cls(message.reason, message.first_run_id, message.runs, kind)
 
 

@@ -258,10 +258,7 @@ class SlotHealth(StrEnum):
     MAINTENANCE = "maintenance"
 
 
-# Clients of earlier releases refuse a word that they do not know: over the wire, maintenance is a time.
-_HEALTH: ClosedSet[SlotHealth] = ClosedSet(
-    lab_pb2.SlotHealth, [health for health in SlotHealth if health is not SlotHealth.MAINTENANCE]
-)
+_HEALTH: ClosedSet[SlotHealth] = ClosedSet(lab_pb2.SlotHealth, SlotHealth)
 
 
 @dataclass(frozen=True)
@@ -284,10 +281,9 @@ class LabSlot:
     sample: GpuSample | None = None
 
     def to_proto(self) -> lab_pb2.LabSlot:
-        in_window = self.health is SlotHealth.MAINTENANCE
         return lab_pb2.LabSlot(
             slot=self.slot.to_proto(),
-            health=_HEALTH.to_proto(SlotHealth.READY if in_window else self.health),
+            health=_HEALTH.to_proto(self.health),
             why=self.why,
             rest_remaining_ms=self.rest_remaining_ms,
             run_id=self.run_id,
@@ -299,11 +295,9 @@ class LabSlot:
 
     @classmethod
     def from_proto(cls, message: lab_pb2.LabSlot) -> LabSlot:
-        health = _HEALTH.from_proto(message.health, message.slot.slot_id)
-        in_window = message.maintenance_until_ms and health is SlotHealth.READY
         return cls(
             Slot.from_proto(message.slot),
-            SlotHealth.MAINTENANCE if in_window else health,
+            _HEALTH.from_proto(message.health, message.slot.slot_id),
             message.why,
             message.rest_remaining_ms,
             message.run_id,
@@ -317,7 +311,7 @@ class LabSlot:
 @dataclass(frozen=True)
 class LabAgent:
     """An agent. ``present``: it gave a sign of life lately; ``since_ms``: when its process registered (Unix
-    time), 0 if an earlier release did not record it."""
+    time)."""
 
     agent_id: str
     name: str

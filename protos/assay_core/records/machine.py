@@ -100,10 +100,9 @@ class Inventory:
 
     @classmethod
     def from_dict(cls, document: Mapping[str, Any]) -> Inventory:
-        """Reads what :meth:`to_dict` returned, or an earlier release stored."""
-        known = {item.name: document[item.name] for item in dataclasses.fields(cls) if item.name in document}
-        devices = tuple(InstalledDevice(**device) for device in document.get("devices", ()))
-        return cls(**{**known, "devices": devices})
+        """Reads what :meth:`to_dict` returned."""
+        devices = tuple(InstalledDevice(**device) for device in document["devices"])
+        return cls(**{**document, "devices": devices})
 
     def to_proto(self) -> agent_pb2.Inventory:
         fields = {item.name: getattr(self, item.name) for item in dataclasses.fields(self)}
@@ -129,9 +128,8 @@ class Slot:
 
     ``slot_id`` is the UUID of the device, or "recorded-0". ``profilers`` are the names of those that can
     measure there. ``quarantine_reason``: why it is out of service; "" if it takes runs. ``sm_partitions``:
-    its SMs can be partitioned. Only then does it get runs on a partition: an agent of an earlier release
-    would make them with a limit in percent. ``gangs``: it can take part in a run over several GPUs.
-    ``bundles``: its agent runs files of submitters, confined.
+    its SMs can be partitioned, so it gets runs on a partition. ``gangs``: it can take part in a run over
+    several GPUs. ``bundles``: its agent runs files of submitters, confined.
     """
 
     slot_id: str

@@ -1,7 +1,7 @@
 """What each workload's numbers on each GPU were measured with, and where compared runs differ in it.
 
-Tools, libraries and driver come with the attempts of a run; for a run of an earlier release they come from
-its launch table's metadata, which has no libraries. Days are those on which live runs were measured: virtual
+Tools, libraries and driver come with the attempts of a run; without them they come from its launch table's
+metadata, which has no libraries. Days are those on which live runs were measured: virtual
 GPUs measure nothing, and recordings do not tell.
 Source: docs/nvidia-tools.md, "What makes two measurements comparable".
 """

@@ -1,7 +1,6 @@
 """The compiled campaign file, stored with the campaign so that later steps need not read the file again.
 
-It is JSON with a version. A later release that needs more adds a migration, which upgrades documents of
-older versions.
+It is JSON with a version, which changes with its form.
 """
 
 from __future__ import annotations
@@ -48,8 +47,8 @@ class Slicing:
 
     ``first`` launches (0: as many as it takes), in slices of ``slice_launches`` (0: sized by cost), until
     ``time_budget_s`` seconds are spent (0: no limit). With ``first`` 0 slices are chosen from the light run
-    until at most ``unseen_percent`` of its time is in signatures that they have not seen; None, as in
-    campaigns of earlier releases: from the beginning on, until the last slices bring no new kind of launch.
+    until at most ``unseen_percent`` of its time is in signatures that they have not seen. Where no light run
+    could be measured, slices go on from the first launch until the last ones bring no new kind of launch.
     """
 
     first: int
@@ -98,8 +97,8 @@ class SchedulingRules:
 
     @classmethod
     def from_document(cls, document: Any) -> SchedulingRules:
-        """The rules from their JSON, None for a campaign of an earlier release; raises ValueError."""
-        return DEFAULT_RULES if document is None else _rules_adapter().validate_python(document)
+        """The rules from their JSON; raises ValueError."""
+        return _rules_adapter().validate_python(document)
 
 
 DEFAULT_RULES = SchedulingRules()
@@ -108,15 +107,6 @@ DEFAULT_RULES = SchedulingRules()
 @cache
 def _rules_adapter() -> TypeAdapter[SchedulingRules]:
     return TypeAdapter(SchedulingRules)
-
-
-@dataclass(frozen=True)
-class CompileFault:
-    """Why this release cannot compile the text of a campaign that an earlier release accepted."""
-
-    subject: str
-    cause: str
-    remedy: str
 
 
 @dataclass(frozen=True)
@@ -129,13 +119,11 @@ class CompiledCampaign:
         repeat: when light runs are repeated; None: only as often as planned.
         scheduling: its place in the queue.
         bundles: the files of its submitter that its workloads run in, each once.
-        fault: why the campaign cannot continue; None for every campaign that this release accepted.
     """
 
     analysis: AnalysisSettings
     slicing: Slicing | None = None
     repeat: RepeatRule | None = None
-    fault: CompileFault | None = None
     scheduling: SchedulingRules = DEFAULT_RULES
     bundles: tuple[Bundle, ...] = ()
     version: Literal[1] = COMPILED_VERSION

@@ -6,16 +6,13 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from assay_core.records.upload import Bundle
-from assay_sampling.errors import AssayError, MissingExtraError
 from assay_server.campaign_file.compiled import (
     AnalysisSettings,
     CompiledCampaign,
-    CompileFault,
     Ranks,
     RepeatRule,
     SchedulingRules,
 )
-from assay_server.campaign_file.reading import load_campaign
 from assay_server.campaign_file.spec import Campaign
 
 
@@ -44,27 +41,6 @@ def _ranks(campaign: Campaign) -> dict[str, Ranks]:
         elif workload.ranks != "together":
             found[workload.name] = tuple(sorted(workload.ranks))
     return found
-
-
-def compile_stored(text: str, file_name: str, analysis: AnalysisSettings) -> CompiledCampaign:
-    """Compile a campaign that an earlier release accepted, with its stored analysis settings.
-
-    Text that this release refuses gives a compiled campaign with a fault, which names file, line and field.
-    Raises MissingExtraError if this installation cannot read campaign files.
-    """
-    try:
-        campaign = load_campaign(text, file_name)
-    except MissingExtraError:
-        raise
-    except AssayError as error:
-        cause = f"this release cannot read its file, which an earlier release accepted: {error.cause}"
-        remedy = "correct the file ('assay docs campaign-file' shows every key) and submit it again"
-        return CompiledCampaign(analysis, fault=CompileFault(error.subject, cause, remedy))
-    compiled = _compiled(campaign, analysis)
-    if compiled.slicing is None:
-        return compiled
-    # Its slices were planned from the first launch on, before any light run.
-    return replace(compiled, slicing=replace(compiled.slicing, unseen_percent=None))
 
 
 def _compiled(campaign: Campaign, analysis: AnalysisSettings) -> CompiledCampaign:

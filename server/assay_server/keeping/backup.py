@@ -61,7 +61,7 @@ def make_backup(
             database = Path(folder) / METADATA
             copy_database(state, database, asked)
             records = look_at_records(state)
-            named = files_named(database, state, records)
+            named = files_named(database, records)
             kept.append(target.add(METADATA, database))
             faults: list[BackupFault] = []
             for file in named.files:

@@ -1,4 +1,4 @@
-"""Which files of a state folder a copy of its database names. Reads databases of every schema."""
+"""Which files of a state folder a copy of its database names."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from pathlib import Path
 from assay_core.files.durable import storage_errors
 from assay_core.files.private_folders import private_opener
 from assay_sampling.errors import StorageError
-from assay_server.campaigns.bundles.earlier import TOLD
 from assay_server.database.copying import copy_rows
 from assay_server.database.in_force import SQLITE_FILE, noted_database
 from assay_server.database.opening import AskedDatabase, open_database
@@ -103,26 +102,26 @@ def _copy_sqlite(source: Path, target: Path) -> None:
         )
 
 
-def files_named(database: Path, state: Path, records: RecordStore) -> StoredFiles:
+def files_named(database: Path, records: RecordStore) -> StoredFiles:
     """The files that a copied database names. Raises StorageError if it is not a database of ours."""
     try:
         with closing(sqlite3.connect(database)) as connection:
             [revision] = connection.execute("SELECT version_num FROM alembic_version").fetchone()
             [campaigns] = connection.execute("SELECT COUNT(*) FROM campaigns").fetchone()
-            return StoredFiles(str(revision), int(campaigns), tuple(_named(connection, state, records)))
+            return StoredFiles(str(revision), int(campaigns), tuple(_named(connection, records)))
     except (sqlite3.Error, TypeError) as error:
         raise StorageError(
             str(database), f"it is not the database of an assay-server ({error})", "name another state folder"
         ) from error
 
 
-def _named(connection: sqlite3.Connection, state: Path, records: RecordStore) -> Iterator[StoredFile]:
+def _named(connection: sqlite3.Connection, records: RecordStore) -> Iterator[StoredFile]:
     for file, content_hash in connection.execute("SELECT file, content_hash FROM slices WHERE file != ''"):
         yield StoredFile(f"records/{file}", content_hash)
     for run_id, piece, attempt, size in connection.execute(_STAGED, _LIVE):
         name = f"staging/{run_id}/slice-{piece:05d}-attempt-{attempt:04d}"
         yield StoredFile(name, fixed=False, most_bytes=size)
-    yield from _bundles(connection, state / BUNDLES)
+    yield from _bundles(connection)
     for (campaign_id,) in connection.execute("SELECT campaign_id FROM campaigns WHERE has_report"):
         for form in sorted(REPORT_FORMS):
             path = records.report_path(campaign_id, form)
@@ -130,23 +129,14 @@ def _named(connection: sqlite3.Connection, state: Path, records: RecordStore) ->
                 yield StoredFile(f"reports/{campaign_id}/{path.name}")
 
 
-def _bundles(connection: sqlite3.Connection, folder: Path) -> Iterator[StoredFile]:
-    """All bundles that are there, and those that campaigns name.
-
-    Of those that no server of this release has taken over yet, also the descriptions beside them.
-    """
-    columns = [row[1] for row in connection.execute("PRAGMA table_info(campaigns)")]
-    compiled = connection.execute("SELECT compiled FROM campaigns") if "compiled" in columns else ()
+def _bundles(connection: sqlite3.Connection) -> Iterator[StoredFile]:
+    """All bundles that are there, and those that campaigns name."""
+    compiled = connection.execute("SELECT compiled FROM campaigns")
     names = {str(each["sha256"]) for (text,) in compiled for each in json.loads(text).get("bundles") or ()}
-    if connection.execute("PRAGMA table_info(bundles)").fetchall():
-        kept = connection.execute("SELECT sha256, file FROM bundles ORDER BY sha256").fetchall()
-        yield from (StoredFile(f"{BUNDLES}/{file}") for _, file in kept)
-        names -= {sha256 for sha256, _ in kept}
-    told = {path.name.removesuffix(TOLD) for path in folder.glob(f"*{TOLD}")}
-    for sha256 in sorted(names | told):
-        if sha256 in told:
-            yield StoredFile(f"{BUNDLES}/{sha256}{TOLD}", fixed=False)
-        yield StoredFile(f"{BUNDLES}/{sha256}{PACKED}")
+    kept = connection.execute("SELECT sha256, file FROM bundles ORDER BY sha256").fetchall()
+    yield from (StoredFile(f"{BUNDLES}/{file}") for _, file in kept)
+    missing = sorted(names - {sha256 for sha256, _ in kept})
+    yield from (StoredFile(f"{BUNDLES}/{sha256}{PACKED}") for sha256 in missing)
 
 
 def foreign_keys_broken(database: Path) -> list[str]:

@@ -20,7 +20,6 @@ from assay_core.files.durable import make_folder, storage_errors, sync_directory
 from assay_core.records.attempt import AttemptKey
 from assay_core.records.campaign import AttemptState
 from assay_sampling.errors import ParameterError, StorageError
-from assay_server.campaigns.bundles.earlier import take_over_bundles
 from assay_server.campaigns.bundles.stored import bundle_fault
 from assay_server.content_hash import fresh_hash_of
 from assay_server.database.opening import AskedDatabase, number_of_state, open_database
@@ -86,7 +85,6 @@ def move_to_bucket(state: Path, asked: AskedRecords, database: AskedDatabase, to
         target = ObjectRecordStore(bucket, place)
         resources.callback(target.close)
         source = LocalRecordStore(state)
-        take_over_bundles(metadata, source, (state,))
         _name_by_content(metadata, state)
         moved = _copy(metadata, source, target, told)
         note_records(state, note)
@@ -111,7 +109,6 @@ def move_to_shared_folder(
         note = note_of(asked, number_of_state(metadata))
         target = shared_folder(folder, note.state)
         source = LocalRecordStore(state)
-        take_over_bundles(metadata, source, (state,))
         _name_by_content(metadata, state)
         moved = _copy(metadata, source, target, told)
         note_records(state, note)

@@ -34,7 +34,7 @@ _UNDER_WAY = (AttemptState.LEASED, AttemptState.PUBLISHING, AttemptState.EXPIRED
 def checked_place(state: Path, asked: AskedRecords) -> AskedRecords:
     """The place that settings ask for; the state folder itself is where records are without any setting.
 
-    Raises ParameterError for a folder within the state folder, unless an earlier release took records there.
+    Raises ParameterError for a folder within the state folder.
     """
     in_bucket = asked.url.startswith(f"{SCHEME}:")
     if not asked.url or in_bucket or noted_records(state) is not None:

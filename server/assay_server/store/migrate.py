@@ -1,4 +1,4 @@
-"""Upgrades a metadata database of any earlier version to this program's schema."""
+"""Brings a metadata database to the schema of this program."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from assay_sampling.errors import StorageError
 if TYPE_CHECKING:
     from alembic.config import Config
 
-HEAD = "0022"  # the newest revision in migrations/versions; a database at HEAD needs no alembic
+HEAD = "0001"  # the newest revision in migrations/versions; a database at HEAD needs no alembic
 
 _VERSION = sa.table("alembic_version", sa.column("version_num", sa.Text))
 
@@ -21,8 +21,8 @@ _VERSION = sa.table("alembic_version", sa.column("version_num", sa.Text))
 def upgrade(connection: sa.Connection, subject: str, option: str = "--state") -> None:
     """Migrate to the newest schema inside the connection's transaction: completely or not at all.
 
-    ``option``: where to name another database. Raises StorageError if a newer program wrote this one, or it
-    is not one of ours.
+    ``option``: where to name another database. Raises StorageError if another version
+    wrote this one, or it is not one of ours.
     """
     present = current_revision(connection, subject, option)
     if present == HEAD:
@@ -36,8 +36,8 @@ def upgrade(connection: sa.Connection, subject: str, option: str = "--state") ->
     if present is not None and present not in known:
         raise StorageError(
             subject,
-            f"a newer Assay wrote it (schema {present!r}, which this program does not know)",
-            f"use that release or a later one, or give another {_place(option)}",
+            f"another version of Assay wrote it (schema {present!r}, which this program does not know)",
+            f"use that version, or give another {_place(option)}",
         )
     command.upgrade(config, "head")
 
@@ -65,7 +65,7 @@ def migration_config(connection: sa.Connection) -> Config:
     from alembic.config import Config  # noqa: PLC0415
 
     config = Config()
-    # Found by path, not imported: one of them compiles campaigns, a layer above the store.
+    # Found by path: alembic loads them itself.
     folder = str(Path(__file__).parents[1] / "migrations")
     config.set_main_option("script_location", folder.replace("%", "%%"))
     config.set_main_option("path_separator", "os")

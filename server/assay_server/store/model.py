@@ -61,7 +61,7 @@ class Campaign:
     """A submitted campaign; its id is ``<name>-<number>``.
 
     ``text`` is kept for people; later steps use ``compiled``. ``owner``: the identity that submitted it, with
-    its name at that time; "" for campaigns of earlier releases. ``paused``: its waiting runs are held.
+    its name at that time. ``paused``: its waiting runs are held.
     ``retried``: how often a person had failed or cancelled runs, or its analysis, tried again.
     ``submission``: by what its submitter tells this submission from others; "": nothing was said.
     """
@@ -294,7 +294,7 @@ class Attempt:
     """An attempt with its durable data: ``segments`` and ``launches`` count acknowledged segments.
 
     ``confirmed``: its agent has shown that it knows the attempt, so the answer to its lease was not lost.
-    ``write_secret`` proves who holds the lease; b"" for attempts of earlier releases, which nobody holds.
+    ``write_secret`` proves who holds the lease.
     ``gang``: the slots that a run over several GPUs has besides ``slot_id``, which leads it.
     """
 
@@ -389,7 +389,7 @@ class Agent:
     """A registered agent; ``session_id`` is that of its current process, ``place`` as in Registration.
 
     ``labels``: those of its identity, which campaigns may require; ``put_agent`` leaves them as they are.
-    ``since_ms``: when this process registered; 0 if an earlier release did not record it.
+    ``since_ms``: when this process registered.
     """
 
     agent_id: str

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Belonging:
-    """Whose a campaign is: the identity that submitted it, "" for campaigns of earlier releases, and its
-    project, "" for none."""
+    """Whose a campaign is: the identity that submitted it, and its project, "" for none."""
 
     owner: str
     project: str

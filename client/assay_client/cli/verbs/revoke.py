@@ -11,7 +11,6 @@ from assay_client.cli.output import show
 from assay_client.cli.reporters.identities import render_revoked
 from assay_client.cli.verb import verb_app
 from assay_client.remote.client import Client
-from assay_sampling.errors import RefusedError
 
 app = verb_app()
 
@@ -37,10 +36,4 @@ def revoke(
     key: one machine of a person, who may log in again with a new token."""
     with Client(server) as client:
         done = client.revoke(subject, tokens=tokens)
-    if tokens and not done["tokens_withdrawn"]:
-        raise RefusedError(
-            f"{done['what']} {done['id']}",
-            "it is revoked, but this server is of an earlier release and left its tokens as they are",
-            "see 'assay identities' for open tokens, and withdraw each: assay revoke TOKEN",
-        )
     show(done, as_json, lambda console: render_revoked(done, console))

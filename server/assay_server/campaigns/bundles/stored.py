@@ -17,6 +17,7 @@ import hashlib
 import itertools
 import logging
 import os
+import secrets
 import shutil
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -33,12 +34,11 @@ from assay_core.files.free_space import free_space
 from assay_core.files.private_folders import private_opener
 from assay_core.records.upload import Bundle, BundlePart
 from assay_sampling.errors import AssayError, InputError, StorageError
-from assay_server.campaigns.bundles.earlier import new_bundle_file
 from assay_server.clock import wall_ms
 from assay_server.limits import DEFAULT_LIMITS, BundleLimits
 from assay_server.store.model import KeptBundle
 from assay_server.store.protocols import MetadataStore, RecordStore
-from assay_server.store.records import BUNDLES
+from assay_server.store.records import BUNDLES, PACKED
 
 _log = logging.getLogger(__name__)
 
@@ -423,3 +423,8 @@ def _no_room(limits: BundleLimits, mine: int, total: int) -> StorageError:
         f"{total:,} of {limits.bundle_total_bytes:,}, and the disk must keep its free space",
         "delete campaigns that name bundles you no longer need: assay campaigns delete ID --yes",
     )
+
+
+def new_bundle_file(sha256: str) -> str:
+    """A name that no other file of a bundle has or had, so that removing one never takes another away."""
+    return f"{sha256}-{secrets.token_hex(8)}{PACKED}"

@@ -22,7 +22,7 @@ _DAY_MS = 24 * 3600 * 1000
 
 @dataclass(frozen=True)
 class Account:
-    """Whom a campaign's GPU time is charged to; campaigns of earlier releases belong to nobody ("")."""
+    """Whom a campaign's GPU time is charged to."""
 
     project: str = ""
     owner: str = ""

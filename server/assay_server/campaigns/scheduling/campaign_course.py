@@ -7,7 +7,6 @@ from dataclasses import replace
 
 from assay_core.records.campaign import ENDED_CAMPAIGNS, CampaignState, RunState
 from assay_core.records.failure import Failure
-from assay_sampling.running.failures import FailureClass
 from assay_server.campaigns.errors import known_campaign
 from assay_server.campaigns.planning.repeats import Key, further_runs
 from assay_server.campaigns.scheduling.analysis_leases import AnalysisLeases
@@ -43,17 +42,6 @@ class CampaignCourse(AnalysisLeases):
         if campaign.state in ENDED_CAMPAIGNS:
             return campaign
         return self._stop(replace(campaign, state=CampaignState.CANCELLED))
-
-    def fail_uncompiled(self) -> None:
-        """Fail campaigns from an earlier release whose text this release cannot compile."""
-        for overview in self.store.campaigns():
-            campaign = (
-                None if overview.state in ENDED_CAMPAIGNS else self.store.campaign(overview.campaign_id)
-            )
-            fault = None if campaign is None else campaign.compiled.fault
-            if campaign is not None and fault is not None:
-                why = Failure(str(FailureClass.INPUT_UNREADABLE), fault.subject, fault.cause, fault.remedy)
-                self._stop(replace(campaign, state=CampaignState.FAILED, failure=why))
 
     def _stop(self, ended: Campaign) -> Campaign:
         """Save a campaign that ends now, and cancel its open runs."""

@@ -100,13 +100,6 @@ class RunsRequests(Transitions):
         return 0
 
     def _retry(self, campaign: Campaign, asked: RunsRequest, counts: dict[RunState, int]) -> int:
-        fault = campaign.compiled.fault
-        if fault is not None:
-            raise RefusedError(
-                f"campaign {campaign.campaign_id}",
-                f"this release cannot read its file ({fault.subject}: {fault.cause})",
-                "correct the file and submit it again",
-            )
         retryable = sum(counts.get(state, 0) for state in RETRYABLE_RUNS)
         if not retryable and not _analysis_failed(campaign, asked):
             held = [f"{count:,} {state}" for state, count in sorted(counts.items())]

@@ -26,7 +26,6 @@ from assay_server.store.connections.prepared import Driver
 from assay_server.store.connections.remembered import Remembered, Told, Turn
 
 _TABLE = "assay_turns"
-_BEFORE = "assay_commit_marks"  # of earlier releases
 _KEPT = 8  # rows of one store, and at most as many again
 _NOBODY = 0  # the store whose only row is the last turn of those that are gone
 _AFTER_ALL = 2**62
@@ -79,7 +78,6 @@ class Turns:
 
         What that transaction changed, others do not know.
         """
-        connection.exec_driver_sql(f"DROP TABLE IF EXISTS {_BEFORE}")
         for command in (_MAKE, _SWEEP, *_ANYTHING):
             connection.exec_driver_sql(command)
 

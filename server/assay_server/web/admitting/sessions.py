@@ -10,17 +10,13 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-import json
 import logging
 import re
 import secrets
 import threading
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
-from assay_core.files.durable import storage_errors
 from assay_sampling.errors import NotIdentifiedError, NotPermittedError, StorageError
 from assay_server.access.caller import OWNER_ID, Caller
 from assay_server.clock import wall_ms
@@ -148,24 +144,6 @@ class Sessions:
             self._known.pop(session.key, None)
             self._version += 1
 
-    def take_over(self, state: Path) -> None:
-        """Take the sessions over that an earlier release kept in a state folder; one that cannot be read
-        costs only new logins."""
-        path = state / _EARLIER_FILE
-        try:
-            found = [_earlier(each) for each in json.loads(path.read_bytes())["sessions"]]
-        except FileNotFoundError:
-            return
-        except (OSError, ValueError, TypeError, KeyError, RecursionError):
-            _log.warning("%s cannot be read: people log in to the page again", path)
-            found = []
-        with self._metadata.transaction() as store:
-            for each in found:
-                store.put_web_login(each)
-        with storage_errors(path):
-            path.unlink()
-        self.refresh()
-
     def _alive(self, session: WebLogin | None) -> WebLogin | None:
         return session if session is not None and session.ends_at_ms > self._now_ms() else None
 
@@ -194,20 +172,6 @@ class Sessions:
 
 def _keys(logins: Iterable[WebLogin]) -> set[str]:
     return {each.key for each in logins}
-
-
-def _earlier(told: dict[str, Any]) -> WebLogin:
-    """A session as an earlier release wrote it. Raises KeyError, TypeError or ValueError."""
-    ends_at_ms = int(told["ends_at_ms"])
-    return WebLogin(
-        str(told["key"]),
-        str(told["identity_id"]),
-        str(told["serial"]),
-        opened=True,
-        made_at_ms=ends_at_ms - SESSION_MS,
-        ends_at_ms=ends_at_ms,
-        session_ends_at_ms=ends_at_ms,
-    )
 
 
 def is_owners(session: WebLogin) -> bool:
