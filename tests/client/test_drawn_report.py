@@ -28,7 +28,7 @@ from assay_report.tables.summary import summary_table
 from assay_report.tables.table import Cell, Table, Width, condensed, names, numbers, table_of
 from assay_report.tables.verdicts import first_tables
 
-FIXTURE = Path(__file__).parents[1] / "server" / "report" / "fixtures" / "report_version_1.json"
+FIXTURE = Path(__file__).parents[1] / "server" / "report" / "fixtures" / "report.json"
 
 
 @pytest.fixture(scope="module")

@@ -15,7 +15,6 @@ import pytest
 
 from assay_client import api
 from assay_sampling import errors
-from assay_sampling.notes.registry import make_note
 from tests.support.client import hand_made
 from tests.support.sampling.published import PUBLISHED_PKS_OPTIONS
 
@@ -358,19 +357,6 @@ def test_evaluate_on_two_recordings_scores_the_speedup_between_them(
     other = hand_made.write_kineto(tmp_path / "other.json", order=[0] * LAUNCHES)
     ended = assay("evaluate", path, trace, other)
     assert (ended.code, ended.stdout) == (7, "")
-
-
-def test_a_selection_of_an_earlier_release_has_its_notes_as_sentences(
-    assay: Assay, raw_page: Path, tmp_path: Path
-) -> None:
-    path = tmp_path / "selection.json"
-    saved = document_of(assay("select", "pks", raw_page, "-p", "k=3", "-o", path, "--json"))
-    saved["profile"]["notes"] = ["the file has no units row: base units are assumed"]
-    path.write_text(json.dumps(saved))
-    found = document_of(assay("evaluate", path, raw_page, "--json"))
-    assert found["selected_on"]["notes"] == [
-        make_note("earlier_note", message="the file has no units row: base units are assumed").to_dict()
-    ]
 
 
 def test_evaluate_says_when_another_cost_is_scored_than_was_selected_in(

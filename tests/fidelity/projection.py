@@ -21,7 +21,7 @@ GREATEST_MEAN_ERROR_PERCENT = 5.0
 DEFAULT = "waves (default)"
 RULES: Mapping[str, ProjectionParameters] = {
     DEFAULT: ProjectionParameters(),
-    "instructions, 3,000 / 0.25 (the default of 0.1.0)": ProjectionParameters(rule="instructions"),
+    "instructions, 3,000 / 0.25": ProjectionParameters(rule="instructions"),
     "instructions, 1,500 / 3": ProjectionParameters(rule="instructions", window_cycles=1500, s=3),
     "paper, 3,000 / 0.25": ProjectionParameters(rule="paper"),
     "paper, 1,500 / 3": ProjectionParameters(rule="paper", window_cycles=1500, s=3),

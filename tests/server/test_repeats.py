@@ -40,7 +40,7 @@ workloads:
 """
 SPEC = RepeatRule(until_interval_percent=2.0, at_most=10)
 W = ("w", "V100")
-REPORT = Path(__file__).parent / "report" / "fixtures" / "report_version_1.json"
+REPORT = Path(__file__).parent / "report" / "fixtures" / "report.json"
 
 
 @pytest.fixture

@@ -100,9 +100,10 @@ class Inventory:
 
     @classmethod
     def from_dict(cls, document: Mapping[str, Any]) -> Inventory:
-        """Reads what :meth:`to_dict` returned."""
+        """Reads what :meth:`to_dict` returned; other keys are ignored."""
+        values = {item.name: document[item.name] for item in dataclasses.fields(cls)}
         devices = tuple(InstalledDevice(**device) for device in document["devices"])
-        return cls(**{**document, "devices": devices})
+        return cls(**{**values, "devices": devices})
 
     def to_proto(self) -> agent_pb2.Inventory:
         fields = {item.name: getattr(self, item.name) for item in dataclasses.fields(self)}

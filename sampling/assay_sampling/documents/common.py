@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, ClassVar
 
-from pydantic import ConfigDict, JsonValue, model_validator
+from pydantic import ConfigDict, JsonValue
 
 from assay_sampling.documents.base import ArrangedPart, Part, says
 from assay_sampling.launches.table import Condition
@@ -46,12 +46,6 @@ class NoteEntry(Part):
     text: Annotated[str, says("the sentence for people, without a full stop")]
     flag: Annotated[str | None, says("the validity flag that it stands for")] = None
     invalidates: Annotated[bool, says("whether that flag invalidates")] = False
-
-    @model_validator(mode="before")
-    @classmethod
-    def _of_sentence(cls, value: Any) -> Any:
-        """Earlier releases wrote the sentence alone."""
-        return {"text": value} if isinstance(value, str) else value
 
     @classmethod
     def of(cls, note: Note) -> NoteEntry:

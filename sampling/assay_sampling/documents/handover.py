@@ -148,9 +148,7 @@ class SimulationDocument(Part):
     recording: Annotated[
         str | None, says("the recording of silicon; `null`: cycles are those of the selection, if any")
     ]
-    silicon_devices: Annotated[
-        list[str], says("GPUs of the cycles of silicon; empty: unknown, or made by an earlier release")
-    ] = []
+    silicon_devices: Annotated[list[str], says("GPUs of the cycles of silicon; empty: unknown")] = []
     synthetic: Annotated[bool, says("no silicon produced the cycles of silicon")]
     simulator: Annotated[SimulatorEntry, says("what ran the launches")]
     logs: Annotated[list[LogEntry], says("the logs, in the order given")]

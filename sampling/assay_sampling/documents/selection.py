@@ -341,7 +341,7 @@ class TwoLevels(Part):
         float | None,
         says(
             "share of the light time in signatures (kernel, grid, block, operator, input shapes) that the "
-            "window lacks; above 1 %: flag `window_unseen`; `null`: by an earlier release",
+            "window lacks; above 1 %: flag `window_unseen`",
             "percent",
         ),
     ] = None
@@ -483,34 +483,28 @@ class SelectionDocument(Scores, ArrangedPart):
         "groups",
     )  # fmt: skip
 
-    version: Annotated[
-        int, says("1; it grows when a key changes its meaning. Selections of earlier releases lack it")
-    ] = 0
+    version: Annotated[int, says("1; it grows when a key changes its meaning")] = 0
     unit: Annotated[
         Unit,
         says("what groups divide: `launch`, also where it is left out, or `operation`: calls of operators"),
     ] = "launch"
-    verdict: Annotated[
-        VerdictEntry | None, says("whether to trust it on another GPU; `null`: an earlier release")
-    ] = None
+    verdict: Annotated[VerdictEntry | None, says("whether to trust it on another GPU")] = None
     expected_elsewhere: Annotated[
         ExpectedElsewhere | None,
-        says("errors to expect on another GPU; `null`: an earlier release, or the groups are not known"),
+        says("errors to expect on another GPU; `null`: the groups are not known"),
     ] = None
     method: Annotated[str, says("name of the method that made the selection")]
     parameters: Annotated[Parameters, says("every parameter of the method with its value, defaults included")]
     seed: Annotated[int, says("the same input, parameters and seed give the same selection")]
     profile: Annotated[ProfilePart, says("the launches that it was made from")]
-    weights: Annotated[
-        WeightsEntry | None, says("which weights are used where; `null`: written by an earlier release")
-    ] = None
+    weights: Annotated[WeightsEntry | None, says("which weights are used where; `null`: not said")] = None
     drawing: Annotated[
         Drawing | None,
         says(
             "how representatives were drawn, which intervals on other GPUs need: `rule`: none at random; "
             "`uniform`: within groups; `light_time`: so, but the first of each in proportion to light time; "
             "`proportional`: with replacement in proportion to light time; `root_light_time`: at equal steps "
-            "in proportion to its root; `null`: an earlier release"
+            "in proportion to its root; `null`: not said"
         ),
     ] = None
     launches_without_time: Annotated[

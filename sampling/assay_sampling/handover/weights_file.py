@@ -2,7 +2,7 @@
 
 Lines of facts begin with ``#`` and hold JSON; then comes a table with one line a representative, by operation
 one a launch of it, separated by tabs. With the facts of :mod:`assay_sampling.handover.weights_facts` it
-scores as the selection does; files of earlier releases lack them.
+scores as the selection does; files of other programs lack them.
 
 Format: docs/weights-format.md. Memory to read it: about 1 KiB a representative, and the labels.
 """

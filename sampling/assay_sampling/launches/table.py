@@ -108,10 +108,10 @@ class TableMetadata:
 
     def to_json(self) -> bytes:
         document = {"schema_version": SCHEMA_VERSION, **dataclasses.asdict(self), "synthetic": self.synthetic}
-        if not self.simulated:  # as in files of earlier releases, which refuse a file with an origin
+        if not self.simulated:  # what ``synthetic`` says already
             del document["origin"]
         document["condition"] = self.condition.to_dict()
-        if not self.driver_version:  # left out if unknown, as in files of earlier releases
+        if not self.driver_version:  # left out if unknown
             del document["driver_version"]
         return json.dumps(document, sort_keys=True, separators=(",", ":")).encode()
 

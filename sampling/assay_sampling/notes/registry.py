@@ -17,7 +17,7 @@ from assay_sampling.notes import measuring, reading, runs, selecting, simulating
 from assay_sampling.notes.base import NoteKind, NoteValue
 from assay_sampling.running.validity import invalidates
 
-__all__ = ["NOTES", "SUBJECTS", "Note", "distinct_notes", "flags_of", "make_note", "note_document",
+__all__ = ["NOTES", "SUBJECTS", "Note", "distinct_notes", "flags_of", "make_note",
            "note_of_error", "note_table", "note_text"]  # fmt: skip
 
 
@@ -91,14 +91,9 @@ def note_of_error(code: str, error: AssayError, **parameters: NoteValue) -> Note
     )
 
 
-def note_document(note: Mapping[str, Any] | str) -> dict[str, Any]:
-    """A note of a saved document; earlier releases wrote the sentence alone."""
-    return make_note("earlier_note", message=note).to_dict() if isinstance(note, str) else dict(note)
-
-
-def note_text(note: Mapping[str, Any] | str) -> str:
-    """The sentence of a note of a document; earlier releases wrote the sentence alone."""
-    return note if isinstance(note, str) else str(note["text"])
+def note_text(note: Mapping[str, Any]) -> str:
+    """The sentence of a note of a document."""
+    return str(note["text"])
 
 
 SUBJECTS: Mapping[str, tuple[NoteKind, ...]] = MappingProxyType(

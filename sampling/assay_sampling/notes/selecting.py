@@ -134,11 +134,6 @@ SELECTIONS = (
         ),
         flag="window_unseen",
     ),
-    NoteKind(
-        "earlier_note",
-        "a note that an earlier release saved as a sentence",
-        lambda message: message,
-    ),
 )  # fmt: skip
 _BASES = {
     "draws": "over {trials:,} draws",

@@ -155,7 +155,7 @@ class AttemptFacts:
     ``environment_hash``: BLAKE2b of the scrubbed environment without the agent's private folders, so that
     equal environments have equal hashes in two runs. ``recording``: the format of the file that was played
     back; "" for a live run. ``bundle``: the SHA-256 of the submitter's files that it ran; "" without any.
-    ``program``: the file that was run; empty for recordings and in facts of earlier releases.
+    ``program``: the file that was run; empty for recordings.
     """
 
     synthetic: bool = False

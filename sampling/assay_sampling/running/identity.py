@@ -47,7 +47,7 @@ class Condition:
 
     def to_dict(self) -> dict[str, Any]:
         document = dict(vars(self))
-        if self.sm_share == "limit":  # as in files and reports of earlier releases
+        if self.sm_share == "limit":  # what is meant where nothing is said
             del document["sm_share"]
         return document
 

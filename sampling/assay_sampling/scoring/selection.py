@@ -398,7 +398,7 @@ class SavedSelection:
     """A selection read back from its document: enough to score it on another profile.
 
     Representatives are columns as in :class:`Representatives`; ``light_time_weight`` is None if one of them
-    has none, as in selections of earlier releases. ``weights`` says which of both are used where; ``design``
+    has none. ``weights`` says which of both are used where; ``design``
     is None if the document does not say how they were drawn.
     """
 
@@ -486,7 +486,7 @@ class SavedSelection:
         """The selection of a document as :func:`json.loads` gives it.
 
         Raises InputError naming ``path`` and the first field that does not follow the format, or the
-        version if a newer release wrote it. Selections of earlier releases have no version.
+        version if it is another one.
         """
         return cls.of(read_selection(document, path), path)
 

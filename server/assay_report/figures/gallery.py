@@ -58,7 +58,6 @@ def of_workload(report: Report, workload: str, rows: Sequence[Row]) -> Iterator[
     """One workload's errors, and for each selection its launches in order and its groups' kernels."""
     synthetic = mark(report)
     yield errors.of_workload(rows, workload, synthetic)
-    # Reports of earlier releases have no ``drawn`` part.
     where = {row.selection: row.selected_on.device for row in rows if row.selection and row.selected_on}
     keys = [key for key in where if key in report.drawn]
     grouped = [key for key in keys if _has_groups(report.drawn[key])]

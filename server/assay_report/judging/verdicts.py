@@ -46,7 +46,7 @@ def _suite(report: Report, rows: Sequence[Named]) -> list[SuiteEntry]:
 
 
 def verdicts_of(report: Report) -> Verdicts:
-    """The verdicts of a report; one that an earlier release made is judged now."""
+    """The verdicts of a report, judged now if it has none yet."""
     found = report.verdicts if report.verdicts is not None else judge(report).verdicts
     assert found is not None
     return found

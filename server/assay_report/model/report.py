@@ -31,7 +31,7 @@ class CampaignEntry(Part):
 
     id: Annotated[str, says("its name in the store")]
     name: Annotated[str, says("the name that its file gives it")] = ""
-    owner_name: Annotated[str, says("who submitted it; empty if an earlier release did not record it")] = ""
+    owner_name: Annotated[str, says("who submitted it; empty: nobody is known")] = ""
     project: Annotated[str, says("the project it belongs to; empty: none")] = ""
     synthetic: Annotated[bool, says("no silicon produced its data")]
     seed: Annotated[int, says("seed of every random choice")]
@@ -99,7 +99,7 @@ class Report(Comparisons, ArrangedPart):
     ] = {}
     verdicts: Annotated[
         Verdicts | None,
-        says("what the report says in one screen; reports of earlier releases get it when they are read"),
+        says("what the report says in one screen"),
     ] = None
     runs: Annotated[list[RunEntry], says("every run with data")] = []
     provenance: Annotated[

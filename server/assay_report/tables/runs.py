@@ -51,7 +51,7 @@ _PROVENANCE: list[Filled[_Resting]] = [
 def provenance_table(report: Report) -> Table | None:
     """What the numbers were measured with; workloads of a GPU without differences share a line.
 
-    None for a report of an earlier release that did not record it.
+    None if nothing was recorded.
     """
     if not report.provenance:
         return None
@@ -123,7 +123,6 @@ def runs_table(runs: Sequence[RunEntry]) -> Table:
 
 _FAILED: list[Filled[FailedRunEntry]] = [
     names("run", lambda run: run.run_id),
-    # Reports of earlier releases have only the first and the last.
     names("workload", lambda run: text(run.workload)),
     names("GPU", lambda run: text(run.device)),
     names("level", lambda run: text(run.level)),

@@ -79,7 +79,7 @@ def report() -> dict[str, Any]:
     representative = {"process": 0, "launch": 17, "sim_id": 18, "kernel": HOSTILE, "grid": [4, 2, 1],
                       "block": [256, 1, 1], "weight": 12300.0}  # fmt: skip
     document = {
-        "format_version": 1,
+        "format_version": 2,
         "campaign": {"id": "demo-1", "name": "demo", "synthetic": True, "seed": 7},
         "versions": {"assay": "0.1.0", "numpy": "2.0"},
         "runs": [

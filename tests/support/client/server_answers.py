@@ -35,7 +35,7 @@ def run_detail() -> campaign_pb2.RunDetail:
 
 
 REPORT = {
-    "format_version": 1,
+    "format_version": 2,
     "campaign": {"id": "c-1", "name": "c", "synthetic": True, "seed": 3},
     "versions": {},
     "runs": [],

@@ -51,7 +51,7 @@ def render_two_level(facts: Mapping[str, Any], console: Console, words: UnitWord
 
 
 def _unseen(facts: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """The share of unseen light time, and what to do about it; nothing in documents of earlier releases."""
+    """The share of unseen light time, and what to do about it; nothing if it is not known."""
     share = facts.get("unseen_time_percent")
     if share is None:
         return []
