@@ -60,7 +60,7 @@ ADDED: frozenset[str] = frozenset(
         # When each group of a selection ran.
         "lanes",
         # What a report says in one screen.
-        "verdicts", "within_target",
+        "verdicts", "within_target", "put_together",
         # Weights by light time, and which weights are used where.
         "weights", "light_time_weight", "by_weights",
         # Spools of agents in the overview of a server.

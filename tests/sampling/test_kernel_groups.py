@@ -9,8 +9,10 @@ from hypothesis import strategies as st
 
 from assay_sampling.launches.in_memory import Launches
 from assay_sampling.methods.groups.kernel_groups import SHARED_TIME_PERCENT, KernelGroups, kernel_groups
+from assay_sampling.methods.groups.saving import GroupTimes
 from assay_sampling.methods.groups.weighted_median import weighted_median_rows
 from tests.support.sampling.made_launches import made_launches
+from tests.support.sampling.odd_workloads import OddWorkload, many_names
 
 TIMES = st.integers(0, 1_000_000)
 # Kernel, blocks, time.
@@ -41,7 +43,9 @@ def test_no_group_but_the_shared_one_has_two_kernels(drawn: list[tuple[int, int,
         assert (shared.kernels, shared.launches) == (len(set(kernel[within])), within.sum())
         assert shared.time_percent == pytest.approx(100 * cost[within].sum() / cost.sum())
         if cost[within].any() and all(cost[within & (kernel == k)].any() for k in kernel[within]):
-            assert shared.time_percent < SHARED_TIME_PERCENT
+            each = np.bincount(kernel, cost)
+            of_each = 100 * max(each[k] for k in kernel[within]) / cost.sum()
+            assert min(shared.time_percent, of_each) < SHARED_TIME_PERCENT
     if cost.any():
         assert all(cost[labels == group].any() for group in range(labels.max() + 1))
 
@@ -89,3 +93,39 @@ def test_kernels_without_time_join_the_one_of_least_time_and_are_counted() -> No
 def test_kernels_of_no_time_at_all_stay_apart() -> None:
     _, _, groups = grouped([(0, 1, 0), (1, 1, 0)])
     assert groups.labels.tolist() == [0, 1] and groups.shared is None
+
+
+def of_odd(odd: OddWorkload) -> KernelGroups:
+    cost = odd.nanoseconds.astype(float)
+    return kernel_groups(odd.light(), cost, target_error_percent=5.0, seed=0)
+
+
+def test_sizes_drawn_at_random_are_put_together_until_half_is_saved() -> None:
+    odd = many_names(2_000, 400)
+    groups = of_odd(odd)
+    assert groups.put_together > 100
+    assert GroupTimes.of(groups.labels, odd.nanoseconds.astype(float)).saves()
+    assert "groups_put_together" in [note.code for note in groups.notes()]
+    of_group = [set(odd.kernel[groups.labels == group]) for group in range(groups.labels.max() + 1)]
+    mixed = [group for group, kernels in enumerate(of_group) if len(kernels) > 1]
+    assert groups.shared is not None and mixed == [groups.shared.group]
+    assert groups.shared.time_percent < SHARED_TIME_PERCENT
+
+
+def test_kernels_launched_once_share_a_group_that_is_said_to_be_large() -> None:
+    odd = many_names(400, 400)
+    groups = of_odd(odd)
+    assert groups.shared is not None
+    assert 40 < groups.shared.time_percent < 60
+    assert GroupTimes.of(groups.labels, odd.nanoseconds.astype(float)).saves()
+
+
+@given(LAUNCHES)
+def test_groups_are_put_together_only_where_they_would_not_save_half(
+    drawn: list[tuple[int, int, int]],
+) -> None:
+    kernel, cost, groups = grouped(drawn)
+    small = np.bincount(kernel, cost) < cost.sum() / 100
+    if cost.any() and groups.put_together and not small.any():
+        one_each = GroupTimes.of(np.unique(kernel, return_inverse=True)[1], cost)
+        assert GroupTimes.of(groups.labels, cost).saves() == one_each.saves()

@@ -116,8 +116,17 @@ SELECTIONS = (
         ),
     ),
     NoteKind(
+        "groups_put_together",
+        "hardly anything repeats: groups of one kernel were put together, so that simulating saves half",
+        lambda groups, left: (
+            f"hardly anything repeats: {count_of(groups, 'group', 'groups')} of least time joined others of "
+            f"the same kernel; with more than the {left:,} left, simulating would save less than half"
+        ),
+    ),
+    NoteKind(
         "kernels_share_group",
-        "kernels with less than 1 % of the time together, or with none at all, share one group",
+        "kernels of little time share one group: with less than 1 % together, or without any; with less than "
+        "1 % each, where one launch of every kernel would save less than half",
         lambda kernels, time_percent: (
             f"{count_of(kernels, 'kernel', 'kernels')} with {time_percent:.2f} % of the time share one "
             "group: each of them may be far off"

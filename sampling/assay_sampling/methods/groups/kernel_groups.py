@@ -9,7 +9,8 @@ size and time, and launches of one size whose times differ widely are divided by
 
 of which the coarsest is taken whose held-out group error is below the target
 (:mod:`assay_sampling.methods.groups.held_out_groups`), else the one of least error. Kernels that together
-have less than 1 % of the time share one group.
+have less than 1 % of the time share one group. Where a launch of each group would take more than half of the
+time, groups are put together (:mod:`assay_sampling.methods.groups.saving`).
 
 Source: ours; docs/methods/pks.md, "Groups".
 Memory: at most 60 bytes a launch and 200 bytes a cell.
@@ -19,7 +20,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -28,6 +29,12 @@ from assay_sampling.engines.blockwise import counts_by, places_in, relabelled, s
 from assay_sampling.engines.columns import blocks, in_place_of
 from assay_sampling.launches.in_memory import Launches
 from assay_sampling.methods.groups.held_out_groups import HeldOut
+from assay_sampling.methods.groups.saving import (
+    SMALL_KERNEL_PERCENT,
+    GroupTimes,
+    kernels_to_share,
+    within_kernels,
+)
 from assay_sampling.methods.kernel_values import KernelValues, kernel_values
 from assay_sampling.methods.thread_counts import threads
 from assay_sampling.notes.registry import Note, make_note
@@ -48,7 +55,8 @@ _TIME_BINS = int((_TIME_POWERS[1] - _TIME_POWERS[0]) / _NEARLY_EQUAL[1]) + 1
 
 @dataclass(frozen=True)
 class SharedGroup:
-    """The group of kernels that together have less than 1 % of the time."""
+    """The group of kernels that together have less than 1 % of the time, or each of them where nothing
+    repeats."""
 
     group: int
     kernels: int
@@ -84,6 +92,7 @@ class TriedSplit:
 class KernelGroups:
     """Groups of n launches, none of them of two kernels but ``shared``.
 
+    ``put_together`` groups of least time joined others of their kernel, so that simulating saves something.
     ``labels``, shape (n,), are numbered in the order of their first launch; ``cell``, shape (n,), is the
     kernel and size of every launch; ``tried`` are the divisions that were judged, the chosen one last.
     """
@@ -92,6 +101,7 @@ class KernelGroups:
     cell: np.ndarray
     tried: tuple[TriedSplit, ...]
     shared: SharedGroup | None
+    put_together: int = 0
 
     @property
     def chosen(self) -> TriedSplit:
@@ -103,6 +113,7 @@ class KernelGroups:
         return {
             "mixing": "never",
             **self.chosen.to_dict(),
+            "put_together": self.put_together,
             "shared": None if shared is None else {
                 "group": shared.group,
                 "kernels": shared.kernels,
@@ -113,7 +124,9 @@ class KernelGroups:
         }  # fmt: skip
 
     def notes(self) -> tuple[Note, ...]:
-        return () if self.shared is None else (self.shared.note(),)
+        joined = self.put_together
+        notes = (make_note("groups_put_together", groups=joined, left=self.chosen.groups),) if joined else ()
+        return notes if self.shared is None else (*notes, self.shared.note())
 
 
 def kernel_groups(
@@ -147,13 +160,14 @@ def kernel_groups(
     if tried[-1].held_out_group_error_percent < target_error_percent:
         best = len(tried) - 1
     labels = numbered(cells.atoms.atom, cost, cells.codes(best))
-    labels, shared = _with_shared_group(cells, labels, cost)
+    joined = _joined(cells, labels, cost)
+    labels = joined.labels
     chosen = tried.pop(best)
-    groups = int(counts_by(labels).size)
-    final = TriedSplit(
-        chosen.size_ratio, chosen.time_ratio, 1, groups, chosen.held_out_group_error_percent
-    )  # fmt: skip
-    return KernelGroups(labels, cells.atoms.atom, (*tried, final), shared)
+    final = replace(chosen, groups=int(counts_by(labels).size))
+    if joined.put_together:
+        error = judged.group_error_percent(labels[judged.rows])
+        final = replace(final, held_out_group_error_percent=error)
+    return KernelGroups(labels, cells.atoms.atom, (*tried, final), joined.shared, joined.put_together)
 
 
 def numbered(
@@ -245,50 +259,63 @@ def _time_bins(time: np.ndarray, width: float) -> np.ndarray:
     return found
 
 
-def _with_shared_group(
-    cells: _Cells, labels: np.ndarray, cost: np.ndarray
-) -> tuple[np.ndarray, SharedGroup | None]:
-    """Groups in which kernels of little time share one, and every group has some time if any launch has."""
-    groups = int(counts_by(labels).size)
-    time = sums_by(labels, cost, groups)
+@dataclass(frozen=True)
+class _Joined:
+    """Groups, shape (n,), after some were put together."""
+
+    labels: np.ndarray
+    shared: SharedGroup | None
+    put_together: int
+
+
+def _joined(cells: _Cells, labels: np.ndarray, cost: np.ndarray) -> _Joined:
+    """Groups in which kernels of little time share one, of which a launch each saves time, and every group
+    has some time if any launch has."""
+    times = GroupTimes.of(labels, cost)
+    time, groups = times.time, len(times.time)
     if not (time > 0).any():
-        return labels, None
-    kernel = np.empty(groups, np.int64)
+        return _Joined(labels, None, 0)
+    kernel, met = np.empty(groups, np.int64), np.empty(groups, bool)
     for block in blocks(len(labels), labels, cells.atoms.atom):
         kernel[labels[block]] = cells.kernel[cells.atoms.atom[block]]
-    of_kernel = np.bincount(kernel, time, cells.atoms.kernels)
-    sharing = _sharing(of_kernel, cells.kernel_met)
-    target = np.arange(groups)
+        met[labels[block]] = cells.met[cells.atoms.atom[block]]
+    target = within_kernels(times, kernel * 2 + met)
+    put_together = int((target != np.arange(groups)).sum())
     # A group without time has no weight by light time: it joins the longest of its kernel.
-    order = np.lexsort((time, kernel))
+    joint = np.bincount(target, time, groups)[target]
+    order = np.lexsort((joint, kernel))
     longest = np.empty(cells.atoms.kernels, np.int64)
-    longest[kernel[order]] = order
-    target = np.where(time > 0, target, longest[kernel])
+    longest[kernel[order]] = target[order]
+    target = np.where(joint > 0, target, longest[kernel])
+    sharing = _sharing(times, target, kernel, cells.kernel_met)
     members = np.flatnonzero(sharing[kernel])
     if len(members):
         target[members] = members[0]
     if (target == np.arange(groups)).all():
-        return labels, None
+        return _Joined(labels, None, 0)
     merged = numbered(labels, labels, lambda some, _: target[some])
     if not len(members):
-        return merged, None
-    launches = counts_by(labels, groups)
+        return _Joined(merged, None, put_together)
     shared = SharedGroup(
         group=int(merged[int(np.argmax(labels == members[0]))]),
         kernels=int(sharing.sum()),
-        launches=int(launches[members].sum()),
+        launches=int(times.launches[members].sum()),
         time_percent=100.0 * float(time[members].sum() / time.sum()),
     )
-    return merged, shared
+    return _Joined(merged, shared, put_together)
 
 
-def _sharing(time: np.ndarray, met: np.ndarray) -> np.ndarray:
+def _sharing(times: GroupTimes, target: np.ndarray, kernel: np.ndarray, met: np.ndarray) -> np.ndarray:
     """Which kernels share a group, shape (k,): those of least time, together below 1 %, without those that
-    the window has met; kernels without any time always, with the one of least time if they are alone."""
+    the window has met, and more of less than 1 % each where simulating would save too little; kernels
+    without any time always, with the one of least time if they are alone."""
+    time = np.bincount(kernel, times.time, len(met))
     order = np.argsort(time, kind="stable")
     order = order[~met[order] | (time[order] == 0)]
+    few = int((np.cumsum(time[order]) < SHARED_TIME_PERCENT / 100 * time.sum()).sum())
+    small = order[time[order] < SMALL_KERNEL_PERCENT / 100 * time.sum()]
     chosen = np.zeros(len(time), bool)
-    chosen[order[np.cumsum(time[order]) < SHARED_TIME_PERCENT / 100 * time.sum()]] = True
+    chosen[order[: max(few, kernels_to_share(times, target, kernel, small, few))]] = True
     if chosen.any() and not time[chosen].any():
         chosen[np.argmin(np.where(time > 0, time, np.inf))] = True
     return chosen if chosen.sum() > 1 else np.zeros(len(time), bool)

@@ -4,7 +4,7 @@ The clusters of the counters, for each K of the sweep, divide the groups of kern
 (:mod:`assay_sampling.methods.groups.kernel_groups`) where launches of one of them lie in several clusters. K
 is 1, so that counters divide nothing, if the held-out group error of kernel and size is below the target.
 Else it is the smallest K that brings it below; else the K of least error, if that is a tenth less than
-without.
+without. A K whose groups would take more than half of the time to simulate is not considered.
 
 Source: ours; docs/methods/pks.md, "Groups".
 """
@@ -19,6 +19,7 @@ import numpy as np
 from assay_sampling.engines.blockwise import counts_by
 from assay_sampling.methods.groups.held_out_groups import HeldOut
 from assay_sampling.methods.groups.kernel_groups import KernelGroups, TriedSplit, numbered
+from assay_sampling.methods.groups.saving import GroupTimes
 from assay_sampling.methods.pks.principal_kernels import PrincipalKernels
 
 # How much of the error counters must remove to divide groups without reaching the target.
@@ -61,6 +62,8 @@ def counter_split(
     tried: list[TriedSplit] = []
     for number in (each for each in clusters if each > 1):
         code = _pairs(of_judged, clusters[number][judged.rows])
+        if not _saves(code, judged.cost):
+            break
         tried.append(
             replace(
                 without,
@@ -126,6 +129,10 @@ def groups_within_kernels(
     if split.k == 1:
         return replace(found, tried=(*found.tried[:-1], *split.tried, found.chosen))
     return divided(found, principal.labels_by_k[split.k], split, judged)
+
+
+def _saves(code: np.ndarray, cost: np.ndarray) -> bool:
+    return GroupTimes.of(np.unique(code, return_inverse=True)[1], cost).saves()
 
 
 def _pairs(base: np.ndarray, cluster: np.ndarray) -> np.ndarray:
