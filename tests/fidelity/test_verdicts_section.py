@@ -20,6 +20,9 @@ def test_wrong_verdicts_are_missed_bounds() -> None:
     assert verdicts.missed_bounds(right) == []
     trusted_beyond = [*right, Judged("w", Case("pks", {}), "trust", 42.6, 42.6)]
     assert len(verdicts.missed_bounds(trusted_beyond)) == 1
+    # One of seven may be chance, four of ten is not.
+    assert verdicts.missed_bounds(trusted_beyond, beyond_chance=True) == []
+    assert len(verdicts.missed_bounds([*trusted_beyond, *trusted_beyond[-1:] * 3], beyond_chance=True)) == 1
     assert verdicts.trusted_too_far(trusted_beyond) == ["w: pks was trusted, and is 42.6 % off"]
     timid = [*right, *[Judged("w", Case("stem", {}), "total_only", 1.0, 2.0)] * 5]
     assert len(verdicts.missed_bounds(timid)) == 1

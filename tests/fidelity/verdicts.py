@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -36,6 +37,7 @@ _ABOUT = (
     f"{MOST_ERROR_OF_TRUSTED_PERCENT:g} %."
 )
 _SEEDS = 2
+_LEAST_CHANCE = 0.05
 _SHORT = ("infer", "virtual solver")
 
 
@@ -102,7 +104,7 @@ def section(effort: Effort) -> Section:
             rows.append(_row(half, "all", of_half))
             missed += missed_bounds(of_half) if half == "judging" else []
     if effort is Effort.SHORT:
-        missed += missed_bounds(found, least_trusted=0.0)
+        missed += missed_bounds(found, least_trusted=0.0, beyond_chance=True)
     return Section("Verdicts", _ABOUT, _COLUMNS, rows, missed)
 
 
@@ -155,7 +157,11 @@ def trusted_too_far(found: Sequence[Judged]) -> list[str]:
     ]
 
 
-def missed_bounds(found: Sequence[Judged], least_trusted: float = LEAST_TRUSTED_PERCENT) -> list[str]:
+def missed_bounds(
+    found: Sequence[Judged], least_trusted: float = LEAST_TRUSTED_PERCENT, *, beyond_chance: bool = False
+) -> list[str]:
+    """What is missed; ``beyond_chance``: only where so few of so many have a probability below 5 %, if each
+    is kept with that of the bound. The short form has some twenty pairs, of which one is worth 5 %."""
     within = [one for one in found if one.within]
     trusted = [one for one in found if one.level == "trust"]
     beyond = [one for one in found if not one.within]
@@ -167,5 +173,14 @@ def missed_bounds(found: Sequence[Judged], least_trusted: float = LEAST_TRUSTED_
     return [
         f"{what}: {100 * sum(kept) / len(kept):.1f} % ({sum(kept)} of {len(kept)}), at least {least:g} %"
         for what, kept, least in shares
-        if kept and 100 * sum(kept) / len(kept) < least
+        if kept
+        and 100 * sum(kept) / len(kept) < least
+        and not (beyond_chance and _chance(sum(kept), len(kept), least / 100) >= _LEAST_CHANCE)
     ]
+
+
+def _chance(kept: int, of: int, probability: float) -> float:
+    """The probability that at most so many are kept."""
+    return math.fsum(
+        math.comb(of, each) * probability**each * (1 - probability) ** (of - each) for each in range(kept + 1)
+    )

@@ -10,8 +10,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from assay_sampling.verdicts import expected as model
-from assay_sampling.verdicts.expected import ExpectedErrors, Sizes, expected_errors
+from assay_sampling.verdicts.expected import (
+    OF_LAUNCHES,
+    OF_OPERATIONS,
+    ExpectedErrors,
+    Sizes,
+    Spreads,
+    expected_errors,
+)
 from assay_sampling.verdicts.facts import VerdictFacts
 from assay_sampling.verdicts.rules import RULES, rule_table, verdict_of
 from assay_sampling.verdicts.sentences import sentence_of_verdict
@@ -109,33 +115,35 @@ def test_the_most_cautious_of_several() -> None:
     assert isinstance(total, Verdict)
 
 
-def _sizes(kernel: np.ndarray, blocks: np.ndarray) -> Sizes:
-    return Sizes(kernel.astype(np.uint64), blocks.astype(np.int64))
+def _sizes(kernel: np.ndarray, blocks: np.ndarray, shape: np.ndarray | None = None) -> Sizes:
+    return Sizes(kernel.astype(np.uint64), blocks.astype(np.int64), shape)
 
 
 def _by_covariance(
-    shapes: tuple[np.ndarray, np.ndarray], labels: np.ndarray, time: np.ndarray, chosen: Chosen
+    sizes: Sizes, spreads: Spreads, labels: np.ndarray, time: np.ndarray, chosen: Chosen
 ) -> tuple[float, float]:
     """The expected errors from the covariance of every two launches, as the model has it."""
-    (kernel, grid), (rows, weights) = shapes, chosen
+    kernel, grid, (rows, weights) = sizes.kernel, sizes.blocks, chosen
+    shape = grid if sizes.shape is None else sizes.shape
     n, share = len(time), time / time.sum()
     size = np.log2(grid.astype(float))
     smallest = np.array([size[kernel == k].min() for k in kernel])
     same = kernel[:, None] == kernel[None, :]
     walk = np.minimum.outer(size, size) - smallest[:, None]
-    shared = same * (model.KERNEL_SPREAD**2 + model.SIZE_SPREAD**2 * walk)
+    alike = same & (shape[:, None] == shape[None, :])
+    shared = same * (spreads.kernel**2 + spreads.size**2 * walk) + spreads.shape**2 * alike
     stands = np.zeros(n)
     stands[rows] = weights * share[rows]
 
     def square(contrast: np.ndarray, chosen: np.ndarray) -> float:
-        own = model.LAUNCH_SPREAD**2 * float(np.square(contrast[chosen]).sum())
+        own = spreads.own**2 * float(np.square(contrast[chosen]).sum())
         return 2 / math.pi * (float(contrast @ shared @ contrast) + own) + float(contrast.sum()) ** 2
 
     found = []
-    for one in sorted(set(zip(kernel.tolist(), grid.tolist(), strict=True))):
+    for one in sorted(set(zip(kernel.tolist(), shape.tolist(), strict=True))):
         variance, bias = 0.0, 0.0
         for group in range(labels.max() + 1):
-            here = (kernel == one[0]) & (grid == one[1]) & (labels == group)
+            here = (kernel == one[0]) & (shape == one[1]) & (labels == group)
             if not here.any():
                 continue
             part = share[here].sum() / share[labels == group].sum()
@@ -147,8 +155,10 @@ def _by_covariance(
 
 
 @settings(max_examples=60, deadline=None)
-@given(st.integers(0, 10_000), st.integers(4, 40), st.integers(1, 4), st.integers(1, 5))
-def test_expected_errors_are_those_of_the_model(seed: int, n: int, kernels: int, groups: int) -> None:
+@given(st.integers(0, 10_000), st.integers(4, 40), st.integers(1, 4), st.integers(1, 5), st.integers(0, 6))
+def test_expected_errors_are_those_of_the_model(
+    seed: int, n: int, kernels: int, groups: int, shapes: int
+) -> None:
     rng = np.random.default_rng(seed)
     kernel, grid = rng.integers(kernels, size=n), 1 << rng.integers(0, 6, size=n)
     labels = np.concatenate([np.arange(min(groups, n)), rng.integers(groups, size=n - min(groups, n))])
@@ -156,9 +166,14 @@ def test_expected_errors_are_those_of_the_model(seed: int, n: int, kernels: int,
     first = np.unique(labels, return_index=True)[1]
     rows = np.unique(np.concatenate([first, rng.integers(n, size=3)]))
     w = rng.uniform(0.5, 3, len(rows))
-    found = expected_errors(_sizes(kernel, grid), labels, time, rows, w)
+    shape = rng.integers(shapes, size=n) if shapes else None
+    if shape is not None:
+        grid = (1 << rng.integers(0, 6, size=shapes))[shape]
+    sizes = _sizes(kernel, grid, shape)
+    found = expected_errors(sizes, labels, time, rows, w)
     assert found is not None
-    total, group = _by_covariance((kernel, grid), labels, time, (rows, w))
+    spreads = OF_OPERATIONS if shapes else OF_LAUNCHES
+    total, group = _by_covariance(sizes, spreads, labels, time, (rows, w))
     assert found.error_percent == pytest.approx(total, rel=1e-6)
     assert found.group_error_percent == pytest.approx(group, rel=1e-6)
 

@@ -97,7 +97,7 @@ def compare(
     elif others:
         recommendation["notes"] = [make_note("no_target_scored", targets=len(others)).to_dict()]
     return {
-        "verdict": _verdict(entries, recommendation, judged),
+        "verdict": _verdict(entries, recommendation, judged, others=len(others)),
         **compared.unit_part(),
         "profile": ProfileSummary.of(profile.whole).document().to_dict(),
         **({"on": [each.to_dict() for each in compared.on]} if others else {}),
@@ -109,12 +109,26 @@ def compare(
 
 
 def _verdict(
-    entries: Sequence[Mapping[str, Any]], recommendation: Mapping[str, Any], judged: Judged | None
+    entries: Sequence[Mapping[str, Any]],
+    recommendation: Mapping[str, Any],
+    judged: Judged | None,
+    *,
+    others: int,
 ) -> dict[str, Any] | None:
-    """The verdict on the recommended method: by its largest errors on other GPUs, if any was scored."""
+    """The verdict on the recommended method: by its largest errors on other GPUs, if any was scored. Of
+    ``others`` that were given and could not be scored it is that nothing is known of them."""
     method = recommendation["method"]
     if judged is None or method is None:
-        return next((entry["verdict"] for entry in entries if entry["method"] == method), None)
+        entry = next((entry for entry in entries if entry["method"] == method), None)
+        if entry is None or not others:
+            return None if entry is None else entry["verdict"]
+        facts = VerdictFacts(
+            error_percent=entry["error_percent"],
+            group_error_percent=entry["group_error_percent"],
+            elsewhere=True,
+            unscored_recordings=others,
+        )
+        return verdict_of(facts).to_dict()
     wanted = (method, recommendation["weights"])
     row = next(each for each in judged.document["rows"] if (each["method"], each["weights"]) == wanted)
     facts = VerdictFacts(

@@ -203,8 +203,9 @@ def with_design(selection: Selection, profile: Profile) -> Selection:
     return replace(selection, design=design)
 
 
-def with_expected(selection: Selection, profile: Profile) -> Selection:
+def with_expected(selection: Selection, profile: Profile, sizes: Sizes | None = None) -> Selection:
     """A selection with the errors to expect of it on another GPU; as it is where nobody knows its groups.
+    ``sizes``: of the operations that it divides; None takes the launches'.
 
     Raises what :func:`assay_sampling.scoring.evaluation.cost_of` raises.
     """
@@ -217,7 +218,7 @@ def with_expected(selection: Selection, profile: Profile) -> Selection:
     return replace(
         selection,
         expected=expected_errors(
-            Sizes.of(launches),
+            Sizes.of(launches) if sizes is None else sizes,
             labels,
             time,
             selection.representatives.row,

@@ -31,7 +31,7 @@ from assay_sampling.launches.table import (
     launch_schema,
 )
 from assay_sampling.methods import registry
-from assay_sampling.methods.base import whole_cost
+from assay_sampling.methods.base import whole_cost, with_expected
 from assay_sampling.methods.tried import Tried
 from assay_sampling.notes.registry import Note, make_note
 from assay_sampling.operations.collapsing import Operations, operations_of
@@ -40,6 +40,7 @@ from assay_sampling.parameters import Unit
 from assay_sampling.scoring.saved.operations import SelectedOperations
 from assay_sampling.scoring.selection import ProfileSummary, Selection
 from assay_sampling.scoring.weights import light_time_of_profile, mean_light_time
+from assay_sampling.verdicts.expected import Sizes
 
 
 @dataclass(frozen=True)
@@ -77,16 +78,32 @@ def try_operations(
 
 
 def with_operations(selection: Selection, of: OperationProfile) -> Selection:
-    """A selection that was made on the rows of ``of.profile``, with the operations that they are."""
+    """A selection that was made on the rows of ``of.profile``, with the operations that they are and the
+    errors to expect of it where operations, not launches, scale from one GPU to another."""
     time = light_time_of_profile(of.profile)
     if time is None:
         time = whole_cost(of.profile).values
+    selection = with_expected(selection, of.profile, sizes_of(of.whole))
     return replace(
         selection,
         profile=ProfileSummary.of(of.whole.source),
         warnings=(*selection.warnings, *of.notes),
         operations=SelectedOperations(of.whole, selection.representatives.row, time),
     )
+
+
+def sizes_of(operations: Operations) -> Sizes:
+    """What the errors to expect are computed from: operator, most threads of such a call, and what is called,
+    on any calling thread."""
+    launches = operations.launches
+    known: dict[tuple[str, str, str], int] = {}
+    numbers = [
+        known.setdefault((one.kind, one.name, one.shapes), len(known)) for one in operations.identities
+    ]
+    called = np.array(numbers, np.int64)[operations.identity]
+    threads = np.ones(len(known), np.int64)
+    np.maximum.at(threads, called, launches.column("grid_x").astype(np.int64))
+    return Sizes(launches.column("operator_id"), threads[called], called)
 
 
 def operation_profile(profile: Profile) -> OperationProfile:

@@ -2,13 +2,18 @@
 
 How much longer a launch takes there, its ratio, is modelled as a common factor times
 
-    a factor of its kernel                                  relative standard deviation KERNEL_SPREAD
-    a walk along the logarithm of its size                  SIZE_SPREAD for each doubling of its blocks
-    a factor of its own                                     LAUNCH_SPREAD
+    a factor of its kernel                                  relative standard deviation ``kernel``
+    a walk along the logarithm of its size                  ``size`` for each doubling of its blocks
+    a factor of its operator's input shapes, by operation   ``shape``
+    a factor of its own                                     ``own``
+
+By operation the kernel is the operator: libraries run other kernels for other shapes on another GPU, so a
+shape has a factor that its neighbours lack, however close in size. The spreads are :data:`OF_LAUNCHES` and
+:data:`OF_OPERATIONS`.
 
 The error of the total is then a contrast between the shares of the time that representatives stand for and
 those that kernels, sizes and launches have; its variance has a closed form. So has that of each kernel and
-size, whose projection is as much of its group's as it has of the group's light time.
+size (operator and shapes), whose projection is as much of its group's as it has of the group's light time.
 
 The walk begins at the kernel's smallest size: the covariance of two sizes is the smaller of both distances
 from there.
@@ -29,12 +34,24 @@ from assay_sampling.engines.columns import engine_of, in_place_of
 from assay_sampling.engines.seam import ArrayRows
 from assay_sampling.launches.in_memory import Launches
 
-KERNEL_SPREAD = 0.35
-SIZE_SPREAD = 0.08
-LAUNCH_SPREAD = 0.05
 _MEAN_OF_NORMAL = 2 / math.pi
 _AXES = ("grid_x", "grid_y", "grid_z")
 _MOST_BLOCKS = float(1 << 62)
+
+
+@dataclass(frozen=True)
+class Spreads:
+    """Relative standard deviations of the factors of a ratio."""
+
+    kernel: float
+    size: float
+    shape: float
+    own: float
+
+
+OF_LAUNCHES = Spreads(kernel=0.35, size=0.08, shape=0.0, own=0.05)
+# Estimated on one model's operators on H100 and MI300X: docs/methods/README.md, "The verdict".
+OF_OPERATIONS = Spreads(kernel=0.35, size=0.08, shape=0.20, own=0.10)
 
 
 @dataclass(frozen=True)
@@ -72,19 +89,25 @@ def expected_errors(
     cells = _Cells.of(sizes, labels, time, whole, rows)
     share = weights * np.asarray(time[rows], np.float64) / whole
     own = np.asarray(time[rows], np.float64) / whole
+    spreads = OF_LAUNCHES if sizes.shape is None else OF_OPERATIONS
     return ExpectedErrors(
-        100 * math.sqrt(_total_square(cells, share, own)),
-        100 * float(np.sqrt(_class_squares(cells, share, own)).sum()),
+        100 * math.sqrt(_total_square(cells, spreads, share, own)),
+        100 * float(np.sqrt(_class_squares(cells, spreads, share, own)).sum()),
         100 * cells.alone(),
     )
 
 
 @dataclass(frozen=True)
 class Sizes:
-    """Kernel, an id, and number of blocks of every launch, shape (n,) each; they may lie on disk."""
+    """Kernel, an id, and number of blocks of every launch, shape (n,) each; they may lie on disk.
+
+    Of operations ``kernel`` is the operator, ``shape`` a number for what is called (operator and input
+    shapes), and ``blocks`` their threads, the same for every call of a shape.
+    """
 
     kernel: np.ndarray
     blocks: np.ndarray
+    shape: np.ndarray | None = None
 
     @classmethod
     def of(cls, launches: Launches) -> Sizes:
@@ -100,11 +123,11 @@ def _blocks(axes: list[np.ndarray]) -> np.ndarray:
 
 @dataclass(frozen=True)
 class _Cells:
-    """Launches of one group, kernel and number of blocks together, m cells.
+    """Launches of one group, kernel and number of blocks (and shape) together, m cells.
 
-    ``group``, ``kernel``, ``of_class`` (kernel and blocks), ``size`` (doublings above the kernel's smallest),
-    ``time`` (share of the whole) and ``launches`` have shape (m,); ``of_representative``, shape (r,), is the
-    cell of each representative.
+    ``group``, ``kernel``, ``of_class`` (kernel and blocks, or operator and shapes), ``size`` (doublings above
+    the kernel's smallest), ``time`` (share of the whole) and ``launches`` have shape (m,);
+    ``of_representative``, shape (r,), is the cell of each representative.
     """
 
     group: np.ndarray
@@ -136,13 +159,15 @@ class _Cells:
         scale = _PARTS / whole
         parts = in_place_of(time, np.int64, lambda block: np.rint(np.asarray(time[block]) * scale))
         keyed = {"group": labels, "kernel": sizes.kernel, "blocks": sizes.blocks}
+        if sizes.shape is not None:
+            keyed["shape"] = sizes.shape
         found = engine_of(*keyed.values(), time).groups(
             ArrayRows({**keyed, "time": parts}), list(keyed), ["time"]
         )
         keys = [np.asarray(found.keys[name].to_numpy()) for name in keyed]
         chosen = [np.asarray(values[rows]) for values in keyed.values()]
         cell = _places([np.concatenate(pair) for pair in zip(keys, chosen, strict=True)], len(found))
-        group, kernel_id, blocks = keys
+        group, kernel_id, blocks = keys[:3]
         kernel = np.unique(kernel_id, return_inverse=True)[1]
         size = np.log2(np.maximum(blocks, 1))
         smallest = np.full(int(kernel.max()) + 1, np.inf)
@@ -150,7 +175,7 @@ class _Cells:
         return cls(
             group=group.astype(np.int64),
             kernel=kernel,
-            of_class=_numbered([kernel, blocks]),
+            of_class=_numbered([kernel, keys[-1]]),
             size=size - smallest[kernel],
             time=found.sums["time"] / _PARTS,
             launches=found.count,
@@ -179,21 +204,21 @@ def _numbered(keys: list[np.ndarray]) -> np.ndarray:
     return number
 
 
-def _total_square(cells: _Cells, share: np.ndarray, own: np.ndarray) -> float:
+def _total_square(cells: _Cells, spreads: Spreads, share: np.ndarray, own: np.ndarray) -> float:
     """Expected square of the relative error of the total."""
     of = cells.of_representative
     net = np.bincount(of, share, len(cells.time)) - cells.time
-    by_kernel = np.bincount(cells.kernel, net)
     walked = float((net * _covered(cells.kernel, cells.size, net)).sum())
     variance = (
-        KERNEL_SPREAD**2 * float(np.square(by_kernel).sum())
-        + SIZE_SPREAD**2 * max(walked, 0.0)
-        + LAUNCH_SPREAD**2 * float(np.square(share - own).sum())
+        spreads.kernel**2 * float(np.square(np.bincount(cells.kernel, net)).sum())
+        + spreads.size**2 * max(walked, 0.0)
+        + spreads.shape**2 * float(np.square(np.bincount(cells.of_class, net)).sum())
+        + spreads.own**2 * float(np.square(share - own).sum())
     )
     return _MEAN_OF_NORMAL * variance + (float(share.sum()) - 1.0) ** 2
 
 
-def _class_squares(cells: _Cells, share: np.ndarray, own: np.ndarray) -> np.ndarray:
+def _class_squares(cells: _Cells, spreads: Spreads, share: np.ndarray, own: np.ndarray) -> np.ndarray:
     """Expected square of the error of each kernel and size, relative to the whole, shape (c,).
 
     Groups of a class are taken as independent: their representatives are others.
@@ -202,19 +227,15 @@ def _class_squares(cells: _Cells, share: np.ndarray, own: np.ndarray) -> np.ndar
     groups = int(cells.group.max()) + 1
     of_group = np.bincount(cells.group, cells.time, groups)
     part = cells.time / np.where(of_group > 0, of_group, 1.0)[cells.group]
-    group, kernel = cells.group[of], cells.kernel[of]
+    group = cells.group[of]
     stands_for = np.bincount(group, share, groups)[cells.group]
-    # Of each group and kernel: what its representatives stand for.
-    pairs = _numbered([np.concatenate([cells.group, group]), np.concatenate([cells.kernel, kernel])])
-    of_cell, of_chosen = pairs[:count], pairs[count:]
-    by_pair = np.bincount(of_chosen, share, int(pairs.max()) + 1)
-    group_of_pair = np.empty(len(by_pair), np.int64)
-    group_of_pair[pairs] = np.concatenate([cells.group, group])
-    of_kernels = np.bincount(group_of_pair, np.square(by_pair), groups)[cells.group]
-    kernels = np.square(part) * of_kernels - 2 * part * by_pair[of_cell] * cells.time + np.square(cells.time)
+    kernels = _factor_squares(cells, cells.kernel, part, share)
+    shapes = _factor_squares(cells, cells.of_class, part, share) if spreads.shape else np.zeros(count)
     # The same along the walk of sizes.
+    pairs = _numbered([cells.group, cells.kernel])
     size = np.concatenate([cells.size, cells.size[of]])
-    covered = _covered(pairs, size, np.concatenate([np.zeros(count), share]))
+    walk = np.concatenate([pairs, pairs[of]])
+    covered = _covered(walk, size, np.concatenate([np.zeros(count), share]))
     of_walks = np.bincount(group, share * covered[count:], groups)[cells.group]
     own_walk = np.square(cells.time) * cells.size
     sizes = np.square(part) * of_walks - 2 * part * covered[:count] * cells.time + own_walk
@@ -224,13 +245,29 @@ def _class_squares(cells: _Cells, share: np.ndarray, own: np.ndarray) -> np.ndar
         + np.bincount(of, np.square(own), count)
     )
     variance = (
-        KERNEL_SPREAD**2 * np.maximum(kernels, 0.0)
-        + SIZE_SPREAD**2 * np.maximum(sizes, 0.0)
-        + LAUNCH_SPREAD**2 * np.maximum(launches, 0.0)
+        spreads.kernel**2 * kernels
+        + spreads.size**2 * np.maximum(sizes, 0.0)
+        + spreads.shape**2 * shapes
+        + spreads.own**2 * np.maximum(launches, 0.0)
     )
     bias = np.bincount(cells.of_class, part * stands_for - cells.time)
     found: np.ndarray = _MEAN_OF_NORMAL * np.bincount(cells.of_class, variance) + np.square(bias)
     return found
+
+
+def _factor_squares(cells: _Cells, key: np.ndarray, part: np.ndarray, share: np.ndarray) -> np.ndarray:
+    """Expected square of each cell's error by a factor of its ``key``, shape (m,), whose variance is 1."""
+    of = cells.of_representative
+    groups = int(cells.group.max()) + 1
+    # Of each group and key: what its representatives stand for.
+    pairs = _numbered([cells.group, key])
+    by_pair = np.bincount(pairs[of], share, int(pairs.max()) + 1)
+    group_of_pair = np.empty(len(by_pair), np.int64)
+    group_of_pair[pairs] = cells.group
+    of_keys = np.bincount(group_of_pair, np.square(by_pair), groups)[cells.group]
+    found = np.square(part) * of_keys - 2 * part * by_pair[pairs] * cells.time + np.square(cells.time)
+    kept: np.ndarray = np.maximum(found, 0.0)
+    return kept
 
 
 def _covered(walk: np.ndarray, size: np.ndarray, amount: np.ndarray) -> np.ndarray:

@@ -19,8 +19,8 @@ from assay_sampling.verdicts.verdict import Reason, ReasonCode, Verdict, Verdict
 GOAL_ERROR_PERCENT = 3.0
 GOAL_GROUP_ERROR_PERCENT = 6.0
 # Expected errors are means: a total that is to stay below 3 % nearly always may be off by less on average.
-MOST_EXPECTED_ERROR_PERCENT = 1.25
-MOST_EXPECTED_GROUP_ERROR_PERCENT = 6.0
+MOST_EXPECTED_ERROR_PERCENT = 1.1
+MOST_EXPECTED_GROUP_ERROR_PERCENT = 5.0
 # With fewer launches nothing tells how far a total may be off.
 LEAST_DRAWN = 18
 MOST_UNSEEN_PERCENT = 1.0
@@ -84,6 +84,8 @@ def _within(facts: VerdictFacts) -> Numbers:
         "expected_group_error_percent": _expects(facts, "group_error_percent"),
         "not_vouched_percent": _expects(facts, "not_vouched_percent"),
     }
+    if facts.launches is not None and facts.representatives >= facts.launches:
+        found["launches_not_taken"] = 0.0
     return {name: value for name, value in found.items() if value is not None}
 
 
@@ -143,9 +145,19 @@ def _unmatched(facts: VerdictFacts) -> Numbers | None:
     return _above("unmatched_time_percent", facts.unmatched_time_percent, GOAL_ERROR_PERCENT)
 
 
+def _nothing_scored(facts: VerdictFacts) -> Numbers | None:
+    count = facts.unscored_recordings
+    return {"recordings": float(count)} if count else None
+
+
 _GOAL = f"{GOAL_ERROR_PERCENT:g} %"
 _GROUP_GOAL = f"{GOAL_GROUP_ERROR_PERCENT:g} %"
 RULES: tuple[Rule, ...] = (
+    Rule(
+        "nothing_scored",
+        "recordings of other GPUs were given, and none could be scored: other kernels, or other launches",
+        _nothing_scored,
+    ),
     Rule("total_error", f"the error of the total is above {_GOAL}, here or on the scored GPU", _total_error),
     Rule(
         "expected_total_error",

@@ -33,6 +33,8 @@ def _most(reason: Reason) -> str:
 
 
 def _within(reason: Reason) -> str:
+    if reason.numbers.get("launches_not_taken") == 0:
+        return "every launch was taken, so nothing is estimated, and no time is saved"
     if "expected_error_percent" in reason.numbers:
         return (
             f"on another GPU the total should be off by about {_percent(reason, 'expected_error_percent')}, "
@@ -79,6 +81,12 @@ _CLAUSES = {
     ),
     "unmatched_time": lambda reason: (
         f"{_percent(reason, 'unmatched_time_percent')} of the time has no counterpart"
+    ),
+    "nothing_scored": lambda reason: (
+        "the given recording of another GPU does not hold the same launches"
+        if reason.numbers["recordings"] == 1
+        else f"none of the {int(reason.numbers['recordings']):,} given recordings of other GPUs holds the "
+        "same launches"
     ),
     "within_goals": _within,
 }

@@ -21,6 +21,7 @@ ReasonCode = Literal[
     "wide_interval",
     "unseen_time",
     "unmatched_time",
+    "nothing_scored",
     "within_goals",
 ]
 
