@@ -11,6 +11,8 @@ from assay import frames
 from assay.display import page, table
 from assay.plots import Plot
 from assay_sampling.notes.registry import note_text
+from assay_sampling.verdicts.sentences import sentence_of_verdict
+from assay_sampling.verdicts.verdict import verdict_from
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -60,6 +62,12 @@ class Comparison:
     def reason(self) -> str:
         """Why that method is recommended, or why none is."""
         return note_text(self._document["recommendation"]["reason"])
+
+    @property
+    def verdict(self) -> str | None:
+        """Whether to trust the recommended method, in one sentence; None if none is recommended."""
+        found = self._document["verdict"]
+        return None if found is None else sentence_of_verdict(verdict_from(found))
 
     def __len__(self) -> int:
         return len(self.methods)
@@ -126,7 +134,8 @@ class Comparison:
         return Plot(of_comparison(self._document))
 
     def __repr__(self) -> str:
-        return f"Comparison({len(self)} methods, recommended: {self.recommended or 'none'})"
+        first = f"{self.verdict} " if self.verdict else ""
+        return f"{first}Comparison({len(self)} methods, recommended: {self.recommended or 'none'})"
 
     def _repr_html_(self) -> str:
         columns = self.to_arrow().select(_SHOWN).to_pydict()
@@ -139,7 +148,7 @@ class Comparison:
             ("because", self.reason),
         ]
         rows = list(zip(*columns.values(), strict=True))
-        return page("Comparison", facts, table(_SHOWN, rows, most=len(rows)))
+        return page("Comparison", facts, table(_SHOWN, rows, most=len(rows)), lead=self.verdict or "")
 
 
 def _worst(scores: Sequence[Mapping[str, Any]]) -> dict[str, float | None]:

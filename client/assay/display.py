@@ -17,14 +17,16 @@ _WIDEST = 100
 _LEFT = "style='text-align:left'"
 
 
-def page(title: str, facts: Iterable[tuple[str, object]], *tables: str) -> str:
-    """A title, facts that have a value as a table of two columns, and further tables (HTML already)."""
+def page(title: str, facts: Iterable[tuple[str, object]], *tables: str, lead: str = "") -> str:
+    """A title, facts that have a value as a table of two columns, and further tables (HTML already).
+    ``lead``: the sentence that it begins with, in full."""
     rows = "".join(
         f"<tr><th {_LEFT}>{safe(name)}</th><td {_LEFT}>{safe(value)}</td></tr>"
         for name, value in facts
         if value not in (None, "")
     )
-    return f"<div><strong>{safe(title)}</strong><table>{rows}</table>{''.join(tables)}</div>"
+    first = f"<p><strong>{escape(visible(lead))}</strong></p>" if lead else ""
+    return f"<div>{first}<strong>{safe(title)}</strong><table>{rows}</table>{''.join(tables)}</div>"
 
 
 def table(columns: Sequence[str], rows: Sequence[Sequence[object]], *, most: int = _MOST_ROWS) -> str:

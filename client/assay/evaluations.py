@@ -11,6 +11,8 @@ from assay import frames
 from assay.display import page
 from assay.plots import Plot
 from assay_sampling.notes.registry import note_text
+from assay_sampling.verdicts.sentences import sentence_of_verdict
+from assay_sampling.verdicts.verdict import verdict_from
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -89,6 +91,12 @@ class Evaluation:
         return _interval(self._document)
 
     @property
+    def verdict(self) -> str:
+        """Whether to trust the selection on this recording, in one sentence; ``to_dict()["verdict"]`` has its
+        numbers."""
+        return sentence_of_verdict(verdict_from(self._document["verdict"]))
+
+    @property
     def notes(self) -> tuple[str, ...]:
         """What is doubtful in these scores, in words."""
         return tuple(note_text(each) for each in self._document["notes"])
@@ -129,10 +137,11 @@ class Evaluation:
         ]
 
     def __repr__(self) -> str:
-        return f"Evaluation({', '.join(f'{name}: {value}' for name, value in self._facts() if value)})"
+        facts = ", ".join(f"{name}: {value}" for name, value in self._facts() if value)
+        return f"{self.verdict} Evaluation({facts})"
 
     def _repr_html_(self) -> str:
-        return page("Evaluation", self._facts())
+        return page("Evaluation", self._facts(), lead=self.verdict)
 
 
 class RelativeEvaluation:

@@ -25,6 +25,7 @@ from assay_sampling.errors import ParameterError
 from assay_sampling.launches.in_memory import DEFAULT_MEMORY_LIMIT_BYTES, Launches
 from assay_sampling.launches.profile import Profile as Levels
 from assay_sampling.methods.by_operation import operation_profile, select_by_unit
+from assay_sampling.methods.choosing.recommended import select_recommended
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -213,26 +214,32 @@ class Profile:
 
     def select(
         self,
-        method: str,
+        method: str | None = None,
         *,
         seed: int = 0,
         unit: UnitChoice = "auto",
         on: Recording | None = None,
         **parameters: Any,
     ) -> Selection:
-        """Select what stands for the workload; as ``assay select METHOD``, with equal numbers.
+        """Select what stands for the workload; as ``assay select [METHOD]``, with equal numbers.
 
         Args:
-            method: its name; ``assay docs methods``.
+            method: its name; ``assay docs methods``. None: the one of the best verdict of a few fast ones.
             seed: of every random choice.
             unit: ``launch``, ``operation``, or ``auto``: launches, unless ``on`` launches something else.
             on: a recording of another GPU that decides the unit.
             parameters: the method's.
 
-        Raises ParameterError for an unknown method or parameter, RefusedError where the method does not
-        apply, or for operations of a recording that knows none.
+        Raises ParameterError for an unknown method or parameter, or for parameters without a method,
+        RefusedError where the method does not apply, or for operations of a recording that knows none.
         """
+        if method is None and parameters:
+            raise ParameterError(
+                ", ".join(parameters), "no method is named", "name the method: select('pks')"
+            )
         chosen = unit_for(unit_choice(unit), self._levels, None if on is None else levels_of(on))
+        if method is None:
+            return Selection(select_recommended(chosen, self._levels, seed).selection, self._levels)
         return Selection(select_by_unit(chosen, method, self._levels, parameters, seed), self._levels)
 
     def classify(self, *, seed: int = 0, unit: UnitChoice = "auto", **parameters: Any) -> Selection:

@@ -265,7 +265,6 @@ class Selection:
     def _facts(self) -> list[tuple[str, object]]:
         cost = self._document.cost
         return [
-            ("verdict", self.verdict),
             ("method", f"{self.method}, seed {self.seed}"),
             *self._amounts(),
             ("groups", f"{self.groups:,}"),
@@ -287,9 +286,11 @@ class Selection:
         ]
 
     def __repr__(self) -> str:
-        return f"Selection({', '.join(f'{name}: {value}' for name, value in self._facts() if value)})"
+        facts = ", ".join(f"{name}: {value}" for name, value in self._facts() if value)
+        return f"{self.verdict} Selection({facts})"
 
     def _repr_html_(self) -> str:
         shown = ("group", "group_launches", "sim_id", "kernel", "weight")
         columns = self.to_arrow().select(shown).to_pydict()
-        return page("Selection", self._facts(), table(shown, list(zip(*columns.values(), strict=True))))
+        rows = table(shown, list(zip(*columns.values(), strict=True)))
+        return page("Selection", self._facts(), rows, lead=self.verdict)

@@ -10,7 +10,7 @@ from assay_report.figures import forms, gallery, interactive
 from assay_report.figures.figure import Figure
 from assay_report.headings import mark, origin
 from assay_report.judging.sentences import asked_sentences
-from assay_report.judging.verdicts import details_of, verdicts_of
+from assay_report.judging.verdicts import details_of, first_sentence, verdicts_of
 from assay_report.model.report import Report
 from assay_report.tables.sections import DEFINITIONS, Section, further_sections, workload_sections
 from assay_report.tables.table import Table, condensed
@@ -95,6 +95,7 @@ def render_html(report: Report, *, with_scripts: bool = False) -> str:
         title=f"Assay: {report.campaign.name}{mark(report)}",
         synthetic=report.campaign.synthetic,
         origin=origin(report),
+        verdict=first_sentence(report),
         asked=asked_sentences(verdicts.asked, target),
         complete=verdicts.complete,
         cards=[

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from assay_report.headings import SYNTHETIC, mark, origin
 from assay_report.judging.sentences import asked_sentences
-from assay_report.judging.verdicts import verdicts_of
+from assay_report.judging.verdicts import first_sentence, verdicts_of
 from assay_report.model.report import Report
 from assay_report.tables.sections import further_sections, workload_sections
 from assay_report.tables.table import Alignment, Cell, Column, Table, Width, condensed
@@ -130,6 +130,7 @@ def _lines(report: Report) -> Iterator[str]:
     yield rf"\section*{{Assay: {latex_escaped(report.campaign.name)}{mark(report)}}}"
     if report.campaign.synthetic:
         yield rf"\textbf{{{SYNTHETIC}}}\par"
+    yield rf"\textbf{{{latex_escaped(first_sentence(report))}}}\par"
     for sentence in asked_sentences(verdicts.asked, verdicts.target_error_percent):
         yield rf"{latex_escaped(sentence)}\par"
     yield r"\begin{itemize}"

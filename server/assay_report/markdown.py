@@ -9,7 +9,7 @@ from assay_report.figures import forms, gallery
 from assay_report.figures.figure import Figure
 from assay_report.headings import SYNTHETIC, mark, origin
 from assay_report.judging.sentences import asked_sentences
-from assay_report.judging.verdicts import verdicts_of
+from assay_report.judging.verdicts import first_sentence, verdicts_of
 from assay_report.model.report import Report
 from assay_report.tables.sections import DEFINITIONS, further_sections, workload_sections
 from assay_report.tables.table import Cell, Table, condensed
@@ -78,6 +78,7 @@ def _first_screen(report: Report) -> Iterator[str]:
     yield from (f"# Assay: {escaped(report.campaign.name)}{mark(report)}", "")
     if report.campaign.synthetic:
         yield from (f"**{SYNTHETIC}**", "")
+    yield from (f"**{escaped(first_sentence(report))}**", "")
     for sentence in asked_sentences(verdicts.asked, verdicts.target_error_percent):
         yield from (escaped(sentence), "")
     for gpu in verdicts.gpus:

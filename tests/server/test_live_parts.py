@@ -22,7 +22,7 @@ from assay_server.store.sqlite import SqliteStore
 from assay_server.web.admitting.guarding import host_of
 from assay_server.web.admitting.sessions import csrf_token
 from assay_server.web.drawing.region import Drawing, Region, difference
-from assay_server.web.drawing.results import results_of
+from assay_server.web.drawing.results import Results, results_of
 from assay_server.web.drawing.words import amount, span
 from assay_server.web.live import LivePages
 from assay_server.web_place import web_place
@@ -207,7 +207,7 @@ def test_a_report_is_had_in_every_form(make_server: Callable[..., Server], short
 
 
 def test_results_have_the_interval_as_differences_and_the_reason_of_a_refusal() -> None:
-    found = results_of(made_report(workloads=40))
+    found = results_of(made_report(workloads=40)).rows
     assert len(found) == 120
     assert all(each.error_percent is not None or each.refused for each in found)
     assert any(each.refused for each in found)
@@ -223,6 +223,6 @@ def test_results_have_the_interval_as_differences_and_the_reason_of_a_refusal() 
             }
         ],
     }
-    [one] = results_of(narrow)
+    [one] = results_of(narrow).rows
     assert (one.low_percent, one.high_percent) == (pytest.approx(-5.0), pytest.approx(6.0))
-    assert results_of({}) == []
+    assert results_of({}) == Results()

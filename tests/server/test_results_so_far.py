@@ -144,8 +144,8 @@ def test_an_analysis_begins_with_the_first_look_and_never_keeps_a_page_waiting()
     lab.thread.go()
     assert lab.made == ["made-1"]
     found = lab.looks()
-    assert {each.workload for each in found.results}
-    assert len(found.results) == len(made_report(2)["rows"])
+    assert {each.workload for each in found.results.rows}
+    assert len(found.results.rows) == len(made_report(2)["rows"])
     assert lab.thread.work == []
 
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from assay_report.judging.causes import cause_of
 from assay_report.judging.exclusions import excluded, flag_counts
+from assay_report.judging.overall import overall_of
 from assay_report.judging.sentences import gpu_details, gpu_headline, shortfall_sentence
 from assay_report.judging.suite import Named, suite_entries
 from assay_report.judging.target import error_of, hold_against, target_of
@@ -19,8 +20,9 @@ def judge(report: Report) -> Report:
     """Fill in the verdicts, and whether each error is within the target; returns the report itself."""
     target = target_of(report.rows)
     hold_against(report, target)
-    rows = [Named(row, name) for row, name in zip(report.rows, method_names(report.rows), strict=True)]
+    rows = _named(report)
     report.verdicts = Verdicts(
+        overall=overall_of(rows, report.recommendations),
         target_error_percent=target,
         asked=_asked(report, rows),
         complete=not report.failed_runs,
@@ -49,7 +51,20 @@ def verdicts_of(report: Report) -> Verdicts:
     """The verdicts of a report, judged now if it has none yet."""
     found = report.verdicts if report.verdicts is not None else judge(report).verdicts
     assert found is not None
+    if found.overall is None:
+        found.overall = overall_of(_named(report), report.recommendations)
     return found
+
+
+def first_sentence(report: Report) -> str:
+    """What every form of the report begins with: on how many workloads to trust it, and where not."""
+    overall = verdicts_of(report).overall
+    assert overall is not None
+    return overall.sentence
+
+
+def _named(report: Report) -> list[Named]:
+    return [Named(row, name) for row, name in zip(report.rows, method_names(report.rows), strict=True)]
 
 
 def _devices(report: Report) -> list[str]:

@@ -7,6 +7,8 @@ from typing import Annotated, ClassVar, Literal
 from assay_report.model.beside import SimulatedNumbers
 from assay_report.model.common import Placed, Status
 from assay_sampling.documents.base import ArrangedPart, Part, says
+from assay_sampling.documents.common import ConditionEntry
+from assay_sampling.verdicts.verdict import VerdictLevel
 
 _POINTS = "percentage points of the true total"
 
@@ -150,9 +152,36 @@ class Excluded(Part):
     remedy: Annotated[str, says("what to do about it; empty if nothing is known")] = ""
 
 
-class Verdicts(Part):
+class WorkloadVerdict(Placed):
+    """Whether to trust the method to take on a workload: its worst score, elsewhere where there is one."""
+
+    method: Annotated[str, says("the recommended method; where none is, the one of the best verdict")]
+    level: Annotated[VerdictLevel, says("as `level` of `verdict` in `rows`")]
+    condition: Annotated[ConditionEntry, says("condition of that score")]
+    selected_on: Annotated[str | None, says("kind of GPU that the selection was made on")] = None
+    error_percent: Annotated[float | None, says("as in `rows`", "percent")] = None
+    group_error_percent: Annotated[float | None, says("as in `rows`", "percent")] = None
+    sentence: Annotated[str, says("for people: why, without a full stop")]
+
+
+class Overall(Part):
+    """The verdict over all rows."""
+
+    workloads: Annotated[
+        list[WorkloadVerdict], says("those not to trust first, and of these the largest error first")
+    ]
+    without_verdict: Annotated[list[str], says("workloads of which no row has a verdict")]
+    sentence: Annotated[str, says("for people: the first sentence of the report")]
+
+
+class Verdicts(ArrangedPart):
     """What the report says in one screen."""
 
+    left_out_unless_set: ClassVar[frozenset[str]] = frozenset({"overall"})
+
+    overall: Annotated[
+        Overall | None, says("whether to trust the methods to take; left out by earlier releases")
+    ] = None
     target_error_percent: Annotated[
         float,
         says(

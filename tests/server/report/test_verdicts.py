@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import math
 import re
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -12,12 +13,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assay_report.html import render_html
-from assay_report.judging.verdicts import judge, verdicts_of
+from assay_report.judging.verdicts import first_sentence, judge, verdicts_of
+from assay_report.latex import render_latex
 from assay_report.markdown import render_markdown
 from assay_report.model.report import Report
 from assay_report.model.verdicts import SuiteEntry
 from assay_report.reading import read_report
 from assay_report.tables.verdicts import first_tables, intervals_text
+from assay_sampling.documents.common import VerdictEntry
 from tests.support.server.made_reports import made_report
 
 
@@ -165,3 +168,72 @@ def test_a_number_that_is_not_finite_is_no_error() -> None:
     report.rows[0].error_percent = math.nan
     assert judge(report).rows[0].within_target is None
     assert suite_of(report, "V100", "pks").workloads == 1
+
+
+def verdict_as(level: str, **numbers: float) -> dict[str, Any]:
+    code = {"trust": "within_goals", "total_only": "group_error", "do_not": "total_error"}[level]
+    return {"level": level, "reasons": [{"code": code, "numbers": {"most_percent": 3.0, **numbers}}]}
+
+
+def with_verdicts(document: dict[str, Any], **of_workload: tuple[str, float]) -> Report:
+    """Rows of a method away from its GPU with these levels and errors by workload; others are trusted."""
+    for row in document["rows"]:
+        level, error = of_workload.get(row["workload"].replace("-", "_"), ("trust", 1.0))
+        row["verdict"] = verdict_as(level, error_percent=error, group_error_percent=error)
+        row["error_percent"] = error
+    document["recommendations"] = []
+    return read_report(document)
+
+
+def test_the_first_sentence_says_where_not_to_trust_the_worst_first() -> None:
+    report = with_verdicts(
+        made_report(5), workload_001=("do_not", 9.0), workload_003=("do_not", 42.6),
+        workload_004=("total_only", 12.0),
+    )  # fmt: skip
+    overall = verdicts_of(report).overall
+    assert overall is not None
+    assert [(each.workload, each.level) for each in overall.workloads[:3]] == [
+        ("workload-003", "do_not"), ("workload-001", "do_not"), ("workload-004", "total_only"),
+    ]  # fmt: skip
+    device = overall.workloads[0].device
+    assert device != overall.workloads[0].selected_on
+    assert first_sentence(report).startswith(
+        "Trust the method to take on 2 of 5 workloads; do not on workload-003 (pks), because on the "
+        f"{device} the total is off by 42.6 %, more than 3 %; workload-001 (pks), because"
+    )
+    assert "; trust the total only on workload-004 (pks), because on the" in first_sentence(report)
+
+
+def test_all_trusted_and_none() -> None:
+    assert first_sentence(with_verdicts(made_report(2))).startswith(
+        "Trust the method to take on all 2 workloads: workload-000 is worst, on the"
+    )
+    none = with_verdicts(made_report(1), workload_000=("do_not", 9.0))
+    assert first_sentence(none).startswith("Do not trust the method to take on workload-000 (pks), because ")
+    both = with_verdicts(made_report(2), workload_000=("do_not", 9.0), workload_001=("do_not", 8.0))
+    assert first_sentence(both).startswith("Trust the method to take on none of 2 workloads; do not on ")
+    document = made_report(1)
+    for row in document["rows"]:
+        row["verdict"] = None
+    assert first_sentence(read_report(document)) == (
+        "Do not trust this report: none of its rows has a verdict."
+    )
+
+
+def test_of_several_methods_the_recommended_one_counts_else_that_of_the_best_verdict() -> None:
+    document = made_report(1)
+    report = with_verdicts(document)
+    for row in report.rows:
+        level = "trust" if row.method == "random" else "do_not"
+        row.verdict = VerdictEntry.model_validate(verdict_as(level, error_percent=9.0, group_error_percent=1))
+    report.verdicts = None
+    overall = verdicts_of(report).overall
+    assert overall is not None
+    assert [(each.method, each.level) for each in overall.workloads] == [("random", "trust")]
+
+
+@pytest.mark.parametrize("render", [render_html, render_markdown, render_latex])
+def test_every_form_begins_with_the_verdict(render: Callable[[Report], str]) -> None:
+    report = with_verdicts(made_report(3), workload_001=("do_not", 9.0))
+    text = render(report)
+    assert text.index("Trust the method to take on 2 of 3 workloads") < text.index("3 workloads with")

@@ -9,7 +9,7 @@ from rich.console import Console
 
 from assay_client.cli.reporters.tables import SYNTHETIC_NOTICE, Table
 from assay_client.cli.reporters.text import clipped
-from assay_report.judging.verdicts import verdicts_of
+from assay_report.judging.verdicts import first_sentence, verdicts_of
 from assay_report.model.report import Report
 from assay_report.tables.remarks import remarks
 from assay_report.tables.sections import short_tables
@@ -33,6 +33,7 @@ def render_report(report: Report, console: Console) -> None:
 
 def render_summary(report: Report, console: Console) -> None:
     """Draw the verdicts and the first table alone, workload x GPU."""
+    console.print(visible(first_sentence(report)), soft_wrap=True)
     console.print(f"campaign {visible(report.campaign.id)}, seed {report.campaign.seed}")
     if report.campaign.synthetic:
         console.print(SYNTHETIC_NOTICE)

@@ -30,7 +30,7 @@ from assay_server.rpc.campaign_handler import CampaignHandler
 from assay_server.store.model import ACTIVE_ATTEMPTS, Attempt, Campaign, Run, RunsAlike
 from assay_server.store.protocols import MetadataReader
 from assay_server.web.drawing.region import Drawing, Region
-from assay_server.web.drawing.results import MOST_BYTES, Result, ResultsCache
+from assay_server.web.drawing.results import MOST_BYTES, Result, Results, ResultsCache
 from assay_server.web.drawing.so_far import ResultsSoFar, SoFar
 from assay_server.web.drawing.templating import element_id, rendered
 from assay_server.web.figures.studio import Source, Studio
@@ -173,9 +173,9 @@ class CampaignPage:
             alike = store.runs_alike(campaign_id)
             noted = store.noted_runs(campaign_id, _MOST_NOTED + 1)
             active = [] if status.ended else _active(store, campaign_id)
-        shown = self._results.of(campaign) if campaign.has_report else []
+        shown = self._results.of(campaign) if campaign.has_report else Results()
         so_far = self._so_far.of(campaign_id) if _has_more_to_come(campaign) else None
-        results: Sequence[Result] = so_far.results if so_far is not None else shown
+        results = so_far.results if so_far is not None else shown
         source = self._figure_source(campaign, so_far)
         figures = None if source is None else self._studio.figures(source)
         ingest = self._pulse.ingest(campaign_id)
@@ -200,7 +200,7 @@ class CampaignPage:
                     )
                 }
             ),
-            "workloads": Region(_workload_rows(status, alike, results, acts)),
+            "workloads": Region(_workload_rows(status, alike, results.rows, acts)),
         }
         return Drawing(status.campaign_id, "campaign.html.j2", regions, given)
 

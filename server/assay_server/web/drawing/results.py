@@ -42,16 +42,24 @@ class Result:
     flags: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True)
+class Results:
+    """The results of a campaign, and the sentence that its report begins with; "" in earlier reports."""
+
+    rows: tuple[Result, ...] = ()
+    verdict: str = ""
+
+
 class ResultsCache:
     """The results of campaigns that have a report, kept for those that were looked at last. Thread-safe."""
 
     def __init__(self, records: RecordStore) -> None:
         self._records = records
         self._lock = threading.Lock()
-        self._kept: OrderedDict[tuple[str, int, int], list[Result]] = OrderedDict()
+        self._kept: OrderedDict[tuple[str, int, int], Results] = OrderedDict()
 
-    def of(self, campaign: Campaign) -> list[Result]:
-        """Its results in the report's order; [] for a report that cannot be read here."""
+    def of(self, campaign: Campaign) -> Results:
+        """Its results in the report's order; none for a report that cannot be read here."""
         path = self._records.report_path(campaign.campaign_id, "json")
         try:
             state = path.stat()
@@ -60,17 +68,18 @@ class ResultsCache:
                 if key in self._kept:
                     self._kept.move_to_end(key)
                     return self._kept[key]
-                found = results_of(json.loads(path.read_bytes())) if state.st_size <= MOST_BYTES else []
+                small = state.st_size <= MOST_BYTES
+                found = results_of(json.loads(path.read_bytes())) if small else Results()
                 self._kept[key] = found
                 if len(self._kept) > _MOST_KEPT:
                     self._kept.popitem(last=False)
                 return found
         except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
             _log.warning("the report of %s cannot be shown: %s", campaign.campaign_id, error)
-            return []
+            return Results()
 
 
-def results_of(report: Mapping[str, Any], *, every_method: bool = False) -> list[Result]:
+def results_of(report: Mapping[str, Any], *, every_method: bool = False) -> Results:
     """The results in a report's document, of this or another release: what is not there is left out.
 
     ``every_method``: of each workload and GPU those by every method, if that are not too many to read.
@@ -80,7 +89,10 @@ def results_of(report: Mapping[str, Any], *, every_method: bool = False) -> list
         for row in report.get("rows", ())
     }
     part = "rows" if every_method and len(rows) <= _MOST_ROWS else "summary"
-    return [_result(entry, rows) for entry in report.get(part, ())]
+    overall = (report.get("verdicts") or {}).get("overall") or {}
+    return Results(
+        tuple(_result(entry, rows) for entry in report.get(part, ())), str(overall.get("sentence", ""))
+    )
 
 
 def _result(entry: Mapping[str, Any], rows: Mapping[Any, Mapping[str, Any]]) -> Result:

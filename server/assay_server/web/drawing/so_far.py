@@ -23,7 +23,7 @@ from assay_server.campaigns.errors import NotYetError
 from assay_server.campaigns.scheduling.coordinator import Coordinator
 from assay_server.store.model import Run, Slice
 from assay_server.store.protocols import MetadataReader
-from assay_server.web.drawing.results import MOST_BYTES, Result, results_of
+from assay_server.web.drawing.results import MOST_BYTES, Results, results_of
 
 _log = logging.getLogger(__name__)
 
@@ -43,7 +43,7 @@ class SoFar:
     ``problem``: why there are no results yet, "" if there are. ``made_at_ms``: Unix time.
     """
 
-    results: tuple[Result, ...] = ()
+    results: Results = field(default_factory=Results)
     there_percent: Mapping[Cell, float | None] = field(default_factory=dict)
     document: bytes = b""
     key: str = ""
@@ -139,7 +139,7 @@ class ResultsSoFar:
         if pages is None or len(pages[0]) > MOST_BYTES:
             why = "no launches are there yet" if pages is None else "the report is for download only"
             return SoFar(there_percent=there, problem=why, made_at_ms=now_ms)
-        results = tuple(results_of(json.loads(pages[0]), every_method=True))
+        results = results_of(json.loads(pages[0]), every_method=True)
         key = blake2b(pages[0], digest_size=8).hexdigest()
         return SoFar(results, there, pages[0], key, made_at_ms=now_ms)
 
