@@ -51,16 +51,12 @@ def verdicts_of(report: Report) -> Verdicts:
     """The verdicts of a report, judged now if it has none yet."""
     found = report.verdicts if report.verdicts is not None else judge(report).verdicts
     assert found is not None
-    if found.overall is None:
-        found.overall = overall_of(_named(report), report.recommendations)
     return found
 
 
 def first_sentence(report: Report) -> str:
     """What every form of the report begins with: on how many workloads to trust it, and where not."""
-    overall = verdicts_of(report).overall
-    assert overall is not None
-    return overall.sentence
+    return verdicts_of(report).overall.sentence
 
 
 def _named(report: Report) -> list[Named]:

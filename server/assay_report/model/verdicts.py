@@ -174,14 +174,10 @@ class Overall(Part):
     sentence: Annotated[str, says("for people: the first sentence of the report")]
 
 
-class Verdicts(ArrangedPart):
+class Verdicts(Part):
     """What the report says in one screen."""
 
-    left_out_unless_set: ClassVar[frozenset[str]] = frozenset({"overall"})
-
-    overall: Annotated[
-        Overall | None, says("whether to trust the methods to take; left out by earlier releases")
-    ] = None
+    overall: Annotated[Overall, says("whether to trust the methods to take")]
     target_error_percent: Annotated[
         float,
         says(

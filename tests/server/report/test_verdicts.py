@@ -191,7 +191,6 @@ def test_the_first_sentence_says_where_not_to_trust_the_worst_first() -> None:
         workload_004=("total_only", 12.0),
     )  # fmt: skip
     overall = verdicts_of(report).overall
-    assert overall is not None
     assert [(each.workload, each.level) for each in overall.workloads[:3]] == [
         ("workload-003", "do_not"), ("workload-001", "do_not"), ("workload-004", "total_only"),
     ]  # fmt: skip
@@ -228,7 +227,6 @@ def test_of_several_methods_the_recommended_one_counts_else_that_of_the_best_ver
         row.verdict = VerdictEntry.model_validate(verdict_as(level, error_percent=9.0, group_error_percent=1))
     report.verdicts = None
     overall = verdicts_of(report).overall
-    assert overall is not None
     assert [(each.method, each.level) for each in overall.workloads] == [("random", "trust")]
 
 

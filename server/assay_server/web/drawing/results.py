@@ -44,7 +44,7 @@ class Result:
 
 @dataclass(frozen=True)
 class Results:
-    """The results of a campaign, and the sentence that its report begins with; "" in earlier reports."""
+    """The results of a campaign, and the sentence that its report begins with; "" without a report."""
 
     rows: tuple[Result, ...] = ()
     verdict: str = ""
