@@ -22,6 +22,7 @@ from tests.fidelity import (
     verdicts,
     weights,
     weights_simulated,
+    window_predictors,
 )
 from tests.fidelity.section import Effort, Section
 
@@ -40,6 +41,7 @@ SECTIONS: dict[str, Callable[[Effort], Section]] = {
     "weights": weights.section,
     "weights_simulated": weights_simulated.section,
     "weights_two_levels": weights.two_levels,
+    "window_predictors": window_predictors.section,
 }
 
 _HEAD = """# Fidelity

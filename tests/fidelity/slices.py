@@ -15,7 +15,7 @@ import numpy as np
 from assay_sampling.launches.in_memory import Launches
 from assay_sampling.launches.profile import Profile
 from assay_sampling.launches.ranges import LaunchRange
-from assay_sampling.launches.unseen import signature_ordinals, unseen_after
+from assay_sampling.launches.unseen import signature_ordinals, unseen_time_percent
 from assay_sampling.methods.pks.two_level import two_level_selection
 from assay_sampling.scoring.carried import score_on
 from assay_sampling.scoring.selection import Selection
@@ -135,7 +135,7 @@ def unseen_percent(name: str, windows: Windows) -> float:
     """The share of a workload's light time in signatures that the windows have not seen."""
     light = _workload(name).light
     rows = np.concatenate([np.arange(begin, begin + count) for begin, count in windows])
-    return unseen_after(light, rows, light.column("duration_ns")).time_percent
+    return unseen_time_percent(light, rows, light.column("duration_ns"))
 
 
 def carried(name: str, windows: Windows) -> Carried:

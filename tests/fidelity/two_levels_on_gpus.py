@@ -86,7 +86,7 @@ def section(effort: Effort) -> Section:
 
 def errors_of_windows(data: Path, percent: float, starts: int) -> dict[str, list[Errors]]:
     """By target, the errors of the default selection on windows of one length."""
-    light, detailed, *others = _recordings(data)
+    light, detailed, *others = recordings(data)
     count = round(len(light) * percent / 100)
     found: dict[str, list[Errors]] = {target: [] for target in TARGETS}
     for index, begin in enumerate(np.linspace(0, len(light) - count, starts).astype(int).tolist()):
@@ -115,7 +115,7 @@ def errors_on(selection: Selection, light: Launches, cost: np.ndarray) -> Errors
 
 
 @cache
-def _recordings(data: Path) -> tuple[Launches, ...]:
+def recordings(data: Path) -> tuple[Launches, ...]:
     names = ("v100_light.json.gz", "v100.csv.gz", "rtx2060.csv.gz", "rtx3070.csv.gz")
     return tuple(read_launches(data / "three_gpus" / name, ReadOptions(synthetic=True)) for name in names)
 

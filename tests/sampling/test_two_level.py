@@ -343,7 +343,7 @@ def test_a_looser_match_is_flagged() -> None:
         two_level_selection(profile)
     found = two_level_selection(profile, match_kind="name_block")
     assert found.extra["two_level"]["match_kind"] == "name_block"
-    assert found.extra["two_level"]["flags"] == ["matched_by_name_block", "window_unseen"]
+    assert found.extra["two_level"]["flags"] == ["matched_by_name_block"]
 
 
 def test_overlapping_launches_are_shown_beside_the_sum() -> None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from assay_sampling.launches.joining import join
 from assay_sampling.launches.profile import Profile
-from assay_sampling.launches.unseen import signature_ordinals, unseen_after
+from assay_sampling.launches.unseen import signature_ordinals, unseen_time_percent
 from assay_sampling.methods.pks.principal_kernels import principal_kernels
 from assay_sampling.methods.pks.two_level import two_level_selection
 from assay_sampling.readers import ReadOptions, read_launches
@@ -23,14 +23,9 @@ pytestmark = pytest.mark.xdist_group("two_level")
 
 
 def test_the_time_of_new_signatures_counts_and_not_their_launches() -> None:
-    # b is new by its kernel, the last a by its grid: 30 + 5 of 100 ns, two signatures in three launches.
+    # b is new by its kernel, the last a by its grid: 30 + 5 of 100 ns, in three launches.
     light = made_launches("aabba", grid_x=[1, 1, 1, 1, 2], duration_ns=[40, 25, 10, 20, 5])
-    found = unseen_after(light, np.array([0]), light.column("duration_ns"))
-    assert (found.time_percent, found.launches, found.signatures) == (35.0, 3, 2)
-    [note] = found.notes()
-    assert (note.code, note.flag, note.invalidates) == ("window_unseen", "window_unseen", False)
-    assert "35.00 % of the light time is in 2 signatures (3 launches)" in note.text
-    assert found.notes(most_percent=35.0) == ()
+    assert unseen_time_percent(light, np.array([0]), light.column("duration_ns")) == 35.0
 
 
 def test_operators_and_shapes_are_compared_and_nvtx_paths_are_not() -> None:
@@ -50,24 +45,20 @@ def test_it_is_the_sum_over_launches_that_nothing_in_the_window_equals(
     kernels, durations = [kernel for kernel, _ in launches], [duration for _, duration in launches]
     window = sorted(data.draw(st.sets(st.integers(0, len(launches) - 1))))
     light = made_launches(kernels, duration_ns=durations)
-    found = unseen_after(light, np.array(window, np.int64), light.column("duration_ns"))
+    found = unseen_time_percent(light, np.array(window, np.int64), light.column("duration_ns"))
     seen = {kernels[row] for row in window}
     new = sum(duration for kernel, duration in launches if kernel not in seen)
-    assert found.time_percent == pytest.approx(100.0 * new / max(sum(durations), 1))
-    assert found.launches == sum(kernel not in seen for kernel in kernels)
+    assert found == pytest.approx(100.0 * new / max(sum(durations), 1))
 
 
 @pytest.mark.parametrize(("window", "percent"), [(1_000, 4.99), (5_000, 0.0)])
-def test_selections_write_it_and_flag_a_window_that_is_too_short(
-    shared_data: Path, window: int, percent: float
-) -> None:
+def test_selections_write_it(shared_data: Path, window: int, percent: float) -> None:
     path = shared_data / "ncu" / "synthetic_v100_5000_raw_page.csv.gz"
     known = read_launches(path, ReadOptions(synthetic=True))
     profile = Profile(detailed=known.slice(0, window), light=light_half(known))
     facts = two_level_selection(profile).extra["two_level"]
     assert facts["unseen_time_percent"] == pytest.approx(percent, abs=0.01)
-    assert ("window_unseen" in facts["flags"]) is bool(percent)
-    assert [note["code"] for note in facts["notes"]] == (["window_unseen"] if percent else [])
+    assert facts["flags"] == []
 
 
 def test_a_window_with_gaps_is_grouped_and_scored_over_the_union_of_its_slices(shared_data: Path) -> None:
@@ -85,8 +76,8 @@ def test_a_window_with_gaps_is_grouped_and_scored_over_the_union_of_its_slices(s
     rows = np.concatenate([np.arange(first, first + 250) for first in (0, 1_500, 3_000, 4_750)])
     light = profile.light
     assert light is not None
-    unseen = unseen_after(light, rows, light.column("duration_ns"))
-    assert facts["unseen_time_percent"] == unseen.time_percent
+    unseen = unseen_time_percent(light, rows, light.column("duration_ns"))
+    assert facts["unseen_time_percent"] == unseen
     # Groups and representatives are those of the same launches in one table, as if they were neighbours.
     grouped = principal_kernels(known.take(rows))
     assert selection.labels is not None

@@ -341,7 +341,7 @@ class TwoLevels(Part):
         float | None,
         says(
             "share of the light time in signatures (kernel, grid, block, operator, input shapes) that the "
-            "window lacks; above 1 %: flag `window_unseen`",
+            "window lacks: by default, their launches are grouped by kernel and size",
             "percent",
         ),
     ] = None
@@ -355,7 +355,6 @@ class TwoLevels(Part):
         says("share of the launches' time that overlaps; over 1 %: flag `concurrent_launches`", "percent"),
     ]
     flags: Annotated[list[str], says("what you must know about the numbers")]
-    notes: Annotated[list[NoteEntry], says("remarks on the window, in words")] = []
 
 
 class Tier(Part):

@@ -11,39 +11,11 @@ Source: ours; docs/methods/two-level.md, "Which launches to profile". Memory: 20
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from assay_sampling.launches.in_memory import Launches
-from assay_sampling.launches.most_unseen import MOST_UNSEEN_TIME_PERCENT
 from assay_sampling.launches.row_hash import hash_rows
 from assay_sampling.launches.signatures import SIGNATURE_COLUMNS, distinct_signatures
-from assay_sampling.notes.registry import Note, make_note
-
-
-@dataclass(frozen=True)
-class Unseen:
-    """Launches of a light run whose signature its window lacks: their share of the light time, how many
-    launches and how many signatures they are."""
-
-    time_percent: float
-    launches: int
-    signatures: int
-
-    def notes(self, most_percent: float = MOST_UNSEEN_TIME_PERCENT) -> tuple[Note, ...]:
-        """The note that the window is too short, if more than ``most_percent`` of the time is unseen."""
-        if self.time_percent <= most_percent:
-            return ()
-        return (
-            make_note(
-                "window_unseen",
-                unseen_time_percent=self.time_percent,
-                most_percent=most_percent,
-                launches=self.launches,
-                signatures=self.signatures,
-            ),
-        )
 
 
 def signature_ordinals(light: Launches) -> np.ndarray:
@@ -56,8 +28,8 @@ def signature_ordinals(light: Launches) -> np.ndarray:
     return found
 
 
-def unseen_after(light: Launches, window_rows: np.ndarray, cost: np.ndarray) -> Unseen:
-    """The part of the light run that the window does not show.
+def unseen_time_percent(light: Launches, window_rows: np.ndarray, cost: np.ndarray) -> float:
+    """The share of the light time in signatures that the window does not show, in percent.
 
     ``window_rows``, shape (w,), are the rows of ``light`` that the window has; ``cost``, shape (n,), is the
     light time of every launch in ns.
@@ -65,10 +37,5 @@ def unseen_after(light: Launches, window_rows: np.ndarray, cost: np.ndarray) -> 
     ordinals = signature_ordinals(light)
     seen = np.zeros(int(ordinals.max(initial=-1)) + 1, bool)
     seen[ordinals[window_rows]] = True
-    new = ~seen[ordinals]
     total = float(cost.sum(dtype=np.float64))
-    return Unseen(
-        100.0 * float(cost[new].sum(dtype=np.float64)) / total if total > 0 else 0.0,
-        int(new.sum()),
-        int((~seen).sum()),
-    )
+    return 100.0 * float(cost[~seen[ordinals]].sum(dtype=np.float64)) / total if total > 0 else 0.0

@@ -132,17 +132,6 @@ SELECTIONS = (
             "group: each of them may be far off"
         ),
     ),
-    NoteKind(
-        "window_unseen",
-        "more of the light run's time than asked is in signatures that the detailed window has not seen",
-        lambda unseen_time_percent, most_percent, launches, signatures: (
-            f"{unseen_time_percent:.2f} % of the light time is in "
-            f"{count_of(signatures, 'signature', 'signatures')} ({launches_of(launches)}) that the window "
-            f"has not seen, more than {most_percent:g} %: profile more launches, or let the campaign choose "
-            "them with detailed.first: auto"
-        ),
-        flag="window_unseen",
-    ),
 )  # fmt: skip
 _BASES = {
     "draws": "over {trials:,} draws",

@@ -361,13 +361,6 @@ _RESULT_FLAGS = (
         scope="result",
     ),
     FlagKind(
-        "window_unseen",
-        "more than 1 % of the light run's time, or than `detailed.unseen_percent`, is in signatures that no "
-        "launch with counters has: the groups of that time are guessed",
-        "profile more launches, or let the campaign choose slices with `detailed: {first: auto}`",
-        scope="result",
-    ),
-    FlagKind(
         "other_gpu_recorded",
         "the campaign file names one GPU as a recording's device, and the recording says that it was made on "
         "another",

@@ -141,8 +141,7 @@ class Row(Scores, Judged, Placed):
     unseen_time_percent: Annotated[
         float | None,
         says(
-            "of a two-level selection: share of the light time in signatures that the window never saw; "
-            "above the stated share the row is flagged `window_unseen`",
+            "of a two-level selection: share of the light time in signatures that the window never saw",
             "percent",
         ),
     ] = None

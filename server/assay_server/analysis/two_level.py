@@ -6,13 +6,11 @@ from assay_report.model.scores import ChosenModel, LabelModel, Row, Unknown
 from assay_sampling.documents.base import plain
 from assay_sampling.documents.selection import Accuracies, TwoLevels
 from assay_sampling.scoring.selection import Selection
-from assay_server.analysis.rows import flag
 
 
-def describe_two_levels(row: Row, selection: Selection, light_run: str, most_unseen: float) -> None:
+def describe_two_levels(row: Row, selection: Selection) -> None:
     """Fill in ``model``, ``window``, ``unknown`` and the unseen share; nothing if the selection has only one
-    level. A window that leaves more than ``most_unseen`` percent of the light time unseen is flagged on
-    ``light_run``, the name of that run.
+    level.
 
     ``model`` holds the accuracies of the chosen model and, under ``models``, accuracies and errors of all.
     It is None if the window covers the whole workload, so that no launch needed a label.
@@ -26,13 +24,6 @@ def describe_two_levels(row: Row, selection: Selection, light_run: str, most_uns
     row.window = facts.window
     row.unknown = Unknown(launches=facts.unknown.launches, groups=facts.unknown.groups, percent=100.0 * share)
     row.unseen_time_percent = facts.unseen_time_percent
-    unseen = facts.unseen_time_percent
-    if unseen is not None and unseen > most_unseen:
-        detail = (
-            f"{unseen:.2f} % of the light time is in signatures that no launch with counters has, more than "
-            f"{most_unseen:g} %"
-        )
-        flag(row, light_run, "window_unseen", detail)
 
 
 def _model(facts: TwoLevels) -> ChosenModel | None:

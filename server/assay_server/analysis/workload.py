@@ -191,7 +191,7 @@ class _Work:
         rows.describe_selection(row, selection, self._key(cell, method), cell)
         rows.score(row, selection.evaluation, cell.whole)
         rows.give_interval(row, selection.interval, selection.why_no_interval)
-        describe_two_levels(row, selection, cell.whole.run_id, self.request.unseen_percent)
+        describe_two_levels(row, selection)
         describe_fair(row, tried)
         return selection
 

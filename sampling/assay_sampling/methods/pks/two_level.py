@@ -43,7 +43,7 @@ from assay_sampling.launches.levels import refuse_other_kind, source_of
 from assay_sampling.launches.overlap import overlap_of
 from assay_sampling.launches.profile import Profile
 from assay_sampling.launches.row_hash import hash_rows
-from assay_sampling.launches.unseen import Unseen, signature_ordinals, unseen_after
+from assay_sampling.launches.unseen import signature_ordinals, unseen_time_percent
 from assay_sampling.methods.groups.group_draws import (
     ChosenLaunches,
     RepresentativeRule,
@@ -179,7 +179,7 @@ def two_level_selection(
         **labelled,
         "weights": weights,
     }
-    unseen = unseen_after(light, alignment.right_rows, light_cost.values)
+    unseen = unseen_time_percent(light, alignment.right_rows, light_cost.values)
     joined = _Joined(
         profile, detailed, light, light_cost, alignment, window, labelling, unseen, weighted_error, carried
     )
@@ -216,7 +216,7 @@ class _Joined:
     alignment: Alignment
     window: PrincipalKernels
     labelling: Labelling
-    unseen: Unseen
+    unseen_time_percent: float
     weighted_group_error_percent: float | None
     carried: CarriedGroups | None
 
@@ -360,16 +360,15 @@ class _Joined:
                 if self.carried is None
                 else self.carried.unknown_groups(labelling),
             },
-            "unseen_time_percent": self.unseen.time_percent,
+            "unseen_time_percent": self.unseen_time_percent,
             "abstained": self.abstained_facts(),
             "classified_launches": len(labelling.classified_rows),
             "span_ns": overlap and overlap.span_ns,
             "overlap_percent": overlap and overlap.overlap_percent,
             "flags": [
-                *_flags(self.alignment, concurrent=overlap is not None and overlap.concurrent),
-                *(note.flag for note in self.unseen.notes()),
+                *(["concurrent_launches"] if overlap is not None and overlap.concurrent else []),
+                *match_flags(self.alignment.kind),
             ],
-            "notes": [note.to_dict() for note in self.unseen.notes()],
         }
 
     def window_facts(self) -> dict[str, Any]:
@@ -414,10 +413,6 @@ class _Joined:
             "group_error_percent": evaluation.group_error_percent,
             "speedup": evaluation.speedup,
         }
-
-
-def _flags(alignment: Alignment, *, concurrent: bool) -> list[str]:
-    return [*(["concurrent_launches"] if concurrent else []), *match_flags(alignment.kind)]
 
 
 def _levels(profile: Profile, features: str) -> tuple[Launches, Launches]:

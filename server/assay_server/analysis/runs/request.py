@@ -9,7 +9,6 @@ from typing import Any
 from assay_core.records.campaign import RunState
 from assay_core.records.failure import Failure
 from assay_sampling.launches.in_memory import DEFAULT_MEMORY_LIMIT_BYTES
-from assay_sampling.launches.most_unseen import MOST_UNSEEN_TIME_PERCENT
 from assay_sampling.launches.table import BASELINE, Condition
 from assay_sampling.running.identity import RunLevel
 from assay_server.campaign_file.compiled import Ranks
@@ -151,7 +150,6 @@ class AnalysisRequest:
         memory_limit_bytes: bounds the launches in memory at one time.
         runs: finished runs, in the order of the campaign file.
         failed_runs: the runs that have no data.
-        unseen_percent: share of light time that a window may leave unseen without a flag.
         accept_invalid: analyse runs whose flags invalidate them; each row then shows the flags.
         owner_name: who submitted the campaign; "" if that is not known.
         project: the campaign's project; "" if it has none.
@@ -169,7 +167,6 @@ class AnalysisRequest:
     memory_limit_bytes: int = DEFAULT_MEMORY_LIMIT_BYTES
     runs: tuple[RunData, ...] = ()
     failed_runs: tuple[FailedRun, ...] = ()
-    unseen_percent: float = MOST_UNSEEN_TIME_PERCENT
     accept_invalid: bool = False
     owner_name: str = ""
     project: str = ""

@@ -11,7 +11,6 @@ from assay_core.records.campaign import AttemptState, RunState
 from assay_core.records.validity_flag import ValidityFlag
 from assay_sampling.counters.definitions import COST_COUNTERS
 from assay_sampling.errors import StorageError
-from assay_sampling.launches.most_unseen import MOST_UNSEEN_TIME_PERCENT
 from assay_sampling.running.validity import invalidates
 from assay_server.analysis.runs.facts import run_facts
 from assay_server.analysis.runs.request import AnalysisRequest, FailedRun, RunData
@@ -50,7 +49,6 @@ def analysis_request(
         memory_limit_bytes=settings.memory_limit_bytes,
         ranks=settings.ranks,
         by_operation=settings.by_operation,
-        unseen_percent=_most_unseen(campaign),
         runs=_paired(
             failed_runs,
             (
@@ -62,13 +60,6 @@ def analysis_request(
         ),
         failed_runs=failed_runs,
     )
-
-
-def _most_unseen(campaign: Campaign) -> float:
-    """The share of light time that its windows may leave unseen."""
-    slicing = campaign.compiled.slicing
-    asked = None if slicing is None else slicing.unseen_percent
-    return MOST_UNSEEN_TIME_PERCENT if asked is None else asked
 
 
 def _paired(failed_runs: Sequence[FailedRun], runs: Iterable[RunData]) -> tuple[RunData, ...]:
