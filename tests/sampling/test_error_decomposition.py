@@ -43,7 +43,7 @@ def test_where_no_group_is_predicted_all_is_the_representatives() -> None:
 
 
 def test_a_representative_is_held_against_its_kernel_and_size_and_these_against_the_group() -> None:
-    found = parts(GroupFacts.of(KINDS))
+    found = parts(GroupFacts(KINDS))
     # Launches of kind 5 cost 12 on average and stand for three; the one of kind 6 is its kind's only one;
     # those of kind 8 cost 6 on average and stand for two.
     assert found.representatives == points(3 * (10 - 12) + 2 * (5 - 6))
@@ -56,7 +56,7 @@ def test_two_levels_by_hand() -> None:
     """Every launch's part, in the order of the steps: the representative, its label, its group."""
     right = np.full(len(COSTS), UNKNOWN_GROUP)
     right[6] = 1
-    found = parts(GroupFacts.of(KINDS, ORIGINS, right=right))
+    found = parts(GroupFacts(KINDS, ORIGINS, right=right))
     assert found.representatives == points(3 * (10 - 12))
     # Launches like its representative's kind: 12 under its label, 40 in its right group; it costs 30.
     assert found.labels == points(12 - 40)
@@ -68,7 +68,7 @@ def test_two_levels_by_hand() -> None:
 
 
 def test_labels_that_nobody_can_judge_are_not_separated_and_never_zero() -> None:
-    found = parts(GroupFacts.of(KINDS, ORIGINS))
+    found = parts(GroupFacts(KINDS, ORIGINS))
     assert found.labels is None
     assert found.representatives == points(3 * (10 - 12))
     assert found.not_separated == points(12 - 30)
@@ -81,26 +81,26 @@ def test_labels_that_nobody_can_judge_are_not_separated_and_never_zero() -> None
 
 def test_a_right_label_is_a_label_part_of_zero() -> None:
     right = np.where(ORIGINS == 1, 0, UNKNOWN_GROUP)
-    found = parts(GroupFacts.of(KINDS, ORIGINS, right=right))
+    found = parts(GroupFacts(KINDS, ORIGINS, right=right))
     assert found.labels == 0.0
     assert found.whole == pytest.approx(WHOLE)
 
 
 def test_without_amounts_a_group_of_several_kinds_cannot_be_divided() -> None:
-    found = parts(replace(GroupFacts.of(KINDS, ORIGINS), amounts_known=False))
+    found = parts(replace(GroupFacts(KINDS, ORIGINS), amounts_known=False))
     assert found.not_separated == points((30 - 54) + (80 - 100))
     assert found.not_separated_parts == ("representatives", "labels", "group_spread")
     assert found.kernels_never_profiled == points(10 - 12)
     assert found.representatives is None
     # Where each group has one kind, nothing has to be divided.
-    alone = parts(replace(GroupFacts.of(LABELS.astype(np.uint64)), amounts_known=False))
+    alone = parts(replace(GroupFacts(LABELS.astype(np.uint64)), amounts_known=False))
     assert alone.representatives == pytest.approx(WHOLE)
     assert alone.not_separated is None
 
 
 def test_amounts_divide_a_group_by_what_its_weight_counts() -> None:
     light = np.array([2.0, 2.0, 1.0, 1.0, 1.0, 1.0, 4.0])
-    found = parts(replace(GroupFacts.of(KINDS, ORIGINS), amounts=light))
+    found = parts(replace(GroupFacts(KINDS, ORIGINS), amounts=light))
     # Group 0 projects 30 for 8 of light time; its representative's kind costs 24 for 4, 6 for one.
     assert found.representatives == points(30 - 6 * 8)
     assert found.not_separated == points(6 * 4 - 30)
@@ -112,7 +112,7 @@ def test_launches_without_a_counterpart_are_a_part_of_their_own() -> None:
     labels = np.where(lost, 3, LABELS)
     found = decompose(
         COSTS, ROWS, WEIGHTS, labels=labels, representative_groups=GROUPS,
-        facts=replace(GroupFacts.of(KINDS), unmatched=lost),
+        facts=replace(GroupFacts(KINDS), unmatched=lost),
     )  # fmt: skip
     assert found.unmatched == points(-14)
     assert found.whole == pytest.approx(WHOLE)
@@ -121,7 +121,7 @@ def test_launches_without_a_counterpart_are_a_part_of_their_own() -> None:
 def test_a_group_whose_representative_stands_for_nothing_lacks_it() -> None:
     found = decompose(
         COSTS, ROWS, np.array([3.0, 0.0, 2.0]), labels=LABELS, representative_groups=GROUPS,
-        facts=GroupFacts.of(KINDS),
+        facts=GroupFacts(KINDS),
     )  # fmt: skip
     assert found.representatives == points(3 * (10 - 12) - 100 + 2 * (5 - 6))
 
@@ -149,7 +149,7 @@ def test_the_parts_add_up_to_the_whole_error(data: st.DataObject) -> None:
     rows = np.array(sorted(data.draw(st.sets(st.integers(0, launches - 1), min_size=1))))
     weights = drawn(st.one_of(st.just(0.0), numbers), len(rows))
     facts = replace(
-        GroupFacts.of(
+        GroupFacts(
             drawn(st.integers(0, 6)).astype(np.uint64),
             drawn(st.integers(0, 4)).astype(np.uint8),
             right=drawn(st.integers(UNKNOWN_GROUP, groups - 1)),

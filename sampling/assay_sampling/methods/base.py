@@ -11,7 +11,6 @@ from pydantic import BaseModel
 
 from assay_sampling.counters.definitions import default_cost_counter, default_time
 from assay_sampling.engines.blockwise import count_where, counts_by, sums_by, total
-from assay_sampling.engines.columns import place_of
 from assay_sampling.errors import MethodFailedError, RefusedError
 from assay_sampling.estimation.intervals import NO_INTERVAL_FIXED_RULE, Interval
 from assay_sampling.estimation.sample_design import Drawing, SampleDesign, cost_cov, distinct_kernels
@@ -229,9 +228,9 @@ def with_expected(selection: Selection, profile: Profile, sizes: Sizes | None = 
 
 def with_cell_times(selection: Selection, profile: Profile) -> Selection:
     """A selection with the light time by group, kernel and size, which tells on another GPU where its error
-    comes from; as it is without a light run, for launches on disk, and beyond MOST_CELLS cells."""
+    comes from; as it is without a light run, and beyond MOST_CELLS cells."""
     labels, time = selection.labels, light_time_of_profile(profile)
-    if labels is None or time is None or place_of(labels, time) is not None:
+    if labels is None or time is None:
         return selection
     cells = Cells.of(labels, kernel_and_size(profile.whole))
     if len(cells) > MOST_CELLS:

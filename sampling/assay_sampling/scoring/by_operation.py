@@ -296,7 +296,7 @@ def _facts(
     if calls.right is not None:
         right = np.full(len(there), UNKNOWN_GROUP)
         right[match.right_rows] = calls.right[match.left_rows]
-    return replace(GroupFacts.of(kernel_and_size(there), origins, right=right), unmatched=unmatched)
+    return GroupFacts(kernel_and_size(there), origins, right=right, unmatched=unmatched)
 
 
 def _time_there(calls: SelectedCalls, there: Operations, match: OperationMatch) -> np.ndarray:

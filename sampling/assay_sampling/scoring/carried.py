@@ -6,7 +6,6 @@ Source: docs/methods/comparing.md, "Scores".
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 
 import numpy as np
 
@@ -115,7 +114,7 @@ def _facts_there(selection: Selection, alignment: Alignment, other: Launches) ->
     if selection.right_labels is not None:
         right = np.full(len(other), UNKNOWN_GROUP)
         right[alignment.right_rows] = selection.right_labels[alignment.left_rows]
-    return replace(GroupFacts.of(kernel_and_size(other), origins, right=right), unmatched=unmatched)
+    return GroupFacts(kernel_and_size(other), origins, right=right, unmatched=unmatched)
 
 
 def _light_time_there(reference: Launches, alignment: Alignment, launches: int) -> np.ndarray | None:

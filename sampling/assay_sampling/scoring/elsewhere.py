@@ -125,7 +125,7 @@ def placed_on(
     facts = light_time = None
     if labels is not None:
         kinds, times = kernel_and_size(launches), saved.cell_times()
-        facts = GroupFacts.of(kinds, origins, right=saved.right_labels())
+        facts = GroupFacts(kinds, origins, right=saved.right_labels())
         light_time = None if times is None else times.of_launches(labels, kinds)
     return Placed(
         cost=scored_cost(launches, quantity, saved_quantity(saved)),

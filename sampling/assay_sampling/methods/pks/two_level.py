@@ -274,7 +274,7 @@ class _Joined:
                 chosen.weights,
                 labels=labels,
                 representative_groups=groups,
-                facts=GroupFacts.of(kernel_and_size(self.light), origins, right=right),
+                facts=GroupFacts(kernel_and_size(self.light), origins, right=right),
             ),
             labels=labels,
             label_origins=origins,

@@ -2,16 +2,20 @@
 
 Size is the number of blocks of the grid. Launches of a cell are as alike as a light run can tell.
 
-Source: docs/methods/error-decomposition.md, "Across GPUs". Memory: 40 bytes a launch.
+Source: docs/methods/error-decomposition.md, "Across GPUs". Memory: 16 bytes a launch.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from assay_sampling.engines.blockwise import counts_by, places_in, sums_by
+from assay_sampling.engines.columns import blocks, in_place_of
 from assay_sampling.launches.in_memory import Launches
 from assay_sampling.launches.row_hash import hash_rows
 
@@ -31,26 +35,28 @@ class Cells:
 
     @classmethod
     def of(cls, labels: np.ndarray, kinds: np.ndarray) -> Cells:
-        """From the group of every launch and its :func:`kernel_and_size`, both of shape (n,)."""
-        code, kind = _numbered(kinds)
-        pair = np.asarray(labels).astype(np.int64) * max(len(kind), 1) + code
-        number, pairs = _numbered(pair)
-        group, kind_of_pair = pairs // max(len(kind), 1), kind[pairs % max(len(kind), 1)]
-        order = np.lexsort((kind_of_pair, group))
-        place = np.empty(len(order), np.int64)
-        place[order] = np.arange(len(order))
-        return cls(group[order], kind_of_pair[order], place[number])
+        """From the group of every launch and its :func:`kernel_and_size`, both of shape (n,): where one lies
+        on disk, the cells of launches do, too."""
+        kind = _distinct(lambda block: kinds[block], kinds)
+        codes = max(len(kind), 1)
+
+        def pairs(block: slice) -> np.ndarray:
+            return np.asarray(labels[block], np.int64) * codes + places_in(kind, np.asarray(kinds[block]))
+
+        pair = _distinct(pairs, labels, kinds)
+        of_launch = in_place_of(labels, np.int64, lambda block: places_in(pair, pairs(block)), labels, kinds)
+        return cls(pair // codes, kind[pair % codes], of_launch)
 
     def __len__(self) -> int:
         return len(self.group)
 
     def sums(self, values: np.ndarray) -> np.ndarray:
         """The sum of ``values``, shape (n,), over the launches of each cell, shape (m,)."""
-        return np.bincount(self.of_launch, weights=values, minlength=len(self))
+        return sums_by(self.of_launch, values, len(self))
 
     def launches(self) -> np.ndarray:
         """How many launches each cell has, shape (m,)."""
-        return np.bincount(self.of_launch, minlength=len(self))
+        return counts_by(self.of_launch, len(self))
 
 
 @dataclass(frozen=True)
@@ -67,18 +73,23 @@ class CellTimes:
         launches = cells.launches()
         if not np.array_equal(launches, self.launches):
             return None
-        found: np.ndarray = (self.light_time / launches)[cells.of_launch]
-        return found
+        mean, of_launch = self.light_time / launches, cells.of_launch
+        return in_place_of(of_launch, np.float64, lambda block: mean[of_launch[block]], of_launch)
 
 
 def kernel_and_size(launches: Launches) -> np.ndarray:
     """A hash of the kernel and the number of blocks of every launch, shape (n,), uint64: the same in every
-    recording. A launch without a grid has one block."""
-    blocks = np.ones(len(launches), np.uint64)
-    for name in _AXES:
+    recording. A launch without a grid has one block. It lies where the launches lie."""
+    return launches.computed(("kernel_id", *_AXES), np.uint64, _hashed)
+
+
+def _hashed(columns: list[np.ndarray]) -> np.ndarray:
+    kernel, *axes = columns
+    blocks = np.ones(len(kernel), np.uint64)
+    for axis in axes:
         # Products beyond 64 bits wrap: what counts is whether two are equal.
-        blocks *= np.maximum(launches.column(name), 1).astype(np.uint64)
-    return hash_rows([launches.column("kernel_id"), blocks])
+        blocks *= np.maximum(axis, 1).astype(np.uint64)
+    return hash_rows([kernel, blocks])
 
 
 def only_groups(kinds: np.ndarray, rows: np.ndarray, labels: np.ndarray) -> np.ndarray:
@@ -87,7 +98,7 @@ def only_groups(kinds: np.ndarray, rows: np.ndarray, labels: np.ndarray) -> np.n
 
     ``kinds`` and ``labels`` have shape (n,); ``rows`` are those of the launches that count.
     """
-    code, kind = _numbered(kinds)
+    kind, code = np.unique(kinds, return_inverse=True)
     least = np.full(len(kind), np.iinfo(np.int64).max)
     most = np.full(len(kind), -1)
     np.minimum.at(least, code[rows], labels[rows])
@@ -96,7 +107,8 @@ def only_groups(kinds: np.ndarray, rows: np.ndarray, labels: np.ndarray) -> np.n
     return found
 
 
-def _numbered(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """A number for each distinct value, shape (n,), and the values by number; by hashing, without a sort."""
-    encoded = pa.array(values).dictionary_encode()
-    return encoded.indices.to_numpy(zero_copy_only=False), encoded.dictionary.to_numpy(zero_copy_only=False)
+def _distinct(values: Callable[[slice], np.ndarray], *read: np.ndarray) -> np.ndarray:
+    """The distinct values, ascending, that a function gives for slices of rows; it reads the columns
+    ``read``."""
+    found = [pc.unique(pa.array(values(block))).to_numpy() for block in blocks(len(read[0]), *read)]
+    return np.unique(np.concatenate(found)) if found else np.asarray(values(slice(0, 0)))

@@ -22,6 +22,8 @@ from dataclasses import asdict, dataclass, replace
 import numpy as np
 
 from assay_sampling.engines import blockwise
+from assay_sampling.engines.blockwise import counts_by, sums_by
+from assay_sampling.engines.columns import blocks, in_place_of
 from assay_sampling.scoring.error_parts.cells import Cells
 
 # How a launch of a two-level selection got its group: in the window, from a model, by a group of its own, or
@@ -73,30 +75,24 @@ class GroupFacts:
     """Known facts of the groups of n launches, each array of shape (n,).
 
     ``kinds``: kernel and size (:func:`assay_sampling.scoring.error_parts.cells.kernel_and_size`).
-    ``predicted``: a model gave the group. ``never_profiled``: the group is one of kernels without counters.
-    ``unmatched``: the launch has no counterpart, so no group. ``right``: the group that counters give,
-    UNKNOWN_GROUP where the launch has none; None: for no launch. ``amounts``: what weights count (launches,
-    instructions, light time); None: launches. Without ``amounts_known`` nobody knows them.
+    ``origins``: numbers of ORIGINS; None: one level. ``right``: the group that counters give, UNKNOWN_GROUP
+    where the launch has none; None: for no launch. ``unmatched``: the launch has no counterpart, so no group;
+    None: all have one. ``amounts``: what weights count (launches, instructions, light time); None: launches.
+    Without ``amounts_known`` nobody knows them.
     """
 
     kinds: np.ndarray
-    predicted: np.ndarray
-    never_profiled: np.ndarray
-    unmatched: np.ndarray
+    origins: np.ndarray | None = None
     right: np.ndarray | None = None
+    unmatched: np.ndarray | None = None
     amounts: np.ndarray | None = None
     amounts_known: bool = True
 
-    @classmethod
-    def of(
-        cls, kinds: np.ndarray, origins: np.ndarray | None = None, *, right: np.ndarray | None = None
-    ) -> GroupFacts:
-        """From numbers of ORIGINS, shape (n,); None: a selection of one level."""
-        nothing = np.zeros(len(kinds), bool)
-        if origins is None:
-            return cls(kinds, nothing, nothing, nothing)
-        predicted = origins == ORIGINS.index("model")
-        return cls(kinds, predicted, origins == ORIGINS.index("unknown"), nothing, right)
+
+# What is known of a launch: its group is right; its kernel has no counters; it has no group; a model gave the
+# group, and which one counters give is known; or that is not.
+_SURE, _NEVER_PROFILED, _UNMATCHED, _JUDGED, _OPEN = range(5)
+_CLASSES = 5
 
 
 def decompose(
@@ -125,9 +121,10 @@ def decompose(
         return ErrorParts(representatives=whole)
     if labels is None or representative_groups is None:
         return all_together(whole)
-    groups = int(max(labels.max(initial=-1), representative_groups.max(initial=-1))) + 1
+    last = max(int(labels[block].max()) for block in blocks(len(labels), labels))
+    groups = max(last, int(representative_groups.max(initial=-1))) + 1
     found = _Groups.of(costs, labels, groups, facts)
-    return found.parts(whole, total, _Chosen(rows, weights, representative_groups), facts)
+    return found.parts(whole, total, _Chosen(rows, weights, representative_groups))
 
 
 @dataclass(frozen=True)
@@ -141,83 +138,147 @@ class _Chosen:
 
 @dataclass(frozen=True)
 class _Groups:
-    """Groups of n launches: ``labels``, ``amounts`` and ``costs`` have shape (n,), ``amount``, shape (g,), is
-    that of each group. ``undivided``, shape (g,): groups of several cells without known amounts."""
+    """Groups of n launches, ``labels`` of shape (n,), by what is known of these.
+
+    ``amount`` and ``cost``, shape (g, 5), are sums over the launches of each group and class, ``judged``,
+    shape (g,), the amount of launches that counters give the group. Amounts are launches where ``counted``,
+    shape (g,). ``undivided``, shape (g,): groups of several cells without known amounts.
+    """
 
     costs: np.ndarray
-    labels: np.ndarray
+    facts: GroupFacts
     cells: Cells
-    amounts: np.ndarray
     amount: np.ndarray
+    cost: np.ndarray
+    judged: np.ndarray
+    counted: np.ndarray
     undivided: np.ndarray
 
     @classmethod
     def of(cls, costs: np.ndarray, labels: np.ndarray, groups: int, facts: GroupFacts) -> _Groups:
         cells = Cells.of(labels, facts.kinds)
-        several = np.bincount(cells.group, minlength=groups) > 1
-        judged = np.bincount(labels[~facts.never_profiled & ~facts.unmatched], minlength=groups) > 0
-        amounts = np.ones(len(costs)) if facts.amounts is None else np.asarray(facts.amounts, np.float64)
+        of_class = in_place_of(
+            labels,
+            np.int64,
+            lambda block: np.asarray(labels[block], np.int64) * _CLASSES + _classes(facts, block),
+            labels,
+        )
+        size = groups * _CLASSES
+        launches = counts_by(of_class, size).reshape(groups, _CLASSES)
+        amount = launches.astype(np.float64)
         # Where the launches of a group have no amount at all, each counts as one.
-        amounts = np.where(np.bincount(labels, amounts, groups)[labels] > 0, amounts, 1.0)
-        undivided = several & judged if not facts.amounts_known else np.zeros(groups, bool)
-        return cls(costs, labels, cells, amounts, np.bincount(labels, amounts, groups), undivided)
+        counted = np.ones(groups, bool)
+        if facts.amounts is not None:
+            known = sums_by(of_class, facts.amounts, size).reshape(groups, _CLASSES)
+            counted = known.sum(axis=1) <= 0
+            amount = np.where(counted[:, None], amount, known)
+        several = np.bincount(cells.group, minlength=groups) > 1
+        judged = launches[:, [_SURE, _JUDGED, _OPEN]].sum(axis=1) > 0
+        found = cls(
+            costs=costs,
+            facts=facts,
+            cells=cells,
+            amount=amount,
+            cost=sums_by(of_class, costs, size).reshape(groups, _CLASSES),
+            judged=np.zeros(groups),
+            counted=counted,
+            undivided=several & judged if not facts.amounts_known else np.zeros(groups, bool),
+        )
+        return found._with_judged(of_class) if launches[:, _JUDGED].any() else found
 
-    def parts(self, whole: float, total: float, chosen: _Chosen, facts: GroupFacts) -> ErrorParts:
-        projected = np.bincount(chosen.groups, chosen.weights * self.costs[chosen.rows], len(self.amount))
-        empty = self.amount == 0
-        rate = np.divide(projected, self.amount, out=np.zeros(len(self.amount)), where=~empty)
-        typical = self._typical_rate(rate, chosen)
+    def _with_judged(self, of_class: np.ndarray) -> _Groups:
+        rows = np.flatnonzero(of_class % _CLASSES == _JUDGED)
+        label = of_class[rows] // _CLASSES
+        assert self.facts.right is not None
+        right, amounts = self.facts.right[rows], np.ones(len(rows))
+        if self.facts.amounts is not None:
+            amounts = np.where(self.counted[label], 1.0, self.facts.amounts[rows])
+        # Launches of a group that is not divided stay in it.
+        divided = ~self.undivided[label]
+        return replace(self, judged=np.bincount(right[divided], amounts[divided], minlength=len(self.judged)))
+
+    def parts(self, whole: float, total: float, chosen: _Chosen) -> ErrorParts:
+        amount, cost = self.amount.sum(axis=1), self.cost.sum(axis=1)
+        projected = np.bincount(chosen.groups, chosen.weights * self.costs[chosen.rows], len(amount))
+        empty = amount == 0
+        rate = np.divide(projected, amount, out=np.zeros(len(amount)), where=~empty)
+        typical = self._typical_rate(rate, amount, cost, chosen)
+        apart, alone = self.undivided, ~self.undivided
 
         def points(of: np.ndarray) -> float:
             found = 100.0 * float(of.sum()) / total
             return found if abs(found) > _ROUNDING else 0.0
 
-        apart = self.undivided[self.labels]
-        lost = facts.unmatched & ~apart
-        own = facts.never_profiled & ~lost & ~apart
-        predicted = facts.predicted & ~own & ~lost & ~apart
-        right = np.full(len(self.labels), UNKNOWN_GROUP) if facts.right is None else facts.right
-        known = predicted & (right != UNKNOWN_GROUP)
-        unknown = predicted & ~known | apart
-        told = ~(lost | own | unknown)
-        error = rate[self.labels] * self.amounts - self.costs
-        by_kind = typical[self.labels] * self.amounts
-        rightly = np.where(known, typical[np.where(known, right, 0)] * self.amounts, by_kind)
+        def has(*classes: int) -> bool:
+            return bool(self.amount[alone][:, classes].any() or self.cost[alone][:, classes].any())
+
+        def error(rates: np.ndarray, which: int) -> np.ndarray:
+            found: np.ndarray = (rates * self.amount[:, which] - self.cost[:, which])[alone]
+            return found
+
+        together = (typical * amount - cost)[apart]
+        labelled = (typical * self.amount[:, _JUDGED])[alone]
+        rightly = typical * self.judged
         found = {
-            "labels": points((by_kind - rightly)[known]) if known.any() else None,
-            "group_spread": points((rightly - self.costs)[told]) if told.any() else None,
-            "kernels_never_profiled": points(error[own]) if own.any() else None,
-            "unmatched": points(error[lost]) if lost.any() else None,
-            "not_separated": points((by_kind - self.costs)[unknown]) if unknown.any() else None,
+            "labels": points(labelled.sum() - rightly.sum()) if has(_JUDGED) else None,
+            "group_spread": points(
+                error(typical, _SURE).sum() + rightly.sum() - self.cost[alone, _JUDGED].sum()
+            )
+            if has(_SURE, _JUDGED)
+            else None,
+            "kernels_never_profiled": points(error(rate, _NEVER_PROFILED)) if has(_NEVER_PROFILED) else None,
+            "unmatched": points(error(rate, _UNMATCHED)) if has(_UNMATCHED) else None,
+            "not_separated": points(error(typical, _OPEN).sum() + together.sum())
+            if has(_OPEN) or apart.any()
+            else None,
         }
         of_representatives = None
-        if told.any() or (predicted & ~known).any() or projected[empty].any():
+        if has(_SURE, _JUDGED, _OPEN) or projected[empty].any():
             # What is left, so that the parts add up exactly.
             of_representatives = whole - sum(each for each in found.values() if each is not None)
             of_representatives = of_representatives if abs(of_representatives) > _ROUNDING else 0.0
-        together = (
+        open_ones = has(_OPEN) or bool(self.amount[apart][:, [_JUDGED, _OPEN]].any())
+        names = (
             *(("representatives",) if apart.any() else ()),
-            *(("labels",) if (facts.predicted & unknown).any() else ()),
-            *(("group_spread",) if unknown.any() else ()),
+            *(("labels",) if open_ones else ()),
+            *(("group_spread",) if found["not_separated"] is not None else ()),
         )
-        return ErrorParts(of_representatives, **found, not_separated_parts=together)
+        return ErrorParts(of_representatives, **found, not_separated_parts=names)
 
-    def _typical_rate(self, rate: np.ndarray, chosen: _Chosen) -> np.ndarray:
+    def _typical_rate(
+        self, rate: np.ndarray, amount: np.ndarray, cost: np.ndarray, chosen: _Chosen
+    ) -> np.ndarray:
         """What each group would project for one of its amount if its representatives cost what launches of
         their kernel and size in the group do on average, shape (g,)."""
         cell = self.cells.of_launch[chosen.rows]
-        amount, cost = self.cells.sums(self.amounts), self.cells.sums(self.costs)
-        rate_of_cell = np.divide(cost, amount, out=np.zeros(len(amount)), where=amount > 0)
-        stands_for = chosen.weights * self.amounts[chosen.rows]
-        counted = np.bincount(chosen.groups, stands_for, len(rate))
+        counted, launches = self.counted[self.cells.group], self.cells.launches()
+        amounts, own = launches.astype(np.float64), np.ones(len(chosen.rows))
+        if self.facts.amounts is not None:
+            amounts = np.where(counted, amounts, self.cells.sums(self.facts.amounts))
+            own = np.where(counted[cell], own, self.facts.amounts[chosen.rows])
+        costs = self.cells.sums(self.costs)
+        rate_of_cell = np.divide(costs, amounts, out=np.zeros(len(amounts)), where=amounts > 0)
+        stands_for = chosen.weights * own
+        all_stand_for = np.bincount(chosen.groups, stands_for, len(rate))
         typical = np.bincount(chosen.groups, stands_for * rate_of_cell[cell], len(rate))
-        mean = np.divide(
-            np.bincount(self.labels, self.costs, len(rate)),
-            self.amount, out=np.zeros(len(rate)), where=self.amount > 0,
-        )  # fmt: skip
+        mean = np.divide(cost, amount, out=np.zeros(len(rate)), where=amount > 0)
         # A group whose representatives stand for nothing lacks them: all of its error is theirs.
-        found: np.ndarray = np.divide(typical, counted, out=mean, where=counted > 0)
+        found: np.ndarray = np.divide(typical, all_stand_for, out=mean, where=all_stand_for > 0)
         return np.where(self.undivided, rate, found)
+
+
+def _classes(facts: GroupFacts, block: slice) -> np.ndarray | int:
+    """What is known of each of some launches, shape (b,); one number for all of them where they are alike."""
+    found: np.ndarray | int = _SURE
+    if facts.origins is not None:
+        origins = facts.origins[block]
+        known = False if facts.right is None else facts.right[block] != UNKNOWN_GROUP
+        of_models = np.where(known, _JUDGED, _OPEN)
+        found = np.where(origins == ORIGINS.index("model"), of_models, _SURE)
+        found = np.where(origins == ORIGINS.index("unknown"), _NEVER_PROFILED, found)
+    if facts.unmatched is not None:
+        found = np.where(facts.unmatched[block], _UNMATCHED, found)
+    return found
 
 
 _ROUNDING = 1e-9
