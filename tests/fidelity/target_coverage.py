@@ -9,7 +9,7 @@ from itertools import product
 import numpy as np
 
 from assay_sampling.estimation.intervals import draw_per_group
-from assay_sampling.estimation.light_time_draws import draw_by_light_time
+from assay_sampling.estimation.light_time_draws import draw_by_light_time, drawn_weights
 from assay_sampling.estimation.proportional_draws import draw_in_proportion
 from assay_sampling.estimation.sample_design import SampleDesign
 from assay_sampling.estimation.target_intervals import (
@@ -29,9 +29,9 @@ MOST_WITHHELD_PERCENT = 100 / 3
 MOST_HALF_WIDTHS = 4.0
 # Nine kernels give 18 launches with two of each; sixteen give 128 with eight.
 _KERNELS = {False: 9, True: 16}
-# Printed with two of each, not counted, and why: docs/methods/target-intervals.md, "Where they fail".
-# The first is bounded by f only.
-BEYOND_TWO_EACH = ("longest 2 % x 4, cut off", "the shorter half of a kernel's launches x 2")
+# Bounded by f only. Printed with two of each, not counted, and why: docs/methods/target-intervals.md, "Where
+# they fail".
+BEYOND_TWO_EACH = "longest 2 % x 4, cut off"
 # By how much the few draws of the short form may miss by chance: three standard errors of a share of 93 %.
 _SLACK = {Effort.SHORT: 8.0, Effort.FULL: 0.0}
 # Drawing from so many takes long, and a quarter of the samples tells enough.
@@ -43,13 +43,15 @@ _LEAST_ERROR_PERCENT = 0.01
 @dataclass(frozen=True)
 class Cell:
     """Samples of one design on one pair: launches to simulate, root mean square error, what was withheld,
-    held, and the median half width in units of that error; None without an interval."""
+    held, and the median half width in units of that error and in percent of the total; None without an
+    interval."""
 
     launches: int
     error_percent: float
     withheld_percent: float
     held_percent: float | None
     half_widths: float | None
+    half_width_percent: float | None
     unlike_percent: float | None
 
     def texts(self) -> tuple[str, ...]:
@@ -59,6 +61,7 @@ class Cell:
             f"{self.withheld_percent:.0f} %",
             "" if self.held_percent is None else f"{self.held_percent:.1f} %",
             "" if self.half_widths is None else f"{self.half_widths:.2f}",
+            "" if self.half_width_percent is None else f"{self.half_width_percent:.1f} %",
             "" if self.unlike_percent is None else f"{self.unlike_percent:.1f} %",
         )
 
@@ -86,14 +89,14 @@ def section(effort: Effort) -> Section:
         "kernel (all of a smaller one), in proportion to light time or uniformly with weights by launches, "
         "or 18 or 50 of all in proportion to light time. The target's truth is known. Keeps f: whether no "
         f"launch scales more than {SCALES_AT_MOST:g} times as its kernel does, else the share of the time of "
-        "those that do. Error: root mean square; half width: its median, in units of that error; unlike: "
+        "those that do. Error: root mean square; half width: its median, in units of that error and in "
+        "percent of the total; unlike: "
         "the share of the time that launches unlike any drawn may have (the median). Counted is what keeps "
         f"f: at least {LEAST_HELD_PERCENT:g} % held, and with two of each and {LEAST_LAUNCHES} launches or "
         f"more at most a third withheld and a half width of at most {MOST_HALF_WIDTHS:g}. Populations "
         "without a GPU in their name are made ratios (synthetic, 8,000 launches of 9 kernels, of 16 where "
-        "eight of each are drawn). Printed but not counted with two of each: "
-        f"{', '.join(f'`{name}`' for name in BEYOND_TWO_EACH)}; the first is bounded "
-        "by f only. No interval keeps these "
+        f"eight of each are drawn). Printed but not counted with two of each: `{BEYOND_TWO_EACH}`, which is "
+        "bounded by f only. No interval keeps these "
         f"bounds on all that keeps f: of two populations {unlike.errors_apart:.1f} errors apart (synthetic, "
         f"`tests/fidelity/indistinguishable.py`), {unlike.meet_none_percent:.0f} % of samples of two each "
         f"look alike, so at most {unlike.narrow_percent:.0f} % can have an interval within "
@@ -112,6 +115,7 @@ def section(effort: Effort) -> Section:
             "error",
             "withheld",
             "held",
+            "half width, errors",
             "half width",
             "unlike",
         ),
@@ -137,7 +141,7 @@ def _cells(effort: Effort) -> Iterator[tuple[Pair, str, bool]]:
 def _keeps(pair: Pair, design: str, percent_beyond: float) -> str:
     if percent_beyond:
         return f"no, {percent_beyond:.2g} %"
-    beyond = design.startswith("2 of each") and pair.name.removesuffix(f" {HOLD_OUT}") == BEYOND_TWO_EACH[0]
+    beyond = design.startswith("2 of each") and pair.name.removesuffix(f" {HOLD_OUT}") == BEYOND_TWO_EACH
     return "yes, bounded by f only" if beyond else "yes"
 
 
@@ -161,13 +165,14 @@ def measured(pair: Pair, design: str, draws: int) -> Cell:
         half_widths=half / spread
         if half is not None and 100 * spread / truth > _LEAST_ERROR_PERCENT
         else None,
+        half_width_percent=None if half is None else 100 * half / truth,
         unlike_percent=float(np.median(assumed)) if assumed else None,
     )
 
 
 def _missed(pair: Pair, design: str, cell: Cell, slack: float) -> list[str]:
     found, two_each = [], design.startswith("2 of each")
-    if pair.name.removesuffix(f" {HOLD_OUT}") in BEYOND_TWO_EACH and two_each:
+    if pair.name.removesuffix(f" {HOLD_OUT}") == BEYOND_TWO_EACH and two_each:
         return []
     if cell.held_percent is not None and cell.held_percent < LEAST_HELD_PERCENT - slack:
         found.append(f"held in {cell.held_percent:.1f} %")
@@ -175,7 +180,7 @@ def _missed(pair: Pair, design: str, cell: Cell, slack: float) -> list[str]:
         if cell.withheld_percent > MOST_WITHHELD_PERCENT:
             found.append(f"withheld in {cell.withheld_percent:.0f} %")
         if cell.half_widths is not None and cell.half_widths > MOST_HALF_WIDTHS * (1 + slack / 100):
-            found.append(f"half width {cell.half_widths:.2f}")
+            found.append(f"half width {cell.half_widths:.2f} errors, {cell.half_width_percent:.1f} %")
     return found
 
 
@@ -196,9 +201,7 @@ def _by_launches(per_group: int) -> Callable[[Pair, np.random.Generator], _Drawn
 def _by_light_time(per_group: int) -> Callable[[Pair, np.random.Generator], _Drawn]:
     def sample(pair: Pair, rng: np.random.Generator) -> _Drawn:
         rows = draw_by_light_time(pair.group, per_group, pair.time, rng)
-        groups = pair.group[rows]
-        weights = (pair.light_time / np.bincount(groups, pair.time[rows]))[groups]
-        return _scored(pair, rows, weights, "light_time")
+        return _scored(pair, rows, drawn_weights(pair.time, pair.group, rows), "light_time")
 
     return sample
 

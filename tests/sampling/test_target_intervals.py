@@ -15,11 +15,14 @@ from hypothesis import strategies as st
 
 from assay_sampling.errors import InputError
 from assay_sampling.estimation.intervals import Interval, draw_per_group
+from assay_sampling.estimation.moderated_errors import LEAST_SPREAD
 from assay_sampling.estimation.sample_design import SampleDesign, cost_cov, distinct_kernels
+from assay_sampling.estimation.step_errors import step_errors
 from assay_sampling.estimation.student_t import t_quantile
 from assay_sampling.estimation.target_intervals import (
     LEAST_LAUNCHES,
     WIDEST,
+    WIDEST_OF_STEPS,
     Assumption,
     TargetInterval,
     target_interval,
@@ -83,11 +86,11 @@ def test_by_launches_the_lower_end_is_the_wider_of_two_and_the_upper_one_at_most
         assert found.basis == "target_spread"
 
 
-def test_by_light_time_the_lower_end_has_residuals_as_hc3_has_them() -> None:
+def test_by_amounts_the_lower_end_has_residuals_as_hc3_has_them() -> None:
     time = np.linspace(3.0, 7.0, 20)
     costs = 2 * time * TWENTY / TWENTY.mean()
     ratio, total = costs.sum() / time.sum(), 200 * TIME_OF_GROUP * costs.sum() / time.sum()
-    plan = design([200], "light_time", cov=0.2, light_time=time)
+    plan = design([200], cov=0.2, light_time=time)
     found, _ = interval_of(plan, costs, ONE, "light_time")
     enlarged = math.sqrt(19 / 20) / (1 - time / time.sum())
     squares = np.square((costs - ratio * time) * enlarged / costs.mean()).sum() / 19
@@ -97,13 +100,81 @@ def test_by_light_time_the_lower_end_has_residuals_as_hc3_has_them() -> None:
     error = total * spread * math.sqrt((1 - 20 / 200) * np.square(time / time.sum()).sum())
     assert half(found) == pytest.approx(WIDEST * error)
     assert found.basis == "target_residuals"
-    # Weights by instructions are the same estimator of another amount, all drawn uniformly.
+    # Weights by instructions are the same estimator of another amount.
     weights = np.full(20, total / costs.sum())
     again = target_interval(
         design([200], cov=0.2), costs, ONE, weights, kind="instructions", instructions=time
     )
     assert again.interval is not None
     assert (again.interval.low, half(again.interval)) == pytest.approx((found.low, half(found)))
+
+
+def test_drawn_in_steps_the_lower_end_has_what_neighbours_in_size_differ_by() -> None:
+    """One group, so no trend that groups have in common; its ratios rise with size, and neighbours tell."""
+    time = np.linspace(3.0, 7.0, 20)[::-1]
+    noise = np.tile([0.96, 1.04], 10)
+    costs = time * np.linspace(1.5, 1.0, 20) * noise
+    weights = 50.0 / time
+    found = target_interval(
+        design([200], "light_time", cov=0.2, light_time=time), costs, ONE, weights, kind="light_time"
+    ).interval
+    assert found is not None
+    total = float(weights @ costs)
+    ratio = costs / time / (costs / time).mean()
+    variance = np.square(np.diff(ratio)).sum() / (2 * 19) * (1 - 1 / weights).mean()
+    error = total * math.sqrt(variance / 20)
+    below = t_quantile(0.975, 19) * error
+    assert total - found.low == pytest.approx(below)
+    assert found.high == pytest.approx(total * math.exp((2 * WIDEST_OF_STEPS * error - below) / total))
+    assert found.basis == "steps_by_size"
+    assert error < 0.6 * total * ratio.std(ddof=1) / math.sqrt(20), "the trend is no part of it"
+
+
+def test_the_trend_with_size_that_groups_have_in_common_is_no_error_of_steps() -> None:
+    """Two launches of each of nine groups, the longer one 20 % dearer for its time: steps take one of both
+    sizes from every sample, and only the start within a step varies."""
+    time, groups = np.tile([2.0, 4.0], 9), np.repeat(np.arange(9), 2)
+    weights = 100.0 / time
+    for trend, spread in ((0.2, 0.0), (0.0, 0.2)):
+        rises = np.tile([-1.0, 1.0], 9) * trend / 2
+        unlike = (
+            np.repeat(np.where(np.arange(9) % 2 == 0, 1.0, -1.0), 2) * np.tile([-1.0, 1.0], 9) * spread / 2
+        )
+        found = step_errors(groups, time, time * (1 + rises + unlike), weights)
+        if trend:
+            rise = 2 * trend
+            variance = max(rise**2 / 24, LEAST_SPREAD**2)
+            assert found.standard == pytest.approx(
+                math.sqrt(9 * 200**2 / 2 * (1 - (1 / weights).reshape(9, 2).mean()) * variance)
+            )
+            of_trend = found.standard
+        else:
+            assert found.standard > 1.6 * of_trend
+    assert found.effective_draws == pytest.approx(18)
+    assert found.without_own == pytest.approx(found.standard * math.sqrt(9 / 8))
+
+
+def test_launches_taken_whole_add_their_cost_to_an_interval_of_steps() -> None:
+    time = np.concatenate([[900.0], np.linspace(3.0, 7.0, 20)])
+    costs = time * np.concatenate([[3.0], TWENTY])
+    weights = np.concatenate([[1.0], 50.0 / time[1:]])
+    plan = design([201], "light_time", light_time=time)
+    found = target_interval(plan, costs, np.zeros(21, int), weights, kind="light_time").interval
+    rest = target_interval(
+        design([200], "light_time", light_time=time[1:]), costs[1:], ONE, weights[1:], kind="light_time"
+    ).interval
+    assert found is not None
+    assert rest is not None
+    assert found.low - 2700 == pytest.approx(rest.low)
+    assert found.low < weights @ costs < found.high
+    few = target_interval(
+        replace(plan, launches=np.array([201])),
+        costs,
+        np.zeros(21, int),
+        np.where(np.arange(21) < 14, 1.0, weights),
+        kind="light_time",
+    )
+    assert few.reason == make_note("interval_of_few_draws", draws=7, least=8)
 
 
 def test_the_assumption_alone_is_the_upper_end_where_one_launch_is_unlike_the_others() -> None:
@@ -121,12 +192,12 @@ def test_the_assumption_alone_is_the_upper_end_where_one_launch_is_unlike_the_ot
 
 def test_launches_unlike_those_drawn_may_also_cost_less() -> None:
     """Where one that was drawn is unlike the others, what was missed may scale as little as 1 / f."""
-    costs = TWENTY.copy()
-    costs[7] *= 3
+    costs = np.full(20, TIME_OF_GROUP)
+    costs[7] *= 1.3
     plan = design([100], "light_time", light_time=np.full(20, TIME_OF_GROUP))
     projected = 100 * costs.mean()
     found, _ = interval_of(plan, costs, ONE, "light_time", scales_at_most=2.5)
-    share = unlike_share(1, 19, 0, 0.95)
+    share = unlike_share(20, 0, 0, 0.95)
     assert projected - found.low == pytest.approx(share * (1 - 1 / 2.5) * projected * (1 - 20 / 100))
     alike, _ = interval_of(plan, TWENTY, ONE, "light_time", scales_at_most=2.5)
     assert 100 * TWENTY.mean() - alike.low < 0.1 * 100 * TWENTY.mean()
@@ -291,7 +362,7 @@ def saved(method: str, parameters: dict[str, Any]) -> SavedSelection:
         ("proportional", {}, "light_time", "hansen_hurwitz"),
         ("stratified", {"launches": 40, "launches_per_group": 8}, "launches", "target_spread"),
         ("stratified", {"launches": 40, "launches_per_group": 8}, "light_time", "target_residuals"),
-        ("stratified", {"launches": 40, "weights": "light_time"}, "light_time", "target_residuals"),
+        ("stratified", {"launches": 40, "weights": "light_time"}, "light_time", "steps_by_size"),
         ("random", {"launches": 40}, "launches", "target_spread"),
     ],
 )

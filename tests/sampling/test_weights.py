@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 from dataclasses import replace
 from typing import Any
@@ -15,7 +14,7 @@ from pydantic import BaseModel
 
 from assay_sampling.counters.simulated import simulated_counters
 from assay_sampling.errors import InputError, MisalignedError, ParameterError, RefusedError
-from assay_sampling.estimation.light_time_draws import draw_by_light_time
+from assay_sampling.estimation.light_time_draws import draw_by_light_time, drawn_weights
 from assay_sampling.launches.in_memory import Launches
 from assay_sampling.launches.profile import Profile
 from assay_sampling.launches.table import Condition, Device, TableMetadata
@@ -126,7 +125,8 @@ def test_every_method_takes_the_parameter_and_gives_both_weights(method: str) ->
         rows, labels, time = found.representatives.row, found.labels, launches.column("duration_ns")
         assert labels is not None
         assert found.light_time_weights is not None
-        assert found.light_time_weights == pytest.approx(light_time_weights(time, labels, rows))
+        of = drawn_weights if found.drawing == "light_time" else light_time_weights
+        assert found.light_time_weights == pytest.approx(of(time, labels, rows))
         document = found.document().to_dict()
         assert document["weights"] == {"here": "launches", "elsewhere": asked or "light_time"}
         written = [e["light_time_weight"] for g in document["groups"] for e in g["representatives"]]
@@ -230,40 +230,38 @@ def test_selections_of_earlier_releases_have_weights_by_launches() -> None:
     assert score_saved(old, light([20, 40, 60, 10, 10, 10], "T4")).weights == "launches"
 
 
-def _chance(rows: tuple[int, ...], time: np.ndarray) -> float:
-    """Probability of a sample of the draw: its share of the light time of all samples of its size."""
-    size = len(rows)
-    of_all = sum(time[list(each)].sum() for each in itertools.combinations(range(len(time)), size))
-    return float(time[list(rows)].sum() / of_all)
+def test_launches_are_drawn_in_proportion_to_their_light_time_and_long_ones_whole() -> None:
+    """The launch of 20 is longer than half of the 30 and taken whole, that of 6 longer than the other half of
+    the 10 that are left: then one of three is drawn."""
+    time = np.array([1.0, 20.0, 1.0, 2.0, 6.0])
+    rng, draws = np.random.default_rng(0), 4_000
+    drawn = [tuple(draw_by_light_time(np.zeros(5, int), 3, time, rng).tolist()) for _ in range(draws)]
+    for row, chance in ((0, 1 / 4), (1, 1), (2, 1 / 4), (3, 2 / 4), (4, 1)):
+        share = sum(row in rows for rows in drawn) / draws
+        assert share == pytest.approx(chance, abs=4 * np.sqrt(chance * (1 - chance) / draws))
+        for rows in {rows for rows in drawn if row in rows}:
+            assert drawn_weights(time, np.zeros(5, int), np.array(rows))[rows.index(row)] == 1 / chance
 
 
-def test_samples_are_drawn_in_proportion_to_their_light_time() -> None:
-    time = np.array([1.0, 2.0, 4.0, 13.0])
-    rng = np.random.default_rng(0)
-    draws = 20_000
-    seen: dict[tuple[int, ...], int] = {}
-    for _ in range(draws):
-        rows = tuple(draw_by_light_time(np.zeros(4, int), 2, time, rng).tolist())
-        seen[rows] = seen.get(rows, 0) + 1
-    for rows in itertools.combinations(range(4), 2):
-        expected = _chance(rows, time)
-        assert seen.get(rows, 0) / draws == pytest.approx(expected, abs=4 * np.sqrt(expected / draws))
-
-
-@given(
-    st.lists(st.tuples(st.floats(0.1, 100), st.floats(0, 100)), min_size=2, max_size=7),
-    st.integers(1, 3),
-)
-def test_drawn_so_the_projection_has_no_bias_whatever_the_cost(
-    launches: list[tuple[float, float]], size: int
+@given(st.lists(st.floats(0.1, 100), min_size=2, max_size=40), st.integers(1, 6), st.integers(0, 2**32))
+def test_each_step_of_light_time_in_order_of_size_meets_one_launch(
+    times: list[float], steps: int, seed: int
 ) -> None:
-    time, cost = np.array([t for t, _ in launches]), np.array([c for _, c in launches])
-    size = min(size, len(time))
-    expected = sum(
-        _chance(rows, time) * time.sum() * cost[list(rows)].sum() / time[list(rows)].sum()
-        for rows in itertools.combinations(range(len(time)), size)
-    )
-    assert expected == pytest.approx(cost.sum(), rel=1e-9, abs=1e-9)
+    time, labels = np.array(times), np.zeros(len(times), int)
+    rows = draw_by_light_time(labels, steps, time, np.random.default_rng(seed))
+    weights = drawn_weights(time, labels, rows)
+    # Together they stand for the light time of all.
+    assert weights @ time[rows] == pytest.approx(time.sum())
+    whole, drawn = rows[weights == 1], rows[weights > 1]
+    if not len(drawn):
+        return
+    left = np.setdiff1d(np.arange(len(time)), whole)
+    order = left[np.argsort(time[left], kind="stable")]
+    ends = np.cumsum(time[order]) / (time[left].sum() / len(drawn))
+    place = np.sort([int(np.flatnonzero(order == row)[0]) for row in drawn])
+    begins = np.concatenate([[0], ends])[place]
+    assert (begins < np.arange(len(drawn)) + 1).all()
+    assert (ends[place] > np.arange(len(drawn)) - 1e-9).all()
 
 
 @given(
@@ -349,7 +347,7 @@ def test_launches_drawn_by_light_time_have_no_interval_on_their_own_profile(
     assert found.interval_reason.code == "interval_of_light_time_draw"
     assert found.light_time_weights is not None
     assert found.labels is not None
-    expected = light_time_weights(np.array(durations, float), found.labels, found.representatives.row)
+    expected = drawn_weights(np.array(durations, float), found.labels, found.representatives.row)
     assert found.light_time_weights == pytest.approx(expected)
 
 

@@ -172,7 +172,7 @@ class IntervalEntry(Part):
         says(
             "`known_design`, `known_variance`, `stratified_t`, `ratio_t` or `bootstrap` "
             "([intervals.md](methods/intervals.md)); on another GPU `target_spread`, `target_residuals`, "
-            "`hansen_hurwitz` or `successive_differences` "
+            "`steps_by_size`, `hansen_hurwitz` or `successive_differences` "
             "([target-intervals.md](methods/target-intervals.md))"
         ),
     ]

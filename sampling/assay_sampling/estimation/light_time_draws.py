@@ -1,12 +1,17 @@
-"""Launches drawn within groups for weights by light time: samples in proportion to their light time.
+"""Launches drawn within groups in proportion to their light time, at equal steps in order of size.
 
-Of each group the first launch is drawn in proportion to its light time, the others uniformly from the rest,
-all without replacement. Every possible sample then has a probability in proportion to the sum of its light
-times, and the ratio estimator D_g x (costs of the sample) / (light times of the sample) has no bias,
-whatever the cost. Of samples drawn uniformly it has one where cost per time depends on the size.
+    whole:   launches with d_i >= D / m, taken out again and again, each lowering D by d_i and m by one
+    drawn:   m launches at the points (u + k) D / m, k = 0..m - 1, of the running sum of light times, from
+             the shortest launch on; u random in [0, 1), one for each group
+    total  = costs of the whole ones + sum over drawn ones of cost x D / (m d_i)
 
-Source: Lahiri, Bulletin of the International Statistical Institute 33 (1951); Midzuno, Annals of the
-Institute of Statistical Mathematics 3 (1952); Cochran, Sampling Techniques, 3rd edition, section 6.15.
+A launch is drawn with the probability m d_i / D, so the total has no bias, whatever launches cost there; it
+is exact if cost is in proportion to light time. Steps in order of size take short launches and long ones
+alike, as their time asks: one of m is among the longest, which have D / m of the time.
+
+Source: Madow, Annals of Mathematical Statistics 1949 (systematic, in proportion to size); Horvitz and
+Thompson, Journal of the American Statistical Association 1952; Cochran, Sampling Techniques, 3rd edition,
+sections 8.10 and 9A.10; docs/methods/weights.md.
 """
 
 from __future__ import annotations
@@ -15,7 +20,9 @@ import numpy as np
 
 from assay_sampling.engines.columns import require_in_memory
 from assay_sampling.errors import RefusedError
-from assay_sampling.estimation.rank_draws import draw_ranks, order_by_group
+
+# Sums of times are rounded: a launch must never be met by two steps.
+_ROUNDING = 1e-9
 
 
 def draw_by_light_time(
@@ -29,14 +36,13 @@ def draw_by_light_time(
         light_time: of every launch, shape (n,); launches without any are not drawn.
         rng: the source of randomness.
 
-    Raises RefusedError for a group without light time.
+    Their weights are :func:`drawn_weights`. Raises RefusedError for a group without light time.
     """
     require_in_memory(labels, light_time)
     if not len(labels):
         return np.empty(0, np.int64)
     groups = int(labels.max()) + 1
-    timed = np.flatnonzero(light_time > 0)
-    order = timed[order_by_group(labels[timed], groups)]
+    timed = light_time > 0
     sizes = np.bincount(labels[timed], minlength=groups)
     asked = np.broadcast_to(np.asarray(per_group, np.int64), sizes.shape)
     if bool(((sizes == 0) & (asked > 0)).any()):
@@ -46,26 +52,63 @@ def draw_by_light_time(
             f"group {group} has no light time, so none of its launches can be drawn in proportion to it",
             "leave weights out, or use a light run that measures every launch",
         )
-    wanted = np.minimum(asked, sizes)
-    begin = np.cumsum(sizes) - sizes
-    first = _first_ranks(light_time[order], begin, sizes, rng)
-    used = np.flatnonzero(wanted > 0)
-    others, ranks = draw_ranks(sizes[used] - 1, wanted[used] - 1, rng)
-    of_group = used[others]
-    # The ranks of the others leave out the launch that was drawn first.
-    ranks = ranks + (ranks >= first[of_group])
-    drawn: np.ndarray = np.sort(order[np.concatenate([begin[used] + first[used], begin[of_group] + ranks])])
-    return drawn
-
-
-def _first_ranks(
-    times: np.ndarray, begin: np.ndarray, sizes: np.ndarray, rng: np.random.Generator
-) -> np.ndarray:
-    """Rank within its group of one launch of each, drawn in proportion to its time, shape (g,)."""
-    ends = np.cumsum(times)
-    before = np.concatenate([[0.0], ends])[begin]
-    of_group = np.concatenate([[0.0], ends])[begin + sizes] - before
-    position = np.searchsorted(ends, before + rng.random(len(sizes)) * of_group, side="right")
-    # Rounding must not carry a draw into the next group.
-    found: np.ndarray = np.clip(position - begin, 0, np.maximum(sizes - 1, 0))
+    whole, left, steps = _whole(labels, np.minimum(asked, sizes), light_time)
+    others = np.flatnonzero(timed & ~whole & (steps > 0)[labels])
+    order = others[np.lexsort((light_time[others], labels[others]))]
+    drawn = order[_met_by_steps(labels[order], light_time[order] / left[labels[order]], steps, rng)]
+    found: np.ndarray = np.sort(np.concatenate([np.flatnonzero(whole), drawn]))
     return found
+
+
+def _met_by_steps(
+    group: np.ndarray, share: np.ndarray, steps: np.ndarray, rng: np.random.Generator
+) -> np.ndarray:
+    """Which of n launches, group by group, are met by the ``steps``, shape (g,), of each group, ascending;
+    ``group`` and ``share``, of the light time of the group, have shape (n,)."""
+    groups = len(steps)
+    ends = np.cumsum(np.bincount(group, minlength=groups))
+    begin = np.concatenate([[0], ends[:-1]])
+    # Launches of group g reach from g to g + 1.
+    reach = np.cumsum(share)
+    reach += group - np.concatenate([[0.0], reach])[begin[group]]
+    of_step = np.repeat(np.arange(groups), steps)
+    step = np.arange(len(of_step)) - np.repeat(np.cumsum(steps) - steps, steps)
+    points = of_step + (rng.random(groups)[of_step] + step) / steps[of_step]
+    # Rounding must not carry a step into the next group.
+    met: np.ndarray = np.clip(np.searchsorted(reach, points, side="right"), begin[of_step], ends[of_step] - 1)
+    return met
+
+
+def drawn_weights(light_time: np.ndarray, labels: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    """Weights by light time of launches that :func:`draw_by_light_time` drew, shape (r,): 1 of a launch that
+    is taken whole, else the light time of the rest of its group / (launches drawn of that x its own).
+
+    Args:
+        light_time: of every launch, shape (n,).
+        labels: group of every launch, shape (n,), 0-based.
+        rows: those drawn, each once, shape (r,), all with light time.
+    """
+    groups = int(labels.max(initial=-1)) + 1
+    whole, left, steps = _whole(labels, np.bincount(labels[rows], minlength=groups), light_time)
+    group = labels[rows]
+    shared = np.maximum(steps[group], 1) * light_time[rows]
+    found: np.ndarray = np.where(whole[rows], 1.0, left[group] / shared)
+    return found
+
+
+def _whole(
+    labels: np.ndarray, wanted: np.ndarray, light_time: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Which of n launches are taken whole if ``wanted``, shape (g,), are taken of each group, shape (n,); the
+    light time of the others of each group, and how many of them are drawn, shape (g,)."""
+    groups = len(wanted)
+    timed = light_time > 0
+    whole = timed & (np.bincount(labels[timed], minlength=groups) <= wanted)[labels]
+    while True:
+        left = np.bincount(labels, np.where(whole, 0.0, light_time), groups)
+        steps = np.maximum(wanted - np.bincount(labels[whole], minlength=groups), 0)
+        long = timed & ~whole & (steps > 0)[labels]
+        long &= light_time * steps[labels] >= left[labels] * (1 - _ROUNDING)
+        if not long.any():
+            return whole, left, steps
+        whole |= long

@@ -17,10 +17,10 @@ from assay_sampling.engines.blockwise import counts_by, sums_by
 from assay_sampling.engines.columns import place_of
 from assay_sampling.engines.seam import ArrayRows
 
-# "rule": none at random. "uniform": within groups, without replacement. "light_time": as uniform, but the
-# first of each group in proportion to light time. "proportional": with replacement, in proportion to light
-# time, launches that dominate whole. "root_light_time": systematically, in proportion to the root of light
-# time, launches that dominate whole.
+# "rule": none at random. "uniform": within groups, without replacement. "light_time": within groups, at equal
+# steps of light time in order of size. "proportional": with replacement, in proportion to light time.
+# "root_light_time": systematically, in proportion to the root of light time. By light time or its root,
+# launches that dominate are taken whole.
 Drawing = Literal["rule", "uniform", "light_time", "proportional", "root_light_time"]
 # Those which say of each launch how many draws met it.
 COUNTED_DRAWS: tuple[Drawing, ...] = ("proportional", "root_light_time")

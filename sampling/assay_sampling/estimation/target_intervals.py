@@ -2,11 +2,12 @@
 
     by launches: around sum over groups of N_g x mean cost of its m_g drawn launches
     by light time or instructions: around sum over groups of X_g R_g, R_g = costs / amounts of the drawn
-    in proportion to light time: Hansen and Hurwitz; to its root: successive differences
+    drawn by light time: in steps, by what neighbours in size differ by; in proportion to it, Hansen and
+    Hurwitz; in proportion to its root, successive differences
 
     below: t x standard error; where drawn launches are unlike, at least share x (1 - 1 / f) x projected
     above: the larger of that and share x (f - 1) x projected; where the drawn launches of each group are
-           alike, at most such that the half width is WIDEST standard errors
+           alike, at most such that the half width is WIDEST standard errors (of steps on a scale of factors)
 
 ``share`` is what the sample may have missed (:mod:`assay_sampling.estimation.unlike_share`), f the
 assumption: no launch scales more than f times as its kernel does. A standard error has the variance of each
@@ -27,9 +28,16 @@ from dataclasses import dataclass
 import numpy as np
 
 from assay_sampling.estimation.intervals import DEFAULT_CONFIDENCE, Interval
+from assay_sampling.estimation.moderated_errors import (
+    LEAST_SPREAD,
+    moderated_error,
+    pooled_variance,
+)
+from assay_sampling.estimation.outliers import are_alike
 from assay_sampling.estimation.proportional_draws import hansen_hurwitz
 from assay_sampling.estimation.root_time_draws import DrawnGroups, successive_error
 from assay_sampling.estimation.sample_design import COUNTED_DRAWS, SampleDesign
+from assay_sampling.estimation.step_errors import step_errors
 from assay_sampling.estimation.student_t import t_quantile
 from assay_sampling.estimation.unlike_share import unlike_share
 from assay_sampling.notes.registry import Note, make_note
@@ -43,12 +51,10 @@ LEAST_DRAWN = 8
 MOST_NOT_VOUCHED_PERCENT = 5.0
 # Half the width, in standard errors: the assumption alone would give a width that says nothing.
 WIDEST = 3.6
-# Launches that cost the same where they were drawn still spread by as much as a clock shows.
-LEAST_SPREAD = 0.01
-# How often launches that are alike are taken to be not: their interval is then wider than need be.
-_FALSE_OUTLIERS = 0.1
-# The spread of all groups counts as much as so many further launches of each.
-_PRIOR_FREEDOM = 3.0
+# Of launches drawn in steps: errors of ratios multiply, so their upper end is a factor of the total.
+WIDEST_OF_STEPS = 3.3
+# A launch taken whole stands for itself; sums of times are rounded.
+_WHOLE = 1 + 1e-9
 
 
 @dataclass(frozen=True)
@@ -115,6 +121,8 @@ def target_interval(
         errors = _in_proportion(design, sample, weights, confidence)
     elif design.drawing == "root_light_time":
         errors = _in_proportion_to_root(design, sample, groups, weights, confidence)
+    elif design.drawing == "light_time":
+        errors = _in_steps(design, sample, weights, confidence)
     elif kind == "launches":
         errors = _by_launches(design, sample, confidence)
     else:
@@ -127,7 +135,8 @@ def target_interval(
 @dataclass(frozen=True)
 class _Errors:
     """Standard error of the total, half the width that theory gives, what the sample may have missed (a
-    share) of the launches that were left out, their projected total, and whether the drawn are alike."""
+    share) of the launches that were left out, their projected total, whether the drawn are alike, and whether
+    errors multiply."""
 
     standard: float
     half: float
@@ -135,18 +144,27 @@ class _Errors:
     left_out: float
     alike: bool
     basis: str
+    factor: bool = False
+
+    def most_above(self, total: float) -> float:
+        """How far above the projected total the interval reaches at most where the drawn are alike."""
+        if not self.factor:
+            return 2 * WIDEST * self.standard - self.half
+        return total * math.expm1((2 * WIDEST_OF_STEPS * self.standard - self.half) / total) if total else 0.0
 
 
 @dataclass(frozen=True)
 class _Sample:
     """Launches drawn of each group (m_g), those that it has (N_g), their projected costs and time, (g,).
 
-    ``costs`` and ``groups`` are those of the drawn launches, shape (r,). ``alone``: one launch of several
-    was drawn, or any of several by a rule.
+    ``costs`` and ``groups`` are those of the drawn launches, shape (r,), and ``stands``: whether each stands
+    for others, which one taken whole by its length does not. ``alone``: one launch of several was drawn, or
+    any of several by a rule.
     """
 
     costs: np.ndarray
     groups: np.ndarray
+    stands: np.ndarray
     drawn: np.ndarray
     sizes: np.ndarray
     projected: np.ndarray
@@ -174,7 +192,8 @@ class _Sample:
         if kind == "light_time" and design.light_time is not None:
             time = np.bincount(groups, weights * design.light_time, len(drawn))
         few = 1 if design.drawing != "rule" else drawn.max(initial=1)
-        return cls(costs, groups, drawn, sizes, projected, time, (drawn < sizes) & (drawn <= few))
+        stands = (weights > _WHOLE) | (design.drawing != "light_time")
+        return cls(costs, groups, stands, drawn, sizes, projected, time, (drawn < sizes) & (drawn <= few))
 
     @property
     def unmet(self) -> bool:
@@ -185,6 +204,12 @@ class _Sample:
         """Groups of which at least two launches were drawn, and some left out, shape (g,)."""
         found: np.ndarray = (self.drawn < self.sizes) & ~self.alone
         return found
+
+    @property
+    def tell_of_others(self) -> int:
+        """Draws that stand for other launches, beside another one of their group."""
+        drawn = self.drawn - np.bincount(self.groups[~self.stands], minlength=len(self.sizes))
+        return int(drawn[self.spreads & (drawn >= 2)].sum())
 
     @property
     def not_vouched_percent(self) -> float | None:
@@ -240,7 +265,7 @@ def _not_vouched_for(sample: _Sample) -> Note | None:
     if share is None or share > MOST_NOT_VOUCHED_PERCENT:
         percent = 100.0 if share is None else share
         return make_note("interval_not_vouched_for", percent=percent, most=MOST_NOT_VOUCHED_PERCENT)
-    launches, drawn = int(sample.drawn.sum()), int(sample.drawn[sample.spreads].sum())
+    launches, drawn = int(sample.drawn.sum()), sample.tell_of_others
     if launches < LEAST_LAUNCHES:
         return make_note("interval_of_few_launches", launches=launches, least=LEAST_LAUNCHES)
     if drawn < LEAST_DRAWN:
@@ -253,7 +278,7 @@ def _around(sample: _Sample, errors: _Errors, scales_at_most: float, confidence:
     reach = errors.left_out * (scales_at_most - 1)
     above = errors.unlike * reach
     if errors.alike:
-        above = min(above, 2 * WIDEST * errors.standard - errors.half)
+        above = min(above, errors.most_above(total))
     above = max(above, errors.half)
     below = errors.half
     if not errors.alike:
@@ -288,7 +313,7 @@ def _in_proportion(design: SampleDesign, sample: _Sample, weights: np.ndarray, c
         found.quantile * standard,
         unlike_share(found.draws, 0, 0, confidence),
         drawn_from,
-        _alike(sample, weights * costs / np.maximum(design.draws, 1)),
+        are_alike(sample.groups, weights * costs / np.maximum(design.draws, 1), sample.spreads),
         "hansen_hurwitz",
     )
 
@@ -316,7 +341,7 @@ def _in_proportion_to_root(
         standard * t_quantile((1 + confidence) / 2, len(order) - 1),
         unlike_share(0, of.effective_draws(), of.variation(design.cost_cov), confidence),
         drawn_from - float(sample.costs[of_drawn].sum()),
-        _alike(sample, ratio),
+        are_alike(sample.groups, ratio, sample.spreads),
         "successive_differences",
     )
 
@@ -338,15 +363,34 @@ def _by_launches(design: SampleDesign, sample: _Sample, confidence: float) -> _E
     own = squares / np.maximum(sample.drawn - 1, 1)
     known = np.square(design.cost_cov)
     factor = np.square(sample.projected) * sample.left / np.maximum(sample.drawn, 1)
-    there, here = _pooled(sample, own), _pooled(sample, known)
+    by = sample.projected * sample.spreads
+    there, here = pooled_variance(by, own), pooled_variance(by, known)
     # Launches that spread more there do so whatever they did here; less, halfway to what was drawn.
     prior = known + (there - here) if there >= here else known * math.sqrt(there / here)
     standard, freedom = _moderated(sample, factor, own, prior)
     tail = (1 + confidence) / 2
     carried = t_quantile(tail, math.inf) * math.sqrt(float((factor * known)[sample.spreads].sum()))
     half = max(standard * t_quantile(tail, freedom), carried)
-    unlike = _unlike(design, sample, confidence, 0)
-    return _Errors(standard, half, *unlike, _alike(sample, sample.costs), "target_spread")
+    unlike = _unlike(design, sample, confidence)
+    alike = are_alike(sample.groups, sample.costs, sample.spreads)
+    return _Errors(standard, half, *unlike, alike, "target_spread")
+
+
+def _in_steps(design: SampleDesign, sample: _Sample, weights: np.ndarray, confidence: float) -> _Errors:
+    time = design.light_time
+    assert time is not None
+    drawn = sample.stands & sample.spreads[sample.groups]
+    groups, costs, weights, time = sample.groups[drawn], sample.costs[drawn], weights[drawn], time[drawn]
+    found = step_errors(groups, time, costs, weights)
+    return _Errors(
+        found.standard,
+        found.without_own * t_quantile((1 + confidence) / 2, found.freedom),
+        unlike_share(found.effective_draws, 0, 0, confidence),
+        float(((weights - 1) * costs).sum()),
+        are_alike(groups, costs / time, sample.spreads),
+        "steps_by_size",
+        factor=True,
+    )
 
 
 def _by_amounts(design: SampleDesign, sample: _Sample, amounts: np.ndarray, confidence: float) -> _Errors:
@@ -365,82 +409,36 @@ def _by_amounts(design: SampleDesign, sample: _Sample, amounts: np.ndarray, conf
     own = sample.sums(np.square(residual)) / freedom
     factor = np.square(sample.projected) * sample.left / number
     tail = (1 + confidence) / 2
-    error, of_error = _moderated(sample, factor, own, _pooled(sample, own))
+    by = sample.projected * sample.spreads
+    error, of_error = _moderated(sample, factor, own, pooled_variance(by, own))
     # Relative to the group's ratio.
     each = sample.costs / np.where(amounts > 0, amounts, 1.0)
     relative = each / np.where(ratio > 0, ratio, 1.0)[sample.groups]
     center = sample.sums(relative) / number
     spread = sample.sums(np.square(relative - center[sample.groups])) / freedom
     factor = np.square(sample.projected) * sample.left * sample.sums(np.square(share))
-    standard, _ = _moderated(sample, factor, spread, _pooled(sample, spread))
-    first = 1 if design.drawing == "light_time" else 0
+    standard, _ = _moderated(sample, factor, spread, pooled_variance(by, spread))
     return _Errors(
         standard,
         error * t_quantile(tail, of_error),
-        *_unlike(design, sample, confidence, first),
-        _alike(sample, each),
+        *_unlike(design, sample, confidence),
+        are_alike(sample.groups, each, sample.spreads),
         "target_residuals",
     )
-
-
-def _alike(sample: _Sample, values: np.ndarray) -> bool:
-    """Whether none of the drawn launches is an outlier of its group, by the logarithms of ``values``: costs,
-    or costs for an amount, shape (r,).
-
-    The spread that each is compared with leaves it out, and is moderated towards that of all groups. Of two
-    launches nobody can tell which one is the outlier, so groups of two have none. Source: deleted
-    residuals, Cook and Weisberg, Residuals and Influence in Regression, 1982, section 2.2.1.
-    """
-    drawn = np.bincount(sample.groups, minlength=len(sample.sizes))
-    inside = (sample.spreads & (drawn >= 3))[sample.groups]
-    if not inside.any():
-        return True
-    logs = np.log(np.maximum(values, values[values > 0].min(initial=1.0)))
-    off = np.square(logs - (sample.sums(logs) / np.maximum(drawn, 1))[sample.groups])
-    squares = sample.sums(off)
-    used = sample.spreads & (drawn >= 2)
-    pooled = float(squares[used].sum()) / float((drawn[used] - 1).sum())
-    number = drawn[sample.groups][inside].astype(np.float64)
-    own = off[inside] * number / (number - 1)
-    rest = np.maximum(squares[sample.groups][inside] - own, 0)
-    freedom = _PRIOR_FREEDOM + number - 2
-    spread = (_PRIOR_FREEDOM * pooled + rest) / freedom
-    limit = np.array([t_quantile(1 - _FALSE_OUTLIERS / len(number), each) for each in np.unique(freedom)])
-    limits = limit[np.unique(freedom, return_inverse=True)[1]]
-    return not bool((own > np.square(limits) * np.maximum(spread, LEAST_SPREAD**2)).any())
-
-
-def _pooled(sample: _Sample, relative: np.ndarray) -> float:
-    """Mean of relative variances of the groups, by their projected costs."""
-    by = sample.projected * sample.spreads
-    total = float(by.sum())
-    return float((by * relative).sum()) / total if total > 0 else 0.0
 
 
 def _moderated(
     sample: _Sample, factor: np.ndarray, own: np.ndarray, prior: float | np.ndarray
 ) -> tuple[float, float]:
-    """Standard error, and its degrees of freedom, of groups whose relative variances are shrunk towards a
-    ``prior``; Satterthwaite, at most those of the sample."""
+    """Standard error, and its degrees of freedom, of the groups that spread; shape (g,) each."""
     used = sample.spreads
-    freedom = sample.drawn[used] - 1.0
     prior = np.broadcast_to(prior, own.shape)[used]
-    shrunk = (_PRIOR_FREEDOM * prior + freedom * own[used]) / (_PRIOR_FREEDOM + freedom)
-    parts = factor[used] * np.maximum(shrunk, LEAST_SPREAD**2)
-    total = float(parts.sum())
-    if not total > 0:
-        return 0.0, math.inf
-    of_sum = 1 / float((np.square(parts / total) / (_PRIOR_FREEDOM + freedom)).sum())
-    # Down to a tenth: a quantile is costly, and kept.
-    return math.sqrt(total), min(math.floor(10 * of_sum) / 10, float(freedom.sum()))
+    return moderated_error(factor[used], own[used], prior, sample.drawn[used] - 1.0)
 
 
-def _unlike(design: SampleDesign, sample: _Sample, confidence: float, first: int) -> tuple[float, float]:
-    """What the sample may have missed of the groups that were drawn from, and what the launches of these that
-    were left out are projected to cost.
-
-    ``first``: launches drawn of each group in proportion to the amount; the others uniformly.
-    """
+def _unlike(design: SampleDesign, sample: _Sample, confidence: float) -> tuple[float, float]:
+    """What a uniform sample may have missed of the groups that were drawn from, and what the launches of
+    these that were left out are projected to cost."""
     used = sample.spreads
     drawn_from = float(sample.projected[used].sum())
     if not drawn_from > 0:
@@ -448,7 +446,6 @@ def _unlike(design: SampleDesign, sample: _Sample, confidence: float, first: int
     # Launches that were drawn are not missed.
     left_out = float((sample.projected * sample.left)[used].sum())
     share = sample.projected[used] / drawn_from
-    in_proportion = first / float(np.square(share).sum())
-    uniform = 1 / float((np.square(share) / (sample.drawn[used] - first)).sum())
+    uniform = 1 / float((np.square(share) / sample.drawn[used]).sum())
     variation = math.sqrt(float((share * np.square(design.cost_cov[used])).sum()))
-    return unlike_share(in_proportion, uniform, variation, confidence), left_out
+    return unlike_share(0, uniform, variation, confidence), left_out

@@ -123,7 +123,7 @@ def grouped_selection(
         weights, weighed_by = launch_weights(labels, rows), asked
         interval, interval_reason = None, interval_reason or make_note("interval_of_other_weights")
     own = weights if weighed_by == "light_time" else light_time_weights
-    weighing = weigh(profile, labels, rows, here=weighed_by, asked=asked, light_time=own)
+    weighing = weigh(profile, labels, rows, here=weighed_by, asked=asked, light_time=own, drawing=drawing)
     return Selection(
         method=method,
         parameters=parameters.model_dump(mode="json"),
@@ -172,7 +172,14 @@ def with_both_weights(selection: Selection, profile: Profile, asked: WeightKind 
     if selection.light_time_weights is not None or selection.labels is None:
         return selection
     rows = selection.representatives.row
-    weighing = weigh(profile, selection.labels, rows, here=selection.weights.here, asked=asked)
+    weighing = weigh(
+        profile,
+        selection.labels,
+        rows,
+        here=selection.weights.here,
+        asked=asked,
+        drawing=selection.drawing,
+    )
     return replace(
         selection,
         light_time_weights=weighing.light_time,

@@ -3,9 +3,11 @@
     weight = D_g / sum of the light times of group g's representatives
 
 D_g is the light time of all launches of the group, on the GPU where the selection was made: a ratio
-estimator. A weight by launches multiplies the misfit of a representative that is longer or shorter than its
-group; this one multiplies only how much its *ratio* of target to source differs. On the light run itself the
-projection is the total by construction, so nothing is scored, chosen or allocated there with these weights.
+estimator; launches drawn in proportion to light time have weights of their own
+(:mod:`assay_sampling.estimation.light_time_draws`). A weight by launches multiplies the misfit of a
+representative that is longer or shorter than its group; this one multiplies only how much its *ratio* of
+target to source differs. On the light run itself the projection is the total by construction, so nothing is
+scored, chosen or allocated there with these weights.
 
 Source: docs/methods/weights.md; Cochran, Sampling Techniques, 3rd edition, section 6.10.
 """
@@ -20,6 +22,8 @@ import numpy as np
 from assay_sampling.counters.definitions import SIMULATED_CYCLES
 from assay_sampling.engines.blockwise import counts_by, sums_by
 from assay_sampling.errors import MisalignedError, ParameterError, RefusedError
+from assay_sampling.estimation.light_time_draws import drawn_weights
+from assay_sampling.estimation.sample_design import Drawing
 from assay_sampling.launches.in_memory import EXACT_IDENTITY, Launches, sequence_hash
 from assay_sampling.launches.profile import Profile
 from assay_sampling.notes.registry import Note, make_note
@@ -150,6 +154,7 @@ def weigh(
     here: WeightKind,
     asked: WeightKind | None,
     light_time: np.ndarray | None = None,
+    drawing: Drawing = "rule",
 ) -> Weighing:
     """Both sets of weights for a selection, and which is used where.
 
@@ -159,6 +164,7 @@ def weigh(
         here: what the method's own weights count.
         asked: the parameter ``weights``; None takes light time where there is a light run.
         light_time: weights of a method that computes its own, shape (r,).
+        drawing: how the representatives were drawn; in proportion to light time each has a weight of its own.
 
     Raises RefusedError if light time is asked for and there is none, ParameterError for weights that the
     method does not have.
@@ -174,6 +180,8 @@ def weigh(
         if asked == "light_time":
             raise no_light_run(profile)
         return Weighing(WeightRule(here, here), None)
+    if drawing == "light_time":
+        return Weighing(_rule(here, asked), drawn_weights(time, labels, rows))
     try:
         found = light_time_weights(time, labels, rows, named=lambda row: _launch_at(whole, row))
     except RefusedError:

@@ -53,7 +53,9 @@ def one_level_selection(
         parameters.launches_per_group,
     )
     groups = labels[chosen.rows]
-    weighing = weigh(profile, labels, chosen.rows, here="launches", asked=parameters.weights)
+    weighing = weigh(
+        profile, labels, chosen.rows, here="launches", asked=parameters.weights, drawing=chosen.drawing
+    )
     extra: dict[str, Any] = {
         "sweep": [asdict(entry) for entry in principal.sweep],
         "pca_components": principal.pca_components,

@@ -256,7 +256,14 @@ class _Joined:
         origins = self.labelling.origins() if self.carried is None else self.carried.origins(self.labelling)
         right = self.right_groups(origins, labels)
         # A new signature of a known kernel adds its own light time to the group that its label names.
-        weighing = weigh(self.profile, labels, chosen.rows, here="launches", asked=parameters["weights"])
+        weighing = weigh(
+            self.profile,
+            labels,
+            chosen.rows,
+            here="launches",
+            asked=parameters["weights"],
+            drawing=chosen.drawing,
+        )
         return Selection(
             method="pks",
             parameters=parameters,
