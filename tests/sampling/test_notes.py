@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+import re
+from inspect import signature
 from pathlib import Path
 
 import pytest
 
-from assay_sampling.notes.registry import NOTES, Note, distinct_notes, flags_of, make_note, note_table
+from assay_sampling.notes.registry import (
+    NOTES,
+    SUBJECTS,
+    Note,
+    distinct_notes,
+    flags_of,
+    in_unit,
+    make_note,
+    note_table,
+)
 from assay_sampling.readers import inspect_recording, read_launches
 from assay_sampling.running.validity import FLAGS
 from assay_sampling.scoring.selection import ProfileSummary
@@ -80,3 +91,30 @@ def test_inspection_gives_notes_as_values_and_so_does_a_selection(tmp_path: Path
     launches = read_launches(path)
     assert launches.notes == (Note("kernels_lost", (("calls", 1),)),)
     assert ProfileSummary.of(launches).document().to_dict()["notes"] == [note]
+
+
+def test_notes_of_a_selection_by_operation_count_operations() -> None:
+    note = make_note("interval_of_few_launches", launches=12, least=18)
+    assert in_unit(note, "launch") is note
+    found = in_unit(note, "operation")
+    assert found.text.startswith("the sample has 12 operations, fewer than 18: all may miss operations that")
+    assert (found.code, found.to_dict()["unit"]) == (note.code, "operation")
+    doubtful = make_note(
+        "representative_without_cost", quantity="duration_ns", representatives=1, of=3, process=0, launch=7
+    )
+    assert in_unit(doubtful, "operation").text == (
+        "1 of 3 representatives costs 0 in duration_ns, first the operation that begins with launch 7 of "
+        "process 0: the operations that it stands for are projected as 0"
+    )
+    # Launches are launches, whatever was selected from.
+    assert in_unit(make_note("kernels_lost", calls=1), "operation") == make_note("kernels_lost", calls=1)
+
+
+@pytest.mark.parametrize("subject", ["Why there is no interval", "Why there is no interval on another GPU"])
+def test_no_reason_for_a_missing_interval_counts_launches_of_a_selection_by_operation(subject: str) -> None:
+    """But for the names of parameters, and for what has no launches at all."""
+    for kind in SUBJECTS[subject]:
+        parameters = {name: 2 for name in signature(kind.sentence).parameters if name != "unit"}
+        text = in_unit(make_note(kind.code, **parameters), "operation").text
+        words = re.sub(r"launches(_per_group)?=|two of each kernel|weights by launches", "", text)
+        assert "launch" not in words, kind.code

@@ -33,7 +33,7 @@ from assay_sampling.launches.table import (
 from assay_sampling.methods import registry
 from assay_sampling.methods.base import whole_cost, with_expected
 from assay_sampling.methods.tried import Tried
-from assay_sampling.notes.registry import Note, make_note
+from assay_sampling.notes.registry import Note, in_unit, make_note
 from assay_sampling.operations.collapsing import Operations, operations_of
 from assay_sampling.operations.strata import stratified
 from assay_sampling.parameters import Unit
@@ -87,7 +87,10 @@ def with_operations(selection: Selection, of: OperationProfile) -> Selection:
     return replace(
         selection,
         profile=ProfileSummary.of(of.whole.source),
-        warnings=(*selection.warnings, *of.notes),
+        interval_reason=None
+        if selection.interval_reason is None
+        else in_unit(selection.interval_reason, "operation"),
+        warnings=(*(in_unit(note, "operation") for note in selection.warnings), *of.notes),
         operations=SelectedOperations(of.whole, selection.representatives.row, time),
     )
 

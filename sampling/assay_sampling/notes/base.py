@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from inspect import signature
+
+from assay_sampling.parameters import Unit
 
 NoteValue = str | int | float | tuple[str, ...] | tuple[int, ...]
 
@@ -11,12 +14,18 @@ NoteValue = str | int | float | tuple[str, ...] | tuple[int, ...]
 @dataclass(frozen=True)
 class NoteKind:
     """A kind of note. ``meaning`` is a phrase without a full stop, Markdown allowed; ``flag`` the name of
-    the validity flag that the note stands for, or None; ``sentence`` takes the parameters by name."""
+    the validity flag that the note stands for, or None; ``sentence`` takes the parameters by name, and
+    ``unit``, "launch" unless given, where it counts what was selected from."""
 
     code: str
     meaning: str
     sentence: Callable[..., str]
     flag: str | None = None
+
+    @property
+    def has_unit(self) -> bool:
+        """Whether the sentence counts launches, or operations in a selection by operation."""
+        return "unit" in signature(self.sentence).parameters
 
 
 def count_of(number: int, one: str, more: str) -> str:
@@ -24,6 +33,17 @@ def count_of(number: int, one: str, more: str) -> str:
     return f"{number:,} {one if number == 1 else more}"
 
 
-def launches_of(number: int) -> str:
-    """``1 launch``, ``2 launches``."""
-    return count_of(number, "launch", "launches")
+def launches_of(number: int, unit: Unit = "launch") -> str:
+    """``1 launch``, ``2 launches``, ``2 operations``."""
+    return count_of(number, unit, several(unit))
+
+
+def several(unit: Unit) -> str:
+    """``launches``, ``operations``."""
+    return "launches" if unit == "launch" else "operations"
+
+
+def launch_at(process: int, launch: int, unit: Unit = "launch") -> str:
+    """``launch 3 of process 0``, ``the operation that begins with launch 3 of process 0``."""
+    where = f"launch {launch} of process {process}"
+    return where if unit == "launch" else f"the operation that begins with {where}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from assay_sampling.notes.base import NoteKind, count_of, launches_of
+from assay_sampling.notes.base import NoteKind, count_of, launch_at, launches_of, several
 
 
 def _is(number: int) -> str:
@@ -194,11 +194,11 @@ DOUBTFUL_NUMBERS = (
     NoteKind(
         "representative_without_cost",
         "a representative costs 0, so the launches that it stands for are projected as 0",
-        lambda quantity, representatives, of, process, launch: (
+        lambda quantity, representatives, of, process, launch, unit="launch": (
             f"{representatives:,} of {count_of(of, 'representative', 'representatives')} "
-            f"{'costs' if representatives == 1 else 'cost'} 0 in {quantity}, first launch {launch} of "
-            f"process {process}: the launches that {'it stands' if representatives == 1 else 'they stand'} "
-            "for are projected as 0"
+            f"{'costs' if representatives == 1 else 'cost'} 0 in {quantity}, first "
+            f"{launch_at(process, launch, unit)}: the {several(unit)} that "
+            f"{'it stands' if representatives == 1 else 'they stand'} for are projected as 0"
         ),
         "representative_without_cost",
     ),

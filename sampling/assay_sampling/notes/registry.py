@@ -15,9 +15,10 @@ from typing import Any
 from assay_sampling.errors import AssayError
 from assay_sampling.notes import measuring, reading, runs, selecting, simulating, targets
 from assay_sampling.notes.base import NoteKind, NoteValue
+from assay_sampling.parameters import Unit
 from assay_sampling.running.validity import invalidates
 
-__all__ = ["NOTES", "SUBJECTS", "Note", "distinct_notes", "flags_of", "make_note",
+__all__ = ["NOTES", "SUBJECTS", "Note", "distinct_notes", "flags_of", "in_unit", "make_note",
            "note_of_error", "note_table", "note_text"]  # fmt: skip
 
 
@@ -63,6 +64,13 @@ def make_note(code: str, **parameters: NoteValue) -> Note:
     made = Note(code, tuple(parameters.items()))
     made.text  # noqa: B018  # a wrong parameter must show here, not where somebody prints the note
     return made
+
+
+def in_unit(note: Note, unit: Unit) -> Note:
+    """The note of a selection by ``unit``, which it names where it counts what was selected from."""
+    if unit == "launch" or not NOTES[note.code].has_unit:
+        return note
+    return make_note(note.code, **dict(note.parameters), unit=unit)
 
 
 def distinct_notes(notes: Iterable[Note]) -> tuple[Note, ...]:

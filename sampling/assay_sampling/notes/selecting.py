@@ -2,25 +2,37 @@
 
 from __future__ import annotations
 
-from assay_sampling.notes.base import NoteKind, count_of, launches_of
+from assay_sampling.notes.base import NoteKind, count_of, launch_at, launches_of, several
+from assay_sampling.parameters import Unit
 
 _RANDOM_INSTEAD = "the method stratified with launches_per_group=2 draws two of each kernel at random"
+
+
+def _kinds(number: int, unit: Unit) -> str:
+    """Groups that are never mixed: kernels, or kinds of operations."""
+    return (
+        count_of(number, "kernel", "kernels")
+        if unit == "launch"
+        else count_of(number, "operator", "operators")
+    )
+
 
 SELECTIONS = (
     NoteKind(
         "spacing_meets_period",
         "the workload repeats, and launches at equal spacing keep meeting the same positions of an iteration",
-        lambda period, met, expected: (
-            f"the workload repeats every {period:,} launches, and equal spacing meets only {met:,} of these "
-            f"positions (random draws: {expected:,.0f}): choose another number of launches, or random"
+        lambda period, met, expected, unit="launch": (
+            f"the workload repeats every {launches_of(period, unit)}, and equal spacing meets only {met:,} "
+            f"of these positions (random draws: {expected:,.0f}): choose another number of {several(unit)}, "
+            "or random"
         ),
     ),
     NoteKind(
         "launches_dominate",
         "a few launches hold much of the cost, and a random draw rarely meets them",
-        lambda launches, cost_percent: (
-            f"{launches_of(launches)} {'holds' if launches == 1 else 'hold'} {cost_percent:.1f} % of the "
-            f"cost and {'is' if launches == 1 else 'are'} drawn like all others: most draws miss "
+        lambda launches, cost_percent, unit="launch": (
+            f"{launches_of(launches, unit)} {'holds' if launches == 1 else 'hold'} {cost_percent:.1f} % of "
+            f"the cost and {'is' if launches == 1 else 'are'} drawn like all others: most draws miss "
             f"{'it' if launches == 1 else 'them'} and project too little, a few far too much; "
             f"dominating=whole takes {'it' if launches == 1 else 'them'} whole"
         ),
@@ -28,8 +40,8 @@ SELECTIONS = (
     NoteKind(
         "features_chosen",
         "launches were compared by other counters than a published set",
-        lambda features, missing_of_pka: (
-            f"launches are compared by {count_of(len(features), 'counter', 'counters')}: "
+        lambda features, missing_of_pka, unit="launch": (
+            f"{several(unit)} are compared by {count_of(len(features), 'counter', 'counters')}: "
             f"{', '.join(features)}; of the twelve of PKA {', '.join(missing_of_pka) or 'none'} "
             f"{'is' if len(missing_of_pka) < 2 else 'are'} missing"
         ),
@@ -42,7 +54,9 @@ SELECTIONS = (
     NoteKind(
         "block_sizes_unknown",
         "TBPoint did not get the sizes of thread blocks",
-        lambda: "sizes of thread blocks are not known: their variation counts as 0 for every launch",
+        lambda unit="launch": (
+            f"sizes of thread blocks are not known: their variation counts as 0 for every {unit}"
+        ),
     ),
     NoteKind(
         "scored_in_another_cost",
@@ -88,9 +102,9 @@ SELECTIONS = (
     NoteKind(
         "no_light_time_weights",
         "a representative has no time in the light run, so there are no weights by light time",
-        lambda representatives, of, process, launch: (
+        lambda representatives, of, process, launch, unit="launch": (
             f"{representatives:,} of {count_of(of, 'representative', 'representatives')} took no time in the "
-            f"light run, first launch {launch} of process {process}: there are no weights by light time, and "
+            f"light run, first {launch_at(process, launch, unit)}: there are no weights by light time, and "
             "other GPUs are scored with the others"
         ),
     ),
@@ -102,17 +116,17 @@ SELECTIONS = (
     NoteKind(
         "launches_never_drawn",
         "launches without any light time are never drawn in proportion to it, and nothing stands for them",
-        lambda launches, quantity: (
-            f"{launches_of(launches)} without any {quantity} can never be drawn in proportion to it: what "
-            "they cost on another GPU is missing there"
+        lambda launches, quantity, unit="launch": (
+            f"{launches_of(launches, unit)} without any {quantity} can never be drawn in proportion to it: "
+            "what they cost on another GPU is missing there"
         ),
     ),
     NoteKind(
         "kernels_without_draw",
         "no launch was drawn of kernels with at least 1 % of the time; they share the groups of others",
-        lambda kernels, time_percent: (
-            f"no launch was drawn of {count_of(kernels, 'kernel', 'kernels')} with {time_percent:.1f} % of "
-            "the time: others stand for them; take more launches (launches=N, or a smaller speedup)"
+        lambda kernels, time_percent, unit="launch": (
+            f"no {unit} was drawn of {_kinds(kernels, unit)} with {time_percent:.1f} % of "
+            f"the time: others stand for them; take more {several(unit)} (launches=N, or a smaller speedup)"
         ),
     ),
     NoteKind(
@@ -127,8 +141,8 @@ SELECTIONS = (
         "kernels_share_group",
         "kernels of little time share one group: with less than 1 % together, or without any; with less than "
         "1 % each, where one launch of every kernel would save less than half",
-        lambda kernels, time_percent: (
-            f"{count_of(kernels, 'kernel', 'kernels')} with {time_percent:.2f} % of the time share one "
+        lambda kernels, time_percent, unit="launch": (
+            f"{_kinds(kernels, unit)} with {time_percent:.2f} % of the time share one "
             "group: each of them may be far off"
         ),
     ),
@@ -256,35 +270,38 @@ INTERVALS = (
     NoteKind(
         "interval_of_single_launch",
         "no interval: one launch was drawn of a group of several",
-        lambda: (
-            "one launch of a larger group was drawn: its spread is unknown; launches_per_group=2 (of STEM "
+        lambda unit="launch": (
+            f"one {unit} of a larger group was drawn: its spread is unknown; launches_per_group=2 (of STEM "
             "least_samples=2) draws two"
         ),
     ),
     NoteKind(
         "interval_of_unsampled_group",
         "no interval: no launch of a group was drawn",
-        lambda: "no launch of a group was drawn: its cost is unknown",
+        lambda unit="launch": f"no {unit} of a group was drawn: its cost is unknown",
     ),
     NoteKind(
         "interval_without_instructions",
         "no interval: the launches drawn of a group have no instructions to project by",
-        lambda: "the launches drawn of a group have no instructions: there is no ratio to project by",
+        lambda unit="launch": (
+            f"the {several(unit)} drawn of a group have no instructions: there is no ratio to project by"
+        ),
     ),
     NoteKind(
         "interval_of_few_ratios",
         "no interval: too few launches were drawn for the estimator `ratio`",
-        lambda least: (
-            f"fewer than {least} launches are drawn of a group: ratios of so few are biased, and the "
+        lambda least, unit="launch": (
+            f"fewer than {least} {several(unit)} are drawn of a group: ratios of so few are biased, and the "
             f"interval would be too narrow; launches_per_group={least} draws enough"
         ),
     ),
     NoteKind(
         "interval_exact_by_construction",
         "no interval: launches were drawn in proportion to the very cost that is scored",
-        lambda quantity: (
-            f"launches were drawn in proportion to {quantity}, so its total is exact here by construction, "
-            "which proves nothing; evaluate on another GPU's recording gives the error and an interval"
+        lambda quantity, unit="launch": (
+            f"{several(unit)} were drawn in proportion to {quantity}, so its total is exact here by "
+            "construction, which proves nothing; evaluate on another GPU's recording gives the error and "
+            "an interval"
         ),
     ),
     NoteKind(
@@ -298,25 +315,25 @@ INTERVALS = (
     NoteKind(
         "interval_of_other_weights",
         "no interval: the launches were drawn for other weights than this score uses",
-        lambda: (
-            "the launches were drawn or weighed for other weights than those of this total: its spread is "
-            "unknown; leave weights out"
+        lambda unit="launch": (
+            f"the {several(unit)} were drawn or weighed for other weights than those of this total: its "
+            "spread is unknown; leave weights out"
         ),
     ),
     NoteKind(
         "interval_of_light_time_draw",
         "no interval: the launches were drawn for weights by light time, and the profile is scored by others",
-        lambda: (
-            "the launches were drawn in proportion to light time, for weights by light time: on the profile "
-            "itself, which is scored with other weights, they are no fair sample"
+        lambda unit="launch": (
+            f"the {several(unit)} were drawn in proportion to light time, for weights by light time: on the "
+            "profile itself, which is scored with other weights, they are no fair sample"
         ),
     ),
     NoteKind(
         "interval_of_one_start",
         "no interval: the launches at equal spacing begin at a given start",
-        lambda: (
-            "launches at equal spacing from a given start are not drawn at random: repetitions=30 shows the "
-            f"errors of other starts, and without start the seed draws one; {_RANDOM_INSTEAD}"
+        lambda unit="launch": (
+            f"{several(unit)} at equal spacing from a given start are not drawn at random: repetitions=30 "
+            f"shows the errors of other starts, and without start the seed draws one; {_RANDOM_INSTEAD}"
         ),
     ),
     NoteKind(
@@ -329,8 +346,8 @@ INTERVALS = (
     NoteKind(
         "interval_of_first_launches",
         "no interval: the first launches are taken for all",
-        lambda: (
-            "the first launches are not drawn at random: the spread of launches is unknown; "
+        lambda unit="launch": (
+            f"the first {several(unit)} are not drawn at random: the spread of {several(unit)} is unknown; "
             f"{_RANDOM_INSTEAD}"
         ),
     ),

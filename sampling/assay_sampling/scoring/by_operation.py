@@ -17,7 +17,7 @@ import numpy as np
 from assay_sampling.errors import InputError, MisalignedError, RefusedError
 from assay_sampling.estimation.sample_design import SampleDesign, nothing_drawn
 from assay_sampling.launches.in_memory import Launches
-from assay_sampling.notes.registry import Note, make_note
+from assay_sampling.notes.registry import Note, in_unit, make_note
 from assay_sampling.operations.collapsing import Operations, operations_of
 from assay_sampling.operations.matching import (
     LEAST_MATCHED_TIME_PERCENT,
@@ -156,7 +156,7 @@ class PlacedOperations:
 
     def scores(self) -> OperationScores:
         """Scores by each kind of weights."""
-        scores = {kind: self.placed.evaluation(self.weights_of(kind), kind) for kind in self.calls.weights}
+        scores = {kind: self._evaluation(kind) for kind in self.calls.weights}
         if not self.kept.all():
             why = make_note("interval_of_missing_representatives", representatives=int((~self.kept).sum()))
             scores = {
@@ -164,6 +164,11 @@ class PlacedOperations:
             }
         notes = tuple(_notes(self.calls, self.kept))
         return OperationScores(scores, self.match, notes, self.operations)
+
+    def _evaluation(self, kind: WeightKind) -> Evaluation:
+        found = self.placed.evaluation(self.weights_of(kind), kind)
+        why = found.interval_reason
+        return found if why is None else replace(found, interval_reason=in_unit(why, "operation"))
 
 
 def score_saved_operations(

@@ -32,7 +32,7 @@ from assay_sampling.estimation.intervals import NO_INTERVAL_FIXED_RULE, Interval
 from assay_sampling.estimation.sample_design import Drawing, SampleDesign
 from assay_sampling.launches.alignment import sequence_totals_hash, totals_only
 from assay_sampling.launches.in_memory import EXACT_IDENTITY, NAME_BLOCK_IDENTITY, Launches, sequence_hash
-from assay_sampling.notes.registry import Note
+from assay_sampling.notes.registry import Note, in_unit
 from assay_sampling.parameters import Unit, WeightKind
 from assay_sampling.running.identity import Origin, origin_of
 from assay_sampling.scoring.error_parts.cells import CellTimes
@@ -279,7 +279,8 @@ class Selection:
     def notes(self) -> tuple[Note, ...]:
         """Notes on doubtful scores."""
         chosen = self.representatives
-        return doubts(self.evaluation, chosen.row, chosen.process, chosen.launch)
+        found = doubts(self.evaluation, chosen.row, chosen.process, chosen.launch)
+        return found if self.operations is None else tuple(in_unit(note, "operation") for note in found)
 
     @property
     def weight_kinds(self) -> tuple[WeightKind, ...]:
