@@ -33,9 +33,14 @@ class LogLine(NamedTuple):
     whole: bool
 
 
-def starting_with(names: str) -> re.Pattern[bytes]:
-    """The pattern of lines that start with one of ``names``, a regular expression of alternatives."""
-    return re.compile(rb"\n(" + names.encode() + rb")([^\n]*)")
+def starting_with(names: str, *, first: str = "") -> re.Pattern[bytes]:
+    """The pattern of lines that start with one of ``names``, a regular expression of alternatives.
+
+    ``first`` are the characters that any of them starts with, as in a set of a regular expression: lines that
+    start otherwise are then passed over without a look at each name.
+    """
+    ahead = rb"(?=[" + first.encode() + rb"])" if first else b""
+    return re.compile(rb"\n" + ahead + rb"(" + names.encode() + rb")([^\n]*)")
 
 
 def matching_lines(

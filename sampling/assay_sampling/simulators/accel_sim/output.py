@@ -39,9 +39,11 @@ _LINES = (
     r"GPGPU-Sim: \*\*\* exit detected|GPGPU-Sim: \*\* break due to"
 )
 _COUNTERS = {counter.statistic.encode(): counter.name for counter in running_totals()}
-_FEW_LINES = starting_with(_LINES)
+# The first characters of all of these lines: most lines of a log begin otherwise.
+_FIRST = r"-AGL gdklnt\t"
+_FEW_LINES = starting_with(_LINES, first=_FIRST)
 _ALL_LINES = starting_with(
-    "|".join([_LINES, *(rf"[ \t]*{re.escape(name.decode())}[ \t]*= " for name in _COUNTERS)])
+    rf"{_LINES}|[ \t]*(?:{'|'.join(re.escape(name.decode()) for name in _COUNTERS)})[ \t]*= ", first=_FIRST
 )
 _TOTALS = {b"gpu_tot_sim_cycle": "total_cycles", b"gpu_tot_issued_cta": "issued_ctas", **_COUNTERS}
 # More than any GPU has; an array of so many is made for every launch.
