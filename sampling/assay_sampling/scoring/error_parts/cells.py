@@ -41,11 +41,13 @@ class Cells:
         codes = max(len(kind), 1)
 
         def pairs(block: slice) -> np.ndarray:
-            return np.asarray(labels[block], np.int64) * codes + places_in(kind, np.asarray(kinds[block]))
+            first: np.ndarray = np.asarray(labels[block], np.int64) * codes
+            pair: np.ndarray = first + places_in(kind, np.asarray(kinds[block]))
+            return pair
 
-        pair = _distinct(pairs, labels, kinds)
-        of_launch = in_place_of(labels, np.int64, lambda block: places_in(pair, pairs(block)), labels, kinds)
-        return cls(pair // codes, kind[pair % codes], of_launch)
+        known = _distinct(pairs, labels, kinds)
+        of_launch = in_place_of(labels, np.int64, lambda block: places_in(known, pairs(block)), labels, kinds)
+        return cls(known // codes, kind[known % codes], of_launch)
 
     def __len__(self) -> int:
         return len(self.group)
