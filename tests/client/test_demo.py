@@ -19,6 +19,7 @@ import pytest
 from assay_client.demonstration import bound
 from assay_client.demonstration.demo import CAMPAIGN, NOTICE, _clear, _held, run_demo, without_numbers
 from assay_client.pages import folder
+from assay_report.model.report import REPORT_VERSION
 from assay_report.reading import read_report
 from assay_sampling.errors import AssayError, MisalignedError, StorageError
 from tests.support.client.demo_kills import (
@@ -276,5 +277,7 @@ def test_a_row_without_numbers_is_explained() -> None:
            "error": error.to_dict()}  # fmt: skip
     row |= {"condition": {}, "method": "pks"}
     campaign = {"id": "c-1", "synthetic": True, "seed": 0}
-    report = read_report({"campaign": campaign, "summary": [row, {**row, "status": "ok"}]})
+    report = read_report(
+        {"format_version": REPORT_VERSION, "campaign": campaign, "summary": [row, {**row, "status": "ok"}]}
+    )
     assert without_numbers(report) == ["w on d is refused: a and b: only 98 % match"]

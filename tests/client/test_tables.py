@@ -10,6 +10,7 @@ from rich.console import Console
 
 from assay_client.cli.reporters.report import render_report
 from assay_client.cli.reporters.tables import Table
+from assay_report.model.report import REPORT_VERSION
 from assay_report.reading import read_report
 
 
@@ -100,6 +101,7 @@ def entry(device: str, status: str) -> dict[str, Any]:
 
 def test_a_refused_row_does_not_make_the_cost_of_all_a_column() -> None:
     report = {
+        "format_version": REPORT_VERSION,
         "campaign": {"id": "c-1", "seed": 0, "synthetic": False},
         "summary": [entry("V100", "ok"), entry("A100", "refused")],
         "rows": [],

@@ -12,5 +12,5 @@ def test_the_errors_to_expect_predict_those_on_other_gpus(shared_data: Path) -> 
     assert shared_data.is_dir()
     section = window_predictors.section(Effort.SHORT)
     assert [row[0] for row in section.rows] == [name for name in window_predictors.GROUPS for _ in range(6)]
-    assert section.missed == ()
+    assert section.missed == []
     assert "What predicts" in section.markdown()

@@ -126,6 +126,8 @@ def test_groups_are_put_together_only_where_they_would_not_save_half(
 ) -> None:
     kernel, cost, groups = grouped(drawn)
     small = np.bincount(kernel, cost) < cost.sum() / 100
-    if cost.any() and groups.put_together and not small.any():
+    # A launch of a tenth of the time is simulated by itself, whatever it costs.
+    alone = GroupTimes.of(groups.labels, cost).alone
+    if cost.any() and groups.put_together and not small.any() and not alone.any():
         one_each = GroupTimes.of(np.unique(kernel, return_inverse=True)[1], cost)
         assert GroupTimes.of(groups.labels, cost).saves() == one_each.saves()

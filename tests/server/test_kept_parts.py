@@ -399,7 +399,7 @@ OF_RUN: dict[str, Any] = {
 }  # fmt: skip
 OF_REQUEST: dict[str, Any] = {
     "campaign_id": "d", "campaign_name": "m", "synthetic": True, "seed": 1, "methods": (("pks", {"k": 1}),),
-    "reference": "V100", "memory_limit_bytes": 5, "runs": (RUN, RUN), "unseen_percent": 1.5,
+    "reference": "V100", "memory_limit_bytes": 5, "runs": (RUN, RUN),
     "failed_runs": (FailedRun("c.1", RunState.CANCELLED, workload="w"),), "accept_invalid": True,
     "owner_name": "vera", "project": "p", "ranks": {"w": "each"}, "by_operation": ("w",),
 }  # fmt: skip

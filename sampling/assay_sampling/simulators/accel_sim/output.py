@@ -40,7 +40,7 @@ _LINES = (
 )
 _COUNTERS = {counter.statistic.encode(): counter.name for counter in running_totals()}
 # The first characters of all of these lines: most lines of a log begin otherwise.
-_FIRST = r"-AGL gdklnt\t"
+_FIRST = r"-*AGL gdklnt\t"
 _FEW_LINES = starting_with(_LINES, first=_FIRST)
 _ALL_LINES = starting_with(
     rf"{_LINES}|[ \t]*(?:{'|'.join(re.escape(name.decode()) for name in _COUNTERS)})[ \t]*= ", first=_FIRST
