@@ -54,7 +54,9 @@ def summed(status: campaign_pb2.CampaignStatus) -> campaign_pb2.CampaignStatus:
     told.retries = sum(run.retries for run in told.runs)
     for run in told.runs:
         if run.waiting_for:
-            told.waiting.add(reason=run.waiting_for, first_run_id=run.run_id, runs=1)
+            told.waiting.add(
+                reason=run.waiting_for, first_run_id=run.run_id, runs=1, kind="WAIT_KIND_NO_AGENT"
+            )
     return told
 
 
