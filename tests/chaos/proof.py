@@ -25,6 +25,8 @@ from tests.chaos.schedule import Planned, plan
 from tests.chaos.work import Size, write_campaigns
 
 LEAST_KINDS = 12
+# Of the faults asked for: the last ones race with the end of the last campaign, and may find nothing to hit.
+LEAST_SHARE = 5 / 6
 # A lab in a new folder, ended with the first of the two stacks' block.
 Make = Callable[[Path, ExitStack], AbstractContextManager[Laboratory]]
 
@@ -125,17 +127,22 @@ class Proof:
         found = Difference()
         compare_records(whole.records, other.records, found)
         compare_reports(whole.reports, other.reports, found)
-        good = found.identical and not other.leftover and self._enough(other.outcomes)
+        good = (
+            found.identical
+            and not other.leftover
+            and enough_took_hold(other.outcomes, self.asked.faults, len(self.kinds))
+        )
         good = good and not any(each.broken for each in other.outcomes)
         seconds = time.monotonic() - self._began
         self.printer.result(document(self.asked, whole, other, found, total_seconds=seconds, good=good))
         return 0 if good else 1
 
-    def _enough(self, outcomes: Sequence[Outcome]) -> bool:
-        """As many faults as were asked for took hold, of as many kinds as the promise says.
 
-        Of kinds that somebody chose, half are enough: not every machine can have each of them.
-        """
-        took_hold = [each.kind for each in outcomes if each.effect]
-        least_kinds = min(LEAST_KINDS, -(-len(self.kinds) // 2), self.asked.faults)
-        return len(took_hold) >= self.asked.faults and len({*took_hold}) >= least_kinds
+def enough_took_hold(outcomes: Sequence[Outcome], faults: int, kinds: int) -> bool:
+    """Whether five of six of the ``faults`` asked for took hold, of as many kinds as the promise says.
+
+    Of kinds that somebody chose, half are enough: not every machine can have each of them.
+    """
+    took_hold = [each.kind for each in outcomes if each.effect]
+    least_kinds = min(LEAST_KINDS, -(-kinds // 2), faults)
+    return len(took_hold) >= faults * LEAST_SHARE and len({*took_hold}) >= least_kinds

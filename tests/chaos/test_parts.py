@@ -29,9 +29,10 @@ from assay_sampling.launches.table import (
 )
 from tests.chaos.comparing import Difference, compare_records, compare_reports
 from tests.chaos.faults.kinds import KINDS
-from tests.chaos.faults.seam import SERVER, Whom
+from tests.chaos.faults.seam import SERVER, Outcome, Whom
 from tests.chaos.interposing import Meddling, Operation, built
 from tests.chaos.laboratory import waited
+from tests.chaos.proof import enough_took_hold
 from tests.chaos.repeating_agent import RepeatControl, Repeating
 from tests.chaos.schedule import plan
 from tests.chaos.wire import FAIR, Weather, Wire
@@ -315,6 +316,17 @@ def test_a_plan_follows_from_its_seed_has_every_kind_and_hits_whom_it_may() -> N
         assert (each.target == SERVER) <= (whom is not Whom.AGENTS)
         assert (each.target != SERVER) <= (whom is not Whom.SERVER)
     assert len({each.kind for each in plan(Random(7), 20, list(KINDS), AGENTS)}) == 20
+
+
+@pytest.mark.parametrize(
+    ("held", "kinds", "enough"), [(18, 18, True), (15, 15, True), (14, 14, False), (18, 11, False)]
+)
+def test_five_of_six_faults_of_twelve_kinds_prove_a_lab(held: int, kinds: int, enough: bool) -> None:
+    outcomes = [
+        Outcome(f"kind {number % kinds}", "agent-0", 0.0, 1.0, "seen" if number < held else "")
+        for number in range(27)
+    ]
+    assert enough_took_hold(outcomes, 18, 30) is enough
 
 
 # The comparison.
