@@ -13,8 +13,8 @@ from assay_agent.execution.classify import (
     workload_failed,
 )
 from assay_agent.execution.errors import ProfilerError
-from assay_agent.execution.tool_run import ToolResult
 from assay_agent.profilers.ncu.log import NcuLog, require_clean
+from assay_core.processes.tool_run import ToolResult
 from assay_sampling.running.failures import FailureClass as F
 from assay_sampling.running.failures import Fault
 

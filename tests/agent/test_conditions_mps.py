@@ -21,9 +21,9 @@ import pytest
 from assay_agent.conditions import makes_partitions, mps_control, undo_leftovers
 from assay_agent.conditions.journal import Journal
 from assay_agent.daemon.places import installed_places
-from assay_agent.execution import tool_run
 from assay_agent.execution.errors import ProfilerError
 from assay_agent.profilers import live
+from assay_core.processes import tool_run
 from assay_core.records.machine import InstalledDevice, Inventory
 from assay_sampling.errors import StorageError
 from assay_sampling.launches.table import BASELINE, Condition, TableMetadata, launch_schema, table_metadata

@@ -12,11 +12,11 @@ from assay_agent.config import VirtualGPUs
 from assay_agent.daemon.places import installed_places, virtual_places
 from assay_agent.doctor.pins import architecture_of
 from assay_agent.execution.errors import ProfilerError
-from assay_agent.execution.tool_run import ToolResult
 from assay_agent.execution.tool_version import ToolVersion
 from assay_agent.profilers.live import LiveMeasurement
 from assay_agent.profilers.ncu.command import plan_metrics
 from assay_agent.profilers.ncu.preflight import CHIPS, Listing, listing_of, missing_text, parse_listing
+from assay_core.processes.tool_run import ToolResult
 from assay_core.records.machine import InstalledDevice, Inventory
 from assay_sampling.counters.definitions import FEATURE_SETS
 from assay_sampling.launches.table import TableMetadata, launch_schema, table_metadata

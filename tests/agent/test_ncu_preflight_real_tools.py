@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from assay_agent.execution.tool_run import ToolResult, run_tool
 from assay_agent.execution.tool_version import ToolBox
 from assay_agent.profilers.ncu.preflight import CHIPS, listing_of
+from assay_core.processes.tool_run import ToolResult, run_tool
 from tests.support.agent.nvidia_tools import RealTools
 
 

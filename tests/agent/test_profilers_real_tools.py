@@ -21,7 +21,7 @@ from typing import Any
 import pytest
 
 from assay_agent.doctor.tools import tool_checks
-from assay_agent.execution import environment, tool_run
+from assay_agent.execution import environment
 from assay_agent.execution.environment import MeasuredGPU
 from assay_agent.execution.errors import ProfilerError
 from assay_agent.execution.tool_version import ToolBox
@@ -31,6 +31,7 @@ from assay_agent.profilers.ncu.profiler import NsightComputeProfiler
 from assay_agent.profilers.nsys import command as nsys_command
 from assay_agent.profilers.nsys.profiler import NsightSystemsProfiler
 from assay_agent.profilers.seam import Profiler
+from assay_core.processes import tool_run
 from assay_core.records.machine import InstalledDevice, Inventory
 from assay_core.records.work import CommandSource
 from assay_sampling.counters.definitions import FEATURE_SETS, metric_of, registry

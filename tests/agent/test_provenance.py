@@ -24,7 +24,6 @@ from hypothesis import strategies as st
 
 from assay_agent.conditions import mps_control
 from assay_agent.conditions.mps_control import program_version
-from assay_agent.execution import tool_run
 from assay_agent.execution.environment import MeasuredGPU, scrubbed, without_secrets
 from assay_agent.execution.pinned import pin_program
 from assay_agent.execution.tool_version import ToolBox
@@ -36,6 +35,7 @@ from assay_agent.provenance.libraries import LoadedLibraries, described
 from assay_agent.provenance.program import HashedPrograms
 from assay_agent.provenance.python_package import python_package
 from assay_agent.spool.records import Seal
+from assay_core.processes import tool_run
 from assay_core.records.attempt import AttemptLog
 from assay_core.records.validity_flag import ValidityFlag
 from assay_sampling.counters.definitions import registry

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from assay_agent.execution.errors import ProfilerError
-from assay_agent.execution.tool_run import EndingSteps, ToolResult, run_tool
 from assay_agent.guards import run_guards as module
 from assay_agent.guards.run_guards import RunGuards, resident_bytes, run_processes
+from assay_core.processes.tool_run import EndingSteps, ToolResult, run_tool
 from assay_sampling.running.failures import FailureClass
 
 QUICK = EndingSteps(interrupt_seconds=0.2, terminate_seconds=0.2)

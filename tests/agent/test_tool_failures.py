@@ -15,7 +15,6 @@ import pytest
 
 from assay_agent.config import VirtualGPUs
 from assay_agent.daemon.places import virtual_places
-from assay_agent.execution import tool_run
 from assay_agent.execution.environment import MeasuredGPU
 from assay_agent.execution.errors import ProfilerError
 from assay_agent.execution.tool_version import ToolBox
@@ -23,6 +22,7 @@ from assay_agent.profilers import live
 from assay_agent.profilers.ncu.profiler import NsightComputeProfiler
 from assay_agent.profilers.nsys.profiler import NsightSystemsProfiler
 from assay_agent.profilers.seam import Measurement
+from assay_core.processes import tool_run
 from assay_core.records.work import CommandSource
 from assay_sampling.launches.table import BASELINE, Condition, Device, table_metadata
 from assay_sampling.running.failures import FailureClass

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from assay_agent.execution.tool_run import EndingSteps, ToolResult, run_tool
+from assay_core.processes.tool_run import EndingSteps, ToolResult, run_tool
 from tests.support.agent.fake_server import wait_for
 
 QUICK = EndingSteps(interrupt_seconds=0.3, terminate_seconds=0.3)
@@ -151,7 +151,7 @@ def test_what_a_tool_leaves_behind_is_ended_with_it(tmp_path: Path) -> None:
 AGENT = """
 import sys
 from pathlib import Path
-from assay_agent.execution.tool_run import run_tool
+from assay_core.processes.tool_run import run_tool
 folder = Path(sys.argv[1])
 run_tool([sys.executable, "-S", "-c", sys.argv[2], str(folder / "pids"), "stay"],
          environment={}, directory=folder, timeout_seconds=600)
@@ -230,3 +230,14 @@ def test_the_tool_dies_with_its_supervisor(tmp_path: Path) -> None:
     # The signal is sent before we learn that the supervisor ended; the tool may take a moment to die.
     wait_for(lambda: not alive(tool))
     assert thread_result[0].ending == "ended in an unknown way"
+
+
+def test_the_processor_time_and_the_memory_of_the_whole_tree_are_reported(tmp_path: Path) -> None:
+    busy = "import time\nwhile time.process_time() < 0.3: pass\nheld = bytearray(100 << 20)"
+    code = f"import subprocess, sys; subprocess.run([sys.executable, '-S', '-c', {busy!r}], check=True)"
+    result = run(python(code), tmp_path)
+    assert result.exit_code == 0
+    assert result.cpu_seconds is not None and result.peak_memory_bytes is not None
+    assert result.cpu_seconds >= 0.3
+    assert result.peak_memory_bytes >= 100 << 20
+    assert run(["no-such-tool"], tmp_path).cpu_seconds is None

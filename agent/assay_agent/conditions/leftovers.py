@@ -20,9 +20,9 @@ from typing import TYPE_CHECKING, Any
 
 from assay_agent.conditions.journal import Journal
 from assay_agent.conditions.mps_control import PIPE_VARIABLE, MpsControl, MpsError, MpsFolders
-from assay_agent.execution.tool_run import run_tool
 from assay_agent.gpus.nvml import NvmlError, nvml_device
 from assay_agent.guards.dcgm import DcgmPause
+from assay_core.processes.tool_run import run_tool
 from assay_sampling.errors import StorageError
 from assay_sampling.installation import install_command
 

@@ -18,7 +18,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from assay_agent.execution.tool_run import EndingSteps, ToolResult, run_tool
+from assay_core.processes.tool_run import EndingSteps, ToolResult, run_tool
 
 PROGRAM = "nvidia-cuda-mps-control"
 PIPE_VARIABLE, LOG_VARIABLE = "CUDA_MPS_PIPE_DIRECTORY", "CUDA_MPS_LOG_DIRECTORY"

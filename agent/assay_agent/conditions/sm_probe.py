@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from assay_agent.conditions import probe
-from assay_agent.execution.tool_run import EndingSteps, run_tool
+from assay_core.processes.tool_run import EndingSteps, run_tool
 
 _SECONDS = 60.0
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from assay_agent.execution.errors import ProfilerError
 from assay_agent.execution.sick_disk import said_of_disk
-from assay_agent.execution.tool_run import ToolResult
+from assay_core.processes.tool_run import ToolResult
 from assay_core.records.validity_flag import ValidityFlag
 from assay_sampling.running.failures import FailureClass
 

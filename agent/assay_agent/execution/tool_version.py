@@ -14,7 +14,7 @@ from pathlib import Path
 
 from assay_agent.execution.classify import refuse_killed
 from assay_agent.execution.errors import ProfilerError
-from assay_agent.execution.tool_run import ToolResult, run_tool
+from assay_core.processes.tool_run import ToolResult, run_tool
 from assay_sampling.nsight.tool import ToolVersion
 from assay_sampling.running.failures import FailureClass
 

@@ -20,13 +20,13 @@ import pyarrow as pa
 from assay_agent.execution.classify import failure_in, quoted, refuse_killed, workload_failed
 from assay_agent.execution.environment import MeasuredGPU
 from assay_agent.execution.errors import ProfilerError
-from assay_agent.execution.tool_run import ToolResult
 from assay_agent.execution.tool_version import ToolBox
 from assay_agent.profilers.live import LiveMeasurement
 from assay_agent.profilers.requirements import require_one_gpu, require_processes, whole_light_command
 from assay_agent.tracer.build import find_tracer, why_unavailable
 from assay_agent.tracer.protocol import ProblemCode
 from assay_agent.tracer.receiver import Receiver, TracedProcess
+from assay_core.processes.tool_run import ToolResult
 from assay_core.records.work import Work
 from assay_sampling.launches.table import LaunchBatch, TableMetadata, launch_schema
 from assay_sampling.running.failures import FailureClass

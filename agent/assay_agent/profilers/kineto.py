@@ -19,7 +19,6 @@ from assay_agent.execution.classify import failure_in, quoted, refuse_killed, wo
 from assay_agent.execution.environment import MeasuredGPU
 from assay_agent.execution.errors import ProfilerError
 from assay_agent.execution.exclusive_file import exclusive_file
-from assay_agent.execution.tool_run import ToolResult
 from assay_agent.execution.tool_version import ToolBox
 from assay_agent.profilers.kineto_file import KINETO_VARIABLE, kineto_fault
 from assay_agent.profilers.live import DEFAULT_TIMEOUT_SECONDS, LiveMeasurement, relabelled
@@ -29,6 +28,7 @@ from assay_agent.profilers.requirements import (
     require_one_gpu,
     require_possible,
 )
+from assay_core.processes.tool_run import ToolResult
 from assay_core.records.work import Work
 from assay_sampling.errors import InputError, NoLaunchesError
 from assay_sampling.launches.table import BASELINE, Device, LaunchBatch, table_metadata

@@ -31,7 +31,6 @@ from assay_agent.execution.environment import (
 from assay_agent.execution.errors import ProfilerError
 from assay_agent.execution.pinned import JudgedCommand, entered_folder, first_fault, pins_of
 from assay_agent.execution.sick_disk import require_disk
-from assay_agent.execution.tool_run import ToolResult, run_tool
 from assay_agent.execution.tool_version import ToolBox, ToolVersion
 from assay_agent.guards.run_guards import RunGuards
 from assay_agent.profilers.gang import OtherGpus, gang_devices
@@ -41,6 +40,7 @@ from assay_agent.provenance.libraries import LoadedLibraries
 from assay_agent.provenance.program import PROGRAMS, StartedProgram
 from assay_agent.telemetry.rules import share_flag
 from assay_agent.telemetry.watch import GpuWatch
+from assay_core.processes.tool_run import ToolResult, run_tool
 from assay_core.records.attempt import AttemptLog
 from assay_core.records.validity_flag import ValidityFlag
 from assay_core.records.work import CommandSource, Work

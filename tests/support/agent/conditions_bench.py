@@ -21,9 +21,9 @@ from typing import IO, Any
 
 from assay_agent.conditions.journal import Journal
 from assay_agent.execution.environment import MeasuredGPU, private_directory
-from assay_agent.execution.tool_run import ToolResult
 from assay_agent.execution.tool_version import ToolBox
 from assay_agent.profilers.live import LiveMeasurement
+from assay_core.processes.tool_run import ToolResult
 from assay_core.records.attempt import AttemptKey
 from assay_core.records.work import CommandSource, Work
 from assay_sampling.launches.table import BASELINE, Condition, Device, LaunchBatch

@@ -19,7 +19,7 @@ import pytest
 from real_tools import layout
 from real_tools.layout import Generation
 
-from assay_agent.execution.tool_run import EndingSteps, run_tool
+from assay_core.processes.tool_run import EndingSteps, run_tool
 from tests.support.agent.stand_ins import Answer
 
 SECONDS = 120.0

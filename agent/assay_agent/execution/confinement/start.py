@@ -5,7 +5,7 @@
 SPEC is JSON: ``command`` (bubblewrap with its options), ``mounts`` (a list of [kind, path], see
 :data:`FLAGS`), ``filter`` (seccomp's program in hexadecimal), ``processes`` (how many there may be) and
 ``refusal`` (a file for the reason if the program was not started). With the standard library only, like
-:mod:`assay_agent.execution.supervisor`, under which it runs: outside, where the program cannot reach it.
+:mod:`assay_core.processes.supervisor`, under which it runs: outside, where the program cannot reach it.
 
 bubblewrap waits (``--block-fd``) after it has made the space and before it starts the program. Whatever an
 option was taken for, by whatever release, the kernel's own table of the space decides. This process ends as

@@ -20,8 +20,8 @@ from assay_agent.execution.classify import (
     refuse_killed,
 )
 from assay_agent.execution.errors import ProfilerError
-from assay_agent.execution.tool_run import ToolResult
 from assay_agent.profilers.ncu.refused_metrics import MetricsRefusedError, refused_in
+from assay_core.processes.tool_run import ToolResult
 from assay_sampling.running.failures import FailureClass
 
 NOTHING = "No kernels were profiled"

@@ -17,10 +17,10 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from assay_agent.execution.tool_run import ToolResult
 from assay_agent.execution.tool_version import ToolVersion
 from assay_core.files import durable
 from assay_core.files.private_folders import make_private_folder
+from assay_core.processes.tool_run import ToolResult
 from assay_sampling.counters.definitions import registry
 
 # Chips of a compute capability, the one that gives it its name first. NVIDIA's metric listings of one

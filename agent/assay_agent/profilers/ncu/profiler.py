@@ -19,7 +19,6 @@ from assay_agent.conditions import under_mps
 from assay_agent.execution.classify import failure_in, flags_in, last_words, own_lines, quoted
 from assay_agent.execution.environment import MeasuredGPU
 from assay_agent.execution.errors import ProfilerError
-from assay_agent.execution.tool_run import ToolResult
 from assay_agent.execution.tool_version import ToolBox, ToolVersion
 from assay_agent.profilers.live import LiveMeasurement, relabelled
 from assay_agent.profilers.ncu import command as ncu_command
@@ -37,6 +36,7 @@ from assay_agent.profilers.ncu.preflight import Listing, listing_of, missing_tex
 from assay_agent.profilers.ncu.profiling_lock import profiling_turn, takes_turns
 from assay_agent.profilers.ncu.refused_metrics import MOST_ROUNDS, MetricsRefusedError, refusal_memory
 from assay_agent.profilers.requirements import require_command, require_one_gpu, require_possible
+from assay_core.processes.tool_run import ToolResult
 from assay_core.records.work import Work
 from assay_sampling.errors import AssayError
 from assay_sampling.launches.table import LaunchBatch, counter_columns

@@ -18,12 +18,12 @@ import pyarrow.compute as pc
 from assay_agent.execution.classify import failure_in, last_words, quoted, refuse_killed, workload_failed
 from assay_agent.execution.environment import MeasuredGPU
 from assay_agent.execution.errors import ProfilerError
-from assay_agent.execution.tool_run import ToolResult
 from assay_agent.execution.tool_version import ToolBox, ToolVersion
 from assay_agent.profilers.gang import require_whole_gang
 from assay_agent.profilers.live import LiveMeasurement, relabelled
 from assay_agent.profilers.nsys import command as nsys_command
 from assay_agent.profilers.requirements import require_processes, whole_light_command
+from assay_core.processes.tool_run import ToolResult
 from assay_core.records.work import Work
 from assay_sampling.errors import AssayError, NoLaunchesError
 from assay_sampling.launches.table import LaunchBatch

@@ -1,15 +1,16 @@
-"""The process between the agent and a tool: it ends the tool's whole tree even if the agent dies.
+"""The process between a program of ours and a tool: it ends the tool's whole tree even if the program dies.
 
-Started by :mod:`assay_agent.execution.tool_run` as a script, with the standard library only:
+Started by :mod:`assay_core.processes.tool_run` as a script, with the standard library only:
 
     python -I -S supervisor.py STATUS_FD PROGRAM [ARGUMENT ...]
 
-Its standard input is a pipe from the agent, one byte per command: ``I`` sends SIGINT to the tool's group,
-``T`` SIGTERM to every process of the tree, ``K`` kills the tree. The end of the pipe means that the agent is
-gone: the tree gets SIGTERM, and two seconds later SIGKILL. The supervisor is the subreaper of the tree, so it
-still finds processes that leave the tool's group or lose their parent. How the tool ended goes to STATUS_FD
-as a line of JSON: ``{"exit": 0}``, ``{"signal": 9}`` or ``{"error": "..."}``; the first two also hold
-``"left"``, the processes of the tree that outlived the tool.
+Its standard input is a pipe from the program, one byte per command: ``I`` sends SIGINT to the tool's group,
+``T`` SIGTERM to every process of the tree, ``K`` kills the tree. The end of the pipe means that the program
+is gone: the tree gets SIGTERM, and two seconds later SIGKILL. The supervisor is the subreaper of the tree, so
+it still finds processes that leave the tool's group or lose their parent. How the tool ended goes to
+STATUS_FD as a line of JSON: ``{"exit": 0}``, ``{"signal": 9}`` or ``{"error": "..."}``; the first two also
+hold ``"left"``, the processes of the tree that outlived the tool, ``"cpu_seconds"`` of the whole tree, and
+``"peak_memory_bytes"``, the most that one process of it held.
 
 It reads /proc itself: psutil is in the site packages, which ``-S`` leaves out, and importing it would take
 longer than many tools take to start.
@@ -21,6 +22,7 @@ import contextlib
 import ctypes
 import json
 import os
+import resource
 import select
 import signal
 import subprocess
@@ -31,7 +33,7 @@ _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 _LOOK_SECONDS = 0.05
 _LEFTOVER_SECONDS = 2.0
 _ORPHAN_SECONDS = 2.0
-# The agent may read the pipe only after we have ended.
+# The program may read the pipe only after we have ended.
 _MOST_LEFT = 1000
 
 
@@ -59,17 +61,24 @@ def main(arguments: list[str]) -> int:
         _tell(status, {"error": f"{command[0]!r} cannot be run: {error.strerror}"})
         return 1
     for descriptor in (1, 2):
-        os.close(descriptor)  # the agent waits for the end of the tool's output, not ours
+        os.close(descriptor)  # the program waits for the end of the tool's output, not ours
     _watch(tool)
     left = _descendants()
     _end_leftovers()
     code = tool.returncode
-    _tell(status, {**({"signal": -code} if code < 0 else {"exit": code}), "left": left[:_MOST_LEFT]})
+    ended = {"signal": -code} if code < 0 else {"exit": code}
+    _tell(status, {**ended, "left": left[:_MOST_LEFT], **_usage()})
     return 0
 
 
+def _usage() -> dict[str, object]:
+    """What the processes of the tree have used that have ended."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return {"cpu_seconds": used.ru_utime + used.ru_stime, "peak_memory_bytes": used.ru_maxrss << 10}
+
+
 def _watch(tool: subprocess.Popen[bytes]) -> None:
-    """Follow the agent's orders until the tool has ended."""
+    """Follow the program's orders until the tool has ended."""
     orders, killing, kill_at = True, False, float("inf")
     while tool.poll() is None:
         if time.monotonic() >= kill_at:

@@ -1,7 +1,7 @@
 """Runs a tool: in its own session, without input, in a given environment, within a time limit.
 
-:mod:`assay_agent.execution.supervisor` runs between agent and tool and ends the tool's whole tree: in order
-(INT, TERM, KILL) when the time is over or the run is cancelled, and by itself when the agent dies. The
+:mod:`assay_core.processes.supervisor` runs between us and the tool and ends the tool's whole tree: in order
+(INT, TERM, KILL) when the time is over or the run is cancelled, and by itself when we die. The
 beginning and the end of the tool's output are kept. Nothing here judges the exit status.
 """
 
@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from assay_agent.execution import supervisor
+from assay_core.processes import supervisor
 
 _LOOK_SECONDS = 0.05
 _KEPT_BYTES = 64 << 10
@@ -39,7 +39,8 @@ class ToolResult:
     """How a tool ended. ``exit_code`` is None if a signal (or an unknown cause) ended it.
 
     ``problem`` is set if it could not be started; ``stdout`` and ``stderr`` hold at most 128 KiB each.
-    ``left``: processes of its tree that outlived it, and were then ended.
+    ``left``: processes of its tree that outlived it, and were then ended. ``cpu_seconds`` are those of the
+    whole tree, ``peak_memory_bytes`` the most that one process of it held; None if nobody saw it end.
     """
 
     argv: tuple[str, ...]
@@ -52,6 +53,8 @@ class ToolResult:
     cancelled: bool = False
     problem: str = ""
     left: tuple[int, ...] = ()
+    cpu_seconds: float | None = None
+    peak_memory_bytes: int | None = None
 
     @property
     def ending(self) -> str:
@@ -88,7 +91,7 @@ def run_tool(
         cancelled: ends it as soon as it is set.
         stdout_path: its standard output goes there instead of into the result.
         held: descriptors (of locks) that stay open until the last process of the tool has ended, even if
-            the agent dies before.
+            we die before.
         ending: patience while it is ended.
         before_ending: called once, before the first signal, if it does not end by itself. Must not raise.
 
@@ -198,6 +201,8 @@ class _Run:
             cancelled=self._was_cancelled,
             problem=status.get("error", ""),
             left=tuple(status.get("left", ())),
+            cpu_seconds=status.get("cpu_seconds"),
+            peak_memory_bytes=status.get("peak_memory_bytes"),
         )
 
 
