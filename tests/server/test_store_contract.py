@@ -32,6 +32,7 @@ from assay_server.store.model import (
     Hold,
     Identity,
     KeptBundle,
+    NotedRuns,
     PendingRequest,
     Segment,
     Slice,
@@ -721,6 +722,19 @@ class TestMetadataStore:
         with metadata.snapshot() as read:
             assert read.run_counts("made-1") == {RunState.DONE: 2, RunState.WAITING: 1}
             assert read.run_counts("made-7") == {}
+
+    def test_all_failed_and_flagged_runs_are_noted_with_those_alike(self, metadata: MetadataStore) -> None:
+        with metadata.transaction() as store:
+            fill(store, runs=5)
+            for number in (1, 3):
+                store.save_run(run(number, flags=()))
+            store.save_run(run(2, state=RunState.FAILED, failure=FAILURE, flags=FLAGS[1:]))
+        with metadata.snapshot() as read:
+            assert read.noted_runs("made-1") == [
+                NotedRuns(None, FLAGS, ("made-1.0000", "made-1.0004")),
+                NotedRuns(FAILURE, FLAGS[1:], ("made-1.0002",)),
+            ]
+            assert read.noted_runs("made-7") == []
 
     def test_open_runs_are_those_that_have_not_ended(self, metadata: MetadataStore) -> None:
         with metadata.transaction() as store:

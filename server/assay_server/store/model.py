@@ -559,6 +559,15 @@ class RunsAlike:
 
 
 @dataclass(frozen=True)
+class NotedRuns:
+    """Runs with the same failure (None: they have not failed) and the same validity flags."""
+
+    failure: Failure | None
+    flags: tuple[ValidityFlag, ...]
+    run_ids: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class RunOverview:
     """A run with facts of its slices and attempts: their numbers, the newest's agent, launches so far.
 

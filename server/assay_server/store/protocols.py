@@ -31,6 +31,7 @@ from assay_server.store.model import (
     Identity,
     KeptBundle,
     LikelyLeases,
+    NotedRuns,
     OpenEnds,
     PendingRequest,
     Run,
@@ -73,8 +74,8 @@ class MetadataReader(Protocol):
     def runs_alike(self, campaign_id: str) -> list[RunsAlike]:
         """The runs of a campaign counted by workload, kind of GPU and state; workloads in its order."""
 
-    def noted_runs(self, campaign_id: str, most: int) -> list[Run]:
-        """The first runs of a campaign, in its order, that have failed or carry validity flags."""
+    def noted_runs(self, campaign_id: str) -> list[NotedRuns]:
+        """All runs of a campaign that have failed or carry validity flags, in its order."""
 
     def campaign_numbers(self, name: str) -> list[int]:
         """Numbers of campaigns of that name that were given: also the highest of those deleted since."""

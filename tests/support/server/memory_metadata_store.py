@@ -40,6 +40,7 @@ from assay_server.store.model import (
     Lane,
     LikelyLeases,
     Need,
+    NotedRuns,
     OpenEnds,
     PendingRequest,
     Run,
@@ -158,8 +159,12 @@ class MemoryReader:
         counted = Counter((run.workload, run.device_kind, run.state) for run in self.runs(campaign_id))
         return [RunsAlike(*key, runs) for key, runs in counted.items()]
 
-    def noted_runs(self, campaign_id: str, most: int) -> list[Run]:
-        return [run for run in self.runs(campaign_id) if run.failure is not None or run.flags][:most]
+    def noted_runs(self, campaign_id: str) -> list[NotedRuns]:
+        alike: dict[Any, list[str]] = {}
+        for run in self.runs(campaign_id):
+            if run.failure is not None or run.flags:
+                alike.setdefault((run.failure, run.flags), []).append(run.run_id)
+        return [NotedRuns(failure, flags, tuple(runs)) for (failure, flags), runs in alike.items()]
 
     def campaign_numbers(self, name: str) -> list[int]:
         deleted = self._tables.deleted_numbers.get(name, 0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from collections.abc import Collection, Sequence
 
 import sqlalchemy as sa
@@ -10,9 +11,10 @@ import sqlalchemy as sa
 from assay_core.records.campaign import RunState
 from assay_core.records.runs_request import RunsRequest
 from assay_server.store import statements, tables
-from assay_server.store.model import OPEN_RUNS, Hold, Run, RunsAlike
+from assay_server.store.model import OPEN_RUNS, Hold, NotedRuns, Run, RunsAlike
 from assay_server.store.parts.known import KnownRows
 from assay_server.store.rows import deleting, queue, selected_runs
+from assay_server.store.values.fields import failure_of, flags_of
 from assay_server.store.values.runs import run_of, run_values
 
 
@@ -55,11 +57,19 @@ class RunRows(KnownRows):
             RunsAlike(f["workload"], f["device_kind"], RunState(f["state"]), int(f["runs"])) for f in found
         ]
 
-    def noted_runs(self, campaign_id: str, most: int) -> list[Run]:
+    def noted_runs(self, campaign_id: str) -> list[NotedRuns]:
         r = tables.runs.c
-        noted = sa.or_(r.failure.is_not(None), sa.cast(r.flags, sa.Text) != "[]")
-        query = sa.select(tables.runs).where(r.campaign_id == campaign_id, noted)
-        return [run_of(row) for row in self.rows(query.order_by(r.ordinal).limit(most))]
+        flags = sa.cast(r.flags, sa.Text).label("flags")
+        query = sa.select(r.run_id, sa.cast(r.failure, sa.Text).label("failure"), flags)
+        query = query.where(r.campaign_id == campaign_id, sa.or_(r.failure.is_not(None), flags != "[]"))
+        # Most runs share their texts with others, and each text is read once.
+        alike: dict[tuple[str | None, str], list[str]] = {}
+        for row in self.rows(query.order_by(r.ordinal)):
+            alike.setdefault((row["failure"], row["flags"]), []).append(row["run_id"])
+        return [
+            NotedRuns(failure_of(failure and json.loads(failure)), flags_of(json.loads(flags)), tuple(runs))
+            for (failure, flags), runs in alike.items()
+        ]
 
     def open_runs(self, campaign_id: str) -> int:
         r = tables.runs.c

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 
 from assay_core.files.durable import storage_errors
@@ -23,12 +22,12 @@ from assay_core.records.runs_request import RunsRequest
 from assay_report.forms import Form, single
 from assay_report.reading import parse_report
 from assay_sampling.errors import RefusedError
-from assay_sampling.running.validity import FLAGS
 from assay_server.campaigns.errors import NotYetError, UnknownThingError, known_campaign, unknown_run
 from assay_server.campaigns.scheduling.coordinator import Coordinator
 from assay_server.rpc.campaign_handler import CampaignHandler
 from assay_server.store.model import ACTIVE_ATTEMPTS, Attempt, Campaign, Run, RunsAlike
 from assay_server.store.protocols import MetadataReader
+from assay_server.web.drawing.attention import MOST_REASONS, Reason, reasons
 from assay_server.web.drawing.region import Drawing, Region
 from assay_server.web.drawing.results import MOST_BYTES, Result, Results, ResultsCache
 from assay_server.web.drawing.so_far import ResultsSoFar, SoFar
@@ -36,20 +35,8 @@ from assay_server.web.drawing.templating import element_id, rendered
 from assay_server.web.figures.studio import Source, Studio
 from assay_server.web.pulse import Pulse
 
-_MOST_NOTED = 200
 _MOST_RUNNING = 200
 _ORDER = (RunState.RUNNING, RunState.WAITING, RunState.DONE, RunState.FAILED, RunState.CANCELLED)
-
-
-@dataclass(frozen=True)
-class _Noted:
-    """Runs with one flag or failure class: what it means, and what to do."""
-
-    name: str
-    cause: str
-    remedy: str
-    invalidates: bool
-    runs: list[str] = field(default_factory=list)
 
 
 class CampaignPage:
@@ -171,7 +158,7 @@ class CampaignPage:
         with self._coordinator.snapshot() as store:
             campaign = known_campaign(store.campaign(campaign_id), campaign_id)
             alike = store.runs_alike(campaign_id)
-            noted = store.noted_runs(campaign_id, _MOST_NOTED + 1)
+            noted = store.noted_runs(campaign_id)
             active = [] if status.ended else _active(store, campaign_id)
         shown = self._results.of(campaign) if campaign.has_report else Results()
         so_far = self._so_far.of(campaign_id) if _has_more_to_come(campaign) else None
@@ -185,7 +172,7 @@ class CampaignPage:
             "actions": Region({"": rendered("part_actions.html.j2", **given)}),
             "now": Region({"": rendered("part_now.html.j2", active=active, most=_MOST_RUNNING)}),
             "waiting": Region({"": rendered("part_waiting.html.j2", c=status)}),
-            "noted": Region({"": rendered("part_noted.html.j2", **_noted(noted), most=_MOST_NOTED)}),
+            "noted": Region({"": _attention(campaign_id, reasons(noted))}),
             "results": Region(
                 {"": rendered("part_results.html.j2", **given, results=results, so_far=so_far)}
             ),
@@ -227,23 +214,15 @@ def _active(store: MetadataReader, campaign_id: str) -> list[tuple[Attempt, Run]
     return [(each, run) for each in attempts if (run := store.run(each.key.run_id)) is not None]
 
 
-def _noted(runs: list[Run]) -> dict[str, object]:
-    """Flags and failures of runs, each kind once with the runs that have it, worst first."""
-    found: dict[str, _Noted] = {}
-    for run in runs[:_MOST_NOTED]:
-        if run.failure is not None:
-            why = run.failure
-            key = f"failure {why.failure_class} {why.cause}"
-            found.setdefault(key, _Noted(why.failure_class, why.cause, why.remedy, True))
-            found[key].runs.append(run.run_id)
-        for flag in run.flags:
-            kind = FLAGS.get(flag.name)
-            cause = flag.detail or (kind.cause if kind is not None else "")
-            remedy = kind.remedy if kind is not None else "update the server"
-            found.setdefault(flag.name, _Noted(flag.name, cause, remedy, flag.invalidates))
-            found[flag.name].runs.append(run.run_id)
-    worst_first = sorted(found.values(), key=lambda one: (not one.invalidates, -len(one.runs)))
-    return {"noted": worst_first, "more": len(runs) > _MOST_NOTED}
+def _attention(campaign_id: str, found: Sequence[Reason]) -> str:
+    unlisted = {run_id for each in found[MOST_REASONS:] for run_id in each.run_ids}
+    return rendered(
+        "part_noted.html.j2",
+        campaign_id=campaign_id,
+        reasons=found,
+        most=MOST_REASONS,
+        unlisted_runs=len(unlisted),
+    )
 
 
 def _workload_rows(
