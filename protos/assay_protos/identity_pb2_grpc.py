@@ -39,6 +39,11 @@ class EnrolmentServiceStub:
                 request_serializer=assay__protos_dot_identity__pb2.JoinRequest.SerializeToString,
                 response_deserializer=assay__protos_dot_identity__pb2.JoinResponse.FromString,
                 _registered_method=True)
+        self.RenewExpired = channel.unary_unary(
+                '/assay.v1.EnrolmentService/RenewExpired',
+                request_serializer=assay__protos_dot_identity__pb2.RenewRequest.SerializeToString,
+                response_deserializer=assay__protos_dot_identity__pb2.RenewResponse.FromString,
+                _registered_method=True)
         self.Renew = channel.unary_unary(
                 '/assay.v1.EnrolmentService/Renew',
                 request_serializer=assay__protos_dot_identity__pb2.RenewRequest.SerializeToString,
@@ -58,6 +63,14 @@ class EnrolmentServiceServicer:
         """Become an agent or a person of the lab, with a join token. Served on the join listener, which asks for
         no client certificate; the caller has checked the server's certificate against the authority in its
         token before it sends anything.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def RenewExpired(self, request, context):
+        """The next certificate of a key whose last one has expired, within the server's grace period. Served on the
+        join listener: the request, which its key has signed, proves who asks.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -84,6 +97,11 @@ def add_EnrolmentServiceServicer_to_server(servicer, server):
                     servicer.Join,
                     request_deserializer=assay__protos_dot_identity__pb2.JoinRequest.FromString,
                     response_serializer=assay__protos_dot_identity__pb2.JoinResponse.SerializeToString,
+            ),
+            'RenewExpired': grpc.unary_unary_rpc_method_handler(
+                    servicer.RenewExpired,
+                    request_deserializer=assay__protos_dot_identity__pb2.RenewRequest.FromString,
+                    response_serializer=assay__protos_dot_identity__pb2.RenewResponse.SerializeToString,
             ),
             'Renew': grpc.unary_unary_rpc_method_handler(
                     servicer.Renew,
@@ -123,6 +141,33 @@ class EnrolmentService:
             '/assay.v1.EnrolmentService/Join',
             assay__protos_dot_identity__pb2.JoinRequest.SerializeToString,
             assay__protos_dot_identity__pb2.JoinResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RenewExpired(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/assay.v1.EnrolmentService/RenewExpired',
+            assay__protos_dot_identity__pb2.RenewRequest.SerializeToString,
+            assay__protos_dot_identity__pb2.RenewResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -390,7 +390,8 @@ class Server:
         if opened.peers.shared:
             require_same_authority(opened.database, authority)
         validity = datetime.timedelta(seconds=self.settings.certificate_validity_seconds)
-        enrolment = Enrolment(metadata, directory, withdrawn, authority, validity)
+        grace = datetime.timedelta(seconds=self.settings.renewal_grace_seconds)
+        enrolment = Enrolment(metadata, directory, withdrawn, authority, validity, grace=grace)
         enrolment.join_address = self.settings.advertise_join
         return Identified(
             enrolment,

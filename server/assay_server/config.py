@@ -118,6 +118,13 @@ class ServerSettings(ProgramSettings):
         Setting("How long certificates of agents and people are valid, who renew them when a third is left."),
         Field(ge=3, le=400 * 86_400),
     ] = 86_400.0
+    renewal_grace_seconds: Annotated[
+        float,
+        Setting(
+            "How long after its certificate expired an agent or a person renews it at --join without a token."
+        ),
+        Field(ge=0, le=30 * 86_400),
+    ] = 7 * 86_400.0
     lease_ms: Annotated[
         int, Setting("If an agent is silent for this long, its attempt goes to another slot."), Field(ge=1)
     ] = 60_000

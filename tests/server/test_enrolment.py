@@ -79,6 +79,9 @@ class Office:
         with called_by(Caller(identity_id, "", Role.AGENT)):
             return self.enrolment.renew(RenewalAsked(certificate_request(key))).certificate
 
+    def renew_expired(self, key: PrivateKey) -> bytes:
+        return self.enrolment.renew_expired(RenewalAsked(certificate_request(key))).certificate
+
     def store_tokens(self) -> list[StoredToken]:
         with self.store.snapshot() as read:
             return read.join_tokens()
@@ -360,6 +363,49 @@ def test_nobody_fills_the_database_with_certificates(office: Office) -> None:
         office.renew(BOX, key)
     office.now_ms += HOUR_MS
     assert identity_of(office.renew(BOX, key)) == (IdentityKind.AGENT, BOX)
+
+
+def test_an_expired_certificate_is_renewed_within_seven_days_by_its_own_key(office: Office) -> None:
+    key = new_key()
+    office.join(office.token(), key)
+    office.now_ms += (24 + 7 * 24) * HOUR_MS - 1_000
+    renewed = certified_identity(read_certificate(office.renew_expired(key), "c"))
+    assert (renewed.identity_id, renewed.not_after_ms) == (BOX, office.now_ms + 24 * HOUR_MS)
+    with pytest.raises(NotIdentifiedError, match="no certificate for its key"):
+        office.renew_expired(new_key())
+    office.now_ms += (24 + 7 * 24) * HOUR_MS
+    with pytest.raises(NotIdentifiedError, match="expired longer ago than 7 days"):
+        office.renew_expired(key)
+    # A token still lets the box in as itself.
+    assert identity_of(office.join(office.token(), key)) == (IdentityKind.AGENT, BOX)
+
+
+@pytest.mark.parametrize("what", ["identity", "certificate"])
+def test_a_revocation_ends_the_grace_period(office: Office, what: str) -> None:
+    key = new_key()
+    joined = office.join(office.token(), key)
+    office.now_ms += 30 * HOUR_MS
+    serial = certified_identity(read_certificate(joined.certificate, "c")).serial
+    assert office.revoke(BOX if what == "identity" else serial) == what
+    with pytest.raises(NotPermittedError, match=r"revoked|withdrawn"):
+        office.renew_expired(key)
+
+
+def test_without_a_grace_period_an_expired_certificate_is_worth_nothing(office: Office) -> None:
+    office.enrolment = Enrolment(
+        office.store,
+        office.directory,
+        office.withdrawn,
+        AUTHORITY,
+        datetime.timedelta(hours=24),
+        grace=datetime.timedelta(0),
+        now_ms=lambda: office.now_ms,
+    )
+    key = new_key()
+    office.join(office.token(), key)
+    office.now_ms += 24 * HOUR_MS
+    with pytest.raises(NotIdentifiedError, match="expired longer ago than 0 days"):
+        office.renew_expired(key)
 
 
 def test_a_revoked_identity_can_neither_renew_nor_join(office: Office) -> None:

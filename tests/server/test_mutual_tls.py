@@ -244,6 +244,46 @@ def test_a_join_after_expiry_keeps_the_identity_and_a_running_agent_takes_it_ove
     connection.close()
 
 
+def expired_again(lab: Server, credentials: Credentials, kind: IdentityKind) -> Credentials:
+    """The credentials with a certificate of the lab that expired a day ago."""
+    identity_id = credentials.identity.identity_id
+    old = authority_of(lab).issue(credentials.key.public_key(), kind, identity_id, DAY, now() - 2 * DAY)
+    return credentials.renewed(certificate_der(old))
+
+
+def test_an_agent_that_was_off_for_a_weekend_comes_back_by_itself(lab: Server, tmp_path: Path) -> None:
+    folder = CredentialsFolder(tmp_path / "credentials")
+    folder.write(expired_again(lab, joined(lab, Role.AGENT, "box", BOX), IdentityKind.AGENT))
+    expired = folder.read()
+    assert expired is not None and expired.expired and expired.join == lab.joins[0]
+    connection = AgentConnection(expired.server, expired)
+    renewal = Renewal(folder, connection)
+    asked = Registration(BOX, "session", "box", Inventory(host="h"), ())
+    assert connection.register(asked, threading.Event(), renewal.tick).lease_ms == 60_000
+    kept = folder.read()
+    assert kept is not None and not kept.expired and kept.join == lab.joins[0]
+    connection.close()
+
+
+def test_a_person_who_was_away_for_a_weekend_goes_on_unless_revoked(lab: Server) -> None:
+    log_in(lab.joins[0], token_of(lab, Role.SUBMITTER, "alice"))
+    folder = login_folder(parse_address(lab.addresses[0]))
+    login = folder.read()
+    assert login is not None
+    expired = expired_again(lab, login, IdentityKind.PERSON)
+    folder.write(expired)
+    with Client(lab.addresses[0]) as client:
+        assert client.campaigns() == []
+    with Client(lab.addresses[1]) as owner:
+        owner.revoke("alice")
+    folder.write(expired)
+    with (
+        pytest.raises(NotIdentifiedError, match="your certificate has expired"),
+        Client(lab.addresses[0]) as client,
+    ):
+        client.campaigns()
+
+
 def test_a_persons_certificate_is_renewed_by_use(make_server: MakeServer, short_path: Path) -> None:
     lab = tls_server(make_server, short_path, certificate_validity_seconds=6.0)
     log_in(lab.joins[0], token_of(lab, Role.SUBMITTER, "alice"))

@@ -75,6 +75,7 @@ MAY: dict[str, str] = {
     "ArchiveService/Import": OPERATORS,
     # Only on the listener for joining; the owner of the socket has no certificate to renew.
     "EnrolmentService/Join": "",
+    "EnrolmentService/RenewExpired": "",
     "EnrolmentService/Renew": f"agent, other agent, {ALL_READERS}".removesuffix(", owner"),
     "EnrolmentService/Leave": f"agent, other agent, {ALL_READERS}".removesuffix(", owner"),
     "IdentityService/MakeToken": ADMINS,
@@ -276,7 +277,8 @@ def test_joining_is_all_that_somebody_without_a_certificate_can_do_on_its_listen
     with lab.channel(None, lab.server.joins[0]) as channel:
         codes = {call: status(channel, method, lab.request(method)) for call, method in CALLS.items()}
     # The request that is sent is not one; a good one is in test_enrolment.
-    assert codes.pop("EnrolmentService/Join") is grpc.StatusCode.INVALID_ARGUMENT
+    for call in ("Join", "RenewExpired"):
+        assert codes.pop(f"EnrolmentService/{call}") is grpc.StatusCode.INVALID_ARGUMENT
     not_there = {call for call, code in codes.items() if code is grpc.StatusCode.UNIMPLEMENTED}
     assert {code for call, code in codes.items() if call not in not_there} <= REFUSED
     assert not_there == {call for call in CALLS if not call.startswith("EnrolmentService/")}

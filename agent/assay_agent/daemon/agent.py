@@ -297,6 +297,7 @@ class _Process:
     def run(self, inventory: Inventory) -> None:
         recovery = self._spool.recover()
         try:
+            self._renewal.tick()
             # Registered with what was on the disk, this process may report attempts of the earlier one.
             if self._register(inventory, recovery.discarded):
                 self._report_discarded(recovery.discarded)
@@ -350,7 +351,7 @@ class _Process:
             place=self._place,
         )
         try:
-            response = self._connection.register(registration, self._session.stopping)
+            response = self._connection.register(registration, self._session.stopping, self._renewal.tick)
         except ServerUnreachableError:
             return False
         self._drop(response.drop)

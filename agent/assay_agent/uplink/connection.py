@@ -21,7 +21,7 @@ from tenacity import (
 )
 
 from assay_core.connecting.channel import mutual_channel, why_unreachable
-from assay_core.connecting.joining import renewed
+from assay_core.connecting.joining import renewed, renewed_after_expiry
 from assay_core.identity.credentials import Credentials
 from assay_core.records.error_metadata import ErrorMetadata
 from assay_core.records.lease import (
@@ -169,13 +169,15 @@ class Connection:
         old.retire()
 
     def renew(self, timeout_seconds: float) -> Credentials:
-        """Ask for the next certificate, once; it is not yet in use.
+        """Ask for the next certificate, once, of --listen, or of --join after expiry; not yet in use.
 
         Raises ServerUnreachableError, ServerRefusedError, or ParameterError for an answer that is not for us.
         """
         if self._credentials is None:
             raise NotReadyError(f"server {self.address}", "there is no certificate to renew")
         credentials = self._credentials
+        if credentials.expired:
+            return renewed_after_expiry(credentials, timeout_seconds)
         with self._open_line() as line:
             return self._translated(lambda: renewed(line.channel, credentials, timeout_seconds))
 
@@ -213,9 +215,17 @@ class Connection:
             finally:
                 stream.cancel()
 
-    def register(self, registration: Registration, give_up: threading.Event) -> Registered:
+    def register(
+        self,
+        registration: Registration,
+        give_up: threading.Event,
+        before_retry: Callable[[], None] = lambda: None,
+    ) -> Registered:
+        """Register, again and again; ``before_retry``: may :meth:`use` other credentials."""
         request = registration.to_proto()
-        return Registered.from_proto(self._repeat(lambda agent: agent.Register(request, timeout=10), give_up))
+        return Registered.from_proto(
+            self._repeat(lambda agent: agent.Register(request, timeout=10), give_up, before_retry)
+        )
 
     def heartbeat(self, heartbeat: Heartbeat, timeout: float) -> HeartbeatAnswer:
         """One try: the next heartbeat retries."""
@@ -251,19 +261,28 @@ class Connection:
         request = failed.to_proto()
         self._repeat(lambda agent: agent.FailAttempt(request, timeout=10), give_up)
 
-    def _repeat(self, call: Callable[[Any], Response], give_up: threading.Event) -> Response:
+    def _repeat(
+        self,
+        call: Callable[[Any], Response],
+        give_up: threading.Event,
+        before_retry: Callable[[], None] = lambda: None,
+    ) -> Response:
         """The answer to a call of the agent's stub, each try over the channel that is then in use."""
 
         def once() -> Response:
             with self._open_line() as line:
                 return call(line.agent)
 
+        def before_sleep(state: RetryCallState) -> None:
+            self._tell_first(state)
+            before_retry()
+
         retrying = Retrying(
             retry=_may_pass,
             wait=PAUSES,
             stop=stop_when_event_set(give_up),
             sleep=sleep_using_event(give_up),
-            before_sleep=self._tell_first,
+            before_sleep=before_sleep,
             reraise=True,
         )
         return self._translated(lambda: retrying(once))

@@ -1,4 +1,4 @@
-"""Keeps the agent's certificate valid: renews it in time, and takes over what ``assay-agent join`` brings."""
+"""Keeps the agent's certificate valid: renews it, and takes over what ``assay-agent join`` brings."""
 
 from __future__ import annotations
 
@@ -35,29 +35,25 @@ class Renewal:
         self._longest_pause_seconds = longest_pause_seconds
         self._seen = self._stamp()
         self._next_look = 0.0
-        self._told = False
+        self._logged: type[AssayError] | None = None
 
     def tick(self) -> None:
-        """Renew the certificate if it is time; errors are logged, and it is tried again."""
+        """Renew the certificate if it is time or has expired; errors are logged, and it is tried again."""
         credentials = self._connection.credentials
         if credentials is None or time.monotonic() < self._next_look:
             return
         self._next_look = time.monotonic() + self._pause_seconds(credentials)
         try:
             credentials = self._joined_again(credentials)
-            if credentials.renewal_due and not credentials.expired:
+            if credentials.renewal_due:
                 renewed = self._connection.renew(_RENEW_SECONDS)
                 self._folder.write(renewed)
                 self._take(renewed)
                 _log.info("the certificate was renewed: %s", renewed.identity.serial)
-            elif credentials.expired and not self._told:
-                self._told = True
-                _log.error(
-                    "the certificate has expired; get a new token and run: assay-agent join HOST:PORT "
-                    "--token TOKEN (the identity and the spool stay)"
-                )
         except AssayError as error:
-            _log.warning("the certificate is not renewed: %s", error)
+            if self._logged is not type(error):
+                _log.warning("the certificate is not renewed: %s", error)
+            self._logged = type(error)
 
     def _joined_again(self, credentials: Credentials) -> Credentials:
         """The credentials that somebody has put into the folder meanwhile, else those in use."""
@@ -75,7 +71,7 @@ class Renewal:
     def _take(self, credentials: Credentials) -> None:
         self._connection.use(credentials)
         self._seen = self._stamp()
-        self._told = False
+        self._logged = None
 
     def _stamp(self) -> tuple[int, int]:
         """Changes whenever the file is replaced."""

@@ -13,7 +13,7 @@ import grpc
 from assay_client.settings import settings_of
 from assay_core.connecting import joining
 from assay_core.connecting.channel import mutual_channel
-from assay_core.connecting.joining import left, renewed
+from assay_core.connecting.joining import left, renewed, renewed_after_expiry
 from assay_core.identity.credentials import Credentials, CredentialsFolder
 from assay_core.records.error_metadata import ErrorMetadata
 from assay_core.server_address import ServerAddress, parse_address
@@ -125,7 +125,7 @@ class Login:
             self.credentials = kept
             replace()
             return
-        if self.credentials.expired or (next_one := self._renewed()) is None:
+        if (next_one := self._renewed()) is None:
             return
         self._folder.write(next_one)
         self.credentials = next_one
@@ -138,7 +138,9 @@ class Login:
 
     def _renewed(self) -> Credentials | None:
         try:
+            if self.credentials.expired:
+                return renewed_after_expiry(self.credentials, _RENEW_SECONDS)
             with self.channel() as channel:
                 return renewed(channel, self.credentials, _RENEW_SECONDS)
         except (grpc.RpcError, AssayError):
-            return None  # the certificate is valid still; the next call tells what is wrong
+            return None  # the next call tells what is wrong

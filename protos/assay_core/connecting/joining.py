@@ -15,7 +15,12 @@ from assay_core.records.error_metadata import ErrorMetadata
 from assay_core.records.identity import JoinAsked, Joined, LeaveAsked, Left, RenewalAsked, Renewed
 from assay_core.server_address import ServerAddress, parse_address
 from assay_protos import identity_pb2_grpc
-from assay_sampling.errors import ParameterError, RefusedError, ServerUnreachableError
+from assay_sampling.errors import (
+    NotIdentifiedError,
+    ParameterError,
+    RefusedError,
+    ServerUnreachableError,
+)
 
 _JOIN_SECONDS = 15.0
 _TRIES = 3
@@ -47,7 +52,7 @@ def join(
     answer = _joined(found, token, asked)
     server = f"{found.text.rpartition(':')[0]}:{answer.port}"
     parse_address(server, "the server's answer")
-    credentials = new_credentials(server, token.authority, answer.certificate, own)
+    credentials = new_credentials(server, token.authority, answer.certificate, own, found.text)
     if identity_id and credentials.identity.identity_id != identity_id:
         raise ParameterError("issued certificate", "it is for another identity")
     return credentials, answer
@@ -87,4 +92,28 @@ def renewed(channel: grpc.Channel, credentials: Credentials, timeout_seconds: fl
     stub: Any = identity_pb2_grpc.EnrolmentServiceStub(channel)  # type: ignore[no-untyped-call]
     asked = RenewalAsked(certificate_request(credentials.key))
     answer = Renewed.from_proto(stub.Renew(asked.to_proto(), timeout=timeout_seconds))
+    return credentials.renewed(answer.certificate)
+
+
+def renewed_after_expiry(credentials: Credentials, timeout_seconds: float) -> Credentials:
+    """The credentials with a new certificate in place of one that has expired, from where they joined.
+
+    Raises the server's own typed errors, ServerUnreachableError, and ParameterError for an answer that is not
+    for us.
+    """
+    if not credentials.join:
+        raise NotIdentifiedError(
+            f"server {credentials.server}", "the certificate has expired", "join again with a new token"
+        )
+    address = parse_address(credentials.join)
+    asked = RenewalAsked(certificate_request(credentials.key))
+    with joining_channel(address, credentials.authority, ()) as channel:
+        stub: Any = identity_pb2_grpc.EnrolmentServiceStub(channel)  # type: ignore[no-untyped-call]
+        try:
+            answer = Renewed.from_proto(stub.RenewExpired(asked.to_proto(), timeout=timeout_seconds))
+        except grpc.RpcError as error:
+            if told := ErrorMetadata.beside(error):
+                raise told.error() from None
+            cause, remedy = why_unreachable(address, credentials.authority)
+            raise ServerUnreachableError(f"server {address.text}", cause, remedy) from None
     return credentials.renewed(answer.certificate)

@@ -8,7 +8,7 @@ of its own.
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -36,6 +36,7 @@ class _Document(BaseModel):
 
     version: int
     server: str
+    join: str = ""
     authority: str
     certificate: str
     key: str
@@ -50,12 +51,14 @@ class Credentials:
         authority: the certificate of the authority, PEM: the only one that is believed.
         certificate: one's own, PEM.
         key: one's own private key.
+        join: where one joined, ``HOST:PORT``: an expired certificate is renewed there.
     """
 
     server: str
     authority: bytes
     certificate: bytes
     key: PrivateKey = field(repr=False)
+    join: str = ""
 
     @property
     def identity(self) -> CertifiedIdentity:
@@ -95,10 +98,12 @@ class Credentials:
         now = certified_identity(found)
         if (now.kind, now.identity_id) != (self.identity.kind, self.identity.identity_id):
             raise ParameterError("renewed certificate", "it is for another identity")
-        return Credentials(self.server, self.authority, certificate_pem(found), self.key)
+        return replace(self, certificate=certificate_pem(found))
 
 
-def new_credentials(server: str, authority: bytes, certificate: bytes, key: PrivateKey) -> Credentials:
+def new_credentials(
+    server: str, authority: bytes, certificate: bytes, key: PrivateKey, join: str = ""
+) -> Credentials:
     """The credentials of somebody who has just enrolled.
 
     Args:
@@ -106,6 +111,7 @@ def new_credentials(server: str, authority: bytes, certificate: bytes, key: Priv
         authority: the authority's certificate, DER, which the token named.
         certificate: the certificate that the server issued, DER.
         key: the private key whose request was sent.
+        join: the address that was joined, ``HOST:PORT``.
 
     Raises ParameterError if the certificate is for another key, or names no identity.
     """
@@ -114,7 +120,7 @@ def new_credentials(server: str, authority: bytes, certificate: bytes, key: Priv
         raise ParameterError("issued certificate", "it is for another key")
     certified_identity(found)
     root = read_certificate(authority, "authority")
-    return Credentials(server, certificate_pem(root), certificate_pem(found), key)
+    return Credentials(server, certificate_pem(root), certificate_pem(found), key, join)
 
 
 class CredentialsFolder:
@@ -130,6 +136,7 @@ class CredentialsFolder:
         document = _Document(
             version=1,
             server=credentials.server,
+            join=credentials.join,
             authority=credentials.authority.decode(),
             certificate=credentials.certificate.decode(),
             key=credentials.key_pem.decode(),
@@ -178,6 +185,7 @@ class CredentialsFolder:
                 certificate_pem(read_certificate(document.authority.encode(), "authority")),
                 certificate_pem(read_certificate(document.certificate.encode(), "certificate")),
                 read_key(document.key.encode(), "key"),
+                document.join,
             )
             _ = credentials.identity
         except (ValidationError, ParameterError) as error:

@@ -78,6 +78,7 @@ RULES: Mapping[str, Rule] = {
     "assay.v1.CampaignService/CancelRuns": Rule(_SUBMITTERS, own_campaign="campaign_id"),
     "assay.v1.CampaignService/Retry": Rule(_SUBMITTERS, own_campaign="campaign_id"),
     "assay.v1.EnrolmentService/Join": Rule(frozenset(), open=True),
+    "assay.v1.EnrolmentService/RenewExpired": Rule(frozenset(), open=True),
     "assay.v1.EnrolmentService/Renew": Rule(_EVERYBODY),
     "assay.v1.EnrolmentService/Leave": Rule(_EVERYBODY),
     "assay.v1.IdentityService/MakeToken": Rule(_ADMINS),

@@ -1,15 +1,16 @@
-"""Whom a join token admits: whether it is good, and whose identity the joiner gets."""
+"""Whom a join token admits, or the key of a certificate that has expired, and whose identity that is."""
 
 from __future__ import annotations
 
 import uuid
 from dataclasses import dataclass, replace
+from datetime import timedelta
 
 from assay_core.identity.certificates import IDENTITY_ID
 from assay_core.identity.join_token import secret_hash
 from assay_core.identity.roles import IdentityKind
 from assay_core.records.identity import JoinAsked
-from assay_sampling.errors import NotPermittedError, ParameterError
+from assay_sampling.errors import NotIdentifiedError, NotPermittedError, ParameterError
 from assay_server.identity.agent_names import require_free_name, require_vouched
 from assay_server.identity.tokens import checked_name, person_named, usable_token
 from assay_server.store.model import Identity, StoredToken
@@ -110,6 +111,28 @@ def require_own_key(store: MetadataReader, identity: Identity, key_hash: str) ->
     _require_not_withdrawn(store, identity, key_hash)
     if not any(each.public_key_hash == key_hash for each in store.certificates(identity.identity_id)):
         raise _refused(identity, "this identity belongs to another key")
+
+
+def holder_of_expired(store: MetadataReader, key_hash: str, now_ms: int, grace: timedelta) -> Identity:
+    """Whose key this is, if its newest certificate ended less than ``grace`` ago, or has not ended yet.
+
+    Raises NotIdentifiedError for another key, NotPermittedError for an identity or a key that was revoked.
+    """
+    own = [each for each in store.certificates() if each.public_key_hash == key_hash]
+    newest = max(own, key=lambda each: each.expires_at_ms, default=None)
+    identity = None if newest is None else store.identity(newest.identity_id)
+    if newest is None or identity is None:
+        raise _not_renewed("this server has issued no certificate for its key")
+    if identity.revoked_at_ms:
+        raise _refused(identity, "this identity was revoked")
+    _require_not_withdrawn(store, identity, key_hash)
+    if newest.expires_at_ms + grace.total_seconds() * 1000 <= now_ms:
+        raise _not_renewed(f"its certificate expired longer ago than {grace.total_seconds() / 86_400:g} days")
+    return identity
+
+
+def _not_renewed(cause: str) -> NotIdentifiedError:
+    return NotIdentifiedError("renewal", cause, "join again with a new token of an admin; the identity stays")
 
 
 def _require_not_withdrawn(store: MetadataReader, identity: Identity, key_hash: str) -> None:

@@ -35,7 +35,7 @@ from assay_server.access.audit import note_subject
 from assay_server.access.caller import current_caller
 from assay_server.access.directory import IdentityDirectory
 from assay_server.clock import wall_ms
-from assay_server.identity.admission import admission, require_own_key, whom_to_admit
+from assay_server.identity.admission import admission, holder_of_expired, require_own_key, whom_to_admit
 from assay_server.identity.authority import Authority
 from assay_server.identity.revoking import revoke, withdraw_key
 from assay_server.identity.tokens import make_token, use_up
@@ -61,6 +61,7 @@ class Enrolment:
         withdrawn: the withdrawn certificates in memory, read again after each change.
         authority: signs; None: ``assay-server init`` was not run, so nobody can join.
         validity: of the certificates of agents and people.
+        grace: how long after its end a certificate can still be renewed.
         now_ms: the wall clock, by which tokens and certificates expire.
     """
 
@@ -72,6 +73,7 @@ class Enrolment:
         authority: Authority | None,
         validity: datetime.timedelta,
         *,
+        grace: datetime.timedelta = datetime.timedelta(days=7),
         now_ms: Callable[[], int] = wall_ms,
     ) -> None:
         self._metadata = metadata
@@ -79,6 +81,7 @@ class Enrolment:
         self._withdrawn = withdrawn
         self._given_authority = authority
         self._validity = validity
+        self._grace = grace
         self._now_ms = now_ms
         # Where members connect, and where people join; known once the server listens.
         self.port = 0
@@ -131,6 +134,31 @@ class Enrolment:
             require_own_key(store, identity, key_hash)
             self._require_seldom(store, identity, key_hash, now_ms)
             certificate = self._issue(store, identity, request, now_ms)
+        return Renewed(certificate)
+
+    def renew_expired(self, asked: RenewalAsked) -> Renewed:
+        """The next certificate of a key whose last one ended within the grace period.
+
+        Nobody knows the caller: the request is signed by the key, and the key says whose it is. Raises
+        NotIdentifiedError for a key without such a certificate, NotPermittedError for a revoked one,
+        ParameterError for a request that cannot be read.
+        """
+        request = read_request(asked.certificate_request)
+        key_hash = public_key_hash(request.public_key())
+        now_ms = self._now_ms()
+        with self._metadata.snapshot() as read:
+            # Strangers do not get as far as the lock of those who write.
+            holder_of_expired(read, key_hash, now_ms, self._grace)
+        with self._metadata.transaction() as store:
+            identity = holder_of_expired(store, key_hash, now_ms, self._grace)
+            self._require_seldom(store, identity, key_hash, now_ms)
+            certificate = self._issue(store, identity, request, now_ms)
+            note_subject(
+                f"{identity.kind} {identity.name} ({identity.identity_id})", "after its certificate expired"
+            )
+        _log.info(
+            "%s %s (%s) renewed an expired certificate", identity.kind, identity.name, identity.identity_id
+        )
         return Renewed(certificate)
 
     def leave(self, _asked: LeaveAsked) -> Left:

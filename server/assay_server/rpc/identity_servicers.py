@@ -48,7 +48,7 @@ class Identified:
 
 
 class JoinServicer(identity_pb2_grpc.EnrolmentServiceServicer):
-    """Joining alone: all that a caller without a certificate can reach."""
+    """Joining, and renewal after expiry: all that a caller without a valid certificate can reach."""
 
     def __init__(self, enrolment: Enrolment, threads: Threads) -> None:
         self._enrolment = enrolment
@@ -56,6 +56,10 @@ class JoinServicer(identity_pb2_grpc.EnrolmentServiceServicer):
 
     async def Join(self, request: Any, context: Context) -> Any:
         return await sent(context, self._threads.people, self._enrolment.join, JoinAsked.from_proto, request)
+
+    async def RenewExpired(self, request: Any, context: Context) -> Any:
+        read = RenewalAsked.from_proto
+        return await sent(context, self._threads.people, self._enrolment.renew_expired, read, request)
 
 
 class RenewalServicer(identity_pb2_grpc.EnrolmentServiceServicer):
