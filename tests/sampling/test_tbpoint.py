@@ -22,6 +22,7 @@ from assay_sampling.readers import read_launches
 from assay_sampling.scoring.selection import Selection
 from tests.support.sampling.counted_launches import counted_launches
 from tests.support.sampling.made_launches import made_launches
+from tests.support.sampling.published import PUBLISHED_TBPOINT
 
 
 def launches_of(instructions: Any, cycles: Any = None, **more: Any) -> Launches:
@@ -40,7 +41,7 @@ def launches_of(instructions: Any, cycles: Any = None, **more: Any) -> Launches:
 
 
 def tbpoint(launches: Launches, seed: int = 0, **parameters: Any) -> Selection:
-    return select("tbpoint", Profile(detailed=launches), parameters, seed)
+    return select("tbpoint", Profile(detailed=launches), {**PUBLISHED_TBPOINT, **parameters}, seed)
 
 
 def test_features_are_in_units_of_their_means() -> None:
@@ -98,6 +99,22 @@ def test_by_hand() -> None:
     assert len(apart.group_launches) == 3  # 0.03 in three features is 0.052
     assert apart.representatives.row.tolist() == [0, 2, 4]
     assert apart.representatives.weight.tolist() == [2.0, 2.0, 1.0]
+
+
+def test_kernels_share_a_cluster_only_where_that_is_allowed() -> None:
+    launches = made_launches(
+        list("abacba"),
+        counters=list_of_columns(),
+        metadata=TableMetadata("detailed", origin="synthetic"),
+        **{column.name: [100.0] * 6 for column in list_of_columns()},
+    )
+    assert tbpoint(launches).group_launches.tolist() == [6]
+    default = select("tbpoint", Profile(detailed=launches), {})
+    assert default.labels is not None
+    assert default.labels.tolist() == [0, 1, 0, 2, 1, 0]
+    assert default.representatives.weight.tolist() == [3.0, 2.0, 1.0]
+    swept = select("tbpoint", Profile(detailed=launches), {"sweep": True})
+    assert swept.group_launches.tolist() == [3, 2, 1]
 
 
 def test_the_weight_is_the_share_of_instructions() -> None:

@@ -37,6 +37,20 @@ def test_components_change_nothing(n: int, dimensions: int, limit: float, seed: 
         assert same_partition(ours.labels(threshold), expected)
 
 
+@given(st.integers(2, 60), st.integers(1, 4), st.integers(1, 5), st.integers(0, 2**31))
+@settings(max_examples=40, deadline=None)
+def test_rows_of_unlike_kind_are_clustered_apart(n: int, dimensions: int, kinds: int, seed: int) -> None:
+    random = np.random.default_rng(seed)
+    rows, kind = random.choice(random.random((n, dimensions)), n), random.integers(0, kinds, n)
+    together = complete_linkage(rows, 0.5, kind=kind).labels(0.3)
+    alone = np.empty(n, int)
+    for number in range(kinds):
+        members = np.flatnonzero(kind == number)
+        if len(members):
+            alone[members] = 1_000 * number + complete_linkage(rows[members], 0.5).labels(0.3)
+    assert same_partition(together, alone)
+
+
 def test_the_threshold_itself_still_joins() -> None:
     linked = complete_linkage(np.array([[0.0], [0.25], [1.0]]), 0.5)
     assert linked.labels(0.25).tolist() == [0, 0, 1]

@@ -57,9 +57,15 @@ class CompleteLinkage:
 
 
 def complete_linkage(
-    rows: np.ndarray, limit: float, *, max_rows: int = DEFAULT_MAX_ROWS, subject: str = "clustering"
+    rows: np.ndarray,
+    limit: float,
+    *,
+    kind: np.ndarray | None = None,
+    max_rows: int = DEFAULT_MAX_ROWS,
+    subject: str = "clustering",
 ) -> CompleteLinkage:
-    """Cluster rows, float64 of shape (n, d) without NaN, by Euclidean distance.
+    """Cluster rows, float64 of shape (n, d) without NaN, by Euclidean distance. Rows of unlike ``kind``,
+    whole numbers of shape (n,), never share a cluster.
 
     Raises RefusedError, for ``subject``, if more than ``max_rows`` distinct rows are so close together that
     the distances between all of them are needed; ParameterError for a limit that is not positive;
@@ -67,14 +73,15 @@ def complete_linkage(
     """
     if not 0 < limit < np.inf:
         raise ParameterError(subject, f"the threshold is {limit:g}", "give a number above 0")
-    distinct = distinct_rows(rows)
+    kinds = np.zeros(len(rows)) if kind is None else np.asarray(kind, np.float64)
+    distinct = distinct_rows(rows if kind is None else np.column_stack([rows, kinds]))
     order = np.argsort(distinct.first)
     rank = np.empty(len(order), np.intp)
     rank[order] = np.arange(len(order))
     first = distinct.first[order]
     points = rows[first]
     merges, heights = [np.empty((0, 2), np.intp)], [np.empty(0)]
-    for members in _components(points, limit):
+    for members in _components(points, kinds[first], limit):
         _refuse_too_many(len(members), len(first), max_rows, subject)
         pairs, height = _tree(points[members])
         kept = height <= limit
@@ -96,25 +103,27 @@ def _refuse_too_many(members: int, distinct: int, max_rows: int, subject: str) -
         )
 
 
-def _components(points: np.ndarray, limit: float) -> list[np.ndarray]:
-    """Rows of at least two points each that may come within ``limit`` of each other, by touching cells."""
+def _components(points: np.ndarray, kind: np.ndarray, limit: float) -> list[np.ndarray]:
+    """Rows of at least two points each of one kind that may come within ``limit`` of each other, by touching
+    cells."""
     if len(points) < 2:
         return []
     # Cells a little wider than the limit: rounding must not put two points at the limit two cells apart.
-    cells = np.floor((points - points.min(axis=0)) / (limit * (1 + 1e-9)))
-    kinds = distinct_rows(cells)
-    edges = _touching(cells[kinds.first])
-    count, of_cell = _connected(edges, len(kinds.first))
-    component = of_cell[kinds.inverse]
+    cells = np.column_stack([np.floor((points - points.min(axis=0)) / (limit * (1 + 1e-9))), kind])
+    distinct = distinct_rows(cells)
+    edges = _touching(cells[distinct.first])
+    count, of_cell = _connected(edges, len(distinct.first))
+    component = of_cell[distinct.inverse]
     by_component = np.argsort(component, kind="stable")
     groups = np.split(by_component, np.cumsum(np.bincount(component, minlength=count))[:-1])
     return [members for members in groups if len(members) > 1]
 
 
 def _touching(cells: np.ndarray) -> np.ndarray:
-    """Pairs of cells, shape (e, 2), that differ by at most 1 in every coordinate; cells has shape (c, d)."""
+    """Pairs of cells, shape (e, 2), that differ by at most 1 in every coordinate, and not at all in the
+    last, their kind; cells has shape (c, d + 1)."""
     found = [np.empty((0, 2), np.intp)]
-    for offset in product((-1.0, 0.0, 1.0), repeat=cells.shape[1]):
+    for offset in product(*[(-1.0, 0.0, 1.0)] * (cells.shape[1] - 1), (0.0,)):
         if offset <= (0.0,) * cells.shape[1]:
             continue  # the other direction of a pair, or the cell itself
         both = distinct_rows(np.concatenate([cells, cells + offset]))

@@ -3,7 +3,8 @@
     total CPI = sum over clusters of CPI(representative) x instructions of the cluster / all instructions
 
 so the cycles of a representative have the weight instructions of the cluster / its own instructions. The
-clusters do not depend on the cost, unless a sweep chooses the threshold by the error.
+clusters do not depend on the cost, unless a sweep chooses the threshold by the error. Launches of two kernels
+share one with ``mixing=allowed`` only, as published.
 
 Source: TBPoint (Huang et al., IPDPS 2014), section III, table IV; the sweep: Principal Kernel Analysis
 (MICRO 2021), its baseline. Memory: that of :mod:`assay_sampling.clustering.complete_linkage`, and 100 bytes
@@ -25,9 +26,11 @@ from assay_sampling.errors import ParameterError
 from assay_sampling.estimation.intervals import NO_INTERVAL_FIXED_RULE, Interval, draw_per_group
 from assay_sampling.estimation.known_design import known_design_interval
 from assay_sampling.estimation.light_time_draws import draw_by_light_time
+from assay_sampling.launches.in_memory import Launches
 from assay_sampling.launches.profile import Profile
 from assay_sampling.methods.base import drawing_of, grouped_selection, source_of, time_to_draw_by, whole_cost
 from assay_sampling.methods.budgets import Budget
+from assay_sampling.methods.groups.kernel_groups import Mixing
 from assay_sampling.methods.needs import Needs
 from assay_sampling.methods.tbpoint.features import (
     MemoryFeature,
@@ -70,6 +73,12 @@ class TBPointParameters(MethodParameters):
         default=DEFAULT_TARGET_ERROR_PERCENT,
         ge=0,
         description="The error below which the sweep takes the fewest clusters.",
+    )
+    mixing: Mixing = Field(
+        default="never",
+        description=(
+            'Whether a cluster may hold launches of several kernels: "never", or "allowed", as published.'
+        ),
     )
     memory: MemoryFeature = Field(
         default="sectors",
@@ -155,7 +164,11 @@ class TBPointSampler:
             profile = replace(profile, light=with_instructions(profile.light, launches))
         swept = SWEPT_THRESHOLDS if parameters.sweep else (parameters.threshold,)
         linked = complete_linkage(
-            features.matrix, max(swept), max_rows=parameters.max_distinct, subject=source_of(launches)
+            features.matrix,
+            max(swept),
+            kind=None if parameters.mixing == "allowed" else _kernels(launches),
+            max_rows=parameters.max_distinct,
+            subject=source_of(launches),
         )
         distinct = _Distinct.of(features, linked)
         sweep = [_entry(threshold, *distinct.representatives(threshold), cost) for threshold in swept]
@@ -242,6 +255,12 @@ class _Distinct:
         chosen = _first_of_nearest(apart, labels)
         executed, own = np.bincount(labels, weights=self.instructions), self.own_instructions[chosen]
         return self.linked.first[chosen], _weights(executed, own, sizes)
+
+
+def _kernels(launches: Launches) -> np.ndarray:
+    """The kernel of every launch, a number from 0 on, shape (n,)."""
+    found: np.ndarray = np.unique(launches.column("kernel_id"), return_inverse=True)[1]
+    return found
 
 
 def _first_of_nearest(apart: np.ndarray, labels: np.ndarray) -> np.ndarray:
