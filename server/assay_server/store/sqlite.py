@@ -60,13 +60,12 @@ class SqliteStore:
         if path is not None:
             _make_private(path)
         with self._errors():
-            self._writer = _engine(path)
-            prepared = PreparedStatements(self._writer.dialect)
-            self._shared = SharedCommit(self._writer, prepared, self._errors, _WORDS)
-            self._reader = self._writer if path is None else _engine(path)
-            self._snapshots = Snapshots(self._reader, prepared, self._errors, _WORDS)
+            self._engine = _engine(path)
+            prepared = PreparedStatements(self._engine.dialect)
+            self._shared = SharedCommit(self._engine, prepared, self._errors, _WORDS)
+            self._snapshots = Snapshots(self._engine, prepared, self._errors, _WORDS)
             try:
-                with self._writer.begin() as connection:
+                with self._engine.begin() as connection:
                     for command in _WORDS.begin:
                         connection.exec_driver_sql(command)
                     upgrade(connection, self._subject)
@@ -79,7 +78,7 @@ class SqliteStore:
 
         A torn or flipped page is named at the start, and not when it is first read in the middle of a week.
         """
-        with self._errors(), self._reader.begin() as connection:
+        with self._errors(), self._engine.begin() as connection:
             found = list(connection.exec_driver_sql("PRAGMA quick_check(3)").scalars())
         if found != ["ok"]:
             said = "; ".join(map(str, found))
@@ -119,7 +118,7 @@ class SqliteStore:
             return 0
         with self._errors():
             if self._checkpoints is None:
-                self._checkpoints = self._reader.connect()
+                self._checkpoints = self._engine.connect()
             _busy, logged, done = self._checkpoints.exec_driver_sql("PRAGMA wal_checkpoint(PASSIVE)").one()
         return int(logged) - int(done)
 
@@ -128,8 +127,7 @@ class SqliteStore:
             self._checkpoints.close()
         self._shared.close()
         self._snapshots.close()
-        self._reader.dispose()
-        self._writer.dispose()
+        self._engine.dispose()
 
     @contextmanager
     def _errors(self) -> Iterator[None]:
