@@ -72,7 +72,8 @@ from assay_server.rpc.identity_servicers import Identified, no_page
 from assay_server.rpc.lab.handler import LabHandler
 from assay_server.rpc.published.handler import PublishedHandler
 from assay_server.rpc.server import RpcServer
-from assay_server.store.protocols import MetadataStore, RecordStore
+from assay_server.store.record_store import RecordStore
+from assay_server.store.sql import MetadataStore
 from assay_server.upkeep import Housekeeper, upkeep
 from assay_server.writability import WritabilityWatch
 

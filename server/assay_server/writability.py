@@ -13,7 +13,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from assay_core.files.durable import storage_errors, write_atomically
-from assay_server.store.protocols import MetadataStore, RecordStore
+from assay_server.store.record_store import RecordStore
+from assay_server.store.sql import MetadataStore
 
 _log = logging.getLogger(__name__)
 

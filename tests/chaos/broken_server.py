@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from assay_core.records.attempt import AttemptKey
 from assay_server.main import main as server_main
 from assay_server.store.model import Segment
-from assay_server.store.protocols import PublishedFile
+from assay_server.store.record_store import PublishedFile
 from assay_server.store.records import LocalRecordStore
 
 BREAKS = ("lost-segment", "doubled-segment")

@@ -23,9 +23,9 @@ from assay_server.campaigns.scheduling.transitions import SchedulePolicy
 from assay_server.campaigns.submit import submit
 from assay_server.peers.seam import Hub, PeersInProcess
 from assay_server.store.model import Campaign, Run, Slice
-from assay_server.store.protocols import MetadataStore, MetadataTransaction
 from assay_server.store.records import LocalRecordStore
 from assay_server.store.sight import Sight
+from assay_server.store.sql import MetadataStore, SqlTransaction
 from assay_server.store.sqlite import SqliteStore
 from tests.support.server.metadata_stores import METADATA_STORES
 from tests.support.server.playing_agent import PlayingAgent
@@ -73,7 +73,7 @@ class CountingStore:
         self.snapshot, self.close = store.snapshot, store.close
 
     @contextmanager
-    def transaction(self, *, alone: bool = False) -> Iterator[MetadataTransaction]:
+    def transaction(self, *, alone: bool = False) -> Iterator[SqlTransaction]:
         with self._store.transaction(alone=alone) as transaction:
             counted = _Counting(transaction)
             yield counted  # type: ignore[misc]
@@ -81,7 +81,7 @@ class CountingStore:
 
 
 class _Counting:
-    def __init__(self, transaction: MetadataTransaction) -> None:
+    def __init__(self, transaction: SqlTransaction) -> None:
         self._transaction, self.rows = transaction, 0
 
     def __getattr__(self, name: str) -> Any:
@@ -359,7 +359,7 @@ def test_one_that_comes_first_under_the_name_takes_its_number(
         """Before its first transaction another campaign takes the number."""
 
         @contextmanager
-        def transaction(self, *, alone: bool = False) -> Iterator[MetadataTransaction]:
+        def transaction(self, *, alone: bool = False) -> Iterator[SqlTransaction]:
             if not self.rows:
                 with metadata.transaction() as store:
                     store.add_campaign(campaign("large-1", name="large"), (), ())

@@ -26,7 +26,7 @@ from assay_server.app import Server
 from assay_server.rpc.admission.auditing import Auditing
 from assay_server.rpc.wrapping import ServedCall
 from assay_server.store.model import Identity
-from assay_server.store.protocols import MetadataStore
+from assay_server.store.sql import MetadataStore
 from assay_server.store.sqlite import SqliteStore
 from tests.support.server.guarded_server import (
     GuardedServer,
@@ -35,7 +35,6 @@ from tests.support.server.guarded_server import (
     every_call,
     guarded_server,
 )
-from tests.support.server.memory_metadata_store import MemoryMetadataStore
 from tests.support.server.playing_agent import PlayingAgent
 from tests.support.server.server_support import CAMPAIGN
 from tests.support.server.stored_values import campaign
@@ -60,7 +59,7 @@ def entries(store: MetadataStore) -> list[AuditEntry]:
 
 
 def stored(*identities: Identity) -> MetadataStore:
-    store = MemoryMetadataStore()
+    store = SqliteStore(None)
     with store.transaction() as transaction:
         for each in identities:
             transaction.put_identity(each)
@@ -151,7 +150,7 @@ class TestCalls:
         ],
     )  # fmt: skip
     def test_a_call_that_ends_early_is_listed_with_its_status(self, code: object, outcome: str) -> None:
-        store = MemoryMetadataStore()
+        store = SqliteStore(None)
 
         async def broken() -> None:
             call = ServedCall("/assay.v1.Campaigns/Cancel", streams=False)
@@ -164,7 +163,7 @@ class TestCalls:
         assert (entry.call, entry.outcome, entry.detail) == ("Cancel", outcome, "why")
 
     def test_refusals_beyond_the_bound_are_counted(self) -> None:
-        store, now = MemoryMetadataStore(), 0.0
+        store, now = SqliteStore(None), 0.0
         log = AuditLog(store, 1, 2, lambda: now)
         for _ in range(5):
             log.end(begin_note("Cancel", "x"), "permission_denied", "no")
@@ -175,9 +174,9 @@ class TestCalls:
 
 
 class TestWithItsChange:
-    @pytest.fixture(params=["sqlite", "dictionaries"])
-    def store(self, request: pytest.FixtureRequest) -> MetadataStore:
-        return SqliteStore(None) if request.param == "sqlite" else MemoryMetadataStore()
+    @pytest.fixture
+    def store(self) -> MetadataStore:
+        return SqliteStore(None)
 
     def test_one_transaction_writes_both(self, store: MetadataStore) -> None:
         audited, note = AuditedStore(store), begin_note("SetRole", "unix:")

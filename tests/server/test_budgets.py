@@ -22,6 +22,7 @@ from assay_server.app import Server
 from assay_server.campaigns.budgets import BudgetHandler
 from assay_server.campaigns.scheduling.transitions import SchedulePolicy
 from assay_server.store.model import Identity
+from assay_server.store.sql import MetadataStore
 from assay_server.store.sqlite import SqliteStore
 from tests.support.server.queue_lab import QueueLab, agent_of, live_campaign
 
@@ -32,12 +33,12 @@ GONE = Identity("dd" * 16, IdentityKind.PERSON, "gone", Role.ADMIN, revoked_at_m
 BOX = Identity("cc" * 16, IdentityKind.AGENT, "box", Role.AGENT)
 
 
-def made_lab(person_gpu_hours: float = 0.0, **given: object) -> QueueLab:
+def made_lab(person_gpu_hours: float = 0.0, store: MetadataStore | None = None) -> QueueLab:
     policy = SchedulePolicy(10**12, person_gpu_hours=person_gpu_hours)
-    lab = QueueLab(agent_of("v100", 1), policy=policy, **given)  # type: ignore[arg-type]
-    with lab.store.transaction() as store:
+    lab = QueueLab(agent_of("v100", 1), policy=policy, store=store)
+    with lab.store.transaction() as write:
         for each in (ANN, BOB, GONE, BOX):
-            store.put_identity(each)
+            write.put_identity(each)
     return lab
 
 
@@ -113,7 +114,7 @@ def test_hours_that_cannot_be_are_refused(hours: float) -> None:
 
 
 def test_a_change_is_audited() -> None:
-    lab = made_lab(store=lambda: AuditedStore(SqliteStore(None)))
+    lab = made_lab(store=AuditedStore(SqliteStore(None)))
     handler = BudgetHandler(lab.coordinator)
     with called_by(Caller("x", "olga", Role.OPERATOR)):
         begin_note("SetBudget", "unix:")

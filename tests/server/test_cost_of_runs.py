@@ -19,8 +19,8 @@ from assay_server.campaigns import submit
 from assay_server.campaigns.planning.plan import Plan
 from assay_server.store.connections.prepared import Driver
 from assay_server.store.model import Agent, Hold, Slice, SliceState
-from assay_server.store.protocols import MetadataStore, MetadataTransaction
 from assay_server.store.rows import queue
+from assay_server.store.sql import MetadataStore, SqlTransaction
 from assay_server.store.sqlite import SqliteStore
 from tests.support.server.ingest_box import TEXT, Box
 from tests.support.server.made_segments import made_segments
@@ -88,16 +88,16 @@ def test_held_workloads_are_found_without_a_look_at_every_run(tmp_path: Path):
     assert "runs" in last
 
 
-def _hold(store: MetadataTransaction) -> None:
+def _hold(store: SqlTransaction) -> None:
     store.set_holds(["made-1.0000"], [Hold.AFTER])
 
 
-def _retry(store: MetadataTransaction) -> None:
+def _retry(store: SqlTransaction) -> None:
     store.cancel_runs(["made-1.0000"])
     store.retry_runs(["made-1.0000"])
 
 
-CHANGES: dict[str, Callable[[MetadataTransaction], None]] = {
+CHANGES: dict[str, Callable[[SqlTransaction], None]] = {
     "hold": _hold,
     "pause": lambda store: store.pause_runs(["made-1.0000"], True),
     "cancel": lambda store: store.cancel_runs(["made-1.0000"]),
@@ -122,7 +122,7 @@ def metadata(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Metadat
     store.close()
 
 
-def everything(store: MetadataTransaction) -> list[object]:
+def everything(store: SqlTransaction) -> list[object]:
     runs = ("made-1.0000", "made-1.0001")
     return [
         [store.run(each) for each in runs],

@@ -35,9 +35,9 @@ from assay_server.access.directory import IdentityDirectory
 from assay_server.identity.enrolment import Enrolment
 from assay_server.identity.withdrawn import WithdrawnCertificates
 from assay_server.store.model import Agent, Identity, StoredToken
-from assay_server.store.protocols import MetadataStore
+from assay_server.store.sql import MetadataStore
+from assay_server.store.sqlite import SqliteStore
 from tests.support.identity.authorities import made_authority
-from tests.support.server.memory_metadata_store import MemoryMetadataStore
 from tests.support.server.metadata_stores import METADATA_STORES
 
 AUTHORITY = made_authority()
@@ -50,7 +50,7 @@ REFUSED = (NotIdentifiedError, NotPermittedError, ParameterError)
 class Office:
     """An enrolment over a store, with a clock that tests move."""
 
-    store: MetadataStore = field(default_factory=MemoryMetadataStore)
+    store: MetadataStore = field(default_factory=lambda: SqliteStore(None))
     now_ms: int = 1_800_000_000_000
 
     def __post_init__(self) -> None:
@@ -481,7 +481,7 @@ def test_tokens_with_which_nobody_could_join_as_meant_are_refused(office: Office
 
 
 def test_without_an_authority_nobody_can_join() -> None:
-    store = MemoryMetadataStore()
+    store = SqliteStore(None)
     enrolment = Enrolment(
         store, IdentityDirectory(store), WithdrawnCertificates(store), None, datetime.timedelta(hours=1)
     )

@@ -28,7 +28,6 @@ from assay_server.campaigns.scheduling.waiting import WaitKind, WaitReason, wait
 from assay_server.rpc.lab.handler import LabHandler
 from assay_server.rpc.statuses import attempt_detail
 from assay_server.store.model import Agent, Attempt, need_of
-from assay_server.store.sqlite import SqliteStore
 from tests.support.server.queue_lab import QueueLab, agent_of, live_campaign
 
 HOUR_MS = 3_600_000
@@ -163,7 +162,7 @@ def test_every_gpu_of_a_gang_must_meet_the_requirements() -> None:
 
 
 def test_a_gang_counts_all_of_its_gpus_for_shares_and_budgets_also_after_a_restart() -> None:
-    lab = QueueLab(box("a", 2), store=lambda: SqliteStore(None))
+    lab = QueueLab(box("a", 2))
     rules = SchedulingRules(budget_gpu_hours=3.0)
     lab.submit(*live_campaign(1, ["v100"] * 3, rules, placement=PAIR, owner="ann"))
     assert lab.got("a-0") == "c-1.0000"

@@ -25,7 +25,8 @@ from assay_server.access.recognising import Peer, Recognition
 from assay_server.access.sight import EVERY_PROJECT
 from assay_server.access.table import RULES
 from assay_server.store.model import Identity
-from assay_server.store.protocols import MetadataStore
+from assay_server.store.sql import MetadataStore
+from assay_server.store.sqlite import SqliteStore
 from tests.support.identity.authorities import DAY, made_authority, made_credentials, now
 from tests.support.server.guarded_server import (
     GuardedServer,
@@ -35,7 +36,6 @@ from tests.support.server.guarded_server import (
     guarded_server,
     shared_authority,
 )
-from tests.support.server.memory_metadata_store import MemoryMetadataStore
 from tests.support.server.stored_values import campaign
 
 METHODS = {method.name: method for method in every_call() if "grpc" not in method.full_name}
@@ -49,7 +49,7 @@ def store() -> MetadataStore:
 
 
 def stored(*identities: Identity) -> MetadataStore:
-    made = MemoryMetadataStore()
+    made = SqliteStore(None)
     with made.transaction() as transaction:
         for identity in identities:
             transaction.put_identity(identity)

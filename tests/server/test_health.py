@@ -29,11 +29,11 @@ from assay_protos import (
 from assay_sampling.errors import NotReadyError, ParameterError, ServerUnreachableError, StorageError
 from assay_server.app import Server
 from assay_server.cli.program import program
-from assay_server.store.protocols import MetadataStore
 from assay_server.store.records import LocalRecordStore
+from assay_server.store.sql import MetadataStore
+from assay_server.store.sqlite import SqliteStore
 from assay_server.writability import WritabilityWatch
 from tests.support.metrics import value
-from tests.support.server.memory_metadata_store import MemoryMetadataStore
 from tests.support.server.server_support import eventually
 
 SERVING = health_pb2.HealthCheckResponse.SERVING
@@ -111,7 +111,7 @@ def test_a_store_that_refuses_counts_like_a_disk_that_does(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     heard: list[bool] = []
-    store = _Store(MemoryMetadataStore())
+    store = _Store(SqliteStore(None))
     watch = WritabilityWatch(tmp_path, heard.append, pause_seconds=60)
     with watch.watching(store, LocalRecordStore(tmp_path)):  # type: ignore[arg-type]
         eventually(lambda: heard == [True], "the first look")

@@ -32,8 +32,9 @@ from assay_server.campaigns.scheduling.transitions import SchedulePolicy
 from assay_server.rpc.agent_handler import AgentHandler
 from assay_server.store.model import Campaign, Hold, LikelyLeases, OpenEnds, Run, Segment, Slice, SliceState
 from assay_server.store.parts import known
-from assay_server.store.protocols import MetadataReader, MetadataStore, PublishedFile
+from assay_server.store.record_store import PublishedFile
 from assay_server.store.records import LocalRecordStore
+from assay_server.store.sql import MetadataStore, SqlTransaction
 from tests.bench.leases import made_agent, submit
 from tests.support.server.metadata_stores import METADATA_STORES
 from tests.support.server.server_support import HandClock
@@ -231,7 +232,7 @@ def planned(store: MetadataStore, runs: int) -> list[Run]:
     return made
 
 
-def lanes_of(store: MetadataReader) -> tuple[int, ...]:
+def lanes_of(store: SqlTransaction) -> tuple[int, ...]:
     return tuple(lane.lane_id for entrant in store.entrants() for lane in entrant.lanes)
 
 

@@ -24,7 +24,7 @@ from assay_server.campaigns.scheduling.telling.news import is_own, news_of, read
 from assay_server.campaigns.scheduling.transitions import Effects
 from assay_server.peers.seam import MOST_BYTES, Hub, PeersInProcess
 from assay_server.store.connections.ended import NothingKeptError, OutcomeUnknownError
-from assay_server.store.protocols import MetadataReader, MetadataTransaction
+from assay_server.store.sql import SqlTransaction
 from tests.support.server.memory_record_store import MemoryRecordStore
 from tests.support.server.queue_lab import QueueLab, agent_of, live_campaign
 
@@ -222,7 +222,7 @@ def test_news_whose_records_cannot_be_read_count_as_news_that_did_not_come(
     two = Two()
 
     @contextmanager
-    def away() -> Iterator[MetadataReader]:
+    def away() -> Iterator[SqlTransaction]:
         raise StorageError("the database", "it is away")
         yield
 
@@ -245,7 +245,7 @@ def test_after_a_commit_whose_outcome_nobody_knows_a_server_looks_for_itself(
     transaction = two.lab.store.transaction
 
     @contextmanager
-    def answer_lost(*, alone: bool = False) -> Iterator[MetadataTransaction]:
+    def answer_lost(*, alone: bool = False) -> Iterator[SqlTransaction]:
         with transaction(alone=alone) as write:
             yield write
         raise error("the database", "its answer to a commit was lost")

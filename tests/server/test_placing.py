@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import replace
 from itertools import pairwise
 
@@ -31,9 +30,6 @@ from assay_server.campaigns.scheduling.waiting import WaitKind, wait_reasons
 from assay_server.rpc.lab.handler import LabHandler
 from assay_server.rpc.status_board import StatusBoard
 from assay_server.store.model import Agent, Hold, Identity, Need, Run, Slice
-from assay_server.store.protocols import MetadataStore
-from assay_server.store.sqlite import SqliteStore
-from tests.support.server.memory_metadata_store import MemoryMetadataStore
 from tests.support.server.queue_lab import HANG, QueueLab, agent_of, live_campaign
 
 HOUR_MS = 3_600_000
@@ -81,7 +77,7 @@ def test_projects_share_equally_and_their_people_too_and_nobody_starves() -> Non
 
 
 def test_shares_forget_and_outlive_a_restart() -> None:
-    lab = QueueLab(agent_of("v100", 1), store=lambda: SqliteStore(None))
+    lab = QueueLab(agent_of("v100", 1))
     lab.submit(*live_campaign(1, ["v100"] * 3, owner="ann"))
     lab.submit(*live_campaign(2, ["v100"] * 3, owner="bob"))
     assert lab.got("v100-0") == "c-1.0000"
@@ -210,7 +206,7 @@ class AloneOnABox(RuleBasedStateMachine):
 
 
 TestAloneOnABox = AloneOnABox.TestCase
-TestAloneOnABox.settings = settings(max_examples=15, stateful_step_count=25, deadline=None)
+TestAloneOnABox.settings = settings(max_examples=8, stateful_step_count=25, deadline=None)
 
 
 def test_a_box_is_kept_free_for_a_run_that_needs_it_but_not_against_a_higher_priority() -> None:
@@ -277,9 +273,8 @@ def test_a_workload_begins_when_those_before_it_have_ended_with_any_outcome() ->
     assert lab.got("v100-0") == "c-1.0004"
 
 
-@pytest.mark.parametrize("store", [MemoryMetadataStore, lambda: SqliteStore(None)])
-def test_each_workload_is_told_by_those_that_it_waits_for(store: Callable[[], MetadataStore]) -> None:
-    lab = QueueLab(agent_of("v100", 1), store=store)
+def test_each_workload_is_told_by_those_that_it_waits_for() -> None:
+    lab = QueueLab(agent_of("v100", 1))
     rules = SchedulingRules(after={"c": ("a",), "d": ("a", "b"), "e": ("a",)})
     lab.submit(*live_campaign(1, ["v100"] * 2, rules, workloads=("a", "b", "c", "d", "e")))
     told = {

@@ -24,9 +24,7 @@ from assay_server.campaigns.scheduling.coordinator import Coordinator
 from assay_server.campaigns.scheduling.transitions import SchedulePolicy
 from assay_server.rpc.agent_handler import AgentHandler
 from assay_server.store.model import Entrant, Hold, Lane, Need, Slice
-from assay_server.store.protocols import MetadataStore
 from assay_server.store.sqlite import SqliteStore
-from tests.support.server.memory_metadata_store import MemoryMetadataStore
 from tests.support.server.memory_record_store import MemoryRecordStore
 from tests.support.server.playing_agent import PlayingAgent
 from tests.support.server.queue_lab import HANG, agent_of, live_campaign
@@ -123,11 +121,9 @@ def test_use_counts_half_after_a_half_life(seconds: float, moment: int) -> None:
 class KeptQueue(RuleBasedStateMachine):
     """Whatever happens, the queue in memory gives what a new look at the whole store would give."""
 
-    store_of: Callable[[], MetadataStore] = MemoryMetadataStore
-
     def __init__(self) -> None:
         super().__init__()
-        self.clock, self.store = HandClock(), type(self).store_of()
+        self.clock, self.store = HandClock(), SqliteStore(None)
         self.coordinator = Coordinator(
             self.store, MemoryRecordStore(Path("unused")), SchedulePolicy(10**9), self.clock
         )
@@ -207,14 +203,8 @@ class KeptQueue(RuleBasedStateMachine):
         self.store.close()
 
 
-class KeptQueueOnSqlite(KeptQueue):
-    store_of = staticmethod(lambda: SqliteStore(None))
-
-
 TestKeptQueue = KeptQueue.TestCase
-TestKeptQueue.settings = settings(max_examples=15, stateful_step_count=20, deadline=None)
-TestKeptQueueOnSqlite = KeptQueueOnSqlite.TestCase
-TestKeptQueueOnSqlite.settings = settings(max_examples=3, stateful_step_count=15, deadline=None)
+TestKeptQueue.settings = settings(max_examples=10, stateful_step_count=20, deadline=None)
 
 
 # --- idle slots

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -14,16 +12,13 @@ from assay_core.records.failure import failure
 from assay_sampling.running.failures import FailureClass
 from assay_server.campaigns.queue.places import AWAY_AFTER_MS
 from assay_server.store.model import Run
-from assay_server.store.protocols import MetadataStore
-from assay_server.store.sqlite import SqliteStore
-from tests.support.server.memory_metadata_store import MemoryMetadataStore
 from tests.support.server.queue_lab import HANG, QueueLab, agent_of, live_campaign
 
 REFUSED = failure(FailureClass.REFUSED_BY_POLICY, "the command", "no line of /p.toml allows it")
 
 
-def lab_of(*names: str, slots: int = 1, store: Callable[[], MetadataStore] = MemoryMetadataStore) -> QueueLab:
-    return QueueLab(*(agent_of("v100", slots, name) for name in names), store=store)
+def lab_of(*names: str, slots: int = 1) -> QueueLab:
+    return QueueLab(*(agent_of("v100", slots, name) for name in names))
 
 
 def run_of(lab: QueueLab, run_id: str = "c-1.0000") -> Run:
@@ -33,14 +28,8 @@ def run_of(lab: QueueLab, run_id: str = "c-1.0000") -> Run:
     return found
 
 
-@pytest.fixture(params=[MemoryMetadataStore, lambda: SqliteStore(None)], ids=["dictionaries", "sqlite"])
-def store(request: pytest.FixtureRequest) -> Callable[[], MetadataStore]:
-    made: Callable[[], MetadataStore] = request.param
-    return made
-
-
-def test_another_agent_gets_what_one_refuses(store: Callable[[], MetadataStore]) -> None:
-    lab = lab_of("a", "b", store=store)
+def test_another_agent_gets_what_one_refuses() -> None:
+    lab = lab_of("a", "b")
     lab.submit(*live_campaign(1, ["v100"] * 2))
     assert lab.got("a-0") == "c-1.0000"
     lab.fail("a-0", REFUSED)
@@ -53,10 +42,8 @@ def test_another_agent_gets_what_one_refuses(store: Callable[[], MetadataStore])
     assert run_of(lab).state is RunState.DONE
 
 
-def test_a_run_ends_when_every_agent_has_refused_it_with_all_reasons(
-    store: Callable[[], MetadataStore],
-) -> None:
-    lab = lab_of("a", "b", "c", slots=2, store=store)
+def test_a_run_ends_when_every_agent_has_refused_it_with_all_reasons() -> None:
+    lab = lab_of("a", "b", "c", slots=2)
     lab.submit(*live_campaign(1, ["v100"] * 2))
     for name in ("a", "b", "c"):
         assert lab.got(f"{name}-1") == "c-1.0000", name
@@ -70,9 +57,9 @@ def test_a_run_ends_when_every_agent_has_refused_it_with_all_reasons(
     assert run_of(lab, "c-1.0001").state is RunState.WAITING, "refusals set no workload aside"
 
 
-def test_what_is_refused_hides_nothing_that_is_allowed(store: Callable[[], MetadataStore]) -> None:
+def test_what_is_refused_hides_nothing_that_is_allowed() -> None:
     """However many runs wait for another agent, this one goes on with the rest, in all its slots."""
-    lab = lab_of("a", "b", slots=2, store=store)
+    lab = lab_of("a", "b", slots=2)
     lab.submit(*live_campaign(1, ["v100"] * 40))
     lab.submit(*live_campaign(2, ["v100"]))
     for number in range(40):
@@ -82,8 +69,8 @@ def test_what_is_refused_hides_nothing_that_is_allowed(store: Callable[[], Metad
     assert lab.got("a-0") == ""
 
 
-def test_refusals_cost_no_try_and_no_trust(store: Callable[[], MetadataStore]) -> None:
-    lab = lab_of("a", "b", "c", "d", store=store)
+def test_refusals_cost_no_try_and_no_trust() -> None:
+    lab = lab_of("a", "b", "c", "d")
     lab.submit(*live_campaign(1, ["v100"]))
     for name in ("a", "b", "c"):
         assert lab.got(f"{name}-0") == "c-1.0000"
@@ -97,8 +84,8 @@ def test_refusals_cost_no_try_and_no_trust(store: Callable[[], MetadataStore]) -
     assert lab.got("d-0") == "c-1.0000", "two of its three tries are spent"
 
 
-def test_an_agent_that_went_away_is_not_waited_for(store: Callable[[], MetadataStore]) -> None:
-    lab = lab_of("a", "b", store=store)
+def test_an_agent_that_went_away_is_not_waited_for() -> None:
+    lab = lab_of("a", "b")
     lab.submit(*live_campaign(1, ["v100"]))
     assert lab.got("a-0") == "c-1.0000"
     lab.fail("a-0", REFUSED)
@@ -109,7 +96,7 @@ def test_an_agent_that_went_away_is_not_waited_for(store: Callable[[], MetadataS
     assert run_of(lab).state is RunState.FAILED
 
 
-@settings(deadline=None, max_examples=30)
+@settings(deadline=None, max_examples=15)
 @given(st.lists(st.booleans(), min_size=1, max_size=4), st.randoms(use_true_random=False))
 def test_every_agent_is_asked_at_most_once_and_one_that_allows_is_enough(
     allows: list[bool], random: object

@@ -24,7 +24,7 @@ from assay_server.clock import SharedClock
 from assay_server.identity.authority import new_authority
 from assay_server.identity.shared_authority import require_same_authority
 from assay_server.opening import recover
-from assay_server.store.protocols import KnownFiles
+from assay_server.store.record_store import KnownFiles
 from assay_server.store.records import LocalRecordStore
 from assay_server.store.sqlite import SqliteStore
 from assay_server.upkeep import LeaseKeeper, noted_after_ms

@@ -20,7 +20,6 @@ from assay_server.campaigns.submit import submit
 from assay_server.store.records import LocalRecordStore
 from assay_server.store.sqlite import SqliteStore
 from tests.support.server.made_segments import made_segments
-from tests.support.server.memory_metadata_store import MemoryMetadataStore
 from tests.support.server.playing_agent import PlayingAgent
 from tests.support.server.server_support import CAMPAIGN, REPORT, HandClock, StandInExecutor, eventually
 
@@ -83,7 +82,7 @@ def test_the_next_server_carries_on_what_a_crash_left(
 
 @pytest.fixture
 def coordinator(tmp_path: Path) -> Coordinator:
-    made = Coordinator(MemoryMetadataStore(), LocalRecordStore(tmp_path), SchedulePolicy(), HandClock())
+    made = Coordinator(SqliteStore(None), LocalRecordStore(tmp_path), SchedulePolicy(), HandClock())
     submit(made, Submission(CAMPAIGN, "c.yaml", "/data"))
     return made
 

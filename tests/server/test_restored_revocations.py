@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
@@ -18,7 +18,6 @@ from assay_server.keeping.restore import restore_backup
 from assay_server.keeping.revocations import Memberships, take_over
 from assay_server.store.model import Identity, StoredCertificate, StoredToken
 from assay_server.store.sqlite import SqliteStore
-from tests.support.server.memory_metadata_store import MemoryMetadataStore
 
 VERA = Identity("a" * 32, IdentityKind.PERSON, "vera", Role.ADMIN, "vision")
 BOX = Identity("b" * 32, IdentityKind.AGENT, "box", Role.AGENT)
@@ -87,13 +86,14 @@ roles = st.sampled_from([Role.VIEWER, Role.SUBMITTER, Role.OPERATOR, Role.ADMIN]
 moments = st.tuples(roles, st.integers(0, 1), st.integers(0, 3))
 
 
+@settings(max_examples=50)
 @given(moments, moments)
 def test_nobody_gets_more_than_both_then_and_now_allow(
     before_that: tuple[Role, int, int], after_that: tuple[Role, int, int]
 ) -> None:
     then, revoked_then, uses_then = before_that
     now, revoked_now, uses_now = after_that
-    store = MemoryMetadataStore()
+    store = SqliteStore(None)
     before = replace(VERA, role=then, revoked_at_ms=revoked_then)
     with store.transaction() as transaction:
         transaction.put_identity(before)

@@ -18,7 +18,7 @@ from assay_sampling.errors import AssayError, ParameterError, RefusedError
 from assay_server.campaigns.errors import UnknownThingError
 from assay_server.campaigns.scheduling.attempt_results import FinishOutcome, SegmentOutcome
 from assay_server.store.model import PendingRequest, SliceState
-from tests.support.server.desk import HANG, POLICY, STORES, Desk
+from tests.support.server.desk import HANG, POLICY, Desk
 
 BROKEN = Failure("application_failed", "the workload", "exit status 1", "mend it", False)
 FIRST, SECOND, THIRD = (f"made-1.000{ordinal}" for ordinal in range(3))
@@ -26,18 +26,9 @@ WHOLE = RunsRequest("made-1")
 PAUSE, RESUME, CANCEL, RETRY = RunsAction
 
 
-@pytest.fixture(params=STORES)
-def desk(request: pytest.FixtureRequest) -> Iterator[Desk]:
-    desk = Desk(store=request.param)
-    desk.register()
-    yield desk
-    desk.store.close()
-
-
 @pytest.fixture
-def in_dictionaries() -> Iterator[Desk]:
-    """For tables: opening a database for each of their rows takes longer than all else."""
-    desk = Desk(store="dictionaries")
+def desk() -> Iterator[Desk]:
+    desk = Desk()
     desk.register()
     yield desk
     desk.store.close()
@@ -124,9 +115,8 @@ TABLE: dict[tuple[str, str], tuple[str, str, str, int] | str] = {
 
 @pytest.mark.parametrize(("state", "request_"), TABLE)
 def test_every_request_about_a_run_has_its_answer_in_every_state(
-    in_dictionaries: Desk, state: str, request_: str
+    desk: Desk, state: str, request_: str
 ) -> None:
-    desk = in_dictionaries
     key = bring(desk, state)
     expected = TABLE[state, request_]
     action, asked = RunsAction(request_.split(maxsplit=1)[0]), one(FIRST, at_once="once" in request_)
@@ -215,9 +205,8 @@ def test_a_workload_is_all_its_runs(desk: Desk) -> None:
 )
 @pytest.mark.parametrize("action", RunsAction)
 def test_what_the_server_does_not_know_is_refused(
-    in_dictionaries: Desk, action: RunsAction, asked: RunsRequest, error: type[AssayError], told: str
+    desk: Desk, action: RunsAction, asked: RunsRequest, error: type[AssayError], told: str
 ) -> None:
-    desk = in_dictionaries
     with pytest.raises(error, match=told):
         ask(desk, action, asked)
 
@@ -244,9 +233,8 @@ def end_all(desk: Desk, *outcomes: str) -> None:
 )
 @pytest.mark.parametrize("action", RunsAction)
 def test_every_request_about_a_campaign_that_has_no_open_run(
-    in_dictionaries: Desk, ended: str, answers: tuple[str, ...], action: RunsAction
+    desk: Desk, ended: str, answers: tuple[str, ...], action: RunsAction
 ) -> None:
-    desk = in_dictionaries
     if ended == "cancelled":
         ask(desk, CANCEL)
     elif ended in ("done", "without a report"):
@@ -342,7 +330,7 @@ class RequestsAtAnyTime(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.desk = Desk(store="dictionaries")
+        self.desk = Desk()
         self.keys: list[AttemptKey] = []
         self.pending: PendingRequest | None = None
         self.published: dict[str, AttemptKey] = {}
@@ -487,5 +475,5 @@ class RequestsAtAnyTime(RuleBasedStateMachine):
 
 TestRequestsAtAnyTime = RequestsAtAnyTime.TestCase
 TestRequestsAtAnyTime.settings = settings(
-    max_examples=60, stateful_step_count=25, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    max_examples=20, stateful_step_count=25, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )

@@ -19,22 +19,22 @@ from assay_server.campaigns.errors import UnknownThingError
 from assay_server.campaigns.scheduling.attempt_results import FinishOutcome, SegmentOutcome
 from assay_server.campaigns.scheduling.state import campaign_state, run_state
 from assay_server.store.model import SliceState
-from tests.support.server.desk import HANG, POLICY, STORES, Desk
+from tests.support.server.desk import HANG, POLICY, Desk
 
 BROKEN = Failure("application_failed", "the workload", "exit status 1", "mend it", False)
 
 
-@pytest.fixture(params=STORES)
-def desk(request: pytest.FixtureRequest) -> Iterator[Desk]:
-    desk = Desk(store=request.param)
+@pytest.fixture
+def desk() -> Iterator[Desk]:
+    desk = Desk()
     desk.register()
     yield desk
     desk.store.close()
 
 
-@pytest.fixture(params=STORES)
-def campaign_with_two(request: pytest.FixtureRequest) -> Iterator[Desk]:
-    desk = Desk(campaigns=2, store=request.param)
+@pytest.fixture
+def campaign_with_two() -> Iterator[Desk]:
+    desk = Desk(campaigns=2)
     desk.register()
     yield desk
     desk.store.close()
@@ -451,11 +451,9 @@ SLOTS = st.sampled_from(["0", "1"])
 class Interleavings(RuleBasedStateMachine):
     """Two agents with two slots each do whatever they like with every key they ever saw."""
 
-    store = "sqlite in memory"
-
     def __init__(self) -> None:
         super().__init__()
-        self.desk = Desk(store=self.store)
+        self.desk = Desk()
         self.keys: list[AttemptKey] = []
         self.session = 0
         self.files: dict[tuple[str, int], str] = {}
@@ -569,17 +567,10 @@ class Interleavings(RuleBasedStateMachine):
         self.desk.store.close()
 
 
-class InterleavingsOverDictionaries(Interleavings):
-    """Over the store without SQL."""
-
-    store = "dictionaries"
-
-
-Interleavings.TestCase.settings = InterleavingsOverDictionaries.TestCase.settings = settings(
+Interleavings.TestCase.settings = settings(
     max_examples=25,
     stateful_step_count=30,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
 )
 TestInterleavings = Interleavings.TestCase
-TestInterleavingsOverDictionaries = InterleavingsOverDictionaries.TestCase

@@ -28,7 +28,7 @@ from assay_server.metrics.server_metrics import OTHER, ServerMetrics
 from assay_server.metrics.timed_store import TimedStore
 from assay_server.store.model import Agent, StoreLoad
 from tests.support.metrics import fetched, label_values, samples_of, value
-from tests.support.server.desk import STORES, Desk
+from tests.support.server.desk import Desk
 from tests.support.server.made_segments import made_segments
 from tests.support.server.playing_agent import PlayingAgent
 from tests.support.server.server_support import CAMPAIGN, HandClock, eventually
@@ -167,9 +167,8 @@ def test_every_slot_of_a_present_agent_counts_once(
     assert queue.agents == {"present": len(present), "away": known - len(present)}
 
 
-@pytest.mark.parametrize("store", STORES)
-def test_the_store_counts_what_there_is_to_do(store: str) -> None:
-    desk = Desk(campaigns=2, store=store)
+def test_the_store_counts_what_there_is_to_do() -> None:
+    desk = Desk(campaigns=2)
     desk.register()
     desk.do(lambda s: s.lease("a", "0"))
     desk.do(lambda s: s.lease("a", "1"))

@@ -24,10 +24,10 @@ from assay_server.records.moving import move_to_bucket, move_to_folder, move_to_
 from assay_server.records.opening import open_records
 from assay_server.store.objects import bucket as buckets
 from assay_server.store.objects.bucket import Bucket
-from assay_server.store.protocols import KnownFiles, MetadataStore, RecordStore
+from assay_server.store.record_store import KnownFiles, RecordStore
 from assay_server.store.records import LocalRecordStore
+from assay_server.store.sql import MetadataStore
 from assay_server.store.sqlite import SqliteStore
-from tests.support.server.memory_metadata_store import MemoryMetadataStore
 from tests.support.server.record_stores import RECORD_STORES, RecordBench
 
 HOUR_MS = 3_600_000
@@ -57,12 +57,12 @@ class Site:
 
 @pytest.fixture(params=[name for name in RECORD_STORES if name != "local disk"])
 def site(request: pytest.FixtureRequest, tmp_path: Path) -> Site:
-    return Site(tmp_path, MemoryMetadataStore(), RECORD_STORES[request.param](tmp_path))
+    return Site(tmp_path, SqliteStore(None), RECORD_STORES[request.param](tmp_path))
 
 
 @pytest.fixture
 def folder_site(tmp_path: Path) -> Site:
-    return Site(tmp_path, MemoryMetadataStore(), RECORD_STORES["shared folder"](tmp_path))
+    return Site(tmp_path, SqliteStore(None), RECORD_STORES["shared folder"](tmp_path))
 
 
 def packed(folder: Path, content: str = "exit 0\n") -> tuple[Bundle, bytes]:

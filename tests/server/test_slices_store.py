@@ -15,7 +15,7 @@ from assay_server.campaign_file.compiling import compile_campaign
 from assay_server.campaign_file.reading import load_campaign
 from assay_server.campaigns.planning.plan import plan_campaign
 from assay_server.store.model import Attempt, Campaign, Slice, SliceTime
-from assay_server.store.protocols import MetadataStore
+from assay_server.store.sql import MetadataStore
 from tests.support.server.metadata_stores import METADATA_STORES
 
 TEXT = """\

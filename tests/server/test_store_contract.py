@@ -39,9 +39,10 @@ from assay_server.store.model import (
     SliceState,
     WorkloadCost,
 )
-from assay_server.store.protocols import KnownFiles, MetadataStore, MetadataTransaction, RecordStore
+from assay_server.store.record_store import KnownFiles, RecordStore
 from assay_server.store.records import DamagedSegmentError, LocalRecordStore
 from assay_server.store.sight import Belonging, Sight
+from assay_server.store.sql import MetadataStore, SqlTransaction
 from tests.support.server.made_segments import MadeSegment, made_segments
 from tests.support.server.metadata_stores import METADATA_STORES
 from tests.support.server.queued import waiting_slice
@@ -51,7 +52,7 @@ from tests.support.server.stored_values import FLAGS, attempt, campaign, run
 FAILURE = Failure("hang", "the workload", "no progress", "raise the limit", True)
 
 
-def fill(store: MetadataTransaction, runs: int = 2) -> None:
+def fill(store: SqlTransaction, runs: int = 2) -> None:
     planned = [run(i) for i in range(runs)]
     store.add_campaign(campaign(), planned, [Slice(r.run_id, 0) for r in planned])
 

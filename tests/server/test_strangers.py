@@ -19,8 +19,8 @@ from assay_server.access.caller import Caller
 from assay_server.app import Server
 from assay_server.limits import CallLimits, JoinLimits, Limits
 from assay_server.rpc.bounds import agent_of
+from assay_server.store.sqlite import SqliteStore
 from tests.support.identity.tls_lab import tls_server, token_of
-from tests.support.server.memory_metadata_store import MemoryMetadataStore
 from tests.support.server.server_support import eventually
 
 BOX = "a" * 32
@@ -83,7 +83,7 @@ def test_a_name_that_steers_a_terminal_is_not_kept() -> None:
 
 
 def test_refused_strangers_hide_no_refusal_of_a_member() -> None:
-    store = MemoryMetadataStore()
+    store = SqliteStore(None)
     log = AuditLog(store, days=1, most_per_minute=2)
     for _ in range(5):
         log.end(Note("Join", "ipv4:192.0.2.7:1"), "unauthenticated", "no")

@@ -20,7 +20,7 @@ from assay_server.app import Server
 from assay_server.keeping.backup import make_backup
 from assay_server.keeping.restore import restore_backup
 from assay_server.store.model import WebLogin
-from assay_server.store.protocols import MetadataReader, MetadataStore
+from assay_server.store.sql import MetadataStore, SqlTransaction
 from assay_server.store.sqlite import SqliteStore
 from assay_server.web.admitting.sessions import LINK_MS, SESSION_MS, Sessions
 from tests.support.server.metadata_stores import METADATA_STORES
@@ -123,7 +123,7 @@ def test_people_log_in_and_out_while_a_strangers_cookie_is_looked_up(
     link, _ = here.new_link(OTTO, FAR)
     asked, go, snapshot = threading.Event(), threading.Event(), metadata.snapshot
 
-    def hanging() -> AbstractContextManager[MetadataReader]:
+    def hanging() -> AbstractContextManager[SqlTransaction]:
         found = snapshot()
         with found as store:
             answers = {each.key: each for each in store.web_logins()}

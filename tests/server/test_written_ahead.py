@@ -17,7 +17,7 @@ from assay_sampling.errors import StorageError
 from assay_sampling.wire.packing import packed as packed_columns
 from assay_server.store.ahead import AheadLimits
 from assay_server.store.model import HeldSegment, Segment
-from assay_server.store.protocols import Held, KnownFiles, PublishedFile
+from assay_server.store.record_store import Held, KnownFiles, PublishedFile
 from assay_server.store.records import LocalRecordStore
 from assay_server.store.segments import decode_segment
 from tests.support.server.made_segments import MadeSegment, made_segments, packed

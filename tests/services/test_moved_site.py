@@ -19,7 +19,7 @@ import pytest
 
 from assay_core.records.campaign import AttemptState
 from assay_server.database.opening import open_database
-from assay_server.store.protocols import MetadataReader
+from assay_server.store.sql import SqlTransaction
 from tests.services.postgresql import programs
 from tests.services.seaweedfs import KEY, SECRET, OwnSeaweedfs, program
 from tests.support.integration.ended_campaigns import ended, files_in
@@ -90,7 +90,7 @@ def stop_at_staged_segments(made: Lab, campaign_id: str) -> None:
     assert made.stop("server") == 0, made.logs()
 
 
-def staged(read: MetadataReader) -> list[tuple[str, int]]:
+def staged(read: SqlTransaction) -> list[tuple[str, int]]:
     """Segments of unfinished attempts that are not held in the metadata: by run, and their number."""
     return [
         (attempt.key.run_id, segment.index)

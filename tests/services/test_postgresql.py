@@ -26,7 +26,7 @@ from assay_server.store.model import Slice
 from assay_server.store.postgresql.fitness import require_fit
 from assay_server.store.postgresql.place import place_of
 from assay_server.store.postgresql.store import PostgresqlStore
-from assay_server.store.protocols import MetadataStore
+from assay_server.store.sql import MetadataStore
 from assay_server.store.sqlite import SqliteStore
 from tests.services.postgresql import OwnPostgresql, programs
 from tests.support.server.stored_values import attempt, campaign, run

@@ -31,7 +31,7 @@ from assay_server.store.connections.remembered import Remembered, Told, Turn
 from assay_server.store.model import Attempt, LikelyLeases, Run, Segment, Slice, SliceState
 from assay_server.store.postgresql.place import place_of
 from assay_server.store.postgresql.store import PostgresqlStore
-from assay_server.store.protocols import PublishedFile
+from assay_server.store.record_store import PublishedFile
 from assay_server.store.records import LocalRecordStore
 from assay_server.store.rows.expected import WaitingSlices
 from tests.bench.leases import made_agent, submit

@@ -22,7 +22,7 @@ from assay_core.records.lab import AuditEntry
 from assay_sampling.errors import StorageError
 from assay_server.access.caller import Caller
 from assay_server.clock import wall_ms
-from assay_server.store.protocols import MetadataReader, MetadataStore, MetadataTransaction
+from assay_server.store.sql import MetadataStore, SqlTransaction
 
 _log = logging.getLogger(__name__)
 
@@ -140,11 +140,11 @@ class AuditedStore:
     def __init__(self, store: MetadataStore) -> None:
         self._store = store
 
-    def snapshot(self) -> AbstractContextManager[MetadataReader]:
+    def snapshot(self) -> AbstractContextManager[SqlTransaction]:
         return self._store.snapshot()
 
     @contextmanager
-    def transaction(self, *, alone: bool = False) -> Iterator[MetadataTransaction]:
+    def transaction(self, *, alone: bool = False) -> Iterator[SqlTransaction]:
         note = _NOTE.get()
         open_note = None if note is None or note.written or note.kept_back else note
         with self._store.transaction(alone=alone) as transaction:

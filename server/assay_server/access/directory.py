@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable
 
 from assay_server.store.model import Identity
-from assay_server.store.protocols import MetadataStore
+from assay_server.store.sql import MetadataStore
 
 # A revocation by another process on the same store holds within a minute; one in this process at once.
 REFRESH_SECONDS = 15.0

@@ -10,7 +10,7 @@ from assay_sampling.errors import ParameterError
 from assay_server.access.audit import note_subject
 from assay_server.access.directory import IdentityDirectory
 from assay_server.store.model import Identity
-from assay_server.store.protocols import MetadataReader, MetadataStore
+from assay_server.store.sql import MetadataStore, SqlTransaction
 
 _PAGE_ENTRIES = 500
 _LONGEST_PROJECT = 100
@@ -54,7 +54,7 @@ class PeopleHandler:
         return AuditPage(tuple(told), told[-1].entry_id if len(found) > most else 0)
 
 
-def person_called(store: MetadataReader, name: str) -> Identity:
+def person_called(store: SqlTransaction, name: str) -> Identity:
     """The person with an id, or the only one with a name. Raises ParameterError."""
     subject = f"identity {name[:100]!r}"
     known = [each for each in store.identities() if not each.revoked_at_ms]

@@ -14,7 +14,7 @@ from assay_server.access.sight import sight_of
 from assay_server.campaigns.queue.shares import PERSON_DAYS
 from assay_server.campaigns.scheduling.coordinator import Coordinator
 from assay_server.store.model import Identity
-from assay_server.store.protocols import MetadataReader
+from assay_server.store.sql import SqlTransaction
 
 
 class BudgetHandler:
@@ -56,7 +56,7 @@ class BudgetHandler:
         with self._coordinator.schedule() as schedule:
             return self._told(schedule.store, now)
 
-    def _told(self, store: MetadataReader, person: Identity) -> PersonBudget:
+    def _told(self, store: SqlTransaction, person: Identity) -> PersonBudget:
         coordinator, own = self._coordinator, person.budget_gpu_hours
         return PersonBudget(
             person.identity_id,

@@ -14,7 +14,7 @@ from assay_server.campaigns.scheduling.coordinator import Coordinator
 from assay_server.campaigns.slicing.after_light import awaited_lights, plan_from
 from assay_server.store.connections.ended import repeated
 from assay_server.store.model import PendingRequest, Run
-from assay_server.store.protocols import MetadataReader
+from assay_server.store.sql import SqlTransaction
 
 # Runs of a piece: its transaction takes some milliseconds, which is as long as a heartbeat waits for it.
 PIECE_RUNS = 500
@@ -140,7 +140,7 @@ class RequestRunner:
             return len(store.requested_attempts(asked, (AttemptState.LEASED, AttemptState.PUBLISHING)))
 
 
-def _file_of(store: MetadataReader, light: Run) -> str:
+def _file_of(store: SqlTransaction, light: Run) -> str:
     """The published file of a light run that succeeded; "" if it did not."""
     if light.state is not RunState.DONE:
         return ""

@@ -12,7 +12,7 @@ from pathlib import Path
 from assay_core.files.free_space import free_space
 from assay_core.records.campaign import Shortage
 from assay_sampling.errors import StorageError
-from assay_server.store.protocols import MetadataReader
+from assay_server.store.sql import SqlTransaction
 
 _log = logging.getLogger(__name__)
 
@@ -39,7 +39,7 @@ class Room:
         """Why no new work is taken; None: there is room. Does not block."""
         return self._shortage
 
-    def look(self, store: MetadataReader) -> None:
+    def look(self, store: SqlTransaction) -> None:
         """Look again; call this regularly, and after what may have made room."""
         used = store.published_bytes() if self._limit_bytes is not None else 0
         free = free_space(self._state).free_bytes
@@ -60,7 +60,7 @@ class Room:
         if shortage is not None:
             raise StorageError("server", f"it takes no new work: {why_short(shortage)}", _ARCHIVE)
 
-    def most_bytes(self, store: MetadataReader) -> int:
+    def most_bytes(self, store: SqlTransaction) -> int:
         """How many more bytes there is room for."""
         free = max(0, free_space(self._state).free_bytes - self._minimum_free_bytes)
         if self._limit_bytes is None:

@@ -23,7 +23,7 @@ from assay_server.campaigns.scheduling.coordinator import Coordinator
 from assay_server.campaigns.slicing.learned import RECENT_SLICES, SliceCosts
 from assay_server.store.connections.ended import repeated
 from assay_server.store.model import Campaign
-from assay_server.store.protocols import MetadataReader
+from assay_server.store.sql import SqlTransaction
 
 _LONGEST_KEY = 100
 # Each run keeps the folder; messages repeat the name of the file.
@@ -78,7 +78,7 @@ class _Asked:
     caller: Caller | None
     project: str
 
-    def planned(self, store: MetadataReader) -> _Planned:
+    def planned(self, store: SqlTransaction) -> _Planned:
         """Its plan, under the number that it gets if no other campaign of its name comes first."""
         spec, sent = self.spec, self.submission
         number = next_number(store.campaign_numbers(spec.campaign))
@@ -156,7 +156,7 @@ def _brought_in(
     return Submitted(campaign.campaign_id, len(plan.runs))
 
 
-def _sent_before(store: MetadataReader, submission: Submission, caller: Caller | None) -> Submitted | None:
+def _sent_before(store: SqlTransaction, submission: Submission, caller: Caller | None) -> Submitted | None:
     """The campaign that the caller's earlier submission with this key became; None: there is none.
 
     Raises CampaignError if that was another file.

@@ -20,7 +20,7 @@ from assay_server.identity.authority import Authority, read_authority
 
 if TYPE_CHECKING:
     from assay_server.identity.tokens import MadeToken
-    from assay_server.store.protocols import MetadataStore
+    from assay_server.store.sql import MetadataStore
 
 
 @with_settings(ServerSettings, "state_dir", "database", "database_file", "advertise_join")

@@ -14,7 +14,7 @@ from assay_sampling.errors import NotIdentifiedError, NotPermittedError, Paramet
 from assay_server.identity.agent_names import require_free_name, require_vouched
 from assay_server.identity.tokens import checked_name, person_named, usable_token
 from assay_server.store.model import Identity, StoredToken
-from assay_server.store.protocols import MetadataReader
+from assay_server.store.sql import SqlTransaction
 
 
 @dataclass(frozen=True)
@@ -25,14 +25,14 @@ class Admission:
     again_as: str = ""
 
 
-def admission(store: MetadataReader, asked: JoinAsked, key_hash: str, now_ms: int) -> Admission:
+def admission(store: SqlTransaction, asked: JoinAsked, key_hash: str, now_ms: int) -> Admission:
     """The token that admits a joiner; raises NotIdentifiedError for a token that is not good."""
     again_as = _admitted_before(store, asked, key_hash, now_ms)
     token = usable_token(store, asked.secret, now_ms, used_before=bool(again_as))
     return Admission(token, again_as)
 
 
-def _admitted_before(store: MetadataReader, asked: JoinAsked, key_hash: str, now_ms: int) -> str:
+def _admitted_before(store: SqlTransaction, asked: JoinAsked, key_hash: str, now_ms: int) -> str:
     """The identity that the holder of a key got with a token: its answer may have been lost on the way.
 
     An agent that names another identity than then does not ask again: it wants to be a second agent.
@@ -50,7 +50,7 @@ def _admitted_before(store: MetadataReader, asked: JoinAsked, key_hash: str, now
 
 
 def whom_to_admit(
-    store: MetadataReader, admitted: Admission, asked: JoinAsked, key_hash: str, now_ms: int
+    store: SqlTransaction, admitted: Admission, asked: JoinAsked, key_hash: str, now_ms: int
 ) -> Identity:
     """Whom the joiner becomes; raises NotPermittedError if that is another's identity."""
     token = admitted.token
@@ -106,14 +106,14 @@ def _require_the_tokens(known: Identity, token: StoredToken) -> None:
     )
 
 
-def require_own_key(store: MetadataReader, identity: Identity, key_hash: str) -> None:
+def require_own_key(store: SqlTransaction, identity: Identity, key_hash: str) -> None:
     """Raise NotPermittedError unless the identity has a certificate of this key, and none was withdrawn."""
     _require_not_withdrawn(store, identity, key_hash)
     if not any(each.public_key_hash == key_hash for each in store.certificates(identity.identity_id)):
         raise _refused(identity, "this identity belongs to another key")
 
 
-def holder_of_expired(store: MetadataReader, key_hash: str, now_ms: int, grace: timedelta) -> Identity:
+def holder_of_expired(store: SqlTransaction, key_hash: str, now_ms: int, grace: timedelta) -> Identity:
     """Whose key this is, if its newest certificate ended less than ``grace`` ago, or has not ended yet.
 
     Raises NotIdentifiedError for another key, NotPermittedError for an identity or a key that was revoked.
@@ -135,7 +135,7 @@ def _not_renewed(cause: str) -> NotIdentifiedError:
     return NotIdentifiedError("renewal", cause, "join again with a new token of an admin; the identity stays")
 
 
-def _require_not_withdrawn(store: MetadataReader, identity: Identity, key_hash: str) -> None:
+def _require_not_withdrawn(store: SqlTransaction, identity: Identity, key_hash: str) -> None:
     own = [each for each in store.certificates(identity.identity_id) if each.public_key_hash == key_hash]
     if any(each.withdrawn_at_ms for each in own):
         raise _refused(identity, "the certificates of this key were withdrawn")

@@ -9,10 +9,10 @@ import unicodedata
 
 from assay_core.identity.roles import IdentityKind
 from assay_sampling.errors import NotPermittedError
-from assay_server.store.protocols import MetadataReader
+from assay_server.store.sql import SqlTransaction
 
 
-def require_free_name(store: MetadataReader, agent_id: str, name: str) -> None:
+def require_free_name(store: SqlTransaction, agent_id: str, name: str) -> None:
     """Raises NotPermittedError if another agent has this name; an agent keeps a name that it has already.
 
     Revoked agents have no name any more.
@@ -33,7 +33,7 @@ def require_free_name(store: MetadataReader, agent_id: str, name: str) -> None:
             raise NotPermittedError(f"agent {name!r}", f"another agent has this name: {other}", remedy)
 
 
-def require_vouched(store: MetadataReader, agent_id: str, token_name: str) -> None:
+def require_vouched(store: SqlTransaction, agent_id: str, token_name: str) -> None:
     """Raises NotPermittedError for the id of an agent that only ever used the server's socket.
 
     Nobody can tell whether the joiner is that agent, so the token must be for it, by its name or id.

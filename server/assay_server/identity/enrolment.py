@@ -41,7 +41,7 @@ from assay_server.identity.revoking import revoke, withdraw_key
 from assay_server.identity.tokens import make_token, use_up
 from assay_server.identity.withdrawn import WithdrawnCertificates
 from assay_server.store.model import Identity, StoredCertificate
-from assay_server.store.protocols import MetadataStore, MetadataTransaction
+from assay_server.store.sql import MetadataStore, SqlTransaction
 
 _log = logging.getLogger(__name__)
 
@@ -230,9 +230,7 @@ class Enrolment:
             )
         return Identities(known, tokens)
 
-    def _require_seldom(
-        self, store: MetadataTransaction, identity: Identity, key_hash: str, now_ms: int
-    ) -> None:
+    def _require_seldom(self, store: SqlTransaction, identity: Identity, key_hash: str, now_ms: int) -> None:
         """Each certificate is kept until it has expired: nobody fills the database with theirs."""
         since_ms = now_ms - self._validity.total_seconds() * 1000 / _RENEWAL_SPANS
         recent = [
@@ -259,7 +257,7 @@ class Enrolment:
 
     def _issue(
         self,
-        store: MetadataTransaction,
+        store: SqlTransaction,
         identity: Identity,
         request: x509.CertificateSigningRequest,
         now_ms: int,

@@ -8,10 +8,10 @@ from assay_core.identity.roles import IdentityKind
 from assay_core.records.identity import NamedForRevocation, Revoked
 from assay_sampling.errors import ParameterError
 from assay_server.store.model import Identity, StoredCertificate
-from assay_server.store.protocols import MetadataReader, MetadataTransaction
+from assay_server.store.sql import SqlTransaction
 
 
-def revoke(store: MetadataTransaction, asked: NamedForRevocation, now_ms: int) -> Revoked:
+def revoke(store: SqlTransaction, asked: NamedForRevocation, now_ms: int) -> Revoked:
     """Revoke what is named, and say with which open tokens it has joined: with them it would come back.
 
     With ``asked.tokens`` they are withdrawn, too. Raises ParameterError.
@@ -30,7 +30,7 @@ def revoke(store: MetadataTransaction, asked: NamedForRevocation, now_ms: int) -
     return replace(revoked, tokens=names, tokens_withdrawn=asked.tokens)
 
 
-def withdraw_key(store: MetadataTransaction, serial: str, now_ms: int) -> list[StoredCertificate]:
+def withdraw_key(store: SqlTransaction, serial: str, now_ms: int) -> list[StoredCertificate]:
     """Withdraw every certificate of the key of one, by its serial number; returns those withdrawn, maybe [].
 
     One key has several certificates, by renewal: whoever has the key has them all.
@@ -46,7 +46,7 @@ def withdraw_key(store: MetadataTransaction, serial: str, now_ms: int) -> list[S
     return of_the_key
 
 
-def _revoke(store: MetadataTransaction, subject: str, now_ms: int) -> tuple[Revoked, list[StoredCertificate]]:
+def _revoke(store: SqlTransaction, subject: str, now_ms: int) -> tuple[Revoked, list[StoredCertificate]]:
     """What was revoked, with its certificates.
 
     Ids come before names: agents choose their names, and one could be another's id.
@@ -67,7 +67,7 @@ def _revoke(store: MetadataTransaction, subject: str, now_ms: int) -> tuple[Revo
 
 
 def _revoke_identity(
-    store: MetadataTransaction, identity: Identity, now_ms: int
+    store: SqlTransaction, identity: Identity, now_ms: int
 ) -> tuple[Revoked, list[StoredCertificate]]:
     """Revoke it; a person's open tokens go too, or they would come back as somebody new."""
     store.put_identity(replace(identity, revoked_at_ms=identity.revoked_at_ms or now_ms))
@@ -79,7 +79,7 @@ def _revoke_identity(
     return revoked, store.certificates(identity.identity_id)
 
 
-def _only_one_named(store: MetadataReader, name: str) -> Identity:
+def _only_one_named(store: SqlTransaction, name: str) -> Identity:
     """The identity with a name, one that was not revoked first; raises ParameterError."""
     named = [each for each in store.identities() if name and each.name == name]
     named = [each for each in named if not each.revoked_at_ms] or named

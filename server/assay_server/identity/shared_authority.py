@@ -2,23 +2,14 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager
-from typing import Protocol
-
 from assay_sampling.errors import StorageError
 from assay_server.identity.authority import Authority
-from assay_server.store.sql import SqlTransaction
+from assay_server.store.sql import MetadataStore
 
 _MARK_DIGITS = 15  # of the fingerprint: what a number of the database holds
 
 
-class SqlStore(Protocol):
-    """A metadata store in a database."""
-
-    def transaction(self, *, alone: bool = False) -> AbstractContextManager[SqlTransaction]: ...
-
-
-def require_same_authority(store: SqlStore, authority: Authority | None) -> None:
+def require_same_authority(store: MetadataStore, authority: Authority | None) -> None:
     """Raise StorageError unless a server has the authority of the others; the first one decides which."""
     own = None if authority is None else int(authority.fingerprint.replace(":", "")[:_MARK_DIGITS], 16)
     with store.transaction() as write:

@@ -11,7 +11,7 @@ from assay_core.records.identity import TokenAsked
 from assay_sampling.errors import NotIdentifiedError, ParameterError
 from assay_server.identity.authority import Authority
 from assay_server.store.model import StoredToken
-from assay_server.store.protocols import MetadataReader, MetadataTransaction
+from assay_server.store.sql import SqlTransaction
 
 LONGEST_NAME = 64
 MOST_LABELS, MOST_USES = 16, 1000
@@ -29,7 +29,7 @@ class MadeToken:
     stored: StoredToken
 
 
-def make_token(store: MetadataTransaction, authority: Authority, asked: TokenAsked, now_ms: int) -> MadeToken:
+def make_token(store: SqlTransaction, authority: Authority, asked: TokenAsked, now_ms: int) -> MadeToken:
     """Make a token and keep its hash; raises ParameterError if nobody could join with it as intended."""
     _check(store, asked)
     token = JoinToken.new(authority.der)
@@ -49,7 +49,7 @@ def make_token(store: MetadataTransaction, authority: Authority, asked: TokenAsk
     return MadeToken(token.text, stored)
 
 
-def usable_token(store: MetadataReader, secret: bytes, now_ms: int, *, used_before: bool) -> StoredToken:
+def usable_token(store: SqlTransaction, secret: bytes, now_ms: int, *, used_before: bool) -> StoredToken:
     """The token with this secret; raises NotIdentifiedError if it is unknown, expired or used up.
 
     ``used_before``: whether this joiner has used it already, and only asks again because the answer was lost.
@@ -66,12 +66,12 @@ def usable_token(store: MetadataReader, secret: bytes, now_ms: int, *, used_befo
     return token
 
 
-def use_up(store: MetadataTransaction, token: StoredToken) -> None:
+def use_up(store: SqlTransaction, token: StoredToken) -> None:
     """Take one use from a token."""
     store.put_join_token(replace(token, uses_left=token.uses_left - 1))
 
 
-def person_named(store: MetadataReader, name: str) -> str:
+def person_named(store: SqlTransaction, name: str) -> str:
     """The id of the person with a name whose identity was not revoked; "": nobody has that name."""
     for each in store.identities():
         if each.kind is IdentityKind.PERSON and each.name == name and not each.revoked_at_ms:
@@ -88,7 +88,7 @@ def checked_name(name: str, subject: str) -> str:
     return name
 
 
-def _check(store: MetadataReader, asked: TokenAsked) -> None:
+def _check(store: SqlTransaction, asked: TokenAsked) -> None:
     checked_name(asked.name, "--name")
     checked_name(asked.project, "--project")
     for label in asked.labels:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from assay_server.store.protocols import MetadataStore
+from assay_server.store.sql import MetadataStore
 
 
 class WithdrawnCertificates:

@@ -35,8 +35,8 @@ from assay_server.keeping.stored_files import (
 from assay_server.records.opening import look_at_records
 from assay_server.state_lock import locked_state
 from assay_server.store.model import Slice
-from assay_server.store.protocols import MetadataReader
 from assay_server.store.records import BUNDLES, PACKED
+from assay_server.store.sql import SqlTransaction
 from assay_server.store.sqlite import SqliteStore
 
 LookedAt = Callable[[int, int], None]
@@ -163,7 +163,7 @@ class _Check:
         except (AssayError, ValueError, KeyError, TypeError, AttributeError) as error:
             self._find(FindingKind.ROW, subject, f"a row cannot be read ({type(error).__name__}: {error})")
 
-    def _campaign(self, store: MetadataReader, campaign_id: str, newest_token: int) -> None:
+    def _campaign(self, store: SqlTransaction, campaign_id: str, newest_token: int) -> None:
         campaign = store.campaign(campaign_id)
         if campaign is None:
             return
@@ -223,7 +223,7 @@ class _Check:
         if fault:
             self._find(FindingKind.UNREADABLE, name, fault)
 
-    def _staged(self, store: MetadataReader, rows: RunRows) -> None:
+    def _staged(self, store: SqlTransaction, rows: RunRows) -> None:
         """The segments of attempts under way: numbered without a gap, each as it was acknowledged."""
         for attempt in rows.attempts:
             if attempt.state not in _UNDER_WAY:

@@ -14,7 +14,7 @@ from assay_core.identity.roles import IdentityKind, Role
 from assay_sampling.errors import AssayError
 from assay_server.keeping.stored_files import METADATA, copy_database
 from assay_server.store.model import Identity, StoredCertificate, StoredToken
-from assay_server.store.protocols import MetadataTransaction
+from assay_server.store.sql import SqlTransaction
 from assay_server.store.sqlite import SqliteStore
 
 # Who may more comes later.
@@ -49,7 +49,7 @@ def memberships_of(state: Path) -> Memberships | None:
             store.close()
 
 
-def take_over(newer: Memberships, store: MetadataTransaction) -> int:
+def take_over(newer: Memberships, store: SqlTransaction) -> int:
     """Take what newer memberships have withdrawn into restored ones; returns how many of them change.
 
     Nobody gets more rights by it: people keep the lower of their roles then and now.

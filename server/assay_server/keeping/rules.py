@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from assay_core.records.campaign import AttemptState, CampaignState, RunState
 from assay_server.keeping.findings import Finding, FindingKind
 from assay_server.store.model import ACTIVE_ATTEMPTS, OPEN_RUNS, Attempt, Campaign, Run, Slice, SliceState
-from assay_server.store.protocols import MetadataReader
+from assay_server.store.sql import SqlTransaction
 
 
 @dataclass(frozen=True)
@@ -20,7 +20,7 @@ class RunRows:
     attempts: tuple[Attempt, ...]
 
 
-def rows_of(store: MetadataReader, run: Run) -> RunRows:
+def rows_of(store: SqlTransaction, run: Run) -> RunRows:
     """All rows of a run."""
     return RunRows(run, tuple(store.slices(run.run_id)), tuple(store.attempts(run.run_id)))
 

@@ -17,7 +17,7 @@ from assay_server.campaigns.analysing.at_hand import at_hand
 from assay_server.keeping.stored_files import METADATA, copy_database, has_metadata
 from assay_server.records.opening import look_at_records
 from assay_server.store.model import Campaign, CampaignOverview
-from assay_server.store.protocols import RecordStore
+from assay_server.store.record_store import RecordStore
 from assay_server.store.sqlite import SqliteStore
 
 # Below the folder of `assay run` and `assay import`, of `assay demo`, and of a server itself.

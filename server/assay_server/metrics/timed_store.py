@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import Protocol
 
 from assay_sampling.errors import StorageError
-from assay_server.store.protocols import MetadataReader, MetadataStore, MetadataTransaction
+from assay_server.store.sql import MetadataStore, SqlTransaction
 
 
 class StoreMeter(Protocol):
@@ -32,11 +32,11 @@ class TimedStore:
     ) -> None:
         self._store, self._meter, self._on_refusal = store, meter, on_refusal
 
-    def snapshot(self) -> AbstractContextManager[MetadataReader]:
+    def snapshot(self) -> AbstractContextManager[SqlTransaction]:
         return self._store.snapshot()
 
     @contextmanager
-    def transaction(self, *, alone: bool = False) -> Iterator[MetadataTransaction]:
+    def transaction(self, *, alone: bool = False) -> Iterator[SqlTransaction]:
         asked = time.perf_counter()
         try:
             with self._store.transaction(alone=alone) as transaction:

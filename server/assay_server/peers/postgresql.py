@@ -10,7 +10,7 @@ import logging
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import Any, cast
+from typing import Any
 
 import psycopg
 import sqlalchemy as sa
@@ -20,7 +20,6 @@ from assay_server.peers.seam import Hear
 from assay_server.store.postgresql.place import DatabasePlace
 from assay_server.store.postgresql.refusals import refusal
 from assay_server.store.postgresql.store import new_engine
-from assay_server.store.protocols import MetadataTransaction
 from assay_server.store.sql import SqlTransaction
 
 _log = logging.getLogger(__name__)
@@ -67,10 +66,9 @@ class PostgresqlPeers:
             with suppress(StorageError):  # without the connection the lock is gone
                 self._value(f"SELECT pg_advisory_unlock({_STARTING}, {_HERE})")
 
-    def tell(self, write: MetadataTransaction, news: Sequence[str]) -> None:
-        driver = cast(SqlTransaction, write).driver
+    def tell(self, write: SqlTransaction, news: Sequence[str]) -> None:
         for text in news:
-            driver.later("SELECT pg_notify(%s::text, %s::text)", (self._channel, text))
+            write.driver.later("SELECT pg_notify(%s::text, %s::text)", (self._channel, text))
 
     def told(self, news: Sequence[str]) -> None:
         """Nothing: the database told it."""

@@ -13,7 +13,7 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from assay_server.store.protocols import MetadataTransaction
+from assay_server.store.sql import SqlTransaction
 
 # Hears a text that a server told (also this one's own), or None: some may have been missed.
 Hear = Callable[[str | None], None]
@@ -28,7 +28,7 @@ class Peers(Protocol):
         """Join the servers: whether no other one is there. Other servers wait until the block has ended."""
         ...
 
-    def tell(self, write: MetadataTransaction, news: Sequence[str]) -> None:
+    def tell(self, write: SqlTransaction, news: Sequence[str]) -> None:
         """In a transaction: once it is durable, all servers hear these texts, each of at most MOST_BYTES."""
         ...
 
@@ -80,7 +80,7 @@ class PeersInProcess:
             yield not self._hub.members
             self._hub.members.append(self)
 
-    def tell(self, write: MetadataTransaction, news: Sequence[str]) -> None:
+    def tell(self, write: SqlTransaction, news: Sequence[str]) -> None:
         """Nothing yet: it may be undone."""
 
     def told(self, news: Sequence[str]) -> None:

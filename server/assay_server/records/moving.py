@@ -37,8 +37,9 @@ from assay_server.store.model import KeptBundle, Slice
 from assay_server.store.objects.bucket import opened_bucket
 from assay_server.store.objects.probing import bind_bucket, probe_bucket
 from assay_server.store.objects.store import ObjectRecordStore
-from assay_server.store.protocols import MetadataReader, MetadataStore, RecordStore
+from assay_server.store.record_store import RecordStore
 from assay_server.store.records import BUNDLES, REPORT_FORMS, LocalRecordStore
+from assay_server.store.sql import MetadataStore, SqlTransaction
 from assay_server.store.sqlite import SqliteStore
 
 if TYPE_CHECKING:
@@ -148,7 +149,7 @@ def _copy(metadata: MetadataStore, source: RecordStore, target: RecordStore, tol
     return MovedRecords(files, segments, reports, "", "", bundles)
 
 
-def _published(read: MetadataReader) -> Iterator[Slice]:
+def _published(read: SqlTransaction) -> Iterator[Slice]:
     return (piece for piece in read.published_slices() if piece.file)
 
 
@@ -198,7 +199,7 @@ def _folder_of(target: RecordStore) -> Path:
     return folder
 
 
-def _copy_segments(read: MetadataReader, key: AttemptKey, source: RecordStore, target: RecordStore) -> int:
+def _copy_segments(read: SqlTransaction, key: AttemptKey, source: RecordStore, target: RecordStore) -> int:
     held = read.held_segments(key)
     copied = 0
     for segment in read.segments(key):
@@ -257,7 +258,7 @@ def _name_by_content(metadata: MetadataStore, state: Path) -> None:
             (records / piece.file).unlink(missing_ok=True)
 
 
-def _own_name(read: MetadataReader, piece: Slice) -> str:
+def _own_name(read: SqlTransaction, piece: Slice) -> str:
     own = f"{piece.run_id}/slice-{piece.index:05d}"
     if piece.file != f"{own}.parquet":
         return piece.file

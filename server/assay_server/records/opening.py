@@ -22,8 +22,9 @@ from assay_server.store.objects.probing import (
     without_mark,
 )
 from assay_server.store.objects.store import ObjectRecordStore
-from assay_server.store.protocols import MetadataStore, RecordStore
+from assay_server.store.record_store import RecordStore
 from assay_server.store.records import LocalRecordStore
+from assay_server.store.sql import MetadataStore
 
 CACHE = "records-cache"
 _OWNER = "state-number"

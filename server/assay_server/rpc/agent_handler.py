@@ -34,7 +34,7 @@ from assay_server.rpc.bounds import agent_of, bounded_failure, bounded_flags, bo
 from assay_server.rpc.statuses import work_of
 from assay_server.store.connections.ended import repeated
 from assay_server.store.model import Agent
-from assay_server.store.protocols import MetadataReader
+from assay_server.store.sql import SqlTransaction
 
 _LOOK_FOR_ROOM_SECONDS = 5.0
 
@@ -210,7 +210,7 @@ def idle_heartbeat_ms(heartbeat_ms: int, lease_ms: int) -> int:
     return max(heartbeat_ms, min(3 * heartbeat_ms, lease_ms // 4))
 
 
-def _require_own_name(store: MetadataReader, agent: Agent, before: Agent | None) -> None:
+def _require_own_name(store: SqlTransaction, agent: Agent, before: Agent | None) -> None:
     """Raises NotPermittedError if an agent takes the name of another; the owner of the socket may."""
     caller = current_caller()
     if caller is None or caller.is_owner or (before is not None and before.name == agent.name):

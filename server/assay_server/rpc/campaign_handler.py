@@ -37,8 +37,8 @@ from assay_server.limits import DEFAULT_LIMITS, QueryLimits
 from assay_server.rpc.status_board import StatusBoard
 from assay_server.rpc.statuses import attempt_detail, campaign_status, run_status, set_aside, slot_rests
 from assay_server.store.model import Campaign
-from assay_server.store.protocols import MetadataReader
 from assay_server.store.sight import Sight
+from assay_server.store.sql import SqlTransaction
 
 _CHUNK_BYTES = 1 << 20
 
@@ -203,7 +203,7 @@ class CampaignHandler:
 _UNFINISHED = (CampaignState.RUNNING, CampaignState.CANCELLED)
 
 
-def _seen_by(sight: Sight, store: MetadataReader, changed: Sequence[ChangedFile]) -> list[ChangedFile]:
+def _seen_by(sight: Sight, store: SqlTransaction, changed: Sequence[ChangedFile]) -> list[ChangedFile]:
     """The changed files of campaigns that somebody may know of."""
     if sight.everything:
         return list(changed)

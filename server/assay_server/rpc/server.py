@@ -55,7 +55,7 @@ from assay_server.rpc.published.handler import PublishedHandler
 from assay_server.rpc.published.servicer import PublishedServicer
 from assay_server.rpc.servicers import AgentServicer, CampaignServicer, Threads
 from assay_server.rpc.wrapping import Composed
-from assay_server.store.protocols import MetadataStore
+from assay_server.store.sql import MetadataStore
 
 _log = logging.getLogger(__name__)
 

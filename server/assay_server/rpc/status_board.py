@@ -23,7 +23,7 @@ from assay_server.campaigns.scheduling.transitions import Effects
 from assay_server.campaigns.scheduling.waiting import waiting_alike
 from assay_server.rpc.statuses import campaign_status
 from assay_server.store.model import Campaign, Hold, Need, Run, WorkloadCost, need_of
-from assay_server.store.protocols import MetadataReader
+from assay_server.store.sql import SqlTransaction
 
 # The reason for waiting also depends on time: agents go away, slots rest.
 _KEPT_SECONDS = 5.0
@@ -46,7 +46,7 @@ class _Summary:
     costs: list[WorkloadCost] | None = None
 
 
-def _measured(store: MetadataReader, campaign_id: str) -> Counter[_Kind]:
+def _measured(store: SqlTransaction, campaign_id: str) -> Counter[_Kind]:
     """How many runs are measured now, by kind: a budget that is used up does not keep these from ending."""
     attempts = store.attempts_in((AttemptState.LEASED, AttemptState.PUBLISHING))
     run_ids = {attempt.key.run_id for attempt in attempts}
@@ -128,7 +128,7 @@ class StatusBoard:
             eta=eta,
         )
 
-    def _costs(self, store: MetadataReader, campaign: Campaign, runs: int) -> list[WorkloadCost]:
+    def _costs(self, store: SqlTransaction, campaign: Campaign, runs: int) -> list[WorkloadCost]:
         """What the campaign costs; of a large one that runs, as of a moment ago."""
         summary, now = self._summary(campaign.campaign_id), time.monotonic()
         recent = now - summary.costs_at < _COSTS_KEPT_SECONDS

@@ -1,1 +1,1 @@
-"""The server's stores, behind two interfaces: metadata (campaigns, runs, leases), records (launch tables)."""
+"""The server's stores: metadata (campaigns, runs, leases) in SQL, and records (launch tables) in files."""

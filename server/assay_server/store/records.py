@@ -49,7 +49,7 @@ from assay_sampling.errors import LaunchTableError, ParameterError, StorageError
 from assay_sampling.launches.table import LaunchBatch
 from assay_server.store.ahead import DEFAULT_AHEAD_LIMITS, AheadLimits, FilesAhead
 from assay_server.store.model import HeldSegment, Segment
-from assay_server.store.protocols import NOTHING_HELD, Held, KnownFiles, PublishedFile
+from assay_server.store.record_store import NOTHING_HELD, Held, KnownFiles, PublishedFile
 from assay_server.store.segments import SegmentContent, decode_segment, part_hash
 from assay_server.store.set_aside import MovedFiles, SetAsideFolder
 

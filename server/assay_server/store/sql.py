@@ -6,6 +6,9 @@ So a record that is saved changes only the columns that differ.
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
+from typing import Protocol
+
 from assay_server.store.parts.access import AccessRows
 from assay_server.store.parts.agents import AgentRows
 from assay_server.store.parts.analyses import AnalysisRows
@@ -28,4 +31,24 @@ class SqlTransaction(
     AccessRows,
     BundleRows,
 ):
-    """A ``MetadataTransaction``: reads and writes inside one connection's current transaction."""
+    """Reads and writes inside one connection's current transaction: completely or not at all.
+
+    Reads are of one consistent moment; missing records are None or an empty list, never an error. ``save_*``
+    replaces an existing record. A write that breaks a rule of the data (a second active attempt of a slot or
+    slice, a second published attempt of a slice, an existing key) raises StorageError.
+    """
+
+
+class MetadataStore(Protocol):
+    """Campaigns, runs, slices, attempts, segments and agents, on SQLite or PostgreSQL. Thread-safe."""
+
+    def snapshot(self) -> AbstractContextManager[SqlTransaction]:
+        """Read; nothing is written. Raises StorageError if the disk or the data cannot be read."""
+
+    def transaction(self, *, alone: bool = False) -> AbstractContextManager[SqlTransaction]:
+        """Write: durable when the block ends, undone when it raises. Raises StorageError.
+
+        Transactions may become durable together. ``alone``: it takes long, so others need not wait for it.
+        """
+
+    def close(self) -> None: ...

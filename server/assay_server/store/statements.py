@@ -313,6 +313,22 @@ def attempts_of(given: tuple[str, ...]) -> sa.Select[Any]:
 
 
 @cache
+def runs_of() -> sa.Select[Any]:
+    """The runs of a campaign, in its order."""
+    r = tables.runs.c
+    of_campaign = r.campaign_id == sa.bindparam("campaign_id")
+    return sa.select(tables.runs).where(of_campaign).order_by(r.ordinal)
+
+
+@cache
+def open_runs_of() -> sa.Select[Any]:
+    """How many runs of a campaign have not ended."""
+    r = tables.runs.c
+    of_campaign = r.campaign_id == sa.bindparam("campaign_id")
+    return sa.select(sa.func.count()).where(of_campaign, one_of(r.state, OPEN_RUNS))
+
+
+@cache
 def slices_of() -> sa.Select[Any]:
     """The slices of a run, in order."""
     s = tables.slices.c

@@ -23,7 +23,7 @@ from assay_server.record_place import RecordsPlace
 from assay_server.store.model import Segment
 from assay_server.store.objects.bucket import opened_bucket
 from assay_server.store.objects.store import ObjectRecordStore
-from assay_server.store.protocols import RecordStore
+from assay_server.store.record_store import RecordStore
 from assay_server.store.records import LocalRecordStore
 from assay_server.store.segments import decode_segment
 from tests.bench.lab.goals import Goal

@@ -31,8 +31,9 @@ from assay_server.database.opening import opened_place
 from assay_server.peers.postgresql import PostgresqlPeers
 from assay_server.store.model import HeldSegment, Segment
 from assay_server.store.postgresql.place import SCHEME, place_of
-from assay_server.store.protocols import MetadataStore, PublishedFile
+from assay_server.store.record_store import PublishedFile
 from assay_server.store.records import LocalRecordStore
+from assay_server.store.sql import MetadataStore
 from assay_server.store.sqlite import SqliteStore
 
 LEASE, HEARTBEAT, SEGMENT, FINISH, PUBLISH = KINDS = "lease", "heartbeat", "segment", "finish", "publish"

@@ -4,47 +4,46 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import cache
 from typing import Any
 
 from assay_core.records.attempt import AttemptKey, AttemptLog
 from assay_core.records.campaign import CampaignState
 from assay_core.records.failure import Failure
 from assay_core.records.machine import Inventory, Slot
+from assay_server.campaign_file.compiled import CompiledCampaign
 from assay_server.campaign_file.compiling import compile_campaign
 from assay_server.campaign_file.reading import load_campaign
-from assay_server.campaigns.planning.plan import plan_campaign
+from assay_server.campaigns.planning.plan import Plan, plan_campaign
 from assay_server.campaigns.scheduling.attempt_results import FinishOutcome, SegmentOutcome
 from assay_server.campaigns.scheduling.leases import Lease
 from assay_server.campaigns.scheduling.retry import RetryPolicy
 from assay_server.campaigns.scheduling.schedule import Schedule
 from assay_server.campaigns.scheduling.transitions import Effects, SchedulePolicy
 from assay_server.store.model import Agent, Attempt, Campaign, Segment
-from assay_server.store.protocols import MetadataStore, PublishedFile
+from assay_server.store.record_store import PublishedFile
 from assay_server.store.sqlite import SqliteStore
-from tests.support.server.memory_metadata_store import MemoryMetadataStore
 from tests.support.server.server_support import CAMPAIGN, HandClock
 
 POLICY = SchedulePolicy(lease_ms=1000, retry=RetryPolicy(most_failures=3, most_losses=5, delay_ms=100))
 HANG = Failure("hang", "the workload", "no progress", "raise the limit", True)
 
 
-# Stores that a desk may have; tests of the schedule run over both.
-STORES: dict[str, Callable[[], MetadataStore]] = {
-    "sqlite in memory": lambda: SqliteStore(None),
-    "dictionaries": MemoryMetadataStore,
-}
+@cache
+def _planned(campaign_id: str) -> tuple[CompiledCampaign, Plan]:
+    spec = load_campaign(CAMPAIGN, "campaign.yaml")
+    return compile_campaign(spec), plan_campaign(spec, campaign_id, "/data", "campaign.yaml")
 
 
 class Desk:
     """A schedule over a store in memory, with a clock set by hand."""
 
-    def __init__(self, campaigns: int = 1, store: str = "sqlite in memory") -> None:
+    def __init__(self, campaigns: int = 1) -> None:
         self.clock = HandClock()
-        self.store = STORES[store]()
+        self.store = SqliteStore(None)
         self.effects = Effects()
         for number in range(1, campaigns + 1):
-            spec = load_campaign(CAMPAIGN, "campaign.yaml")
-            plan = plan_campaign(spec, f"made-{number}", "/data", "campaign.yaml")
+            compiled, plan = _planned(f"made-{number}")
             campaign = Campaign(
                 f"made-{number}",
                 "made",
@@ -54,7 +53,7 @@ class Desk:
                 CAMPAIGN,
                 "campaign.yaml",
                 "/data",
-                compile_campaign(spec),
+                compiled,
                 0,
             )
             with self.schedule() as schedule:

@@ -41,7 +41,7 @@ from assay_server.rpc.admission.decoding import Decoding
 from assay_server.rpc.admission.guard import Guard
 from assay_server.rpc.errors import abort
 from assay_server.store.model import Identity
-from assay_server.store.protocols import MetadataStore
+from assay_server.store.sql import MetadataStore
 from tests.support.identity.authorities import DAY, made_authority, made_credentials, now
 
 FILES = (

@@ -18,7 +18,7 @@ from assay_core.records.campaign import SetAsideReason
 from assay_sampling.errors import LaunchTableError, ParameterError, StorageError
 from assay_server.content_hash import fresh_hash_of
 from assay_server.store.model import HeldSegment, Segment
-from assay_server.store.protocols import NOTHING_HELD, Held, KnownFiles, PublishedFile
+from assay_server.store.record_store import NOTHING_HELD, Held, KnownFiles, PublishedFile
 from assay_server.store.records import REPORT_FORMS, DamagedSegmentError
 from assay_server.store.segments import SegmentContent, decode_segment, part_hash
 from assay_server.store.set_aside import MovedFiles

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from assay_core.records.attempt import AttemptKey, AttemptLog
@@ -16,8 +16,9 @@ from assay_server.campaigns.scheduling.coordinator import Coordinator
 from assay_server.campaigns.scheduling.leases import Lease
 from assay_server.campaigns.scheduling.transitions import SchedulePolicy
 from assay_server.store.model import Agent, Attempt, Campaign, Hold, Run, Segment, Slice
-from assay_server.store.protocols import MetadataStore, PublishedFile
-from tests.support.server.memory_metadata_store import MemoryMetadataStore
+from assay_server.store.record_store import PublishedFile
+from assay_server.store.sql import MetadataStore
+from assay_server.store.sqlite import SqliteStore
 from tests.support.server.memory_record_store import MemoryRecordStore
 from tests.support.server.server_support import HandClock
 
@@ -69,12 +70,9 @@ class QueueLab:
     """A scheduler on a store in memory, with a clock set by hand."""
 
     def __init__(
-        self,
-        *agents: Agent,
-        policy: SchedulePolicy | None = None,
-        store: Callable[[], MetadataStore] = MemoryMetadataStore,
+        self, *agents: Agent, policy: SchedulePolicy | None = None, store: MetadataStore | None = None
     ) -> None:
-        self.clock, self.store = HandClock(), store()
+        self.clock, self.store = HandClock(), store or SqliteStore(None)
         self.agents = {agent.agent_id: agent for agent in agents}
         self.policy = policy or SchedulePolicy(10**12)
         self.restart()

@@ -7,10 +7,10 @@ from assay_server.campaigns.queue.standing import Standing
 from assay_server.campaigns.scheduling.choice import Chooser, seat_of
 from assay_server.campaigns.scheduling.resting import RestingSlots
 from assay_server.store.model import Agent, Run, Slice
-from assay_server.store.protocols import MetadataReader
+from assay_server.store.sql import SqlTransaction
 
 
-def waiting_slice(store: MetadataReader, slot: Slot, now_ms: int) -> tuple[Run, Slice] | None:
+def waiting_slice(store: SqlTransaction, slot: Slot, now_ms: int) -> tuple[Run, Slice] | None:
     """The first slice for a slot of an agent without a failure, from what the store holds."""
     standing = Standing()
     standing.add(store.entrants())

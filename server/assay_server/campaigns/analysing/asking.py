@@ -16,11 +16,12 @@ from assay_server.analysis.runs.facts import run_facts
 from assay_server.analysis.runs.request import AnalysisRequest, FailedRun, RunData
 from assay_server.campaigns.analysing.short_windows import launches_asked, with_short_windows
 from assay_server.store.model import Campaign, Run, Slice
-from assay_server.store.protocols import MetadataReader, RecordStore
+from assay_server.store.record_store import RecordStore
+from assay_server.store.sql import SqlTransaction
 
 
 def analysis_request(
-    store: MetadataReader, campaign_id: str, records: RecordStore, *, windows_so_far: bool = False
+    store: SqlTransaction, campaign_id: str, records: RecordStore, *, windows_so_far: bool = False
 ) -> AnalysisRequest:
     """The request for a campaign's analysis: its finished runs in order, and those without data.
 
@@ -69,7 +70,7 @@ def _paired(failed_runs: Sequence[FailedRun], runs: Iterable[RunData]) -> tuple[
     return paired(with_short_windows(tuple(runs)), failed_runs)
 
 
-def _windows_so_far(store: MetadataReader, runs: Sequence[Run]) -> dict[str, list[Slice]]:
+def _windows_so_far(store: SqlTransaction, runs: Sequence[Run]) -> dict[str, list[Slice]]:
     """The first published slices of detailed runs under way, up to the first gap, by run."""
     found = {}
     for run in runs:
@@ -90,7 +91,7 @@ def _by_launch(slices: Iterable[Slice]) -> list[Slice]:
 def _run_data(
     run: Run,
     campaign: Campaign,
-    store: MetadataReader,
+    store: SqlTransaction,
     records: RecordStore,
     so_far: list[Slice] | None = None,
 ) -> RunData:
@@ -129,7 +130,7 @@ def _overheads_asked(run: Run, runs: Sequence[Run]) -> bool:
     return run.command is not None and any(other.level == "bare" for other in runs)
 
 
-def _timed(run: RunData, store: MetadataReader) -> RunData:
+def _timed(run: RunData, store: SqlTransaction) -> RunData:
     """The run with the times of its published attempts."""
     logs = [a.log for a in store.attempts(run.run_id) if a.state is AttemptState.PUBLISHED]
     busy = [(log.telemetry or {}).get("busy_seconds") for log in logs]

@@ -11,7 +11,7 @@ from assay_sampling.errors import CampaignError
 from assay_server.access.caller import OWNER_ID, current_caller
 from assay_server.campaign_file.reading import CampaignFile
 from assay_server.campaigns.bundles.stored import BundleStore
-from assay_server.store.protocols import MetadataReader
+from assay_server.store.sql import SqlTransaction
 
 
 def holder() -> str:
@@ -54,7 +54,7 @@ def sent_bundles(
     return found
 
 
-def named_bundles(store: MetadataReader) -> dict[str, frozenset[str]]:
+def named_bundles(store: SqlTransaction) -> dict[str, frozenset[str]]:
     """By bundle that a campaign names: the owners of such campaigns."""
     owners: defaultdict[str, set[str]] = defaultdict(set)
     for overview in store.campaigns():

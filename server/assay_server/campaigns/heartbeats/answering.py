@@ -23,7 +23,7 @@ from assay_server.campaigns.scheduling.leases import SEEN_EVERY_MS
 from assay_server.campaigns.scheduling.schedule import Schedule
 from assay_server.store.connections.ended import repeated
 from assay_server.store.model import Attempt
-from assay_server.store.protocols import MetadataReader
+from assay_server.store.sql import SqlTransaction
 
 _log = logging.getLogger(__name__)
 
@@ -151,7 +151,7 @@ class Heartbeats:
             return _noted(schedule, beats)
 
 
-def _seen_a_moment_ago(store: MetadataReader, beats: Sequence[Heartbeat], now_ms: int) -> list[int] | None:
+def _seen_a_moment_ago(store: SqlTransaction, beats: Sequence[Heartbeat], now_ms: int) -> list[int] | None:
     """When these agents, which have no attempts, were seen; None unless all are known and were just seen."""
     known = store.sessions([beat.agent_id for beat in beats])
     if all(

@@ -14,7 +14,7 @@ from assay_server.campaigns.scheduling.attempt_results import SegmentOutcome
 from assay_server.campaigns.scheduling.coordinator import Coordinator
 from assay_server.store.connections.ended import repeated
 from assay_server.store.model import Attempt, HeldSegment, Segment
-from assay_server.store.protocols import MetadataReader
+from assay_server.store.sql import SqlTransaction
 from assay_server.threads.grouping import GroupingThread
 
 _log = logging.getLogger(__name__)
@@ -47,7 +47,7 @@ class Unchecked(Protocol):
     def key(self) -> AttemptKey:
         """Its attempt."""
 
-    def look(self, store: MetadataReader) -> None:
+    def look(self, store: SqlTransaction) -> None:
         """Read what its check needs, in the look at the store that the whole group shares."""
 
     def look_again(self) -> None:

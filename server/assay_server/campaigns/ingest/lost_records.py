@@ -14,8 +14,8 @@ from assay_sampling.running.failures import FailureClass
 from assay_server.analysis.runs.intact import what_changed
 from assay_server.campaigns.scheduling.coordinator import Coordinator
 from assay_server.store.model import Slice
-from assay_server.store.protocols import MetadataReader
 from assay_server.store.set_aside import warn_of
+from assay_server.store.sql import SqlTransaction
 
 _log = logging.getLogger(__name__)
 
@@ -94,7 +94,7 @@ def _name(piece: Slice) -> str:
     return f"records/{piece.file}"
 
 
-def _has_ended(store: MetadataReader, piece: Slice) -> bool:
+def _has_ended(store: SqlTransaction, piece: Slice) -> bool:
     run = store.run(piece.run_id)
     campaign = None if run is None else store.campaign(run.campaign_id)
     return campaign is None or campaign.state in ENDED_CAMPAIGNS

@@ -14,7 +14,7 @@ from assay_server.campaigns.ingest.group_commit import PreparedSegment
 from assay_server.campaigns.ingest.ordinals import LaunchOrdinals
 from assay_server.campaigns.ingest.upload import Upload
 from assay_server.store.model import Run, Segment
-from assay_server.store.protocols import Held, RecordStore
+from assay_server.store.record_store import Held, RecordStore
 from assay_server.store.segments import (
     LARGEST_PART_BYTES,
     LARGEST_SEGMENT_LAUNCHES,

@@ -28,9 +28,10 @@ from assay_server.campaigns.slicing.kinds import LaunchKinds
 from assay_server.campaigns.slicing.reslice import slicing_of
 from assay_server.store.connections.ended import repeated
 from assay_server.store.model import Slice
-from assay_server.store.protocols import MetadataReader, PublishedFile
+from assay_server.store.record_store import PublishedFile
 from assay_server.store.records import DamagedSegmentError
 from assay_server.store.set_aside import warn_of
+from assay_server.store.sql import SqlTransaction
 
 _log = logging.getLogger(__name__)
 
@@ -200,7 +201,7 @@ class Publisher:
             except RecordsChangedError as error:
                 lose_records(self._coordinator, [f for f in error.files if f.run_id == key.run_id])
 
-    def _look_at(self, store: MetadataReader, key: AttemptKey, file: PublishedFile) -> SlicePlan | None:
+    def _look_at(self, store: SqlTransaction, key: AttemptKey, file: PublishedFile) -> SlicePlan | None:
         """Read the file before the transaction if its launches decide how runs continue: the plan for the
         detailed runs that wait for this light run, or the new kinds of launches in this slice."""
         run = store.run(key.run_id)
@@ -242,6 +243,6 @@ def _name_of(key: AttemptKey) -> str:
     return f"publishing {key.token}"
 
 
-def _is_publishing(store: MetadataReader, key: AttemptKey) -> bool:
+def _is_publishing(store: SqlTransaction, key: AttemptKey) -> bool:
     attempt = store.attempt(key.run_id, key.slice_index, key.attempt)
     return attempt is not None and attempt.key == key and attempt.state is AttemptState.PUBLISHING

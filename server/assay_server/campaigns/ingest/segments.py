@@ -28,8 +28,8 @@ from assay_server.campaigns.scheduling.attempt_results import SegmentOutcome, se
 from assay_server.campaigns.scheduling.coordinator import Coordinator
 from assay_server.campaigns.scheduling.transitions import Effects
 from assay_server.store.model import Attempt, Segment
-from assay_server.store.protocols import MetadataReader
 from assay_server.store.records import DamagedSegmentError
+from assay_server.store.sql import SqlTransaction
 
 _MOST_REMEMBERED = 256
 _PAUSE_SECONDS = 0.002  # between two uploads of a stream that are there already
@@ -116,7 +116,7 @@ class Ingest:
         with self._coordinator.snapshot() as store:
             return store.attempt(key.run_id, key.slice_index, key.attempt)
 
-    def _look(self, store: MetadataReader, upload: Upload) -> Stored | None:
+    def _look(self, store: SqlTransaction, upload: Upload) -> Stored | None:
         """What the check of an upload needs from the store; None if it needs nothing."""
         if self._known(upload) is not None:
             return None
@@ -269,7 +269,7 @@ class _SmallUpload:
     def __init__(
         self,
         upload: Upload,
-        look: Callable[[MetadataReader, Upload], Stored | None],
+        look: Callable[[SqlTransaction, Upload], Stored | None],
         take: Callable[[Upload, Stored | None, Callable[[PreparedSegment], None]], Future[Answer]],
     ) -> None:
         self._upload, self._look, self._take = upload, look, take
@@ -282,7 +282,7 @@ class _SmallUpload:
     def key(self) -> AttemptKey:
         return self._upload.key
 
-    def look(self, store: MetadataReader) -> None:
+    def look(self, store: SqlTransaction) -> None:
         self._stored = self._look(store, self._upload)
 
     def look_again(self) -> None:

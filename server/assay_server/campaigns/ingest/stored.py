@@ -9,7 +9,8 @@ from typing import Self
 from assay_server.campaigns.ingest.progress import Progress
 from assay_server.campaigns.ingest.upload import Upload
 from assay_server.store.model import Attempt, Run, Segment
-from assay_server.store.protocols import NOTHING_HELD, Held, MetadataReader
+from assay_server.store.record_store import NOTHING_HELD, Held
+from assay_server.store.sql import SqlTransaction
 
 
 @dataclass(frozen=True)
@@ -26,7 +27,7 @@ class Stored:
     held: Held = field(default_factory=lambda: NOTHING_HELD)
 
     @classmethod
-    def read(cls, store: MetadataReader, upload: Upload, progress: Progress | None) -> Self:
+    def read(cls, store: SqlTransaction, upload: Upload, progress: Progress | None) -> Self:
         """Read what an upload needs whose attempt has got so far; a stranger's needs nothing."""
         key = upload.key
         attempt = store.attempt(key.run_id, key.slice_index, key.attempt)

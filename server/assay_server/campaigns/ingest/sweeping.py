@@ -5,7 +5,7 @@ from __future__ import annotations
 from assay_core.records.campaign import AttemptState
 from assay_server.campaigns.scheduling.coordinator import Coordinator
 from assay_server.campaigns.scheduling.transitions import live_keys
-from assay_server.store.protocols import KnownFiles
+from assay_server.store.record_store import KnownFiles
 from assay_server.store.set_aside import warn_of
 
 # Where other servers may write, only what is older is swept: publishing takes seconds, an outage hours.

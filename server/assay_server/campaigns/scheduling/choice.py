@@ -17,7 +17,7 @@ from assay_server.campaigns.queue.standing import Candidate, Standing
 from assay_server.campaigns.scheduling.resting import RestingSlots
 from assay_server.campaigns.scheduling.retry import is_blameless, refusals
 from assay_server.store.model import Agent, Attempt, Need, Run, Slice, need_of
-from assay_server.store.protocols import MetadataReader
+from assay_server.store.sql import SqlTransaction
 
 # A slice that failed in a slot is left to others for this long: they may have to end a long run first.
 _LEFT_TO_OTHERS_MS = 600_000
@@ -76,7 +76,7 @@ class Chooser:
     ``over_budget`` tells which campaigns must not begin another run.
     """
 
-    store: MetadataReader
+    store: SqlTransaction
     resting: RestingSlots
     standing: Standing
     now_ms: int

@@ -30,7 +30,8 @@ from assay_server.clock import Clock
 from assay_server.peers.seam import Peers, PeersInProcess
 from assay_server.store.connections.ended import OutcomeUnknownError
 from assay_server.store.model import Agent, Attempt, Campaign, Run
-from assay_server.store.protocols import MetadataReader, MetadataStore, RecordStore
+from assay_server.store.record_store import RecordStore
+from assay_server.store.sql import MetadataStore, SqlTransaction
 
 _log = logging.getLogger(__name__)
 
@@ -64,7 +65,7 @@ class Coordinator:
         """Call ``listener`` with the effects of every durable transaction, in the transaction's thread."""
         self._listeners.append(listener)
 
-    def snapshot(self) -> AbstractContextManager[MetadataReader]:
+    def snapshot(self) -> AbstractContextManager[SqlTransaction]:
         return self._metadata.snapshot()
 
     @contextmanager
@@ -135,7 +136,7 @@ class Coordinator:
         """The slots that rest now."""
         return self.slots.now(self.clock.now_ms())
 
-    def line(self, store: MetadataReader, campaign: Campaign, runs: Sequence[Run]) -> Line:
+    def line(self, store: SqlTransaction, campaign: Campaign, runs: Sequence[Run]) -> Line:
         """What decides about these runs of a campaign besides agents."""
         policy, rules, now_ms = self.policy, campaign.compiled.scheduling, self.clock.now_ms()
         still_open = store.open_workloads(campaign.campaign_id) if rules.after else set()

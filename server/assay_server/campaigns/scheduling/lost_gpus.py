@@ -14,13 +14,13 @@ from assay_core.records.failure import Failure
 from assay_sampling.running.failures import Fault
 from assay_server.campaigns.scheduling.retry import MOST_GPUS_LOST, lost_gpu
 from assay_server.store.model import Run
-from assay_server.store.protocols import MetadataReader
+from assay_server.store.sql import SqlTransaction
 
 # A workload that failed in this many slots and never succeeded gets no other slot.
 MOST_SLOTS_FAILED = 3
 
 
-def gpus_lost(store: MetadataReader, run: Run) -> tuple[str, ...]:
+def gpus_lost(store: SqlTransaction, run: Run) -> tuple[str, ...]:
     """UUIDs of the GPUs that attempts of the run's workload in its campaign lost, in the order of loss.
 
     Of a gang, which then never comes together again, all UUIDs are one entry: it lost one of them.
@@ -30,7 +30,7 @@ def gpus_lost(store: MetadataReader, run: Run) -> tuple[str, ...]:
     return tuple(dict.fromkeys(lost))
 
 
-def slots_failed(store: MetadataReader, run: Run) -> tuple[str, ...]:
+def slots_failed(store: SqlTransaction, run: Run) -> tuple[str, ...]:
     """Slots in which attempts of the run's workload failed through the workload's own fault."""
     failures = store.workload_failures(run.campaign_id, run.workload)
     own = [_named(slots) for slots, why in failures if why and why.known_class.fault is Fault.RUN]
@@ -51,7 +51,7 @@ def set_aside(why: Failure, run: Run, slots: Sequence[str]) -> Failure:
     return replace(why, subject=f"run {run.run_id}", cause=cause, remedy=remedy, retryable=False)
 
 
-def workload_runs(store: MetadataReader, run: Run) -> list[Run]:
+def workload_runs(store: SqlTransaction, run: Run) -> list[Run]:
     """All runs of the same workload in the same campaign."""
     return [other for other in store.runs(run.campaign_id) if other.workload == run.workload]
 

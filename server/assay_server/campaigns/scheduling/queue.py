@@ -23,7 +23,7 @@ from assay_server.campaigns.queue.windows import Window, window_of
 from assay_server.campaigns.scheduling.choice import Seat, seat_of
 from assay_server.campaigns.scheduling.resting import RestingSlots
 from assay_server.store.model import Agent, LikelyLeases
-from assay_server.store.protocols import MetadataReader
+from assay_server.store.sql import SqlTransaction
 
 # A slot that got nothing although work may fit it (another slot is to have it) asks again after this long.
 _ASK_AGAIN_MS = 1_000
@@ -57,7 +57,7 @@ class Queue:
         """What projects and people have used."""
         return self._ledger.shares
 
-    def standing(self, store: MetadataReader) -> Standing:
+    def standing(self, store: SqlTransaction) -> Standing:
         """Who stands in line; the first time, from the store. Call it in a transaction."""
         with self._lock:
             if not self._built:
@@ -74,7 +74,7 @@ class Queue:
         return self._standing
 
     def changed(
-        self, campaign_ids: set[str], snapshot: Callable[[], AbstractContextManager[MetadataReader]]
+        self, campaign_ids: set[str], snapshot: Callable[[], AbstractContextManager[SqlTransaction]]
     ) -> None:
         """Slices of these campaigns may wait that did not."""
         if not self._built or not campaign_ids:
@@ -116,7 +116,7 @@ class Queue:
             left = min(left, hours - self._ledger.person_seconds(owner, now_ms) / 3600)
         return left
 
-    def person_hours(self, store: MetadataReader, person: str, now_ms: int) -> float:
+    def person_hours(self, store: SqlTransaction, person: str, now_ms: int) -> float:
         """GPU hours that a person used in PERSON_DAYS days. Call it in a transaction."""
         self.standing(store)
         return self._ledger.person_seconds(person, now_ms) / 3600

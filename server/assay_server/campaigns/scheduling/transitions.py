@@ -44,7 +44,7 @@ from assay_server.store.model import (
     Slice,
     SliceState,
 )
-from assay_server.store.protocols import MetadataTransaction
+from assay_server.store.sql import SqlTransaction
 
 # Runs that may still get launches: failed and cancelled ones are not measured again.
 HOPEFUL_RUNS = (RunState.WAITING, RunState.RUNNING, RunState.DONE)
@@ -93,7 +93,7 @@ class Transitions:
 
     def __init__(
         self,
-        transaction: MetadataTransaction,
+        transaction: SqlTransaction,
         policy: SchedulePolicy,
         now_ms: int,
         resting: RestingSlots | None = None,

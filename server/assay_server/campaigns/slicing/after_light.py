@@ -21,7 +21,7 @@ from assay_server.campaign_file.slices.windows import MOST_SLICES_OF_A_RUN, plan
 from assay_server.campaigns.slicing.by_light import LightTimes, chosen_slices
 from assay_server.campaigns.slicing.learned import RECENT_SLICES, SliceCosts
 from assay_server.store.model import OPEN_RUNS, Run, Slice
-from assay_server.store.protocols import MetadataReader
+from assay_server.store.sql import SqlTransaction
 
 if TYPE_CHECKING:
     from assay_sampling.launches.in_memory import Launches
@@ -30,7 +30,7 @@ _log = logging.getLogger(__name__)
 _NS_PER_S = 1e9
 
 
-def waiting_for_light(store: MetadataReader, light: Run) -> list[Run]:
+def waiting_for_light(store: SqlTransaction, light: Run) -> list[Run]:
     """The detailed runs that have no slices until this run has ended; none if it is not their light run."""
     if not _decides_slices(light):
         return []
@@ -48,7 +48,7 @@ def waiting_for_light(store: MetadataReader, light: Run) -> list[Run]:
     ]
 
 
-def awaited_lights(store: MetadataReader, campaign_id: str) -> list[Run]:
+def awaited_lights(store: SqlTransaction, campaign_id: str) -> list[Run]:
     """The ended light runs for whose end runs of a campaign wait: a person had these tried again since."""
     campaign = store.campaign(campaign_id)
     slicing = None if campaign is None else campaign.compiled.slicing
@@ -72,7 +72,7 @@ def _decides_slices(run: Run) -> bool:
     return (run.level, run.condition, run.repeat, run.under_mps) == ("light", BASELINE, 0, False)
 
 
-def plan_from(store: MetadataReader, light: Run, path: Path) -> SlicePlan | None:
+def plan_from(store: SqlTransaction, light: Run, path: Path) -> SlicePlan | None:
     """The plan for the detailed runs that wait for ``light``, from its published file.
 
     None if none waits, or if its launches do not tell: they are of several processes, or without times.
@@ -93,7 +93,7 @@ def plan_from(store: MetadataReader, light: Run, path: Path) -> SlicePlan | None
     return chosen_slices(times, slicing, [cost_from_light(run.counters, pace) for run in waiting])
 
 
-def slices_of(store: MetadataReader, run: Run, plan: SlicePlan | None) -> tuple[Slice, ...]:
+def slices_of(store: SqlTransaction, run: Run, plan: SlicePlan | None) -> tuple[Slice, ...]:
     """The slices of a run that waited for its light run: those of the plan, else those from the beginning."""
     if plan is not None:
         windows = [(piece.launch_skip, piece.launch_count) for piece in plan.slices]

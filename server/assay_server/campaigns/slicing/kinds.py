@@ -15,7 +15,7 @@ from assay_core.records.campaign import ChangedFile, FileChange
 from assay_sampling.errors import StorageError
 from assay_server.analysis.runs.intact import RecordsChangedError, unreadable_copy, what_changed
 from assay_server.store.model import Slice
-from assay_server.store.protocols import RecordStore
+from assay_server.store.record_store import RecordStore
 
 _MOST_HELD = 1024
 # A disk, or the server of a shared folder, has this long to give a file before its slice is measured again.

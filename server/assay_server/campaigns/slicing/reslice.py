@@ -19,7 +19,7 @@ from assay_server.campaign_file.slices.windows import MOST_SKIPPED_PERCENT, SLIC
 from assay_server.campaigns.slicing.kinds import LaunchKinds
 from assay_server.campaigns.slicing.learned import RECENT_SLICES, SliceCosts
 from assay_server.store.model import ENDED_RUNS, Run, Slice, SliceState
-from assay_server.store.protocols import MetadataReader
+from assay_server.store.sql import SqlTransaction
 
 # An open run ends after this many slices in a row without a new kind of launch.
 QUIET_SLICES = 2
@@ -34,14 +34,14 @@ class Rest:
     flag: ValidityFlag | None = None
 
 
-def slicing_of(store: MetadataReader, run: Run) -> Slicing | None:
+def slicing_of(store: SqlTransaction, run: Run) -> Slicing | None:
     """How to cut a run while it runs; None if its slices are fixed."""
     campaign = store.campaign(run.campaign_id) if run.in_windows else None
     slicing = None if campaign is None else campaign.compiled.slicing
     return None if slicing is None or slicing.is_fixed else slicing
 
 
-def rest_after(store: MetadataReader, run: Run, kinds: LaunchKinds) -> Rest | None:
+def rest_after(store: SqlTransaction, run: Run, kinds: LaunchKinds) -> Rest | None:
     """The new rest of a run of which a slice has just been done; None if it stays as it is.
 
     Raises InputError if the file of a published slice cannot be read.
@@ -68,7 +68,7 @@ def _window(piece: Slice) -> Window:
     return piece.launch_skip, piece.launch_count
 
 
-def _places(store: MetadataReader, run: Run) -> int:
+def _places(store: SqlTransaction, run: Run) -> int:
     """The number of GPUs that can make slices of this run at the same time."""
     return sum(
         slot.device_key == run.device_key
@@ -121,7 +121,7 @@ class _Progress:
             f"the window ends after {self._end:,} launches: the last {launches:,} brought no new kind",
         )
 
-    def budget(self, store: MetadataReader) -> ValidityFlag | None:
+    def budget(self, store: SqlTransaction) -> ValidityFlag | None:
         """The next slice would exceed the time that the campaign gives to a run."""
         budget = self.slicing.time_budget_s
         if not budget:

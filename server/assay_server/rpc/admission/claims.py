@@ -27,7 +27,7 @@ from assay_server.access.table import (
 from assay_server.campaigns.errors import unknown_campaign, unknown_run
 from assay_server.rpc.errors import abort
 from assay_server.rpc.wrapping import Context, Continuation, receiving
-from assay_server.store.protocols import MetadataStore
+from assay_server.store.sql import MetadataStore
 
 
 class Claims(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]

@@ -35,8 +35,8 @@ from assay_server.campaigns.scheduling.waiting import Line, waiting_alike
 from assay_server.limits import DEFAULT_LIMITS, QueryLimits
 from assay_server.rpc.lab.unnamed import hidden_runs, unnamed, unnamed_costs
 from assay_server.store.model import Agent, Attempt, Campaign, CampaignProgress, Run, WorkloadCost
-from assay_server.store.protocols import MetadataReader
 from assay_server.store.sight import Belonging, Sight
+from assay_server.store.sql import SqlTransaction
 
 _MOST_AHEAD = 5
 
@@ -107,7 +107,7 @@ class LabHandler:
         ]
         return LabQueue(tuple(queued), len(running) - len(told))
 
-    def _line(self, store: MetadataReader, campaign: Campaign, now_ms: int, sight: Sight) -> _Line:
+    def _line(self, store: SqlTransaction, campaign: Campaign, now_ms: int, sight: Sight) -> _Line:
         progress = store.progress(campaign.campaign_id)
         line = self._coordinator.line(store, campaign, [run for run, _ in progress.needs])
         costs = store.workload_costs(campaign.campaign_id, now_ms)

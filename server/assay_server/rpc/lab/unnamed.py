@@ -7,8 +7,8 @@ from dataclasses import replace
 
 from assay_core.records.lab import QueuedRuns
 from assay_server.store.model import Attempt, WorkloadCost
-from assay_server.store.protocols import MetadataReader
 from assay_server.store.sight import Sight
+from assay_server.store.sql import SqlTransaction
 
 _WORKLOAD = "a workload of another project"
 
@@ -34,7 +34,7 @@ def unnamed_costs(costs: Sequence[WorkloadCost]) -> list[WorkloadCost]:
     return [replace(each, workload=_WORKLOAD) for each in costs]
 
 
-def hidden_runs(store: MetadataReader, leased: Sequence[Attempt], sight: Sight) -> frozenset[str]:
+def hidden_runs(store: SqlTransaction, leased: Sequence[Attempt], sight: Sight) -> frozenset[str]:
     """Those of the runs being measured that the caller may not know of."""
     if sight.everything:
         return frozenset()

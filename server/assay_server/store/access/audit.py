@@ -15,7 +15,7 @@ _C = tables.audit.c
 def entries(
     connection: sa.Connection, before: int, most: int, identity: str, since_ms: int
 ) -> list[AuditEntry]:
-    """Entries, newest first, as :class:`assay_server.store.protocols.MetadataReader` says."""
+    """Entries, newest first, as ``AccessRows.audit_entries`` says."""
     query = sa.select(tables.audit).where(_C.at_ms >= since_ms)
     if before:
         query = query.where(_C.entry_id < before)

@@ -23,7 +23,7 @@ from assay_core.records.attempt import AttemptKey
 from assay_server.store.model import HeldSegment, Segment
 from assay_server.store.objects.bucket import Bucket
 from assay_server.store.objects.refusals import MissingObjectError
-from assay_server.store.protocols import Held
+from assay_server.store.record_store import Held
 from assay_server.store.records import DamagedSegmentError, checked_parts
 
 _MOST_TOGETHER_BYTES = 8 << 20

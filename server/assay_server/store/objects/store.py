@@ -36,7 +36,7 @@ from assay_server.store.objects.bucket import Bucket
 from assay_server.store.objects.fetching import RecordFetcher
 from assay_server.store.objects.probing import probe_bucket
 from assay_server.store.objects.staging import StagedSegments, folder_of
-from assay_server.store.protocols import NOTHING_HELD, Held, KnownFiles, PublishedFile
+from assay_server.store.record_store import NOTHING_HELD, Held, KnownFiles, PublishedFile
 from assay_server.store.records import (
     BUNDLES,
     REPORT_FORMS,

@@ -26,10 +26,12 @@ class AgentRows(KnownRows):
         return found
 
     def agents(self) -> list[Agent]:
+        """All agents that ever registered, in the order of their identifiers."""
         query = statements.agents_with_labels().order_by(tables.agents.c.agent_id)
         return [agent_of(row) for row in self.rows(query)]
 
     def sessions(self, agent_ids: Sequence[str]) -> dict[str, AgentSession]:
+        """The current processes of those of these agents that are known."""
         wanted = list(dict.fromkeys(agent_ids))
         found = self.driver.rows_of([(heartbeats.session(), {"agent_id": each}) for each in wanted])
         return {
@@ -39,10 +41,12 @@ class AgentRows(KnownRows):
         }
 
     def put_agent(self, agent: Agent) -> None:
+        """Add or replace an agent with its slots."""
         self.write(sa.delete(tables.agents).where(tables.agents.c.agent_id == agent.agent_id))
         self.write(sa.insert(tables.agents), [agent_values(agent)])
 
     def saw_agents(self, agent_ids: Sequence[str], now_ms: int) -> None:
+        """Note that these agents were seen now."""
         for agent_id in agent_ids:
             known: Agent | None = self.known.get((tables.agents.name, agent_id))
             if known is not None:
@@ -51,6 +55,7 @@ class AgentRows(KnownRows):
             self.driver.write_later(heartbeats.saw_agent(), {"agent": agent_id, "now_ms": now_ms})
 
     def forget_agents(self, most: int) -> None:
+        """Keep only the ``most`` agents that were seen last, and all that hold a lease."""
         g, a = tables.agents.c, tables.attempts.c
         kept = sa.select(g.agent_id).order_by(g.seen_at_ms.desc(), g.agent_id).limit(most)
         busy = sa.select(a.agent_id).where(a.state == str(AttemptState.LEASED))

@@ -21,6 +21,10 @@ class AnalysisRows(KnownRows):
         return None if row is None else analysis_of(row)
 
     def due_analyses(self, now_ms: int) -> list[str]:
+        """Campaigns that are to be analysed and whose analysis nobody holds, oldest first.
+
+        Left out are those whose next try is not due yet.
+        """
         a, c = tables.analyses.c, tables.campaigns.c
         of_whole = sa.and_(a.campaign_id == c.campaign_id, a.workload == "")
         leased = sa.and_(a.state == str(AnalysisState.LEASED), a.lease_ends_at_ms > now_ms)
@@ -35,6 +39,10 @@ class AnalysisRows(KnownRows):
         return [row["campaign_id"] for row in self.rows(query)]
 
     def save_analysis(self, analysis: Analysis, after_token: int) -> bool:
+        """Add or replace an analysis, if its token still is this one (0: there is none yet); whether it was.
+
+        So of two that want the same analysis, one gets it.
+        """
         values = analysis_values(analysis)
         a = tables.analyses.c
         at = (a.campaign_id == analysis.campaign_id, a.workload == analysis.workload)
@@ -46,26 +54,31 @@ class AnalysisRows(KnownRows):
         return True
 
     def free_analyses(self) -> None:
+        """End the leases of all analyses: whoever had them is gone."""
         leased = tables.analyses.c.state == str(AnalysisState.LEASED)
         self.write(sa.update(tables.analyses).where(leased).values(lease_ends_at_ms=0))
 
     def analysis_parts(self, campaign_id: str) -> list[AnalysisPart]:
+        """The finished workloads that are kept of a campaign's analysis, by their names."""
         table = tables.analysis_parts
         query = sa.select(table).where(table.c.campaign_id == campaign_id)
         parts = [AnalysisPart(**{**row, "content": bytes(row["content"])}) for row in self.rows(query)]
         return sorted(parts, key=lambda part: part.workload)
 
     def keep_analysis_part(self, part: AnalysisPart) -> None:
+        """Add or replace a finished workload of an analysis."""
         c = tables.analysis_parts.c
         at = (c.campaign_id == part.campaign_id, c.workload == part.workload)
         self.write(sa.delete(tables.analysis_parts).where(*at))
         self.write(sa.insert(tables.analysis_parts), [shallow(part)])
 
     def forget_analysis_parts(self, campaign_id: str) -> None:
+        """Remove the finished workloads of a campaign's analysis."""
         table = tables.analysis_parts
         self.write(sa.delete(table).where(table.c.campaign_id == campaign_id))
 
     def forget_old_analysis_parts(self, before_ms: int) -> None:
+        """Remove those that were kept before this moment, except of campaigns that are being analysed."""
         table, c = tables.analysis_parts, tables.campaigns.c
         analysing = sa.select(c.campaign_id).where(c.state == str(CampaignState.ANALYSING))
         self.write(

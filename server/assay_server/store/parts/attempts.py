@@ -33,6 +33,7 @@ class AttemptRows(TokenRows):
         return self.by_key(tables.attempts, (run_id, slice_index, attempt), attempt_of)
 
     def next_attempt(self, run_id: str, slice_index: int) -> tuple[list[Attempt], int]:
+        """The attempts at a slice so far, and the token of the next one, as :meth:`next_token` gives it."""
         if self.reserved:
             return self.attempts(run_id, slice_index), self.reserved.pop(0)
         place = {"run_id": run_id, "slice": slice_index}
@@ -42,6 +43,7 @@ class AttemptRows(TokenRows):
         return self.attempts_known(earlier), self.first_unless(token)
 
     def attempts(self, run_id: str, slice_index: int | None = None) -> list[Attempt]:
+        """The attempts of a run or of one of its slices, in the order of slice and attempt."""
         if slice_index is None:
             return self.attempts_known(
                 self.driver.rows(statements.attempts_of(("run_id",)), {"run_id": run_id})
@@ -61,6 +63,7 @@ class AttemptRows(TokenRows):
         slot_id: str | None = None,
         lease_ended_before_ms: int | None = None,
     ) -> list[Attempt]:
+        """Attempts in one of these states, in the order of their tokens."""
         wanted = {"agent_id": agent_id, "slot_id": slot_id, "lease_ended_before_ms": lease_ended_before_ms}
         given = {name: value for name, value in wanted.items() if value is not None}
         leased: list[Attempt] | None = self.known.get((OF_SLOT, agent_id, slot_id))
@@ -72,14 +75,17 @@ class AttemptRows(TokenRows):
         return [attempt_of(row) for row in rows]
 
     def attempts_of(self, run_ids: Sequence[str], states: Sequence[AttemptState]) -> list[Attempt]:
+        """Attempts of these runs in one of these states, in the order of their tokens."""
         return [attempt_of(row) for row in self.rows(selected_runs.select_attempts_of(run_ids, states))]
 
     def attempts_by_key(self, keys: Sequence[AttemptKey]) -> list[Attempt]:
+        """The attempts with exactly these keys, in no order; keys without an attempt are left out."""
         return self.sessions_and_attempts((), keys)[1]
 
     def sessions_and_attempts(
         self, agent_ids: Sequence[str], keys: Sequence[AttemptKey]
     ) -> tuple[dict[str, AgentSession], list[Attempt]]:
+        """As :meth:`sessions` and :meth:`attempts_by_key`, asked together."""
         sessions: dict[str, AgentSession] = {}
         for agent_id in dict.fromkeys(agent_ids):
             agent: Agent | None = self.known.get((tables.agents.name, agent_id))
@@ -99,24 +105,29 @@ class AttemptRows(TokenRows):
         return sessions, [attempt for attempt in found if attempt is not None and attempt.key in named]
 
     def requested_attempts(self, asked: RunsRequest, states: Sequence[AttemptState]) -> list[Attempt]:
+        """Attempts of the requested runs in one of these states, in the order of their tokens."""
         return [attempt_of(row) for row in self.rows(selected_runs.select_attempts(asked, states))]
 
     def untried_from(self, run_id: str) -> int:
+        """The index from which on no slice of a run was ever leased."""
         a = tables.attempts.c
         last = self.connection.scalar(sa.select(sa.func.max(a.slice)).where(a.run_id == run_id))
         return 0 if last is None else int(last) + 1
 
     def seconds_spent(self, run_id: str) -> float:
+        """How long all ended attempts of a run ran, with any outcome."""
         return float(self.connection.scalar(statements.seconds_spent(), {"run_id": run_id}) or 0.0)
 
     def workload_failures(
         self, campaign_id: str, workload: str
     ) -> list[tuple[tuple[str, ...], Failure | None]]:
+        """Slots and failure of all failed attempts of a workload, in the order of their tokens."""
         given = {"campaign_id": campaign_id, "workload": workload}
         rows = self.rows(statements.workload_failures(), given)
         return [((row["slot_id"], *row["gang"]), failure_of(row["failure"])) for row in rows]
 
     def published_facts(self, run_id: str) -> list[tuple[int, str]]:
+        """When the published attempts of a run were leased (Unix time, ms), and their facts, by slice."""
         rows = self.rows(statements.published_facts(), {"run_id": run_id})
         return [(int(row["leased_at_ms"]), row["facts"]) for row in rows]
 
@@ -131,6 +142,10 @@ class AttemptRows(TokenRows):
         self._let_go(attempt)
 
     def extend_attempts(self, progress: Sequence[tuple[AttemptKey, int]], lease_ends_at_ms: int) -> None:
+        """Note that leased attempts live: their leases end later, and they are confirmed.
+
+        ``progress``: with each, how many launches its agent has spooled; the number never falls.
+        """
         for key, spooled in progress:
             extended = {"spooled": spooled, "ends_at_ms": lease_ends_at_ms}
             of_one = {statements.KEY + name: value for name, value in held.key_of(key).items()}
@@ -147,6 +162,10 @@ class AttemptRows(TokenRows):
             self._list_again(later)
 
     def forget_logs(self, before_ms: int, most: int, told: str) -> int:
+        """Replace by ``told`` the logs of attempts without a result of campaigns that ended before then.
+
+        At most ``most`` of them; returns how many it was.
+        """
         self.known.clear()
         return deleting.forget_logs(self.connection, before_ms, most, told)
 

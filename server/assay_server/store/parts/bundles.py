@@ -22,6 +22,7 @@ class BundleRows(KnownRows):
         return next(iter(self._bundles(_B.sha256 == sha256)), None)
 
     def bundles(self) -> list[KeptBundle]:
+        """All bundles, in the order of their names."""
         return self._bundles(sa.true())
 
     def _bundles(self, which: sa.ColumnElement[bool]) -> list[KeptBundle]:
@@ -33,12 +34,14 @@ class BundleRows(KnownRows):
         return [_kept(rows) for rows in by_name.values()]
 
     def bundle_bytes(self, holder: str) -> tuple[int, int]:
+        """The stored bytes of the bundles that somebody sent, and of all."""
         size = sa.func.coalesce(sa.func.sum(_B.stored_bytes), 0)
         mine = sa.select(size).where(_B.sha256.in_(sa.select(_H.sha256).where(_H.holder == holder)))
         own, every = (self.connection.scalar(query) for query in (mine, sa.select(size)))
         return int(own or 0), int(every or 0)
 
     def put_bundle(self, kept: KeptBundle) -> None:
+        """Add or replace a bundle with its holders."""
         sha256 = kept.bundle.sha256
         self.delete_bundle(sha256)
         row = {"sha256": sha256, "bytes": kept.bundle.bytes, "files": kept.bundle.files}
@@ -47,6 +50,7 @@ class BundleRows(KnownRows):
         self.write(sa.insert(tables.bundle_holders), holders)
 
     def delete_bundle(self, sha256: str) -> None:
+        """Remove a bundle, if it is there."""
         self.write(sa.delete(tables.bundle_holders).where(_H.sha256 == sha256))
         self.write(sa.delete(tables.bundles).where(_B.sha256 == sha256))
 

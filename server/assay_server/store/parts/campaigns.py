@@ -23,6 +23,7 @@ class CampaignRows(KnownRows):
         return self.by_key(tables.campaigns, (campaign_id,), _if_there)
 
     def belongs_to(self, campaign_id: str) -> Belonging | None:
+        """Whose a campaign is; None: there is no such campaign."""
         c = tables.campaigns.c
         query = sa.select(c.owner, c.project).where(c.campaign_id == campaign_id, statements.is_there())
         return next((Belonging(**row) for row in self.rows(query)), None)
@@ -30,6 +31,10 @@ class CampaignRows(KnownRows):
     def campaigns(
         self, *, first: int = 0, most: int | None = None, sight: Sight = EVERYTHING
     ) -> list[CampaignOverview]:
+        """Campaigns from the place ``first`` on, oldest first; at most ``most`` (None: all).
+
+        ``sight``: only campaigns that somebody may know of.
+        """
         c = tables.campaigns.c
         columns = [c[item.name] for item in dataclasses.fields(CampaignOverview)]
         query = sa.select(*columns).where(c.ordinal >= first, statements.is_there())
@@ -39,17 +44,20 @@ class CampaignRows(KnownRows):
         return [campaign_overview_of(row) for row in self.rows(query)]
 
     def campaign_numbers(self, name: str) -> list[int]:
+        """Numbers of campaigns of that name that were given: also the highest of those deleted since."""
         query = sa.select(tables.campaigns.c.number).where(tables.campaigns.c.name == name)
         deleted = deleting.deleted_number(self.connection, name)
         return [*self.connection.scalars(query), *([deleted] if deleted else [])]
 
     def is_running(self, campaign_id: str) -> bool:
+        """Whether slots may have slices of a campaign: it runs and is not paused."""
         found = self.known.get((COURSE, campaign_id))
         if found is None:
             found = self.driver.first(statements.course_of_campaign(), {"campaign_id": campaign_id})
         return found is not None and found["state"] == CampaignState.RUNNING and not found["paused"]
 
     def submitted_as(self, owner: str, submission: str) -> str | None:
+        """The campaign of an owner that was submitted under this key, not ""; None: there is none."""
         c = tables.campaigns.c
         # Literal, because the database uses a partial index only if the statement repeats its condition.
         query = sa.select(c.campaign_id).where(
@@ -59,6 +67,7 @@ class CampaignRows(KnownRows):
         return found
 
     def arrivals(self) -> list[str]:
+        """Campaigns that somebody brings in piece by piece, or brought in before a crash, oldest first."""
         c = tables.campaigns.c
         query = sa.select(c.campaign_id).where(sa.text("arriving != ''")).order_by(c.ordinal)
         return list(self.connection.scalars(query))
@@ -68,6 +77,7 @@ class CampaignRows(KnownRows):
         self.save(tables.campaigns, (campaign.campaign_id,), campaign, campaign_values)
 
     def delete_campaign(self, campaign: Campaign) -> None:
+        """Delete a campaign whose runs were deleted. Its number is not given again."""
         self.known.clear()
         deleting.delete_campaign(self.connection, campaign.campaign_id, campaign.name, campaign.number)
 

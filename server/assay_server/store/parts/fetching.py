@@ -46,6 +46,10 @@ class FetchingRows(QueueRows, AttemptRows):
             one.take(list(islice(answers, len(one.questions))))
 
     def fetch_attempts(self, keys: Sequence[AttemptKey], *, ending: bool = False) -> None:
+        """Read attempts, their slices and their runs at once, because all of them will be asked for.
+
+        ``ending``: their slices will be done, so what else that asks for, too.
+        """
         wanted = [self._wanted_of(key) for key in keys if not self._is_fetched(key)]
         if ending and keys and self.driver.asks_together:
             wanted += [self._wanted_beside(key) for key in keys if not self._is_known_beside(key)]
@@ -114,6 +118,11 @@ class FetchingRows(QueueRows, AttemptRows):
     def fetch_slots(
         self, places: Sequence[tuple[str, str]], likely: Callable[[], Sequence[LikelyLeases]], now_ms: int
     ) -> None:
+        """Read agents and what is leased in their slots at once, because it will be asked for.
+
+        ``likely``: what these slots will be given at this moment, for a store where it is worth reading all
+        that is asked for it at once, too.
+        """
         wanted: list[_Wanted] = []
         for place in places:
             wanted += self._wanted_slot(place)

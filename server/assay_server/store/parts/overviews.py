@@ -36,6 +36,10 @@ class OverviewRows(CampaignRows, SliceRows):
     def run_overviews(
         self, campaign_id: str, run_id: str | None = None, *, first: int = 0, most: int | None = None
     ) -> list[RunOverview]:
+        """The runs of a campaign (or the given one), in its order, with facts of their attempts.
+
+        ``first``: the place in that order to begin at; ``most``: how many (None: all).
+        """
         r = tables.runs.c
         within = [r.campaign_id == campaign_id, r.ordinal >= first]
         if run_id is not None:
@@ -58,6 +62,7 @@ class OverviewRows(CampaignRows, SliceRows):
         return [overview_of(run, attempts.get(run.run_id, []), slices.get(run.run_id, {})) for run in runs]
 
     def progress(self, campaign_id: str) -> CampaignProgress:
+        """How far a campaign is, and what its open runs need, counted by the database."""
         given = {"campaign_id": campaign_id}
         [counted] = self.rows(statements.slice_counts(), given)
         campaign = self.campaign(campaign_id)
@@ -74,6 +79,7 @@ class OverviewRows(CampaignRows, SliceRows):
         )
 
     def workload_costs(self, campaign_id: str, now_ms: int) -> list[WorkloadCost]:
+        """What each workload of a campaign has cost, and how much is left, by kind of GPU and level."""
         given = {"campaign_id": campaign_id}
         costs: dict[tuple[str, str, str], WorkloadCost] = {}
         for row in self.rows(costing.open_slices(), given):
@@ -91,6 +97,8 @@ class OverviewRows(CampaignRows, SliceRows):
         return [costs[key] for key in sorted(costs)]
 
     def load(self) -> StoreLoad:
+        """How much there is to do; states without members are left out."""
+
         def counted(query: sa.Select[Any]) -> dict[str, int]:
             return {row["state"]: int(row["number"]) for row in self.rows(query)}
 
@@ -108,18 +116,29 @@ class OverviewRows(CampaignRows, SliceRows):
         self.add_runs(runs, slices)
 
     def begin_arrival(self, campaign: Campaign, mark: str) -> None:
+        """Add a campaign that is brought in piece by piece by whoever has this mark.
+
+        Until :meth:`end_arrival` it takes its number, and nothing else: no list, count or search of
+        campaigns shows it, and no slot is given its slices.
+        """
         self._add(campaign, mark)
 
     def is_arriving(self, campaign_id: str, mark: str) -> bool:
+        """Whether a campaign is being brought in by whoever has this mark."""
         c = tables.campaigns.c
         query = sa.select(c.arriving).where(c.campaign_id == campaign_id)
         return bool(self.connection.scalar(query) == mark)
 
     def end_arrival(self, campaign_id: str) -> None:
+        """All runs of a campaign are there: from now on everybody sees it."""
         c = tables.campaigns.c
         self.write(sa.update(tables.campaigns).where(c.campaign_id == campaign_id).values(arriving=""))
 
     def give_up_arrival(self, campaign_id: str, most: int) -> bool:
+        """Delete at most ``most`` runs of a campaign that was never brought in whole, then itself.
+
+        Returns whether it is gone. Its number may be given again, and nobody's mark is valid any more.
+        """
         c, r = tables.campaigns.c, tables.runs.c
         here = (c.campaign_id == campaign_id, sa.not_(statements.is_there()))
         # With another mark, so that whoever may still be bringing it in stops.

@@ -20,6 +20,10 @@ class QueueRows(SliceRows):
     """What the scheduler asks of the queue, in SQL."""
 
     def entrants(self, campaign_ids: Sequence[str] | None = None) -> list[Entrant]:
+        """Running campaigns with waiting slices, due or not, oldest first; None: of all campaigns.
+
+        Slices of held runs do not count.
+        """
         given = {} if campaign_ids is None else {"campaign_ids": list(campaign_ids)}
         return queue.entrants_from(list(self.rows(queue.entrants(bool(given)), given)))
 
@@ -30,6 +34,11 @@ class QueueRows(SliceRows):
         passed: Sequence[tuple[str, int]] = (),
         untried_in: tuple[str, str] | None = None,
     ) -> tuple[Run, Slice] | None:
+        """The first slice in these lanes of a campaign, in its order, that waits and is due.
+
+        ``passed``: runs and slices to leave out. ``untried_in``: agent and slot, to leave out slices that
+        have failed there.
+        """
         if untried_in is None:
             with suppress(LookupError):
                 return self._expected_first(lane_ids, now_ms, passed)
@@ -71,14 +80,17 @@ class QueueRows(SliceRows):
         return now.state in OPEN_RUNS and self.known[(tables.slices.name, piece.run_id, piece.index)] == piece
 
     def earliest_due_ms(self, lane_id: int) -> int | None:
+        """When the first waiting slice of a lane is due; None if none waits."""
         found = self.driver.scalar(queue.earliest_of_lane(), {"lane": lane_id})
         return None if found is None else int(found)
 
     def gpu_uses(self) -> list[GpuUse]:
+        """The use of GPUs: of ended attempts by campaign and hour, and each lease that is held."""
         ended, held = self.rows(queue.gpu_seconds()), self.rows(queue.gpus_held())
         return queue.gpu_uses_from(list(ended), list(held))
 
     def open_ends(self, campaign_id: str) -> OpenEnds:
+        """What keeps a campaign from ending; costs the same for any number of runs."""
         expected: EndsOfCampaign | None = self.known.get((ENDS, campaign_id))
         if expected is not None:
             with suppress(LookupError):
@@ -92,5 +104,6 @@ class QueueRows(SliceRows):
         return run is not None and run.state not in OPEN_RUNS
 
     def held_workloads(self, campaign_id: str) -> set[str]:
+        """The workloads of a campaign with waiting slices that are held."""
         rows = self.driver.rows(queue.held_workloads(), {"campaign_id": campaign_id})
         return {row["workload"] for row in rows}

@@ -25,10 +25,12 @@ class RunRows(KnownRows):
         return self.by_key(tables.runs, (run_id,), run_of)
 
     def runs(self, campaign_id: str) -> list[Run]:
-        query = sa.select(tables.runs).where(tables.runs.c.campaign_id == campaign_id)
-        return [run_of(row) for row in self.rows(query.order_by(tables.runs.c.ordinal))]
+        """The runs of a campaign, in its order."""
+        rows = self.driver.rows(statements.runs_of(), {"campaign_id": campaign_id})
+        return [run_of(row) for row in rows]
 
     def campaign_of(self, run_id: str) -> str | None:
+        """The campaign of a run; None if there is no such run."""
         known: Run | None = self.known.get((tables.runs.name, run_id))
         if known is not None:
             return known.campaign_id
@@ -36,9 +38,11 @@ class RunRows(KnownRows):
         return found
 
     def run_counts(self, campaign_id: str) -> dict[RunState, int]:
+        """How many runs of a campaign are in each state; states without runs are left out."""
         return self.counts_of_runs([campaign_id])[campaign_id]
 
     def counts_of_runs(self, campaign_ids: Sequence[str]) -> dict[str, dict[RunState, int]]:
+        """How many runs each of these campaigns has in each state."""
         r = tables.runs.c
         query = sa.select(r.campaign_id, r.state, sa.func.count().label("runs"))
         query = query.where(r.campaign_id.in_(campaign_ids)).group_by(r.campaign_id, r.state)
@@ -48,6 +52,7 @@ class RunRows(KnownRows):
         return counts
 
     def runs_alike(self, campaign_id: str) -> list[RunsAlike]:
+        """The runs of a campaign counted by workload, kind of GPU and state; workloads in its order."""
         r = tables.runs.c
         kind = (r.workload, r.device_kind, r.state)
         first = sa.func.min(r.ordinal)
@@ -58,6 +63,7 @@ class RunRows(KnownRows):
         ]
 
     def noted_runs(self, campaign_id: str) -> list[NotedRuns]:
+        """All runs of a campaign that have failed or carry validity flags, in its order."""
         r = tables.runs.c
         flags = sa.cast(r.flags, sa.Text).label("flags")
         query = sa.select(r.run_id, sa.cast(r.failure, sa.Text).label("failure"), flags)
@@ -72,13 +78,11 @@ class RunRows(KnownRows):
         ]
 
     def open_runs(self, campaign_id: str) -> int:
-        r = tables.runs.c
-        query = sa.select(sa.func.count()).where(
-            r.campaign_id == campaign_id, r.state.in_([str(state) for state in OPEN_RUNS])
-        )
-        return int(self.connection.scalar(query) or 0)
+        """How many runs of a campaign have not ended."""
+        return int(self.driver.scalar(statements.open_runs_of(), {"campaign_id": campaign_id}) or 0)
 
     def open_workloads(self, campaign_id: str) -> set[str]:
+        """The workloads of a campaign with runs that have not ended."""
         r = tables.runs.c
         query = sa.select(r.workload).where(
             r.campaign_id == campaign_id, r.state.in_([str(state) for state in OPEN_RUNS])
@@ -94,14 +98,20 @@ class RunRows(KnownRows):
         first: int = 0,
         most: int = 1,
     ) -> list[tuple[int, str]]:
+        """Ordinal and identifier of at most ``most`` requested runs, from the ordinal ``first`` on.
+
+        Only those in one of ``states``, and, unless ``paused`` is None, those that are (or are not) paused.
+        """
         query = selected_runs.select_places(asked, states, paused=paused, first=first, most=most)
         return [(int(row["ordinal"]), row["run_id"]) for row in self.rows(query)]
 
     def requested_counts(self, asked: RunsRequest) -> dict[RunState, int]:
+        """How many of the requested runs are in each state; states without runs are left out."""
         rows = self.rows(selected_runs.select_counts(asked))
         return {RunState(row["state"]): int(row["runs"]) for row in rows}
 
     def paused_runs(self, campaign_ids: Sequence[str]) -> dict[str, int]:
+        """How many runs of these campaigns are paused themselves; campaigns without any are left out."""
         rows = self.rows(selected_runs.select_paused(campaign_ids))
         return {row["campaign_id"]: int(row["runs"]) for row in rows}
 
@@ -114,6 +124,10 @@ class RunRows(KnownRows):
         self.save(tables.runs, (run.run_id,), run, run_values)
 
     def set_holds(self, run_ids: Sequence[str], holds: Collection[Hold]) -> None:
+        """Keep the waiting slices of runs from all slots for these reasons; no reason: no longer.
+
+        ``save_run`` leaves the holds as they are.
+        """
         r, s = tables.runs.c, tables.slices.c
         kept = sorted(str(hold) for hold in set(holds))
         self.write(sa.update(tables.runs).where(r.run_id.in_(run_ids)).values(holds=kept))
@@ -121,6 +135,7 @@ class RunRows(KnownRows):
         self.write(sa.update(tables.slices).where(s.run_id.in_(run_ids)).values(lane=lane))
 
     def pause_runs(self, run_ids: Sequence[str], paused: bool) -> None:
+        """Pause these runs, or let them go on."""
         # Runs with the same holds are changed together.
         changed: dict[frozenset[Hold], list[str]] = {}
         for row in self.rows(selected_runs.select_holds(run_ids)):
@@ -131,14 +146,23 @@ class RunRows(KnownRows):
             self.set_holds(of_these, holds)
 
     def cancel_runs(self, run_ids: Sequence[str]) -> None:
+        """Cancel these runs and their slices that have not ended; their attempts stay as they are.
+
+        None of them is paused any more.
+        """
         self.pause_runs(run_ids, False)
         for statement in selected_runs.cancelling(run_ids):
             self.write(statement)
 
     def retry_runs(self, run_ids: Sequence[str]) -> None:
+        """Let the failed and cancelled slices of these runs wait, and the runs continue.
+
+        Each of the slices has all its tries again (``tries_from``), and is due.
+        """
         for statement in selected_runs.retrying(run_ids):
             self.write(statement)
 
     def delete_runs(self, run_ids: Sequence[str]) -> None:
+        """Delete runs with their slices, attempts and segments."""
         self.known.clear()
         deleting.delete_runs(self.connection, run_ids)

@@ -28,14 +28,18 @@ class SegmentRows(KnownRows):
             self.driver.write_later(statements.insert_into(tables.segments), shallow(segment))
 
     def held_segments(self, key: AttemptKey) -> dict[int, HeldSegment]:
+        """The parts of an attempt's segments that are kept here, by the segments' indexes."""
         rows = self.driver.rows(held.of_attempt(), held.key_of(key))
         return {row["index"]: HeldSegment(row["names"], row["launches"]) for row in rows}
 
     def hold_segment(self, segment: Segment, parts: HeldSegment) -> None:
+        """Keep the parts of a segment that was added, until its attempt has ended."""
         self.driver.write_later(statements.insert_into(tables.held_segments), held.values_of(segment, parts))
 
     def release_segments(self, key: AttemptKey) -> None:
+        """Remove what is held for an attempt."""
         self.driver.write_later(held.releasing(), held.key_of(key))
 
     def release_ended(self) -> None:
+        """Remove what is held for attempts that have ended."""
         held.release_ended(self.connection)

@@ -25,13 +25,16 @@ class SliceRows(RunRows):
         return [slice_of(row) for row in self.driver.rows(statements.slices_of(), {"run_id": run_id})]
 
     def published_slices(self) -> list[Slice]:
+        """Every slice of every campaign that has a published file."""
         query = sa.select(*statements.SLICE).where(tables.slices.c.file != "")
         return [slice_of(row) for row in self.rows(query)]
 
     def published_bytes(self) -> int:
+        """The bytes of all published files."""
         return deleting.published_bytes(self.connection)
 
     def resting_slices(self, now_ms: int) -> list[Slice]:
+        """Slices of any campaign that wait but are not yet due."""
         s = tables.slices.c
         query = sa.select(*statements.SLICE).where(
             s.state == str(SliceState.WAITING), s.not_before_ms > now_ms
@@ -39,6 +42,7 @@ class SliceRows(RunRows):
         return [slice_of(row) for row in self.rows(query.order_by(s.run_id, s.index))]
 
     def states_beside(self, run_id: str, index: int) -> frozenset[SliceState]:
+        """The states of a run's other slices."""
         known: dict[int, frozenset[SliceState]] = self.known.get((STATES_BESIDE, run_id), {})
         if index in known:
             return known[index]
@@ -46,6 +50,7 @@ class SliceRows(RunRows):
         return states_of(rows)
 
     def slice_times(self, most: int) -> list[SliceTime]:
+        """The times of the newest published slices of detailed live runs, of any campaign, newest first."""
         return [slice_time_of(row) for row in self.rows(statements.slice_times(), {"most": most})]
 
     def save_slice(self, piece: Slice) -> None:
@@ -57,12 +62,14 @@ class SliceRows(RunRows):
         self.save(tables.slices, (piece.run_id, piece.index), piece, slice_values)
 
     def replace_slices(self, run_id: str, index: int, slices: Sequence[Slice]) -> None:
+        """Replace the slices of a run from an index on, none of which was ever tried."""
         s = tables.slices.c
         self.write(sa.delete(tables.slices).where(s.run_id == run_id, s.index >= index))
         run = self.run(run_id)
         self._add_slices(slices, [] if run is None else [run])
 
     def add_runs(self, runs: Sequence[Run], slices: Sequence[Slice]) -> None:
+        """Add runs to existing campaigns."""
         self.known.clear()
         insert = statements.insert_into(tables.runs)
         self.driver.insert_copies(insert, runs, new_run_values, ("run_id", "ordinal", "repeat"))

@@ -40,6 +40,7 @@ class TokenRows(KnownRows):
         self.write(sa.insert(tables.tokens), [{"name": _AUTHORITY, "value": mark}])
 
     def next_token(self) -> int:
+        """A fencing token larger than all earlier ones, including those before a restart."""
         self.known.pop(RESERVED, None)  # a later token is larger
         return self.first_unless(self.driver.rows(statements.advance_token(), {}))
 
@@ -63,6 +64,11 @@ class TokenRows(KnownRows):
         return 1
 
     def begin_epoch(self, now_ms: int) -> int:
+        """Begin a later epoch for all further tokens; returns it. ``now_ms``: by the wall clock.
+
+        Tokens of a state that a restored backup replaced never come again: the epoch is at least the
+        millisecond of the start, and its first token is chosen at random.
+        """
         epoch, token = first_of_epoch(self._last_token(), now_ms)
         self._keep_token(token)
         return epoch

@@ -26,7 +26,7 @@ from assay_server.identity.withdrawn import WithdrawnCertificates
 from assay_server.rpc.admission.claims import require_belonging
 from assay_server.rpc.errors import status_code
 from assay_server.store.model import WebLogin
-from assay_server.store.protocols import MetadataStore
+from assay_server.store.sql import MetadataStore
 from assay_server.web.admitting.sessions import is_owners
 
 Told = TypeVar("Told")

@@ -6,7 +6,7 @@ from assay_core.records.identity import WebLink, WebLinkAsked
 from assay_sampling.errors import NotIdentifiedError
 from assay_server.access.audit import note_subject
 from assay_server.access.caller import current_caller
-from assay_server.store.protocols import MetadataStore
+from assay_server.store.sql import MetadataStore
 from assay_server.web.admitting.sessions import Sessions
 
 _FOR_EVER_MS = 1 << 62

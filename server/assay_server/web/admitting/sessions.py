@@ -21,7 +21,7 @@ from assay_sampling.errors import NotIdentifiedError, NotPermittedError, Storage
 from assay_server.access.caller import OWNER_ID, Caller
 from assay_server.clock import wall_ms
 from assay_server.store.model import WebLogin
-from assay_server.store.protocols import MetadataStore, MetadataTransaction
+from assay_server.store.sql import MetadataStore, SqlTransaction
 
 _log = logging.getLogger(__name__)
 
@@ -152,13 +152,13 @@ class Sessions:
             raise NotIdentifiedError("link", "it was used, or is older than two minutes", _AGAIN)
         return link
 
-    def _still_there(self, store: MetadataTransaction) -> list[WebLogin]:
+    def _still_there(self, store: SqlTransaction) -> list[WebLogin]:
         """Links and sessions that have not ended, the oldest first; the others are removed."""
         now_ms, every = self._now_ms(), store.web_logins()
         store.forget_web_logins([each.key for each in every if each.ends_at_ms <= now_ms])
         return [each for each in every if each.ends_at_ms > now_ms]
 
-    def _make_room(self, store: MetadataTransaction, identity_id: str) -> None:
+    def _make_room(self, store: SqlTransaction, identity_id: str) -> None:
         """Drop sessions that have ended, and the oldest where there are too many."""
         alive = [each for each in self._still_there(store) if each.opened]
         mine = [each for each in alive if each.identity_id == identity_id]

@@ -26,7 +26,7 @@ from assay_server.campaigns.errors import NotYetError, UnknownThingError, known_
 from assay_server.campaigns.scheduling.coordinator import Coordinator
 from assay_server.rpc.campaign_handler import CampaignHandler
 from assay_server.store.model import ACTIVE_ATTEMPTS, Attempt, Campaign, Run, RunsAlike
-from assay_server.store.protocols import MetadataReader
+from assay_server.store.sql import SqlTransaction
 from assay_server.web.drawing.attention import MOST_REASONS, Reason, reasons
 from assay_server.web.drawing.region import Drawing, Region
 from assay_server.web.drawing.results import MOST_BYTES, Result, Results, ResultsCache
@@ -207,7 +207,7 @@ def _require_small(report_bytes: int, campaign_id: str) -> None:
         )
 
 
-def _active(store: MetadataReader, campaign_id: str) -> list[tuple[Attempt, Run]]:
+def _active(store: SqlTransaction, campaign_id: str) -> list[tuple[Attempt, Run]]:
     """What is measured now, with its run."""
     states: tuple[AttemptState, ...] = ACTIVE_ATTEMPTS
     attempts = store.requested_attempts(RunsRequest(campaign_id), states)[: _MOST_RUNNING + 1]

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from assay_server.store.model import Campaign
-from assay_server.store.protocols import RecordStore
+from assay_server.store.record_store import RecordStore
 
 _log = logging.getLogger(__name__)
 

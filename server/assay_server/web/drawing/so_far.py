@@ -22,7 +22,7 @@ from assay_server.campaigns.analysing.provisional import ProvisionalReports
 from assay_server.campaigns.errors import NotYetError
 from assay_server.campaigns.scheduling.coordinator import Coordinator
 from assay_server.store.model import Run, Slice
-from assay_server.store.protocols import MetadataReader
+from assay_server.store.sql import SqlTransaction
 from assay_server.web.drawing.results import MOST_BYTES, Results, results_of
 
 _log = logging.getLogger(__name__)
@@ -144,7 +144,7 @@ class ResultsSoFar:
         return SoFar(results, there, pages[0], key, made_at_ms=now_ms)
 
 
-def _there(store: MetadataReader, campaign_id: str) -> dict[Cell, float | None]:
+def _there(store: SqlTransaction, campaign_id: str) -> dict[Cell, float | None]:
     """How many percent of the launches that get counters each workload has on each kind of GPU.
 
     Of all launches, where none get counters.

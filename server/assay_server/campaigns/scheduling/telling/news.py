@@ -19,7 +19,7 @@ from assay_server.campaigns.scheduling.queue import GpuLease
 from assay_server.campaigns.scheduling.resting import DoneSlot
 from assay_server.campaigns.scheduling.transitions import Effects
 from assay_server.peers.seam import MOST_BYTES
-from assay_server.store.protocols import MetadataReader
+from assay_server.store.sql import SqlTransaction
 
 _ROOM = MOST_BYTES - 200  # for the sender and the marks
 
@@ -62,7 +62,7 @@ class News:
         """Whether whoever heard of it must read records to know what it means."""
         return bool(self.rested or self.effects.registered)
 
-    def read_rested(self, store: MetadataReader) -> None:
+    def read_rested(self, store: SqlTransaction) -> None:
         """Add the failures after which slots rest to the effects."""
         for key in self.rested:
             attempt = store.attempt(key.run_id, key.slice_index, key.attempt)
