@@ -155,7 +155,7 @@ class ServerUnreachableError(AssayError):
 
 
 class RunFailedError(AssayError):
-    """At least one run of a campaign failed for good."""
+    """At least one run of a campaign, or one simulated launch, failed for good."""
 
     exit_code = 6
     code = "run_failed"

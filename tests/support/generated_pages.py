@@ -18,6 +18,7 @@ from assay_core.settings.table import settings_table
 from assay_report.model.report import Report
 from assay_sampling.counters.simulated import simulated_counters
 from assay_sampling.documents.base import Part
+from assay_sampling.documents.designs import DesignsDocument
 from assay_sampling.documents.handover import HandOverDocument, SimulationDocument
 from assay_sampling.documents.reference import field_tables, schema_text
 from assay_sampling.documents.selection import SelectionDocument
@@ -76,6 +77,7 @@ PARTS: Mapping[str, Callable[[], str]] = {
     "verdict-rules": rule_table,
     "python-names": _python_names,
     "cost-model": _cost_model,
+    "designs-fields": lambda: field_tables(DesignsDocument),
     "handover-fields": lambda: field_tables(HandOverDocument),
     "simulation-fields": lambda: field_tables(SimulationDocument),
     "report-fields": lambda: field_tables(Report),
@@ -92,6 +94,7 @@ PARTS: Mapping[str, Callable[[], str]] = {
 SCHEMAS: Mapping[str, type[Part]] = {
     "agents.schema.json": AgentsDocument,
     "budget.schema.json": BudgetsDocument,
+    "designs.schema.json": DesignsDocument,
     "gpus.schema.json": GpusDocument,
     "handover.schema.json": HandOverDocument,
     "queue.schema.json": QueueDocument,

@@ -49,6 +49,7 @@ VERBS: dict[str, str] = {
     "evaluate": "assay_client.cli.verbs.evaluate",
     "project": "assay_client.cli.verbs.project",
     "export": "assay_client.cli.verbs.export",
+    "simulate": "assay_client.cli.verbs.simulate",
     "pka-table": "assay_client.cli.verbs.pka_table",
     "scale-model": "assay_client.cli.verbs.scale_model",
     "cold-start": "assay_client.cli.verbs.cold_start",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, cast, get_args
 
 import typer
 
@@ -13,6 +13,7 @@ from assay_client.settings import ClientSettings
 from assay_core.settings.command_line import option_of
 from assay_sampling.errors import ParameterError
 from assay_sampling.methods.built_in import BUILT_IN
+from assay_sampling.parameters import WeightKind
 
 if TYPE_CHECKING:
     from assay_sampling.launches.alignment import MatchKind
@@ -112,6 +113,28 @@ MatchOption = Annotated[
         "name_block, without grids, for traces of another GPU.",
     ),
 ]
+
+
+WeightsOption = Annotated[
+    str | None,
+    typer.Option(
+        "--weights",
+        metavar="KIND",
+        help="launches, instructions or light_time; default: the selection's own, as PKA has them.",
+    ),
+]
+
+
+def weight_kind(text: str | None) -> WeightKind | None:
+    """The value of ``--weights``; raises ParameterError for another one."""
+    if text is None:
+        return None
+    for kind in get_args(WeightKind):
+        if text == kind:
+            return cast(WeightKind, kind)
+    raise ParameterError(
+        "--weights", f"there are no weights by {text!r}", f"use {', '.join(get_args(WeightKind))}"
+    )
 
 
 def match_kind(text: str) -> MatchKind:

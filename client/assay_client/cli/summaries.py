@@ -17,6 +17,7 @@ SUMMARIES: dict[str, str] = {
     "evaluate": "Score a saved selection on a recording.",
     "project": "Say how much of a launch to simulate; project the rest.",
     "export": "Hand a selection to a simulator, a tracer or a viewer.",
+    "simulate": "Simulate the selected launches on designs of a GPU, and compare these.",
     "pka-table": "Score selection with projection, as PKA's Table 4 does.",
     "scale-model": "Predict a large GPU's IPC from two small ones.",
     "cold-start": "Compare warm caches with cold ones, launch by launch.",

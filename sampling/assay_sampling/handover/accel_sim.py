@@ -76,7 +76,7 @@ class AccelSimTarget:
         whole, saved = saved, saved.by_launch()
         launches = of_one_process(saved, given)
         folder = open_trace_folder(the_traces(given))
-        notes = _check(saved, given, folder, launches)
+        notes = check_traces(saved, given, folder, launches)
         chosen = {int(launch) + 1 for launch in launches}
         kept = frozenset(folder.by_id[number] for number in chosen)
         entries = filtered_entries(folder.kernels, kept)
@@ -111,10 +111,14 @@ def _predecessors(launches: np.ndarray, warm_up: int) -> Iterator[str]:
         yield f"{launch + 1}: {' '.join(str(each + 1) for each in before)}".rstrip() + "\n"
 
 
-def _check(
+def check_traces(
     saved: SavedSelection, given: Given, folder: TraceFolder, launches: np.ndarray
 ) -> tuple[Note, ...]:
-    """Raise where the traces are not those of the selected launches; notes on how they were compared."""
+    """Notes on how traces were compared with the selected launches, 0-based, shape (r,).
+
+    Raises MisalignedError where they are of another workload or one is missing, RefusedError for traces of
+    several tracers or GPUs, InputError for one that cannot be read.
+    """
     subject = f"{folder.kernels.path} and {given.selection}"
     there = [int(launch) for launch in np.sort(launches) if int(launch) + 1 in folder.by_id]
     headers = {launch: folder.header(launch + 1) for launch in there}

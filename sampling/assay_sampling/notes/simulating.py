@@ -292,6 +292,20 @@ HAND_OVERS = (
         ),
     ),
     NoteKind(
+        "designs_of_several_clocks",
+        "designs of a GPU have other core clocks, so a speedup in cycles is none in time",
+        lambda: (
+            "the designs' core clocks differ: speedups are of cycles; for time, multiply by the clocks' ratio"
+        ),
+    ),
+    NoteKind(
+        "simulated_from_cold_caches",
+        "representatives were simulated apart, each from empty caches",
+        lambda: (
+            "each launch started with cold caches: --warm-up tail in the same folder shows what that costs"
+        ),
+    ),
+    NoteKind(
         "nothing_projected",
         "without interval logs each launch is simulated to its end",
         lambda: "there is no interval log: each launch is simulated to its end, so PKA is PKS",

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import tempfile
 from pathlib import Path
-from typing import Annotated, Any, cast, get_args
+from typing import Annotated, Any
 
 import typer
 
@@ -22,8 +22,10 @@ from assay_client.cli.options import (
     MemoryLimitOption,
     ProjectionParameterOption,
     SyntheticOption,
+    WeightsOption,
     match_kind,
     parse_parameters,
+    weight_kind,
 )
 from assay_client.cli.output import json_text, show
 from assay_client.cli.progress import activity
@@ -40,7 +42,6 @@ from assay_client.recordings.simulations import SimulationRequest, import_simula
 from assay_client.remote.client import Client
 from assay_client.settings import settings_of
 from assay_sampling.errors import ParameterError
-from assay_sampling.parameters import WeightKind
 from assay_sampling.projection.files import ProjectionOptions, parse_options
 
 
@@ -237,14 +238,7 @@ def accel_sim(
             "on.",
         ),
     ] = None,
-    weights: Annotated[
-        str | None,
-        typer.Option(
-            "--weights",
-            metavar="KIND",
-            help="launches, instructions or light_time; default: the selection's own, as PKA has them.",
-        ),
-    ] = None,
+    weights: WeightsOption = None,
     workload: Annotated[
         str,
         typer.Option("--workload", metavar="NAME", help="The workload's name; default: that of --selection."),
@@ -274,7 +268,7 @@ def accel_sim(
         intervals=intervals or [],
         traces=simulated_traces(traces or []),
         recording=recording,
-        weights=_weight_kind(weights),
+        weights=weight_kind(weights),
         workload=workload,
         match=match_kind(match),
         options=options,
@@ -285,17 +279,6 @@ def accel_sim(
     if output is not None:
         write_atomically(output, json_text(document.to_dict()))
     show(document.to_dict(), as_json, lambda console: render_simulated(document, console))
-
-
-def _weight_kind(text: str | None) -> WeightKind | None:
-    if text is None:
-        return None
-    for kind in get_args(WeightKind):
-        if text == kind:
-            return cast(WeightKind, kind)
-    raise ParameterError(
-        "--weights", f"there are no weights by {text!r}", f"use {', '.join(get_args(WeightKind))}"
-    )
 
 
 def _submit(campaign: Path, server: str) -> dict[str, Any]:

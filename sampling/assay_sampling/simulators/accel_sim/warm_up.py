@@ -9,6 +9,7 @@ Source: Quantifying and mitigating the cold-start problem, section 4.1; docs/met
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -23,20 +24,28 @@ from assay_sampling.simulators.accel_sim.trace_text import (
     parse_header,
 )
 
+_GRID = re.compile(rb"^-grid dim = \([^)]*\)", re.MULTILINE)
 
-def memory_only_trace(path: Path) -> Iterator[bytes]:
+
+def memory_only_trace(path: Path, last_blocks: int | None = None) -> Iterator[bytes]:
     """The text of a trace with only memory instructions and EXIT, header first, block by block.
 
-    EXIT stays because a warp without one never ends. The instructions that stay are copied unchanged.
+    EXIT stays because a warp without one never ends. The instructions that stay are copied unchanged. With
+    ``last_blocks`` only so many blocks at the end of the trace stay, and the grid is as long as they are.
     Raises InputError for a file that is not a grouped trace or ends within a block.
     """
     with open_trace(path) as file:
         head = file.read(HEADER_BYTES)
         header, start = parse_header(path, head)
         line = instruction_pattern(header)
-        yield head[:start]
+        skipped = 0 if last_blocks is None else max(header.blocks - last_blocks, 0)
+        top = head[:start]
+        yield _GRID.sub(b"-grid dim = (%d,1,1)" % (header.blocks - skipped), top) if skipped else top
         for text in block_texts(path, file, head[start:]):
             parts = WARP.split(text)
+            if skipped and len(parts) > 1:
+                skipped -= 1
+                continue
             yield parts[0]
             for warp, body in zip(parts[1::2], parts[2::2], strict=True):
                 kept = [m[0] for m in line.finditer(body) if m[3] != b"0" or m[2].startswith(b"EXIT")]

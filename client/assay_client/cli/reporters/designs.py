@@ -1,0 +1,144 @@
+"""Draws what ``assay simulate`` does and finds: progress, the table of designs, speedups, failures."""
+
+from __future__ import annotations
+
+from rich.console import Console
+
+from assay_client.cli.reporters.tables import Table, print_facts
+from assay_client.cli.reporters.text import clipped, count, counted, percent, times
+from assay_client.simulating.driver import Outcome, Progress
+from assay_sampling.documents.designs import DesignEntry, DesignsDocument, SpeedupEntry
+
+_SHOWN_RUNNING = 3
+_SHOWN_FAILURES = 10
+_WARMED = {"none": "none", "tail": "last 160 blocks of the launch before", "whole": "the launch before"}
+
+
+def progress_line(progress: Progress) -> str:
+    """What runs, how far, and until when."""
+    parts = [f"{progress.done} of {counted(progress.launches, 'launch', 'launches')} simulated"]
+    if progress.failed:
+        parts.append(f"{progress.failed} failed")
+    for each in progress.running[:_SHOWN_RUNNING]:
+        ipc = "" if each.progress.ipc is None else f" at IPC {each.progress.ipc:,.0f}"
+        parts.append(f"{each.folder.name}: {100 * each.share:.0f} %{ipc}")
+    if progress.seconds_left is not None:
+        parts.append(f"about {_span(progress.seconds_left)} left")
+    return "; ".join(parts)
+
+
+def ended_line(outcome: Outcome) -> str:
+    """One launch that has ended."""
+    if outcome.numbers is not None:
+        numbers = outcome.numbers
+        ipc = numbers.instructions / max(numbers.cycles, 1)
+        return (
+            f"{outcome.folder.name}: {numbers.cycles:,} cycles, IPC {ipc:,.1f}, {numbers.wall_seconds:,.1f} s"
+        )
+    assert outcome.failure is not None
+    return f"{outcome.folder.name}: {outcome.failure.kind}: {outcome.failure.cause}"
+
+
+def render_designs(document: DesignsDocument, console: Console) -> None:
+    """Draw the designs, their speedups, what failed, and what it cost."""
+    _designs(document, console)
+    if document.speedups:
+        _speedups(document.speedups, console)
+    for failure in document.failures[:_SHOWN_FAILURES]:
+        which = f"{failure.design}, launch {failure.sim_id} ({clipped(failure.kernel, 60)})"
+        console.print(f"\n{which}: {failure.kind}", soft_wrap=True)
+        print_facts(
+            [
+                ("cause", failure.cause),
+                ("remedy", failure.remedy),
+                ("log", failure.log),
+                *(("", clipped(line, 110)) for line in failure.last_lines),
+            ],
+            console,
+        )
+    if len(document.failures) > _SHOWN_FAILURES:
+        console.print(f"and {len(document.failures) - _SHOWN_FAILURES:,} more failures: --json has them all")
+    console.print()
+    print_facts(_facts(document), console)
+
+
+def _designs(document: DesignsDocument, console: Console) -> None:
+    right = ["launches", "cycles", "IPC", "L2 requests", "L2 misses", "DRAM reads", "DRAM writes", "CPU s"]
+    table = Table(f"{document.workload} by design, weighted totals", ["design", *right], right=right)
+    for each in document.designs:
+        table.add_row(
+            each.name,
+            f"{each.simulated:,}" + (f" ({each.failed:,} failed)" if each.failed else ""),
+            _whole(each.cycles),
+            "n/a" if each.ipc is None else f"{each.ipc:,.1f}",
+            _whole(each.l2_accesses),
+            percent(each.l2_miss_percent, 1),
+            _whole(each.dram_reads),
+            _whole(each.dram_writes),
+            "n/a" if each.cpu_seconds is None else f"{each.cpu_seconds:,.1f}",
+        )
+    table.print(console)
+
+
+def _speedups(speedups: list[SpeedupEntry], console: Console) -> None:
+    right = ["speedup", "interval", "without latency", "not vouched for"]
+    table = Table(f"speedup over {speedups[0].over}, in cycles", ["design", *right], right=right)
+    for each in speedups:
+        interval = each.interval
+        table.add_row(
+            each.design,
+            times(each.speedup),
+            "none" if interval is None else f"{interval.low:,.3f} to {interval.high:,.3f}",
+            times(each.active_speedup),
+            percent(each.not_vouched_percent, 1),
+        )
+    table.print(console)
+
+
+def _facts(document: DesignsDocument) -> list[tuple[str, str]]:
+    selection = document.selection
+    facts = [
+        ("selection", f"{selection.path} ({selection.method}), weights by {document.weights}"),
+        ("simulator", document.simulator),
+        ("warm-up", _WARMED[document.warm_up]),
+    ]
+    facts += [("GPU", f"{each.name}: {each.gpu}") for each in document.designs if each.gpu is not None]
+    facts += [("cost", cost) for each in document.designs if (cost := _cost(each))]
+    for each in document.designs:
+        facts += [
+            (
+                "cold start",
+                f"{each.name}: {cold.percent:+.2f} % of the cycles after --warm-up {cold.warm_up}, by "
+                f"{counted(cold.launches, 'launch', 'launches')} of {cold.of:,} simulated both ways; no "
+                "interval has it",
+            )
+            for cold in each.cold_start
+        ]
+    reasons = dict.fromkeys(
+        each.interval_reason.text for each in document.speedups if each.interval_reason is not None
+    )
+    facts += [("no interval", reason) for reason in reasons]
+    facts += [("note", note.text) for note in document.notes]
+    return facts
+
+
+def _cost(design: DesignEntry) -> str:
+    if design.cpu_seconds is None or design.whole_cpu_seconds is None:
+        return ""
+    saved = design.whole_cpu_seconds / design.cpu_seconds if design.cpu_seconds > 0 else None
+    return (
+        f"{design.name}: {design.cpu_seconds:,.1f} CPU s; all launches would take about "
+        f"{design.whole_cpu_seconds:,.0f}, {times(saved)} as much (estimated by the weights)"
+    )
+
+
+def _whole(value: float | None) -> str:
+    return count(None if value is None else round(value))
+
+
+def _span(seconds: float) -> str:
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    if seconds < 5400:
+        return f"{seconds / 60:.0f} min"
+    return f"{seconds / 3600:.1f} h"

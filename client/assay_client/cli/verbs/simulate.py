@@ -1,0 +1,178 @@
+"""``assay simulate SELECTION``: the selected launches in a simulator, and the table of designs."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from assay_client.cli.inputs import SELECTION, require
+from assay_client.cli.options import JsonOption, MatchOption, WeightsOption, match_kind, weight_kind
+from assay_client.cli.output import console, json_text, show
+from assay_client.cli.progress import activity
+from assay_client.cli.reporters.designs import ended_line, progress_line, render_designs
+from assay_client.cli.verb import verb_app
+from assay_client.files import require_folder_of, write_atomically
+from assay_client.simulating.attempts import Limits
+from assay_client.simulating.driver import Outcome
+from assay_client.simulating.selections import WARM_UPS, Follower, SimulateRequest, simulate_selection
+from assay_core.settings.quantities import parse_bytes
+from assay_sampling.documents.designs import WarmUp
+from assay_sampling.errors import ParameterError, RunFailedError
+
+app = verb_app()
+_LEAST_MEMORY_BYTES = 64 << 20
+
+
+@app.command(name="simulate")
+def simulate(
+    selection: Annotated[
+        Path,
+        typer.Argument(
+            readable=False,
+            metavar="SELECTION",
+            help="A selection written with: assay select -o, or a weights file.",
+        ),
+    ],
+    *,
+    traces: Annotated[
+        Path,
+        typer.Option(
+            "--traces",
+            readable=False,
+            metavar="DIR",
+            help="The folder of Accel-Sim's traces, or the list in it.",
+        ),
+    ],
+    accel_sim: Annotated[
+        Path,
+        typer.Option(
+            "--accel-sim",
+            readable=False,
+            metavar="ROOT",
+            help="Where Accel-Sim was built: the framework's folder, or its gpu-simulator.",
+        ),
+    ],
+    design: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--design",
+            metavar="NAME=CONFIG[:OPTIONS]",
+            help="A design: a configuration of the simulator, such as SM7_QV100, or a folder with "
+            "gpgpusim.config and trace.config, and options on top; repeatable. Speedups are over the first.",
+        ),
+    ] = None,
+    warm_up: Annotated[
+        str,
+        typer.Option(
+            "--warm-up",
+            metavar="KIND",
+            help="What is replayed of the launch before each: none, tail (memory instructions of its last "
+            "160 blocks) or whole (of all).",
+        ),
+    ] = "none",
+    jobs: Annotated[
+        int | None,
+        typer.Option("--jobs", "-j", metavar="N", min=1, help="Processes at a time; default: a core each."),
+    ] = None,
+    output: Annotated[
+        Path,
+        typer.Option(
+            "--output",
+            "-o",
+            readable=False,
+            metavar="DIR",
+            help="The folder of the simulations; called again with it, the verb goes on.",
+        ),
+    ] = Path("sim"),
+    process_memory: Annotated[
+        str | None,
+        typer.Option(
+            "--process-memory",
+            metavar="SIZE",
+            help="The address space of a process, such as 4GiB; default: this machine's memory / jobs.",
+        ),
+    ] = None,
+    hang_after: Annotated[
+        float,
+        typer.Option(
+            "--hang-after",
+            metavar="SECONDS",
+            min=1.0,
+            help="End a process that has written nothing for so long.",
+        ),
+    ] = 900.0,
+    weights: WeightsOption = None,
+    workload: Annotated[
+        str,
+        typer.Option("--workload", metavar="NAME", help="The workload's name; default: that of SELECTION."),
+    ] = "",
+    match: MatchOption = "exact",
+    force: Annotated[
+        bool,
+        typer.Option(
+            "--force", help="Simulate anew what was simulated with another simulator, configuration or trace."
+        ),
+    ] = False,
+    document_file: Annotated[
+        Path | None,
+        typer.Option("--document", readable=False, metavar="FILE", help="Also write the JSON document here."),
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Simulate the selected launches on designs of a GPU, and compare these.
+
+    Each launch has a process of its own. What has ended is kept in the folder: the same command goes on after
+    Ctrl-C, a full disk or a crash. 'assay docs simulate' shows the way from traces to the table."""
+    require(SELECTION, selection)
+    if document_file is not None:
+        require_folder_of(document_file)
+    running = jobs or len(os.sched_getaffinity(0))
+    request = SimulateRequest(
+        selection=selection,
+        traces=traces,
+        accel_sim=accel_sim,
+        designs=design or [],
+        output=output,
+        warm_up=_warm_up(warm_up),
+        jobs=running,
+        limits=Limits(_memory_bytes(process_memory, running), hang_after),
+        weights=weight_kind(weights),
+        workload=workload,
+        match=match_kind(match),
+        force=force,
+    )
+    with activity("reading") as shown:
+
+        def ended(outcome: Outcome) -> None:
+            if not sys.stderr.isatty():
+                console(error=True).print(ended_line(outcome), soft_wrap=True)
+
+        follower = Follower(shown.say, lambda progress: shown.say(progress_line(progress)), ended)
+        document = simulate_selection(request, follower)
+    if document_file is not None:
+        write_atomically(document_file, json_text(document.to_dict()))
+    show(document.to_dict(), as_json, lambda drawn: render_designs(document, drawn))
+    if document.failures:
+        first = document.failures[0]
+        raise RunFailedError(
+            f"launch {first.sim_id} on {first.design}, one of {len(document.failures)}",
+            f"{first.kind}: {first.cause}",
+            first.remedy,
+        )
+
+
+def _warm_up(text: str) -> WarmUp:
+    if text not in WARM_UPS:
+        raise ParameterError("--warm-up", f"there is no kind {text!r}", f"use {', '.join(WARM_UPS)}")
+    return text
+
+
+def _memory_bytes(text: str | None, jobs: int) -> int:
+    if text is not None:
+        return parse_bytes(text, "--process-memory", least=_LEAST_MEMORY_BYTES)
+    whole = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return max(whole // jobs, _LEAST_MEMORY_BYTES)

@@ -1,0 +1,268 @@
+"""Simulates a selection on designs of a GPU: ``assay simulate``."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from assay_client.files import write_atomically
+from assay_client.recordings.analyses import load_selection
+from assay_client.recordings.handing_over import made_by, workload_name
+from assay_client.simulating.attempts import Limits
+from assay_client.simulating.designs import Design, parse_designs
+from assay_client.simulating.driver import Driver, Outcome, Progress, folder_locked
+from assay_client.simulating.installation import Simulator, digest_of, open_simulator
+from assay_client.simulating.launch_folder import LaunchFolder, copy_configuration, folder_name, key_of
+from assay_sampling.documents.common import NoteEntry
+from assay_sampling.documents.designs import DesignsDocument, LaunchNumbers, WarmUp
+from assay_sampling.documents.handover import SelectedOn
+from assay_sampling.errors import MisalignedError, RefusedError
+from assay_sampling.files.reading import reading
+from assay_sampling.handover.designs import (
+    SimulatedDesign,
+    WeighedLaunches,
+    design_entry,
+    launch_entries,
+    notes_on,
+    speedup_entries,
+)
+from assay_sampling.handover.isolated import IsolatedLaunch, isolated_launches
+from assay_sampling.handover.target import Given
+from assay_sampling.launches.alignment import MatchKind
+from assay_sampling.notes.registry import Note, distinct_notes
+from assay_sampling.parameters import WeightKind
+from assay_sampling.scoring.selection import SavedSelection
+
+WARM_UPS: tuple[WarmUp, ...] = ("none", "tail", "whole")
+_WORKLOAD = "workload.json"
+
+
+@dataclass(frozen=True)
+class SimulateRequest:
+    """What to simulate.
+
+    Args:
+        selection: a selection's file, or a weights file.
+        traces: the folder of the traces, or the list in it.
+        accel_sim: where Accel-Sim was built.
+        designs: ``NAME=CONFIG[:OPTIONS]`` each.
+        output: the folder of the simulations.
+        warm_up: what is replayed before each representative.
+        jobs: processes at a time.
+        limits: of each process.
+        weights: the kind of weights; None: the selection's own.
+        workload: its name in the document; "" takes the selection's file.
+        match: how closely traces must be the selected launches.
+        force: simulate anew what was simulated with another simulator, configuration or trace.
+    """
+
+    selection: Path
+    traces: Path
+    accel_sim: Path
+    designs: Sequence[str]
+    output: Path
+    warm_up: WarmUp
+    jobs: int
+    limits: Limits
+    weights: WeightKind | None = None
+    workload: str = ""
+    match: MatchKind = "exact"
+    force: bool = False
+
+
+@dataclass(frozen=True)
+class Follower:
+    """Who is told what happens: each is called in the caller's thread."""
+
+    say: Callable[[str], None] = lambda _: None
+    follow: Callable[[Progress], None] = lambda _: None
+    ended: Callable[[Outcome], None] = lambda _: None
+
+
+def simulate_selection(request: SimulateRequest, follower: Follower) -> DesignsDocument:
+    """Simulate what is not simulated yet, and the table of designs.
+
+    Raises ParameterError for a simulator or design that is not there, RefusedError and MisalignedError for
+    traces or a folder of another workload, and for results of another simulator, configuration or trace
+    without ``force``; StorageError for a full disk.
+    """
+    simulator = open_simulator(request.accel_sim)
+    designs = parse_designs(request.designs, simulator)
+    whole = load_selection(request.selection)
+    saved = whole.by_launch()
+    kind = request.weights or saved.weights.here
+    chosen = WeighedLaunches(saved, saved.weights_of(kind), kind)
+    follower.say("checking the traces")
+    given = Given(selection=request.selection, traces=request.traces, match=request.match)
+    launches, notes = isolated_launches(saved, given, request.warm_up)
+    with folder_locked(request.output) as lock:
+        _claim(request.output, saved)
+        keys = _Keys(simulator.digest(), follower.say)
+        folders = [
+            folder
+            for design in designs
+            for folder in _folders(request.output, design, launches, request.warm_up, keys)
+        ]
+        there = _results(folders, force=request.force)
+        for design in designs:
+            copy_configuration(request.output / design.name, design)
+        missing = [folder for folder in folders if folder.path not in there]
+        driver = Driver(simulator, request.limits, request.jobs, follower.follow, follower.ended)
+        outcomes = [Outcome(folder, numbers, None, resumed=True) for folder, numbers in there.values()]
+        outcomes += driver.run(missing, (lock,))
+        others = _other_warm_ups(request, saved, given, designs, keys)
+    simulated = [_simulated(request, chosen, design, outcomes, others) for design in designs]
+    return _document(request, simulator, chosen, simulated, [*notes, *notes_on(simulated, request.warm_up)])
+
+
+class _Keys:
+    """Keys of launches; each trace is read once."""
+
+    def __init__(self, simulator: str, say: Callable[[str], None]) -> None:
+        self._simulator, self._say = simulator, say
+        self._traces: dict[Path, str] = {}
+        self._configurations: dict[str, str] = {}
+
+    def of(self, design: Design, launch: IsolatedLaunch) -> dict[str, str]:
+        traces = [launch.trace, *([] if launch.replay is None else [launch.replay.trace])]
+        for path in traces:
+            if path not in self._traces:
+                self._say(f"reading {path}")
+                self._traces[path] = digest_of([path])
+        if design.name not in self._configurations:
+            self._configurations[design.name] = design.digest()
+        read = "".join(self._traces[path] for path in traces)
+        return key_of(self._simulator, design, self._configurations[design.name], launch, read)
+
+
+def _folders(
+    output: Path, design: Design, launches: Sequence[IsolatedLaunch], warm_up: WarmUp, keys: _Keys
+) -> list[LaunchFolder]:
+    return [
+        LaunchFolder(
+            output / design.name / folder_name(launch, warm_up), design, launch, keys.of(design, launch)
+        )
+        for launch in launches
+    ]
+
+
+def _results(
+    folders: Sequence[LaunchFolder], *, force: bool
+) -> dict[Path, tuple[LaunchFolder, LaunchNumbers]]:
+    """What is simulated already, by folder; see :meth:`LaunchFolder.result`."""
+    found = {}
+    for folder in folders:
+        try:
+            numbers = folder.result()
+        except RefusedError:
+            if not force:
+                raise
+            continue
+        if numbers is not None:
+            found[folder.path] = folder, numbers
+    return found
+
+
+def _claim(output: Path, saved: SavedSelection) -> None:
+    """Raise RefusedError where a folder has simulations of another workload; else write down whose it is."""
+    path = output / _WORKLOAD
+    ours = {"sequence": saved.sequence.exact, "launches": saved.document.profile.launches}
+    if path.is_file():
+        with reading(path):
+            text = path.read_bytes()
+        try:
+            theirs = json.loads(text)
+        except ValueError:
+            theirs = ours
+        if isinstance(theirs, dict) and {name: theirs.get(name) for name in ours} != ours:
+            raise RefusedError(
+                str(output),
+                "it has simulations of another workload than the selection's",
+                "name another folder with -o",
+            )
+    write_atomically(path, json.dumps(ours) + "\n")
+
+
+def _other_warm_ups(
+    request: SimulateRequest, saved: SavedSelection, given: Given, designs: Sequence[Design], keys: _Keys
+) -> Mapping[tuple[str, WarmUp], Mapping[int, LaunchNumbers]]:
+    """What the folder has of the representatives by design and warm-up, whatever this call replays."""
+    found: dict[tuple[str, WarmUp], dict[int, LaunchNumbers]] = {}
+    for warm_up in WARM_UPS:
+        suffix = "" if warm_up == "none" else f"-{warm_up}"
+        if not any(request.output.glob(f"*/launch-*{suffix}/result.json")):
+            continue
+        try:
+            launches, _ = isolated_launches(saved, given, warm_up)
+        except MisalignedError:
+            continue  # the launches before have no traces
+        for design in designs:
+            place = request.output / design.name
+            known = [each for each in launches if (place / folder_name(each, warm_up)).is_dir()]
+            results = _results(_folders(request.output, design, known, warm_up, keys), force=True)
+            found[design.name, warm_up] = {
+                folder.launch.launch: numbers for folder, numbers in results.values()
+            }
+    return found
+
+
+def _simulated(
+    request: SimulateRequest,
+    chosen: WeighedLaunches,
+    design: Design,
+    outcomes: Sequence[Outcome],
+    others: Mapping[tuple[str, WarmUp], Mapping[int, LaunchNumbers]],
+) -> SimulatedDesign:
+    own = [each for each in outcomes if each.folder.design is design]
+    kernels = dict(zip(chosen.launches, chosen.saved.kernel, strict=True))
+    return SimulatedDesign(
+        name=design.name,
+        configuration=str(design.configuration),
+        options=[*design.completed, *design.options],
+        folder=str(request.output / design.name),
+        numbers={each.folder.launch.launch: each.numbers for each in own if each.numbers is not None},
+        failures=[
+            each.failure.model_copy(update={"kernel": kernels[each.folder.launch.launch]})
+            for each in own
+            if each.failure is not None
+        ],
+        resumed=frozenset(each.folder.launch.launch for each in own if each.resumed),
+        cold=others.get((design.name, "none"), {}),
+        warm={
+            warm_up: others[design.name, warm_up]
+            for warm_up in WARM_UPS
+            if warm_up != "none" and (design.name, warm_up) in others
+        },
+    )
+
+
+def _document(
+    request: SimulateRequest,
+    simulator: Simulator,
+    chosen: WeighedLaunches,
+    designs: Sequence[SimulatedDesign],
+    notes: Sequence[Note],
+) -> DesignsDocument:
+    document = chosen.saved.document
+    return DesignsDocument(
+        made_by=made_by(),
+        workload=workload_name(request.workload, request.selection),
+        selection=SelectedOn(
+            path=str(request.selection),
+            method=document.method,
+            parameters=document.parameters,
+            seed=document.seed,
+            weights=chosen.kind,
+            profile=document.profile,
+        ),
+        weights=chosen.kind,
+        simulator=str(simulator.program),
+        warm_up=request.warm_up,
+        designs=[design_entry(design, chosen) for design in designs],
+        speedups=speedup_entries(designs, chosen),
+        launches=[entry for design in designs for entry in launch_entries(design, chosen)],
+        failures=[failure for design in designs for failure in design.failures],
+        notes=[NoteEntry.of(note) for note in distinct_notes(notes)],
+    )

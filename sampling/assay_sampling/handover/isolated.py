@@ -1,0 +1,117 @@
+"""Launches simulated apart, each in a process of its own: its list, and what is replayed to warm its caches.
+
+A launch of its own finds cold caches. What is replayed are the memory instructions of the launch before it,
+all of them or those of its last blocks: what the caches still hold when it ends. Copies to the device stay
+where they follow one of the listed launches' predecessors directly; earlier ones belong to launches that
+are not simulated.
+
+Source: docs/methods/cold-start.md; docs/how-to/simulate.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from assay_sampling.documents.designs import WarmUp
+from assay_sampling.errors import MisalignedError
+from assay_sampling.handover.accel_sim import check_traces
+from assay_sampling.handover.target import Given, of_one_process, the_traces
+from assay_sampling.notes.registry import Note
+from assay_sampling.scoring.matching import DIFFERENCES_SHOWN
+from assay_sampling.scoring.selection import SavedSelection
+from assay_sampling.simulators.accel_sim.kernels_list import KernelsList, MemoryCopy
+from assay_sampling.simulators.accel_sim.trace_folder import TraceFolder, open_trace_folder
+from assay_sampling.simulators.accel_sim.warm_up import memory_only_path, memory_only_trace
+
+# What is in flight on the largest GPUs when a launch ends; -2.8 % of the cycles instead of -5 % cold.
+TAIL_BLOCKS = 160
+
+
+@dataclass(frozen=True)
+class Replay:
+    """The trace whose memory instructions are replayed, and how many blocks at its end; None: all."""
+
+    trace: Path
+    last_blocks: int | None
+
+    @property
+    def name(self) -> str:
+        """The file name of the trace of memory instructions."""
+        return memory_only_path(self.trace).name
+
+    def pieces(self) -> Iterator[bytes]:
+        """Its text; raises InputError for a trace that cannot be read."""
+        return memory_only_trace(self.trace, self.last_blocks)
+
+
+@dataclass(frozen=True)
+class IsolatedLaunch:
+    """A representative to be simulated apart.
+
+    ``launch`` is its 0-based number, ``blocks`` how many thread blocks its process runs, ``lines`` its list,
+    which names traces in its own folder.
+    """
+
+    launch: int
+    trace: Path
+    blocks: int
+    lines: tuple[str, ...]
+    replay: Replay | None = None
+
+    @property
+    def trace_bytes(self) -> int:
+        """The size of what is simulated, by which launches are ordered."""
+        replayed = 0 if self.replay is None else self.replay.trace.stat().st_size // 4
+        return self.trace.stat().st_size + replayed
+
+
+def isolated_launches(
+    saved: SavedSelection, given: Given, warm_up: WarmUp
+) -> tuple[list[IsolatedLaunch], tuple[Note, ...]]:
+    """The representatives of a selection by launch, in its order, and notes on how traces were compared.
+
+    Raises RefusedError for launches of several processes or traces of several tracers, MisalignedError for
+    traces of another workload, and where one is missing.
+    """
+    launches = of_one_process(saved, given)
+    folder = open_trace_folder(the_traces(given))
+    notes = check_traces(saved, given, folder, launches)
+    if warm_up != "none":
+        _refuse_missing(folder, launches.tolist())
+    return [_isolated(folder, launch, warm_up) for launch in launches.tolist()], notes
+
+
+def _isolated(folder: TraceFolder, launch: int, warm_up: WarmUp) -> IsolatedLaunch:
+    trace, blocks = folder.by_id[launch + 1], folder.header(launch + 1).blocks
+    own = [*(copy.line for copy in _copies_before(folder.kernels, trace)), trace.name]
+    if warm_up == "none" or launch == 0:
+        return IsolatedLaunch(launch, trace, blocks, tuple(own))
+    before, its_blocks = folder.by_id[launch], folder.header(launch).blocks
+    replay = Replay(before, None if warm_up == "whole" else TAIL_BLOCKS)
+    lines = [*(copy.line for copy in _copies_before(folder.kernels, before)), replay.name, *own]
+    replayed = its_blocks if replay.last_blocks is None else min(its_blocks, replay.last_blocks)
+    return IsolatedLaunch(launch, trace, blocks + replayed, tuple(lines), replay)
+
+
+def _copies_before(kernels: KernelsList, trace: Path) -> list[MemoryCopy]:
+    """The copies between a launch and the one before it in the list."""
+    found: list[MemoryCopy] = []
+    for entry in kernels.entries:
+        if entry == trace:
+            break
+        found = [*found, entry] if isinstance(entry, MemoryCopy) else []
+    return found
+
+
+def _refuse_missing(folder: TraceFolder, launches: list[int]) -> None:
+    """Raise MisalignedError where the launch before a representative has no trace."""
+    missing = [launch for launch in sorted(launches) if launch > 0 and launch not in folder.by_id]
+    if missing:
+        raise MisalignedError(
+            f"{folder.kernels.path} and --warm-up",
+            f"{len(missing)} of the launches to replay have no trace",
+            "trace them too: assay export SELECTION --to nvbit --warm-up 1, or give --warm-up none",
+            tuple(f"kernel-{number}.traceg is not in the list" for number in missing[:DIFFERENCES_SHOWN]),
+        )

@@ -1,0 +1,237 @@
+"""``assay simulate`` with a stand-in for the simulator: processes, results, failures, and the table."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.agent.fake_server import wait_for
+from tests.support.sampling import accel_sim_logs as logs
+from tests.support.sampling.accel_sim_traces import Listed, write_listed
+from tests.support.sampling.stand_in_simulator import CLUSTERS, cycles_of, write_stand_in
+
+Assay = Callable[..., Any]
+BLOCKS = (8, 16, 8, 24, 16, 8, 40, 8) * 3
+BOTH = ("--design", "big=BIG", "--design", "small=SMALL")
+
+
+@dataclass(frozen=True)
+class Bench:
+    """A workload of 24 launches of two kernels: its traces, a selection, and the stand-in simulator."""
+
+    selection: Path
+    traces: Path
+    simulator: Path
+    output: Path
+    weights: dict[int, float]
+
+    def command(self, *more: object) -> list[object]:
+        places = ("--traces", self.traces, "--accel-sim", self.simulator, "-o", self.output)
+        return ["simulate", self.selection, *places, "--jobs", 2, *more]
+
+
+@pytest.fixture
+def bench(tmp_path: Path, assay: Assay) -> Bench:
+    """With two launches drawn of each of three strata, or more."""
+    return made_bench(tmp_path, assay, "stratified", "launches_per_group=2")
+
+
+@pytest.fixture
+def small(tmp_path: Path, assay: Assay) -> Bench:
+    """With three launches."""
+    return made_bench(tmp_path, assay, "random", "launches=3")
+
+
+def made_bench(tmp_path: Path, assay: Assay, method: str, parameter: str) -> Bench:
+    kernels = ["_Z4evenPf" if number % 2 else "_Z3oddPf" for number in range(len(BLOCKS))]
+    recorded = [
+        logs.Launch(name=kernel, traced_id=number, grid=(blocks, 1, 1), cycles=100 * blocks)
+        for number, (kernel, blocks) in enumerate(zip(kernels, BLOCKS, strict=True), start=1)
+    ]
+    recording = tmp_path / "recorded.out"
+    recording.write_text(logs.output(recorded))
+    listed = [Listed(each.traced_id, each.name, each.grid, each.block) for each in recorded]
+    traces = write_listed(tmp_path / "traces with blanks", listed).parent
+    selection = tmp_path / "selection.json"
+    ended = assay("select", method, recording, "-p", parameter, "--seed", 3, "-o", selection)
+    assert ended.code == 0, ended.stderr
+    chosen = [r for g in json.loads(selection.read_text())["groups"] for r in g["representatives"]]
+    simulator = write_stand_in(tmp_path / "accel-sim")
+    weights = {each["sim_id"]: each["weight"] for each in chosen}
+    return Bench(selection, traces, simulator, tmp_path / "sim", weights)
+
+
+def processes_in(folder: Path) -> list[str]:
+    """The processes whose working directory lies in a folder."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if (process / "cwd").resolve().is_relative_to(folder):
+                found.append(process.name)
+    return found
+
+
+def document_of(ended: Any, code: int = 0) -> dict[str, Any]:
+    assert ended.code == code, ended.stderr
+    return dict(json.loads(ended.stdout))
+
+
+def total(bench: Bench, design: str, name: str) -> float:
+    """The weighted total that the stand-in's numbers give by hand."""
+    found = {"cycles": lambda blocks: cycles_of(blocks, CLUSTERS[design]), "instructions": lambda b: 1000 * b}
+    return sum(weight * found[name](BLOCKS[number - 1]) for number, weight in bench.weights.items())
+
+
+def test_the_table_of_two_designs_is_what_their_launches_add_up_to(bench: Bench, assay: Assay) -> None:
+    document = document_of(assay(*bench.command(*BOTH, "--json")))
+    assert 1 < len(bench.weights) < len(BLOCKS)
+    for entry, name in zip(document["designs"], ("BIG", "SMALL"), strict=True):
+        assert entry["simulated"] == len(bench.weights)
+        assert entry["cycles"] == pytest.approx(total(bench, name, "cycles"))
+        assert entry["active_cycles"] == pytest.approx(entry["cycles"] - 200 * sum(bench.weights.values()))
+        assert entry["ipc"] == pytest.approx(total(bench, name, "instructions") / entry["cycles"])
+        assert entry["l2_accesses"] == 100 * sum(bench.weights.values())
+        assert entry["l2_miss_percent"] == pytest.approx(40)
+        assert entry["dram_reads"] == 60 * sum(bench.weights.values())
+        assert entry["options"][:2] == ["-ptx_opcode_latency_int", "4,4,4,4,21,21"]
+    (speedup,) = document["speedups"]
+    assert speedup["speedup"] == pytest.approx(
+        total(bench, "BIG", "cycles") / total(bench, "SMALL", "cycles")
+    )
+    assert speedup["interval"]["low"] < speedup["speedup"] < speedup["interval"]["high"]
+    assert not any(each["resumed"] for each in document["launches"])
+    shown = assay(*bench.command(*BOTH))
+    assert "vouched" in shown.stdout and "cold caches" in shown.stdout
+
+
+def test_called_again_it_runs_only_what_is_missing(small: Bench, assay: Assay) -> None:
+    first = document_of(assay(*small.command(*BOTH, "--json")))
+    lost = small.output / "small" / f"launch-{min(small.weights)}" / "result.json"
+    lost.write_text(lost.read_text()[:40])
+    again = document_of(assay(*small.command(*BOTH, "--json")))
+    resumed = {(each["design"], each["sim_id"]): each["resumed"] for each in again["launches"]}
+    assert [key for key, kept in resumed.items() if not kept] == [("small", min(small.weights))]
+    assert again["speedups"] == first["speedups"]
+
+
+def test_a_warm_up_is_replayed_and_shows_what_starting_cold_costs(small: Bench, assay: Assay) -> None:
+    design = ("--design", "big=BIG", "--json")
+    cold = document_of(assay(*small.command(*design)))
+    for kind in ("whole", "tail"):
+        warm = document_of(assay(*small.command(*design, "--warm-up", kind)))
+        replayed = {each["sim_id"]: each["replayed_instructions"] for each in warm["launches"]}
+        assert replayed == {n: 1000 * BLOCKS[n - 2] if n > 1 else 0 for n in replayed}
+        more = sum(50 * weight for number, weight in small.weights.items() if number > 1)
+        found = {each["warm_up"]: each for each in warm["designs"][0]["cold_start"]}[kind]
+        assert warm["designs"][0]["cycles"] == pytest.approx(cold["designs"][0]["cycles"] - more)
+        assert found["percent"] == pytest.approx(100 * more / warm["designs"][0]["cycles"])
+        assert found["launches"] == found["of"] == len(small.weights)
+    folder = small.output / "big" / f"launch-{max(small.weights)}-tail"
+    assert folder.is_dir() and not list(folder.glob("kernel-mem-*"))
+
+
+@pytest.mark.parametrize(
+    ("what", "kind"),
+    [
+        ("crash", "crashed"),
+        ("deadlock", "deadlock"),
+        ("hang", "hung"),
+        ("memory", "out_of_memory"),
+        ("kill", "killed"),
+        ("refuse", "refused"),
+        ("silent", "incomplete"),
+        ("part", "incomplete"),
+    ],
+)
+def test_a_simulator_that_fails_is_a_failure_class_and_the_others_go_on(
+    small: Bench, assay: Assay, what: str, kind: str
+) -> None:
+    bad = max(small.weights)
+    options = f"big=BIG:-stand_in_at {bad},{what}"
+    ended = assay(
+        *small.command("--design", options, "--hang-after", 1.5, "--process-memory", "2GiB", "--json")
+    )
+    document = document_of(ended, code=6)
+    failures = {each["sim_id"]: each for each in document["failures"]}
+    expected = set(small.weights) if what == "refuse" else {bad}
+    assert set(failures) == expected
+    assert failures[bad]["kind"] == kind
+    assert Path(failures[bad]["log"]).is_file()
+    if what in ("crash", "deadlock", "refuse"):
+        words = {"crash": "Assertion", "deadlock": "deadlock detected", "refuse": "unknown option"}
+        assert any(words[what] in line for line in failures[bad]["last_lines"])
+    assert document["designs"][0]["cycles"] is None
+    assert document["designs"][0]["simulated"] == len(small.weights) - len(expected)
+    assert kind in json.loads(ended.stderr.splitlines()[-1])["error"]["cause"]
+
+
+def test_results_of_another_configuration_are_not_replaced_unless_it_is_said(
+    small: Bench, assay: Assay
+) -> None:
+    document_of(assay(*small.command("--design", "big=BIG", "--json")))
+    refused = assay(*small.command("--design", "big=SMALL", "--json"))
+    assert refused.code == 7
+    assert "another configuration" in refused.stderr
+    forced = document_of(assay(*small.command("--design", "big=SMALL", "--force", "--json")))
+    assert forced["designs"][0]["cycles"] == pytest.approx(total(small, "SMALL", "cycles"))
+
+
+def test_a_folder_of_another_workload_is_refused(small: Bench, assay: Assay) -> None:
+    document_of(assay(*small.command("--design", "big=BIG", "--json")))
+    claim = json.loads((small.output / "workload.json").read_text())
+    (small.output / "workload.json").write_text(json.dumps({**claim, "sequence": "another"}))
+    ended = assay(*small.command("--design", "big=BIG"))
+    assert (ended.code, "another workload" in ended.stderr) == (7, True)
+
+
+@pytest.mark.parametrize(
+    ("design", "words"),
+    [
+        ("x", "NAME=CONFIG"),
+        ("x=NONE", "BIG, SMALL"),
+        ("x=BIG:rubbish", "not an option"),
+        ("x=BIG:-trace other", "not an option of a design"),
+        ("../x=BIG", "NAME=CONFIG"),
+    ],
+)
+def test_a_design_that_cannot_be_is_refused(small: Bench, assay: Assay, design: str, words: str) -> None:
+    ended = assay(*small.command("--design", design))
+    assert ended.code == 2
+    assert words in ended.stderr
+    assert not (small.output / "x").exists()
+
+
+def test_without_a_design_or_a_simulator_the_message_says_what_there_is(small: Bench, assay: Assay) -> None:
+    ended = assay(*small.command())
+    assert (ended.code, "BIG, SMALL" in ended.stderr) == (2, True)
+    other = assay(*small.command("--design", "b=BIG", "--accel-sim", small.traces))
+    assert (other.code, "accel-sim.out" in other.stderr) == (2, True)
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_a_driver_that_is_ended_leaves_nothing_behind_and_goes_on(
+    small: Bench, assay: Assay, number: signal.Signals
+) -> None:
+    slow = "big=BIG:-stand_in_slow 1"
+    words = [str(each) for each in small.command("--design", slow, "--json")]
+    program = Path(sys.executable).with_name("assay")
+    driver = subprocess.Popen([program, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    logged = [small.output / "big" / f"launch-{sim_id}" / "output.log" for sim_id in small.weights]
+    wait_for(lambda: any(each.is_file() and each.stat().st_size for each in logged))
+    os.kill(driver.pid, number)
+    driver.communicate(timeout=30)
+    assert driver.returncode in (128 + number, -number)
+    wait_for(lambda: not processes_in(small.output)), "no simulator outlives its driver"
+    document = document_of(assay(*words))
+    assert document["designs"][0]["cycles"] == pytest.approx(total(small, "BIG", "cycles"))
