@@ -121,7 +121,7 @@ class VirtualSensors:
 
     def _require_there(self) -> None:
         if "gpu_lost" in self._faults and self._readings:
-            raise GpuLostError(f"GPU {self._uuid}", "it was lost, as it was told to")
+            raise GpuLostError(f"GPU {self._uuid}", "it was lost (simulated fault)")
 
 
 def parse_faults(text: str) -> tuple[str, ...]:

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 # Seen between two CPUs: at most 1e-14 of the number. A change of a formula is far above it.
@@ -122,9 +122,13 @@ REPLACED: tuple[tuple[str, str], ...] = (
 )
 
 
-def kept(document: Any, work: str) -> Any:
-    """``document`` as the golden files have it: with its prose; ``work`` is where its commands ran."""
-    return _without(document, (), work, frozenset())
+def kept(document: Any, work: str, golden: Any = None) -> Any:
+    """``document`` as the golden files have it: with its prose; ``work`` is where its commands ran.
+
+    Keys of ``ADDED`` that ``golden``, the file so far, has not are left out: some of them, such as
+    ``gpu_hours``, differ from run to run.
+    """
+    return _like(_without(document, (), work, frozenset()), (), frozenset(_places(golden, ())))
 
 
 def comparable(document: Any, work: str = "<work>") -> Any:
@@ -169,6 +173,30 @@ def _last_bits(golden: Any, found: Any) -> bool:
 def _path(words: str) -> tuple[str, ...]:
     """``rows[3].error`` as rules name it."""
     return tuple(re.sub(r"\[\d+\]", ".[]", words).split("."))
+
+
+def _places(value: Any, path: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
+    """The path of every key in a document."""
+    if isinstance(value, dict):
+        for key, item in value.items():
+            yield (*path, key)
+            yield from _places(item, (*path, key))
+    elif isinstance(value, list):
+        for item in value:
+            yield from _places(item, (*path, "[]"))
+
+
+def _like(value: Any, path: tuple[str, ...], known: frozenset[tuple[str, ...]]) -> Any:
+    """``value`` without the added keys whose paths are not known."""
+    if isinstance(value, dict):
+        return {
+            key: _like(item, here, known)
+            for key, item in value.items()
+            if (here := (*path, key)) in known or not _named(here, ADDED)
+        }
+    if isinstance(value, list):
+        return [_like(item, (*path, "[]"), known) for item in value]
+    return value
 
 
 def _without(value: Any, path: tuple[str, ...], work: str, prose: frozenset[str]) -> Any:

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from golden.cases import CASES
-from golden.comparing import brought_up, comparable, differences
+from golden.comparing import brought_up, comparable, differences, kept
 from golden.running import workplace
 
 EXPECTED = Path(__file__).parent / "expected"
@@ -35,6 +35,16 @@ def test_each_case_has_its_file() -> None:
 )
 def test_only_the_last_bits_of_a_number_may_differ(found: object, lines: int) -> None:
     assert len(differences({"error_percent": 3.0}, {"error_percent": found})) == lines
+
+
+def test_a_renewed_golden_file_leaves_out_added_keys_that_it_did_not_have() -> None:
+    """``gpu_hours`` depends on the load of the machine; ``error_percent`` is what was renewed."""
+    golden = [{"stdout": {"rows": [{"error_percent": 3.0, "verdict": "trust"}]}}]
+    row = {"error_percent": 4.0, "verdict": "look", "gpu_hours": 0.07, "interval": {"low": 1}}
+    found = [{"stdout": {"rows": [row], "eta": {"known": True}, "exit_code": 0}}]
+    assert kept(found, "/work", golden) == [
+        {"stdout": {"rows": [{"error_percent": 4.0, "verdict": "look"}], "exit_code": 0}}
+    ]
 
 
 @pytest.mark.parametrize("name", [pytest.param(name, marks=MARKS.get(name, ())) for name in CASES])

@@ -174,7 +174,7 @@ def test_where_every_gpu_is_lost_status_says_why_and_a_clear_ends_the_wait() -> 
         reason = reasons[0]
         assert reason.startswith(start + " nsight_compute is out of service: virtual V100")
         assert bad in reason
-        assert "it was lost, as it was told to" in reason
+        assert "it was lost (simulated fault)" in reason
         assert "assay-agent quarantine clear" in reason
         shown = place.assay("status", identifier).stdout
         assert "out of service" in " ".join(shown.split())

@@ -47,6 +47,15 @@ def write(path: Path, text: str) -> Path:
     return path
 
 
+def test_the_banner_at_the_begin_of_a_line_tells_version_and_commit(tmp_path: Path) -> None:
+    """As GPGPU-Sim prints it; traces of Accel-Sim indent it, which is read alike."""
+    banner = "*** GPGPU-Sim Simulator Version 4.2.0  [build gpgpu-sim_git-commit-667834cf_modified_0.0] ***\n"
+    for at, indent in enumerate(("", "        ")):
+        log, launches = read_output(write(tmp_path / f"log{at}", indent + banner + output(THREE[:1])))
+        assert len(launches) == 1
+        assert (log.version, log.commits) == ("4.2.0", {"GPGPU-Sim": "667834cf"})
+
+
 def test_counters_are_of_each_launch_alone_and_ids_those_of_the_trace(tmp_path: Path) -> None:
     log, launches = read_output(write(tmp_path / "log", output(THREE)))
     assert log.ending == "exit"

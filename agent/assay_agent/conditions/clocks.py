@@ -84,7 +84,7 @@ class ModelledClocks(Condition):
         variables = model.clock_variables(clock, site.environment)
         self.facts["clock_locked"] = int(variables is not None)
         if variables is None:
-            self.flag("clock_unlocked", f"the {clock} clock could not be locked, as it was told to")
+            self.flag("clock_unlocked", f"the {clock} clock could not be locked (simulated fault)")
         else:
             self.environment |= variables
 

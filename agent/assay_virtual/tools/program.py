@@ -134,7 +134,7 @@ def _virtual_program(path: Path, arguments: Sequence[str], environment: VirtualE
         complaint = "assay-virtual: CUDA error 719 (unspecified launch failure)\n"
     elif "application_failed" in faults:
         totals, ending = tuple(n // 2 for n in totals), Ending(faults.number("application_failed"))
-        complaint = "assay-virtual: the workload failed, as it was told to\n"
+        complaint = "assay-virtual: the workload failed (simulated fault)\n"
     elif "application_killed" in faults:
         totals, ending = tuple(n // 2 for n in totals), Ending(signal=faults.number("application_killed"))
     output = "".join(
