@@ -40,6 +40,12 @@ class Profile:
     """
 
     def __init__(self, levels: Levels) -> None:
+        if not isinstance(levels, Levels):
+            raise ParameterError(
+                "Profile",
+                f"it is not made from an object of type {type(levels).__name__}",
+                "use Profile.from_pandas(frame), Profile.from_arrow(table) or Profile.read(files)",
+            )
         self._levels = levels
 
     @classmethod

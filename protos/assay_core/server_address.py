@@ -127,9 +127,13 @@ def parse_address(text: str, subject: str = "server address", *, any_port: bool 
         return _socket_address(text, subject)
     match = re.fullmatch(r"(?:\[([\w.%]*:[\w.%:]*)\]|([^:\[\]\s]+)):([0-9]{1,5})", text)
     least = 0 if any_port else 1
-    if match is None or not least <= int(match[3]) <= 65535:
+    if match is None:
         raise ParameterError(
             subject, f"{text!r} is not an address", "give HOST:PORT or unix:PATH, for example localhost:7170"
+        )
+    if not least <= int(match[3]) <= 65535:
+        raise ParameterError(
+            subject, f"{text!r} is not an address: ports go from {least} to 65535", "correct the port"
         )
     return ServerAddress(text, host=match[1] or match[2], port=int(match[3]))
 

@@ -19,7 +19,7 @@ import typer
 from assay_client.cli import main as main_module
 from assay_client.cli.main import VERBS, LazyVerbs, app, main
 from assay_client.cli.reporters.failure import Failure, render_failure
-from assay_client.cli.summaries import SUMMARIES
+from assay_client.cli.summaries import GROUPS, SUMMARIES
 from assay_client.ending import ended_in_order, raise_if_asked
 from assay_sampling import errors
 from tests.support.client import hand_made
@@ -42,7 +42,7 @@ def test_every_verb_has_json_and_says_what_it_does() -> None:
     assert {name.split()[1] for name in found} == set(VERBS)
     for name, command in found.items():
         options = {text for parameter in command.params for text in parameter.opts}
-        assert "--json" in options, name
+        assert "--json" in options or name == "assay help", name
         assert command.help, name
 
 
@@ -53,7 +53,7 @@ def test_the_verbs_that_scripts_rely_on_are_there() -> None:
         "submit", "status", "watch", "pause", "resume", "cancel", "retry", "agents", "gpus",
         "queue", "health", "runs", "explain", "report", "fetch",
         "campaigns", "role", "budget", "audit", "demo", "login", "logout", "token", "identities", "revoke",
-        "slurm", "docs",
+        "slurm", "docs", "help",
     ]  # fmt: skip
 
 
@@ -138,7 +138,11 @@ def test_usage_errors_are_one_paragraph_and_code_2(assay: Assay, arguments: list
 
 
 def test_an_unknown_verb_names_the_one_that_was_meant(assay: Assay) -> None:
-    assert "'status'" in assay("statsu").stderr
+    assert "did you mean: assay status?" in assay("statsu").stderr
+
+
+def test_the_help_page_has_every_verb_under_one_heading() -> None:
+    assert sorted(verb for verbs in GROUPS.values() for verb in verbs) == sorted(VERBS)
 
 
 def broken_verb(monkeypatch: pytest.MonkeyPatch, error: BaseException) -> None:

@@ -47,12 +47,23 @@ def test_what_is_not_an_address_is_a_parameter_error(address: str) -> None:
         server_address(address)
 
 
-@pytest.mark.parametrize(
-    "address", ["gpu1.lab:7170", "10.0.0.4:7170", "[2001:db8::1]:7170", "127.0.0.1:7170", "localhost:7170"]
-)
-def test_over_tcp_nothing_is_sent_without_a_login(address: str) -> None:
-    with pytest.raises(errors.NotIdentifiedError, match=r"you have not logged in to it .*: assay login"):
-        Connection(address)
+def test_over_tcp_nothing_is_sent_without_a_login() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        with pytest.raises(errors.NotIdentifiedError, match=r"you have not logged in to it .*: assay login"):
+            Connection(f"127.0.0.1:{listener.getsockname()[1]}")
+        listener.settimeout(30)
+        connection, _address = listener.accept()
+        with connection:
+            assert connection.recv(1) == b""
+
+
+def test_without_a_login_a_server_that_is_not_there_is_not_taken_for_one() -> None:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    for address in (f"127.0.0.1:{port}", "nobody..here:7170"):
+        with pytest.raises(errors.ServerUnreachableError, match="nothing listens there"):
+            Connection(address)
 
 
 def _logged_in(address: str, **given: Any) -> None:

@@ -15,10 +15,11 @@ from collections.abc import Iterator, MutableMapping, Sequence
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperGroup
 
 from assay_client.cli.reporters.failure import Failure, render_failure
-from assay_client.cli.summaries import SUMMARIES
+from assay_client.cli.summaries import GROUPS, SUMMARIES
+from assay_client.cli.usage import EXIT_USAGE, usage_failure
+from assay_client.cli.verb import VerbGroup
 from assay_client.ending import signals_noted
 from assay_client.settings import ClientSettings, note_flags, settings_of
 from assay_core.loading import loading
@@ -29,14 +30,13 @@ from assay_sampling.errors import AssayError, ParameterError, StorageError
 from assay_sampling.methods.built_in import BUILT_IN
 
 EXIT_INTERNAL = 1
-EXIT_USAGE = 2
 EXIT_INTERRUPTED = 128 + signal.SIGINT
 EXIT_TERMINATED = 128 + signal.SIGTERM
 EXIT_BROKEN_PIPE = 128 + signal.SIGPIPE
 _DISK_REFUSED = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 _REFUSED = (errno.EACCES, errno.EPERM, errno.EROFS)
 
-# The order of the help page. A verb's module, and all that it needs, is imported when the verb is used.
+# A verb's module, and all that it needs, is imported when the verb is used.
 VERBS: dict[str, str] = {
     "doctor": "assay_client.cli.verbs.doctor",
     "init": "assay_client.cli.verbs.init",
@@ -83,6 +83,7 @@ VERBS: dict[str, str] = {
     "revoke": "assay_client.cli.verbs.revoke",
     "slurm": "assay_client.cli.verbs.slurm",
     "docs": "assay_client.cli.verbs.docs",
+    "help": "assay_client.cli.verbs.help",
 }
 
 
@@ -116,7 +117,7 @@ class LazyVerbs(MutableMapping[str, Any]):
         return len(VERBS)
 
 
-class VerbGroup(TyperGroup):
+class AllVerbs(VerbGroup):
     """The group of all verbs. A signal or a closed pipe ends a verb quietly, with the shell's exit code."""
 
     def __init__(self, **settings: Any) -> None:
@@ -128,8 +129,10 @@ class VerbGroup(TyperGroup):
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         # As click does, but from the table: its own way imports every verb, for a second and a half.
-        with formatter.section("Commands"):
-            formatter.write_dl(list(SUMMARIES.items()))
+        widest = max(map(len, SUMMARIES))
+        for heading, verbs in GROUPS.items():
+            with formatter.section(heading):
+                formatter.write_dl([(verb.ljust(widest), SUMMARIES[verb]) for verb in verbs])
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         if args and args[0] not in VERBS and args[0] in BUILT_IN:
@@ -151,7 +154,7 @@ class VerbGroup(TyperGroup):
 
 
 app = typer.Typer(
-    cls=VerbGroup,
+    cls=AllVerbs,
     context_settings=CONTEXT_SETTINGS,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
@@ -235,13 +238,8 @@ def _exit_code(error: SystemExit) -> int:
 
 
 def _unexpected(error: Exception) -> Failure:
-    # The parser's usage errors have no public base class that is the same in all releases of typer.
-    if hasattr(error, "format_message"):
-        context = getattr(error, "ctx", None)
-        command = context.command_path if context is not None else "assay"
-        return Failure(
-            "UsageError", command, error.format_message().rstrip(".? "), f"see: {command} --help", EXIT_USAGE
-        )
+    if hasattr(error, "format_message"):  # the parser's own
+        return usage_failure(error)
     if isinstance(error, OSError) and error.errno in _DISK_REFUSED:
         # Files of ours raise StorageError where they are written: what is left is standard output.
         _detach_output()

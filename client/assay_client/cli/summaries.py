@@ -51,4 +51,18 @@ SUMMARIES: dict[str, str] = {
     "revoke": "Withdraw an identity, a key or a join token.",
     "slurm": "Submit agents as jobs of a Slurm cluster.",
     "docs": "Show a page of the documentation, or list all.",
+    "help": "Show the help of a verb, or list all verbs.",
 }
+
+# The headings of the help page, by what somebody wants to do, and the verbs below each in order.
+GROUPS: dict[str, tuple[str, ...]] = {
+    "Start here": ("demo", "doctor", "docs", "help"),
+    "Measure": ("init", "plan", "run", "metrics", "import"),
+    "Select and judge": ("inspect", "select", "compare", "classify", "evaluate", "explain"),
+    "Simulate": ("export", "project", "pka-table", "scale-model", "cold-start", "reuse"),
+    "Lab": (
+        "login", "logout", "submit", "status", "watch", "queue", "pause", "resume", "cancel", "retry", "runs",
+        "report", "fetch", "campaigns", "agents", "gpus", "slurm",
+    ),
+    "Admin": ("health", "token", "identities", "revoke", "role", "budget", "audit"),
+}  # fmt: skip

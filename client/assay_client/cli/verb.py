@@ -9,6 +9,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from assay_client.cli.completing import WORDS
+from assay_client.cli.standard_input import with_standard_input
 
 if TYPE_CHECKING:
     from assay_sampling.methods.parameter_help import ParameterHelp
@@ -16,6 +17,15 @@ if TYPE_CHECKING:
 
 class VerbCommand(TyperCommand):
     """A verb whose help names its arguments in words, ``FILE...``, and never shows Python types."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        ctx.meta[WORDS] = list(args)
+        try:
+            return list(super().parse_args(ctx, args))
+        except Exception as error:
+            if getattr(error, "ctx", ctx) is None:  # the parser does not always say which verb refused
+                error.ctx = ctx  # type: ignore[attr-defined]
+            raise
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
         words = [self.options_metavar or ""]
@@ -37,12 +47,15 @@ class VerbCommand(TyperCommand):
         return [parameter for parameter in self.get_params(ctx) if _is_argument(parameter)]
 
 
-class MethodVerbCommand(VerbCommand):
-    """A verb whose first argument is a selection method: its help lists that method's parameters too."""
+class FileVerbCommand(VerbCommand):
+    """A verb that reads files, for which ``-`` stands for standard input."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        ctx.meta[WORDS] = list(args)
-        return list(super().parse_args(ctx, args))
+        return super().parse_args(ctx, with_standard_input(ctx, args))
+
+
+class MethodVerbCommand(FileVerbCommand):
+    """A verb whose first argument is a selection method: its help lists that method's parameters too."""
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         super().format_options(ctx, formatter)
@@ -84,7 +97,19 @@ def _help(argument: Any, ctx: Any) -> str:
     return str(argument.get_help_record(ctx)[1])
 
 
-class DefaultVerbGroup(TyperGroup):
+class VerbGroup(TyperGroup):
+    """Verbs, or verbs of a verb; a word that names none is told to whoever words the error."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        try:
+            return super().resolve_command(ctx, args)
+        except Exception as error:
+            if args and hasattr(error, "format_message"):
+                error.ctx, error.command_name = ctx, args[0]  # type: ignore[attr-defined]
+            raise
+
+
+class DefaultVerbGroup(VerbGroup):
     """Verbs of which ``default`` is meant where the first word names none: an older form stays valid."""
 
     default = ""
@@ -105,4 +130,6 @@ class VerbApp(typer.Typer):
 
 def verb_app(group: type[TyperGroup] | None = None) -> VerbApp:
     """A parser for one verb: plain help, no options for completion, errors left to ``main``."""
-    return VerbApp(cls=group, add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
+    return VerbApp(
+        cls=group or VerbGroup, add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False
+    )

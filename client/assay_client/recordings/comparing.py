@@ -83,10 +83,7 @@ def compare(
         progress(name)
         entries.append(_entry(name, compared, given.get(name, {}), seed, count))
     if all(entry["status"] != "ok" for entry in entries):
-        reasons = "; ".join(f"{entry['method']}: {entry['reason']}" for entry in entries)
-        raise RefusedError(
-            "compare", f"no method applies ({reasons})", "give a recording that one applies to"
-        )
+        raise _none_applies(entries)
     recommendation = _judge_at_home(entries)
     judged = None
     if compared.targets:
@@ -106,6 +103,21 @@ def compare(
         **({} if judged is None else {"at_speedup": judged.document}),
         "recommendation": recommendation,
     }
+
+
+def _none_applies(entries: Sequence[Mapping[str, Any]]) -> RefusedError:
+    """Why no method applies: each reason once, with the methods that have it."""
+    methods: dict[str, list[str]] = {}
+    for entry in entries:
+        methods.setdefault(entry["reason"], []).append(entry["method"])
+    errors = [entry.get("error") for entry in entries]
+    first = errors[0]
+    if len(methods) == 1 and len(entries) > 1 and first is not None:
+        return RefusedError(first["subject"], entries[0]["reason"], first["remedy"])
+    reasons = "; ".join(f"{', '.join(names)}: {reason}" for reason, names in methods.items())
+    remedies = {error["remedy"] for error in errors if error is not None}
+    remedy = remedies.pop() if len(remedies) == 1 else "give a recording that one applies to"
+    return RefusedError("compare", f"no method applies ({reasons})", remedy)
 
 
 def _verdict(

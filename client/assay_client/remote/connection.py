@@ -141,7 +141,8 @@ class Connection:
         connect_seconds: how long to wait for the server to answer at all.
 
     A socket is refused (ServerUnreachableError) if another user could answer there. Over TCP both sides prove
-    who they are: NotIdentifiedError if nobody has logged in to that server.
+    who they are: NotIdentifiedError if nobody has logged in to that server, ServerUnreachableError if nothing
+    listens there.
     """
 
     def __init__(self, address: str | None = None, *, connect_seconds: float = CONNECT_SECONDS) -> None:

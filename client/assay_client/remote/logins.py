@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import socket
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -17,10 +18,11 @@ from assay_core.connecting.joining import left, renewed, renewed_after_expiry
 from assay_core.identity.credentials import Credentials, CredentialsFolder
 from assay_core.records.error_metadata import ErrorMetadata
 from assay_core.server_address import ServerAddress, parse_address
-from assay_sampling.errors import AssayError, NotIdentifiedError
+from assay_sampling.errors import AssayError, NotIdentifiedError, ServerUnreachableError
 
 _RENEW_SECONDS = 5.0
 _LEAVE_SECONDS = 10.0
+_PROBE_SECONDS = 3.0
 
 
 def login_again(address: str) -> str:
@@ -90,10 +92,24 @@ def _not_withdrawn(server: ServerAddress, login: Credentials) -> str:
     return ""
 
 
+def require_listener(address: ServerAddress) -> None:
+    """Raise ServerUnreachableError if nothing listens at a TCP address; connects once, and sends nothing."""
+    try:
+        socket.create_connection((address.host, address.port), timeout=_PROBE_SECONDS).close()
+    except (OSError, UnicodeError) as error:  # UnicodeError: a host name that no name can be
+        raise ServerUnreachableError(
+            f"server {address.text}",
+            f"nothing listens there ({getattr(error, 'strerror', None) or error})",
+            "check the address and that the server runs; once it does, log in: assay login HOST:PORT "
+            "--token TOKEN",
+        ) from error
+
+
 class Login:
     """The login to one server, its channel, and the renewal of its certificate.
 
-    Raises NotIdentifiedError if nobody has logged in there.
+    Raises NotIdentifiedError if nobody has logged in there, ServerUnreachableError if nothing listens there
+    either.
     """
 
     def __init__(self, address: ServerAddress, options: list[tuple[str, int | str]]) -> None:
@@ -102,6 +118,7 @@ class Login:
         self._folder = login_folder(address)
         found = self._folder.read()
         if found is None:
+            require_listener(address)
             raise NotIdentifiedError(
                 f"server {address.text}",
                 "you have not logged in to it on this machine",

@@ -23,7 +23,7 @@ from assay_client.cli.options import (
 from assay_client.cli.output import show
 from assay_client.cli.progress import activity
 from assay_client.cli.reporters.classification import render_classification, render_listed
-from assay_client.cli.verb import verb_app
+from assay_client.cli.verb import FileVerbCommand, verb_app
 from assay_client.files import require_folder_of, write_atomically
 from assay_client.recordings import analyses, classified
 from assay_client.recordings.units import unit_choice, unit_for
@@ -34,9 +34,8 @@ from assay_sampling.errors import ParameterError
 app = verb_app()
 
 
-@app.command()
+@app.command(cls=FileVerbCommand)
 def classify(
-    context: typer.Context,
     files: Annotated[
         list[Path],
         typer.Argument(
@@ -91,10 +90,11 @@ def classify(
     Groups come from the counters of a part of the launches (PKS); models give them to the rest, and the
     table says how far each can be trusted."""
     if light is None and listed is None:
-        raise typer.BadParameter(
-            "give --light or --launches, which hold the whole workload; groups of one recording alone come "
-            "from 'assay select pks', or without counters from 'assay select stem' (labels in --json)",
-            ctx=context,
+        raise ParameterError(
+            "assay classify",
+            "neither --light nor --launches is given, and the whole workload is in one of them",
+            "give one; groups of one recording alone come from 'assay select pks', or without counters from "
+            "'assay select stem' (labels in --json)",
         )
     if light is not None and listed is not None:
         raise ParameterError(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -23,10 +25,12 @@ from assay_client.cli.output import show
 from assay_client.cli.plotting import PlotOption, require_plot, write_plot
 from assay_client.cli.progress import activity
 from assay_client.cli.reporters.comparison import render_comparison
-from assay_client.cli.verb import verb_app
+from assay_client.cli.verb import FileVerbCommand, verb_app
 from assay_client.recordings import analyses, comparing
 from assay_client.recordings.units import unit_choice
 from assay_client.settings import settings_of
+from assay_sampling.errors import ParameterError
+from assay_sampling.methods.built_in import BUILT_IN
 from assay_sampling.scoring.trials import LEAST_TRIALS
 
 if TYPE_CHECKING:
@@ -35,7 +39,7 @@ if TYPE_CHECKING:
 app = verb_app()
 
 
-@app.command()
+@app.command(cls=FileVerbCommand)
 def compare(
     files: Annotated[
         list[Path],
@@ -111,6 +115,7 @@ def compare(
     limit = settings_of(memory_limit_bytes=memory_limit).memory_limit_bytes
     parameters = comparing.parameters_by_method(given, methods) if given else {}
     require_plot(plot)
+    _refuse_method_as_file(files)
     require(RECORDING, *files, light, *(on or []))
     choice = unit_choice(unit)
     with activity("reading " + ", ".join(map(str, [*files, *(on or [])]))) as shown:
@@ -143,3 +148,11 @@ def _figure(document: dict[str, Any]) -> Figure:
     from assay_report.figures.kinds import pareto  # noqa: PLC0415 - only who draws waits for it
 
     return pareto.of_comparison(document)
+
+
+def _refuse_method_as_file(files: Sequence[Path]) -> None:
+    first, others = files[0], files[1:]
+    if str(first) in BUILT_IN and not first.exists():
+        named = [str(other) for other in others] or ["FILE"]
+        words = shlex.join(["assay", "compare", *named, "-m", str(first)])
+        raise ParameterError("assay compare", f"{str(first)!r} is a method, not a file", f"write: {words}")

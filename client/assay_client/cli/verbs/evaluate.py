@@ -20,7 +20,7 @@ from assay_client.cli.options import (
 from assay_client.cli.output import show
 from assay_client.cli.progress import activity
 from assay_client.cli.reporters.evaluation import render_evaluation, render_relative
-from assay_client.cli.verb import verb_app
+from assay_client.cli.verb import FileVerbCommand, verb_app
 from assay_client.recordings import analyses
 from assay_client.recordings.units import unit_choice
 from assay_client.settings import settings_of
@@ -30,7 +30,7 @@ from assay_sampling.projection.files import ProjectionOptions, parse_options
 app = verb_app()
 
 
-@app.command()
+@app.command(cls=FileVerbCommand)
 def evaluate(
     selection: Annotated[
         Path,

@@ -18,7 +18,7 @@ from assay_client.cli.reporters.explained import (
     render_meanings,
     render_selection_explained,
 )
-from assay_client.cli.verb import verb_app
+from assay_client.cli.verb import FileVerbCommand, verb_app
 from assay_client.meanings import all_codes, meanings_of
 from assay_client.recordings.analyses import load_selection, read_profile
 from assay_client.recordings.explained import explain_selection
@@ -33,7 +33,7 @@ app = verb_app()
 _CAMPAIGN_OR_RUN = re.compile(r"-\d+(\.\d+)?$")
 
 
-@app.command()
+@app.command(cls=FileVerbCommand)
 def explain(
     what: Annotated[
         str,

@@ -12,14 +12,14 @@ from assay_client.cli.options import JsonOption, MatchOption, MemoryLimitOption,
 from assay_client.cli.output import show
 from assay_client.cli.progress import activity
 from assay_client.cli.reporters.exported import render_exported
-from assay_client.cli.verb import verb_app
+from assay_client.cli.verb import FileVerbCommand, verb_app
 from assay_client.recordings.handing_over import ExportRequest, export
 from assay_client.settings import settings_of
 
 app = verb_app()
 
 
-@app.command(name="export")
+@app.command(name="export", cls=FileVerbCommand)
 def export_(
     selection: Annotated[
         Path,

@@ -12,13 +12,13 @@ from assay_client.cli.options import JsonOption, SyntheticOption
 from assay_client.cli.output import show
 from assay_client.cli.progress import activity
 from assay_client.cli.reporters.inspection import render_inspection
-from assay_client.cli.verb import verb_app
+from assay_client.cli.verb import FileVerbCommand, verb_app
 from assay_client.recordings import analyses
 
 app = verb_app()
 
 
-@app.command()
+@app.command(cls=FileVerbCommand)
 def inspect(
     files: Annotated[
         list[Path], typer.Argument(readable=False, metavar="FILE...", help="Recordings of any known format.")

@@ -13,6 +13,7 @@ from assay_client.cli.verb import verb_app
 from assay_client.remote.client import Client
 from assay_client.remote.logins import log_in
 from assay_core.connecting.token_option import given_token, token_option
+from assay_core.server_address import parse_address
 from assay_sampling.errors import ParameterError
 
 app = verb_app()
@@ -38,16 +39,37 @@ def login(
     if web:
         _print_link(address, server, as_json)
         return
-    if address is None or not token:
-        missing = "HOST:PORT" if address is None else "--token"
-        raise ParameterError(missing, "it is missing", "give HOST:PORT --token TOKEN, or --web for the page")
+    if address is None:
+        raise _without_address(server)
+    parse_address(address, "HOST:PORT")
+    if not token:
+        raise ParameterError(
+            "--token", "it is missing", f"ask an admin for a token, then: assay login {address} --token TOKEN"
+        )
     document = log_in(address, given_token(token))
     show(document, as_json, lambda console: render_login(document, console))
 
 
+def _without_address(server: str | None) -> ParameterError:
+    """What is wrong where no join listener is named; ``server``: the value of ``--server``."""
+    if server is None:
+        remedy = "write: assay login HOST:PORT --token TOKEN; or, for the page of a server: assay login --web"
+        return ParameterError("HOST:PORT", "the address of the server's --join listener is missing", remedy)
+    parse_address(server, "--server")
+    return ParameterError(
+        "--server",
+        "logging in takes the address of the --join listener as its argument; --server belongs to --web",
+        f"write: assay login {server} --token TOKEN",
+    )
+
+
 def _print_link(address: str | None, server: str | None, as_json: bool) -> None:
     if address is not None:
-        raise ParameterError(address, "--web goes to a server that you are logged in to", "give --server")
+        raise ParameterError(
+            address,
+            "--web takes the server that you are logged in to from --server, not as its argument",
+            f"write: assay login --web --server {address}",
+        )
     with Client(server) as client:
         link = client.web_link()
     show(link, as_json, lambda console: render_web_link(link, console))

@@ -14,7 +14,7 @@ from assay_client.cli.plotting import PlotOption, require_plot, write_plot
 from assay_client.cli.progress import activity
 from assay_client.cli.reporters.project import render_projection, render_tbpoint
 from assay_client.cli.traces import simulated_traces, traces_of
-from assay_client.cli.verb import verb_app
+from assay_client.cli.verb import FileVerbCommand, verb_app
 from assay_sampling.errors import ParameterError
 from assay_sampling.files.reading import read_head
 from assay_sampling.projection.files import ProjectionOptions, parse_options, project_file
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 app = verb_app()
 
 
-@app.command()
+@app.command(cls=FileVerbCommand)
 def project(
     file: Annotated[
         Path,
