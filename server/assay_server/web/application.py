@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from concurrent.futures import Executor
 from functools import partial
+from http import HTTPStatus
 from types import MappingProxyType
 
 from starlette.applications import Starlette
@@ -21,7 +22,7 @@ from assay_server.web.answering.acting import ACTIONS, Acting
 from assay_server.web.answering.asking import Answering, Asking, Handlers
 from assay_server.web.answering.downloads import Downloads
 from assay_server.web.answering.logging_in import LoggingIn
-from assay_server.web.answering.problems import with_problems
+from assay_server.web.answering.problems import no_such_page, with_problems
 from assay_server.web.answering.watching import Watching
 from assay_server.web.drawing import pages as kinds
 from assay_server.web.drawing.templating import release, static_files
@@ -72,7 +73,13 @@ class Application:
         self._acting = Acting(self._asking)
         self._downloads = Downloads(self._asking)
         self.routes = self._routes()
-        self.asgi: ASGIApp = Guarding(Starlette(routes=self.routes), place.names, place.tls)
+        self.asgi: ASGIApp = Guarding(self._pages(), place.names, place.tls)
+
+    def _pages(self) -> Starlette:
+        async def missing(request: Request, _error: Exception) -> Response:
+            return no_such_page(self._asking, request)
+
+        return Starlette(routes=self.routes, exception_handlers={HTTPStatus.NOT_FOUND: missing})
 
     def _routes(self) -> list[Route]:
         def page(path: str, kind: str) -> Route:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from http import HTTPStatus
 from types import MappingProxyType
 
 import grpc
@@ -10,6 +11,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, Response
 
 from assay_sampling.errors import AssayError, NotIdentifiedError
+from assay_server.campaigns.errors import UnknownThingError
 from assay_server.rpc.errors import status_code
 from assay_server.web.answering.asking import Answering, Asking, campaign_path
 from assay_server.web.drawing.templating import rendered
@@ -50,13 +52,28 @@ def _problem(asking: Asking, request: Request, error: AssayError) -> Response:
     html = rendered(
         "message.html.j2",
         **frame,
-        title="That cannot be done" if code < 500 else "The server has a problem",
+        title=_title(code),
+        code=code,
         subject=error.subject,
         cause=error.cause,
         remedy=error.remedy,
         back=_back(request),
     )
     return HTMLResponse(html, code)
+
+
+def no_such_page(asking: Asking, request: Request) -> Response:
+    """The answer to a path that no page has: where to go instead."""
+    remedy = "check the address, or start from one of these pages"
+    return _problem(
+        asking, request, UnknownThingError(f"{request.url.path!r}", "there is no such page", remedy)
+    )
+
+
+def _title(code: int) -> str:
+    if code == HTTPStatus.NOT_FOUND:
+        return "There is nothing here"
+    return "That cannot be done" if code < HTTPStatus.INTERNAL_SERVER_ERROR else "The server has a problem"
 
 
 def _back(request: Request) -> str:

@@ -22,10 +22,11 @@ from assay_core.records.runs_request import RunsRequest
 from assay_report.forms import Form, single
 from assay_report.reading import parse_report
 from assay_sampling.errors import RefusedError
+from assay_sampling.verdicts.rules import GOAL_ERROR_PERCENT
 from assay_server.campaigns.errors import NotYetError, UnknownThingError, known_campaign, unknown_run
 from assay_server.campaigns.scheduling.coordinator import Coordinator
 from assay_server.rpc.campaign_handler import CampaignHandler
-from assay_server.store.model import ACTIVE_ATTEMPTS, Attempt, Campaign, Run, RunsAlike
+from assay_server.store.model import ACTIVE_ATTEMPTS, OPEN_RUNS, Attempt, Campaign, Run, RunsAlike
 from assay_server.store.sql import SqlTransaction
 from assay_server.web.drawing.attention import MOST_REASONS, Reason, reasons
 from assay_server.web.drawing.region import Drawing, Region
@@ -166,7 +167,10 @@ class CampaignPage:
         source = self._figure_source(campaign, so_far)
         figures = None if source is None else self._studio.figures(source)
         ingest = self._pulse.ingest(campaign_id)
+        # What is refused for want of runs that are still to come is not wrong yet.
+        open_cells = {(each.workload, each.device_kind) for each in alike if each.state in OPEN_RUNS}
         given = {"c": status, "campaign": campaign, "acts": acts}
+        judged = {"open_cells": open_cells if so_far is not None else set(), "goal": GOAL_ERROR_PERCENT}
         regions = {
             "state": Region({"": rendered("part_state.html.j2", **given, ingest=ingest)}),
             "actions": Region({"": rendered("part_actions.html.j2", **given)}),
@@ -174,7 +178,7 @@ class CampaignPage:
             "waiting": Region({"": rendered("part_waiting.html.j2", c=status)}),
             "noted": Region({"": _attention(campaign_id, reasons(noted))}),
             "results": Region(
-                {"": rendered("part_results.html.j2", **given, results=results, so_far=so_far)}
+                {"": rendered("part_results.html.j2", **given, **judged, results=results, so_far=so_far)}
             ),
             "figures": Region(
                 {
@@ -187,7 +191,7 @@ class CampaignPage:
                     )
                 }
             ),
-            "workloads": Region(_workload_rows(status, alike, results.rows, acts)),
+            "workloads": Region(_workload_rows(status, alike, results.rows, acts, judged)),
         }
         return Drawing(status.campaign_id, "campaign.html.j2", regions, given)
 
@@ -226,7 +230,11 @@ def _attention(campaign_id: str, found: Sequence[Reason]) -> str:
 
 
 def _workload_rows(
-    status: CampaignStatus, alike: list[RunsAlike], results: Sequence[Result], acts: bool
+    status: CampaignStatus,
+    alike: list[RunsAlike],
+    results: Sequence[Result],
+    acts: bool,
+    judged: dict[str, object],
 ) -> dict[str, str]:
     """One row for each workload, in the campaign's order."""
     counts: dict[str, Counter[RunState]] = {}
@@ -249,6 +257,7 @@ def _workload_rows(
             results=by_workload.get(name, []),
             c=status,
             acts=acts,
+            **judged,
         )
         for name, counted in counts.items()
         if (row := element_id("w", name))
