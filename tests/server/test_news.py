@@ -24,8 +24,8 @@ from assay_server.campaigns.scheduling.telling.news import is_own, news_of, read
 from assay_server.campaigns.scheduling.transitions import Effects
 from assay_server.peers.seam import MOST_BYTES, Hub, PeersInProcess
 from assay_server.store.connections.ended import NothingKeptError, OutcomeUnknownError
+from assay_server.store.records import LocalRecordStore
 from assay_server.store.sql import SqlTransaction
-from tests.support.server.memory_record_store import MemoryRecordStore
 from tests.support.server.queue_lab import QueueLab, agent_of, live_campaign
 
 KEY = AttemptKey("c-1.0000", 0, 1, 1 << 60)
@@ -42,7 +42,10 @@ class Two:
         self.lab = QueueLab(replace(agent, slots=slots))
         self.first = self.lab.coordinator
         self.second = Coordinator(
-            self.lab.store, MemoryRecordStore(Path("unused")), self.lab.policy, self.lab.clock
+            self.lab.store,
+            LocalRecordStore(Path("unused"), make_folders=False),
+            self.lab.policy,
+            self.lab.clock,
         )
         hub = Hub()
         for each in (self.first, self.second):

@@ -24,8 +24,8 @@ from assay_server.campaigns.scheduling.coordinator import Coordinator
 from assay_server.campaigns.scheduling.transitions import SchedulePolicy
 from assay_server.rpc.agent_handler import AgentHandler
 from assay_server.store.model import Entrant, Hold, Lane, Need, Slice
+from assay_server.store.records import LocalRecordStore
 from assay_server.store.sqlite import SqliteStore
-from tests.support.server.memory_record_store import MemoryRecordStore
 from tests.support.server.playing_agent import PlayingAgent
 from tests.support.server.queue_lab import HANG, agent_of, live_campaign
 from tests.support.server.server_support import CAMPAIGN, HandClock, eventually
@@ -125,7 +125,10 @@ class KeptQueue(RuleBasedStateMachine):
         super().__init__()
         self.clock, self.store = HandClock(), SqliteStore(None)
         self.coordinator = Coordinator(
-            self.store, MemoryRecordStore(Path("unused")), SchedulePolicy(10**9), self.clock
+            self.store,
+            LocalRecordStore(Path("unused"), make_folders=False),
+            SchedulePolicy(10**9),
+            self.clock,
         )
         self.agents = {kind: agent_of(kind) for kind in KINDS}
         for agent in self.agents.values():

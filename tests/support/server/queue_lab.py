@@ -17,9 +17,9 @@ from assay_server.campaigns.scheduling.leases import Lease
 from assay_server.campaigns.scheduling.transitions import SchedulePolicy
 from assay_server.store.model import Agent, Attempt, Campaign, Hold, Run, Segment, Slice
 from assay_server.store.record_store import PublishedFile
+from assay_server.store.records import LocalRecordStore
 from assay_server.store.sql import MetadataStore
 from assay_server.store.sqlite import SqliteStore
-from tests.support.server.memory_record_store import MemoryRecordStore
 from tests.support.server.server_support import HandClock
 
 HANG = Failure("hang", "the workload", "no progress", "raise the limit", True)
@@ -81,7 +81,7 @@ class QueueLab:
 
     def restart(self) -> None:
         """A new process over the same store."""
-        records = MemoryRecordStore(Path("unused"))
+        records = LocalRecordStore(Path("unused"), make_folders=False)
         self.coordinator = Coordinator(self.store, records, self.policy, self.clock)
 
     def register(self, agent: Agent) -> None:

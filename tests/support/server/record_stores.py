@@ -17,7 +17,6 @@ from assay_server.store.objects.store import ObjectRecordStore
 from assay_server.store.record_store import RecordStore
 from assay_server.store.records import LocalRecordStore
 from assay_server.store.set_aside import MANIFEST
-from tests.support.server.memory_record_store import MemoryRecordStore
 
 
 class RecordBench(Protocol):
@@ -57,26 +56,6 @@ class LocalBench:
         return sorted(str(path.relative_to(self._state)) for path in files)
 
 
-class MemoryBench:
-    """Dictionaries."""
-
-    def __init__(self, folder: Path) -> None:
-        self._files: dict[str, bytes] = {}
-        self.records: RecordStore = MemoryRecordStore(folder / "fetched", self._files)
-
-    def read(self, name: str) -> bytes:
-        return self._files[name]
-
-    def write(self, name: str, data: bytes) -> None:
-        self._files[name] = data
-
-    def remove(self, name: str) -> None:
-        del self._files[name]
-
-    def names(self) -> list[str]:
-        return sorted(self._files)
-
-
 class BucketBench:
     """An object store, by default one in this process; the cache is on this machine."""
 
@@ -109,7 +88,6 @@ def _in_folder(folder: Path) -> BucketBench:
 RECORD_STORES: dict[str, Callable[[Path], RecordBench]] = {
     "local disk": LocalBench,
     "shared folder": lambda folder: LocalBench(folder, shared=True),
-    "dictionaries": MemoryBench,
     "bucket in memory": BucketBench,
     "bucket in a folder": _in_folder,
 }
