@@ -78,14 +78,13 @@ class AttemptRows(TokenRows):
         """Attempts of these runs in one of these states, in the order of their tokens."""
         return [attempt_of(row) for row in self.rows(selected_runs.select_attempts_of(run_ids, states))]
 
-    def attempts_by_key(self, keys: Sequence[AttemptKey]) -> list[Attempt]:
-        """The attempts with exactly these keys, in no order; keys without an attempt are left out."""
-        return self.sessions_and_attempts((), keys)[1]
-
     def sessions_and_attempts(
         self, agent_ids: Sequence[str], keys: Sequence[AttemptKey]
     ) -> tuple[dict[str, AgentSession], list[Attempt]]:
-        """As :meth:`sessions` and :meth:`attempts_by_key`, asked together."""
+        """The current processes of those of these agents that are known, and the attempts with these keys.
+
+        The attempts are in no order; keys without an attempt are left out.
+        """
         sessions: dict[str, AgentSession] = {}
         for agent_id in dict.fromkeys(agent_ids):
             agent: Agent | None = self.known.get((tables.agents.name, agent_id))
