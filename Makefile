@@ -264,7 +264,7 @@ scale: $(STAMP)  ## a campaign of 1,000 runs over 50 virtual GPUs, through serve
 slices: $(STAMP)  ## 100,000 launches in slices, the agent killed 20 times, and two GPUs side by side; ten minutes on two cores
 	ASSAY_KILLS=short ASSAY_SLICES=full $(BIN)/pytest -q -s tests/integration/test_slices_killed.py $(PYTEST_ARGS)
 
-KILLING_TESTS := $(addprefix tests/integration/test_,full_disk.py gang_killed.py recorded_campaign.py recorded_chaos.py sick_box.py slices_auto.py slices_killed.py) tests/client/test_demo.py tests/agent/test_agent_process.py tests/agent/test_conditions_mps.py tests/server/test_server_process.py
+KILLING_TESTS := $(addprefix tests/integration/test_,full_disk.py gang_killed.py recorded_campaign.py recorded_chaos.py sick_box.py run_killed.py slices_auto.py slices_killed.py) tests/client/test_demo.py tests/agent/test_agent_process.py tests/agent/test_conditions_mps.py tests/server/test_server_process.py
 
 .PHONY: kills-short
 kills-short: $(STAMP)  ## kill -9 of every program at some moments, and nothing may differ; three minutes on two cores

@@ -12,12 +12,15 @@ import sys
 import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from assay_client.ending import ended_in_order, raise_if_asked
 from assay_client.files import AnyPath, read_campaign
 from assay_client.hopeless import never_begin, never_go_on
+from assay_client.one_box.basis import Basis, files_of, text_hash
+from assay_client.one_box.unfinished import Notes, Say, Source, begin
 from assay_client.places import default_state_directory, private_socket_address
 from assay_client.remote.client import Client
 from assay_client.remote.connection import server_address, utf8
@@ -36,6 +39,8 @@ if TYPE_CHECKING:
     from assay_server.campaign_file.doubts import Findings
     from assay_server.campaign_file.reading import CampaignFile
 
+Unfinished = Literal["cancel", "go_on", "new"]
+
 _AGENT_START_SECONDS = 30.0
 _AGENT_STOP_SECONDS = 30.0
 _LOOK_SECONDS = 0.02
@@ -50,6 +55,10 @@ _HERE_VIRTUAL = (
 )
 
 
+def _silent(_text: str) -> None:
+    pass
+
+
 def run_campaign(
     campaign_file: AnyPath,
     state_directory: AnyPath | None = None,
@@ -57,6 +66,8 @@ def run_campaign(
     output_directory: AnyPath | None = None,
     virtual_gpus: Sequence[str] = (),
     follow: Follow = last_of,
+    unfinished: Unfinished = "cancel",
+    say: Say = _silent,
 ) -> Outcome:
     """Run a campaign file in this process and return how it ended.
 
@@ -66,32 +77,98 @@ def run_campaign(
         output_directory: the folder for report.json and report.html; None: ``reports/ID`` in the state's.
         virtual_gpus: the virtual GPUs that this machine offers beside its own, KIND or KIND:COUNT each.
         follow: gets the statuses as they come and returns the last.
+        unfinished: "cancel" cancels the campaign if this process is interrupted; "go_on" leaves it to the
+            next run of this file in this state folder, and goes on with what an earlier run left; "new"
+            cancels what an earlier run left and begins again.
+        say: gets a sentence about an earlier run of this file.
 
     Raises CampaignError for a file that is not valid or names missing files, StorageError if the state folder
     cannot be used, MissingExtraError if the server or the agent is not installed, NotReadyError if this
     machine lacks what a run needs: no other machine could take it; ParameterError for a kind of virtual GPU
     that does not exist. Failed runs are in the outcome.
     """
+    path = Path(campaign_file)
+    _require_nameable(path)
+    source = Source(read_campaign(path), path, str(path.resolve()))
+    return run_source(
+        source,
+        state_directory,
+        output_directory=output_directory,
+        virtual_gpus=virtual_gpus,
+        follow=follow,
+        unfinished=unfinished,
+        say=say,
+    )
+
+
+def run_source(
+    source: Source,
+    state_directory: AnyPath | None = None,
+    *,
+    output_directory: AnyPath | None = None,
+    virtual_gpus: Sequence[str] = (),
+    follow: Follow = last_of,
+    unfinished: Unfinished = "cancel",
+    say: Say = _silent,
+) -> Outcome:
+    """Run a campaign whose text is at hand; else as :func:`run_campaign`."""
     state = Path(state_directory) if state_directory is not None else default_state_directory()
-    _require_nameable(Path(campaign_file))
-    check_campaign(campaign_file).refuse(here=True)
+    file, folder = _parsed(source.text, source.path)
+    _doubts(file, folder).refuse(here=True)
     check_free_space(state)
     require_usable(state)
-    with ended_in_order(), LocalService(state, virtual_gpus) as service, Client(service.address) as client:
-        campaign_id = client.submit(campaign_file)
+    basis = _basis(source.text, file, folder, virtual_gpus)
+    with (
+        ended_in_order(),
+        LocalService(state, virtual_gpus, begins=False) as service,
+        Client(service.address) as client,
+    ):
+        notes = Notes(state / "unfinished") if unfinished != "cancel" else None
+        note = None
+        if notes is None:
+            campaign_id = str(client.submit_text(source.text, source.path)["campaign_id"])
+        else:
+            note = begin(client, notes, source, basis, anew=unfinished == "new", say=say)
+            campaign_id = note.campaign_id
+        service.begin()
         service.serve(campaign_id)
         service.refuse_what_cannot_begin(client)
         directory = Path(output_directory) if output_directory else state / "reports" / campaign_id
         try:
-            return see_through(
+            outcome = see_through(
                 client,
                 campaign_id,
                 directory,
                 lambda statuses: follow(service.while_it_can_go_on(client, statuses)),
+                cancel_when_interrupted=note is None,
                 private=output_directory is None,
             )
+        except (KeyboardInterrupt, SystemExit):
+            if note is not None:
+                say(f"{campaign_id} is interrupted: run the same again, and it goes on where it was")
+            raise
         finally:
             service.raise_agent_error()
+        if notes is not None and note is not None:
+            notes.keep(replace(note, ended=True))
+        return outcome
+
+
+def _basis(text: str, file: CampaignFile, folder: Path, virtual_gpus: Sequence[str]) -> Basis:
+    """What a campaign's numbers would rest on here and now."""
+    workloads = file.campaign.workloads
+    recordings = [path for each in workloads for of in each.recordings for _, path in of.levels()]
+    files = files_of([each.command for each in workloads if each.command], recordings, folder)
+    if not file.campaign.live_workloads:
+        return Basis(text_hash(text), files)
+    try:
+        from assay_agent.gpus.inventory import read_inventory  # noqa: PLC0415
+    except ModuleNotFoundError as error:
+        raise _missing(error) from error
+    box = read_inventory()
+    gpus = [f"{device.name} ({device.uuid})" for device in box.devices if not device.left_out]
+    gpus += [f"virtual {kind}" for kind in sorted(virtual_gpus)]
+    return Basis(text_hash(text), files, box.driver_version, tuple(gpus))
 
 
 def require_usable(state: Path) -> None:
@@ -137,28 +214,40 @@ class LocalService:
     Args:
         state_directory: "server" and "agent" in it keep their state.
         virtual_gpus: what the agent offers beside the GPUs of this machine, KIND or KIND:COUNT each.
+        begins: whether the agent measures from the start, or waits for :meth:`begin`.
     """
 
     address: str
 
-    def __init__(self, state_directory: Path, virtual_gpus: Sequence[str] = ()) -> None:
+    def __init__(
+        self, state_directory: Path, virtual_gpus: Sequence[str] = (), *, begins: bool = True
+    ) -> None:
         self._state = state_directory
+        self._begins = begins
         self._virtual_gpus = tuple(virtual_gpus)
         self._campaign_id: str | None = None
         self._agent: Agent | None = None
         self._agent_error: Exception | None = None
+        self._thread: threading.Thread | None = None
         self._resources = contextlib.ExitStack()
 
     def __enter__(self) -> LocalService:
         with contextlib.ExitStack() as resources:
             self.address = resources.enter_context(private_socket_address())
             resources.enter_context(_running_server(self._state, self.address))
-            resources.enter_context(self._running_agent())
+            resources.enter_context(self._with_agent())
+            if self._begins:
+                self.begin()
             self._resources = resources.pop_all()
         return self
 
     def __exit__(self, *_error: object) -> None:
         self._resources.close()
+
+    def begin(self) -> None:
+        """Let the agent measure."""
+        if self._thread is not None:
+            self._thread.start()
 
     def serve(self, campaign_id: str) -> None:
         """Remember the campaign: if the agent breaks, it is cancelled, so that nobody waits for ever."""
@@ -209,7 +298,7 @@ class LocalService:
             raise self._agent_error
 
     @contextlib.contextmanager
-    def _running_agent(self) -> Iterator[None]:
+    def _with_agent(self) -> Iterator[None]:
         try:
             from assay_agent.config import AgentSettings  # noqa: PLC0415
             from assay_agent.daemon.agent import Agent  # noqa: PLC0415
@@ -225,12 +314,13 @@ class LocalService:
         )
         agent = self._agent = Agent(config)
         thread = threading.Thread(target=self._run_agent, args=(agent,), name="assay-agent", daemon=True)
-        thread.start()
+        self._thread = thread
         try:
             yield
         finally:
-            agent.stop()
-            thread.join(_AGENT_STOP_SECONDS)
+            if thread.ident is not None:  # it was started
+                agent.stop()
+                thread.join(_AGENT_STOP_SECONDS)
 
     def _run_agent(self, agent: Agent) -> None:
         try:
@@ -291,7 +381,11 @@ def check_campaign(campaign_file: AnyPath) -> Findings:
 def _read_campaign(campaign_file: AnyPath) -> tuple[CampaignFile, Path]:
     """A campaign file, read once, and its folder; raises like check_campaign."""
     path = Path(campaign_file)
-    text = read_campaign(path)
+    return _parsed(read_campaign(path), path)
+
+
+def _parsed(text: str, path: Path) -> tuple[CampaignFile, Path]:
+    """A campaign from its text, and the folder of its path; raises like check_campaign."""
     try:
         from assay_server.campaign_file.reading import read_campaign_file  # noqa: PLC0415
 

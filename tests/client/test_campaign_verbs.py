@@ -105,6 +105,7 @@ def test_run_for_people_shows_the_table_and_where_the_page_is(run_twice: tuple[P
     assert page.is_file()
     for text in ("Workload x GPU", "loop", "V100", "A100", "stem", "systematic"):
         assert text in ended.stdout, text
+    assert ended.stderr.splitlines()[0] == "by-hand-1 is finished: this run begins anew"
     assert ended.stderr.splitlines()[-1].startswith("by-hand-2 done: 3 of 3 runs done")
 
 
@@ -166,10 +167,7 @@ def test_a_state_folder_that_cannot_be_made_is_a_storage_error(assay_process: As
     assert ended.stderr.count("\n") == 1
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_an_interrupted_run_cancels_its_campaign_and_leaves_no_process(
-    tmp_path: Path, number: signal.Signals
-) -> None:
+def test_a_terminated_run_leaves_its_campaign_to_the_next_one_and_no_process(tmp_path: Path) -> None:
     campaign = write_campaign(tmp_path)
     # In recorded time the launches take about 100 ms each: long enough to be interrupted.
     hand_made.write_kineto(tmp_path / "light.json", 100, slower=1e7)
@@ -185,11 +183,12 @@ def test_an_interrupted_run_cancels_its_campaign_and_leaves_no_process(
     assert process.stderr is not None
     first = process.stderr.readline()
     assert first.startswith("by-hand-1 ")
-    process.send_signal(number)
+    process.send_signal(signal.SIGTERM)
     stdout, stderr = process.communicate(timeout=120)
-    assert process.returncode == 128 + number
+    assert process.returncode == 128 + signal.SIGTERM
     assert stdout == ""
     assert "Traceback" not in stderr
+    assert "by-hand-1 is interrupted: run the same again, and it goes on where it was" in stderr
     with running_service(state, tmp_path / "logs") as service:
         ended = subprocess.run(
             [PROGRAM, "status", "by-hand-1", "--json", "--server", service.address],
@@ -198,7 +197,7 @@ def test_an_interrupted_run_cancels_its_campaign_and_leaves_no_process(
             timeout=60,
             check=True,
         )
-    assert json.loads(ended.stdout)["state"] == "cancelled"
+    assert json.loads(ended.stdout)["state"] == "running"
 
 
 def test_an_agent_that_breaks_ends_the_run_with_its_error(

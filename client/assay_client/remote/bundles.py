@@ -34,12 +34,13 @@ _COMMENT = re.compile(r"(?:^|\s)#")
 _KEY = r"""(?:^|[\s{,\[])(["']?)bundle\1\s*:\s*"""
 
 
-def submit_with_files(connection: Connection, text: str, path: Path) -> Submitted:
+def submit_with_files(connection: Connection, text: str, path: Path, key: str = "") -> Submitted:
     """Submit the text of the campaign file ``path``, and send the files of its bundles before.
 
-    Raises CampaignError naming file and line, also for a folder that cannot be a bundle.
+    ``key``: the server makes one campaign of all submissions with it; "": a new key. Raises CampaignError
+    naming file and line, also for a folder that cannot be a bundle.
     """
-    base, key = path.resolve().parent, secrets.token_hex(16)
+    base, key = path.resolve().parent, key or secrets.token_hex(16)
     answer = connection.submit(text, str(path), str(base), asks_for_folders=True, key=key)
     if not answer.folders:
         return answer

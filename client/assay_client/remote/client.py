@@ -89,7 +89,14 @@ class Client:
     def submit_document(self, campaign_file: AnyPath) -> dict[str, Any]:
         """Submit a file like :meth:`submit`; returns ``campaign_id`` and the planned ``runs_total``."""
         path = Path(campaign_file)
-        answer = submit_with_files(self._connection, read_campaign(path), path)
+        return self.submit_text(read_campaign(path), path)
+
+    def submit_text(self, text: str, path: Path, key: str = "") -> dict[str, Any]:
+        """As :meth:`submit_document`, for the text of a campaign whose relative paths begin beside ``path``.
+
+        All submissions with one ``key`` become one campaign; another text under a key raises CampaignError.
+        """
+        answer = submit_with_files(self._connection, text, path, key)
         return {"campaign_id": answer.campaign_id, "runs_total": answer.runs}
 
     def campaigns(self) -> list[dict[str, Any]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import logging
+import sys
 from collections.abc import Iterator
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
@@ -22,6 +23,7 @@ from assay_client.places import default_state_directory
 from assay_core.files.private_folders import private_opener
 from assay_core.program_log import LogFormat, log_formatter
 from assay_sampling.errors import StorageError
+from assay_sampling.visible import visible
 
 _LOG_BYTES = 8 << 20
 
@@ -61,11 +63,15 @@ def run(
             help="Offer virtual GPUs (V100, 'RTX 2060:2') to a synthetic campaign; repeat it for more kinds.",
         ),
     ] = None,
+    new: Annotated[
+        bool, typer.Option("--new", help="Begin again, though an earlier run of it is not finished.")
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Run a campaign inside this process and show its report.
 
-    It runs the usual server and agent on a private socket.
+    It runs the usual server and agent on a private socket. If it is interrupted or killed, the same command
+    goes on where it was, unless the campaign, a program, the driver or the GPUs have changed since.
     The exit code is 6 if a run failed; the report then covers the others.
     """
     directory = state or default_state_directory()
@@ -77,9 +83,19 @@ def run(
             output_directory=output,
             virtual_gpus=virtual or (),
             follow=functools.partial(follow, quiet=as_json),
+            unfinished="new" if new else "go_on",
+            say=_say_nothing if as_json else _say,
         )
     show(outcome.to_dict(), as_json, lambda console: render_outcome(outcome, console))
     raise_for_failure(outcome.status)
+
+
+def _say(text: str) -> None:
+    print(visible(text), file=sys.stderr, flush=True)
+
+
+def _say_nothing(_text: str) -> None:
+    pass
 
 
 class _PrivateLog(RotatingFileHandler):
