@@ -11,7 +11,7 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -19,17 +19,17 @@ from typing import TYPE_CHECKING, Any, Literal
 from assay_client.ending import ended_in_order, raise_if_asked
 from assay_client.files import AnyPath, read_campaign
 from assay_client.hopeless import never_begin, never_go_on
-from assay_client.one_box.basis import Basis, files_of, text_hash
+from assay_client.local_box import basis_of, missing_extra
 from assay_client.one_box.unfinished import Notes, Say, Source, begin
 from assay_client.places import default_state_directory, private_socket_address
 from assay_client.remote.client import Client
 from assay_client.remote.connection import server_address, utf8
-from assay_client.remote.outcome import Follow, Outcome, last_of, see_through
+from assay_client.remote.outcome import Follow, Outcome, Status, last_of, see_through
 from assay_client.settings import settings_of
 from assay_core.files.free_space import DEFAULT_FLOOR_BYTES, require_free_space
 from assay_core.files.private_folders import take_state_folder
 from assay_core.server_address import parse_address
-from assay_sampling.errors import AssayError, MissingExtraError, NotReadyError, ParameterError, StorageError
+from assay_sampling.errors import AssayError, NotReadyError, ParameterError, StorageError
 from assay_sampling.notes.registry import Note, make_note
 
 if TYPE_CHECKING:
@@ -55,7 +55,14 @@ _HERE_VIRTUAL = (
 )
 
 
+OnLight = Callable[[Status, Mapping[str, Any]], None]
+
+
 def _silent(_text: str) -> None:
+    pass
+
+
+def _ignored(_status: Status, _light: Mapping[str, Any]) -> None:
     pass
 
 
@@ -87,11 +94,8 @@ def run_campaign(
     machine lacks what a run needs: no other machine could take it; ParameterError for a kind of virtual GPU
     that does not exist. Failed runs are in the outcome.
     """
-    path = Path(campaign_file)
-    _require_nameable(path)
-    source = Source(read_campaign(path), path, str(path.resolve()))
     return run_source(
-        source,
+        file_source(campaign_file),
         state_directory,
         output_directory=output_directory,
         virtual_gpus=virtual_gpus,
@@ -99,6 +103,13 @@ def run_campaign(
         unfinished=unfinished,
         say=say,
     )
+
+
+def file_source(campaign_file: AnyPath) -> Source:
+    """A campaign file as what is run; raises CampaignError if it cannot be read, StorageError."""
+    path = Path(campaign_file)
+    _require_nameable(path)
+    return Source(read_campaign(path), path, str(path.resolve()))
 
 
 def run_source(
@@ -110,14 +121,18 @@ def run_source(
     follow: Follow = last_of,
     unfinished: Unfinished = "cancel",
     say: Say = _silent,
+    on_light: OnLight = _ignored,
 ) -> Outcome:
-    """Run a campaign whose text is at hand; else as :func:`run_campaign`."""
+    """Run a campaign whose text is at hand; else as :func:`run_campaign`.
+
+    ``on_light`` gets, once, the status of the campaign and the detail of its first light run that is done.
+    """
     state = Path(state_directory) if state_directory is not None else default_state_directory()
     file, folder = _parsed(source.text, source.path)
     _doubts(file, folder).refuse(here=True)
     check_free_space(state)
     require_usable(state)
-    basis = _basis(source.text, file, folder, virtual_gpus)
+    basis = basis_of(source.text, file, folder, virtual_gpus)
     with (
         ended_in_order(),
         LocalService(state, virtual_gpus, begins=False) as service,
@@ -139,7 +154,9 @@ def run_source(
                 client,
                 campaign_id,
                 directory,
-                lambda statuses: follow(service.while_it_can_go_on(client, statuses)),
+                lambda statuses: follow(
+                    _telling_light(client, service.while_it_can_go_on(client, statuses), on_light)
+                ),
                 cancel_when_interrupted=note is None,
                 private=output_directory is None,
             )
@@ -154,21 +171,17 @@ def run_source(
         return outcome
 
 
-def _basis(text: str, file: CampaignFile, folder: Path, virtual_gpus: Sequence[str]) -> Basis:
-    """What a campaign's numbers would rest on here and now."""
-    workloads = file.campaign.workloads
-    recordings = [path for each in workloads for of in each.recordings for _, path in of.levels()]
-    files = files_of([each.command for each in workloads if each.command], recordings, folder)
-    if not file.campaign.live_workloads:
-        return Basis(text_hash(text), files)
-    try:
-        from assay_agent.gpus.inventory import read_inventory  # noqa: PLC0415
-    except ModuleNotFoundError as error:
-        raise _missing(error) from error
-    box = read_inventory()
-    gpus = [f"{device.name} ({device.uuid})" for device in box.devices if not device.left_out]
-    gpus += [f"virtual {kind}" for kind in sorted(virtual_gpus)]
-    return Basis(text_hash(text), files, box.driver_version, tuple(gpus))
+def _telling_light(client: Client, statuses: Iterable[Status], on_light: OnLight) -> Iterator[Status]:
+    """The statuses, and to ``on_light`` the first light run when it is done."""
+    waiting = on_light is not _ignored
+    for status in statuses:
+        if waiting and status["runs_done"]:
+            whole = client.status(status["campaign_id"])
+            light = [run for run in whole["runs"] if run["level"] == "light" and run["state"] == "done"]
+            if light:
+                waiting = False
+                on_light(whole, client.run(light[0]["run_id"]))
+        yield status
 
 
 def require_usable(state: Path) -> None:
@@ -303,7 +316,7 @@ class LocalService:
             from assay_agent.config import AgentSettings  # noqa: PLC0415
             from assay_agent.daemon.agent import Agent  # noqa: PLC0415
         except ModuleNotFoundError as error:
-            raise _missing(error) from error
+            raise missing_extra(error) from error
         # Attempts still under way when the campaign has ended are not needed: nothing to drain.
         config = AgentSettings(
             server=self.address,
@@ -337,14 +350,10 @@ def _running_server(state: Path, address: str) -> Iterator[None]:
     try:
         from assay_server.app import Server, ServerSettings  # noqa: PLC0415
     except ModuleNotFoundError as error:
-        raise _missing(error) from error
+        raise missing_extra(error) from error
     config = ServerSettings(state_dir=state / "server", listen=(address,), heartbeat_ms=_HEARTBEAT_MS)
     with Server(config):
         yield
-
-
-def _missing(error: ModuleNotFoundError, program: str = "assay run", extra: str = "all") -> MissingExtraError:
-    return MissingExtraError(program, error.name or "", extra)
 
 
 def plan_campaign(campaign_file: AnyPath, assumptions: Mapping[str, str] | None = None) -> dict[str, Any]:
@@ -363,7 +372,7 @@ def plan_campaign(campaign_file: AnyPath, assumptions: Mapping[str, str] | None 
     try:
         from assay_server.campaigns.planning.forecast import forecast_campaign  # noqa: PLC0415
     except ModuleNotFoundError as error:
-        raise _missing(error, "assay plan", "server") from error
+        raise missing_extra(error, "assay plan", "server") from error
     document = forecast_campaign(file, str(folder), assumptions or {})
     found = _doubts(file, folder)
     found.refuse(here=False)
@@ -392,7 +401,7 @@ def _parsed(text: str, path: Path) -> tuple[CampaignFile, Path]:
         # The reader of YAML is loaded by the first file that is read.
         return read_campaign_file(text, str(path)), path.resolve().parent
     except ModuleNotFoundError as error:
-        raise _missing(error, "assay plan", "server") from error
+        raise missing_extra(error, "assay plan", "server") from error
 
 
 def _doubts(file: CampaignFile, folder: Path) -> Findings:
@@ -400,7 +409,7 @@ def _doubts(file: CampaignFile, folder: Path) -> Findings:
         from assay_server.campaign_file.doubts import look_at  # noqa: PLC0415
         from assay_virtual.architectures import ARCHITECTURES  # noqa: PLC0415
     except ModuleNotFoundError as error:
-        raise _missing(error, "assay plan", "server") from error
+        raise missing_extra(error, "assay plan", "server") from error
     return look_at(file, folder, tuple(ARCHITECTURES))
 
 
@@ -413,7 +422,7 @@ def report_of_state(state: Path, campaign_id: str | None = None) -> Report:
     try:
         from assay_server.keeping.stored_report import stored_report  # noqa: PLC0415
     except ModuleNotFoundError as error:
-        raise _missing(error, "assay report --state", "server") from error
+        raise missing_extra(error, "assay report --state", "server") from error
     return stored_report(state, campaign_id)
 
 
@@ -422,7 +431,7 @@ def campaign_schema() -> dict[str, Any]:
     try:
         from assay_server.campaign_file.schema import campaign_schema  # noqa: PLC0415
     except ModuleNotFoundError as error:
-        raise _missing(error, "assay init", "server") from error
+        raise missing_extra(error, "assay init", "server") from error
     return campaign_schema()
 
 
@@ -434,7 +443,7 @@ def diagnose(need: str, state: Path | None = None, server: str | None = None) ->
     try:
         from assay_agent.doctor.examination import examine  # noqa: PLC0415
     except ModuleNotFoundError as error:
-        raise _missing(error, "assay doctor", "agent") from error
+        raise missing_extra(error, "assay doctor", "agent") from error
     from assay_client.remote.logins import login_folder  # noqa: PLC0415 - certificates take long to load
 
     address = parse_address(server_address(server), "--server")

@@ -23,7 +23,7 @@ SUMMARIES: dict[str, str] = {
     "cold-start": "Compare warm caches with cold ones, launch by launch.",
     "reuse": "Measure what each launch touches that the next touches again.",
     "import": "Take recordings into a store, read other tools' tables, or join simulated launches.",
-    "run": "Run a campaign inside this process and show its report.",
+    "run": "Run a campaign, or measure one program at both levels, inside this process.",
     "submit": "Hand a campaign file to a server.",
     "status": "Show all campaigns of a server, or one with its runs.",
     "watch": "Follow a campaign until it has ended.",

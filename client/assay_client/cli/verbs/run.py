@@ -5,8 +5,10 @@ from __future__ import annotations
 import contextlib
 import functools
 import logging
+import os
+import shlex
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
 from typing import Annotated, Any
@@ -16,26 +18,80 @@ import typer
 from assay_client.cli.follow import follow, raise_for_failure
 from assay_client.cli.options import JsonOption
 from assay_client.cli.output import show
+from assay_client.cli.reporters.command import render_command
 from assay_client.cli.reporters.outcome import render_outcome
-from assay_client.cli.verb import verb_app
-from assay_client.local import require_usable, run_campaign
+from assay_client.cli.verb import VerbCommand, verb_app
+from assay_client.local import file_source, require_usable, run_source
+from assay_client.local_box import command_box, counter_seconds, published_files
+from assay_client.one_box.command import CommandOptions, command_environment, command_source, home_of_person
+from assay_client.one_box.measured import measured_command
+from assay_client.one_box.unfinished import Source
 from assay_client.places import default_state_directory
+from assay_client.recordings.units import unit_choice
 from assay_core.files.private_folders import private_opener
 from assay_core.program_log import LogFormat, log_formatter
-from assay_sampling.errors import StorageError
+from assay_core.settings.quantities import parse_span_seconds, span_text
+from assay_sampling.errors import ParameterError, StorageError
 from assay_sampling.visible import visible
 
 _LOG_BYTES = 8 << 20
+_COMMAND = "assay.run.command"
+_OF_A_COMMAND = ("budget", "sm_share", "flush", "unit", "environment")
 
 app = verb_app()
 
 
-@app.command()
+class _RunCommand(VerbCommand):
+    """A verb that is given a file, or a command after ``--``."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        ctx.meta[_COMMAND] = args[args.index("--") + 1 :] if "--" in args else None
+        return list(super().parse_args(ctx, args))
+
+
+@app.command(cls=_RunCommand)
 def run(
-    campaign: Annotated[
-        Path, typer.Argument(readable=False, metavar="CAMPAIGN", help="A campaign file (YAML).")
+    ctx: typer.Context,
+    words: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="CAMPAIGN|COMMAND...",
+            help="A campaign file (YAML), or after -- a program of this machine with its arguments.",
+        ),
     ],
     *,
+    budget: Annotated[
+        str | None,
+        typer.Option(
+            "--budget", metavar="TIME", help="Of a command: what counters may take, 30m by default; 90s, 2h."
+        ),
+    ] = None,
+    sm_share: Annotated[
+        float | None,
+        typer.Option(
+            "--sm-share", metavar="PERCENT", help="Of a command: another light run at this share of the SMs."
+        ),
+    ] = None,
+    flush: Annotated[
+        bool, typer.Option("--flush", help="Of a command: also profile with flushed caches.")
+    ] = False,
+    unit: Annotated[
+        str,
+        typer.Option(
+            "--unit",
+            metavar="UNIT",
+            help="Of a command: operation records operators and routines, too; auto: for programs of Python.",
+        ),
+    ] = "auto",
+    environment: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--environment",
+            "-e",
+            metavar="NAME[=VALUE]",
+            help="Of a command: a variable besides PATH, Python's, PyTorch's and the like. Repeatable.",
+        ),
+    ] = None,
     state: Annotated[
         Path | None,
         typer.Option(
@@ -52,7 +108,7 @@ def run(
             "-o",
             readable=False,
             metavar="DIR",
-            help="The folder for report.json and report.html.",
+            help="The folder for report.json and report.html, and of a command for its selection.",
         ),
     ] = None,
     virtual: Annotated[
@@ -68,26 +124,111 @@ def run(
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Run a campaign inside this process and show its report.
+    """Run a campaign, or measure one program at both levels, inside this process.
+
+    assay run -- python train.py: a light run of all launches, then counters of those that show the most of
+    its time, within the budget; then the kernels with the most time, the selection, and what to do next.
 
     It runs the usual server and agent on a private socket. If it is interrupted or killed, the same command
     goes on where it was, unless the campaign, a program, the driver or the GPUs have changed since.
     The exit code is 6 if a run failed; the report then covers the others.
     """
+    command = ctx.meta[_COMMAND]
+    options = _options(budget, sm_share, unit, environment, flush=flush)
+    say = _say_nothing if as_json else _say
     directory = state or default_state_directory()
     require_usable(directory)
+    run_it = functools.partial(
+        run_source,
+        state_directory=directory,
+        output_directory=output,
+        virtual_gpus=virtual or (),
+        follow=functools.partial(follow, quiet=as_json),
+        unfinished="new" if new else "go_on",
+        say=say,
+    )
     with _log_file(directory / "run.log"):
-        outcome = run_campaign(
-            campaign,
-            directory,
-            output_directory=output,
-            virtual_gpus=virtual or (),
-            follow=functools.partial(follow, quiet=as_json),
-            unfinished="new" if new else "go_on",
-            say=_say_nothing if as_json else _say,
-        )
-    show(outcome.to_dict(), as_json, lambda console: render_outcome(outcome, console))
+        if command is None:
+            outcome = run_it(file_source(_campaign_file(ctx, words)))
+            show(outcome.to_dict(), as_json, lambda console: render_outcome(outcome, console))
+        else:
+            source = _source(words, command, options, virtual or (), say)
+            cost = functools.partial(_say_cost, budget_seconds=options.budget_seconds, say=say)
+            outcome = run_it(source, on_light=cost)
+            measured = measured_command(
+                outcome, functools.partial(published_files, directory), private=output is None
+            )
+            document = {**outcome.to_dict(), **measured.to_dict()}
+            show(document, as_json, lambda console: render_command(outcome, measured, console))
     raise_for_failure(outcome.status)
+
+
+def _options(
+    budget: str | None, sm_share: float | None, unit: str, environment: list[str] | None, *, flush: bool
+) -> CommandOptions:
+    """The options of a command; raises ParameterError."""
+    seconds = CommandOptions.budget_seconds if budget is None else parse_span_seconds(budget, "--budget")
+    if seconds <= 0:
+        raise ParameterError("--budget", f"{budget} is no time", "write 30m, or 90s")
+    if sm_share is not None and not 0 < sm_share < 100:
+        raise ParameterError("--sm-share", f"{sm_share:g} is not between 0 and 100", "write --sm-share 50")
+    given = command_environment(environment or (), os.environ, home_of_person())
+    return CommandOptions(seconds, sm_share, flush, unit_choice(unit), given)
+
+
+def _campaign_file(ctx: typer.Context, words: list[str]) -> Path:
+    """The one campaign file; raises ParameterError for more words, or options that only a command has."""
+    if len(words) > 1:
+        raise ParameterError(
+            "assay run",
+            f"{len(words)} words are not one campaign file",
+            f"a command comes after two dashes: assay run -- {shlex.join(words)}",
+        )
+    sources = {name: ctx.get_parameter_source(name) for name in _OF_A_COMMAND}
+    given = [
+        f"--{name.replace('_', '-')}"
+        for name, source in sources.items()
+        if source is not None and source.name == "COMMANDLINE"
+    ]
+    if given:
+        raise ParameterError(
+            given[0], "it is for a command after --", f"write it into {words[0]} ('assay docs campaign-file')"
+        )
+    return Path(words[0])
+
+
+def _source(
+    words: list[str],
+    command: list[str],
+    options: CommandOptions,
+    virtual: Sequence[str],
+    say: Callable[[str], None],
+) -> Source:
+    """The campaign of a command on this box; raises ParameterError if there is more than the command."""
+    if not command or len(words) > len(command):
+        raise ParameterError(
+            "assay run", "a command is the program and its arguments after --, and nothing before it",
+            "write: assay run -- python train.py",
+        )  # fmt: skip
+    return command_source(command, Path.cwd(), command_box(virtual, say), options)
+
+
+def _say_cost(
+    status: Mapping[str, Any], light: Mapping[str, Any], *, budget_seconds: float, say: Callable[[str], None]
+) -> None:
+    """Say what the light run found, and what counters would cost."""
+    seconds = light["attempts"][-1]["wall_seconds"] or 0.0
+    slices = [run["slices"] for run in status["runs"] if run["level"] == "detailed"]
+    text = f"light run: {light['launches']:,} launches in {seconds:,.0f} s"
+    if slices:
+        cost = counter_seconds(light["launches"], seconds, slices)
+        text += f"; counters of {sum(slices)} slices in {len(slices)} runs next: about {_span(cost)} by what"
+        text += f" assay plan assumes, kept to {span_text(budget_seconds)} (--budget)"
+    say(text)
+
+
+def _span(seconds: float) -> str:
+    return f"{max(1, round(seconds / 60)):,} min" if seconds >= 60 else f"{max(1, round(seconds))} s"
 
 
 def _say(text: str) -> None:
