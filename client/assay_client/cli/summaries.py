@@ -59,7 +59,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "Start here": ("demo", "doctor", "docs", "help"),
     "Measure": ("init", "plan", "run", "metrics", "import"),
     "Select and judge": ("inspect", "select", "compare", "classify", "evaluate", "explain"),
-    "Simulate": ("export", "project", "pka-table", "scale-model", "cold-start", "reuse"),
+    "Simulate": ("export", "simulate", "project", "pka-table", "scale-model", "cold-start", "reuse"),
     "Lab": (
         "login", "logout", "submit", "status", "watch", "queue", "pause", "resume", "cancel", "retry", "runs",
         "report", "fetch", "campaigns", "agents", "gpus", "slurm",
