@@ -19,7 +19,9 @@ from assay_client.one_box.command import (
     command_source,
     name_of,
 )
+from assay_client.one_box.measured import measured_command
 from assay_client.one_box.top import TopEntry, top_by_time
+from assay_client.remote.outcome import Outcome
 from assay_core.files.launch_file import new_launch_file
 from assay_core.records.machine import InstalledDevice, Inventory
 from assay_sampling.errors import NotReadyError, ParameterError
@@ -248,6 +250,29 @@ def test_the_kernels_and_operators_with_the_most_time_are_added_up_over_files(tm
     assert top.operators == (TopEntry("aten::linear", 2, 60, 60.0),)
     assert [each.name for each in top_by_time([one]).kernels] == ["b", "a"]
     assert top_by_time([recording(tmp_path / "3.parquet", ["a"], [], [1])]).operators == ()
+
+
+def test_the_recordings_of_a_command_are_those_of_the_baseline(tmp_path: Path) -> None:
+    baseline = BASELINE.to_dict()
+    runs = [
+        ("detailed", baseline),
+        ("detailed", baseline),
+        ("light", baseline),
+        ("detailed", {**baseline, "cache": "all"}),
+        ("light", {**baseline, "sm_percent": 50.0}),
+        ("light", baseline),  # at 100 %, under the same MPS daemon as the share
+    ]
+    status = {
+        "runs": [
+            {"run_id": f"c-1.{number}", "level": level, "state": "done", "condition": condition}
+            for number, (level, condition) in enumerate(runs)
+        ]
+    }
+    light = recording(tmp_path / "light.parquet", ["a"], [], [1])
+    published = {"c-1.1": [tmp_path / "features"], "c-1.2": [light]}
+    measured = measured_command(Outcome(status, None, {}), published.__getitem__, private=False)
+    assert (measured.light, measured.detailed) == ((light,), (tmp_path / "features",))
+    assert measured.top is not None and measured.selection is None
 
 
 @pytest.mark.parametrize(

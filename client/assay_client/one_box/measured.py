@@ -60,10 +60,14 @@ def measured_command(outcome: Outcome, published: PublishedFiles, *, private: bo
 
 
 def _files(outcome: Outcome, level: str, published: PublishedFiles) -> tuple[Path, ...]:
-    """The files of the last run of a level under the baseline that is done: of two, that of features."""
+    """The files of a run of a level under the baseline that is done.
+
+    Of light runs the first: with a share of the SMs there is another, under MPS. Of runs with counters the
+    last, that of features.
+    """
     runs = [run for run in outcome.status["runs"] if run["level"] == level and run["state"] == "done"]
     of_baseline = [run["run_id"] for run in runs if _is_baseline(run["condition"])]
-    return tuple(published(of_baseline[-1])) if of_baseline else ()
+    return tuple(published(of_baseline[0 if level == "light" else -1])) if of_baseline else ()
 
 
 def _is_baseline(condition: Mapping[str, Any]) -> bool:
