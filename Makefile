@@ -203,6 +203,18 @@ fuzz-atheris: $(STAMP)  ## inputs guided by coverage for one reader or for the r
 	$(BIN)/pip install -q atheris==3.0.0
 	$(BIN)/python -m tests.fuzz.guided $(GUIDED_ARGS)
 
+# The real Accel-Sim: a source folder (SIMULATOR_SOURCE=.../accel-sim-framework), or the archives beside the checkout.
+SIMULATOR ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/assay/simulator
+SIMULATOR_SOURCE ?= ../shared/tools/accel_sim
+
+.PHONY: simulator
+simulator:  ## build the real Accel-Sim into a cache folder (three minutes once; no GPU, no CUDA compiler)
+	$(PYTHON) tests/simulator/build.py --cache "$(SIMULATOR)" --source "$(SIMULATOR_SOURCE)"
+
+.PHONY: test-simulator
+test-simulator: $(STAMP) simulator  ## select, simulate and compare two designs with the real Accel-Sim, and kill it 20 times; 15 minutes on two cores; skipped where there is no source
+	ASSAY_SIMULATOR="$(SIMULATOR)" $(BIN)/pytest -s -rs tests/simulator $(PYTEST_ARGS)
+
 .PHONY: lint
 lint: $(STAMP)  ## formatting, lint, strict types, arrows between packages
 	$(BIN)/ruff format --check .

@@ -1,0 +1,1 @@
+"""``assay simulate`` with the real Accel-Sim: ``make test-simulator``."""
