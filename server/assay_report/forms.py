@@ -10,7 +10,7 @@ from assay_report.data.comma_separated import csv_text
 from assay_report.data.flat import data_tables, main_table
 from assay_report.data.parquet import parquet_bytes
 from assay_report.html import render_html
-from assay_report.latex import render_latex
+from assay_report.latex import latex_inputs, render_latex
 from assay_report.markdown import markdown_files, render_markdown
 from assay_report.model.report import Report
 from assay_sampling.visible import visible_json
@@ -43,7 +43,11 @@ def files_of(report: Report, form: Form) -> dict[str, bytes]:
         return {f"{TABLES_FOLDER}/{each.name}.csv": csv_text(each).encode() for each in data_tables(report)}
     if form is Form.PARQUET:
         return {f"{TABLES_FOLDER}/{each.name}.parquet": parquet_bytes(each) for each in data_tables(report)}
-    return {file_name(form): single(report, form)}
+    whole = {file_name(form): single(report, form)}
+    if form is Form.LATEX:
+        inputs = latex_inputs(report).items()
+        return whole | {f"{TABLES_FOLDER}/{name}.tex": table.encode() for name, table in inputs}
+    return whole
 
 
 def single(report: Report, form: Form) -> bytes:

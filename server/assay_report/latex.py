@@ -15,7 +15,7 @@ from assay_report.judging.verdicts import first_sentence, verdicts_of
 from assay_report.model.report import Report
 from assay_report.tables.sections import further_sections, workload_sections
 from assay_report.tables.table import Alignment, Cell, Column, Table, Width, condensed
-from assay_report.tables.verdicts import first_tables
+from assay_report.tables.verdicts import best_table, first_tables, suite_table
 
 _ESCAPED = {
     "\\": r"\textbackslash{}", "{": r"\{", "}": r"\}", "$": r"\$", "&": r"\&", "#": r"\#", "_": r"\_",
@@ -46,6 +46,34 @@ _PREAMBLE = r"""\documentclass[10pt]{article}
 def render_latex(report: Report) -> str:
     """The document; raises nothing of its own, whatever the names in the report are."""
     return "\n".join(_lines(report)) + "\n"
+
+
+def latex_inputs(report: Report) -> dict[str, str]:
+    r"""Tables for a paper by name: each a ``tabular`` and nothing else, for ``\input``.
+
+    ``suite``: every method over all workloads; ``methods``: which one to take. Numbers as in the report.
+    """
+    verdicts = verdicts_of(report)
+    tables = {"suite": suite_table(verdicts), "methods": best_table(verdicts)}
+    label = SYNTHETIC if report.campaign.synthetic else ""
+    return {
+        name: "\n".join(_tabular(table, label)) + "\n" for name, table in tables.items() if table is not None
+    }
+
+
+def _tabular(table: Table, label: str) -> Iterator[str]:
+    kept = _fitting(table)
+    spec = "".join(_column(table.columns[at], [row[at] for row in table.rows]) for at in kept)
+    yield r"% needs \usepackage[T1]{fontenc} \usepackage{booktabs,array,textcomp}"
+    yield rf"\begin{{tabular}}{{@{{}}{spec}@{{}}}}"
+    yield r"\toprule"
+    yield " & ".join(_heading(table.columns[at]) for at in kept) + r" \\ \midrule"
+    for row in table.rows:
+        yield " & ".join(_cell(row[at]) for at in kept) + r" \\"
+    yield r"\bottomrule"
+    if label:
+        yield rf"\multicolumn{{{len(kept)}}}{{@{{}}l@{{}}}}{{\footnotesize {latex_escaped(label)}}} \\"
+    yield r"\end{tabular}"
 
 
 def latex_escaped(text: str) -> str:
