@@ -171,6 +171,36 @@ def test_aiconfigurator_by_operator_and_shape(assay: Assay, tmp_path: Path, form
     assert ended.code == 0 and json.loads(ended.stdout)["cost"]["total"] == 750_000
 
 
+def test_every_counter_of_a_small_table_is_a_feature_but_what_it_costs(assay: Assay, tmp_path: Path) -> None:
+    """Only a share of a peak tells two kinds of launches apart: ``auto`` leaves it out, ``all`` does not."""
+    names = ["smsp__inst_executed.sum", "smsp__thread_inst_executed.sum", "lts__t_sectors_op_read.sum",
+             "smsp__issue_active.avg.pct_of_peak_sustained_active", "smsp__cycles_active.avg"]  # fmt: skip
+    head = KTT.split("smsp__", 1)[0] + ",".join(names)
+    rows = [
+        f"{n},k,{1000 + 4000 * odd},22,8,1,1,32,1,1,{100 + n % 3},{3200 + 32 * (n % 3)},7,{20 + 50 * odd},{n}"
+        for n, odd in enumerate([0, 1] * 12)
+    ]
+    table, out = tmp_path / "t.csv", tmp_path / "o.parquet"
+    table.write_text("\n".join([head, *rows]) + "\n")
+    imported(assay, table, "--map", of_page(tmp_path, "ktt.toml"), "-o", out, "--synthetic")
+
+    def pks(features: str) -> dict[str, Any]:
+        given = ["--param", f"features={features}", "--param", "mixing=allowed", "--json"]
+        ended = assay("select", "pks", out, *given)
+        assert ended.code == 0, ended.stderr
+        return dict(json.loads(ended.stdout))
+
+    everything, auto = pks("all"), pks("auto")
+    assert everything["parameters"]["features"].split(",") == [
+        "instructions", "thread_instructions", *names[2:4],
+    ]  # fmt: skip
+    assert everything["error_percent"] == 0
+    assert auto["parameters"]["features"].split(",") == ["instructions", "thread_instructions", names[2]]
+    assert auto["error_percent"] > 0
+    assert auto["warnings"][0]["text"].endswith("features=all takes all 4 that were measured")
+    assert everything["warnings"][0]["text"].endswith("are missing")
+
+
 @pytest.mark.shared_data
 def test_all_counters_of_a_real_gpu_are_features(assay: Assay, tmp_path: Path, shared_data: Path) -> None:
     table = shared_data / "silicon" / "ktt_pnpoly_all_counters.csv.gz"
@@ -193,6 +223,14 @@ def test_all_counters_of_a_real_gpu_are_features(assay: Assay, tmp_path: Path, s
     assert len(chosen["features"]) == 33 and without["code"] == "k_without_cycles"
     auto = json.loads(assay("select", "pks", out, "--json").stdout)
     assert len(auto["parameters"]["features"].split(",")) == 16
+    assert auto["warnings"][0]["text"].endswith("features=all takes all 33 that were measured")
+    # As published, where counters make the groups, the others move launches to other groups.
+    published = [
+        json.loads(assay("select", "pks", out, "--param", f"features={features}", "--param",
+                         "mixing=allowed", "--json").stdout)
+        for features in ("auto", "all")
+    ]  # fmt: skip
+    assert [len(each["groups"]) for each in published] == [8, 20]
 
 
 # ---- bad input

@@ -80,8 +80,7 @@ def fitted_features(features: str, launches: Launches, method: str) -> str:
     if features == AUTO:
         return _auto(launches, method)
     if features == ALL:
-        units = {name: _column(launches, name).unit for name in _whole(launches)}
-        return ",".join(name for name, unit in units.items() if unit not in _NOT_FEATURES)
+        return ",".join(all_features(launches))
     if not is_feature_set(features):
         _refuse_unknown(named_features(features), launches, method)
     return features
@@ -119,6 +118,12 @@ def chosen_features(launches: Launches, method: str) -> tuple[str, ...]:
             f"{remedy}, or name the counters to take: features={','.join([*chosen, 'OTHER'])}",
         )
     return chosen
+
+
+def all_features(launches: Launches) -> tuple[str, ...]:
+    """The counters of a recording but cycles, times and clocks, measured for every launch."""
+    units = {name: _column(launches, name).unit for name in _whole(launches)}
+    return tuple(name for name, unit in units.items() if unit not in _NOT_FEATURES)
 
 
 def neutral_features(launches: Launches) -> tuple[str, ...]:

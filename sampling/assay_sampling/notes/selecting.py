@@ -40,10 +40,11 @@ SELECTIONS = (
     NoteKind(
         "features_chosen",
         "launches were compared by other counters than a published set",
-        lambda features, missing_of_pka, unit="launch": (
+        lambda features, missing_of_pka, measured=0, unit="launch": (
             f"{several(unit)} are compared by {count_of(len(features), 'counter', 'counters')}: "
             f"{', '.join(features)}; of the twelve of PKA {', '.join(missing_of_pka) or 'none'} "
             f"{'is' if len(missing_of_pka) < 2 else 'are'} missing"
+            + (f"; features=all takes all {measured} that were measured" if measured > len(features) else "")
         ),
     ),
     NoteKind(

@@ -8,7 +8,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 from assay_sampling.counters.definitions import ALL_CYCLES
-from assay_sampling.counters.features import is_feature_set, missing_of_published, named_features
+from assay_sampling.counters.features import (
+    all_features,
+    is_feature_set,
+    missing_of_published,
+    named_features,
+    neutral_features,
+)
 from assay_sampling.launches.in_memory import Launches
 from assay_sampling.launches.profile import Profile
 from assay_sampling.notes.registry import Note, make_note
@@ -43,7 +49,9 @@ def choice_notes(launches: Launches, features: str, evaluation: Evaluation) -> t
     found = []
     if not is_feature_set(features):
         names = named_features(features)
-        found.append(make_note("features_chosen", features=names, missing_of_pka=missing_of_published(names)))
+        missing = missing_of_published(names)
+        more = {"measured": len(all_features(launches))} if names == neutral_features(launches) else {}
+        found.append(make_note("features_chosen", features=names, missing_of_pka=missing, **more))
     if not any(name in launches.counters for name in ALL_CYCLES):
         found.append(make_note("k_without_cycles", quantity=evaluation.quantity))
     return tuple(found)
