@@ -67,7 +67,9 @@ class Comparison:
     def verdict(self) -> str | None:
         """Whether to trust the recommended method, in one sentence; None if none is recommended."""
         found = self._document["verdict"]
-        return None if found is None else sentence_of_verdict(verdict_from(found))
+        if found is None:
+            return None
+        return sentence_of_verdict(verdict_from(found), self._document.get("unit", "launch"))
 
     def __len__(self) -> int:
         return len(self.methods)

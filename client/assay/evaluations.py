@@ -94,7 +94,9 @@ class Evaluation:
     def verdict(self) -> str:
         """Whether to trust the selection on this recording, in one sentence; ``to_dict()["verdict"]`` has its
         numbers."""
-        return sentence_of_verdict(verdict_from(self._document["verdict"]))
+        return sentence_of_verdict(
+            verdict_from(self._document["verdict"]), self._document.get("unit", "launch")
+        )
 
     @property
     def notes(self) -> tuple[str, ...]:

@@ -126,7 +126,7 @@ class Selection:
     @property
     def verdict(self) -> str:
         """Whether to trust it on another GPU, in one sentence; ``to_dict()["verdict"]`` has its numbers."""
-        return sentence_of_verdict(verdict_of_selection(self._document))
+        return sentence_of_verdict(verdict_of_selection(self._document), self._document.unit)
 
     @property
     def warnings(self) -> tuple[str, ...]:

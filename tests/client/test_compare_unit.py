@@ -75,6 +75,13 @@ def test_compare_takes_operations_where_the_other_recording_launches_something_e
     assert "160 operations" in text
     assert "operations with 100.00 % of its time match" in text
     assert "On other GPUs at a speedup of" in text
+    assert "(*: no other has less error, of the total and by stratum and size)" in " ".join(text.split())
+    assert "% by stratum and size, at a speedup of" in text
+    assert "kernel and grid" not in text
+    there = text[text.index("On other GPUs at a speedup of") : text.index("Not applicable")]
+    assert "operations  with" in there
+    assert "stratum" in there
+    assert "kernel" not in there
 
 
 def test_compare_takes_launches_where_they_agree_or_nothing_is_shown(
@@ -89,6 +96,7 @@ def test_compare_takes_launches_where_they_agree_or_nothing_is_shown(
     (on,) = stem["on"]
     assert on["status"] == "ok"
     assert on["operations"] is None
+    assert "% by kernel and grid, at a speedup of" in agreeing["recommendation"]["reason"]["text"]
     told = document_of(assay("compare", files["light"], *FAST, "--unit", "operation", "--json"))
     assert told["unit"] == "operation"
 

@@ -106,6 +106,18 @@ def test_notes_of_a_selection_by_operation_count_operations() -> None:
         "1 of 3 representatives costs 0 in duration_ns, first the operation that begins with launch 7 of "
         "process 0: the operations that it stands for are projected as 0"
     )
+    beaten = make_note("beaten_elsewhere", method="stem", weights="light_time")
+    assert beaten.text == (
+        "stem by light time has no larger error there, of the total and by kernel and grid, at no less "
+        "speedup"
+    )
+    assert "by stratum and size" in in_unit(beaten, "operation").text
+    assert in_unit(make_note("groups_unknown"), "operation").text == (
+        "it does not say which operations a group has, so nobody can score it by stratum and size"
+    )
+    together = in_unit(make_note("groups_put_together", groups=2, left=5), "operation")
+    assert "2 groups of least time joined others of the same operator" in together.text
+    assert "draw more operations" in in_unit(make_note("nothing_to_recommend"), "operation").text
     # Launches are launches, whatever was selected from.
     assert in_unit(make_note("kernels_lost", calls=1), "operation") == make_note("kernels_lost", calls=1)
 

@@ -37,6 +37,26 @@ Chosen = tuple[np.ndarray, np.ndarray]
 SCORED = replace(GOOD, elsewhere=True, expected=None)
 
 
+def test_the_verdict_on_a_selection_by_operation_speaks_of_operations() -> None:
+    for facts in (
+        replace(GOOD, expected=None),
+        replace(GOOD, expected=ExpectedErrors(9.0, 30.0, 12.0)),
+        replace(GOOD, groups=1),
+        replace(GOOD, group_error_percent=None),
+        replace(GOOD, unscored_recordings=1),
+        replace(GOOD, unscored_recordings=2),
+        replace(GOOD, unseen_time_percent=20.0, weights="launches"),
+        replace(GOOD, launches=60),
+        GOOD,
+    ):
+        found = verdict_of(facts)
+        said = [sentence_of_verdict(Verdict(found.level, (reason,)), "operation") for reason in found.reasons]
+        assert not [text for text in said if "launch" in text or "kernel" in text]
+    assert sentence_of_verdict(verdict_of(replace(GOOD, groups=1)), "operation").startswith(
+        "Trust the total only: 60 operations stand for 20 kinds of operations in one group"
+    )
+
+
 def test_nothing_against_it_is_trusted_with_the_numbers() -> None:
     found = verdict_of(GOOD)
     assert (found.level, [reason.code for reason in found.reasons]) == ("trust", ["within_goals"])

@@ -20,6 +20,7 @@ from assay_sampling.methods.base import Sampler
 from assay_sampling.methods.by_operation import try_operations
 from assay_sampling.methods.tried import Tried
 from assay_sampling.notes.registry import make_note
+from assay_sampling.parameters import Unit
 from assay_sampling.scoring.fair import Contender, Fair, no_star, recommend
 from assay_sampling.scoring.selection import ProfileSummary
 from assay_sampling.scoring.trials import LEAST_TRIALS, trials_for
@@ -84,7 +85,7 @@ def compare(
         entries.append(_entry(name, compared, given.get(name, {}), seed, count))
     if all(entry["status"] != "ok" for entry in entries):
         raise _none_applies(entries)
-    recommendation = _judge_at_home(entries)
+    recommendation = _judge_at_home(entries, compared.unit)
     judged = None
     if compared.targets:
         progress("on other GPUs")
@@ -177,7 +178,7 @@ def _give_stars(entries: Sequence[dict[str, Any]], judged: Judged) -> None:
             entry["pareto"], entry["no_star"] = against is None, against
 
 
-def _judge_at_home(entries: Sequence[dict[str, Any]]) -> dict[str, Any]:
+def _judge_at_home(entries: Sequence[dict[str, Any]], unit: Unit) -> dict[str, Any]:
     """Give stars by the fair scores on this recording; returns which method to take."""
     contenders = {entry["method"]: _contender(entry) for entry in entries if entry["status"] == "ok"}
     rivals = list(contenders.values())
@@ -185,7 +186,7 @@ def _judge_at_home(entries: Sequence[dict[str, Any]]) -> dict[str, Any]:
         if entry["method"] in contenders:
             against = no_star(contenders[entry["method"]], rivals)
             entry["pareto"], entry["no_star"] = against is None, against and against.to_dict()
-    return recommend(rivals).to_dict()
+    return recommend(rivals).in_unit(unit).to_dict()
 
 
 def compare_files(

@@ -43,6 +43,11 @@ def several(unit: Unit) -> str:
     return "launches" if unit == "launch" else "operations"
 
 
+def part_of(unit: Unit) -> str:
+    """By which parts of a workload methods are scored on other GPUs."""
+    return "kernel and grid" if unit == "launch" else "stratum and size"
+
+
 def launch_at(process: int, launch: int, unit: Unit = "launch") -> str:
     """``launch 3 of process 0``, ``the operation that begins with launch 3 of process 0``."""
     where = f"launch {launch} of process {process}"

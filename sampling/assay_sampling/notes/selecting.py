@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from assay_sampling.notes.base import NoteKind, count_of, launch_at, launches_of, several
+from assay_sampling.notes.base import NoteKind, count_of, launch_at, launches_of, part_of, several
 from assay_sampling.parameters import Unit
 
 _RANDOM_INSTEAD = "the method stratified with launches_per_group=2 draws two of each kernel at random"
@@ -14,6 +14,24 @@ def _kinds(number: int, unit: Unit) -> str:
         count_of(number, "kernel", "kernels")
         if unit == "launch"
         else count_of(number, "operator", "operators")
+    )
+
+
+def _best_elsewhere(
+    *,
+    method: str,
+    weights: str,
+    error_percent: float,
+    part_error_percent: float,
+    speedup: float,
+    targets: int,
+    within_goals: bool,
+    unit: Unit = "launch",
+) -> str:
+    return (
+        f"{method} by {weights.replace('_', ' ')}, by {count_of(targets, 'other GPU', 'other GPUs')}: at "
+        f"most {error_percent:,.2f} % off in total and {part_error_percent:,.2f} % by {part_of(unit)}, "
+        f"at a speedup of {speedup:,.1f}" + ("" if within_goals else "; that misses the goals of 3 % and 6 %")
     )
 
 
@@ -133,9 +151,10 @@ SELECTIONS = (
     NoteKind(
         "groups_put_together",
         "hardly anything repeats: groups of one kernel were put together, so that simulating saves half",
-        lambda groups, left: (
+        lambda groups, left, unit="launch": (
             f"hardly anything repeats: {count_of(groups, 'group', 'groups')} of least time joined others of "
-            f"the same kernel; with more than the {left:,} left, simulating would save less than half"
+            f"the same {'kernel' if unit == 'launch' else 'operator'}; with more than the {left:,} left, "
+            "simulating would save less than half"
         ),
     ),
     NoteKind(
@@ -205,17 +224,19 @@ COMPARISONS = (
     ),
     NoteKind(
         "beaten_elsewhere",
-        "no star: another method has no larger error on the other GPUs, of the total and by kernel and grid, "
-        "at no less speedup",
-        lambda method, weights: (
-            f"{method} by {weights.replace('_', ' ')} has no larger error there, of the total and by kernel "
-            "and grid, at no less speedup"
+        "no star: another method has no larger error on the other GPUs, of the total and by kernel and grid "
+        "(by operation: stratum and size), at no less speedup",
+        lambda method, weights, unit="launch": (
+            f"{method} by {weights.replace('_', ' ')} has no larger error there, of the total and by "
+            f"{part_of(unit)}, at no less speedup"
         ),
     ),
     NoteKind(
         "groups_unknown",
         "no star: the method does not say which launches a group has",
-        lambda: "it does not say which launches a group has, so nobody can score it by kernel and grid",
+        lambda unit="launch": (
+            f"it does not say which {several(unit)} a group has, so nobody can score it by {part_of(unit)}"
+        ),
     ),
     NoteKind(
         "not_scored_elsewhere",
@@ -233,12 +254,7 @@ COMPARISONS = (
         "best_elsewhere",
         "the recommended method: of those that no other beats on the other GPUs, the one whose worse error "
         "is the smallest share of its goal (3 % of the total, 6 % by kernel and grid)",
-        lambda method, weights, error_percent, part_error_percent, speedup, targets, within_goals: (
-            f"{method} by {weights.replace('_', ' ')}, by {count_of(targets, 'other GPU', 'other GPUs')}: at "
-            f"most {error_percent:,.2f} % off in total and {part_error_percent:,.2f} % by kernel and grid, "
-            f"at a speedup of {speedup:,.1f}"
-            + ("" if within_goals else "; that misses the goals of 3 % and 6 %")
-        ),
+        _best_elsewhere,
     ),
     NoteKind(
         "nothing_to_recommend_elsewhere",
@@ -256,7 +272,10 @@ COMPARISONS = (
     NoteKind(
         "nothing_to_recommend",
         "no method can be recommended: none has a star",
-        lambda: "no method earned a star here: record counters, or draw more launches (--param launches=N)",
+        lambda unit="launch": (
+            f"no method earned a star here: record counters, or draw more {several(unit)} "
+            "(--param launches=N)"
+        ),
     ),
 )
 INTERVALS = (

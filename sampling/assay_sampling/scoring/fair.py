@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from assay_sampling.notes.registry import Note, make_note
+from assay_sampling.notes.registry import Note, in_unit, make_note
+from assay_sampling.parameters import Unit
 from assay_sampling.scoring.trials import Trials
 
 FairBasis = Literal["draws", "split_halves", "as_scored", "in_sample", "by_construction"]
@@ -78,6 +79,10 @@ class Recommendation:
 
     method: str | None
     reason: Note
+
+    def in_unit(self, unit: Unit) -> Recommendation:
+        """The same, of methods that select by ``unit``."""
+        return replace(self, reason=in_unit(self.reason, unit))
 
     def to_dict(self) -> dict[str, Any]:
         return {"method": self.method, "reason": self.reason.to_dict()}

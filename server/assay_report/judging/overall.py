@@ -89,7 +89,7 @@ def _worst(rows: Sequence[Named], *, several: bool) -> WorkloadVerdict:
         selected_on=made,
         error_percent=row.error_percent,
         group_error_percent=row.group_error_percent,
-        sentence=place + clause_of(verdict.verdict().reasons[0]),
+        sentence=place + clause_of(verdict.verdict().reasons[0], row.unit),
     )
 
 

@@ -58,8 +58,8 @@ def _operation_facts(document: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 def render_relative(document: Mapping[str, Any], console: Console) -> None:
     """Draw the verdict, the speedup between two recordings, true and predicted, and the scores on each."""
-    render_verdict(document, console)
     first, second = document["first"], document["second"]
+    render_verdict({"verdict": document["verdict"], "unit": first.get("unit", "launch")}, console)
     pairs = [
         ("method", f"{document['method']} (seed {document['seed']})"),
         ("selected on", _profile(document.get("selected_on") or {})),
@@ -107,18 +107,22 @@ def score_facts(document: Mapping[str, Any]) -> list[tuple[str, str]]:
 def vouched_facts(document: Mapping[str, Any]) -> list[tuple[str, str]]:
     """On another GPU: what the interval rests on, and the share of the time that no draw vouches for."""
     assumption, share = document.get("interval_assumption"), document.get("not_vouched_percent")
-    facts = []
+    facts, words = [], words_of(document)
     if assumption is not None:
         facts.append(
             (
                 "it assumes",
-                f"no launch scales more than {assumption['scales_at_most']:g} times as its kernel does, and "
-                f"those unlike any drawn have at most {percent(assumption['unlike_percent'])} of the time",
+                f"no {words.one} scales more than {assumption['scales_at_most']:g} times as its {words.kind} "
+                "does, and those unlike any drawn have at most "
+                f"{percent(assumption['unlike_percent'])} of the time",
             )
         )
     if share is not None:
         facts.append(
-            ("not vouched for", f"{percent(share)} of the time: fewer than two launches drawn of its groups")
+            (
+                "not vouched for",
+                f"{percent(share)} of the time: fewer than two {words.several} drawn of its groups",
+            )
         )
     return facts
 

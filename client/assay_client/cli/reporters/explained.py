@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from rich.console import Console
 
 from assay_client.cli.reporters.tables import print_facts
-from assay_client.cli.reporters.text import clipped, counted
+from assay_client.cli.reporters.text import clipped, counted, words_of
 from assay_client.cli.reporters.verdict import render_verdict
 from assay_client.meanings import Meaning
 from assay_client.recordings.explained import LaunchExplained, RepresentativeExplained, SelectionExplained
@@ -29,10 +29,10 @@ def render_meanings(found: Sequence[Meaning], console: Console) -> None:
 
 def render_selection_explained(found: SelectionExplained, console: Console) -> None:
     """Draw the verdict, and each representative with its reason, or the one launch that was asked for."""
-    render_verdict(found.to_dict(), console)
-    one = "launch" if found.operations is None else "operation"
-    several = "launches" if found.operations is None else "operations"
-    chosen = counted(len(found.representatives), f"{one} stands", f"{several} stand")
+    unit = "launch" if found.operations is None else "operation"
+    words = words_of({"unit": unit})
+    render_verdict(found.to_dict() | {"unit": unit}, console)
+    chosen = counted(len(found.representatives), f"{words.one} stands", f"{words.several} stand")
     whole = found.launches if found.operations is None else found.operations
     if found.asked is None:
         console.print(f"{found.method}: {chosen} for {whole:,}, in {found.groups:,} groups")

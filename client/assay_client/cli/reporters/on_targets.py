@@ -8,10 +8,10 @@ from typing import Any
 from rich.console import Console
 
 from assay_client.cli.reporters.tables import Table, print_facts
-from assay_client.cli.reporters.text import profile_text
+from assay_client.cli.reporters.text import UnitWords, profile_text, words_of
 
 _NONE = "-"
-_SPARE = ("launches", "mean error %", "mean by kernel %")
+_SPARE = ("launches", "operations", "mean error %", "mean by kernel %", "mean by stratum %")
 
 
 def render(document: Mapping[str, Any], console: Console) -> None:
@@ -23,7 +23,8 @@ def render(document: Mapping[str, Any], console: Console) -> None:
     there = document.get("at_speedup")
     if there is None:
         return
-    _at_speedup(there, console)
+    words = words_of(document)
+    _at_speedup(there, words, console)
     _by_target(document, console)
     _as_they_are(document, console)
     refused = [
@@ -55,16 +56,17 @@ def _scored(document: Mapping[str, Any]) -> list[tuple[int, str]]:
     return [(number, f"GPU {number}") for number in numbers]
 
 
-def _at_speedup(there: Mapping[str, Any], console: Console) -> None:
+def _at_speedup(there: Mapping[str, Any], words: UnitWords, console: Console) -> None:
     columns = [
-        "speedup", "worst error %", "worst by kernel %", "mean error %", "mean by kernel %", "launches",
+        "speedup", "worst error %", f"worst by {words.kind} %", "mean error %", f"mean by {words.kind} %",
+        words.several,
     ]  # fmt: skip
     drawn = Table(
         f"On other GPUs at a speedup of {there['speedup']:,.4g} (*: no other has less error, of the total "
-        "and by kernel and grid)",
+        f"and by {words.part})",
         ["method", "weights", "", *columns, "with"],
         right=columns,
-        spare=_SPARE,
+        spare=[name for name in _SPARE if name in columns],
     )
     for row in there["rows"]:
         if row["status"] == "ok":
@@ -93,7 +95,9 @@ def _by_target(document: Mapping[str, Any], console: Console) -> None:
     scored = _scored(document)
     if len(scored) < 2:
         return
-    columns = [f"{name} {what} %" for _, name in scored for what in ("error", "by kernel")]
+    columns = [
+        f"{name} {what} %" for _, name in scored for what in ("error", f"by {words_of(document).kind}")
+    ]
     drawn = Table("GPU by GPU", ["method", "weights", *columns], right=columns)
     for row in document["at_speedup"]["rows"]:
         if row["status"] == "ok":
@@ -109,7 +113,8 @@ def _by_target(document: Mapping[str, Any], console: Console) -> None:
 def _as_they_are(document: Mapping[str, Any], console: Console) -> None:
     """The selections that ``assay select METHOD`` makes, scored there."""
     scored = _scored(document)
-    columns = [f"{name} {what} %" for _, name in scored for what in ("signed error", "by kernel")]
+    whats = ("signed error", f"by {words_of(document).kind}")
+    columns = [f"{name} {what} %" for _, name in scored for what in whats]
     drawn = Table(
         "Selections as they are, with their own parameters",
         ["method", "weights", "speedup", *columns],

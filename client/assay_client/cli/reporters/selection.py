@@ -74,9 +74,10 @@ def _expected(document: Mapping[str, Any]) -> list[tuple[str, str]]:
     found = document.get("expected_elsewhere")
     if not found:
         return []
+    words = words_of(document)
     text = (
         f"about {percent(found['error_percent'])} of the total, {percent(found['group_error_percent'])} over "
-        f"kernels and sizes; one launch alone stands for {percent(found['not_vouched_percent'])} of the time"
+        f"{words.sizes}; one {words.one} alone stands for {percent(found['not_vouched_percent'])} of the time"
     )
     return [("elsewhere", text)]
 

@@ -87,16 +87,24 @@ def share_kind(document: Mapping[str, object]) -> str:
 
 @dataclass(frozen=True)
 class UnitWords:
-    """What a selection's groups divide, in words: one of it, several, and what tells them apart."""
+    """What a selection's groups divide, in words: one of it, several, and what tells them apart.
+
+    On other GPUs errors are by ``part``, expected errors over ``sizes``; those of a ``kind`` scale alike.
+    """
 
     one: str
     several: str
     kinds: str
+    kind: str
+    part: str
+    sizes: str
 
 
 _WORDS = {
-    "launch": UnitWords("launch", "launches", "kernels"),
-    "operation": UnitWords("operation", "operations", "strata"),
+    "launch": UnitWords("launch", "launches", "kernels", "kernel", "kernel and grid", "kernels and sizes"),
+    "operation": UnitWords(
+        "operation", "operations", "strata", "stratum", "stratum and size", "operators and shapes"
+    ),
 }
 
 

@@ -18,5 +18,5 @@ def render_verdict(document: Mapping[str, Any], console: Console) -> None:
     """Draw the verdict of a document on a line of its own; nothing if it has none."""
     found = document.get("verdict")
     if found:
-        sentence = sentence_of_verdict(verdict_from(found))
+        sentence = sentence_of_verdict(verdict_from(found), document.get("unit", "launch"))
         console.print(Text(sentence, style=_STYLES[found["level"]]), soft_wrap=True)

@@ -14,9 +14,9 @@ from assay_sampling.launches.profile import Profile
 from assay_sampling.methods.base import whole_cost
 from assay_sampling.methods.by_operation import OperationProfile, operation_profile
 from assay_sampling.methods.choosing.across_gpus import AtSpeedup, at_speedup, draws_for
-from assay_sampling.notes.registry import make_note
+from assay_sampling.notes.registry import in_unit, make_note
 from assay_sampling.operations.collapsing import knows_operations
-from assay_sampling.parameters import WeightKind
+from assay_sampling.parameters import Unit, WeightKind
 from assay_sampling.running.identity import condition_conflict
 from assay_sampling.scoring.by_operation import SelectedCalls, place_matched
 from assay_sampling.scoring.carried import score_on
@@ -152,6 +152,10 @@ class Compared:
         return cls(profile, operations, _by_operation(operations, on))
 
     @property
+    def unit(self) -> Unit:
+        return "launch" if self.operations is None else "operation"
+
+    @property
     def rows(self) -> int:
         """How many launches or operations the methods choose from."""
         return len(self.divided.whole)
@@ -270,7 +274,7 @@ def judge(
     contenders = [each.contender() for each, _ in scored]
     for contender, (_, row) in zip(contenders, scored, strict=True):
         note = no_star_elsewhere(contender, contenders, wanted)
-        row["star"], row["no_star"] = note is None, note and note.to_dict()
+        row["star"], row["no_star"] = note is None, note and in_unit(note, compared.unit).to_dict()
     advice, best = recommend_elsewhere(contenders, len(compared.targets), wanted)
     taken = None if best is None else scored[contenders.index(best)][0]
     names = [each.name for each in compared.targets]
@@ -278,7 +282,7 @@ def judge(
         document={"speedup": wanted, "draws": count, "targets": names, "rows": rows},
         stars=_stars(rows),
         recommendation={
-            **advice.to_dict(),
+            **advice.in_unit(compared.unit).to_dict(),
             "weights": taken and taken.weights,
             "parameters": None if taken is None else dict(taken.parameters),
         },

@@ -13,6 +13,7 @@ from assay_report.figures.text import hint, labels, number
 from assay_report.figures.theme import QUIET, WIDTH_PX
 from assay_report.model.scores import Row
 from assay_report.texts import method_names
+from assay_sampling.notes.base import part_of
 
 # Points of a page's figure; above it, only the means are drawn.
 MOST_POINTS = 400
@@ -94,14 +95,14 @@ def of_comparison(document: Mapping[str, Any]) -> Figure:
 
 def _on_targets(document: Mapping[str, Any]) -> Figure:
     """The worst error of the total against the worst by kernel and grid, of each method and weights."""
-    there = document["at_speedup"]
+    there, parted = document["at_speedup"], part_of(document.get("unit", "launch"))
     rows: list[dict[str, Any]] = []
     for row in there["rows"]:
         total, part = row["worst_error_percent"], row["worst_part_error_percent"]
         if row["status"] != "ok" or not (_drawable(total, 1.0) and _drawable(part, 1.0)):
             continue
         said = f"{row['method']} by {row['weights'].replace('_', ' ')}: at most {total:.4g} % off in total "
-        said += f"and {part:.4g} % by kernel and grid, speedup {number(row['speedup'])}"
+        said += f"and {part:.4g} % by {parted}, speedup {number(row['speedup'])}"
         rows.append({
             "method": row["method"], "weights": row["weights"].replace("_", " "),
             "error_percent": total, "part_error_percent": part, "star": row["star"], "hint": said,
@@ -122,7 +123,7 @@ def _on_targets(document: Mapping[str, Any]) -> Figure:
         row["method"], row["hint"] = named[row["method"]], hint(row["hint"])
     place = {
         "x": parts.log_axis(
-            "part_error_percent_drawn", "worst error by kernel and grid / %", axes["part_error_percent"]
+            "part_error_percent_drawn", f"worst error by {parted} / %", axes["part_error_percent"]
         ),
         "y": parts.log_axis("error_percent_drawn", "worst error of the total / %", axes["error_percent"]),
     }
