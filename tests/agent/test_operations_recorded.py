@@ -100,6 +100,6 @@ def test_a_run_with_ranges_is_recorded_with_its_operations(bench: Bench, profile
 
 def test_doubts_of_the_reader_are_a_flag() -> None:
     seen = OperationsSeen(replace(WORK, command=ASKED))
-    notes = [make_note("operations_cross", launches=3), make_note("short_names")]
+    notes = [make_note("operations_cross", launches=3, operation="aten::mm"), make_note("short_names")]
     assert [name for name, _ in seen.flags(notes)] == ["operations_missing", "operations_doubtful"]
     assert not list(OperationsSeen(WORK).flags(notes))

@@ -8,6 +8,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import assay as assay_package
+from assay_sampling.launches.profile import Profile
+from assay_sampling.launches.table import Device, TableMetadata
+from tests.support.sampling.made_operations import made_calls
 from tests.support.sampling.reader_files import trace, trace_call, trace_kernel, trace_range, write
 
 Assay = Callable[..., Any]
@@ -86,10 +90,12 @@ def test_other_batch_sizes_without_shapes_carry_the_note_that_nothing_tells_them
     assert "operations_without_shapes" in [note["code"] for note in found["notes"]]
 
 
-def test_shapes_on_one_side_only_are_refused(assay: Assay, tmp_path: Path) -> None:
+def test_shapes_on_one_side_only_are_refused_with_the_first_call(assay: Assay, tmp_path: Path) -> None:
     saved = selected(assay, tmp_path, calls(60))
     said = refusal_of(evaluated(assay, tmp_path, saved, calls(60, batch=None, prefix="amd")))
     assert "the recording has no input shapes" in said
+    assert "the selection's recording has, at launch 0, aten::linear [[4,64]]" in said
+    assert "the recording has, at launch 0, aten::linear" in said
 
 
 def test_a_file_cut_within_an_operator_is_refused_as_cut(assay: Assay, tmp_path: Path) -> None:
@@ -111,6 +117,9 @@ def test_a_window_that_ends_within_an_operator_matches_the_rest_and_names_what_d
     cut = [e for e in calls(60, prefix="amd") if not (e["cat"] == "cpu_op" and e["ts"] == 59 * _STEP)]
     found = document_of(evaluated(assay, tmp_path, saved, cut))
     assert found["operations"]["calls_matched"] == 59
+    [unmatched] = [note for note in found["notes"] if note["code"] == "operations_unmatched"]
+    assert (unmatched["selection_calls"], unmatched["recording_calls"]) == (1, 1)
+    assert "only the selection's recording has, at launch 59, aten::layer_norm [[4,66]]" in unmatched["text"]
     assert 95 < found["operations"]["recording_time_percent"] < 100
     assert 95 < found["operations"]["selection_time_percent"] < 100
     half = [e for e in calls(60, prefix="amd") if e["ts"] < 30 * _STEP]
@@ -137,6 +146,8 @@ def test_two_threads_with_one_stream_are_matched_thread_by_thread(assay: Assay, 
     again = document_of(evaluated(assay, tmp_path, saved, more))
     assert again["operations"]["calls_matched"] == 60
     assert again["operations"]["recording_calls_percent"] < 100
+    [unmatched] = [note for note in again["notes"] if note["code"] == "operations_unmatched"]
+    assert unmatched["difference"] == "only the recording has, at launch 60, aten::gelu [[4,65]]"
 
 
 def test_an_operator_whose_kernels_all_went_into_a_graph_is_unmatched_time(
@@ -155,6 +166,41 @@ def test_an_operator_whose_kernels_all_went_into_a_graph_is_unmatched_time(
     assert "of 60 kernels" in said
 
 
+def test_one_operator_of_many_that_went_into_a_graph_is_named(assay: Assay, tmp_path: Path) -> None:
+    saved = selected(assay, tmp_path, calls(60))
+    gone = {10, 11}
+    replayed = [e for e in calls(60, prefix="amd") if e["cat"] == "cpu_op" or e["ts"] // _STEP not in gone]
+    replay = trace_call(60 * _STEP, 999) | {"name": "hipGraphLaunch"}
+    kernels = [trace_kernel(60 * _STEP + 30 * n, 999, name="amd_fused", dur=20) for n in range(2)]
+    found = document_of(evaluated(assay, tmp_path, saved, [*replayed, replay, *kernels]))
+    [unmatched] = [note for note in found["notes"] if note["code"] == "operations_unmatched"]
+    assert (unmatched["selection_calls"], unmatched["recording_calls"]) == (2, 1)
+    assert unmatched["difference"] == "only the selection's recording has, at launch 10, aten::gelu [[4,65]]"
+    text = assay("compare", tmp_path / "here.json", "--on", tmp_path / "there.json", "-m", "stem").stdout
+    assert f"first difference: {unmatched['difference']}" in " ".join(text.split())
+
+
+def test_an_operator_with_40_000_shapes_is_matched_call_by_call(assay: Assay, tmp_path: Path) -> None:
+    def recording(name: str, gpu: str, first: int) -> Path:
+        calls = [("aten::mm", f"[[{first + n},64]]", [1000 + n % 50]) for n in range(40_000)]
+        metadata = TableMetadata("light", devices=(Device(0, gpu),))
+        made = made_calls(calls, prefix=gpu, metadata=metadata, device=[0] * len(calls))
+        (path,) = assay_package.Profile(Profile(light=made)).write(tmp_path / name)
+        return path
+
+    saved, here = tmp_path / "s.json", recording("here.parquet", "H100", 1)
+    assert assay("select", "stratified", here, "--unit", "operation", "-o", saved).code == 0
+    # Of a batch that is larger by one shape all calls but one have an equal, in another place.
+    found = document_of(assay("evaluate", saved, recording("there.parquet", "MI300X", 2), "--json"))
+    assert found["operations"]["calls_matched"] == 39_999
+    assert found["speedup"] > 10
+    [unmatched] = [note for note in found["notes"] if note["code"] == "operations_unmatched"]
+    assert unmatched["difference"] == "only the selection's recording has, at launch 0, aten::mm [[1,64]]"
+    other = recording("other.parquet", "MI300X", 50_000)
+    said = refusal_of(assay("evaluate", saved, other, "--json"))
+    assert "only the selection's recording has, at launch 0, aten::mm [[1,64]]" in said
+
+
 def test_crossing_operators_are_noted_where_they_are_selected(assay: Assay, tmp_path: Path) -> None:
     crossing = [
         trace_range("cpu_op", "aten::first", 6000, 100, {"Input Dims": [[4]]}),
@@ -164,4 +210,41 @@ def test_crossing_operators_are_noted_where_they_are_selected(assay: Assay, tmp_
     ]
     here = written(tmp_path / "here.json", [*calls(60), *crossing], "H100")
     found = document_of(assay("select", "stem", here, "--unit", "operation", "--json"))
-    assert "operations_cross" in [note["code"] for note in found["profile"]["notes"]]
+    [crossed] = [note for note in found["profile"]["notes"] if note["code"] == "operations_cross"]
+    assert crossed["operation"] == "aten::first [[4]]"
+
+
+def test_crossing_operators_match_only_those_that_cross_alike(assay: Assay, tmp_path: Path) -> None:
+    def crossing(second_begins: int) -> list[Event]:
+        return [
+            *calls(60),
+            trace_range("cpu_op", "aten::first", 6000, 100, {"Input Dims": [[4]]}),
+            trace_range("cpu_op", "aten::second", second_begins, 100, {"Input Dims": [[4]]}),
+            trace_call(6060, 500),
+            trace_kernel(6065, 500, dur=20),
+        ]
+
+    saved = selected(assay, tmp_path, crossing(6050))
+    same = document_of(evaluated(assay, tmp_path, saved, crossing(6040)))
+    assert same["operations"]["calls_matched"] == 61
+    # Here the other one begins first, so the launch is its own.
+    other = document_of(evaluated(assay, tmp_path, saved, crossing(5990)))
+    assert other["operations"]["calls_matched"] == 60
+    [unmatched] = [note for note in other["notes"] if note["code"] == "operations_unmatched"]
+    assert unmatched["difference"].endswith("at launch 60, aten::first [[4]]")
+
+
+def test_one_trace_with_operators_and_one_without_are_refused_in_every_verb(
+    assay: Assay, tmp_path: Path
+) -> None:
+    saved = selected(assay, tmp_path, calls(60))
+    bare = [event for event in calls(60, prefix="amd") if event["cat"] != "cpu_op"]
+    assert "its operations are unknown" in refusal_of(evaluated(assay, tmp_path, saved, bare))
+    here, there = tmp_path / "here.json", tmp_path / "there.json"
+    for first, second in ((here, there), (there, here)):
+        said = refusal_of(assay("select", "stem", first, "--on", second, "-o", tmp_path / "n.json", "--json"))
+        assert "its operations are unknown" in said
+        compared = assay("compare", first, "--on", second, "-m", "stem", "--json")
+        (row,) = document_of(compared)["on"]
+        assert row["status"] == "refused"
+        assert "kernels have this name there" in row["reason"]

@@ -57,6 +57,7 @@ ADDED: frozenset[str] = frozenset(
         "rows.[].rank", "rows.[].processes", "properties.ranks",
         # Selections by operation.
         "rows.[].unit", "rows.[].operations", "columns.call", "columns.operation_id",
+        "on.[].differences",
         # When each group of a selection ran.
         "lanes",
         # What a report says in one screen.

@@ -151,12 +151,15 @@ def test_ranges_that_cross_are_noted(tmp_path: Path) -> None:
         nsys_range(0, 40 * us, "first", eventType=60),
         nsys_range(10 * us, 60 * us, "second", eventType=60),
     ]
-    for nvtx, name in ((of_operators, "aten::first"), (of_plain, "second")):
+    for nvtx, name, label in (
+        (of_operators, "aten::first", "aten::first [[4]]"),
+        (of_plain, "second", "second"),
+    ):
         path = nsys_export(tmp_path / name, **launched(20 * us, 90 * us), nvtx=nvtx)
         launches = read_launches(path)
         assert [one.name for _, one in operations(launches)] == [name, "first"]
         crossing = [note.parameters for note in launches.notes if note.code == "operations_cross"]
-        assert crossing == [(("launches", 1),)]
+        assert crossing == [(("launches", 1), ("operation", label))]
 
 
 def test_nested_ranges_do_not_cross(tmp_path: Path) -> None:

@@ -231,9 +231,9 @@ RANGES_AND_OPERATORS = (
     NoteKind(
         "operations_cross",
         "operations that overlap without one containing the other",
-        lambda launches: (
-            f"{launches_of(launches)} {_is(launches)} in ranges of one thread that cross; of operators and "
-            "library routines the one that began first counts, of other ranges the last"
+        lambda launches, operation: (
+            f"{launches_of(launches)} {_is(launches)} in ranges of one thread that cross, first {operation}; "
+            "of operators and library routines the one that began first counts, of other ranges the last"
         ),
     ),
     NoteKind(

@@ -106,6 +106,14 @@ SELECTIONS = (
         ),
     ),
     NoteKind(
+        "operations_unmatched",
+        "operations have no counterpart on the other recording; their time counts in full as an error",
+        lambda selection_calls, recording_calls, time_percent, difference: (
+            f"{selection_calls:,} of the operations of the selection's recording and {recording_calls:,} of "
+            f"this one have no counterpart, with {time_percent:.2g} % of the time, first: {difference}"
+        ),
+    ),
+    NoteKind(
         "operations_without_shapes",
         "operations with 5 % of the time or more were matched by name and order, for want of input shapes",
         lambda time_percent: (

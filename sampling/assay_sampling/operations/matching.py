@@ -111,6 +111,7 @@ def match_operations(left: OperationSequence, right: OperationSequence, subject:
             f"{without} has no input shapes, and the other one has",
             "record both with input shapes (PyTorch's profiler: record_shapes=True; nsys: "
             "--pytorch=autograd-shapes-nvtx), or both without",
+            tuple(_first_shapes(left, right)),
         )
     codes = _codes(left, right)
     pairs: list[tuple[np.ndarray, np.ndarray]] = []
@@ -212,6 +213,17 @@ def _shared(ours: np.ndarray, theirs: np.ndarray) -> int:
     """How many calls two threads have in common, in any order."""
     size = int(max(ours.max(initial=0), theirs.max(initial=0))) + 1
     return int(np.minimum(np.bincount(ours, None, size), np.bincount(theirs, None, size)).sum())
+
+
+def _first_shapes(left: OperationSequence, right: OperationSequence) -> Iterator[str]:
+    """The first call of either side that has input shapes, or could have them."""
+    for side, name in ((left, "the selection's recording"), (right, "the recording")):
+        wanted = [
+            bool(one.shapes) if side.has_shapes else one.kind in ("operator", "routine")
+            for one in side.identities
+        ]
+        row = int(np.argmax(np.array(wanted, bool)[side.identity]))
+        yield f"{name} has, at launch {side.launch[row]}, {side.label(row)[:120]}"
 
 
 def _differences(

@@ -147,26 +147,32 @@ class LaunchedFrom:
 @dataclass(frozen=True)
 class Calls:
     """The operation of each launch: ``call``, shape (n,), is the ordinal of its first launch; ``identity``,
-    shape (n,), indexes ``texts``. ``crossed`` counts launches in ranges that cross, ``deep`` those in more
-    than MAX_DEPTH nested ranges, ``cut`` marks the launches whose range was open when the recording ended,
-    shape (n,)."""
+    shape (n,), indexes ``texts``. ``deep`` counts launches in more than MAX_DEPTH nested ranges,
+    ``crossed`` marks those in ranges that cross, ``cut`` those whose range was open when the recording ended,
+    both of shape (n,)."""
 
     call: np.ndarray
     identity: np.ndarray
     texts: list[str]
-    crossed: int
+    crossed: np.ndarray
     deep: int
     cut: np.ndarray
 
     def notes(self) -> list[Note]:
         """What is doubtful about these operations."""
-        notes = [make_note("operations_cross", launches=self.crossed)] if self.crossed else []
+        notes = []
+        if self.crossed.any():
+            notes.append(make_note("operations_cross", **self._marked(self.crossed)))
         if self.deep:
             notes.append(make_note("operations_nested_deep", launches=self.deep, depth=MAX_DEPTH))
         if self.cut.any():
-            first = Operation.from_text(self.texts[self.identity[np.argmax(self.cut)]])
-            notes.append(make_note("operations_cut", launches=int(self.cut.sum()), operation=first.label()))
+            notes.append(make_note("operations_cut", **self._marked(self.cut)))
         return notes
+
+    def _marked(self, mark: np.ndarray) -> dict[str, int | str]:
+        """How many launches are marked, and the operation of the first."""
+        first = Operation.from_text(self.texts[self.identity[np.argmax(mark)]])
+        return {"launches": int(mark.sum()), "operation": first.label()}
 
     def columns(self, part: slice, names: NameTracker, offset: int) -> dict[str, pa.Array | np.ndarray]:
         """The columns of a launch table for some of the launches, whose ordinals begin at ``offset``."""
@@ -188,10 +194,11 @@ def calls_of(launched: LaunchedFrom, ranges: CallRanges) -> Calls:
     return Calls(launched.launch[first][call], identity[call], texts, crossed, deep, cut)
 
 
-def _operation_rows(launched: LaunchedFrom, ranges: CallRanges) -> tuple[np.ndarray, int, int]:
-    """The range that is the operation of each launch, shape (n,), -1: none; how many launches are in ranges
-    that cross, and in more than MAX_DEPTH ranges, of which the inner ones count."""
-    found, crossed, deep = np.full(len(launched.thread), -1, np.int64), 0, 0
+def _operation_rows(launched: LaunchedFrom, ranges: CallRanges) -> tuple[np.ndarray, np.ndarray, int]:
+    """The range that is the operation of each launch, -1: none, and which launches are in ranges that cross,
+    both of shape (n,); how many are in more than MAX_DEPTH ranges, of which the inner ones count."""
+    count = len(launched.thread)
+    found, crossed, deep = np.full(count, -1, np.int64), np.zeros(count, bool), 0
     if not len(ranges.thread):
         return found, crossed, deep
     kind = np.array([name.kind for name in ranges.names], np.int64)[ranges.name]
@@ -202,7 +209,7 @@ def _operation_rows(launched: LaunchedFrom, ranges: CallRanges) -> tuple[np.ndar
         deep += int((stacks[:, MAX_DEPTH:] >= 0).any(axis=1).sum())
         stacks = stacks[:, :MAX_DEPTH]
         chosen = _chosen(stacks, kind)
-        crossed += _crossed(stacks, chosen, kind, ranges.ends)
+        crossed[part] = _crossed(stacks, chosen, kind, ranges.ends)
         found[part] = chosen
     return found, crossed, deep
 
@@ -219,16 +226,17 @@ def _chosen(stacks: np.ndarray, kind: np.ndarray) -> np.ndarray:
     return best
 
 
-def _crossed(stacks: np.ndarray, chosen: np.ndarray, kind: np.ndarray, ends: np.ndarray) -> int:
-    """How many launches are in ranges that cross: another of the operation's kind began after the outermost
-    and outlasts it, or began before the innermost and ends first."""
+def _crossed(stacks: np.ndarray, chosen: np.ndarray, kind: np.ndarray, ends: np.ndarray) -> np.ndarray:
+    """Which launches are in ranges that cross, shape (n,): another of the operation's kind began after the
+    outermost and outlasts it, or began before the innermost and ends first."""
     if not stacks.shape[1]:
-        return 0
+        return np.zeros(len(stacks), bool)
     other = (stacks >= 0) & (kind[stacks] == kind[chosen][:, None])
     longer = ends[stacks] > ends[chosen][:, None] + ROUNDING_NS
     shorter = ends[stacks] < ends[chosen][:, None] - ROUNDING_NS
     wrong = np.where((kind[chosen] < RangeKind.RANGE)[:, None], longer, shorter)
-    return int(((other & wrong).any(axis=1) & (chosen >= 0)).sum())
+    found: np.ndarray = (other & wrong).any(axis=1) & (chosen >= 0)
+    return found
 
 
 def _call_keys(launched: LaunchedFrom, row: np.ndarray, ranges: int) -> np.ndarray:

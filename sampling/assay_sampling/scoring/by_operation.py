@@ -162,7 +162,7 @@ class PlacedOperations:
             scores = {
                 kind: replace(score, interval=None, interval_reason=why) for kind, score in scores.items()
             }
-        notes = tuple(_notes(self.calls, self.kept))
+        notes = (*_unmatched(self.match, self.calls, self.operations), *_notes(self.calls, self.kept))
         return OperationScores(scores, self.match, notes, self.operations)
 
     def _evaluation(self, kind: WeightKind) -> Evaluation:
@@ -320,6 +320,20 @@ def _taken_over(calls: SelectedCalls, weights: np.ndarray, kept: np.ndarray) -> 
     factor = np.divide(whole, left, out=np.ones_like(whole), where=left > 0)
     taken: np.ndarray = weights[kept] * factor[calls.groups[kept]]
     return taken
+
+
+def _unmatched(match: OperationMatch, calls: SelectedCalls, there: Operations) -> list[Note]:
+    if not match.differences:
+        return []
+    return [
+        make_note(
+            "operations_unmatched",
+            selection_calls=len(calls.sequence) - len(match.left_rows),
+            recording_calls=len(there) - len(match.right_rows),
+            time_percent=100.0 - min(match.left_time_percent, match.right_time_percent),
+            difference=match.differences[0],
+        )
+    ]
 
 
 def _notes(calls: SelectedCalls, kept: np.ndarray) -> list[Note]:

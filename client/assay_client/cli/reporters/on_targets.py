@@ -9,6 +9,7 @@ from rich.console import Console
 
 from assay_client.cli.reporters.tables import Table, print_facts
 from assay_client.cli.reporters.text import UnitWords, profile_text, words_of
+from assay_sampling.visible import visible
 
 _NONE = "-"
 _SPARE = ("launches", "operations", "mean error %", "mean by kernel %", "mean by stratum %")
@@ -47,6 +48,8 @@ def _targets(document: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
             matched = f"{target['match_percent']:.2f} % of the launches match"
         else:
             matched = f"operations with {operations['recording_time_percent']:.2f} % of its time match"
+            if target["differences"]:
+                matched += f"; first difference: {visible(target['differences'][0])}"
         yield f"GPU {number}", f"{profile_text(target['profile'])}; {matched}"
 
 

@@ -39,7 +39,7 @@ class GivenTarget:
     def to_dict(self) -> dict[str, Any]:
         target, error = self.target, self.error
         match = None if target is None or target.alignment is None else target.alignment.match_percent
-        operations = None if target is None or target.match is None else target.match.to_dict()
+        found = None if target is None else target.match
         return {
             "name": source_of(self.profile.whole),
             "status": "ok" if error is None else "refused",
@@ -47,7 +47,8 @@ class GivenTarget:
             "error": error and error.to_dict(),
             "profile": ProfileSummary.of(self.profile.whole).document().to_dict(),
             "match_percent": match,
-            "operations": operations,
+            "operations": None if found is None else found.to_dict(),
+            "differences": [] if found is None else list(found.differences),
         }
 
 
