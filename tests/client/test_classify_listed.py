@@ -83,7 +83,7 @@ def test_what_does_not_belong_together_is_refused(
     assert both.code == 2
     assert "both --light and --launches are given" in both.stderr
     alone = assay("classify", part).stderr
-    assert "give --light or --launches" in alone
+    assert "neither --light nor --launches is given" in alone
     assert "assay select stem" in alone
     whole = write_list(tmp_path, rows)
     refused = assay("classify", part, "--launches", whole, "-p", "model=nearest_light_time")

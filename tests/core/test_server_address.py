@@ -58,7 +58,7 @@ def test_port_0_only_where_any_is_meant() -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "", "7170", ":7170", "host:", "host:port", "host:65536", "::1:7170", "[::1]", "a b:1", "h:1\n",
+        "", "7170", ":7170", "host:", "host:port", "::1:7170", "[::1]", "a b:1", "h:1\n",
         "::1:80", "dns:///127.0.0.1:80", "unix-abstract:x",
         "[localhost]:80", "[127.0.0.1]:80",
     ],
@@ -66,6 +66,11 @@ def test_port_0_only_where_any_is_meant() -> None:
 def test_what_is_not_an_address(text: str) -> None:
     with pytest.raises(ParameterError, match=r"--server: .* is not an address; give HOST:PORT or unix:PATH"):
         parse_address(text, "--server")
+
+
+def test_a_port_above_65535_is_named() -> None:
+    with pytest.raises(ParameterError, match=r"--server: .*65536"):
+        parse_address("host:65536", "--server")
 
 
 def test_sockets_are_absolute_and_as_grpc_reads_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
