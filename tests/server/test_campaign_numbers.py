@@ -61,6 +61,7 @@ def test_pairs_of_numbers() -> None:
 
 
 @pytest.mark.campaigns
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("part", [0, 1])
 def test_every_pair_of_numbers_is_planned(part: int) -> None:
     seen = walked("pairs", _EVERY_ROW, part, 2)
