@@ -24,51 +24,51 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1b\x61ssay_protos/identity.proto\x12\x08\x61ssay.v1\"]\n\x0bJoinRequest\x12\x0e\n\x06secret\x18\x01 \x01(\x0c\x12\x1b\n\x13\x63\x65rtificate_request\x18\x02 \x01(\x0c\x12\x0c\n\x04name\x18\x03 \x01(\t\x12\x13\n\x0bidentity_id\x18\x04 \x01(\t\"]\n\x0cJoinResponse\x12\x13\n\x0b\x63\x65rtificate\x18\x01 \x01(\x0c\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x1c\n\x04role\x18\x03 \x01(\x0e\x32\x0e.assay.v1.Role\x12\x0c\n\x04port\x18\x04 \x01(\r\"+\n\x0cRenewRequest\x12\x1b\n\x13\x63\x65rtificate_request\x18\x01 \x01(\x0c\"$\n\rRenewResponse\x12\x13\n\x0b\x63\x65rtificate\x18\x01 \x01(\x0c\"\x0e\n\x0cLeaveRequest\"\x1f\n\rLeaveResponse\x12\x0e\n\x06serial\x18\x01 \x01(\t\"\x7f\n\x10MakeTokenRequest\x12\x1c\n\x04role\x18\x01 \x01(\x0e\x32\x0e.assay.v1.Role\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x0f\n\x07project\x18\x03 \x01(\t\x12\x0e\n\x06labels\x18\x04 \x03(\t\x12\x0c\n\x04uses\x18\x05 \x01(\r\x12\x10\n\x08valid_ms\x18\x06 \x01(\x04\"\x89\x01\n\x11MakeTokenResponse\x12\r\n\x05token\x18\x01 \x01(\t\x12\x10\n\x08token_id\x18\x02 \x01(\t\x12\x13\n\x0b\x66ingerprint\x18\x03 \x01(\t\x12\x15\n\rexpires_at_ms\x18\x04 \x01(\x03\x12\x11\n\tjoin_port\x18\x05 \x01(\r\x12\x14\n\x0cjoin_address\x18\x06 \x01(\t\"0\n\rRevokeRequest\x12\x0f\n\x07subject\x18\x01 \x01(\t\x12\x0e\n\x06tokens\x18\x02 \x01(\x08\"b\n\x0eRevokeResponse\x12\x0c\n\x04what\x18\x01 \x01(\t\x12\n\n\x02id\x18\x02 \x01(\t\x12\x0c\n\x04name\x18\x03 \x01(\t\x12\x0e\n\x06tokens\x18\x04 \x03(\t\x12\x18\n\x10tokens_withdrawn\x18\x05 \x01(\x08\"\x17\n\x15ListIdentitiesRequest\"i\n\x11IssuedCertificate\x12\x0e\n\x06serial\x18\x01 \x01(\t\x12\x14\n\x0cissued_at_ms\x18\x02 \x01(\x03\x12\x15\n\rexpires_at_ms\x18\x03 \x01(\x03\x12\x17\n\x0fwithdrawn_at_ms\x18\x04 \x01(\x03\"\xe0\x01\n\rKnownIdentity\x12\x13\n\x0bidentity_id\x18\x01 \x01(\t\x12\x0c\n\x04kind\x18\x02 \x01(\t\x12\x0c\n\x04name\x18\x03 \x01(\t\x12\x1c\n\x04role\x18\x04 \x01(\x0e\x32\x0e.assay.v1.Role\x12\x0f\n\x07project\x18\x05 \x01(\t\x12\x0e\n\x06labels\x18\x06 \x03(\t\x12\x15\n\rcreated_at_ms\x18\x07 \x01(\x03\x12\x15\n\rrevoked_at_ms\x18\x08 \x01(\x03\x12\x31\n\x0c\x63\x65rtificates\x18\t \x03(\x0b\x32\x1b.assay.v1.IssuedCertificate\"\x94\x01\n\tOpenToken\x12\x10\n\x08token_id\x18\x01 \x01(\t\x12\x1c\n\x04role\x18\x02 \x01(\x0e\x32\x0e.assay.v1.Role\x12\x0c\n\x04name\x18\x03 \x01(\t\x12\x0f\n\x07project\x18\x04 \x01(\t\x12\x0e\n\x06labels\x18\x05 \x03(\t\x12\x11\n\tuses_left\x18\x06 \x01(\r\x12\x15\n\rexpires_at_ms\x18\x07 \x01(\x03\"j\n\x16ListIdentitiesResponse\x12+\n\nidentities\x18\x01 \x03(\x0b\x32\x17.assay.v1.KnownIdentity\x12#\n\x06tokens\x18\x02 \x03(\x0b\x32\x13.assay.v1.OpenToken\"\x14\n\x12MakeWebLinkRequest\"9\n\x13MakeWebLinkResponse\x12\x0b\n\x03url\x18\x01 \x01(\t\x12\x15\n\rexpires_at_ms\x18\x02 \x01(\x03*t\n\x04Role\x12\x14\n\x10ROLE_UNSPECIFIED\x10\x00\x12\x0e\n\nROLE_AGENT\x10\x01\x12\x0f\n\x0bROLE_VIEWER\x10\x02\x12\x12\n\x0eROLE_SUBMITTER\x10\x03\x12\x11\n\rROLE_OPERATOR\x10\x04\x12\x0e\n\nROLE_ADMIN\x10\x05\x32\xfe\x01\n\x10\x45nrolmentService\x12\x35\n\x04Join\x12\x15.assay.v1.JoinRequest\x1a\x16.assay.v1.JoinResponse\x12?\n\x0cRenewExpired\x12\x16.assay.v1.RenewRequest\x1a\x17.assay.v1.RenewResponse\x12\x38\n\x05Renew\x12\x16.assay.v1.RenewRequest\x1a\x17.assay.v1.RenewResponse\x12\x38\n\x05Leave\x12\x16.assay.v1.LeaveRequest\x1a\x17.assay.v1.LeaveResponse2\xb5\x02\n\x0fIdentityService\x12\x44\n\tMakeToken\x12\x1a.assay.v1.MakeTokenRequest\x1a\x1b.assay.v1.MakeTokenResponse\x12;\n\x06Revoke\x12\x17.assay.v1.RevokeRequest\x1a\x18.assay.v1.RevokeResponse\x12S\n\x0eListIdentities\x12\x1f.assay.v1.ListIdentitiesRequest\x1a .assay.v1.ListIdentitiesResponse\x12J\n\x0bMakeWebLink\x12\x1c.assay.v1.MakeWebLinkRequest\x1a\x1d.assay.v1.MakeWebLinkResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1b\x61ssay_protos/identity.proto\x12\x08\x61ssay.v1\"]\n\x0bJoinRequest\x12\x0e\n\x06secret\x18\x01 \x01(\x0c\x12\x1b\n\x13\x63\x65rtificate_request\x18\x02 \x01(\x0c\x12\x0c\n\x04name\x18\x03 \x01(\t\x12\x13\n\x0bidentity_id\x18\x04 \x01(\t\"]\n\x0cJoinResponse\x12\x13\n\x0b\x63\x65rtificate\x18\x01 \x01(\x0c\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x1c\n\x04role\x18\x03 \x01(\x0e\x32\x0e.assay.v1.Role\x12\x0c\n\x04port\x18\x04 \x01(\r\"@\n\x0cRenewRequest\x12\x1b\n\x13\x63\x65rtificate_request\x18\x01 \x01(\x0c\x12\x13\n\x0bidentity_id\x18\x02 \x01(\t\"$\n\rRenewResponse\x12\x13\n\x0b\x63\x65rtificate\x18\x01 \x01(\x0c\"\x0e\n\x0cLeaveRequest\"\x1f\n\rLeaveResponse\x12\x0e\n\x06serial\x18\x01 \x01(\t\"\x7f\n\x10MakeTokenRequest\x12\x1c\n\x04role\x18\x01 \x01(\x0e\x32\x0e.assay.v1.Role\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x0f\n\x07project\x18\x03 \x01(\t\x12\x0e\n\x06labels\x18\x04 \x03(\t\x12\x0c\n\x04uses\x18\x05 \x01(\r\x12\x10\n\x08valid_ms\x18\x06 \x01(\x04\"\x89\x01\n\x11MakeTokenResponse\x12\r\n\x05token\x18\x01 \x01(\t\x12\x10\n\x08token_id\x18\x02 \x01(\t\x12\x13\n\x0b\x66ingerprint\x18\x03 \x01(\t\x12\x15\n\rexpires_at_ms\x18\x04 \x01(\x03\x12\x11\n\tjoin_port\x18\x05 \x01(\r\x12\x14\n\x0cjoin_address\x18\x06 \x01(\t\"0\n\rRevokeRequest\x12\x0f\n\x07subject\x18\x01 \x01(\t\x12\x0e\n\x06tokens\x18\x02 \x01(\x08\"b\n\x0eRevokeResponse\x12\x0c\n\x04what\x18\x01 \x01(\t\x12\n\n\x02id\x18\x02 \x01(\t\x12\x0c\n\x04name\x18\x03 \x01(\t\x12\x0e\n\x06tokens\x18\x04 \x03(\t\x12\x18\n\x10tokens_withdrawn\x18\x05 \x01(\x08\"\x17\n\x15ListIdentitiesRequest\"i\n\x11IssuedCertificate\x12\x0e\n\x06serial\x18\x01 \x01(\t\x12\x14\n\x0cissued_at_ms\x18\x02 \x01(\x03\x12\x15\n\rexpires_at_ms\x18\x03 \x01(\x03\x12\x17\n\x0fwithdrawn_at_ms\x18\x04 \x01(\x03\"\xe0\x01\n\rKnownIdentity\x12\x13\n\x0bidentity_id\x18\x01 \x01(\t\x12\x0c\n\x04kind\x18\x02 \x01(\t\x12\x0c\n\x04name\x18\x03 \x01(\t\x12\x1c\n\x04role\x18\x04 \x01(\x0e\x32\x0e.assay.v1.Role\x12\x0f\n\x07project\x18\x05 \x01(\t\x12\x0e\n\x06labels\x18\x06 \x03(\t\x12\x15\n\rcreated_at_ms\x18\x07 \x01(\x03\x12\x15\n\rrevoked_at_ms\x18\x08 \x01(\x03\x12\x31\n\x0c\x63\x65rtificates\x18\t \x03(\x0b\x32\x1b.assay.v1.IssuedCertificate\"\x94\x01\n\tOpenToken\x12\x10\n\x08token_id\x18\x01 \x01(\t\x12\x1c\n\x04role\x18\x02 \x01(\x0e\x32\x0e.assay.v1.Role\x12\x0c\n\x04name\x18\x03 \x01(\t\x12\x0f\n\x07project\x18\x04 \x01(\t\x12\x0e\n\x06labels\x18\x05 \x03(\t\x12\x11\n\tuses_left\x18\x06 \x01(\r\x12\x15\n\rexpires_at_ms\x18\x07 \x01(\x03\"j\n\x16ListIdentitiesResponse\x12+\n\nidentities\x18\x01 \x03(\x0b\x32\x17.assay.v1.KnownIdentity\x12#\n\x06tokens\x18\x02 \x03(\x0b\x32\x13.assay.v1.OpenToken\"\x14\n\x12MakeWebLinkRequest\"9\n\x13MakeWebLinkResponse\x12\x0b\n\x03url\x18\x01 \x01(\t\x12\x15\n\rexpires_at_ms\x18\x02 \x01(\x03*t\n\x04Role\x12\x14\n\x10ROLE_UNSPECIFIED\x10\x00\x12\x0e\n\nROLE_AGENT\x10\x01\x12\x0f\n\x0bROLE_VIEWER\x10\x02\x12\x12\n\x0eROLE_SUBMITTER\x10\x03\x12\x11\n\rROLE_OPERATOR\x10\x04\x12\x0e\n\nROLE_ADMIN\x10\x05\x32\xfe\x01\n\x10\x45nrolmentService\x12\x35\n\x04Join\x12\x15.assay.v1.JoinRequest\x1a\x16.assay.v1.JoinResponse\x12?\n\x0cRenewExpired\x12\x16.assay.v1.RenewRequest\x1a\x17.assay.v1.RenewResponse\x12\x38\n\x05Renew\x12\x16.assay.v1.RenewRequest\x1a\x17.assay.v1.RenewResponse\x12\x38\n\x05Leave\x12\x16.assay.v1.LeaveRequest\x1a\x17.assay.v1.LeaveResponse2\xb5\x02\n\x0fIdentityService\x12\x44\n\tMakeToken\x12\x1a.assay.v1.MakeTokenRequest\x1a\x1b.assay.v1.MakeTokenResponse\x12;\n\x06Revoke\x12\x17.assay.v1.RevokeRequest\x1a\x18.assay.v1.RevokeResponse\x12S\n\x0eListIdentities\x12\x1f.assay.v1.ListIdentitiesRequest\x1a .assay.v1.ListIdentitiesResponse\x12J\n\x0bMakeWebLink\x12\x1c.assay.v1.MakeWebLinkRequest\x1a\x1d.assay.v1.MakeWebLinkResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'assay_protos.identity_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_ROLE']._serialized_start=1481
-  _globals['_ROLE']._serialized_end=1597
+  _globals['_ROLE']._serialized_start=1502
+  _globals['_ROLE']._serialized_end=1618
   _globals['_JOINREQUEST']._serialized_start=41
   _globals['_JOINREQUEST']._serialized_end=134
   _globals['_JOINRESPONSE']._serialized_start=136
   _globals['_JOINRESPONSE']._serialized_end=229
   _globals['_RENEWREQUEST']._serialized_start=231
-  _globals['_RENEWREQUEST']._serialized_end=274
-  _globals['_RENEWRESPONSE']._serialized_start=276
-  _globals['_RENEWRESPONSE']._serialized_end=312
-  _globals['_LEAVEREQUEST']._serialized_start=314
-  _globals['_LEAVEREQUEST']._serialized_end=328
-  _globals['_LEAVERESPONSE']._serialized_start=330
-  _globals['_LEAVERESPONSE']._serialized_end=361
-  _globals['_MAKETOKENREQUEST']._serialized_start=363
-  _globals['_MAKETOKENREQUEST']._serialized_end=490
-  _globals['_MAKETOKENRESPONSE']._serialized_start=493
-  _globals['_MAKETOKENRESPONSE']._serialized_end=630
-  _globals['_REVOKEREQUEST']._serialized_start=632
-  _globals['_REVOKEREQUEST']._serialized_end=680
-  _globals['_REVOKERESPONSE']._serialized_start=682
-  _globals['_REVOKERESPONSE']._serialized_end=780
-  _globals['_LISTIDENTITIESREQUEST']._serialized_start=782
-  _globals['_LISTIDENTITIESREQUEST']._serialized_end=805
-  _globals['_ISSUEDCERTIFICATE']._serialized_start=807
-  _globals['_ISSUEDCERTIFICATE']._serialized_end=912
-  _globals['_KNOWNIDENTITY']._serialized_start=915
-  _globals['_KNOWNIDENTITY']._serialized_end=1139
-  _globals['_OPENTOKEN']._serialized_start=1142
-  _globals['_OPENTOKEN']._serialized_end=1290
-  _globals['_LISTIDENTITIESRESPONSE']._serialized_start=1292
-  _globals['_LISTIDENTITIESRESPONSE']._serialized_end=1398
-  _globals['_MAKEWEBLINKREQUEST']._serialized_start=1400
-  _globals['_MAKEWEBLINKREQUEST']._serialized_end=1420
-  _globals['_MAKEWEBLINKRESPONSE']._serialized_start=1422
-  _globals['_MAKEWEBLINKRESPONSE']._serialized_end=1479
-  _globals['_ENROLMENTSERVICE']._serialized_start=1600
-  _globals['_ENROLMENTSERVICE']._serialized_end=1854
-  _globals['_IDENTITYSERVICE']._serialized_start=1857
-  _globals['_IDENTITYSERVICE']._serialized_end=2166
+  _globals['_RENEWREQUEST']._serialized_end=295
+  _globals['_RENEWRESPONSE']._serialized_start=297
+  _globals['_RENEWRESPONSE']._serialized_end=333
+  _globals['_LEAVEREQUEST']._serialized_start=335
+  _globals['_LEAVEREQUEST']._serialized_end=349
+  _globals['_LEAVERESPONSE']._serialized_start=351
+  _globals['_LEAVERESPONSE']._serialized_end=382
+  _globals['_MAKETOKENREQUEST']._serialized_start=384
+  _globals['_MAKETOKENREQUEST']._serialized_end=511
+  _globals['_MAKETOKENRESPONSE']._serialized_start=514
+  _globals['_MAKETOKENRESPONSE']._serialized_end=651
+  _globals['_REVOKEREQUEST']._serialized_start=653
+  _globals['_REVOKEREQUEST']._serialized_end=701
+  _globals['_REVOKERESPONSE']._serialized_start=703
+  _globals['_REVOKERESPONSE']._serialized_end=801
+  _globals['_LISTIDENTITIESREQUEST']._serialized_start=803
+  _globals['_LISTIDENTITIESREQUEST']._serialized_end=826
+  _globals['_ISSUEDCERTIFICATE']._serialized_start=828
+  _globals['_ISSUEDCERTIFICATE']._serialized_end=933
+  _globals['_KNOWNIDENTITY']._serialized_start=936
+  _globals['_KNOWNIDENTITY']._serialized_end=1160
+  _globals['_OPENTOKEN']._serialized_start=1163
+  _globals['_OPENTOKEN']._serialized_end=1311
+  _globals['_LISTIDENTITIESRESPONSE']._serialized_start=1313
+  _globals['_LISTIDENTITIESRESPONSE']._serialized_end=1419
+  _globals['_MAKEWEBLINKREQUEST']._serialized_start=1421
+  _globals['_MAKEWEBLINKREQUEST']._serialized_end=1441
+  _globals['_MAKEWEBLINKRESPONSE']._serialized_start=1443
+  _globals['_MAKEWEBLINKRESPONSE']._serialized_end=1500
+  _globals['_ENROLMENTSERVICE']._serialized_start=1621
+  _globals['_ENROLMENTSERVICE']._serialized_end=1875
+  _globals['_IDENTITYSERVICE']._serialized_start=1878
+  _globals['_IDENTITYSERVICE']._serialized_end=2187
 # @@protoc_insertion_point(module_scope)

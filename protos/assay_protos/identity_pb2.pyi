@@ -47,10 +47,12 @@ class JoinResponse(_message.Message):
     def __init__(self, certificate: _Optional[bytes] = ..., name: _Optional[str] = ..., role: _Optional[_Union[Role, str]] = ..., port: _Optional[int] = ...) -> None: ...
 
 class RenewRequest(_message.Message):
-    __slots__ = ("certificate_request",)
+    __slots__ = ("certificate_request", "identity_id")
     CERTIFICATE_REQUEST_FIELD_NUMBER: _ClassVar[int]
+    IDENTITY_ID_FIELD_NUMBER: _ClassVar[int]
     certificate_request: bytes
-    def __init__(self, certificate_request: _Optional[bytes] = ...) -> None: ...
+    identity_id: str
+    def __init__(self, certificate_request: _Optional[bytes] = ..., identity_id: _Optional[str] = ...) -> None: ...
 
 class RenewResponse(_message.Message):
     __slots__ = ("certificate",)

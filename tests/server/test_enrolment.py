@@ -79,8 +79,9 @@ class Office:
         with called_by(Caller(identity_id, "", Role.AGENT)):
             return self.enrolment.renew(RenewalAsked(certificate_request(key))).certificate
 
-    def renew_expired(self, key: PrivateKey) -> bytes:
-        return self.enrolment.renew_expired(RenewalAsked(certificate_request(key))).certificate
+    def renew_expired(self, key: PrivateKey, identity_id: str = BOX) -> bytes:
+        asked = RenewalAsked(certificate_request(key), identity_id)
+        return self.enrolment.renew_expired(asked).certificate
 
     def store_tokens(self) -> list[StoredToken]:
         with self.store.snapshot() as read:
@@ -378,6 +379,19 @@ def test_an_expired_certificate_is_renewed_within_seven_days_by_its_own_key(offi
         office.renew_expired(key)
     # A token still lets the box in as itself.
     assert identity_of(office.join(office.token(), key)) == (IdentityKind.AGENT, BOX)
+
+
+def test_of_two_boxes_with_one_key_each_renews_its_own_certificate(office: Office) -> None:
+    """Images that were cloned after joining have one key."""
+    key, fleet = new_key(), office.token(uses=2)
+    office.join(fleet, key, BOX)
+    office.now_ms += 60_000
+    office.join(fleet, key, OTHER_BOX)
+    office.now_ms += 30 * HOUR_MS
+    for identity_id in (BOX, OTHER_BOX):
+        assert identity_of(office.renew_expired(key, identity_id)) == (IdentityKind.AGENT, identity_id)
+    with pytest.raises(NotIdentifiedError, match="no certificate for its key"):
+        office.renew_expired(key, "c" * 32)
 
 
 @pytest.mark.parametrize("what", ["identity", "certificate"])

@@ -106,7 +106,7 @@ def renewed_after_expiry(credentials: Credentials, timeout_seconds: float) -> Cr
             f"server {credentials.server}", "the certificate has expired", "join again with a new token"
         )
     address = parse_address(credentials.join)
-    asked = RenewalAsked(certificate_request(credentials.key))
+    asked = RenewalAsked(certificate_request(credentials.key), credentials.identity.identity_id)
     with joining_channel(address, credentials.authority, ()) as channel:
         stub: Any = identity_pb2_grpc.EnrolmentServiceStub(channel)  # type: ignore[no-untyped-call]
         try:

@@ -81,16 +81,22 @@ class Left:
 
 @dataclass(frozen=True)
 class RenewalAsked:
-    """A request (DER) for the next certificate of a key that has one."""
+    """A request (DER) for the next certificate of a key that has one.
+
+    ``identity_id``: whose certificate has expired; "" if the call itself says who calls.
+    """
 
     certificate_request: bytes
+    identity_id: str = ""
 
     def to_proto(self) -> identity_pb2.RenewRequest:
-        return identity_pb2.RenewRequest(certificate_request=self.certificate_request)
+        return identity_pb2.RenewRequest(
+            certificate_request=self.certificate_request, identity_id=self.identity_id
+        )
 
     @classmethod
     def from_proto(cls, message: identity_pb2.RenewRequest) -> RenewalAsked:
-        return cls(message.certificate_request)
+        return cls(message.certificate_request, message.identity_id)
 
 
 @dataclass(frozen=True)

@@ -113,20 +113,21 @@ def require_own_key(store: SqlTransaction, identity: Identity, key_hash: str) ->
         raise _refused(identity, "this identity belongs to another key")
 
 
-def holder_of_expired(store: SqlTransaction, key_hash: str, now_ms: int, grace: timedelta) -> Identity:
-    """Whose key this is, if its newest certificate ended less than ``grace`` ago, or has not ended yet.
+def holder_of_expired(
+    store: SqlTransaction, identity_id: str, key_hash: str, now_ms: int, grace: timedelta
+) -> Identity:
+    """The identity, if its newest certificate of this key ended less than ``grace`` ago or is still valid.
 
-    Raises NotIdentifiedError for another key, NotPermittedError for an identity or a key that was revoked.
+    Raises NotIdentifiedError for an unknown identity or another key, NotPermittedError for a revoked one.
     """
-    own = [each for each in store.certificates() if each.public_key_hash == key_hash]
-    newest = max(own, key=lambda each: each.expires_at_ms, default=None)
-    identity = None if newest is None else store.identity(newest.identity_id)
-    if newest is None or identity is None:
+    identity = store.identity(identity_id)
+    own = [each for each in store.certificates(identity_id) if each.public_key_hash == key_hash]
+    if identity is None or not own:
         raise _not_renewed("this server has issued no certificate for its key")
     if identity.revoked_at_ms:
         raise _refused(identity, "this identity was revoked")
     _require_not_withdrawn(store, identity, key_hash)
-    if newest.expires_at_ms + grace.total_seconds() * 1000 <= now_ms:
+    if max(each.expires_at_ms for each in own) + grace.total_seconds() * 1000 <= now_ms:
         raise _not_renewed(f"its certificate expired longer ago than {grace.total_seconds() / 86_400:g} days")
     return identity
 

@@ -139,18 +139,18 @@ class Enrolment:
     def renew_expired(self, asked: RenewalAsked) -> Renewed:
         """The next certificate of a key whose last one ended within the grace period.
 
-        Nobody knows the caller: the request is signed by the key, and the key says whose it is. Raises
-        NotIdentifiedError for a key without such a certificate, NotPermittedError for a revoked one,
-        ParameterError for a request that cannot be read.
+        Nobody knows the caller: the request is signed by the key, which proves whose it is. Raises
+        NotIdentifiedError for a key without such a certificate of the identity, NotPermittedError for a
+        revoked one, ParameterError for a request that cannot be read.
         """
         request = read_request(asked.certificate_request)
         key_hash = public_key_hash(request.public_key())
         now_ms = self._now_ms()
         with self._metadata.snapshot() as read:
             # Strangers do not get as far as the lock of those who write.
-            holder_of_expired(read, key_hash, now_ms, self._grace)
+            holder_of_expired(read, asked.identity_id, key_hash, now_ms, self._grace)
         with self._metadata.transaction() as store:
-            identity = holder_of_expired(store, key_hash, now_ms, self._grace)
+            identity = holder_of_expired(store, asked.identity_id, key_hash, now_ms, self._grace)
             self._require_seldom(store, identity, key_hash, now_ms)
             certificate = self._issue(store, identity, request, now_ms)
             note_subject(
