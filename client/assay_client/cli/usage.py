@@ -79,7 +79,7 @@ def _no_such_option(error: Any, context: Any, command: str) -> tuple[str, str]:
 
 
 def _as_method_parameter(name: str, context: Any, command: str) -> str:
-    """What to write for a parameter of a method that was given as an option; "" if it is none."""
+    """What to write for a parameter of a method that was given as an option; "" for another option."""
     if not any("--param" in each.opts for each in context.command.get_params(context)):
         return ""
     from assay_sampling.methods.registry import samplers  # noqa: PLC0415

@@ -141,7 +141,7 @@ def command_environment(given: Sequence[str], own: Mapping[str, str], home: Path
     Args:
         given: ``NAME=VALUE``, or ``NAME`` for the value that it has here.
         own: this process's environment, of which only well-known names are passed on.
-        home: the person's home, for what programs look for in it; None: there is none.
+        home: the person's home, for what programs look for in it; None if unknown.
 
     Raises ParameterError for a name that is not set here.
     """
@@ -168,7 +168,7 @@ def _given(given: Sequence[str], own: Mapping[str, str]) -> Iterator[tuple[str, 
 
 
 def home_of_person() -> Path | None:
-    """The home of whoever runs this process; None: there is none."""
+    """The home of whoever runs this process; None if unknown."""
     try:
         return Path.home() if os.environ.get("HOME") != "" else None
     except RuntimeError:

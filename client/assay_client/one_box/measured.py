@@ -26,7 +26,7 @@ class Measured:
 
     Args:
         top: kernels and operators of the light run with the most time; None: no light run succeeded.
-        selection: the file of the selection to take; None: there is none.
+        selection: the file of the selection to take; None if no method gave one.
         light: files of the light run under the baseline.
         detailed: files of the run with the counters of features under the baseline.
     """

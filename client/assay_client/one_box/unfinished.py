@@ -52,7 +52,7 @@ class Notes:
         self._folder = folder
 
     def of(self, identity: str) -> Note | None:
-        """The last run of a source; None: there is none, or its note cannot be read."""
+        """The last run of a source; None without a readable note."""
         return _read(self._path(identity))
 
     def unfinished(self) -> Iterator[Note]:

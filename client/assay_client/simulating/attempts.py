@@ -95,13 +95,13 @@ def simulate(
     )
     if ended.cancelled and not stop.hung:
         return None
-    found = _outcome(folder, ended, limits, hung=stop.hung)
-    if isinstance(found, SimulationFailure):
+    result = _outcome(folder, ended, limits, hung=stop.hung)
+    if isinstance(result, SimulationFailure):
         _refuse_full_disk(folder)
-        folder.keep_failure(found)
+        folder.keep_failure(result)
     else:
-        folder.keep(found)
-    return found
+        folder.keep(result)
+    return result
 
 
 def command(folder: LaunchFolder, simulator: Simulator, memory_bytes: int) -> list[str]:

@@ -44,16 +44,16 @@ def parse_designs(given: Sequence[str], simulator: Simulator) -> list[Design]:
     if not given:
         known = ", ".join(simulator.configurations()) or "none"
         raise ParameterError("--design", f"there is none; the simulator comes with {known}", _EXAMPLE)
-    found: dict[str, Design] = {}
+    designs: dict[str, Design] = {}
     for text in given:
         name, separator, rest = text.partition("=")
         if not separator or not _NAME.fullmatch(name) or not rest:
             raise ParameterError("--design", f"{text!r} is not of the form NAME=CONFIG[:OPTIONS]", _EXAMPLE)
-        if name in found:
+        if name in designs:
             raise ParameterError("--design", f"{name!r} is given twice", "give each design its own name")
         configuration, _, options = rest.partition(":")
-        found[name] = _design(name, configuration, _options(name, options), simulator)
-    return list(found.values())
+        designs[name] = _design(name, configuration, _options(name, options), simulator)
+    return list(designs.values())
 
 
 def _options(name: str, text: str) -> tuple[str, ...]:

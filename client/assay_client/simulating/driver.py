@@ -115,22 +115,22 @@ class Driver:
         end, after every process has ended.
         """
         waiting = sorted(folders, key=lambda each: each.launch.trace_bytes, reverse=True)
-        found: list[Outcome] = []
+        outcomes: list[Outcome] = []
         with ended_in_order(self._cancel), ThreadPoolExecutor(self._jobs, "assay-simulate") as pool:
             futures = {pool.submit(self._simulate, folder, held): folder for folder in waiting}
             try:
-                self._follow_all(futures, found)
+                self._follow_all(futures, outcomes)
             except BaseException:
                 self._cancel()
                 pool.shutdown(wait=True, cancel_futures=True)
                 raise
         raise_if_asked()
-        return found
+        return outcomes
 
     def _follow_all(
         self,
         futures: dict[Future[LaunchNumbers | SimulationFailure | None], LaunchFolder],
-        found: list[Outcome],
+        outcomes: list[Outcome],
     ) -> None:
         waiting = set(futures)
         while waiting:
@@ -141,8 +141,8 @@ class Driver:
                     continue
                 failure = result if isinstance(result, SimulationFailure) else None
                 numbers = None if isinstance(result, SimulationFailure) else result
-                found.append(Outcome(futures[future], numbers, failure))
-                self._ended(found[-1])
+                outcomes.append(Outcome(futures[future], numbers, failure))
+                self._ended(outcomes[-1])
             with self._lock:
                 running = list(self._running.values())
             for each in running:
@@ -151,8 +151,8 @@ class Driver:
             left = [futures[each] for each in waiting if futures[each].path not in started]
             self._follow(
                 Progress(
-                    sum(each.failure is None for each in found),
-                    sum(each.failure is not None for each in found),
+                    sum(each.failure is None for each in outcomes),
+                    sum(each.failure is not None for each in outcomes),
                     len(futures),
                     running,
                     self._seconds_left(running, left),

@@ -31,18 +31,18 @@ class Simulator:
 
     def environment(self) -> dict[str, str]:
         """The environment of its processes."""
-        found = {"PATH": "/usr/local/bin:/usr/bin:/bin", "LC_ALL": "C"}
+        variables = {"PATH": "/usr/local/bin:/usr/bin:/bin", "LC_ALL": "C"}
         if self.library is not None:
-            found["LD_LIBRARY_PATH"] = str(self.library.parent)
-        return found
+            variables["LD_LIBRARY_PATH"] = str(self.library.parent)
+        return variables
 
     def configuration(self, name: str) -> tuple[Path, Path] | None:
         """``gpgpusim.config`` and ``trace.config`` of a configuration that comes with it, if it has it."""
-        found = (
+        files = (
             self.root / _CONFIGURATIONS / name / "gpgpusim.config",
             self.root / _OF_TRACES / name / "trace.config",
         )
-        return found if all(path.is_file() for path in found) else None
+        return files if all(path.is_file() for path in files) else None
 
     def configurations(self) -> list[str]:
         """The names of the configurations that come with it."""
@@ -70,8 +70,8 @@ def _library(folder: Path, build: str) -> Path | None:
 
 def digest_of(paths: list[Path]) -> str:
     """One hash of the contents of files, in their order; raises InputError where one cannot be read."""
-    found = hashlib.sha256()
+    digest = hashlib.sha256()
     for path in paths:
         with reading(path), path.open("rb") as file:
-            found.update(hashlib.file_digest(file, "sha256").digest())
-    return found.hexdigest()
+            digest.update(hashlib.file_digest(file, "sha256").digest())
+    return digest.hexdigest()

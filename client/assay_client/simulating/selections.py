@@ -152,7 +152,7 @@ def _results(
     folders: Sequence[LaunchFolder], *, force: bool
 ) -> dict[Path, tuple[LaunchFolder, LaunchNumbers]]:
     """What is simulated already, by folder; see :meth:`LaunchFolder.result`."""
-    found = {}
+    results = {}
     for folder in folders:
         try:
             numbers = folder.result()
@@ -161,8 +161,8 @@ def _results(
                 raise
             continue
         if numbers is not None:
-            found[folder.path] = folder, numbers
-    return found
+            results[folder.path] = folder, numbers
+    return results
 
 
 def _claim(output: Path, saved: SavedSelection) -> None:
@@ -189,7 +189,7 @@ def _other_warm_ups(
     request: SimulateRequest, saved: SavedSelection, given: Given, designs: Sequence[Design], keys: _Keys
 ) -> Mapping[tuple[str, WarmUp], Mapping[int, LaunchNumbers]]:
     """What the folder has of the representatives by design and warm-up, whatever this call replays."""
-    found: dict[tuple[str, WarmUp], dict[int, LaunchNumbers]] = {}
+    by_warm_up: dict[tuple[str, WarmUp], dict[int, LaunchNumbers]] = {}
     for warm_up in WARM_UPS:
         suffix = "" if warm_up == "none" else f"-{warm_up}"
         if not any(request.output.glob(f"*/launch-*{suffix}/result.json")):
@@ -202,10 +202,10 @@ def _other_warm_ups(
             place = request.output / design.name
             known = [each for each in launches if (place / folder_name(each, warm_up)).is_dir()]
             results = _results(_folders(request.output, design, known, warm_up, keys), force=True)
-            found[design.name, warm_up] = {
+            by_warm_up[design.name, warm_up] = {
                 folder.launch.launch: numbers for folder, numbers in results.values()
             }
-    return found
+    return by_warm_up
 
 
 def _simulated(

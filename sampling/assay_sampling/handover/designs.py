@@ -66,8 +66,8 @@ class WeighedLaunches:
 
     def column(self, numbers: Mapping[int, LaunchNumbers], name: str) -> np.ndarray | None:
         """A number of every representative, shape (r,); None where one lacks it."""
-        found = [getattr(numbers[launch], name) if launch in numbers else None for launch in self.launches]
-        return None if None in found else np.array(found, np.float64)
+        cells = [getattr(numbers[launch], name) if launch in numbers else None for launch in self.launches]
+        return None if None in cells else np.array(cells, np.float64)
 
     def total(self, numbers: Mapping[int, LaunchNumbers], name: str) -> float | None:
         """The sum of weight x number; None where one lacks it."""
@@ -100,7 +100,7 @@ def design_entry(design: SimulatedDesign, chosen: WeighedLaunches) -> DesignEntr
         dram_writes=chosen.total(numbers, "dram_writes"),
         cpu_seconds=None if spent is None else float(spent.sum()),
         whole_cpu_seconds=_whole_cpu_seconds(numbers, chosen),
-        cold_start=[found for warm_up in design.warm if (found := _cold_start(design, chosen, warm_up))],
+        cold_start=[entry for warm_up in design.warm if (entry := _cold_start(design, chosen, warm_up))],
     )
 
 
@@ -125,7 +125,7 @@ def launch_entries(design: SimulatedDesign, chosen: WeighedLaunches) -> list[Des
 
 def speedup_entries(designs: Sequence[SimulatedDesign], chosen: WeighedLaunches) -> list[SpeedupEntry]:
     """The speedup of each further design over the first, where all representatives are simulated on both."""
-    found = []
+    entries = []
     base = designs[0]
     before = chosen.column(base.numbers, "cycles")
     for design in designs[1:]:
@@ -136,7 +136,7 @@ def speedup_entries(designs: Sequence[SimulatedDesign], chosen: WeighedLaunches)
             chosen.saved.design, (before, after), chosen.saved.group, chosen.weights, kind=chosen.kind
         )
         known = interval.low is not None and interval.high is not None
-        found.append(
+        entries.append(
             SpeedupEntry(
                 design=design.name,
                 over=base.name,
@@ -153,18 +153,18 @@ def speedup_entries(designs: Sequence[SimulatedDesign], chosen: WeighedLaunches)
                 not_vouched_percent=interval.not_vouched_percent,
             )
         )
-    return found
+    return entries
 
 
 def notes_on(designs: Sequence[SimulatedDesign], warm_up: WarmUp) -> list[Note]:
     """What is doubtful in the table."""
-    found = []
+    notes = []
     clocks = {each.core_clock_mhz for design in designs for each in design.numbers.values()}
     if len(clocks - {None}) > 1:
-        found.append(make_note("designs_of_several_clocks"))
+        notes.append(make_note("designs_of_several_clocks"))
     if warm_up == "none":
-        found.append(make_note("simulated_from_cold_caches"))
-    return found
+        notes.append(make_note("simulated_from_cold_caches"))
+    return notes
 
 
 def _cold_start(design: SimulatedDesign, chosen: WeighedLaunches, warm_up: WarmUp) -> ColdStart | None:

@@ -97,12 +97,12 @@ def _isolated(folder: TraceFolder, launch: int, warm_up: WarmUp) -> IsolatedLaun
 
 def _copies_before(kernels: KernelsList, trace: Path) -> list[MemoryCopy]:
     """The copies between a launch and the one before it in the list."""
-    found: list[MemoryCopy] = []
+    copies: list[MemoryCopy] = []
     for entry in kernels.entries:
         if entry == trace:
             break
-        found = [*found, entry] if isinstance(entry, MemoryCopy) else []
-    return found
+        copies = [*copies, entry] if isinstance(entry, MemoryCopy) else []
+    return copies
 
 
 def _refuse_missing(folder: TraceFolder, launches: list[int]) -> None:
