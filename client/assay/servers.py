@@ -48,7 +48,8 @@ class Server:
         Raises StorageError if the folder cannot be used, or another server has it; MissingExtraError without
         the extras of server and agent.
         """
-        from assay_client.local import LocalService, require_usable  # noqa: PLC0415 - loads server and agent
+        from assay_client.local import require_usable  # noqa: PLC0415 - loads server and agent
+        from assay_client.local_service import LocalService  # noqa: PLC0415
 
         folder = Path(state)
         require_usable(folder)

@@ -1,6 +1,6 @@
 """What this box is and has, as server and agent see it: the GPUs and tools of a command, what a run rests on.
 
-With :mod:`assay_client.local` the only module that imports them, and only when it is used.
+With ``local`` and ``local_service`` the only module that imports server and agent, when it is used.
 """
 
 from __future__ import annotations
