@@ -817,6 +817,19 @@ def test_a_snapshot_does_not_wait_for_a_writer_and_sees_none_of_its_changes(
     store.close()
 
 
+@pytest.mark.parametrize("name", [name for name in METADATA_STORES if name != "sqlite in memory"])
+def test_a_snapshot_refuses_to_write_and_later_ones_read(name: str, tmp_path: Path) -> None:
+    store = METADATA_STORES[name](tmp_path)
+    with pytest.raises(StorageError, match=r"read-?only"), store.snapshot() as read:
+        fill(read)
+        assert read.campaigns()  # a driver may send what writes only now
+    with store.snapshot() as read:
+        assert read.campaigns() == []
+    with store.transaction() as write:
+        fill(write)
+    store.close()
+
+
 KEY = AttemptKey("made-1.0000", 0, 1, 9)
 OTHER = AttemptKey("made-1.0000", 0, 2, 10)
 

@@ -16,7 +16,7 @@ from sqlalchemy.pool import NullPool, StaticPool
 from assay_core.files.durable import storage_errors, write_atomically
 from assay_core.files.private_folders import private_opener
 from assay_sampling.errors import StorageError
-from assay_server.store.connections.prepared import PreparedStatements
+from assay_server.store.connections.prepared import Driver, PreparedStatements
 from assay_server.store.connections.shared_commit import SharedCommit
 from assay_server.store.connections.snapshots import Snapshots
 from assay_server.store.connections.words import Words
@@ -44,6 +44,14 @@ _WORDS = Words(("BEGIN IMMEDIATE",), "BEGIN", (sqlite3.Error,))
 _FULL_REMEDY = "free space on its disk and check that it is writable; acknowledged data is safe"
 
 
+class _ReadingDriver(Driver):
+    """On a connection that refuses to write, as PostgreSQL's transactions that only read do."""
+
+    def __init__(self, connection: sa.Connection, prepared: PreparedStatements) -> None:
+        super().__init__(connection, prepared)
+        self.run("PRAGMA query_only = ON")
+
+
 class SqliteStore:
     """A ``MetadataStore`` in one SQLite file, or in memory if there is no path.
 
@@ -63,7 +71,7 @@ class SqliteStore:
             self._engine = _engine(path)
             prepared = PreparedStatements(self._engine.dialect)
             self._shared = SharedCommit(self._engine, prepared, self._errors, _WORDS)
-            self._snapshots = Snapshots(self._engine, prepared, self._errors, _WORDS)
+            self._snapshots = Snapshots(self._engine, prepared, self._errors, _WORDS, _ReadingDriver)
             try:
                 with self._engine.begin() as connection:
                     for command in _WORDS.begin:
