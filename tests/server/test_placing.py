@@ -206,7 +206,7 @@ class AloneOnABox(RuleBasedStateMachine):
 
 
 TestAloneOnABox = AloneOnABox.TestCase
-TestAloneOnABox.settings = settings(max_examples=8, stateful_step_count=25, deadline=None)
+TestAloneOnABox.settings = settings(max_examples=15, stateful_step_count=25, deadline=None)
 
 
 def test_a_box_is_kept_free_for_a_run_that_needs_it_but_not_against_a_higher_priority() -> None:

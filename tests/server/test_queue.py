@@ -207,7 +207,7 @@ class KeptQueue(RuleBasedStateMachine):
 
 
 TestKeptQueue = KeptQueue.TestCase
-TestKeptQueue.settings = settings(max_examples=10, stateful_step_count=20, deadline=None)
+TestKeptQueue.settings = settings(max_examples=15, stateful_step_count=20, deadline=None)
 
 
 # --- idle slots

@@ -96,7 +96,7 @@ def test_an_agent_that_went_away_is_not_waited_for() -> None:
     assert run_of(lab).state is RunState.FAILED
 
 
-@settings(deadline=None, max_examples=15)
+@settings(deadline=None, max_examples=30)
 @given(st.lists(st.booleans(), min_size=1, max_size=4), st.randoms(use_true_random=False))
 def test_every_agent_is_asked_at_most_once_and_one_that_allows_is_enough(
     allows: list[bool], random: object

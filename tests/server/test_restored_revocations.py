@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
@@ -86,7 +86,6 @@ roles = st.sampled_from([Role.VIEWER, Role.SUBMITTER, Role.OPERATOR, Role.ADMIN]
 moments = st.tuples(roles, st.integers(0, 1), st.integers(0, 3))
 
 
-@settings(max_examples=50)
 @given(moments, moments)
 def test_nobody_gets_more_than_both_then_and_now_allow(
     before_that: tuple[Role, int, int], after_that: tuple[Role, int, int]

@@ -475,5 +475,5 @@ class RequestsAtAnyTime(RuleBasedStateMachine):
 
 TestRequestsAtAnyTime = RequestsAtAnyTime.TestCase
 TestRequestsAtAnyTime.settings = settings(
-    max_examples=20, stateful_step_count=25, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    max_examples=60, stateful_step_count=25, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
