@@ -71,13 +71,14 @@ def _errors(document: Mapping[str, Any]) -> str:
 
 def _expected(document: Mapping[str, Any]) -> list[tuple[str, str]]:
     """What to expect on another GPU."""
-    found = document.get("expected_elsewhere")
-    if not found:
+    expected = document.get("expected_elsewhere")
+    if not expected:
         return []
     words = words_of(document)
     text = (
-        f"about {percent(found['error_percent'])} of the total, {percent(found['group_error_percent'])} over "
-        f"{words.sizes}; one {words.one} alone stands for {percent(found['not_vouched_percent'])} of the time"
+        f"about {percent(expected['error_percent'])} of the total, "
+        f"{percent(expected['group_error_percent'])} over {words.sizes}; "
+        f"{percent(expected['not_vouched_percent'])} of the time is in groups with one {words.one} selected"
     )
     return [("elsewhere", text)]
 
