@@ -124,6 +124,18 @@ def test_called_again_it_runs_only_what_is_missing(small: Bench, assay: Assay) -
     assert again["speedups"] == first["speedups"]
 
 
+def test_the_longest_launch_is_simulated_first(small: Bench, assay: Assay) -> None:
+    for number in range(1, len(BLOCKS) + 1):
+        (trace,) = small.traces.glob(f"kernel-{number}.traceg*")
+        trace.write_text(trace.read_text() + "\n" * 100 * number)
+    document_of(assay(*small.command("--design", "big=BIG", "--jobs", 1, "--json")))
+    ended = {
+        number: (small.output / "big" / f"launch-{number}" / "result.json").stat().st_mtime_ns
+        for number in small.weights
+    }
+    assert sorted(ended, key=ended.__getitem__) == sorted(small.weights, reverse=True)
+
+
 def test_a_warm_up_is_replayed_and_shows_what_starting_cold_costs(small: Bench, assay: Assay) -> None:
     design = ("--design", "big=BIG", "--json")
     cold = document_of(assay(*small.command(*design)))
