@@ -287,6 +287,10 @@ campaigns: $(STAMP)  ## whole campaigns end to end, of which 'make test' has a s
 	ASSAY_CAMPAIGNS=1 $(BIN)/pytest -n $(PYTEST_WORKERS) --dist loadgroup -m campaigns \
 	  $$(grep -rl --include='test_*.py' 'mark\.campaigns' tests) $(PYTEST_ARGS)
 
+.PHONY: campaign-numbers
+campaign-numbers: $(STAMP)  ## plan campaigns with every number of the schema at its ends, alone and in pairs; five minutes on two cores
+	ASSAY_CAMPAIGNS=full $(BIN)/pytest -n $(PYTEST_WORKERS) tests/server/test_campaign_numbers.py $(PYTEST_ARGS)
+
 .PHONY: kills
 kills: $(STAMP)  ## the long form of kills at many moments and of a box with a full disk; seven minutes on two cores
 	ASSAY_KILLS=full $(BIN)/pytest -n 2 --dist loadgroup $(KILLING_TESTS) $(PYTEST_ARGS)
