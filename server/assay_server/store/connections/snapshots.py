@@ -43,9 +43,14 @@ class Snapshots:
             try:
                 try:
                     yield connection, driver
-                finally:
-                    driver.run("COMMIT")
-                    sound = True
+                except BaseException:
+                    # Whoever fails here is told why, and not that its transaction could not be committed.
+                    with suppress(*self._words.failures):
+                        driver.run("ROLLBACK")
+                        sound = True
+                    raise
+                driver.run("COMMIT")
+                sound = True
             finally:
                 self._give_back(connection, driver, sound=sound)
 
