@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from tests.support.sampling.solver_traces import write_solver_traces
 
 Assay = Callable[..., Any]
 
@@ -17,20 +17,7 @@ Assay = Callable[..., Any]
 @pytest.fixture
 def traces(shared_data: Path, tmp_path: Path) -> Path:
     """The trace of launch 1 of `solver`, as it was simulated."""
-    tool = shared_data.parent / "tools" / "accel_sim" / "solver_traces.py"
-    made = [
-        sys.executable,
-        str(tool),
-        str(tmp_path / "traces"),
-        "--steps",
-        "4",
-        "--scale",
-        "0.5",
-        "--only",
-        "1",
-    ]
-    subprocess.run(made, check=True, timeout=120, stdout=subprocess.DEVNULL)
-    return tmp_path / "traces"
+    return write_solver_traces(shared_data, tmp_path / "traces", only=1)
 
 
 @pytest.fixture

@@ -169,6 +169,30 @@ def test_cold_launches_take_the_cycles_of_the_kept_logs(
     assert cycles == {1: 54_088, 2: 25_379, 3: 48_048, 4: 62_457}
 
 
+@pytest.mark.parametrize("warm_up", ["none", "tail"])
+def test_launches_stopped_online_are_what_project_says_of_the_finished_logs(
+    simulator: Simulator, traces: Path, shared_data: Path, tmp_path: Path, warm_up: str
+) -> None:
+    selection = shared_data / "accel_sim_parts" / "solver.sieve.selection.json"
+    words = [*command(simulator, traces, selection, tmp_path / "sim", ["ten"]), "--warm-up", warm_up]
+    whole = {each["sim_id"]: each for each in document_of(words)["launches"]}
+    stopped = {each["sim_id"]: each for each in document_of([*words, "--stop", "waves"])["launches"]}
+    print(f"\nstopped by waves, warm-up {warm_up}:")
+    for number, launch in stopped.items():
+        suffix = "" if warm_up == "none" or number == 1 else f"-{warm_up}"
+        folder = tmp_path / "sim" / "ten" / f"launch-{number}{suffix}"
+        logs = folder / "output.log", "--intervals", folder / "intervals.gz", "--json"
+        later = document_of([str(word) for word in (ASSAY, "project", *logs)])["launches"][-1]
+        assert launch["stop_cycles"] == later["stop_cycles"]
+        assert launch["cycles"] == round(later["projected_cycles"])
+        assert launch["instructions"] == whole[number]["instructions"]
+        print(
+            f"  launch {number}: {launch['cycles']:,} of {whole[number]['cycles']:,} cycles, stopped at "
+            f"{launch['stop_cycles']}; {launch['cpu_seconds']:.1f} of {whole[number]['cpu_seconds']:.1f} CPU s"
+        )
+    assert any(each["stop_cycles"] is not None for each in stopped.values())
+
+
 def test_a_run_that_is_killed_twenty_times_gives_the_same_table(
     simulator: Simulator, traces: Path, selections: dict[str, Path], tmp_path: Path
 ) -> None:

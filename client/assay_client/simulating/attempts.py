@@ -14,11 +14,13 @@ from pathlib import Path
 
 from assay_client.simulating.installation import Simulator
 from assay_client.simulating.launch_folder import LaunchFolder
+from assay_client.simulating.stopping import StopRule
 from assay_core.files.durable import storage_errors
 from assay_core.processes.tool_run import EndingSteps, ToolResult, run_tool
 from assay_sampling.documents.designs import LaunchNumbers, SimulationFailure, SimulationFailureKind
 from assay_sampling.errors import InputError, StorageError
 from assay_sampling.files.reading import reading
+from assay_sampling.projection.runs import LaunchProjection
 from assay_sampling.simulators.accel_sim.cold import read_details
 from assay_sampling.simulators.accel_sim.output import SimulatorOutput
 from assay_sampling.simulators.accel_sim.statistics import SimulatedLaunch
@@ -44,6 +46,7 @@ REMEDIES: dict[SimulationFailureKind, str] = {
     "with other options",
     "hung": "the simulator wrote nothing for that long: raise --hang-after if the machine is that slow",
     "incomplete": "the same command tries it again; leave out options that end a simulation early",
+    "damaged_trace": "copy or trace it again; --stop none simulates it as far as the simulator reads it",
     "another_launch": "give the traces that the tracer's post-processing wrote, with their own ids",
 }
 
@@ -57,19 +60,30 @@ class Limits:
 
 
 class Stop:
-    """Why a process is ended before its end: ``hung``, or because everything ends."""
+    """Why a process is ended before its end: ``hung``, ``reached`` (the stop of a rule), or because
+    everything ends."""
 
     def __init__(self) -> None:
         self.event = threading.Event()
-        self.hung = False
+        self.hung = self.reached = False
 
     def because_it_hung(self) -> None:
         self.hung = True
         self.event.set()
 
+    def because_a_rule_said_so(self) -> None:
+        self.reached = True
+        self.event.set()
+
 
 def simulate(
-    folder: LaunchFolder, simulator: Simulator, limits: Limits, stop: Stop, held: Sequence[int]
+    folder: LaunchFolder,
+    simulator: Simulator,
+    limits: Limits,
+    stop: Stop,
+    *,
+    held: Sequence[int],
+    rule: StopRule | None = None,
 ) -> LaunchNumbers | SimulationFailure | None:
     """Simulate a launch; its numbers, or why there are none; None if it was cancelled.
 
@@ -79,10 +93,15 @@ def simulate(
         limits: of the process.
         stop: ends it before its end.
         held: descriptors of locks that stay held until the last of its processes has ended.
+        rule: of projection, by which the launch is stopped; None: it is simulated whole.
 
     Raises StorageError where the disk is full or refuses.
     """
     folder.prepare()
+    damage = _damage(folder, rule)
+    if damage is not None:
+        folder.keep_failure(damage)
+        return damage
     ended = run_tool(
         command(folder, simulator, limits.memory_bytes),
         environment=simulator.environment(),
@@ -93,9 +112,9 @@ def simulate(
         held=held,
         ending=_ENDING,
     )
-    if ended.cancelled and not stop.hung:
+    if ended.cancelled and not (stop.hung or stop.reached):
         return None
-    result = _outcome(folder, ended, limits, hung=stop.hung)
+    result = _outcome(folder, ended, limits, stop, rule)
     if isinstance(result, SimulationFailure):
         _refuse_full_disk(folder)
         folder.keep_failure(result)
@@ -119,8 +138,11 @@ def command(folder: LaunchFolder, simulator: Simulator, memory_bytes: int) -> li
 
 
 def _outcome(
-    folder: LaunchFolder, ended: ToolResult, limits: Limits, *, hung: bool
+    folder: LaunchFolder, ended: ToolResult, limits: Limits, stop: Stop, rule: StopRule | None
 ) -> LaunchNumbers | SimulationFailure:
+    projected = None
+    if rule is not None and (stop.reached or ended.exit_code == 0):
+        projected = rule.projection(folder)
     try:
         own, before, output = _launches(folder.log)
     except InputError as error:
@@ -128,22 +150,42 @@ def _outcome(
         unreadable = f"its output cannot be read: {error.cause}"
     else:
         unreadable = "its output has no statistics of the launch"
+    if projected is not None and output is not None:
+        return _projected_numbers(projected, before, output, ended)
     whole = output is not None and len(own) == 1 and own[0].complete
     if whole and ended.exit_code == 0 and own[0].traced_id == folder.launch.launch + 1:
         assert output is not None
         return _numbers(own[0], before, output, ended)
-    kind, cause = _why(folder, ended, limits, hung=hung)
+    kind, cause = _why(folder, ended, limits, hung=stop.hung)
     if kind is None and whole:
         kind, cause = "another_launch", f"its trace is of launch {own[0].traced_id}"
+    lines = _last_lines(folder.log, ended.stderr)
+    return _failure(folder, kind or "incomplete", cause or unreadable, lines)
+
+
+def _damage(folder: LaunchFolder, rule: StopRule | None) -> SimulationFailure | None:
+    """A failure where the trace is damaged, whose instructions a rule needs."""
+    if rule is None:
+        return None
+    try:
+        rule.count(folder)
+    except InputError as error:
+        return _failure(folder, "damaged_trace", f"{error.subject}: {error.cause}", [])
+    return None
+
+
+def _failure(
+    folder: LaunchFolder, kind: SimulationFailureKind, cause: str, last_lines: list[str]
+) -> SimulationFailure:
     return SimulationFailure(
         design=folder.design.name,
         sim_id=folder.launch.launch + 1,
         kernel="",
-        kind=kind or "incomplete",
-        cause=cause or unreadable,
-        remedy=REMEDIES[kind or "incomplete"],
+        kind=kind,
+        cause=cause,
+        remedy=REMEDIES[kind],
         log=str(folder.log),
-        last_lines=_last_lines(folder.log, ended.stderr),
+        last_lines=last_lines,
     )
 
 
@@ -184,12 +226,41 @@ def _numbers(
         gpu=output.config.gpu_name(),
         core_clock_mhz=output.config.core_clock_mhz,
         cycles=launch.cycles,
+        stop_cycles=None,
         active_cycles=None if latency is None or launch.cycles < latency else launch.cycles - latency,
         instructions=launch.instructions,
+        executed_instructions=launch.instructions,
         l2_accesses=launch.l2_accesses,
         l2_misses=launch.l2_misses,
         dram_reads=launch.dram_reads,
         dram_writes=launch.dram_writes,
+        replayed_instructions=sum(each.instructions for each in before),
+        wall_seconds=ended.seconds,
+        cpu_seconds=ended.cpu_seconds or 0.0,
+        peak_memory_bytes=ended.peak_memory_bytes or 0,
+    )
+
+
+def _projected_numbers(
+    found: LaunchProjection, before: Sequence[SimulatedLaunch], output: SimulatorOutput, ended: ToolResult
+) -> LaunchNumbers:
+    """Those of a launch that a rule stopped. Statistics that are printed at a launch's end count as unknown,
+    also where the simulator came there before it was ended."""
+    assert found.stop is not None
+    assert found.total_instructions is not None
+    cycles, latency = round(found.stop.projected_cycles), output.config.launch_latency_cycles
+    return LaunchNumbers(
+        gpu=output.config.gpu_name(),
+        core_clock_mhz=output.config.core_clock_mhz,
+        cycles=cycles,
+        stop_cycles=round(found.stop.cycles),
+        active_cycles=None if latency is None or cycles < latency else cycles - latency,
+        instructions=round(found.total_instructions),
+        executed_instructions=found.launch.instructions,
+        l2_accesses=None,
+        l2_misses=None,
+        dram_reads=None,
+        dram_writes=None,
         replayed_instructions=sum(each.instructions for each in before),
         wall_seconds=ended.seconds,
         cpu_seconds=ended.cpu_seconds or 0.0,

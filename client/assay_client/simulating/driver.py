@@ -21,6 +21,7 @@ from assay_client.ending import ended_in_order, raise_if_asked
 from assay_client.simulating.attempts import Limits, Stop, simulate
 from assay_client.simulating.installation import Simulator
 from assay_client.simulating.launch_folder import LaunchFolder
+from assay_client.simulating.stopping import OnlineStop, StopRule
 from assay_client.simulating.watching import GrowingIntervals, LaunchProgress
 from assay_core.files.durable import storage_errors
 from assay_sampling.documents.designs import LaunchNumbers, SimulationFailure
@@ -37,6 +38,7 @@ class RunningLaunch:
 
     folder: LaunchFolder
     stop: Stop = field(default_factory=Stop)
+    online: OnlineStop | None = None
     began: float = field(default_factory=time.monotonic)
     progress: LaunchProgress = field(default_factory=LaunchProgress)
     _intervals: GrowingIntervals | None = None
@@ -49,10 +51,12 @@ class RunningLaunch:
         return min(self.progress.blocks / max(self.folder.launch.blocks, 1), 1.0)
 
     def look(self, hang_seconds: float) -> None:
-        """Read how far it is, and end it if it has written nothing for so long."""
+        """Read how far it is, and end it if its rule stops it, or if it has written nothing for so long."""
         if self._intervals is None:
             self._intervals = GrowingIntervals(self.folder.intervals)
         self.progress = self._intervals.look()
+        if self.online is not None and self.online.reached(self._intervals.samples()):
+            self.stop.because_a_rule_said_so()
         written = tuple(_size(path) for path in (self.folder.log, self.folder.intervals))
         if written != self._written:
             self._written, self._wrote_at = written, time.monotonic()
@@ -90,6 +94,7 @@ class Driver:
         jobs: how many run at a time.
         follow: called every half second, in the caller's thread.
         ended: called for each launch that has ended.
+        rule: of projection, by which launches are stopped; None: they are simulated whole.
     """
 
     def __init__(
@@ -97,9 +102,12 @@ class Driver:
         simulator: Simulator,
         limits: Limits,
         jobs: int,
+        *,
         follow: Callable[[Progress], None] = lambda _: None,
         ended: Callable[[Outcome], None] = lambda _: None,
+        rule: StopRule | None = None,
     ) -> None:
+        self._rule = rule
         self._simulator, self._limits, self._jobs = simulator, limits, jobs
         self._follow, self._ended = follow, ended
         self._running: dict[Path, RunningLaunch] = {}
@@ -164,13 +172,17 @@ class Driver:
     ) -> LaunchNumbers | SimulationFailure | None:
         result: LaunchNumbers | SimulationFailure | None = None
         for _ in range(_KILLED_AT_MOST):
-            running = RunningLaunch(folder)
+            running = RunningLaunch(
+                folder, online=None if self._rule is None else OnlineStop(folder, self._rule)
+            )
             with self._lock:
                 if self._cancelled.is_set():
                     return None
                 self._running[folder.path] = running
             try:
-                result = simulate(folder, self._simulator, self._limits, running.stop, held)
+                result = simulate(
+                    folder, self._simulator, self._limits, running.stop, held=held, rule=self._rule
+                )
             finally:
                 with self._lock:
                     del self._running[folder.path]

@@ -1,14 +1,15 @@
 """The folder of a launch on a design: what its process reads and writes, and its result, keyed by hashes.
 
     DESIGN/configuration/          the configuration's files, as they were when the design was begun
-    DESIGN/launch-N/               (launch-N-tail, launch-N-whole: after a warm-up)
+    DESIGN/launch-N/               (launch-N-tail, launch-N-whole: after a warm-up; launch-N-waves,
+                                   launch-N-tail-waves: until that rule stopped it)
         kernelslist.g              its list; links to the trace and the configuration beside it
         output.log, intervals.gz   what the simulator writes
         result.json                the numbers, once the launch has ended well
         failure.json               why it did not
 
-A result counts only with its key: hashes of simulator, configuration, options and trace. It is written last,
-in one step, so a folder without it is simulated again from the start.
+A result counts only with its key: hashes of simulator, configuration, options, trace and the rule that stops
+it. It is written last, in one step, so a folder without it is simulated again from the start.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from assay_client.files import link_to, write_atomically
 from assay_client.simulating.designs import Design
 from assay_core.files.durable import storage_errors
 from assay_sampling.documents.base import Part, says
-from assay_sampling.documents.designs import LaunchNumbers, SimulationFailure, WarmUp
+from assay_sampling.documents.designs import EarlyStop, LaunchNumbers, SimulationFailure, WarmUp
 from assay_sampling.errors import RefusedError
 from assay_sampling.files.reading import reading
 from assay_sampling.handover.isolated import IsolatedLaunch
@@ -126,9 +127,10 @@ class LaunchFolder:
                 (self.path / self.launch.replay.name).unlink(missing_ok=True)
 
 
-def folder_name(launch: IsolatedLaunch, warm_up: WarmUp) -> str:
+def folder_name(launch: IsolatedLaunch, warm_up: WarmUp, stop: EarlyStop) -> str:
     """The name of a launch's folder; a launch before which nothing is replayed is cold in any case."""
-    return f"launch-{launch.launch + 1}" + ("" if launch.replay is None else f"-{warm_up}")
+    warmed = "" if launch.replay is None else f"-{warm_up}"
+    return f"launch-{launch.launch + 1}{warmed}" + ("" if stop == "none" else f"-{stop}")
 
 
 def copy_configuration(folder: Path, design: Design) -> None:
@@ -140,9 +142,10 @@ def copy_configuration(folder: Path, design: Design) -> None:
 
 
 def key_of(
-    simulator: str, design: Design, configuration: str, launch: IsolatedLaunch, traces: str
+    simulator: str, design: Design, configuration: str, launch: IsolatedLaunch, *, traces: str, stop: str
 ) -> dict[str, str]:
-    """The key of a launch: hashes of simulator, configuration and traces, and of what is said on top."""
+    """The key of a launch: hashes of simulator, configuration and traces, and of what is said on top, among
+    it the rule that stops it with its parameters."""
     blocks = None if launch.replay is None else launch.replay.last_blocks
     options = json.dumps([*design.completed, *design.options])
     listed = json.dumps([launch.lines, blocks])
@@ -151,4 +154,5 @@ def key_of(
         "configuration": configuration,
         "options": hashlib.sha256(options.encode()).hexdigest(),
         "trace": hashlib.sha256((traces + listed).encode()).hexdigest(),
+        "rule that stops it": hashlib.sha256(stop.encode()).hexdigest(),
     }

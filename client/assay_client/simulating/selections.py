@@ -15,8 +15,9 @@ from assay_client.simulating.designs import Design, parse_designs
 from assay_client.simulating.driver import Driver, Outcome, Progress, folder_locked
 from assay_client.simulating.installation import Simulator, digest_of, open_simulator
 from assay_client.simulating.launch_folder import LaunchFolder, copy_configuration, folder_name, key_of
+from assay_client.simulating.stopping import StopRule
 from assay_sampling.documents.common import NoteEntry
-from assay_sampling.documents.designs import DesignsDocument, LaunchNumbers, WarmUp
+from assay_sampling.documents.designs import DesignsDocument, EarlyStop, LaunchNumbers, WarmUp
 from assay_sampling.documents.handover import SelectedOn
 from assay_sampling.errors import MisalignedError, RefusedError
 from assay_sampling.files.reading import reading
@@ -33,9 +34,12 @@ from assay_sampling.handover.target import Given
 from assay_sampling.launches.alignment import MatchKind
 from assay_sampling.notes.registry import Note, distinct_notes
 from assay_sampling.parameters import WeightKind
+from assay_sampling.projection.projector import ProjectionParameters
 from assay_sampling.scoring.selection import SavedSelection
+from assay_sampling.simulators.accel_sim.launch_traces import LaunchTraces
 
 WARM_UPS: tuple[WarmUp, ...] = ("none", "tail", "whole")
+STOPS: tuple[EarlyStop, ...] = ("none", "waves")
 _WORKLOAD = "workload.json"
 
 
@@ -50,6 +54,7 @@ class SimulateRequest:
         designs: ``NAME=CONFIG[:OPTIONS]`` each.
         output: the folder of the simulations.
         warm_up: what is replayed before each representative.
+        stop: the rule of projection that ends simulations; "none": they are simulated whole.
         jobs: processes at a time.
         limits: of each process.
         weights: the kind of weights; None: the selection's own.
@@ -64,6 +69,7 @@ class SimulateRequest:
     designs: Sequence[str]
     output: Path
     warm_up: WarmUp
+    stop: EarlyStop
     jobs: int
     limits: Limits
     weights: WeightKind | None = None
@@ -99,17 +105,25 @@ def simulate_selection(request: SimulateRequest, follower: Follower) -> DesignsD
     launches, notes = isolated_launches(saved, given, request.warm_up)
     with folder_locked(request.output) as lock:
         _claim(request.output, saved)
-        keys = _Keys(simulator.digest(), follower.say)
+        rule = _rule(request.stop, launches)
+        keys = _Keys(simulator.digest(), rule, follower.say)
         folders = [
             folder
             for design in designs
-            for folder in _folders(request.output, design, launches, request.warm_up, keys)
+            for folder in _folders(request, design, launches, request.warm_up, keys)
         ]
         there = _results(folders, force=request.force)
         for design in designs:
             copy_configuration(request.output / design.name, design)
         missing = [folder for folder in folders if folder.path not in there]
-        driver = Driver(simulator, request.limits, request.jobs, follower.follow, follower.ended)
+        driver = Driver(
+            simulator,
+            request.limits,
+            request.jobs,
+            follow=follower.follow,
+            ended=follower.ended,
+            rule=rule,
+        )
         outcomes = [Outcome(folder, numbers, None, resumed=True) for folder, numbers in there.values()]
         outcomes += driver.run(missing, (lock,))
         others = _other_warm_ups(request, saved, given, designs, keys)
@@ -120,8 +134,9 @@ def simulate_selection(request: SimulateRequest, follower: Follower) -> DesignsD
 class _Keys:
     """Keys of launches; each trace is read once."""
 
-    def __init__(self, simulator: str, say: Callable[[str], None]) -> None:
+    def __init__(self, simulator: str, rule: StopRule | None, say: Callable[[str], None]) -> None:
         self._simulator, self._say = simulator, say
+        self._stop = "" if rule is None else rule.parameters.model_dump_json()
         self._traces: dict[Path, str] = {}
         self._configurations: dict[str, str] = {}
 
@@ -134,15 +149,28 @@ class _Keys:
         if design.name not in self._configurations:
             self._configurations[design.name] = design.digest()
         read = "".join(self._traces[path] for path in traces)
-        return key_of(self._simulator, design, self._configurations[design.name], launch, read)
+        configuration = self._configurations[design.name]
+        return key_of(self._simulator, design, configuration, launch, traces=read, stop=self._stop)
+
+
+def _rule(stop: EarlyStop, launches: Sequence[IsolatedLaunch]) -> StopRule | None:
+    if stop == "none":
+        return None
+    traces = LaunchTraces({each.launch + 1: each.trace for each in launches})
+    return StopRule(ProjectionParameters(rule=stop), traces)
 
 
 def _folders(
-    output: Path, design: Design, launches: Sequence[IsolatedLaunch], warm_up: WarmUp, keys: _Keys
+    request: SimulateRequest,
+    design: Design,
+    launches: Sequence[IsolatedLaunch],
+    warm_up: WarmUp,
+    keys: _Keys,
 ) -> list[LaunchFolder]:
+    place = request.output / design.name
     return [
         LaunchFolder(
-            output / design.name / folder_name(launch, warm_up), design, launch, keys.of(design, launch)
+            place / folder_name(launch, warm_up, request.stop), design, launch, keys.of(design, launch)
         )
         for launch in launches
     ]
@@ -188,10 +216,13 @@ def _claim(output: Path, saved: SavedSelection) -> None:
 def _other_warm_ups(
     request: SimulateRequest, saved: SavedSelection, given: Given, designs: Sequence[Design], keys: _Keys
 ) -> Mapping[tuple[str, WarmUp], Mapping[int, LaunchNumbers]]:
-    """What the folder has of the representatives by design and warm-up, whatever this call replays."""
+    """What the folder has of the representatives by design and warm-up, whatever this call replays, with its
+    rule that stops them."""
     by_warm_up: dict[tuple[str, WarmUp], dict[int, LaunchNumbers]] = {}
     for warm_up in WARM_UPS:
-        suffix = "" if warm_up == "none" else f"-{warm_up}"
+        suffix = ("" if warm_up == "none" else f"-{warm_up}") + (
+            "" if request.stop == "none" else f"-{request.stop}"
+        )
         if not any(request.output.glob(f"*/launch-*{suffix}/result.json")):
             continue
         try:
@@ -200,8 +231,8 @@ def _other_warm_ups(
             continue  # the launches before have no traces
         for design in designs:
             place = request.output / design.name
-            known = [each for each in launches if (place / folder_name(each, warm_up)).is_dir()]
-            results = _results(_folders(request.output, design, known, warm_up, keys), force=True)
+            known = [each for each in launches if (place / folder_name(each, warm_up, request.stop)).is_dir()]
+            results = _results(_folders(request, design, known, warm_up, keys), force=True)
             by_warm_up[design.name, warm_up] = {
                 folder.launch.launch: numbers for folder, numbers in results.values()
             }
@@ -260,6 +291,7 @@ def _document(
         weights=chosen.kind,
         simulator=str(simulator.program),
         warm_up=request.warm_up,
+        stop=request.stop,
         designs=[design_entry(design, chosen) for design in designs],
         speedups=speedup_entries(designs, chosen),
         launches=[entry for design in designs for entry in launch_entries(design, chosen)],

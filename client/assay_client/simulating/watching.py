@@ -1,4 +1,4 @@
-"""How far a launch has come, from the interval log that its simulator is still writing.
+"""How far a launch has come, and its samples, from the interval log that its simulator is still writing.
 
 Each sample is a gzip member of its own, so the log can be read as it grows. Source: docs/simulator-files.md,
 "Interval log".
@@ -11,7 +11,10 @@ import zlib
 from dataclasses import dataclass
 from pathlib import Path
 
-_SAMPLED = re.compile(rb"^(ctas_completed|globalcyclecount|globalinsncount): *(\d{1,18})\n", re.MULTILINE)
+_SAMPLED = re.compile(
+    rb"^(ctas_completed|globalcyclecount|globalinsncount|globaltotinsncount): *(\d{1,18})\n", re.MULTILINE
+)
+_SAMPLE_BEGINS = b"ctas_completed"
 _MOST_BYTES = 1 << 24
 
 
@@ -23,8 +26,20 @@ class LaunchProgress:
     ipc: float | None = None
 
 
+@dataclass(frozen=True)
+class GrowingSample:
+    """A sample as printed: cycles and instructions of its launch so far, blocks that ended since the sample
+    before, and the instructions of all launches before (0 where the log does not print them)."""
+
+    cycles: int
+    instructions: int
+    blocks: int
+    instructions_before: int
+
+
 class GrowingIntervals:
-    """An interval log that grows; :meth:`look` reads what was added since the last look."""
+    """An interval log that grows; :meth:`look` reads what was added since the last look, :meth:`samples`
+    gives each sample once, as soon as the next one has begun."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -32,6 +47,7 @@ class GrowingIntervals:
         self._packed, self._text = b"", b""
         self._unpacker = zlib.decompressobj(wbits=31)
         self._last: dict[bytes, int] = {}
+        self._samples: list[GrowingSample] = []
 
     def look(self) -> LaunchProgress:
         """The progress so far; what cannot be read yet, or at all, adds nothing."""
@@ -45,12 +61,29 @@ class GrowingIntervals:
             return self._progress()
         end = self._text.rfind(b"\n") + 1
         for name, value in _SAMPLED.findall(self._text[:end]):
-            if name == b"ctas_completed":
+            if name == _SAMPLE_BEGINS:
+                self._keep_sample()
                 self._blocks += int(value)
-            else:
-                self._last[name] = int(value)
+            self._last[name] = int(value)
         self._text = self._text[end:]
         return self._progress()
+
+    def samples(self) -> list[GrowingSample]:
+        """The samples that were added since this was last called."""
+        samples, self._samples = self._samples, []
+        return samples
+
+    def _keep_sample(self) -> None:
+        """Keep the sample that has just ended, if there is one."""
+        if {b"globalcyclecount", b"globalinsncount", _SAMPLE_BEGINS} <= self._last.keys():
+            self._samples.append(
+                GrowingSample(
+                    self._last[b"globalcyclecount"],
+                    self._last[b"globalinsncount"],
+                    self._last[_SAMPLE_BEGINS],
+                    self._last.get(b"globaltotinsncount", 0),
+                )
+            )
 
     def _unpack(self) -> None:
         while self._packed:

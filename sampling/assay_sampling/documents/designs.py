@@ -12,20 +12,31 @@ from assay_sampling.parameters import WeightKind
 DESIGNS_VERSION = 1
 
 WarmUp = Literal["none", "tail", "whole"]
+EarlyStop = Literal["none", "waves"]
 SimulationFailureKind = Literal[
-    "refused", "crashed", "killed", "out_of_memory", "deadlock", "hung", "incomplete", "another_launch"
-]
+    "refused", "crashed", "killed", "out_of_memory", "deadlock", "hung", "incomplete", "another_launch",
+    "damaged_trace",
+]  # fmt: skip
 
 
 class LaunchNumbers(Part):
-    """A launch that a simulator ran to its end in a process of its own."""
+    """A launch that a simulator ran in a process of its own: to its end, or until a rule stopped it and the
+    rest was projected."""
 
     gpu: Annotated[str, says("the GPU, by its configuration")]
     core_clock_mhz: Annotated[float | None, says("its core clock; `null`: not echoed", "MHz")]
-    cycles: Annotated[int, says("with the launch latency", "cycle")]
+    cycles: Annotated[int, says("with the launch latency; projected where a rule stopped it", "cycle")]
+    stop_cycles: Annotated[
+        int | None, says("cycle at which the rule stopped it; `null`: it was simulated whole", "cycle")
+    ]
     active_cycles: Annotated[int | None, says("without it; `null`: not echoed", "cycle")]
-    instructions: Annotated[int, says("thread instructions", "instructions")]
-    l2_accesses: Annotated[int | None, says("of the L2; `null`: not printed", "requests")]
+    instructions: Annotated[int, says("thread instructions of the whole launch", "instructions")]
+    executed_instructions: Annotated[
+        int, says("of them, simulated; fewer where a rule stopped it", "instructions")
+    ]
+    l2_accesses: Annotated[
+        int | None, says("of the L2; `null`: not printed, as of a launch that was stopped", "requests")
+    ]
     l2_misses: Annotated[int | None, says("of them, misses", "requests")]
     dram_reads: Annotated[int | None, says("read requests of DRAM", "requests")]
     dram_writes: Annotated[int | None, says("write requests of DRAM", "requests")]
@@ -72,6 +83,11 @@ class DesignEntry(Part):
     core_clock_mhz: Annotated[float | None, says("its core clock", "MHz")]
     simulated: Annotated[int, says("representatives that are simulated", "launches")]
     failed: Annotated[int, says("representatives that failed", "launches")]
+    projected: Annotated[int, says("of the simulated ones, those that a rule stopped", "launches")]
+    simulated_cycles_percent: Annotated[
+        float | None,
+        says("share of the representatives' cycles that was simulated; `null`: nothing is", "percent"),
+    ]
     cycles: Annotated[float | None, says("sum of weight x cycles", "cycle")]
     active_cycles: Annotated[float | None, says("the same without launch latency", "cycle")]
     ipc: Annotated[
@@ -141,6 +157,7 @@ class DesignsDocument(Part):
     weights: Annotated[WeightKind, says("what the weights count")]
     simulator: Annotated[str, says("the simulator's program")]
     warm_up: Annotated[WarmUp, says("what is replayed before each representative")]
+    stop: Annotated[EarlyStop, says("the rule of projection that ends simulations")]
     designs: Annotated[list[DesignEntry], says("the designs, in the order given")]
     speedups: Annotated[list[SpeedupEntry], says("of each further design over the first")]
     launches: Annotated[list[DesignLaunch], says("by design, each representative that is simulated")]

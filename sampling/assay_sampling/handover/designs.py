@@ -91,6 +91,16 @@ def design_entry(design: SimulatedDesign, chosen: WeighedLaunches) -> DesignEntr
         core_clock_mhz=None if first is None else first.core_clock_mhz,
         simulated=len(numbers),
         failed=len(design.failures),
+        projected=sum(each.stop_cycles is not None for each in numbers.values()),
+        simulated_cycles_percent=_ratio(
+            float(
+                sum(
+                    each.cycles if each.stop_cycles is None else each.stop_cycles for each in numbers.values()
+                )
+            ),
+            float(sum(each.cycles for each in numbers.values())),
+            100.0,
+        ),
         cycles=cycles,
         active_cycles=chosen.total(numbers, "active_cycles"),
         ipc=_ratio(chosen.total(numbers, "instructions"), cycles),
@@ -164,6 +174,11 @@ def notes_on(designs: Sequence[SimulatedDesign], warm_up: WarmUp) -> list[Note]:
         notes.append(make_note("designs_of_several_clocks"))
     if warm_up == "none":
         notes.append(make_note("simulated_from_cold_caches"))
+    projected = [
+        each for design in designs for each in design.numbers.values() if each.stop_cycles is not None
+    ]
+    if projected:
+        notes.append(make_note("designs_projected", launches=len(projected)))
     return notes
 
 
@@ -189,12 +204,12 @@ def _cold_start(design: SimulatedDesign, chosen: WeighedLaunches, warm_up: WarmU
 
 
 def _whole_cpu_seconds(numbers: Mapping[int, LaunchNumbers], chosen: WeighedLaunches) -> float | None:
-    """What all launches would take: replays, which a run of all does not have, are left out."""
+    """What all launches would take to their ends: replays, which a run of all does not have, are left out."""
     if any(launch not in numbers for launch in chosen.launches):
         return None
 
     def own(each: LaunchNumbers) -> float:
-        executed = each.instructions + each.replayed_instructions
+        executed = each.executed_instructions + each.replayed_instructions
         return each.cpu_seconds * (each.instructions / executed if executed else 1.0)
 
     return float(

@@ -50,8 +50,8 @@ class Replay:
 class IsolatedLaunch:
     """A representative to be simulated apart.
 
-    ``launch`` is its 0-based number, ``blocks`` how many thread blocks its process runs, ``lines`` its list,
-    which names traces in its own folder.
+    ``launch`` is its 0-based number, ``blocks`` how many thread blocks its process runs, of which
+    ``replayed_blocks`` warm caches; ``lines`` is its list, which names traces in its own folder.
     """
 
     launch: int
@@ -59,6 +59,7 @@ class IsolatedLaunch:
     blocks: int
     lines: tuple[str, ...]
     replay: Replay | None = None
+    replayed_blocks: int = 0
 
     @property
     def trace_bytes(self) -> int:
@@ -92,7 +93,7 @@ def _isolated(folder: TraceFolder, launch: int, warm_up: WarmUp) -> IsolatedLaun
     replay = Replay(before, None if warm_up == "whole" else TAIL_BLOCKS)
     lines = [*(copy.line for copy in _copies_before(folder.kernels, before)), replay.name, *own]
     replayed = its_blocks if replay.last_blocks is None else min(its_blocks, replay.last_blocks)
-    return IsolatedLaunch(launch, trace, blocks + replayed, tuple(lines), replay)
+    return IsolatedLaunch(launch, trace, blocks + replayed, tuple(lines), replay, replayed)
 
 
 def _copies_before(kernels: KernelsList, trace: Path) -> list[MemoryCopy]:

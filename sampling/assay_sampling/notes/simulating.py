@@ -306,6 +306,14 @@ HAND_OVERS = (
         ),
     ),
     NoteKind(
+        "designs_projected",
+        "simulations of representatives were ended by a rule, and their cycles projected",
+        lambda launches: (
+            f"{count_of(launches, 'simulation', 'simulations')} ended early by a rule, with projected "
+            "cycles: no interval has the error of projection"
+        ),
+    ),
+    NoteKind(
         "nothing_projected",
         "without interval logs each launch is simulated to its end",
         lambda: "there is no interval log: each launch is simulated to its end, so PKA is PKS",

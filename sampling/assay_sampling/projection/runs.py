@@ -24,6 +24,7 @@ from assay_sampling.projection.projector import (
     project,
 )
 from assay_sampling.projection.would_stop import WouldStop, rules_that_would_stop
+from assay_sampling.simulators.accel_sim.config import SimulatorConfig
 from assay_sampling.simulators.accel_sim.launch_traces import LaunchTraces
 from assay_sampling.simulators.accel_sim.run import SampledLaunch, SimulatorRun
 from assay_sampling.simulators.accel_sim.statistics import SimulatedLaunch
@@ -183,20 +184,25 @@ def _project_launch(
     )
     if series is None:
         return result
-    if wave is None or launch.total_ctas is None:
+    size = size_of(launch, config, total_instructions, sms)
+    if size is None:
         return replace(result, reason=make_note("blocks_unknown"))
     if parameters.rule in ("instructions", "waves") and total_instructions is None:
         return replace(result, reason=make_note("instructions_unknown"))
-    size = LaunchSize(
-        wave_ctas=wave,
-        total_ctas=launch.total_ctas,
-        total_instructions=total_instructions,
-        launch_latency_cycles=config.launch_latency_cycles,
-    )
     samples = series_of(series)
     projection = project(samples, size, parameters, float(launch.cycles) if launch.complete else None)
     would = () if projection.stop else rules_that_would_stop(samples, size, parameters)
     return replace(result, projection=projection, reason=projection.reason, would_stop=would)
+
+
+def size_of(
+    launch: SimulatedLaunch, config: SimulatorConfig, total_instructions: float | None, sms: int
+) -> LaunchSize | None:
+    """The size of a launch on a simulated GPU; None where the log does not say its blocks."""
+    if launch.ctas_per_sm is None or launch.total_ctas is None:
+        return None
+    wave = launch.ctas_per_sm * sms
+    return LaunchSize(wave, launch.total_ctas, total_instructions, config.launch_latency_cycles)
 
 
 def series_of(intervals: IntervalSeries) -> Series:

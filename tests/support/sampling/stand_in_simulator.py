@@ -6,6 +6,9 @@ launch after the replay of another takes 50 less. Options of ours make it misbeh
 
     -stand_in_slow SECONDS      every launch takes so long
     -stand_in_at ID,WHAT        at this launch: crash, deadlock, hang, memory, kill, refuse, silent, part
+    -stand_in_replay LOG        write this log and its intervals (LOG without .out.gz, with .visualizer.gz),
+                                these in pieces that end anywhere
+    -stand_in_hold SECONDS      before the last of these pieces; 0: all are written at once
 """
 
 from __future__ import annotations
@@ -21,6 +24,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[3]
 LATENCY_CYCLES = 200
 CLUSTERS = {"BIG": 4, "SMALL": 2}
+PIECES, PIECE_SECONDS = 37, 0.05
 
 
 def write_stand_in(root: Path) -> Path:
@@ -58,6 +62,9 @@ def main(arguments: list[str]) -> None:
     at, _, what = given.get("stand_in_at", "0,").partition(",")
     if what == "refuse":
         sys.exit("GPGPU-Sim: ERROR: unknown option")
+    if "stand_in_replay" in given:
+        _replay(Path(given["stand_in_replay"]), given)
+        return
     clusters = given["gpgpu_n_clusters"]
     print(logs.options(gpgpu_n_clusters=clusters, gpgpu_n_cores_per_cluster="1"), end="", flush=True)
     totals, replayed = logs.Totals(), False
@@ -76,6 +83,22 @@ def main(arguments: list[str]) -> None:
             return
         print(logs.statistics(launch, uid, totals), end="", flush=True)
     print(logs.EXIT, end="", flush=True)
+
+
+def _replay(log: Path, given: dict[str, str]) -> None:
+    """Write the logs of a simulator that ran earlier."""
+    text = gzip.decompress(log.read_bytes()).decode()
+    ended = text.index("\nkernel_name = ") + 1
+    print(text[:ended], end="", flush=True)
+    intervals = log.with_name(log.name.replace(".out.gz", ".visualizer.gz")).read_bytes()
+    size, hold = len(intervals) // PIECES + 1, float(given["stand_in_hold"])
+    with Path(given["visualizer_outputfile"]).open("ab", buffering=0) as output:
+        for start in range(0, len(intervals), size):
+            if start + size >= len(intervals):
+                time.sleep(hold)
+            output.write(intervals[start : start + size])
+            time.sleep(PIECE_SECONDS if hold else 0)
+    print(text[ended:], end="", flush=True)
 
 
 def _options(arguments: list[str]) -> dict[str, str]:

@@ -7,10 +7,11 @@ from rich.console import Console
 from assay_client.cli.reporters.tables import Table, print_facts
 from assay_client.cli.reporters.text import clipped, count, counted, percent, times
 from assay_client.simulating.driver import Outcome, Progress
-from assay_sampling.documents.designs import DesignEntry, DesignsDocument, SpeedupEntry
+from assay_sampling.documents.designs import DesignEntry, DesignLaunch, DesignsDocument, SpeedupEntry
 
 _SHOWN_RUNNING = 3
 _SHOWN_FAILURES = 10
+_SHOWN_PROJECTED = 20
 _WARMED = {"none": "none", "tail": "last 160 blocks of the launch before", "whole": "the launch before"}
 
 
@@ -32,8 +33,10 @@ def ended_line(outcome: Outcome) -> str:
     if outcome.numbers is not None:
         numbers = outcome.numbers
         ipc = numbers.instructions / max(numbers.cycles, 1)
+        early = "" if numbers.stop_cycles is None else f", projected at cycle {numbers.stop_cycles:,}"
         return (
-            f"{outcome.folder.name}: {numbers.cycles:,} cycles, IPC {ipc:,.1f}, {numbers.wall_seconds:,.1f} s"
+            f"{outcome.folder.name}: {numbers.cycles:,} cycles{early}, IPC {ipc:,.1f}, "
+            f"{numbers.wall_seconds:,.1f} s"
         )
     assert outcome.failure is not None
     return f"{outcome.folder.name}: {outcome.failure.kind}: {outcome.failure.cause}"
@@ -44,6 +47,8 @@ def render_designs(document: DesignsDocument, console: Console) -> None:
     _designs(document, console)
     if document.speedups:
         _speedups(document.speedups, console)
+    if projected := [each for each in document.launches if each.stop_cycles is not None]:
+        _projected(projected, console)
     for failure in document.failures[:_SHOWN_FAILURES]:
         which = f"{failure.design}, launch {failure.sim_id} ({clipped(failure.kernel, 60)})"
         console.print(f"\n{which}: {failure.kind}", soft_wrap=True)
@@ -95,6 +100,24 @@ def _speedups(speedups: list[SpeedupEntry], console: Console) -> None:
     table.print(console)
 
 
+def _projected(launches: list[DesignLaunch], console: Console) -> None:
+    right = ["launch", "stopped at cycle", "projected cycles", "simulated"]
+    table = Table("projected launches", ["design", *right, "kernel"], right=right)
+    for each in launches[:_SHOWN_PROJECTED]:
+        share = 100 * (each.stop_cycles or 0) / each.cycles
+        table.add_row(
+            each.design,
+            str(each.sim_id),
+            f"{each.stop_cycles:,}",
+            f"{each.cycles:,}",
+            percent(share, 1),
+            clipped(each.kernel, 60),
+        )
+    table.print(console)
+    if len(launches) > _SHOWN_PROJECTED:
+        console.print(f"and {len(launches) - _SHOWN_PROJECTED:,} more: --json has them all")
+
+
 def _facts(document: DesignsDocument) -> list[tuple[str, str]]:
     selection = document.selection
     facts = [
@@ -102,6 +125,15 @@ def _facts(document: DesignsDocument) -> list[tuple[str, str]]:
         ("simulator", document.simulator),
         ("warm-up", _WARMED[document.warm_up]),
     ]
+    if document.stop != "none":
+        facts += [
+            (
+                "projected",
+                f"{each.name}: {each.projected:,} of {counted(each.simulated, 'launch', 'launches')} by the "
+                f"rule {document.stop}; {percent(each.simulated_cycles_percent, 1)} of all cycles simulated",
+            )
+            for each in document.designs
+        ]
     facts += [("GPU", f"{each.name}: {each.gpu}") for each in document.designs if each.gpu is not None]
     facts += [("cost", cost) for each in document.designs if (cost := _cost(each))]
     for each in document.designs:

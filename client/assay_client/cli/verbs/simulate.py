@@ -18,9 +18,9 @@ from assay_client.cli.verb import verb_app
 from assay_client.files import require_folder_of, write_atomically
 from assay_client.simulating.attempts import Limits
 from assay_client.simulating.driver import Outcome
-from assay_client.simulating.selections import WARM_UPS, Follower, SimulateRequest, simulate_selection
+from assay_client.simulating.selections import STOPS, WARM_UPS, Follower, SimulateRequest, simulate_selection
 from assay_core.settings.quantities import parse_bytes
-from assay_sampling.documents.designs import WarmUp
+from assay_sampling.documents.designs import EarlyStop, WarmUp
 from assay_sampling.errors import ParameterError, RunFailedError
 
 app = verb_app()
@@ -72,6 +72,15 @@ def simulate(
             metavar="KIND",
             help="What is replayed of the launch before each: none, tail (memory instructions of its last "
             "160 blocks) or whole (of all).",
+        ),
+    ] = "none",
+    stop: Annotated[
+        str,
+        typer.Option(
+            "--stop",
+            metavar="RULE",
+            help="The rule of projection that ends a simulation early: none, or waves, as 'assay project' "
+            "has it. Statistics of caches and memory are then unknown.",
         ),
     ] = "none",
     jobs: Annotated[
@@ -138,6 +147,7 @@ def simulate(
         designs=design or [],
         output=output,
         warm_up=_warm_up(warm_up),
+        stop=_stop(stop),
         jobs=running,
         limits=Limits(_memory_bytes(process_memory, running), hang_after),
         weights=weight_kind(weights),
@@ -168,6 +178,12 @@ def simulate(
 def _warm_up(text: str) -> WarmUp:
     if text not in WARM_UPS:
         raise ParameterError("--warm-up", f"there is no kind {text!r}", f"use {', '.join(WARM_UPS)}")
+    return text
+
+
+def _stop(text: str) -> EarlyStop:
+    if text not in STOPS:
+        raise ParameterError("--stop", f"there is no rule {text!r}", f"use {' or '.join(STOPS)}")
     return text
 
 

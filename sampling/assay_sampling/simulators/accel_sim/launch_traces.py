@@ -7,9 +7,10 @@ launch that was stopped. Source: docs/simulator-files.md, "Traces"; docs/methods
 from __future__ import annotations
 
 import re
+import threading
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -35,9 +36,12 @@ _SAME = "give the traces that were simulated"
 
 @dataclass(frozen=True)
 class LaunchTraces:
-    """Traces by the 1-based id of their launch. Headers and instructions are read when they are asked for."""
+    """Traces by the 1-based id of their launch. Headers and instructions are read when they are asked for,
+    and instructions once, by whichever thread asks first."""
 
     by_id: Mapping[int, Path]
+    _counted: dict[Path, int] = field(default_factory=dict, compare=False, repr=False)
+    _lock: threading.Lock = field(default_factory=threading.Lock, compare=False, repr=False)
 
     @classmethod
     def of(cls, paths: Iterable[Path]) -> LaunchTraces:
@@ -67,7 +71,15 @@ class LaunchTraces:
         if path is None or not path.exists():
             return None
         _refuse_another(path, read_header(path), launch)
-        return thread_instructions(path)
+        return self.count(path)
+
+    def count(self, path: Path) -> int:
+        """Thread instructions of one of the traces; raises InputError as :func:`thread_instructions` does."""
+        if path not in self._counted:  # what is counted already waits for no other count
+            with self._lock:
+                if path not in self._counted:
+                    self._counted[path] = thread_instructions(path)
+        return self._counted[path]
 
 
 def _refuse_another(path: Path, header: TraceHeader, launch: LaunchHeader) -> None:

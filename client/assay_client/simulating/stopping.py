@@ -1,0 +1,113 @@
+"""Ends a simulation once a rule of projection says so, and projects the launch.
+
+The growing interval log only says when to look: whether the launch stops, and its projected cycles, come from
+the function behind ``assay project``, on what the simulator has written. So a launch that the rule stops has
+the same numbers whenever its process was ended. Source: docs/methods/projection.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from assay_client.simulating.launch_folder import LaunchFolder
+from assay_client.simulating.watching import GrowingSample
+from assay_sampling.errors import InputError, ParameterError, RefusedError
+from assay_sampling.projection.projector import ProjectionParameters, Projector
+from assay_sampling.projection.runs import LaunchProjection, project_run, size_of
+from assay_sampling.simulators.accel_sim.cold import read_details
+from assay_sampling.simulators.accel_sim.launch_traces import LaunchTraces
+from assay_sampling.simulators.accel_sim.output import SimulatorOutput
+from assay_sampling.simulators.accel_sim.run import SimulatorRun
+
+_UNREADABLE = (InputError, ParameterError, RefusedError)
+
+
+@dataclass(frozen=True)
+class StopRule:
+    """The rule of projection that ends simulations, and the traces, which hold the totals that it needs."""
+
+    parameters: ProjectionParameters
+    traces: LaunchTraces
+
+    def count(self, folder: LaunchFolder) -> int:
+        """Thread instructions of a launch, counted once; raises InputError for a damaged trace."""
+        return self.traces.count(folder.launch.trace)
+
+    def projection(self, folder: LaunchFolder) -> LaunchProjection | None:
+        """The launch of a folder as ``assay project`` has it, if the rule stops it on what is written; None
+        if it does not, or nothing can be read yet."""
+        run = SimulatorRun(folder.log, folder.intervals)
+        try:
+            launches = list(project_run(run, self.parameters, traces=self.traces))
+            replayed = read_details(folder.log).replays
+        except _UNREADABLE:
+            return None
+        own = [each for each in launches if each.launch.uid not in replayed]
+        if len(own) != 1 or own[0].stop is None or own[0].launch.traced_id != folder.launch.launch + 1:
+            return None
+        return own[0]
+
+
+class OnlineStop:
+    """Says when the simulation of a launch may end; :meth:`reached` takes samples as they are written."""
+
+    def __init__(self, folder: LaunchFolder, rule: StopRule) -> None:
+        self._folder, self._rule = folder, rule
+        self._waiting: list[tuple[int, int, int]] = []
+        self._projector: Projector | None = None
+        self._replayed_blocks = 0
+        self._began = self._over = False
+
+    def reached(self, samples: Sequence[GrowingSample]) -> bool:
+        """Whether the rule stops the launch at one of these samples or before."""
+        if self._over:
+            return False
+        self._waiting += self._of_launch(samples)
+        if not self._waiting or not self._sized():
+            return False
+        assert self._projector is not None
+        try:
+            stops = [self._projector.push(*sample) for sample in self._waiting]
+        except RefusedError:  # its trace is of another launch: the simulation is judged at its end
+            self._over = True
+            return False
+        self._waiting = []
+        if stops[-1] is None:
+            return False
+        self._over = True
+        return self._rule.projection(self._folder) is not None
+
+    def _of_launch(self, samples: Sequence[GrowingSample]) -> list[tuple[int, int, int]]:
+        """Those of the launch itself, without the blocks of the replay that its first sample counts."""
+        replay = self._folder.launch.replay is not None
+        own = []
+        for each in samples:
+            if replay and not each.instructions_before:
+                self._replayed_blocks += each.blocks
+                continue
+            blocks = each.blocks
+            if replay and not self._began:
+                left = self._folder.launch.replayed_blocks - self._replayed_blocks
+                blocks = max(blocks - left, 0) if each.instructions else 0
+            self._began = True
+            own.append((each.cycles, each.instructions, blocks))
+        return own
+
+    def _sized(self) -> bool:
+        """Whether the size of the launch is known, from the output and the trace."""
+        if self._projector is not None:
+            return True
+        output = SimulatorOutput(self._folder.log)
+        try:
+            for _ in output.launches():
+                pass
+            total = float(self._rule.count(self._folder))
+        except InputError:
+            return False
+        launch = output.stopped_launch(0, 0)
+        if launch is None or launch.traced_id != self._folder.launch.launch + 1 or output.config.sms is None:
+            return False
+        size = size_of(launch, output.config, total, output.config.sms)
+        self._projector = None if size is None else Projector(size, self._rule.parameters)
+        return self._projector is not None
