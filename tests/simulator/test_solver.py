@@ -181,15 +181,16 @@ def test_launches_stopped_online_are_what_project_says_of_the_finished_logs(
     for number, launch in stopped.items():
         suffix = "" if warm_up == "none" or number == 1 else f"-{warm_up}"
         folder = tmp_path / "sim" / "ten" / f"launch-{number}{suffix}"
-        logs = folder / "output.log", "--intervals", folder / "intervals.gz", "--json"
+        (intervals,) = folder.glob("gpgpusim_visualizer__*.log.gz")
+        logs = folder / "output.log", "--intervals", intervals, "--json"
         later = document_of([str(word) for word in (ASSAY, "project", *logs)])["launches"][-1]
         assert launch["stop_cycles"] == later["stop_cycles"]
         assert launch["cycles"] == round(later["projected_cycles"])
         assert launch["instructions"] == whole[number]["instructions"]
-        print(
-            f"  launch {number}: {launch['cycles']:,} of {whole[number]['cycles']:,} cycles, stopped at "
-            f"{launch['stop_cycles']}; {launch['cpu_seconds']:.1f} of {whole[number]['cpu_seconds']:.1f} CPU s"
+        early, late = (
+            f"{each['cycles']:,} cycles, {each['cpu_seconds']:.1f} CPU s" for each in (launch, whole[number])
         )
+        print(f"  launch {number}, stopped at {launch['stop_cycles']}: {early}; whole: {late}")
     assert any(each["stop_cycles"] is not None for each in stopped.values())
 
 

@@ -132,7 +132,7 @@ def command(folder: LaunchFolder, simulator: Simulator, memory_bytes: int) -> li
         str(simulator.program), "-trace", "./kernelslist.g",
         "-config", "gpgpusim.config", "-config", "trace.config",
         "-visualizer_enabled", "1", "-visualizer_zlevel", "1",
-        "-visualizer_outputfile", folder.intervals.name, "-gpgpu_runtime_stat", "500:0",
+        "-gpgpu_runtime_stat", "500:0",
         *design.completed, *design.options,
     ]  # fmt: skip
 

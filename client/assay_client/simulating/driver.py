@@ -52,12 +52,14 @@ class RunningLaunch:
 
     def look(self, hang_seconds: float) -> None:
         """Read how far it is, and end it if its rule stops it, or if it has written nothing for so long."""
-        if self._intervals is None:
-            self._intervals = GrowingIntervals(self.folder.intervals)
-        self.progress = self._intervals.look()
-        if self.online is not None and self.online.reached(self._intervals.samples()):
-            self.stop.because_a_rule_said_so()
-        written = tuple(_size(path) for path in (self.folder.log, self.folder.intervals))
+        intervals = self.folder.intervals
+        if self._intervals is None and intervals.is_file():
+            self._intervals = GrowingIntervals(intervals)
+        if self._intervals is not None:
+            self.progress = self._intervals.look()
+            if self.online is not None and self.online.reached(self._intervals.samples()):
+                self.stop.because_a_rule_said_so()
+        written = tuple(_size(path) for path in (self.folder.log, intervals))
         if written != self._written:
             self._written, self._wrote_at = written, time.monotonic()
         elif time.monotonic() - self._wrote_at > hang_seconds:

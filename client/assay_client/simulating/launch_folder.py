@@ -4,7 +4,8 @@
     DESIGN/launch-N/               (launch-N-tail, launch-N-whole: after a warm-up; launch-N-waves,
                                    launch-N-tail-waves: until that rule stopped it)
         kernelslist.g              its list; links to the trace and the configuration beside it
-        output.log, intervals.gz   what the simulator writes
+        output.log                 what the simulator prints
+        gpgpusim_visualizer__*     its interval log
         result.json                the numbers, once the launch has ended well
         failure.json               why it did not
 
@@ -64,8 +65,10 @@ class LaunchFolder:
 
     @property
     def intervals(self) -> Path:
-        """The simulator's interval log."""
-        return self.path / "intervals.gz"
+        """The simulator's interval log, which it names by the date, whatever -visualizer_outputfile says;
+        until it has begun there is no file of this name."""
+        written = self.path.glob("gpgpusim_visualizer__*.log.gz")
+        return next(written, self.path / "gpgpusim_visualizer__.log.gz")
 
     def result(self) -> LaunchNumbers | None:
         """The numbers of this launch, if it was simulated; raises RefusedError for those of another

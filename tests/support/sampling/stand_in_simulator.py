@@ -24,6 +24,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[3]
 LATENCY_CYCLES = 200
 CLUSTERS = {"BIG": 4, "SMALL": 2}
+# The real one names it by the date, whatever -visualizer_outputfile says.
+INTERVALS = "gpgpusim_visualizer__Wed-Nov-25-19-25-34-2026.log.gz"
 PIECES, PIECE_SECONDS = 37, 0.05
 
 
@@ -74,7 +76,7 @@ def main(arguments: list[str]) -> None:
         replayed = name.startswith("kernel-mem-")
         print(f"Header info loaded for kernel command : ./{name}")
         print(logs.header(launch, uid), end="", flush=True)
-        with gzip.open(given["visualizer_outputfile"], "ab") as intervals:
+        with gzip.open(INTERVALS, "ab") as intervals:
             intervals.write(logs.sample(launch.cycles, launch.instructions, launch.ctas // 2).encode())
         time.sleep(float(given.get("stand_in_slow", "0")))
         if launch.traced_id == int(at) and not replayed:
@@ -92,7 +94,7 @@ def _replay(log: Path, given: dict[str, str]) -> None:
     print(text[:ended], end="", flush=True)
     intervals = log.with_name(log.name.replace(".out.gz", ".visualizer.gz")).read_bytes()
     size, hold = len(intervals) // PIECES + 1, float(given["stand_in_hold"])
-    with Path(given["visualizer_outputfile"]).open("ab", buffering=0) as output:
+    with Path(INTERVALS).open("ab", buffering=0) as output:
         for start in range(0, len(intervals), size):
             if start + size >= len(intervals):
                 time.sleep(hold)
