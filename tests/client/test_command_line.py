@@ -48,9 +48,9 @@ def test_every_verb_has_json_and_says_what_it_does() -> None:
 
 def test_the_verbs_that_scripts_rely_on_are_there() -> None:
     assert list(VERBS) == [
-        "doctor", "init", "plan", "metrics", "inspect", "select", "compare", "classify", "evaluate",
-        "project", "export", "simulate", "pka-table", "scale-model", "cold-start", "reuse", "import", "run",
-        "submit", "status", "watch", "pause", "resume", "cancel", "retry", "agents", "gpus",
+        "doctor", "init", "plan", "metrics", "samples", "inspect", "select", "compare", "classify",
+        "evaluate", "project", "export", "simulate", "pka-table", "scale-model", "cold-start", "reuse",
+        "import", "run", "submit", "status", "watch", "pause", "resume", "cancel", "retry", "agents", "gpus",
         "queue", "health", "runs", "explain", "report", "fetch",
         "campaigns", "role", "budget", "audit", "demo", "login", "logout", "token", "identities", "revoke",
         "slurm", "docs", "help",

@@ -42,6 +42,7 @@ VERBS: dict[str, str] = {
     "init": "assay_client.cli.verbs.init",
     "plan": "assay_client.cli.verbs.plan",
     "metrics": "assay_client.cli.verbs.metrics",
+    "samples": "assay_client.cli.verbs.samples",
     "inspect": "assay_client.cli.verbs.inspect",
     "select": "assay_client.cli.verbs.select",
     "compare": "assay_client.cli.verbs.compare",

@@ -10,6 +10,7 @@ SUMMARIES: dict[str, str] = {
     "init": "Write a commented campaign file, valid as it stands.",
     "plan": "Check a campaign file and predict its hours and bytes.",
     "metrics": "Print the ncu and nsys command lines for a method.",
+    "samples": "Write a synthetic sample of recordings and traces to try the commands on.",
     "inspect": "Show what recordings hold.",
     "select": "Select the launches that stand for a workload.",
     "compare": "Compare selection methods on a workload.",
@@ -56,7 +57,7 @@ SUMMARIES: dict[str, str] = {
 
 # The headings of the help page, by what somebody wants to do, and the verbs below each in order.
 GROUPS: dict[str, tuple[str, ...]] = {
-    "Start here": ("demo", "doctor", "docs", "help"),
+    "Start here": ("demo", "samples", "doctor", "docs", "help"),
     "Measure": ("init", "plan", "run", "metrics", "import"),
     "Select and judge": ("inspect", "select", "compare", "classify", "evaluate", "explain"),
     "Simulate": ("export", "simulate", "project", "pka-table", "scale-model", "cold-start", "reuse"),

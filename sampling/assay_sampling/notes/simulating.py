@@ -74,6 +74,11 @@ SIMULATOR_LOGS = (
         lambda: "the log does not say that the simulator ended: it may be cut off",
     ),
     NoteKind(
+        "log_synthetic",
+        "a simulator's output is marked synthetic: it was made up",
+        lambda: "the log is marked synthetic: it was made up, and no simulator ran",
+    ),
+    NoteKind(
         "intervals_cut_in_launch",
         "an interval log ends before the launch that it samples",
         lambda launch, cycle, cycles: (

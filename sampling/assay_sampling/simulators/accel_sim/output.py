@@ -17,6 +17,7 @@ from typing import Any
 
 from assay_sampling.counters.simulated import running_totals
 from assay_sampling.errors import CutOffError, InputError
+from assay_sampling.files.synthetic_mark import SYNTHETIC_MARK
 from assay_sampling.notes.registry import Note, make_note
 from assay_sampling.simulators.accel_sim.config import SimulatorConfig
 from assay_sampling.simulators.accel_sim.lines import LogLine, integer, matching_lines, starting_with
@@ -29,7 +30,7 @@ from assay_sampling.simulators.accel_sim.statistics import (
 )
 
 _LINES = (
-    r"Accel-Sim \[build |[ \t]*\*\*\* GPGPU-Sim Simulator Version |"
+    rf"{SYNTHETIC_MARK}|Accel-Sim \[build |[ \t]*\*\*\* GPGPU-Sim Simulator Version |"
     r"-gpgpu_[a-zA-Z0-9_:]+ |-(?:kernel name|kernel id|grid dim|block dim|shmem|nregs) = |"
     r"launching kernel (?:name|command) ?: ?|GPGPU-Sim PTX: pushing kernel |GPGPU-Sim uArch: CTA/core = |"
     r"kernel_name = |kernel_launch_uid = |kernel_stream_id = |"
@@ -86,6 +87,7 @@ class SimulatorOutput:
         self._statistics: StatisticsBlock | None = None
         self._ctas_per_sm: int | None = None
         self._differences = Differences(self.path)
+        self._synthetic = False
 
     @property
     def options(self) -> Mapping[str, str]:
@@ -105,7 +107,9 @@ class SimulatorOutput:
             if not line.whole:
                 break  # it may end within a number
             name = line.name.strip(b" \t:=")
-            if name.startswith((b"***", b"Accel-Sim")):
+            if line.name == SYNTHETIC_MARK.encode():
+                self._synthetic = True
+            elif name.startswith((b"***", b"Accel-Sim")):
                 self._banner(line, name)
             else:
                 yield from self._take(line, name)
@@ -282,6 +286,8 @@ class SimulatorOutput:
             self.notes.append(make_note("launch_without_statistics", launch=uid, kernel=header.name or ""))
         if self.ending == "cut off" and not self.notes:
             self.notes.append(make_note("log_may_be_cut"))
+        if self._synthetic:
+            self.notes.append(make_note("log_synthetic"))
 
     def stopped_launch(self, cycles: int, instructions: int) -> SimulatedLaunch | None:
         """The launch that ran alone when the run was ended, after :meth:`launches` has ended, with the cycles
