@@ -39,7 +39,7 @@ def heartbeats(box: Box) -> Iterator[Heartbeats]:
 
 def attempt(box: Box, key: AttemptKey) -> Attempt:
     with box.coordinator.snapshot() as store:
-        _, [found] = store.sessions_and_attempts((), [key])
+        found = store.attempts_with([key])[key]
     return found
 
 
@@ -191,7 +191,7 @@ def test_who_asks_for_twice_as_many_attempts_hashes_twice_as_many_keys(
     for many in (keys[:20], keys):
         hashed.clear()
         with store.snapshot() as read:
-            assert len(read.sessions_and_attempts((), many)[1]) == len(many)
+            assert len(read.attempts_with(many)) == len(many)
         counts.append(len(hashed))
     store.close()
     assert counts[1] == 2 * counts[0]

@@ -43,7 +43,7 @@ def beat(box: Box, spooled: int = 0, secret: bytes | None = None, session: str =
 
 def attempt(box: Box) -> Attempt:
     with box.coordinator.snapshot() as store:
-        _, [found] = store.sessions_and_attempts((), [box.key])
+        found = store.attempts_with([box.key])[box.key]
     return found
 
 

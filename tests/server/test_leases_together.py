@@ -10,7 +10,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from itertools import product
 from pathlib import Path
 
 import pytest
@@ -18,7 +17,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from assay_core.records.attempt import AttemptKey, AttemptLog
-from assay_core.records.campaign import AttemptState, CampaignState, RunState
+from assay_core.records.campaign import CampaignState, RunState
 from assay_core.records.failure import failure
 from assay_core.records.lease import LeaseAnswer, LeaseRequest
 from assay_core.records.work import CommandSource
@@ -30,8 +29,7 @@ from assay_server.campaigns.ingest.publish import Publisher
 from assay_server.campaigns.scheduling.coordinator import Coordinator
 from assay_server.campaigns.scheduling.transitions import SchedulePolicy
 from assay_server.rpc.agent_handler import AgentHandler
-from assay_server.store.model import Campaign, Hold, LikelyLeases, OpenEnds, Run, Segment, Slice, SliceState
-from assay_server.store.parts import known
+from assay_server.store.model import Campaign, Hold, OpenEnds, Run, Segment, Slice, SliceState
 from assay_server.store.record_store import PublishedFile
 from assay_server.store.records import LocalRecordStore
 from assay_server.store.sql import MetadataStore, SqlTransaction
@@ -117,7 +115,6 @@ class Lab:
                 schedule.begin_publish(key, 1, 10, (), AttemptLog())
         for group in [keys] if together else [[key] for key in keys]:
             with self.coordinator.schedule() as schedule:
-                schedule.store.fetch_attempts(group, ending=True)
                 for key in group:
                     assert schedule.end_publish(key, PublishedFile(f"{key}", 5, 10, "hash"))
 
@@ -236,13 +233,11 @@ def lanes_of(store: SqlTransaction) -> tuple[int, ...]:
     return tuple(lane.lane_id for entrant in store.entrants() for lane in entrant.lanes)
 
 
-def test_what_was_read_before_gives_way_to_what_is_written(make_store: MakeStore) -> None:
+def test_what_waits_follows_what_is_written(make_store: MakeStore) -> None:
     store = make_store()
     first, second, third, _ = planned(store, 4)
     with store.transaction() as write:
         lanes = lanes_of(write)
-        likely = [LikelyLeases(first.campaign_id, lanes, 3)]
-        write.fetch_slots([("agent-1", "GPU-1")], lambda: likely, 10)
         assert write.first_waiting(lanes, 10) == (first, Slice(first.run_id, 0))
         # Passed over, given away, ended, and waiting again.
         assert write.first_waiting(lanes, 10, [(first.run_id, 0)]) == (second, Slice(second.run_id, 0))
@@ -259,28 +254,12 @@ def test_what_was_read_before_gives_way_to_what_is_written(make_store: MakeStore
         assert not write.is_running(first.campaign_id)
 
 
-def test_more_wait_than_were_read_before(make_store: MakeStore) -> None:
-    store = make_store()
-    runs = planned(store, 4)
-    with store.transaction() as write:
-        lanes = lanes_of(write)
-        likely = [LikelyLeases(runs[0].campaign_id, lanes, 2)]
-        write.fetch_slots([("agent-1", "GPU-1")], lambda: likely, 10)
-        for each in runs:
-            assert write.first_waiting(lanes, 10) == (each, Slice(each.run_id, 0))
-            write.save_slice(Slice(each.run_id, 0, state=SliceState.LEASED))
-        assert write.first_waiting(lanes, 10) is None
-        tokens = [write.next_attempt(each.run_id, 0)[1] for each in runs]
-        assert tokens == sorted({*tokens, write.next_token()})[:4]
-
-
 def test_what_is_open_follows_what_is_written(make_store: MakeStore) -> None:
     store = make_store()
     runs = planned(store, 3)
     with store.transaction() as write:
         write.add_attempt(attempt(1))
     with store.transaction() as write:
-        write.fetch_attempts([attempt(1).key], ending=True)
         assert write.states_beside(runs[0].run_id, 0) == frozenset()
         assert write.open_ends("made-1") == OpenEnds(True, False, frozenset())
         for each in runs:
@@ -300,35 +279,7 @@ def test_the_run_of_a_waiting_slice_is_as_it_was_written(make_store: MakeStore) 
         write.add_campaign(campaign(), [one], [Slice(one.run_id, 0), Slice(one.run_id, 1)])
     with store.transaction() as write:
         lanes = lanes_of(write)
-        write.fetch_slots([("agent-1", "GPU-1")], lambda: [LikelyLeases("made-1", lanes, 2)], 10)
         write.save_slice(Slice(one.run_id, 0, state=SliceState.LEASED))
         write.save_run(replace(one, state=RunState.RUNNING))
         found = write.first_waiting(lanes, 10)
         assert found is not None and found[0].state is RunState.RUNNING
-
-
-@pytest.mark.parametrize("most_known", range(8, 60, 3))
-def test_more_is_read_before_than_is_kept(
-    make_store: MakeStore, monkeypatch: pytest.MonkeyPatch, most_known: int
-) -> None:
-    """Slices that were tried often, in two lanes: what was forgotten meanwhile is asked for."""
-    store = make_store()
-    runs = [run(number, profiler="ncu" if number > 3 else "nsys") for number in range(7)]
-    tokens = iter(range(1, 100))
-    with store.transaction() as write:
-        write.add_campaign(campaign(), runs, [Slice(each.run_id, 0) for each in runs])
-        for ordinal, number in product(range(4), range(1, 8)):
-            write.add_attempt(
-                attempt(next(tokens), number, ordinal, state=AttemptState.FAILED, ended_at_ms=5)
-            )
-    monkeypatch.setattr(known, "_MOST_KNOWN", most_known)
-    with store.transaction() as write:
-        lanes = lanes_of(write)
-        assert len(lanes) == 2
-        write.fetch_slots([("agent-1", "GPU-1")], lambda: [LikelyLeases("made-1", lanes, 4)], 10)
-        for each in runs:
-            found = write.first_waiting(lanes, 10)
-            assert found is not None and found[0].run_id == each.run_id
-            assert len(write.next_attempt(each.run_id, 0)[0]) == (7 if each.ordinal < 4 else 0)
-            write.save_slice(Slice(each.run_id, 0, state=SliceState.LEASED))
-        assert write.first_waiting(lanes, 10) is None

@@ -656,11 +656,9 @@ class TestMetadataStore:
             store.extend_attempts([], 6_000)
         with metadata.snapshot() as read:
             sessions = read.sessions(["a", "b", "c", "d"])
-            together, attempts = read.sessions_and_attempts(["a", "d"], [first.key, second.key, unknown])
-            found = {each.key: each for each in attempts}
-            assert together == {"a": sessions["a"]}
+            found = read.attempts_with([first.key, second.key, unknown])
             assert read.sessions([]) == {}
-            assert read.sessions_and_attempts([], []) == ({}, [])
+            assert read.attempts_with([]) == {}
             assert [agent.seen_at_ms for agent in read.agents()] == [100, 7, 100]
         assert {name: (s.session_id, s.seen_at_ms) for name, s in sessions.items()} == {
             "a": ("process of a", 100), "b": ("process of b", 7), "c": ("process of c", 100),

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import select
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
-from types import SimpleNamespace
+from typing import Any
 
 import psycopg
 import pytest
@@ -16,16 +15,12 @@ from assay_core.records.machine import Inventory
 from assay_sampling.errors import StorageError
 from assay_server.store.connections import ended, shared_commit
 from assay_server.store.connections.ended import NothingKeptError, OutcomeUnknownError, repeated
-from assay_server.store.connections.prepared import PreparedStatements
-from assay_server.store.connections.remembered import Remembered
+from assay_server.store.connections.prepared import Driver, PreparedStatements
+from assay_server.store.connections.words import MARK, UNDO
 from assay_server.store.model import Agent
-from assay_server.store.postgresql import messages
-from assay_server.store.postgresql.changes import leave_out
-from assay_server.store.postgresql.driver import DeferringDriver
-from assay_server.store.postgresql.messages import Answer, Command, Dumped, Messages, Refused
+from assay_server.store.postgresql.commits import NumberedCommits
 from assay_server.store.postgresql.place import place_of
 from assay_server.store.postgresql.store import PostgresqlStore, new_engine
-from assay_server.store.postgresql.turns import Turns
 from tests.services.postgresql import OwnPostgresql
 from tests.support.server.server_support import eventually
 
@@ -59,11 +54,11 @@ class LostCommit:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, *, heard: bool, after: Callable[[], None]) -> None:
         self.lost = 0
-        run = DeferringDriver.run
+        run = Driver.run
 
-        def broken(driver: DeferringDriver, command: str) -> None:
+        def broken(driver: Driver, command: str, values: Sequence[Any] = ()) -> None:
             if command != "COMMIT" or self.lost:
-                return run(driver, command)
+                return run(driver, command, values)
             if heard:
                 run(driver, command)
             self.lost += 1
@@ -71,7 +66,7 @@ class LostCommit:
             after()
             raise psycopg.OperationalError("server closed the connection unexpectedly")
 
-        monkeypatch.setattr(DeferringDriver, "run", broken)
+        monkeypatch.setattr(Driver, "run", broken)
 
 
 def nothing() -> None:
@@ -156,7 +151,6 @@ def test_the_victim_of_a_deadlock_is_done_again(store: PostgresqlStore, fresh_da
             with store.transaction() as write:
                 calls.append(1)
                 write.saw_agents(["a"], 5)
-                write.sessions(["a"])  # what is written is sent with the next question
                 if len(calls) == 1:
                     crossing.start()
                 write.saw_agents(["b"], 5)
@@ -221,32 +215,23 @@ def test_a_restart_in_the_middle_of_a_transaction_is_not_noticed(
 
 
 class Writer:
-    """Takes turns beside a store: one connection writes, another asks what became of that."""
+    """Commits beside a store: one connection writes, another asks what became of that."""
 
     def __init__(self, url: str, stack: ExitStack) -> None:
         engine = new_engine(place_of(url))
         stack.callback(engine.dispose)
         prepared = PreparedStatements(engine.dialect, by_cursor=True)
-        self.slow, self.looking = (
-            DeferringDriver(stack.enter_context(engine.connect()), prepared) for _ in range(2)
-        )
-        self.turns = Turns(Remembered(leave_out))
+        self.slow, self.looking = (Driver(stack.enter_context(engine.connect()), prepared) for _ in range(2))
+        self.commits = NumberedCommits()
 
-    def begun(self) -> tuple[int, Sequence[Command]]:
-        """A turn that has begun: its number, and the last commands before its commit."""
-        self.slow.begin([("BEGIN", ()), self.turns.hearing()])
-        self.turns.begin(self.slow)
-        return self.turns.next(self.slow)
-
-    def commit(self, notes: Sequence[Command]) -> None:
-        """Change every agent's row, and commit the turn."""
-        self.slow.later("UPDATE agents SET seen_at_ms = seen_at_ms + 1", ())
-        for note in notes:
-            self.slow.later(*note)
-        self.slow.run("COMMIT")
+    def write(self) -> int:
+        """Change every agent's row; returns the number of the commit, which has still to be sent."""
+        self.slow.run("BEGIN")
+        self.slow.run("UPDATE agents SET seen_at_ms = seen_at_ms + 1")
+        return self.commits.add(self.slow)
 
     def was_kept(self, number: int) -> bool:
-        return self.turns.was_kept(self.looking, number)
+        return self.commits.was_kept(self.looking, number)
 
 
 @pytest.fixture
@@ -255,37 +240,56 @@ def writer(store: PostgresqlStore, fresh_database: str) -> Iterator[Writer]:
         yield Writer(fresh_database, stack)
 
 
-def test_a_transaction_that_arrives_after_it_was_told_as_lost_keeps_nothing(
-    store: PostgresqlStore, writer: Writer
-) -> None:
-    """Its message may wait for the writer's lock, or on the way, while its connection is lost."""
+def test_a_transaction_that_was_told_as_lost_keeps_nothing(store: PostgresqlStore, writer: Writer) -> None:
+    """Its last message may be on the way while its connection is lost."""
     for round_of in range(20):  # old rows are removed meanwhile
-        lost, notes = writer.begun()
+        lost = writer.commits._number + 1
         assert not writer.was_kept(lost)
         with pytest.raises(psycopg.errors.UniqueViolation):
-            writer.commit(notes)
+            writer.write()
         writer.slow.run("ROLLBACK")
         assert not writer.was_kept(lost)
-        kept, notes = writer.begun()
-        writer.commit(notes)
+        kept = writer.write()
+        writer.slow.run("COMMIT")
         assert writer.was_kept(kept) and writer.was_kept(kept)
         assert seen(store) == {"a": round_of + 1, "b": round_of + 1}
 
 
-def test_a_transaction_that_arrives_after_later_turns_keeps_nothing(
-    store: PostgresqlStore, writer: Writer
+def test_whoever_asks_waits_for_a_commit_that_is_under_way(store: PostgresqlStore, writer: Writer) -> None:
+    number = writer.write()
+    with ThreadPoolExecutor(1) as threads:
+        asked = threads.submit(writer.was_kept, number)
+        with pytest.raises(TimeoutError):
+            asked.result(0.2)
+        writer.slow.run("COMMIT")
+        assert asked.result(20)
+    assert seen(store) == {"a": 1, "b": 1}
+
+
+def test_whoever_wrote_nothing_leaves_no_row(store: PostgresqlStore, fresh_database: str) -> None:
+    def rows() -> int:
+        with psycopg.connect(fresh_database) as admin:
+            [(number,)] = admin.execute("SELECT count(*) FROM assay_commits").fetchall()
+            return int(number)
+
+    before = rows()
+    with store.transaction() as write:
+        write.sessions(["a"])
+    assert rows() == before
+    next_token(store)
+    assert rows() == before + 1
+    store.close()
+    assert rows() == 0
+
+
+def test_rows_that_somebody_changes_by_hand_are_seen_at_once(
+    store: PostgresqlStore, fresh_database: str
 ) -> None:
-    """Nobody asked what became of it, and its row is removed again by then."""
-    _, late = writer.begun()
-    writer.slow.run("ROLLBACK")
-    for _ in range(20):
-        writer.commit(writer.begun()[1])
-    before = seen(store)
-    writer.slow.begin([("BEGIN", ())])
-    with pytest.raises(psycopg.errors.DivisionByZero):
-        writer.commit(late)
-    writer.slow.run("ROLLBACK")
-    assert seen(store) == before == {"a": 20, "b": 20}
+    assert seen(store)["a"] == 0
+    with psycopg.connect(fresh_database, autocommit=True) as admin:
+        admin.execute("UPDATE agents SET seen_at_ms = 99 WHERE agent_id = 'a'")
+    with store.transaction() as write:
+        assert write.sessions(["a"])["a"].seen_at_ms == 99
 
 
 @pytest.mark.parametrize("asks_first", [True, False])
@@ -300,8 +304,8 @@ def test_a_value_that_cannot_be_sent_fails_only_the_transaction_that_brought_it(
                 write.sessions(["a"])
             write.saw_agents(["a"], 7)
             write.saw_agents(["b"], 8)
-            write.driver.later("UPDATE agents SET name = %s", ("\ud800" if number % 3 == 2 else "good",))
-            write.driver.later("INSERT INTO numbers VALUES (%s)", (number,))
+            write.driver.run("UPDATE agents SET name = %s", ("\ud800" if number % 3 == 2 else "good",))
+            write.driver.run("INSERT INTO numbers VALUES (%s)", (number,))
 
     with store.transaction() as write:
         write.driver.run("CREATE TABLE numbers (number bigint)")
@@ -317,42 +321,7 @@ def test_a_value_that_cannot_be_sent_fails_only_the_transaction_that_brought_it(
     assert first == last, "the connection went on"
 
 
-def test_a_commit_whose_answer_could_not_be_read_is_looked_for(
-    store: PostgresqlStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    first = next_token(store)
-    run, poll = DeferringDriver.run, select.poll
-    failed: list[str] = []
-
-    class Failing:
-        """Waits for the answer to a commit, and then fails once."""
-
-        def __init__(self) -> None:
-            self._poll = poll()
-            self.register = self._poll.register
-
-        def poll(self) -> list[tuple[int, int]]:
-            found = self._poll.poll()
-            if failed == ["begins"]:
-                failed.append("failed")
-                raise OSError("it cannot be polled")
-            return found
-
-    def noted(driver: DeferringDriver, command: str) -> None:
-        if command == "COMMIT" and not failed:
-            failed.append("begins")
-        run(driver, command)
-
-    monkeypatch.setattr(messages, "select", SimpleNamespace(**{**vars(select), "poll": Failing}))
-    monkeypatch.setattr(DeferringDriver, "run", noted)
-    assert next_token(store) == first + 1
-    assert failed == ["begins", "failed"]
-    assert next_token(store) == first + 2
-
-
-@pytest.mark.parametrize(
-    ("refused", "numbers"), [("SAVEPOINT member_1", [1, 2, 3, 4]), ("ROLLBACK TO member_1", [1, 1, 1, 1])]
-)
+@pytest.mark.parametrize(("refused", "numbers"), [(MARK, [1, 2, 3, 4]), (UNDO, [1, 1, 1, 1])])
 def test_whoever_is_told_of_success_was_kept_though_a_member_was_not_undone(
     store: PostgresqlStore, monkeypatch: pytest.MonkeyPatch, refused: str, numbers: list[int]
 ) -> None:
@@ -360,14 +329,13 @@ def test_whoever_is_told_of_success_was_kept_though_a_member_was_not_undone(
     monkeypatch.setattr(shared_commit, "LONGEST_SECONDS", 60)
     with store.transaction() as write:
         write.connection.exec_driver_sql("CREATE TABLE numbers (number bigint PRIMARY KEY)")
-    first_is_in = threading.Event()
-    exchanged, cancelled = Messages.exchanged, [refused]
+    first_is_in, run = threading.Event(), Driver.run
+    sent: list[str] = []
 
-    def spoiled(sent: Messages, commands: Sequence[Dumped]) -> tuple[list[Answer], Refused | None]:
-        made = [("SELECT 1 / 0", (None, None)) if each[0] in cancelled else each for each in commands]
-        if made != list(commands):
-            cancelled.clear()
-        return exchanged(sent, made)
+    def spoiled(driver: Driver, command: str, values: Sequence[Any] = ()) -> None:
+        sent.append(command)
+        second = command == refused and sent.count(refused) == (2 if refused == MARK else 1)
+        run(driver, "SELECT 1 / 0" if second else command, values)
 
     def wrote(place: int) -> bool:
         assert place == 0 or first_is_in.wait(10)
@@ -376,17 +344,15 @@ def test_whoever_is_told_of_success_was_kept_though_a_member_was_not_undone(
                 if place == 0:
                     first_is_in.set()
                     eventually(lambda: store._shared._waiting == 3, "that all wait")
-                if place in (0, 3):
-                    write.sessions(["x"])  # waits for an answer
-                write.driver.later("INSERT INTO numbers VALUES (%s::bigint)", (numbers[place],))
+                write.driver.run("INSERT INTO numbers VALUES (%s::bigint)", (numbers[place],))
         except StorageError:
             return False
         return True
 
-    monkeypatch.setattr(Messages, "exchanged", spoiled)
+    monkeypatch.setattr(Driver, "run", spoiled)
     with ThreadPoolExecutor(4) as threads:
         told = list(threads.map(wrote, range(4)))
-    assert not cancelled
+    assert refused in sent and not all(told)
     with store.transaction() as write:
         there = write.connection.exec_driver_sql("SELECT number FROM numbers ORDER BY number").scalars().all()
     assert there == [number for number, success in zip(numbers, told, strict=True) if success]

@@ -68,7 +68,7 @@ class PostgresqlPeers:
 
     def tell(self, write: SqlTransaction, news: Sequence[str]) -> None:
         for text in news:
-            write.driver.later("SELECT pg_notify(%s::text, %s::text)", (self._channel, text))
+            write.driver.run("SELECT pg_notify(%s::text, %s::text)", (self._channel, text))
 
     def told(self, news: Sequence[str]) -> None:
         """Nothing: the database told it."""

@@ -123,7 +123,6 @@ class AgentHandler:
             queue.asks(request.agent_id, request.slot_id)
         found: list[Lease | LeaseAnswer | ParameterError | None] = []
         with self._coordinator.schedule() as schedule:
-            schedule.expect([(request.agent_id, request.slot_id) for request in requests])
             for request in requests:
                 try:
                     found.append(self._leased(schedule, request))

@@ -215,15 +215,6 @@ class Lane:
 
 
 @dataclass(frozen=True)
-class LikelyLeases:
-    """Leases that will probably be given now: so many, from these lanes of a campaign."""
-
-    campaign_id: str
-    lane_ids: tuple[int, ...]
-    number: int
-
-
-@dataclass(frozen=True)
 class Entrant:
     """A running campaign with waiting slices, for the decision who is next; ``ordinal``: its place by age."""
 

@@ -12,9 +12,10 @@ from typing import Protocol
 from assay_server.store.parts.access import AccessRows
 from assay_server.store.parts.agents import AgentRows
 from assay_server.store.parts.analyses import AnalysisRows
+from assay_server.store.parts.attempts import AttemptRows
 from assay_server.store.parts.bundles import BundleRows
-from assay_server.store.parts.fetching import FetchingRows
 from assay_server.store.parts.overviews import OverviewRows
+from assay_server.store.parts.queue import QueueRows
 from assay_server.store.parts.requests import RequestRows
 from assay_server.store.parts.segments import SegmentRows
 from assay_server.store.parts.tokens import TokenRows
@@ -22,7 +23,8 @@ from assay_server.store.parts.tokens import TokenRows
 
 class SqlTransaction(
     OverviewRows,
-    FetchingRows,
+    QueueRows,
+    AttemptRows,
     RequestRows,
     SegmentRows,
     TokenRows,

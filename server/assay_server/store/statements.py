@@ -35,18 +35,6 @@ def parted(row: Mapping[str, Any], *together: sa.Table) -> list[dict[str, Any]]:
 
 
 @cache
-def attempt_in_place() -> sa.Select[Any]:
-    """An attempt by its key, its slice and its run."""
-    a, s, r = tables.attempts.c, tables.slices.c, tables.runs.c
-    return (
-        sa.select(*labelled(tables.attempts, tables.slices, tables.runs))
-        .join_from(tables.attempts, tables.slices, sa.and_(s.run_id == a.run_id, s.index == a.slice))
-        .join(tables.runs, r.run_id == a.run_id)
-        .where(*(a[name] == sa.bindparam(name) for name in ("run_id", "slice", "attempt")))
-    )
-
-
-@cache
 def insert_into(table: sa.Table) -> sa.Insert:
     """One record with all its columns, whose parameters have their names."""
     return sa.insert(table)
@@ -63,14 +51,6 @@ def advance_token() -> ReturningUpdate[Any]:
     """Replace the last fencing token by the next one, and return that."""
     value = tables.tokens.c.value
     return sa.update(tables.tokens).where(_of_leases()).values(value=value + 1).returning(value)
-
-
-@cache
-def advance_tokens() -> ReturningUpdate[Any]:
-    """Leave out the next ``number`` fencing tokens, and return the last of them."""
-    value = tables.tokens.c.value
-    later = value + sa.bindparam("number", type_=sa.BigInteger)
-    return sa.update(tables.tokens).where(_of_leases()).values(value=later).returning(value)
 
 
 @cache

@@ -2,7 +2,7 @@
 
 Every case has the same campaign and agents, and processes of its own, which do as a server does for each
 call, without sockets, for a few seconds, after some calls of each kind that are not counted. A round runs
-each case once. Two servers tell each other what they change. Calls come one by one here; a server handles
+each case once. Calls come one by one here; a server handles
 those that wait in one transaction, on either database.
 """
 
@@ -33,7 +33,8 @@ from tests.services.postgresql import OwnPostgresql, programs
 _SECONDS, _AGENTS = 4.0, 8
 _MOST_RUNS_A_SECOND = 400  # of a quick machine; the campaign must not end while it is measured
 _SHOWN = (LEASE, HEARTBEAT, FINISH)
-_AT_LEAST = 1.0
+# What 500 agents with runs of 30 s ask for: a lease, a segment, and the two transactions of an end.
+_AT_LEAST = 500 / 30 * 4
 
 
 @dataclass(frozen=True)
@@ -81,15 +82,9 @@ def metadata_page(size: ScaleSize, goals: list[Goal]) -> Iterator[str]:
         ratios = [mine.rate / its.rate for mine, its in zip(found, rounds[SQLITE], strict=True)]
         ratio = statistics.median(ratios)
         yield f"| {case.title} | {' | '.join(_cells(found, ratio))} |"
-        if case.on_postgresql:
-            goals.append(
-                Goal(
-                    f"transactions a second: {case.title} / SQLite",
-                    f"{ratio:.3g}",
-                    f"at least {_AT_LEAST:g}",
-                    ratio >= _AT_LEAST,
-                )
-            )
+        rate = statistics.median(each.rate for each in found)
+        bound = f"at least {_AT_LEAST:.0f}"
+        goals.append(Goal(f"transactions a second: {case.title}", f"{rate:.0f}", bound, rate >= _AT_LEAST))
     if len(cases) == 1:
         yield "\nPostgreSQL was left out: install Debian's package postgresql-15."
 

@@ -79,7 +79,6 @@ class Load:
     def _one(self, number: int) -> None:
         agent_id = f"agent-{number}"
         with self.timed(LEASE), self._coordinator.schedule() as schedule:
-            schedule.expect([(agent_id, f"GPU-{number}")])
             assert schedule.is_registered(agent_id, "session")
             lease = schedule.lease(agent_id, f"GPU-{number}")
         assert lease is not None
@@ -91,7 +90,6 @@ class Load:
             schedule.add_segments([segment], key)
             schedule.store.hold_segment(segment, HeldSegment(b"n" * 100, b"l" * _BYTES))
         with self.timed(FINISH), self._coordinator.schedule() as schedule:
-            schedule.store.fetch_attempts([key])
             schedule.begin_publish(key, 1, _LAUNCHES, (), AttemptLog())
         with self.timed(PUBLISH):
             self._publish(key)

@@ -15,7 +15,6 @@ import pytest
 from assay_server.store import sqlite
 from assay_server.store.postgresql.store import PostgresqlStore
 from tests.support.server.postgresql_server import fresh_schema, place_in_schema, release, server_url
-from tests.support.server.remembered_truth import install, take_differences
 
 # By module or test: what they are about is a file, a copy of it or its locks.
 SQLITE_ONLY: tuple[str, ...] = (
@@ -66,14 +65,12 @@ def pytest_runtest_teardown() -> None:
     for schema in _schemas.values():
         release(schema)
     _schemas.clear()
-    assert not (wrong := take_differences()), wrong
 
 
 def pytest_configure() -> None:
     """Refuse to run without a server: the tests would pass on SQLite."""
     if not server_url():
         raise pytest.UsageError("ASSAY_POSTGRESQL names no server")
-    install()
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

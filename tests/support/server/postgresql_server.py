@@ -17,7 +17,6 @@ import sqlalchemy as sa
 from assay_server.store import tables
 from assay_server.store.postgresql.place import DatabasePlace, place_of
 from assay_server.store.postgresql.store import PostgresqlStore
-from tests.support.server import remembered_truth
 
 VARIABLE = "ASSAY_POSTGRESQL"
 _numbers = itertools.count()
@@ -86,5 +85,4 @@ def metadata_stores() -> dict[str, Callable[[Any], PostgresqlStore]]:
     """By name, as METADATA_STORES has them; empty without a server."""
     if not server_url():
         return {}
-    remembered_truth.install()
     return {"postgresql": lambda _folder: StoreInSchema()}

@@ -167,9 +167,8 @@ def _seen_a_moment_ago(store: SqlTransaction, beats: Sequence[Heartbeat], now_ms
 def _noted(schedule: Schedule, beats: Sequence[Heartbeat]) -> list[_Told]:
     """Note that these agents were seen, and that their attempts live."""
     store, now_ms = schedule.store, schedule.now_ms
-    sessions, wanted = store.sessions_and_attempts(
-        [beat.agent_id for beat in beats], [each.key for beat in beats for each in beat.attempts]
-    )
+    sessions = store.sessions([beat.agent_id for beat in beats])
+    attempts = store.attempts_with(each.key for beat in beats for each in beat.attempts)
     known = [
         beat.agent_id in sessions and sessions[beat.agent_id].session_id == beat.session_id for beat in beats
     ]
@@ -180,7 +179,6 @@ def _noted(schedule: Schedule, beats: Sequence[Heartbeat]) -> list[_Told]:
     ]
     store.saw_agents(seen, now_ms)
     just_seen = frozenset(seen)
-    attempts = {attempt.key: attempt for attempt in wanted}
     longer: list[tuple[AttemptKey, int]] = []
     answers: list[_Told] = []
     for beat, is_known in zip(beats, known, strict=True):

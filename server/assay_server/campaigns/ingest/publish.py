@@ -61,7 +61,6 @@ class Publisher:
         """
         key = claim.key
         with self._coordinator.schedule() as schedule:
-            schedule.store.fetch_attempts([key])
             if not schedule.is_held(claim):
                 return False
             outcome = schedule.begin_publish(key, segments, launches, flags, log)
@@ -96,7 +95,6 @@ class Publisher:
         told: dict[Claim, bool] = {}
         due: dict[AttemptKey, Claim] = {}
         with self._coordinator.schedule() as schedule:
-            schedule.store.fetch_attempts([each.claim.key for each in attempts])
             for each in attempts:
                 key = each.claim.key
                 if not schedule.is_held(each.claim):
@@ -127,7 +125,6 @@ class Publisher:
             with self._coordinator.snapshot() as store:
                 plans = {key: self._look_at(store, key, file) for key, file in files.items()}
             with self._coordinator.schedule() as schedule:
-                schedule.store.fetch_attempts(list(files), ending=True)
                 wanted = {
                     key: schedule.end_publish(key, file, self._kinds, plans[key])
                     for key, file in files.items()

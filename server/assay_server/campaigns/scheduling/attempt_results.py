@@ -42,7 +42,6 @@ class AttemptResults(Transitions):
 
     def add_segments(self, segments: Sequence[Segment], key: AttemptKey) -> SegmentOutcome:
         """Record durable segments in order, the next of a live attempt: all of them or none."""
-        self.store.fetch_attempts([key])
         attempt = self.live_attempt(key)
         if attempt is None:
             self.effects.dead.append(key)
@@ -133,7 +132,6 @@ class AttemptResults(Transitions):
         ``kinds`` of launches in published slices decide where a run ends that continues until nothing new
         comes; ``plan`` is that of the detailed runs that wait for this light run, if any does.
         """
-        self.store.fetch_attempts([key], ending=True)
         attempt = self.store.attempt(key.run_id, key.slice_index, key.attempt)
         piece = self.store.slice(key.run_id, key.slice_index)
         if attempt is None or piece is None or attempt.key != key:

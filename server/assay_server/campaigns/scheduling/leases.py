@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from assay_core.records.attempt import AttemptKey, Claim
@@ -92,10 +92,6 @@ class Leases(Transitions):
             self.store.saw_agents([agent_id], self.now_ms)
         return True
 
-    def expect(self, places: Sequence[tuple[str, str]]) -> None:
-        """These slots, by agent and name, will be given leases in this transaction: read what that needs."""
-        self.store.fetch_slots(places, lambda: self.queue.likely(places, self.now_ms), self.now_ms)
-
     def lease(self, agent_id: str, slot_id: str) -> Lease | None:
         """Work for a slot of a registered agent, or None; a slot that is out of service gets none.
 
@@ -140,12 +136,12 @@ class Leases(Transitions):
         return Lease(attempt, run, piece)
 
     def _give(self, run: Run, piece: Slice, gang: tuple[str, ...], agent: Agent, slot: Slot) -> Lease:
-        earlier, token = self.store.next_attempt(run.run_id, piece.index)
+        earlier = self.store.attempts(run.run_id, piece.index)
         for expired in (a for a in earlier if a.state is AttemptState.EXPIRED):
             self.end_attempt(expired, AttemptState.SUPERSEDED, expired.failure)
         number = earlier[-1].key.attempt + 1 if earlier else 1
         attempt = Attempt(
-            key=AttemptKey(run.run_id, piece.index, number, token),
+            key=AttemptKey(run.run_id, piece.index, number, self.store.next_token()),
             state=AttemptState.LEASED,
             agent_id=agent.agent_id,
             agent_name=agent.name,

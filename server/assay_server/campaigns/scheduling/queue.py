@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 import threading
-from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -22,7 +21,7 @@ from assay_server.campaigns.queue.standing import Standing
 from assay_server.campaigns.queue.windows import Window, window_of
 from assay_server.campaigns.scheduling.choice import Seat, seat_of
 from assay_server.campaigns.scheduling.resting import RestingSlots
-from assay_server.store.model import Agent, LikelyLeases
+from assay_server.store.model import Agent
 from assay_server.store.sql import SqlTransaction
 
 # A slot that got nothing although work may fit it (another slot is to have it) asks again after this long.
@@ -138,19 +137,6 @@ class Queue:
             self._seats[seat.place] = seat
             self._sessions[agent.agent_id] = agent.session_id
         return seat
-
-    def likely(self, places: Sequence[tuple[str, str]], now_ms: int) -> list[LikelyLeases]:
-        """What slots will probably be given; looks only in memory, and may be wrong."""
-        if not self._built:
-            return []
-        with self._lock:
-            seats = Counter(self._seats[place] for place in places if place in self._seats)
-        found: Counter[tuple[str, tuple[int, ...]]] = Counter()
-        for seat, number in seats.items():
-            first = next(self._standing.candidates(seat, seat.fits, self.shares, now_ms), None)
-            if first is not None:
-                found[first.campaign_id, tuple(lane.lane_id for lane in first.lanes)] += number
-        return [LikelyLeases(campaign_id, lanes, number) for (campaign_id, lanes), number in found.items()]
 
     def asks(self, agent_id: str, slot_id: str) -> None:
         """A slot is about to be given work, if there is any."""

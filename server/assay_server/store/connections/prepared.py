@@ -18,7 +18,6 @@ _MOST_MADE = 1_000
 Convert = Callable[[Any], Any]
 Reading = sa.Select[Any] | ReturningUpdate[Any]
 Statement = Reading | sa.Insert | sa.Update | sa.Delete
-Question = tuple[Reading, Mapping[str, Any]]  # a query and its parameters
 
 
 @dataclass(frozen=True)
@@ -105,14 +104,7 @@ class PreparedStatements:
 
 
 class Driver:
-    """Executes prepared statements on a connection, inside the transaction that is open there.
-
-    ``asks_together``: whether several questions at once cost less than one after the other.
-    ``begun_with``: the rows of the last command that began the transaction, if it was sent.
-    """
-
-    asks_together = False
-    begun_with: Sequence[tuple[Any, ...]] = ()
+    """Executes prepared statements on a connection, inside the transaction that is open there."""
 
     def __init__(self, connection: sa.Connection, prepared: PreparedStatements) -> None:
         driver: Any = connection.connection.driver_connection
@@ -127,45 +119,9 @@ class Driver:
         """Whether the connection to a database server is gone."""
         return bool(getattr(self.connection, "closed", False))
 
-    def begin(self, commands: Sequence[tuple[str, Sequence[Any]]]) -> None:
-        """Begin a transaction by these commands with their parameters; now, or with the first query."""
-        for command, values in commands:
-            self._execute(command, values)
-
-    @property
-    def is_untouched(self) -> bool:
-        """Whether the transaction asked and wrote nothing, so that the database need not know of it."""
-        return False
-
-    def begun(self) -> Sequence[tuple[Any, ...]]:
-        """Begin now what :meth:`begin` was told; returns ``begun_with``."""
-        return self.begun_with
-
-    def mark(self, command: str) -> None:
-        """Set a savepoint, at the latest when something is executed behind it."""
-        self.run(command)
-
-    def run(self, command: str) -> None:
-        """Execute a command of the database that has neither parameters nor rows."""
-        self._execute(command)
-
-    def later(self, command: str, values: Sequence[Any]) -> None:
-        """Execute a command whose rows nobody reads, at the latest when the transaction ends."""
+    def run(self, command: str, values: Sequence[Any] = ()) -> None:
+        """Execute a command of the database whose rows nobody reads."""
         self._execute(command, values)
-
-    def send(self) -> None:
-        """Have the database execute what was kept back; its errors are raised."""
-
-    def leave(self, undo: str, failed: Callable[[BaseException], None]) -> None:
-        """A member of a group has ended: execute what it kept back at the latest with the next query.
-
-        If that fails then, the driver undoes the member by the command ``undo``, tells ``failed`` of it,
-        and goes on.
-        """
-
-    def forget(self) -> bool:
-        """Leave out what was kept back; whether the last savepoint was set."""
-        return True
 
     def value_of(self, command: str) -> Any:
         """The last column of the first row of a command that returns rows."""
@@ -177,10 +133,6 @@ class Driver:
         prepared = self.prepared.of(statement)
         record = prepared.record
         return [record(row) for row in self._answer(prepared.sql, prepared.values(given)).fetchall()]
-
-    def rows_of(self, asked: Sequence[Question]) -> list[list[dict[str, Any]]]:
-        """All rows of several queries, which a database server is asked together."""
-        return [self.rows(statement, given) for statement, given in asked]
 
     def first(self, statement: Reading, given: Mapping[str, Any]) -> dict[str, Any] | None:
         """The first row of a query, if there is one."""
@@ -197,10 +149,6 @@ class Driver:
         """Change one record; returns how many rows were changed."""
         prepared = self.prepared.of(statement, tuple(given))
         return int(self._answer(prepared.sql, prepared.values(given)).rowcount)
-
-    def write_later(self, statement: sa.Insert | sa.Update | sa.Delete, given: Mapping[str, Any]) -> None:
-        """Change one record, at the latest when the transaction ends or something is read."""
-        self.write(statement, given)
 
     def _answer(self, command: str, values: Sequence[Any] = ()) -> Any:
         """Execute a command; returns the cursor that has its rows and their number."""

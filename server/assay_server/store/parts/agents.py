@@ -32,13 +32,9 @@ class AgentRows(KnownRows):
 
     def sessions(self, agent_ids: Sequence[str]) -> dict[str, AgentSession]:
         """The current processes of those of these agents that are known."""
-        wanted = list(dict.fromkeys(agent_ids))
-        found = self.driver.rows_of([(heartbeats.session(), {"agent_id": each}) for each in wanted])
-        return {
-            agent_id: AgentSession(rows[0]["session_id"], rows[0]["seen_at_ms"])
-            for agent_id, rows in zip(wanted, found, strict=True)
-            if rows
-        }
+        wanted = dict.fromkeys(agent_ids)
+        rows = {each: self.driver.first(heartbeats.session(), {"agent_id": each}) for each in wanted}
+        return {each: AgentSession(**row) for each, row in rows.items() if row is not None}
 
     def put_agent(self, agent: Agent) -> None:
         """Add or replace an agent with its slots."""
@@ -51,8 +47,7 @@ class AgentRows(KnownRows):
             known: Agent | None = self.known.get((tables.agents.name, agent_id))
             if known is not None:
                 self.known[(tables.agents.name, agent_id)] = replace(known, seen_at_ms=now_ms)
-            self.known.note((tables.agents.name, agent_id))
-            self.driver.write_later(heartbeats.saw_agent(), {"agent": agent_id, "now_ms": now_ms})
+            self.driver.write(heartbeats.saw_agent(), {"agent": agent_id, "now_ms": now_ms})
 
     def forget_agents(self, most: int) -> None:
         """Keep only the ``most`` agents that were seen last, and all that hold a lease."""

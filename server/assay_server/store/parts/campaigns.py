@@ -9,7 +9,7 @@ import sqlalchemy as sa
 from assay_core.records.campaign import CampaignState
 from assay_server.store import statements, tables
 from assay_server.store.model import Campaign, CampaignOverview
-from assay_server.store.parts.known import COURSE, KnownRows
+from assay_server.store.parts.known import KnownRows
 from assay_server.store.rows import deleting
 from assay_server.store.sight import EVERYTHING, Belonging, Sight
 from assay_server.store.values.campaigns import campaign_of, campaign_overview_of, campaign_values
@@ -51,9 +51,7 @@ class CampaignRows(KnownRows):
 
     def is_running(self, campaign_id: str) -> bool:
         """Whether slots may have slices of a campaign: it runs and is not paused."""
-        found = self.known.get((COURSE, campaign_id))
-        if found is None:
-            found = self.driver.first(statements.course_of_campaign(), {"campaign_id": campaign_id})
+        found = self.driver.first(statements.course_of_campaign(), {"campaign_id": campaign_id})
         return found is not None and found["state"] == CampaignState.RUNNING and not found["paused"]
 
     def submitted_as(self, owner: str, submission: str) -> str | None:
@@ -73,7 +71,6 @@ class CampaignRows(KnownRows):
         return list(self.connection.scalars(query))
 
     def save_campaign(self, campaign: Campaign) -> None:
-        self.known.pop((COURSE, campaign.campaign_id), None)
         self.save(tables.campaigns, (campaign.campaign_id,), campaign, campaign_values)
 
     def delete_campaign(self, campaign: Campaign) -> None:

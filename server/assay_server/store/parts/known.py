@@ -1,4 +1,4 @@
-"""What a transaction has read and written, so that it need not read it again."""
+"""Records that a transaction has read or written, so that it need not read them again."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from typing import Any, TypeVar
 import sqlalchemy as sa
 
 from assay_sampling.errors import StorageError
-from assay_server.store import statements, tables
-from assay_server.store.connections.noted import NotedRows
+from assay_server.store import statements
 from assay_server.store.connections.prepared import Driver
 from assay_server.store.values.fields import Row
 
@@ -24,35 +23,17 @@ _COLUMNS: Mapping[str, tuple[str, ...]] = {
     "log": ("command", "environment", "log", "telemetry", "wall_seconds", "facts"),
 }
 _MOST_KNOWN = 10_000
-# Nothing of these is kept here, and nothing that is follows from them.
-_NEVER_KNOWN = frozenset({tables.analyses, tables.analysis_parts, tables.bundles, tables.bundle_holders})
-# Read before it is asked for (assay_server.store.rows.expected); by lane, and by campaign.
-WAITING, ENDS = "waiting slices", "ends"
-COURSE = "course"  # of a campaign: whether it runs
-STATES_BESIDE = "states beside"  # by run: the states of its other slices, by index
 
 
 class KnownRows:
-    """One transaction of a connection. The parts that inherit from it share what it knows."""
+    """One transaction of a connection. The parts that inherit from it share the records that it knows.
 
-    def __init__(
-        self,
-        connection: sa.Connection,
-        driver: Driver,
-        known: NotedRows | None = None,
-        ahead: int = 0,
-    ) -> None:
-        self._connection = connection
-        self.driver = driver
-        # By table and key; also what earlier transactions know, without what others have changed since.
-        self.known = NotedRows() if known is None else known
-        self.ahead = ahead  # so much more than is asked for is read for later transactions
+    ``known``: records by table and key. Nobody else writes while a transaction writes.
+    """
 
-    @property
-    def connection(self) -> sa.Connection:
-        """The connection, on which everything that was written before has been executed."""
-        self.driver.send()
-        return self._connection
+    def __init__(self, connection: sa.Connection, driver: Driver) -> None:
+        self.connection, self.driver = connection, driver
+        self.known: dict[tuple[Any, ...], Any] = {}
 
     def rows(self, query: sa.Select[Any], values: Mapping[str, Any] | None = None) -> Sequence[Row]:
         return self.connection.execute(query, values).mappings().all()
@@ -62,8 +43,7 @@ class KnownRows:
     ) -> int:
         if values is not None and not values:
             return 0
-        if statement.table not in _NEVER_KNOWN:
-            self.known.clear()
+        self.known.clear()
         return int(self.connection.execute(statement, list(values) if values else None).rowcount)
 
     def save(
@@ -87,16 +67,10 @@ class KnownRows:
             names = {column for name in changed for column in _COLUMNS.get(name, (name,))}
             values = values_of(record)
             changes = {name: values[name] for name in values if name in names}
-            self.driver.write_later(*_replacing(table, changes, key))
+            self.driver.write(*_replacing(table, changes, key))
             self.known[(table.name, *key)] = record
-            self.known.note((table.name, *key))
-
-    def forget_expected(self) -> None:
-        """Something may wait, or be open, that was not when what is expected to be asked for was read."""
-        self.known.forget_expected()
 
     def replace(self, table: sa.Table, values: Mapping[str, Any], key: tuple[Any, ...]) -> None:
-        self.known.note((table.name, *key))
         if self.driver.write(*_replacing(table, values, key)) != 1:
             named = ", ".join(f"{k.name}={value}" for k, value in zip(table.primary_key, key, strict=True))
             raise StorageError("metadata", f"{table.name} has no record {named} to replace")
@@ -111,7 +85,7 @@ class KnownRows:
 
     def keep(self, table: sa.Table, key: tuple[Any, ...], record: Record) -> Record:
         if len(self.known) >= _MOST_KNOWN:
-            self.known.forget()
+            self.known.clear()
         self.known[(table.name, *key)] = record
         return record
 

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import suppress
 from typing import Any
 
 from assay_server.store import statements, tables
-from assay_server.store.model import OPEN_RUNS, Entrant, GpuUse, OpenEnds, Run, Slice
-from assay_server.store.parts.known import ENDS, WAITING
+from assay_server.store.model import Entrant, GpuUse, OpenEnds, Run, Slice
 from assay_server.store.parts.slices import SliceRows
 from assay_server.store.rows import queue
-from assay_server.store.rows.expected import EndsOfCampaign, WaitingSlices
 from assay_server.store.values.runs import run_of
 from assay_server.store.values.slices import slice_of
 
@@ -39,9 +36,6 @@ class QueueRows(SliceRows):
         ``passed``: runs and slices to leave out. ``untried_in``: agent and slot, to leave out slices that
         have failed there.
         """
-        if untried_in is None:
-            with suppress(LookupError):
-                return self._expected_first(lane_ids, now_ms, passed)
         given: dict[str, Any] = {"now_ms": now_ms}
         if passed:
             given["passed"] = list(passed)
@@ -59,26 +53,6 @@ class QueueRows(SliceRows):
         self.keep(tables.slices, (piece.run_id, piece.index), piece)
         return self.keep(tables.runs, (run.run_id,), run), piece
 
-    def _expected_first(
-        self, lane_ids: Sequence[int], now_ms: int, passed: Sequence[tuple[str, int]]
-    ) -> tuple[Run, Slice] | None:
-        """The first waiting slice of lanes that were read before. Raises LookupError."""
-        lanes: list[WaitingSlices] = [self.known[(WAITING, lane)] for lane in lane_ids]
-        if not all(lane.is_fresh(now_ms) for lane in lanes):
-            raise LookupError
-        found = [first for lane in lanes if (first := lane.first(passed, self.still_waits)) is not None]
-        if not found:
-            if any(lane.now_ms != now_ms for lane in lanes):  # one may be due by now
-                raise LookupError
-            return None
-        run, piece = min(found, key=lambda each: each[0].ordinal)
-        return self.known[(tables.runs.name, run.run_id)], piece
-
-    def still_waits(self, run: Run, piece: Slice) -> bool:
-        """Whether a slice waits as when it was read. Raises LookupError if that is not known any more."""
-        now: Run = self.known[(tables.runs.name, run.run_id)]
-        return now.state in OPEN_RUNS and self.known[(tables.slices.name, piece.run_id, piece.index)] == piece
-
     def earliest_due_ms(self, lane_id: int) -> int | None:
         """When the first waiting slice of a lane is due; None if none waits."""
         found = self.driver.scalar(queue.earliest_of_lane(), {"lane": lane_id})
@@ -91,17 +65,12 @@ class QueueRows(SliceRows):
 
     def open_ends(self, campaign_id: str) -> OpenEnds:
         """What keeps a campaign from ending; costs the same for any number of runs."""
-        expected: EndsOfCampaign | None = self.known.get((ENDS, campaign_id))
-        if expected is not None:
-            with suppress(LookupError):
-                return expected.now(self.run_has_ended)
-        asked = (statements.an_open_run(), statements.a_request(), queue.held_workloads())
-        runs, requests, held = self.driver.rows_of([(each, {"campaign_id": campaign_id}) for each in asked])
-        return OpenEnds(bool(runs), bool(requests), frozenset(row["workload"] for row in held))
-
-    def run_has_ended(self, run_id: str) -> bool:
-        run: Run | None = self.known.get((tables.runs.name, run_id))
-        return run is not None and run.state not in OPEN_RUNS
+        given = {"campaign_id": campaign_id}
+        return OpenEnds(
+            bool(self.driver.rows(statements.an_open_run(), given)),
+            bool(self.driver.rows(statements.a_request(), given)),
+            frozenset(self.held_workloads(campaign_id)),
+        )
 
     def held_workloads(self, campaign_id: str) -> set[str]:
         """The workloads of a campaign with waiting slices that are held."""

@@ -119,8 +119,6 @@ class RunRows(KnownRows):
         known: Run | None = self.known.get((tables.runs.name, run.run_id))
         if known is not None:  # its holds stay as they are
             run = dataclasses.replace(run, holds=known.holds)
-        if known is None or (known.state not in OPEN_RUNS and run.state in OPEN_RUNS):
-            self.forget_expected()
         self.save(tables.runs, (run.run_id,), run, run_values)
 
     def set_holds(self, run_ids: Sequence[str], holds: Collection[Hold]) -> None:

@@ -25,7 +25,7 @@ class SegmentRows(KnownRows):
 
     def add_segments(self, segments: Sequence[Segment]) -> None:
         for segment in segments:
-            self.driver.write_later(statements.insert_into(tables.segments), shallow(segment))
+            self.driver.write(statements.insert_into(tables.segments), shallow(segment))
 
     def held_segments(self, key: AttemptKey) -> dict[int, HeldSegment]:
         """The parts of an attempt's segments that are kept here, by the segments' indexes."""
@@ -34,11 +34,11 @@ class SegmentRows(KnownRows):
 
     def hold_segment(self, segment: Segment, parts: HeldSegment) -> None:
         """Keep the parts of a segment that was added, until its attempt has ended."""
-        self.driver.write_later(statements.insert_into(tables.held_segments), held.values_of(segment, parts))
+        self.driver.write(statements.insert_into(tables.held_segments), held.values_of(segment, parts))
 
     def release_segments(self, key: AttemptKey) -> None:
         """Remove what is held for an attempt."""
-        self.driver.write_later(held.releasing(), held.key_of(key))
+        self.driver.write(held.releasing(), held.key_of(key))
 
     def release_ended(self) -> None:
         """Remove what is held for attempts that have ended."""

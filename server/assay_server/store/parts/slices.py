@@ -8,7 +8,6 @@ import sqlalchemy as sa
 
 from assay_server.store import statements, tables
 from assay_server.store.model import Need, Run, Slice, SliceState, SliceTime, need_of
-from assay_server.store.parts.known import STATES_BESIDE
 from assay_server.store.parts.runs import RunRows
 from assay_server.store.rows import deleting, queue
 from assay_server.store.values.runs import new_run_values, of_need
@@ -43,9 +42,6 @@ class SliceRows(RunRows):
 
     def states_beside(self, run_id: str, index: int) -> frozenset[SliceState]:
         """The states of a run's other slices."""
-        known: dict[int, frozenset[SliceState]] = self.known.get((STATES_BESIDE, run_id), {})
-        if index in known:
-            return known[index]
         rows = self.driver.rows(statements.states_beside(), {"run_id": run_id, "slice": index})
         return states_of(rows)
 
@@ -54,11 +50,6 @@ class SliceRows(RunRows):
         return [slice_time_of(row) for row in self.rows(statements.slice_times(), {"most": most})]
 
     def save_slice(self, piece: Slice) -> None:
-        if piece.state not in (SliceState.LEASED, SliceState.DONE):
-            self.forget_expected()
-        beside = self.known.pop((STATES_BESIDE, piece.run_id), {})
-        if piece.index in beside:
-            self.known[(STATES_BESIDE, piece.run_id)] = {piece.index: beside[piece.index]}
         self.save(tables.slices, (piece.run_id, piece.index), piece, slice_values)
 
     def replace_slices(self, run_id: str, index: int, slices: Sequence[Slice]) -> None:

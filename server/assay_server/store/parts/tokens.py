@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import sqlalchemy as sa
 
 from assay_server.store import statements, tables
 from assay_server.store.parts.known import KnownRows
 from assay_server.store.tokens import first_of_epoch
-from assay_server.store.values.fields import Row
 
 STATE_NUMBER = "state"  # a state folder and its database have the same number under this name
 _AUTHORITY = "authority"
-RESERVED = ("reserved tokens",)
 
 
 class TokenRows(KnownRows):
@@ -41,25 +37,9 @@ class TokenRows(KnownRows):
 
     def next_token(self) -> int:
         """A fencing token larger than all earlier ones, including those before a restart."""
-        self.known.pop(RESERVED, None)  # a later token is larger
-        return self.first_unless(self.driver.rows(statements.advance_token(), {}))
-
-    def reserve(self, advanced: Sequence[Row], number: int) -> None:
-        """Keep so many tokens for later, given the rows that leaving them out gave."""
-        if advanced:
-            last = int(advanced[0]["value"])
-            self.known[RESERVED] = [*self.reserved, *range(last - number + 1, last + 1)]
-
-    @property
-    def reserved(self) -> list[int]:
-        """Fencing tokens that nobody else gets, in order."""
-        kept: list[int] = self.known.get(RESERVED, [])
-        return kept
-
-    def first_unless(self, advanced: Sequence[Row]) -> int:
-        """The token of the rows that advancing it gave; the first of all if there are none."""
-        if advanced:
-            return int(advanced[0]["value"])
+        token = self.driver.scalar(statements.advance_token(), {})
+        if token is not None:
+            return int(token)
         self._keep_token(1)
         return 1
 
@@ -77,6 +57,5 @@ class TokenRows(KnownRows):
         return int(self.driver.scalar(statements.last_token(), {}) or 0)
 
     def _keep_token(self, token: int) -> None:
-        self.known.pop(RESERVED, None)
         if not self.driver.write(statements.keep_token(), {"value": token}):
             self.driver.write(statements.insert_into(tables.tokens), {"name": "lease", "value": token})

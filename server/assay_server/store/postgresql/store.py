@@ -20,18 +20,15 @@ from sqlalchemy.pool import NullPool
 from assay_sampling.errors import StorageError
 from assay_server.store.connections.ended import NothingKeptError
 from assay_server.store.connections.prepared import Driver, PreparedStatements
-from assay_server.store.connections.remembered import Remembered
 from assay_server.store.connections.shared_commit import SharedCommit
 from assay_server.store.connections.snapshots import Snapshots
 from assay_server.store.connections.words import Words
 from assay_server.store.migrate import upgrade
 from assay_server.store.plain_values import document_text
-from assay_server.store.postgresql.changes import leave_out
-from assay_server.store.postgresql.driver import DeferringDriver
+from assay_server.store.postgresql.commits import NumberedCommits
 from assay_server.store.postgresql.fitness import require_fit
 from assay_server.store.postgresql.place import DatabasePlace
 from assay_server.store.postgresql.refusals import refusal
-from assay_server.store.postgresql.turns import Turns
 from assay_server.store.sql import SqlTransaction
 
 # Advisory locks of ours, in each schema: "ASSA" and "ASSB" in ASCII.
@@ -47,10 +44,6 @@ _WORDS = Words(
     _BEGIN,
     _BEGIN_READING,
     (psycopg.Error,),
-    commit_with_last=True,
-    mark="SAVEPOINT member_{}",
-    keep="",
-    undo=("ROLLBACK TO member_{}",),
 )
 _HAVE_SERVER = f"SELECT pg_try_advisory_lock({_SERVER}, hashtext(current_schema()))"
 _BESIDE_SERVERS = f"SELECT pg_try_advisory_lock_shared({_SERVER}, hashtext(current_schema()))"
@@ -99,25 +92,18 @@ class PostgresqlStore:
         self._had_lock = False
         self._engine = new_engine(place)
         prepared = PreparedStatements(self._engine.dialect, by_cursor=True)
-        self._remembered = Remembered(leave_out)
-        self._turns = Turns(self._remembered, tells=not alone)
+        self._commits = NumberedCommits()
         self._shared = SharedCommit(
-            self._engine,
-            prepared,
-            self._errors,
-            _WORDS,
-            greet=self._greet,
-            make_driver=DeferringDriver,
-            turns=self._turns,
+            self._engine, prepared, self._errors, _WORDS, greet=self._greet, commits=self._commits
         )
-        self._snapshots = Snapshots(self._engine, prepared, self._errors, _WORDS, DeferringDriver)
+        self._snapshots = Snapshots(self._engine, prepared, self._errors, _WORDS)
         try:
             with self._errors(), self._engine.begin() as connection:
                 require_fit(connection, self.subject)
                 for command in _BEGIN:
                     connection.exec_driver_sql(command)
                 upgrade(connection, self.subject, "--database")
-                self._turns.make(connection)
+                self._commits.make(connection)
             if self._lock:
                 with self.transaction():
                     pass
@@ -136,21 +122,13 @@ class PostgresqlStore:
     @contextmanager
     def transaction(self, *, alone: bool = False) -> Iterator[SqlTransaction]:
         with self._shared.transaction(alone=alone) as (connection, driver):
-            yield SqlTransaction(connection, driver, self._remembered.rows, self._remembered.ahead)
+            yield SqlTransaction(connection, driver)
 
     def close(self) -> None:
         with suppress(StorageError, *_WORDS.failures):
-            self._shared.close(self._leave)
+            self._shared.close(self._commits.leave)
         self._snapshots.close()
         self._engine.dispose()
-
-    def _leave(self, driver: Driver) -> None:
-        if not self._turns.has_written:
-            return
-        for command in _BEGIN:
-            driver.run(command)
-        self._turns.leave(driver)
-        driver.run("COMMIT")
 
     def _greet(self, driver: Driver) -> None:
         """Take the server's lock, which the connection holds as long as it lives."""

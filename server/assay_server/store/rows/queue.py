@@ -85,28 +85,6 @@ def first_of_lane(passing: bool, untried: bool) -> sa.Select[Any]:
     return found.where(*due).order_by(s.ordinal, s.index).limit(1)
 
 
-@cache
-def firsts_of_lane() -> sa.Select[Any]:
-    """The first ``most`` slices of a lane that wait and are due, and their runs, in order."""
-    columns = statements.labelled(tables.slices, tables.runs)
-    return _firsts(sa.select(*columns))
-
-
-@cache
-def attempts_at_firsts_of_lane() -> sa.Select[Any]:
-    """The attempts at the slices of :func:`firsts_of_lane`, in the order of their numbers."""
-    s, a = tables.slices.c, tables.attempts.c
-    first = _firsts(sa.select(s.run_id, s.index)).subquery()
-    of_slice = sa.and_(a.run_id == first.c.run_id, a.slice == first.c.index)
-    return sa.select(tables.attempts).join_from(first, tables.attempts, of_slice).order_by(a.attempt)
-
-
-def _firsts(query: sa.Select[Any]) -> sa.Select[Any]:
-    s = tables.slices.c
-    found = query.join_from(tables.slices, tables.runs, _of_open_run()).where(*_due_in_lane())
-    return found.order_by(s.ordinal, s.index).limit(sa.bindparam("most", type_=sa.BigInteger))
-
-
 def _due_in_lane() -> list[sa.ColumnElement[bool]]:
     s = tables.slices.c
     return [_waits(), s.lane == sa.bindparam("lane"), s.not_before_ms <= sa.bindparam("now_ms")]
@@ -145,18 +123,13 @@ def held_workloads() -> sa.Select[Any]:
 
     By the campaign's lanes: its runs may be many, and mostly none is held.
     """
-    return held_of(sa.bindparam("campaign_id"))
-
-
-def held_of(campaign_id: sa.ColumnElement[str]) -> sa.Select[Any]:
-    """As :func:`held_workloads`, of this campaign."""
     lane, r, s = tables.lanes.c, tables.runs.c, tables.slices.c
     return (
         sa.select(r.workload)
         .join_from(tables.lanes, tables.slices, s.lane == -lane.lane_id)
         .join(tables.runs, s.run_id == r.run_id)
         # Without the second condition PostgreSQL reads all slices that wait, of all campaigns.
-        .where(_waits(), s.lane < sa.literal_column("0"), lane.campaign_id == campaign_id)
+        .where(_waits(), s.lane < sa.literal_column("0"), lane.campaign_id == sa.bindparam("campaign_id"))
         .distinct()
     )
 

@@ -1,11 +1,8 @@
-"""Servers that share a PostgreSQL database: each remembers what it read, without what others changed.
-
-Before every transaction here, all that is remembered is held against the database.
-"""
+"""Servers that share a PostgreSQL database: no slice is measured twice, whoever hears of what."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, suppress
 from dataclasses import replace
@@ -16,7 +13,7 @@ from hypothesis import HealthCheck, Phase, example, given, settings
 from hypothesis import strategies as st
 
 from assay_core.records.attempt import AttemptLog
-from assay_core.records.campaign import AttemptState, RunState
+from assay_core.records.campaign import AttemptState
 from assay_core.records.failure import failure
 from assay_core.records.lease import AttemptProgress, Heartbeat
 from assay_core.records.work import CommandSource
@@ -26,31 +23,18 @@ from assay_server.campaigns.heartbeats.answering import Heartbeats
 from assay_server.campaigns.scheduling.coordinator import Coordinator
 from assay_server.campaigns.scheduling.transitions import SchedulePolicy
 from assay_server.peers.seam import Hub, PeersInProcess
-from assay_server.store.connections.noted import NotedRows
-from assay_server.store.connections.remembered import Remembered, Told, Turn
-from assay_server.store.model import Attempt, LikelyLeases, Run, Segment, Slice, SliceState
+from assay_server.store.model import Attempt, Run, Segment, Slice
 from assay_server.store.postgresql.place import place_of
 from assay_server.store.postgresql.store import PostgresqlStore
 from assay_server.store.record_store import PublishedFile
 from assay_server.store.records import LocalRecordStore
-from assay_server.store.rows.expected import WaitingSlices
 from tests.bench.leases import made_agent, submit
 from tests.services.postgresql import OwnPostgresql
-from tests.support.server import remembered_truth
 from tests.support.server.server_support import HandClock
-from tests.support.server.stored_values import attempt, campaign, run
+from tests.support.server.stored_values import campaign, run
 
 SERVERS, AGENTS = 3, 4
 CAMPAIGN = "made-1"
-
-
-@pytest.fixture
-def compared() -> Iterator[None]:
-    """Hold what is remembered against the database, until the test's end."""
-    remembered_truth.install()
-    yield
-    remembered_truth.uninstall()
-    assert remembered_truth.take_differences() == []
 
 
 def measured(number: int) -> Run:
@@ -90,7 +74,6 @@ class Site:
         if agent in self.held:
             return
         with self.servers[server].schedule() as schedule:
-            schedule.expect([(f"agent-{agent}", f"GPU-{agent}")])
             assert schedule.is_registered(f"agent-{agent}", "session")
             found = schedule.lease(f"agent-{agent}", f"GPU-{agent}")
         if found is not None:
@@ -107,7 +90,6 @@ class Site:
 
     def _leased(self, server: int, agent: int) -> Attempt | None:
         with self.servers[server].schedule() as schedule:
-            schedule.expect([(f"agent-{agent}", f"GPU-{agent}")])
             found = schedule.lease(f"agent-{agent}", f"GPU-{agent}")
         return None if found is None else found.attempt
 
@@ -127,7 +109,6 @@ class Site:
         self.segment(server, agent)
         if agent in self.held:
             with self.servers[server].schedule() as schedule:
-                schedule.store.fetch_attempts([self.held[agent].key])
                 schedule.begin_publish(self.held[agent].key, 1, 10, (), AttemptLog())
 
     def finish(self, server: int, agent: int) -> None:
@@ -135,7 +116,6 @@ class Site:
         if agent in self.held:
             key = self.held.pop(agent).key
             with self.servers[server].schedule() as schedule:
-                schedule.store.fetch_attempts([key], ending=True)
                 schedule.end_publish(key, PublishedFile(f"{key}", 5, 10, "hash"))
 
     def fail(self, server: int, agent: int) -> None:
@@ -170,7 +150,6 @@ class Site:
     def undo(self, server: int, agent: int) -> None:
         """Somebody writes what a lease does, and then fails."""
         with suppress(ParameterError), self.servers[server].schedule() as schedule:
-            schedule.expect([(f"agent-{agent}", f"GPU-{agent}")])
             schedule.lease(f"agent-{agent}", f"GPU-{agent}")
             raise ParameterError("test", "it changed its mind", "nothing")
 
@@ -185,7 +164,7 @@ class Site:
                 write.save_attempt(replace(each, launches_spooled=each.launches_spooled + 1))
 
     def check(self) -> None:
-        """No slice is measured by two, and every server finds what it remembers in the database."""
+        """No slice is measured by two."""
         for server in range(SERVERS):
             self.look(server, 0)
         with self.servers[0].snapshot() as store:
@@ -216,16 +195,6 @@ def template(own_postgresql: OwnPostgresql) -> str:
     return "made"
 
 
-WAITING_AGAIN = [
-    *ROUND[:4],
-    ("tick", 0, 0),
-    ("fail", 0, 0),
-    ("lease", 0, 0),
-    ("expire", 1, 0),
-    ("lease", 0, 1),
-]
-
-
 @settings(
     max_examples=25,
     suppress_health_check=list(HealthCheck),
@@ -235,12 +204,10 @@ WAITING_AGAIN = [
 @given(steps=STEPS)
 @example(steps=ROUND * 4)
 @example(steps=[("lease_together", 0, 0), *ROUND, ("lease_together", 1, 0), *ROUND])
-# What the first server expects to be asked for waits again, because the second one saw its leases run out.
 @example(
     steps=[*ROUND[:4], ("tick", 0, 0), ("fail", 0, 0), ("lease", 0, 0), ("expire", 1, 0), ("lease", 0, 1)]
 )
-@pytest.mark.usefixtures("compared")
-def test_servers_know_only_what_is_so(
+def test_no_slice_is_measured_by_two(
     own_postgresql: OwnPostgresql, template: str, tmp_path: Path, steps: Sequence[tuple[str, int, int]]
 ) -> None:
     own_postgresql.administrate(
@@ -253,189 +220,3 @@ def test_servers_know_only_what_is_so(
         for step, server, agent in steps:
             getattr(site, step)(server, agent)
         site.check()
-
-
-@pytest.fixture
-def pair(fresh_database: str) -> Iterator[tuple[PostgresqlStore, PostgresqlStore]]:
-    """Two stores that remember two attempts of different runs."""
-    place = place_of(fresh_database)
-    with (
-        closing(PostgresqlStore(place, shared=True)) as one,
-        closing(PostgresqlStore(place, shared=True)) as two,
-    ):
-        with one.transaction() as write:
-            runs = [run(0), run(1)]
-            write.add_campaign(campaign(), runs, [Slice(each.run_id, 0) for each in runs])
-            for each in range(2):
-                write.add_attempt(attempt(1 + each, ordinal=each, slot_id=f"slot-{each}"))
-        for store in (one, two, one, two):
-            touch(store, 0)
-            touch(store, 1)
-        yield one, two
-
-
-def touch(store: PostgresqlStore, ordinal: int, launches: int | None = None) -> int:
-    """Read an attempt, and change it or not; its launches before."""
-    with store.transaction() as write:
-        found = write.attempt(run(ordinal).run_id, 0, 1)
-        assert found is not None
-        if launches is not None:
-            write.save_attempt(replace(found, launches=launches))
-        return found.launches
-
-
-def knows(store: PostgresqlStore, ordinal: int) -> bool:
-    """Whether an attempt need not be read, once the store has heard of the others' turns."""
-    with store.transaction() as write:
-        return ("attempts", run(ordinal).run_id, 0, 1) in write.known
-
-
-@pytest.mark.usefixtures("compared")
-def test_what_another_did_not_change_stays_known(pair: tuple[PostgresqlStore, PostgresqlStore]) -> None:
-    one, two = pair
-    for launches in range(1, 6):
-        touch(one, 0, launches)
-        assert knows(two, 1) and not knows(two, 0)
-        assert touch(two, 0) == launches
-        assert knows(one, 0) and knows(one, 1)
-
-
-@pytest.mark.usefixtures("compared")
-def test_what_waits_follows_what_others_do(pair: tuple[PostgresqlStore, PostgresqlStore]) -> None:
-    one, two = pair
-    first, second = (Slice(run(number).run_id, 0) for number in range(2))
-
-    def waits() -> Slice | None:
-        with two.transaction() as write:
-            lanes = tuple(lane.lane_id for entrant in write.entrants() for lane in entrant.lanes)
-            write.fetch_slots([("agent-1", "GPU-1")], lambda: [LikelyLeases("made-1", lanes, 2)], 10)
-            found = write.first_waiting(lanes, 10)
-            return None if found is None else found[1]
-
-    def save(piece: Slice, **changed: SliceState) -> None:
-        with one.transaction() as write:
-            assert write.slice(piece.run_id, 0) is not None
-            write.save_slice(replace(piece, **changed))
-
-    assert waits() == first
-    save(first, state=SliceState.LEASED)
-    assert waits() == second
-    save(second, state=SliceState.LEASED)
-    assert waits() is None
-    save(first)
-    assert waits() == first
-
-
-@pytest.mark.usefixtures("compared")
-def test_what_is_open_follows_what_others_do(pair: tuple[PostgresqlStore, PostgresqlStore]) -> None:
-    one, two = pair
-    for number in range(2):
-        with two.transaction() as write:
-            write.fetch_attempts([attempt(1).key], ending=True)
-            assert write.open_ends("made-1").open_runs
-        with one.transaction() as write:
-            found = write.run(run(number).run_id)
-            assert found is not None
-            write.save_run(replace(found, state=RunState.DONE))
-    with two.transaction() as write:
-        assert not write.open_ends("made-1").open_runs
-
-
-def test_who_was_away_for_long_knows_nothing(pair: tuple[PostgresqlStore, PostgresqlStore]) -> None:
-    one, two = pair
-    for launches in range(1, 9):
-        touch(one, 0, launches)
-    assert knows(two, 1)
-    for launches in range(1, 18):
-        touch(one, 0, launches)
-    assert not knows(two, 1)
-    assert touch(two, 0) == 17
-
-
-def test_an_older_database_is_read_anew(
-    pair: tuple[PostgresqlStore, PostgresqlStore], own_postgresql: OwnPostgresql
-) -> None:
-    """A standby that took over may lack what was committed last, behind a proxy that hides it."""
-    one, two = pair
-    touch(one, 0, 5)
-    touch(two, 0)
-    touch(one, 0, 6)
-    own_postgresql.administrate(
-        "UPDATE attempts SET launches = 3",
-        "DELETE FROM assay_turns WHERE turn = (SELECT max(turn) FROM assay_turns)",
-        database="fresh",
-    )
-    assert touch(one, 0, 7) == 3
-    assert touch(two, 0) == 7
-    own_postgresql.administrate("DELETE FROM assay_turns", database="fresh")
-    assert touch(one, 0, 8) == 7
-    assert touch(two, 0) == 8
-
-
-@pytest.mark.usefixtures("compared")
-def test_what_waits_again_is_told_once(pair: tuple[PostgresqlStore, PostgresqlStore]) -> None:
-    one, two = pair
-    expected = ("waiting slices", 77)
-    for store in pair:
-        with store.transaction() as write:
-            found = write.slice(run(0).run_id, 0)
-            assert found is not None
-            if store is one:
-                write.save_slice(replace(found, not_before_ms=5))
-    for store in (one, two, one, two):
-        with store.transaction() as write:
-            write.known.expect(expected, WaitingSlices(0, (), False))
-    for store in (one, two, one, two):
-        with store.transaction() as write:
-            assert expected in write.known
-
-
-def test_what_cannot_be_told_is_anything(pair: tuple[PostgresqlStore, PostgresqlStore]) -> None:
-    one, two = pair
-    with one.transaction() as write:
-        write.pause_runs([run(0).run_id], True)
-    assert not knows(two, 1)
-    touch(two, 1)
-    with one.transaction() as write:
-        write.saw_agents([f"agent-{number}" for number in range(500)], 7)  # too many to tell
-    assert not knows(two, 1)
-    touch(two, 1)
-    with one.transaction() as write:
-        write.saw_agents(["agent-1"], 8)
-    assert knows(two, 1)
-
-
-def told(number: int, changed: str | None = "[]", writer: int = 7) -> Told:
-    return Told(Turn(number, writer, number), changed)
-
-
-@pytest.mark.parametrize(
-    ("heard", "left"),
-    [
-        ([told(3)], {"a", "b"}),
-        ([told(3), told(4, '[["b"]]')], {"a"}),
-        ([told(3), told(4, '[["b"]]'), told(5, '[["a"], ["c"]]', 8)], set()),
-        ([told(3), told(5)], set()),  # one is missing
-        ([told(4), told(5)], set()),  # the last one known is gone
-        ([told(3, writer=8)], set()),  # somebody else's, with its number
-        ([told(3), told(4, None)], set()),
-        ([told(3), told(4, '[["b"')], set()),  # damaged
-        ([told(3), told(4, '[["b", ["c"]]]')], set()),  # of another release
-        ([told(3), told(4, "7")], set()),
-        ([told(3), told(4, '{"keys": [["b"]]}')], set()),
-        ([told(3), told(4, '["b"]')], set()),
-        ([], set()),
-    ],
-)
-def test_what_is_left_of_what_was_known(heard: list[Told], left: set[str]) -> None:
-    def leave_out(rows: NotedRows, changed: object) -> None:
-        for key in changed:  # type: ignore[attr-defined]
-            rows.pop(key, None)
-
-    remembered = Remembered(leave_out)
-    remembered.rows.update({("a",): 1, ("b",): 2})
-    remembered.end(told(3).turn)
-    remembered.hear(heard)
-    assert {key[0] for key in remembered.rows} == left
-    assert remembered.last == (heard[-1].turn if heard else None)
-    assert (remembered.ahead > 0) is bool(left or (heard and len(heard) == 3 and heard[2].turn.number == 5))

@@ -1,0 +1,72 @@
+"""Numbered commits: whether a commit whose answer was lost was kept.
+
+The last thing that a transaction writes is a row with its number among those of its store. After a lost
+connection the row tells: it is there, or the transaction was undone. The status that PostgreSQL keeps by a
+transaction's own number would be wrong after a crash, which may give that number to another one. Whoever asks
+takes the number, so a transaction that is still under way fails at its row.
+
+Rows are added and removed, not changed: a snapshot that is open for an hour, such as a backup's, keeps every
+version of a changed row in the way of those who read it.
+"""
+
+from __future__ import annotations
+
+import secrets
+
+import sqlalchemy as sa
+
+from assay_server.store.connections.prepared import Driver
+
+_TABLE = "assay_commits"
+_KEPT = 8  # rows of one store, and at most as many again
+_MAKE = (
+    f"CREATE TABLE IF NOT EXISTS {_TABLE} (writer bigint NOT NULL, number bigint NOT NULL, "
+    "kept boolean NOT NULL, at timestamptz NOT NULL DEFAULT now(), PRIMARY KEY (writer, number))"
+)
+_SWEEP = f"DELETE FROM {_TABLE} WHERE at < now() - interval '7 days'"  # of programs that were killed
+# Whoever has written nothing has no number of the database's own, and needs no row: nothing can be lost.
+_ADD = (
+    f"INSERT INTO {_TABLE} (writer, number, kept) "
+    "SELECT %s, %s, true WHERE pg_current_xact_id_if_assigned() IS NOT NULL"
+)
+_TIDY = f"DELETE FROM {_TABLE} WHERE writer = %s AND number <= %s"
+_TAKE = f"INSERT INTO {_TABLE} (writer, number, kept) VALUES (%s, %s, false) ON CONFLICT DO NOTHING"
+
+
+class NumberedCommits:
+    """The commits of one store, one after another."""
+
+    def __init__(self) -> None:
+        self._writer = secrets.randbits(62)
+        self._number = 0
+
+    @staticmethod
+    def make(connection: sa.Connection) -> None:
+        """Make the table where it is missing, inside the connection's transaction with the writer's lock."""
+        for command in (_MAKE, _SWEEP):
+            connection.exec_driver_sql(command)
+
+    def add(self, driver: Driver) -> int:
+        """Write the number of a transaction, right before its commit; returns it."""
+        self._number += 1
+        driver.run(_ADD, (self._writer, self._number))
+        if self._number % _KEPT == 0:
+            driver.run(_TIDY, (self._writer, self._number - _KEPT))
+        return self._number
+
+    def was_kept(self, driver: Driver, number: int) -> bool:
+        """Whether the transaction of a number was committed; if not, it never will be.
+
+        Waits until it has ended, if it is under way. Call it outside of a transaction, before the next number
+        is written.
+        """
+        driver.run("BEGIN ISOLATION LEVEL READ COMMITTED")
+        driver.run(_TAKE, (self._writer, number))
+        kept = f"SELECT kept FROM {_TABLE} WHERE writer = {self._writer} AND number = {number}"
+        found = bool(driver.value_of(kept))
+        driver.run("COMMIT")
+        return found
+
+    def leave(self, driver: Driver) -> None:
+        """Remove the rows of a store that is closed. Call it outside of a transaction."""
+        driver.run(_TIDY, (self._writer, self._number))
