@@ -194,8 +194,7 @@ _PAGE_FOOT = """
   senders share one. We also validate every batch and name, fsync every segment before acknowledging it,
   keep an attempt's state in SQLite, and write checksums of pages and the hash of the file; Flight and the
   message stream do none of that. Our segments cross the wire packed and compressed, as they lie on the
-  agent's disk; Flight's batches do not. Columns in which all rows of a row group are equal we encode once;
-  pyarrow, which writes the same bytes, encodes them each time. Both servers use the system's allocator for
+  agent's disk; Flight's batches do not. Both servers use the system's allocator for
   Arrow, which makes both faster. Runs of the cases alternate, and a promise takes the median of the ratios
   of each round.
 - *Download* takes launches that are published on a server process, over a Unix socket. A copy neither checks

@@ -10,15 +10,17 @@ from __future__ import annotations
 
 import base64
 import binascii
+import contextlib
 import functools
+from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Self
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from assay_sampling.errors import AssayError, InputError, LaunchTableError
-from assay_sampling.files.column_chunks import Options, RowGroupsFile
 from assay_sampling.launches.table import NAMES_SCHEMA, LaunchBatch, Names, check_names, check_schema
 
 NAMES_KEY = b"assay.names"
@@ -65,14 +67,18 @@ class LaunchWriter:
         file: open for writing in binary.
         schema: a launch table's schema; every batch must have exactly this.
         subject: what errors call the file.
-        options: of pyarrow's ParquetWriter, for a schema of some of the columns, too.
+        options: of pyarrow's ParquetWriter, for the schema.
 
     Raises OSError where the disk refuses, LaunchTableError for a batch of another schema or with an id
     without a name. The file is complete only after the block of ``with`` ended without an error.
     """
 
     def __init__(
-        self, file: IO[bytes], schema: pa.Schema, subject: str = "launches", options: Options = _options_of
+        self,
+        file: IO[bytes],
+        schema: pa.Schema,
+        subject: str = "launches",
+        options: Callable[[pa.Schema], dict[str, Any]] = _options_of,
     ) -> None:
         check_schema(schema)
         self._subject = subject
@@ -81,8 +87,7 @@ class LaunchWriter:
         self._names = Names()
         self._held: list[pa.RecordBatch] = []
         self._held_rows = 0
-        self._ended = False
-        self._groups = RowGroupsFile(schema, options, file.write)
+        self._writer = pq.ParquetWriter(file, schema, **options(schema))
 
     def __enter__(self) -> Self:
         return self
@@ -101,28 +106,32 @@ class LaunchWriter:
         self._held_rows += batch.records.num_rows
         self.launches += batch.records.num_rows
         while self._held_rows >= ROW_GROUP_ROWS:
-            self._groups.write_group(self._group(ROW_GROUP_ROWS))
+            self._write_group(ROW_GROUP_ROWS)
 
     def write_rest(self) -> None:
         """Complete the file with the launches that wait for a row group to fill: none may follow."""
-        if not self._ended:
-            last = self._group(self._held_rows) if self._held_rows else None
-            self._groups.end({NAMES_KEY: pack_names(self._names)}, last)
-            self._ended = True
+        if self._writer.is_open:
+            if self._held_rows:
+                self._write_group(self._held_rows)
+            self._writer.add_key_value_metadata({NAMES_KEY: pack_names(self._names)})
+            self._writer.close()
 
-    def _group(self, rows: int) -> pa.Table:
+    def _write_group(self, rows: int) -> None:
         table = pa.Table.from_batches(self._held, schema=self._schema)
         # One chunk per column: page boundaries must not depend on how the rows arrived.
         group = table.slice(0, rows).combine_chunks()
         rest = table.slice(rows)
         self._held, self._held_rows = rest.to_batches(), rest.num_rows
-        return group
+        self._writer.write_table(group, row_group_size=rows)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if error is None:
             self.write_rest()
+        elif self._writer.is_open:
+            with contextlib.suppress(OSError, pa.ArrowException):  # what comes of it is not used
+                self._writer.close()
 
 
 def pack_names(names: Names) -> bytes:
