@@ -16,6 +16,7 @@ from assay_core.records.machine import Inventory
 from assay_sampling.errors import StorageError
 from assay_server.store.connections import shared_commit
 from assay_server.store.connections.prepared import Driver
+from assay_server.store.connections.words import UNDO
 from assay_server.store.model import Agent
 from assay_server.store.sqlite import SqliteStore
 from tests.support.server.server_support import eventually
@@ -197,7 +198,7 @@ def test_an_error_that_undoes_the_whole_transaction_fails_all_of_them(store, hel
     run = Driver.run
 
     def lost(self: Driver, command: str) -> None:
-        if command == "ROLLBACK TO one":
+        if command == UNDO:
             raise sqlite3.OperationalError("no such savepoint")
         run(self, command)
 
