@@ -71,6 +71,8 @@ def test_the_demo_ends_with_a_table_pages_and_honest_labels(
         (workload, gpu, "ok") for workload in WORKLOADS for gpu in ("V100", "RTX 2060", "RTX 3070")
     ]
     assert {run["synthetic"] for run in report["runs"]} == {True}
+    labelled = [row["model"]["models"] for row in report["rows"] if row["model"]]
+    assert {"sgd", "gaussian_nb", "mlp"} <= {model["name"] for models in labelled for model in models}
     for form in ("json", "html", "md"):
         path = out / f"report.{form}"
         assert str(path) in printed

@@ -66,7 +66,9 @@ def test_every_key_of_a_selection_is_documented(assay: Assay, tmp_path: Path) ->
     window = hand_made.write_raw_page(tmp_path / "window.csv", 40)
     light = hand_made.write_kineto(tmp_path / "light.json", 60)
     path = tmp_path / "selection.json"
-    document = json.loads(assay("select", "pks", window, "--light", light, "-o", path, "--json").stdout)
+    document = json.loads(
+        assay("select", "pks", window, "--light", light, "-p", "model=sgd", "-o", path, "--json").stdout
+    )
     assert document["two_level"]["models"]
     assert unknown_to_the_model(document) == set()
     evaluated = json.loads(assay("evaluate", path, light, "--json").stdout)
@@ -176,7 +178,7 @@ def test_every_key_of_what_compares_and_classifies_is_documented(assay: Assay, t
     for entry in compared.pop("methods"):
         assert undocumented({k: v for k, v in entry.items() if k != "parameters"}, text) == set()
     assert undocumented(compared, text) == set()
-    found = json.loads(assay("classify", window, "--light", light, "-p", "abstain=true", "--json").stdout)
+    found = json.loads(assay("classify", window, "--light", light, "-p", "model=sgd", "--json").stdout)
     two_level = found.pop("two_level")
     two_level.pop("models")
     assert undocumented(two_level, text) == set()

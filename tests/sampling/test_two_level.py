@@ -453,6 +453,31 @@ def test_new_shapes_of_known_kernels_are_set_apart_on_request() -> None:
     assert apart.label_origins.tolist() == [0] * 4 + [1, 1, 3, 1]
 
 
+def test_models_are_trained_where_labels_decide_groups_or_one_is_named() -> None:
+    kernels = [*"abab", *"abab"]
+    profile = Profile(detailed=counted(list("abab")), light=light(kernels, grid_x=[1] * 6 + [9, 1]))
+    plain = select("pks", profile, {})
+    facts = plain.extra["two_level"]
+    assert not facts["labels_used"]
+    assert (facts["models"], facts["chosen_model"], facts["abstained"]) == (None, None, None)
+    assert (facts["vote_weights"], facts["agreement_percent"]) == (None, None)
+    assert plain.labels is not None
+    assert plain.labels.min() == 0
+    named = select("pks", profile, {"model": "sgd"})
+    facts = named.extra["two_level"]
+    assert not facts["labels_used"]
+    assert facts["chosen_model"] == "sgd"
+    assert set(facts["models"]) > set(MODEL_NAMES)
+    assert named.labels is not None
+    assert named.labels.tolist() == plain.labels.tolist()
+    assert named.evaluation == plain.evaluation
+    divided = select("pks", profile, {"k": 2}).extra["two_level"]
+    published = select("pks", profile, {"mixing": "allowed"}).extra["two_level"]
+    for facts in (divided, published):
+        assert facts["labels_used"]
+        assert set(facts["models"]) > set(MODEL_NAMES)
+
+
 def test_labels_are_judged_by_what_the_window_has_of_their_kernel_and_size(
     selection: Selection, truth: np.ndarray
 ) -> None:

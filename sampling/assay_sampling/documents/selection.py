@@ -315,11 +315,17 @@ class TwoLevels(Part):
     match_kind: Annotated[str, says("how launches were matched")]
     models: Annotated[
         dict[str, LabelScores] | None,
-        says("by name, each model that labels launches after the window; `null`: nothing to label"),
+        says(
+            "by name, each model that labels launches after the window; `null`: nothing to label, or labels "
+            "decide no group and no model was asked for"
+        ),
     ]
     chosen_model: Annotated[
         str | None,
-        says("the one asked for, by default that of the best expected accuracy; its labels are used"),
+        says(
+            "the one asked for, by default that of the best expected accuracy; its labels are used if "
+            "`labels_used`; `null`: no model"
+        ),
     ]
     labels_used: Annotated[
         bool,
@@ -346,9 +352,14 @@ class TwoLevels(Part):
         ),
     ] = None
     abstained: Annotated[
-        Abstained | None, says("labels with too little confidence; `null`: nothing to label")
+        Abstained | None, says("labels with too little confidence; `null`: no model labelled any")
     ] = None
-    classified_launches: Annotated[int, says("launches that a model labelled", "launches")]
+    classified_launches: Annotated[
+        int,
+        says(
+            "launches after the window, of kernels that it has met: a model labels them, if any", "launches"
+        ),
+    ]
     span_ns: Annotated[int | None, says("union of the launches' intervals", "ns")]
     overlap_percent: Annotated[
         float | None,

@@ -57,8 +57,9 @@ class Labelling:
     ``known``, shape (n,), int32, holds the groups that needed no model, and -1 elsewhere;
     ``classified_rows``, shape (c,), are the launches elsewhere, and ``predicted`` their groups by model.
     Groups from ``window_groups`` on are those of unknown signatures; ``unknown_first_rows``, shape (u,), are
-    their first launches; abstained signatures follow if they are apart. Without launches to classify there
-    are no models, ``chosen`` and ``abstained`` are None, and ``vote_weights`` is empty.
+    their first launches; abstained signatures follow if they are apart. Without launches to classify, or
+    with no model trained, there are no models, ``chosen`` and ``abstained`` are None, and ``vote_weights`` is
+    empty.
     ``classified_unseen_time_percent`` is the share of new signatures in the light time of the launches that
     needed a model (in the launches themselves, where the light run has no durations).
     """
@@ -123,6 +124,7 @@ def label_rest(
     abstain: bool = False,
     label_accuracy_percent: float = DEFAULT_LABEL_ACCURACY_PERCENT,
     counters: WindowCounters | None = None,
+    train: bool = True,
 ) -> Labelling:
     """Give every launch of a light run a group.
 
@@ -135,6 +137,8 @@ def label_rest(
         abstain: put each unseen signature that the vote is unsure of into a separate group.
         label_accuracy_percent: held-out accuracy that labelled unseen signatures must reach.
         counters: those of the window's launches, which the model ``scaled_counters`` needs.
+        train: False where nothing depends on the labels: no model is trained, and launches that need one have
+            the group -1.
 
     Raises RefusedError for a model that needs counters or durations that are not there, MissingExtraError if
     launches must be classified and scikit-learn is not installed, ParameterError for a model that does not
@@ -167,6 +171,7 @@ def label_rest(
         seen[of_window] = True
         time = behind * (1.0 if facts.light_ns is None else facts.light_ns)
         unseen_share = float(time[~seen & ~unknown].sum() / time[~unknown].sum())
+    if unseen_share is not None and train:
         judged = Judged.of(window, signatures, facts, light, unseen_share)
         chosen = _chosen(model, judged.held_out, light)
         # The paper's models abstain together, by their vote; the others each by itself.

@@ -13,7 +13,7 @@ def describe_two_levels(row: Row, selection: Selection) -> None:
     level.
 
     ``model`` holds the accuracies of the chosen model and, under ``models``, accuracies and errors of all.
-    It is None if the window covers the whole workload, so that no launch needed a label.
+    It is None if no model was trained: the window covers the whole workload, or labels decide no group.
     """
     found = selection.extra.get("two_level")
     if found is None:

@@ -292,7 +292,7 @@ def two_level(store_run: StoreRun, counters: Counters, device: str = "V100", **l
 
 def test_two_levels(store_run: StoreRun, counters: Counters) -> None:
     runs = two_level(store_run, counters)
-    report = analyse(request(*runs, methods=PKS))
+    report = analyse(request(*runs, methods=(("pks", {"model": "scaled_counters"}),)))
     (row,) = report["rows"]
     assert row["status"] == "ok", row["reason"]
     assert row["runs"] == [run.run_id for run in runs]
@@ -327,6 +327,11 @@ def test_two_levels(store_run: StoreRun, counters: Counters) -> None:
     groups = report["selections"]["training/pks"]["groups"]
     assert [group["launches"] for group in groups] == [59, 39, 2]
     assert groups[2]["representatives"][0]["launch"] == 98
+    # Labels decide no group here: without a name no model is trained, and the same launches are selected.
+    plain = analyse(request(*runs, methods=PKS))
+    assert plain["rows"][0]["model"] is None
+    assert plain["summary"][0]["model"] is None
+    assert plain["selections"]["training/pks"]["groups"] == groups
 
 
 def test_levels_that_do_not_match_are_refused(store_run: StoreRun, counters: Counters) -> None:

@@ -57,7 +57,7 @@ conditions:
 workloads:
 {workloads}analysis:
   reference: V100
-  methods: [pks, random]
+  methods: [pks: {{model: scaled_counters}}, random]
 """
 
 

@@ -27,13 +27,7 @@ def render_two_level(facts: Mapping[str, Any], console: Console, words: UnitWord
             f"{window['cost']['quantity']}: error {percent(window['error_percent'])}, group error "
             f"{percent(window['group_error_percent'])}, speedup {times(window['speedup'])}",
         ),
-        (
-            "labelled",
-            f"{count(facts['classified_launches'])} {words.several}, "
-            f"by {facts['chosen_model'] or 'no model'}",
-        ),
-        *_new_signatures(facts.get("classified_unseen_time_percent")),
-        ("models agree", percent(facts["agreement_percent"])),
+        *_labelled(facts, words),
         ("ambiguous", percent(facts["ambiguous_percent"])),
         (
             "unknown",
@@ -48,6 +42,21 @@ def render_two_level(facts: Mapping[str, Any], console: Console, words: UnitWord
     console.print("\nTwo levels")
     print_facts(pairs, console)
     _render_models(facts["models"] or {}, facts["chosen_model"], console)
+
+
+def _labelled(facts: Mapping[str, Any], words: UnitWords) -> list[tuple[str, str]]:
+    """Which model labelled what, or that labels decide no group; and how far the models that were trained
+    agree."""
+    agreement = ("models agree", percent(facts["agreement_percent"]))
+    if not facts.get("labels_used", True):
+        unused = ("labels", "none used: kernel and size decide every group")
+        return [unused, agreement] if facts["models"] else [unused]
+    many = f"{count(facts['classified_launches'])} {words.several}"
+    return [
+        ("labelled", f"{many}, by {facts['chosen_model'] or 'no model'}"),
+        *_new_signatures(facts.get("classified_unseen_time_percent")),
+        agreement,
+    ]
 
 
 def _unseen(facts: Mapping[str, Any]) -> list[tuple[str, str]]:

@@ -121,8 +121,10 @@ class PksParameters(MethodParameters):
         "best", "sgd", "gaussian_nb", "mlp", "combined", "nearest_light_time", "scaled_counters"
     ] = Field(
         default="best",
-        description="Two levels: the model whose labels are used after the window; best is the one of the "
-        "best expected accuracy.",
+        description=(
+            "Two levels: the model whose labels are used after the window; best is the one of the best "
+            "expected accuracy. Where labels decide no group, models are trained only if one is named."
+        ),
     )
     abstain: bool = Field(
         default=False,

@@ -115,7 +115,8 @@ def two_level_selection(
         match_kind: what makes a launch of the light run the same as one of the window.
         least_match_percent: below this the profile is refused.
         model, abstain, label_accuracy_percent: of the labels after the window
-            (:func:`assay_sampling.labelling.light_run.label_rest`).
+            (:func:`assay_sampling.labelling.light_run.label_rest`). Where labels decide no group, models are
+            trained only if one is named, for their scores.
         weights: for other GPUs; ``light_time`` draws launches in proportion to it where they are drawn.
 
     Returns a selection whose representatives, weights, labels and evaluation are those of the light run;
@@ -163,7 +164,13 @@ def two_level_selection(
         window = carried.window
     counters = WindowCounters.of(of_window, window.features, window.space)
     labelling = label_rest(
-        light, alignment.right_rows, window.labels, seed=seed, **labelled, counters=counters
+        light,
+        alignment.right_rows,
+        window.labels,
+        seed=seed,
+        **labelled,
+        counters=counters,
+        train=model != "best" or _labels_used(carried),
     )
     if carried is not None:
         carried = carried.divided_by(labelling, light_cost.values, seed)
@@ -205,6 +212,11 @@ def _grouped(
     return window, errors[best]
 
 
+def _labels_used(carried: CarriedGroups | None) -> bool:
+    """Whether labels of models decide groups: without kernel and size, or where counters divide these."""
+    return carried is None or carried.split.k > 1
+
+
 @dataclass(frozen=True)
 class _Joined:
     """Everything that is known once every light launch has a group."""
@@ -219,6 +231,10 @@ class _Joined:
     unseen_time_percent: float
     weighted_group_error_percent: float | None
     carried: CarriedGroups | None
+
+    @property
+    def labels_used(self) -> bool:
+        return _labels_used(self.carried)
 
     @property
     def representative_rows(self) -> np.ndarray:
@@ -356,7 +372,7 @@ class _Joined:
             "match_kind": self.alignment.kind,
             "models": {name: self.model_facts(name) for name in labelling.predicted} or None,
             "chosen_model": labelling.chosen,
-            "labels_used": self.carried is None or self.carried.split.k > 1,
+            "labels_used": self.labels_used,
             "classified_unseen_time_percent": labelling.classified_unseen_time_percent,
             "vote_weights": dict(labelling.vote_weights) or None,
             "agreement_percent": labelling.agreement_percent,
