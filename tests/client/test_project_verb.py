@@ -59,7 +59,7 @@ def test_a_csv_gives_one_projection(assay: Assay, series: Path) -> None:
     assert (ended.code, ended.stderr) == (0, "")
     document = json.loads(ended.stdout)
     # Waves of 32 blocks end every 2,000 cycles; by blocks it has 20,000 cycles, by instructions 20,400.
-    assert (document["rule"], document["stop_cycles"], document["stop_sample_index"]) == ("waves", 6000, 11)
+    assert (document["rule"], document["stop_cycles"], document["stop_sample_index"]) == ("waves", 5000, 9)
     assert document["projected_cycles"] == pytest.approx(math.sqrt(20_000 * 20_400))
     assert (document["reason"], document["would_stop"]) == (None, [])
     known = (*BLOCKS, "-p", "total_instructions=2040000", "--json")
@@ -94,13 +94,13 @@ def test_without_a_stop_the_document_says_null_and_why(assay: Assay, series: Pat
 def test_a_run_gives_an_entry_a_launch(assay: Assay, log: Path, intervals: Path) -> None:
     document = json.loads(assay("project", log, "--intervals", intervals, "--json").stdout)
     (launch,) = document["launches"]
-    assert (launch["traced_id"], launch["stop_cycles"], launch["true_cycles"]) == (3, 6000, 20_400)
+    assert (launch["traced_id"], launch["stop_cycles"], launch["true_cycles"]) == (3, 5000, 20_400)
     assert launch["projected_cycles"] == pytest.approx(math.sqrt(20_000 * 20_400))
     summary = document["summary"]
-    assert summary["speedup"] == pytest.approx(20_400 / 6000)
-    assert summary["saved_percent"] == summary["active_saved_percent"] == pytest.approx(100 * 144 / 204)
+    assert summary["speedup"] == pytest.approx(20_400 / 5000)
+    assert summary["saved_percent"] == summary["active_saved_percent"] == pytest.approx(100 * 154 / 204)
     shown = assay("project", log, "--intervals", intervals).stdout
-    for text in ("_Z1kv", "1 of 1 launches", "2 SMs, launch latency 0 cycles", "3.40x", "saved 70.59 % of"):
+    for text in ("_Z1kv", "1 of 1 launches", "2 SMs, launch latency 0 cycles", "4.08x", "saved 75.49 % of"):
         assert text in shown
     alone = json.loads(assay("project", log, "--json").stdout)
     assert alone["launches"][0]["reason"]["code"] == "intervals_missing"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -109,7 +109,13 @@ def test_projected_launches_are_kept_beside_those_simulated_whole(bench: Bench, 
 def test_a_launch_that_the_rule_does_not_stop_is_simulated_whole(
     shared_data: Path, tmp_path: Path, assay: Assay
 ) -> None:
+    """Of launch 3 the interval log is cut off before the rule stops it at cycle 45,000."""
     bench = made_bench(shared_data, tmp_path, assay, 3)
+    log, intervals = tmp_path / "half.out.gz", tmp_path / "half.visualizer.gz"
+    log.write_bytes(bench.log.read_bytes())
+    whole = bench.log.with_name("solver.10sm.cold-3.visualizer.gz").read_bytes()
+    intervals.write_bytes(whole[: len(whole) // 2])
+    bench = replace(bench, log=log)
     assert projected_later(bench, assay)["stop_cycles"] is None
     document = document_of(assay(*bench.command, "--design", bench.design(), "--stop", "waves"))
     (launch,) = document["launches"]

@@ -39,11 +39,11 @@ def test_the_default_keeps_its_goal_on_families_that_nothing_was_chosen_on(
     assert "mean error" in section.markdown()
     found = projection.projections(shared_data, ProjectionParameters())
     score = summary_of(projection.of_half(found, Half.REPORTING))
-    assert (score["launches"], score["stopped"]) == (51, 14)
-    assert score["saved_percent"] == pytest.approx(41.1, abs=0.05)
-    assert score["mean_active_error_over_all_percent"] == pytest.approx(1.8, abs=0.05)
+    assert (score["launches"], score["stopped"]) == (51, 16)
+    assert score["saved_percent"] == pytest.approx(44.6, abs=0.05)
+    assert score["mean_active_error_over_all_percent"] == pytest.approx(1.9, abs=0.05)
     # Over the launches that stop alone the goal of 5 % is missed: the docs say so.
-    assert score["mean_active_error_percent"] == pytest.approx(6.5, abs=0.05)
+    assert score["mean_active_error_percent"] == pytest.approx(6.15, abs=0.05)
     before = summary_of(projection.of_half(projection.projections(shared_data, OF_0_1_0), Half.REPORTING))
     for name in ("mean_active_error_over_all_percent", "largest_active_error_percent"):
         assert score[name] < before[name]

@@ -66,12 +66,12 @@ def test_a_stopped_launch_with_its_trace_is_projected_as_the_finished_one(
     assert (found.total_instructions, found.projection.rule) == (40_000, "waves")
     assert found.stop == finished.stop
     assert found.stop is not None
-    assert (found.simulated_cycles, found.projected_cycles) == (800, pytest.approx(1000))
+    assert (found.simulated_cycles, found.projected_cycles) == (700, pytest.approx(1000))
     assert (found.true_cycles, found.signed_error_percent) == (None, None)
     assert found.to_dict()["total_instructions"] == 40_000
     summary = summary_of([found])
     assert (summary["stopped"], summary["projected_cycles"]) == (1, found.projected_cycles)
-    assert summary["simulated_cycles"] == 800
+    assert summary["simulated_cycles"] == 700
     assert (summary["true_cycles"], summary["saved_percent"]) == (None, None)
 
 

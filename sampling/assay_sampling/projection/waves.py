@@ -6,6 +6,7 @@ but it does show in the instructions that its blocks have left to execute, whose
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import deque
 from dataclasses import dataclass
 from math import isfinite, sqrt
@@ -19,13 +20,18 @@ from assay_sampling.projection.rule import (
     require_instructions,
 )
 
-LEAST_WAVES = 3
+LEAST_WAVES = 2.5
+# The rule looks at every end of half a wave, at the last two waves, each of two halves.
+_LEAST_HALVES = int(2 * LEAST_WAVES)
+_WAVE, _WINDOW = 2, 4
 
 
 @dataclass(frozen=True)
-class _WaveEnd:
-    """The first sample at which a further wave has finished: sample, cycles, instructions, blocks so far."""
+class _HalfEnd:
+    """The first sample at which a further half of a wave has finished: halves, sample, cycles, instructions
+    and blocks so far."""
 
+    halves: int
     sample_index: int
     cycles: float
     instructions: float
@@ -42,12 +48,13 @@ class _Estimate:
 
 
 class WavesRule(StopRule):
-    """At the end of the third wave and of each later one, project the rest of the launch from the last two
+    """After two and a half waves and each later half, project the rest of the launch from the last two
     waves, by blocks and by instructions; stop where the two agree within ``tolerance_percent`` and the IPC of
     the two waves does too. The projection is the geometric mean of the two.
 
-    Cycles are counted without the launch latency, which would hide a disagreement. A grid of fewer than three
-    waves is not projected. Samples in which several waves end count as one end.
+    Cycles are counted without the launch latency, which would hide a disagreement. A grid of fewer than two
+    and a half waves is not projected. Samples in which several halves end count as one end; where samples are
+    longer than waves, the window is the last two samples.
     """
 
     name = "waves"
@@ -60,8 +67,8 @@ class WavesRule(StopRule):
         self._tolerance_percent = parameters.tolerance_percent
         self._idle_cycles = size.launch_latency_cycles or 0.0
         self._idle_is_known = size.launch_latency_cycles is not None
-        self._waves = 0
-        self._ends: deque[_WaveEnd] = deque(maxlen=LEAST_WAVES)
+        self._halves = 0
+        self._ends: deque[_HalfEnd] = deque(maxlen=_WINDOW + 1)
         self._least: float | None = None
 
     @property
@@ -75,11 +82,11 @@ class WavesRule(StopRule):
             self._idle_is_known = instructions > 0
             self._idle_cycles = self._idle_cycles if instructions > 0 else cycles
         self.finished_ctas += ctas
-        waves = int(self.finished_ctas // self.size.wave_ctas)
-        if waves <= self._waves:
+        halves = int(2 * self.finished_ctas // self.size.wave_ctas)
+        if halves <= self._halves:
             return None
-        self._waves = waves
-        self._ends.append(_WaveEnd(index, cycles, instructions, self.finished_ctas))
+        self._halves = halves
+        self._ends.append(_HalfEnd(halves, index, cycles, instructions, self.finished_ctas))
         found = self._estimate(self.size.total_ctas - self.finished_ctas, left)
         if found is None:
             return None
@@ -87,15 +94,15 @@ class WavesRule(StopRule):
         self._least = apart if self._least is None else min(apart, self._least)
         if not apart < self._tolerance_percent:
             return None
-        window = index - self._ends[0].sample_index
+        window = index - self._window()[0].sample_index
         return Stop(index, cycles, instructions, self.finished_ctas, found.projected_cycles,
                     found.window_ipc, window)  # fmt: skip
 
     def _estimate(self, blocks_left: float, instructions_left: float) -> _Estimate | None:
-        """From the last two waves; None before the third, at the end, or if one executed nothing."""
-        if self._waves < LEAST_WAVES or len(self._ends) < LEAST_WAVES or blocks_left <= 0:
+        """From the last two waves; None before there are enough, at the end, or if one executed nothing."""
+        if self._halves < _LEAST_HALVES or len(self._ends) < 3 or blocks_left <= 0:
             return None
-        before, between, now = self._ends
+        before, between, now = self._window()
         first, second = _ipc(before, between), _ipc(between, now)
         so_far = now.cycles - self._idle_cycles
         if not min(first, second, so_far) > 0:
@@ -111,6 +118,14 @@ class WavesRule(StopRule):
             window_ipc=window_ipc,
             disagreement_percent=max(_apart(by_blocks, by_instructions), _apart(first, second)),
         )
+
+    def _window(self) -> tuple[_HalfEnd, _HalfEnd, _HalfEnd]:
+        """The ends at which the last two waves began, met and ended; there are at least three."""
+        ends = list(self._ends)
+        halves, last = [end.halves for end in ends], len(ends) - 1
+        began = min(_last_at_most(halves, halves[-1] - _WINDOW), last - 2)
+        met = min(max(_last_at_most(halves, halves[-1] - _WAVE), began + 1), last - 1)
+        return ends[began], ends[met], ends[-1]
 
     def why_not(self) -> Note:
         if self.samples == 0:
@@ -129,7 +144,12 @@ class WavesRule(StopRule):
         )
 
 
-def _ipc(start: _WaveEnd, end: _WaveEnd) -> float:
+def _last_at_most(halves: list[int], most: int) -> int:
+    """The index of the last number that is at most ``most``, else 0."""
+    return max(bisect_right(halves, most) - 1, 0)
+
+
+def _ipc(start: _HalfEnd, end: _HalfEnd) -> float:
     return (end.instructions - start.instructions) / (end.cycles - start.cycles)
 
 
