@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import shutil
 import zlib
 from collections.abc import Callable
 from pathlib import Path
@@ -353,6 +354,48 @@ def test_an_export_does_not_write_where_it_must_not(
     assert assay(*given, out).code == 0
     assert assay(*given, out).code == StorageError.exit_code
     assert assay(*given, out, "--force").code == 0
+
+
+def test_an_export_can_be_moved_with_its_traces_and_a_copy_without_them(
+    mix: dict[str, Any], tmp_path: Path, assay: Assay
+) -> None:
+    here, there = tmp_path / "here", tmp_path / "there"
+    here.mkdir()
+    mix["traces"].parent.rename(here / "traces")
+    command = ("export", mix["selection"], "--to", "accel-sim", "--traces", here / "traces", "--json")
+    linked = document_of(assay(*command, "-o", here / "handed"))
+    copied = document_of(assay(*command, "-o", tmp_path / "copied", "--copy"))
+    texts = {Path(path).name: Path(path).read_bytes() for path in linked["links"]}
+    here.rename(there)
+    assert {name: (there / "handed" / name).read_bytes() for name in texts} == texts
+    shutil.rmtree(there / "traces")
+    assert not any((there / "handed" / name).exists() for name in texts)
+    assert {name: (tmp_path / "copied" / name).read_bytes() for name in texts} == texts
+    assert copied["links"] == []
+    assert {Path(each["path"]).name for each in copied["files"]} >= texts.keys()
+
+
+def test_a_copy_over_links_leaves_the_traces_as_they_are(
+    mix: dict[str, Any], tmp_path: Path, assay: Assay
+) -> None:
+    command = (
+        "export",
+        mix["selection"],
+        "--to",
+        "accel-sim",
+        "--traces",
+        mix["traces"],
+        "-o",
+        tmp_path / "out",
+    )
+    assert assay(*command).code == 0
+    assert assay(*command, "--copy", "--force").code == 0
+    (copy, *_) = sorted((tmp_path / "out").glob("kernel-*.traceg"))
+    copy.write_text("changed")
+    assert not copy.is_symlink()
+    assert "changed" not in (mix["traces"].parent / copy.name).read_text()
+    refused = assay("export", mix["selection"], "--to", "nvbit", "--copy")
+    assert (refused.code, "takes no traces" in refused.stderr) == (2, True)
 
 
 def test_traces_of_another_workload_are_refused_with_the_first_difference(

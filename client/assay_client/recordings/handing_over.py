@@ -1,24 +1,29 @@
-"""Writes a selection in the form of a target: the files of ``assay export``, and links to existing traces."""
+"""Writes a selection in the form of a target: the files of ``assay export``, and links to existing traces or
+copies of them."""
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from assay_client.files import link_to, require_folder_of, write_atomically
 from assay_client.recordings.analyses import load_selection, read_profile
+from assay_core.files.durable import storage_errors
 from assay_core.program import distribution_version
 from assay_sampling.documents.common import NoteEntry
 from assay_sampling.documents.handover import HandOverDocument, WrittenFileEntry
 from assay_sampling.errors import ParameterError, StorageError
+from assay_sampling.files.reading import reading
 from assay_sampling.handover.offered import target_called
 from assay_sampling.handover.target import Given, HandOver, Target
 from assay_sampling.launches.alignment import MatchKind
 from assay_sampling.launches.in_memory import DEFAULT_MEMORY_LIMIT_BYTES
 from assay_sampling.scoring.selection import SavedSelection
 
+_PIECE_BYTES = 1 << 20
 _NOT_IN_A_NAME = re.compile(r"[^A-Za-z0-9._-]+")
 
 
@@ -36,6 +41,7 @@ class ExportRequest:
         workload: the workload's name in files; "" takes the selection's.
         warm_up: earlier launches to replay before each representative.
         match: how closely traces must be the selected launches.
+        copy: write copies of traces instead of links to them.
         force: write over existing files.
         memory_limit_bytes: refuse before holding more than this.
     """
@@ -48,6 +54,7 @@ class ExportRequest:
     workload: str = ""
     warm_up: int = 0
     match: MatchKind = "exact"
+    copy: bool = False
     force: bool = False
     memory_limit_bytes: int = DEFAULT_MEMORY_LIMIT_BYTES
 
@@ -70,8 +77,35 @@ def export(request: ExportRequest, say: Callable[[str], None] = lambda _: None) 
         say(f"writing {places[entry.name]}")
         write_atomically(places[entry.name], entry.pieces())
     for name, existing in handed.links:
-        link_to(output / name, existing.resolve())
+        if request.copy:
+            say(f"copying {existing}")
+            _copy(existing, output / name)
+        else:
+            link_to(output / name, _from_folder_of(output / name, existing))
     return _document(request, saved, handed, output, places)
+
+
+def _from_folder_of(link: Path, existing: Path) -> Path:
+    """The way from a link to what it leads to, which stays right where both are moved or copied together."""
+    return Path(os.path.relpath(existing.resolve(), link.parent.resolve()))
+
+
+def _copy(existing: Path, place: Path) -> None:
+    """Copy a trace, or the folder of one; raises InputError and StorageError."""
+    if place.is_symlink():  # what it leads to may be the trace itself
+        with storage_errors(place):
+            place.unlink()
+    if existing.is_dir():
+        for path in sorted(existing.iterdir()):
+            _copy(path, place / path.name)
+    else:
+        write_atomically(place, _pieces(existing))
+
+
+def _pieces(path: Path) -> Iterator[bytes]:
+    with reading(path), path.open("rb") as file:
+        while piece := file.read(_PIECE_BYTES):
+            yield piece
 
 
 def made_by() -> str:
@@ -85,6 +119,8 @@ def workload_name(request_name: str, selection: Path) -> str:
 
 
 def _check_inputs(target: Target, request: ExportRequest) -> None:
+    if request.copy and "traces" not in target.takes:
+        raise ParameterError("--copy", f"--to {target.name} takes no traces", "leave it out")
     given = {"traces": request.traces, "recording": request.recording}
     for name, value in given.items():
         if value is not None and name not in target.takes:
@@ -151,12 +187,16 @@ def _document(
     places: dict[str, Path],
 ) -> HandOverDocument:
     chosen = saved.by_launch()
+    files = [WrittenFileEntry(path=str(places[e.name]), about=e.about) for e in handed.files]
+    traces = [(str(output / name), existing) for name, existing in handed.links]
+    if request.copy:
+        files += [WrittenFileEntry(path=path, about=f"a copy of {existing}") for path, existing in traces]
     return HandOverDocument(
         target=request.to,
         selection=str(request.selection),
         output=str(output),
-        files=[WrittenFileEntry(path=str(places[e.name]), about=e.about) for e in handed.files],
-        links=[str(output / name) for name, _ in handed.links],
+        files=files,
+        links=[] if request.copy else [path for path, _ in traces],
         launches=chosen.launch[handed.launches].tolist(),
         weights=chosen.weight[handed.launches].tolist(),
         notes=[NoteEntry.of(note) for note in handed.notes],

@@ -79,6 +79,13 @@ def export_(
         ),
     ] = "",
     match: MatchOption = "exact",
+    copy: Annotated[
+        bool,
+        typer.Option(
+            "--copy",
+            help="For accel-sim and macsim: copy traces instead of linking to them (links are relative).",
+        ),
+    ] = False,
     force: Annotated[bool, typer.Option("--force", help="Write over existing files.")] = False,
     memory_limit: MemoryLimitOption = None,
     as_json: JsonOption = False,
@@ -86,8 +93,8 @@ def export_(
     """Hand a selection to a simulator, a tracer or a viewer.
 
     What is read must belong to the selection: traces with other kernels or grids are refused with the first
-    differences. The folder of the traces stays unchanged: links lead to them. 'assay docs handover' shows
-    the way into the simulator and back."""
+    differences. The folder of the traces stays unchanged: links lead to them, or --copy copies them.
+    'assay docs handover' shows the way into the simulator and back."""
     limit = settings_of(memory_limit_bytes=memory_limit).memory_limit_bytes
     require(SELECTION, selection)
     require(RECORDING, recording)
@@ -100,6 +107,7 @@ def export_(
         workload=workload,
         warm_up=warm_up,
         match=match_kind(match),
+        copy=copy,
         force=force,
         memory_limit_bytes=limit,
     )
