@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from assay_client.one_box.basis import Basis, files_of, text_hash
 from assay_client.one_box.command import CommandBox
 from assay_client.one_box.unfinished import Say
-from assay_sampling.errors import MissingExtraError, NotReadyError
+from assay_sampling.errors import MissingExtraError, NotReadyError, ParameterError
 
 if TYPE_CHECKING:
     from assay_server.campaign_file.reading import CampaignFile
@@ -83,6 +83,30 @@ def command_box(virtual_gpus: Sequence[str], say: Say) -> CommandBox:
     if not counters:
         say("ncu (Nsight Compute) is not in the PATH: no counters, and selections go by times alone")
     return CommandBox(tuple(names), counters=counters, operations=shutil.which("nsys") is not None)
+
+
+def gpu_names_here() -> tuple[str, ...]:
+    """Names of the GPUs of this machine that can be measured on, each once; raises MissingExtraError."""
+    try:
+        from assay_agent.gpus.inventory import read_inventory  # noqa: PLC0415
+    except ModuleNotFoundError as error:
+        raise missing_extra(error, "assay init", "agent") from error
+    devices = read_inventory().devices
+    return tuple(dict.fromkeys(each.name for each in devices if not (each.left_out or each.problem)))
+
+
+def virtual_kind(name: str, option: str) -> str:
+    """The kind of virtual GPU of a name; raises ParameterError with the ``option`` that named it,
+    MissingExtraError.
+    """
+    try:
+        from assay_agent.config import VirtualGPUs  # noqa: PLC0415
+    except ModuleNotFoundError as error:
+        raise missing_extra(error, "assay init", "agent") from error
+    try:
+        return VirtualGPUs(name).kind
+    except ParameterError as error:
+        raise ParameterError(option, f"there is no virtual GPU {name!r}", error.remedy) from error
 
 
 def counter_seconds(launches: int, seconds: float, slices_of_runs: Sequence[int]) -> float:

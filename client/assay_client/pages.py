@@ -102,6 +102,11 @@ def _indexed() -> Iterator[Page]:
             yield Page(page_name(match[1]), section, match[2], path)
 
 
+def suites() -> tuple[str, ...]:
+    """The names of the campaigns to start from, for programs on real GPUs."""
+    return tuple(page.path.stem for page in _campaigns())
+
+
 def _campaigns() -> Iterator[Page]:
     campaigns = folder(CAMPAIGNS)
     for line in (campaigns / "README.md").read_text("utf-8").splitlines():

@@ -69,11 +69,11 @@ def test_the_index_lists_every_page_in_one_place() -> None:
 
 
 def commands(page: str) -> list[list[str]]:
-    """The words of every command of our programs in a page's code: a pipe or a redirection ends them."""
+    """The words of every command of our programs in a page's code: a pipe, a redirection or & ends them."""
     found = []
     for line in (ROOT / page).read_text().splitlines():
         if re.match(r"^(    )?assay(-\w+)? ", line):
-            for command in re.split(r"&&|\||>", line):
+            for command in re.split(r"&&?|\||>", line):
                 words = shlex.split(command.partition(" < ")[0], comments=True)
                 if words and words[0].startswith("assay"):
                     found.append(words)
