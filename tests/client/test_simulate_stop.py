@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -10,6 +11,15 @@ from typing import Any
 
 import pytest
 
+from assay_client.simulating.designs import Design
+from assay_client.simulating.launch_folder import LaunchFolder
+from assay_client.simulating.stopping import OnlineStop, StopRule
+from assay_client.simulating.watching import GrowingIntervals
+from assay_sampling.handover.isolated import IsolatedLaunch, Replay
+from assay_sampling.projection.projector import ProjectionParameters
+from assay_sampling.simulators.accel_sim.launch_traces import LaunchTraces
+from tests.support.sampling import accel_sim_logs as logs
+from tests.support.sampling.accel_sim_traces import MOV, Listed, write_traced
 from tests.support.sampling.solver_traces import write_solver_traces
 from tests.support.sampling.stand_in_simulator import write_stand_in
 
@@ -133,3 +143,43 @@ def test_a_damaged_trace_and_an_unknown_rule_are_named(bench: Bench, assay: Assa
     (failure,) = document_of(ended, code=6)["failures"]
     assert failure["kind"] == "damaged_trace"
     assert "kernel-1.traceg" in failure["cause"]
+
+
+@pytest.mark.parametrize("replayed", [False, True])
+def test_samples_of_a_replay_do_not_count_as_the_launch(tmp_path: Path, replayed: bool) -> None:
+    """32 blocks on 8 SMs, a wave each 200 cycles after a latency of 200: two and a half end at cycle 700."""
+    before = logs.Launch(traced_id=5, cycles=260, instructions=900)
+    own = logs.Launch(traced_id=6, cycles=1000, instructions=40_000, printed_ctas_per_sm=1)
+    listed = Listed(6, own.name, own.grid, own.block)
+    warp = [MOV] * 39 + ["0000 00000003 1 R1 MOV 0 0 0 "]
+    trace = write_traced(tmp_path / "kernel-6.traceg", listed, [warp])
+    text, samples, first = logs.options(), [], 0
+    if replayed:
+        text += f"Header info loaded for kernel command : ./kernel-mem-5.traceg\n{logs.header(before, 1)}"
+        text += logs.statistics(before, 1, logs.Totals())
+        # Of the 32 blocks replayed 27 end within its samples, and 5 in the first sample of the launch.
+        samples, first = [logs.sample(100, 300, 9), logs.sample(200, 700, 18)], 900
+    text += f"Header info loaded for kernel command : ./kernel-6.traceg\n{logs.header(own, 1 + replayed)}"
+    for cycle in range(100, 1000, 100):
+        blocks = 4 if cycle > 200 else 5 if replayed and cycle == 100 else 0
+        samples.append(logs.sample(cycle, 50 * max(cycle - 200, 0), blocks, before=first))
+    replay = Replay(trace, None) if replayed else None
+    launch = IsolatedLaunch(5, trace, 64 if replayed else 32, (), replay, 32 if replayed else 0)
+    folder = LaunchFolder(tmp_path / "run", Design("d", tmp_path, (), ()), launch, {})
+    folder.path.mkdir()
+    folder.log.write_text(text)
+    written = folder.path / "gpgpusim_visualizer__now.log.gz"
+    rule = StopRule(ProjectionParameters(rule="waves"), LaunchTraces({6: trace}))
+    online, growing = OnlineStop(folder, rule), GrowingIntervals(written)
+    reached = []
+    for number in range(len(samples)):
+        with written.open("ab") as file:
+            file.write(gzip.compress(samples[number].encode()))
+        growing.look()
+        reached.append(online.reached(growing.samples()))
+    # A sample is whole once the next one has begun: that of cycle 800.
+    assert reached.index(True) == 7 + 2 * replayed
+    found = rule.projection(folder)
+    assert found is not None and found.stop is not None
+    assert (found.launch.traced_id, found.stop.cycles) == (6, 700)
+    assert found.projected_cycles == pytest.approx(1000)
