@@ -31,7 +31,7 @@ from assay_sampling.notes.registry import Note, make_note
 if TYPE_CHECKING:
     from assay_agent.doctor.pins import Pin
     from assay_report.model.report import Report
-    from assay_server.campaign_file.doubts import Findings
+    from assay_server.campaign_file.lint import Findings
     from assay_server.campaign_file.reading import CampaignFile
 
 Unfinished = Literal["cancel", "go_on", "new"]
@@ -253,7 +253,7 @@ def _parsed(text: str, path: Path) -> tuple[CampaignFile, Path]:
 
 def _doubts(file: CampaignFile, folder: Path) -> Findings:
     try:
-        from assay_server.campaign_file.doubts import look_at  # noqa: PLC0415
+        from assay_server.campaign_file.lint import look_at  # noqa: PLC0415
         from assay_virtual.architectures import ARCHITECTURES  # noqa: PLC0415
     except ModuleNotFoundError as error:
         raise missing_extra(error, "assay plan", "server") from error
@@ -267,7 +267,7 @@ def report_of_state(state: Path, campaign_id: str | None = None) -> Report:
     Raises StorageError, CampaignError, MissingExtraError if the server is not installed.
     """
     try:
-        from assay_server.keeping.stored_report import stored_report  # noqa: PLC0415
+        from assay_server.maintenance.stored_report import stored_report  # noqa: PLC0415
     except ModuleNotFoundError as error:
         raise missing_extra(error, "assay report --state", "server") from error
     return stored_report(state, campaign_id)

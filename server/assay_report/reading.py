@@ -7,8 +7,8 @@ from collections.abc import Mapping
 
 from pydantic import ValidationError
 
-from assay_report.judging.verdicts import judge
 from assay_report.model.report import REPORT_VERSION, Report
+from assay_report.verdicts.verdicts import judge
 from assay_sampling.errors import InputError
 
 _AGAIN = "fetch it again: assay report ID --json"

@@ -21,17 +21,17 @@ from assay_server.access.directory import IdentityDirectory
 from assay_server.access.people import PeopleHandler
 from assay_server.access.recognising import Recognition
 from assay_server.campaigns.analysing.analyses import Analyses
+from assay_server.campaigns.analysing.executors.interface import Executors
 from assay_server.campaigns.analysing.executors.pool import WorkerPool
-from assay_server.campaigns.analysing.executors.seam import Executors
 from assay_server.campaigns.analysing.provisional import ProvisionalReports
 from assay_server.campaigns.budgets import BudgetHandler
 from assay_server.campaigns.bundles.stored import BundleStore
+from assay_server.campaigns.capacity import Room
 from assay_server.campaigns.carry_out import RequestRunner
 from assay_server.campaigns.heartbeats.answering import Heartbeats
 from assay_server.campaigns.ingest.publish import Publisher
 from assay_server.campaigns.ingest.segments import Ingest
 from assay_server.campaigns.queue.windows import windows_of
-from assay_server.campaigns.room import Room
 from assay_server.campaigns.scheduling.coordinator import Coordinator
 from assay_server.campaigns.scheduling.retry import RetryPolicy
 from assay_server.campaigns.scheduling.transitions import Effects, SchedulePolicy
@@ -54,8 +54,8 @@ from assay_server.limits import (
 from assay_server.metrics.server_metrics import ServerMetrics
 from assay_server.metrics.timed_store import TimedStore
 from assay_server.opening import OpenedState, opened_state, recover
-from assay_server.peers.seam import Peers
-from assay_server.records.in_force import noted_records
+from assay_server.peers.interface import Peers
+from assay_server.records.active import noted_records
 from assay_server.records.opening import (
     are_of_state,
     checked_place,
@@ -285,9 +285,9 @@ class Server:
         if place is None:
             return
         # Its libraries are needed only here.
-        from assay_server.web.admitting.admission import Admission  # noqa: PLC0415
-        from assay_server.web.admitting.links import WebLinks  # noqa: PLC0415
-        from assay_server.web.admitting.sessions import Sessions  # noqa: PLC0415
+        from assay_server.web.auth.admission import Admission  # noqa: PLC0415
+        from assay_server.web.auth.links import WebLinks  # noqa: PLC0415
+        from assay_server.web.auth.sessions import Sessions  # noqa: PLC0415
         from assay_server.web.page import LivePage  # noqa: PLC0415
 
         sessions = Sessions(access.metadata, coordinator.clock.now_ms)

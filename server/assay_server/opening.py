@@ -17,7 +17,7 @@ from assay_server.campaigns.ingest.sweeping import sweep
 from assay_server.campaigns.scheduling.coordinator import Coordinator
 from assay_server.clock import wall_ms
 from assay_server.database.opening import AskedDatabase, open_database, open_peers
-from assay_server.peers.seam import Peers
+from assay_server.peers.interface import Peers
 from assay_server.state_lock import locked_state
 from assay_server.store.connections.write_back import written_back
 from assay_server.store.sqlite import SqliteStore

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from assay_report.beside import set_beside
+from assay_report.external_results import set_beside
 from assay_report.figures import forms, gallery
 from assay_report.figures.theme import DARK, INK, PAPER
 from assay_report.html import render_html
-from assay_report.model.beside import SimulatedEntry
+from assay_report.model.external_results import SimulatedEntry
 from assay_report.model.scores import Row
 from assay_report.reading import read_report
 from assay_sampling.projection.pka_table import ERRORS

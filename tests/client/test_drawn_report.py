@@ -13,7 +13,6 @@ from rich.console import Console
 
 from assay_client.cli.reporters.report import render_report, render_table
 from assay_report.html import render_html
-from assay_report.judging.verdicts import verdicts_of
 from assay_report.markdown import escaped, render_markdown
 from assay_report.model.report import Report
 from assay_report.reading import parse_report
@@ -27,6 +26,7 @@ from assay_report.tables.sections import (
 from assay_report.tables.summary import summary_table
 from assay_report.tables.table import Cell, Table, Width, condensed, names, numbers, table_of
 from assay_report.tables.verdicts import first_tables
+from assay_report.verdicts.verdicts import verdicts_of
 
 FIXTURE = Path(__file__).parents[1] / "server" / "report" / "fixtures" / "report.json"
 

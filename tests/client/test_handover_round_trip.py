@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from assay_report.beside import read_simulated
+from assay_report.external_results import read_simulated
 from assay_sampling.errors import InputError, MisalignedError, RefusedError, StorageError
 from assay_sampling.handover.simulated_logs import GivenLog, read_log
 from assay_sampling.projection.files import ProjectionOptions

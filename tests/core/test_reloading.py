@@ -94,7 +94,7 @@ def test_the_table_of_settings_says_what_a_hangup_reloads() -> None:
 
 DAEMON = """\
 import pathlib, sys
-from assay_server.ending import until_asked_to_end
+from assay_server.signals import until_asked_to_end
 file = pathlib.Path(sys.argv[1])
 def say(word): file.write_text(file.read_text() + word)
 file.write_text("")

@@ -14,7 +14,7 @@ from assay_core.records.campaign import CampaignState, ChangedFile, FileChange
 from assay_server.analysis.runs.intact import RecordsChangedError
 from assay_server.campaigns.analysing import analyses as module
 from assay_server.campaigns.analysing.analyses import LEASE_MS, MOST_LEASES, Analyses
-from assay_server.campaigns.analysing.executors.seam import ExecutorApart, WorkersAwayError
+from assay_server.campaigns.analysing.executors.interface import ExecutorApart, WorkersAwayError
 from assay_server.campaigns.scheduling.coordinator import Coordinator
 from assay_server.store.model import Analysis, AnalysisState
 from tests.support.server.analysis_lab import HandExecutor, Lab

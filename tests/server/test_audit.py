@@ -21,7 +21,7 @@ from assay_server.access.audit import AuditedStore, AuditLog, begin_note, forget
 from assay_server.access.caller import OWNER_ID, Caller, called_by
 from assay_server.access.directory import IdentityDirectory
 from assay_server.access.people import PeopleHandler
-from assay_server.access.sight import EVERY_PROJECT
+from assay_server.access.visibility import EVERY_PROJECT
 from assay_server.app import Server
 from assay_server.rpc.admission.auditing import Auditing
 from assay_server.rpc.wrapping import ServedCall

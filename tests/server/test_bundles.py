@@ -31,10 +31,10 @@ from assay_server.campaign_file.reading import read_campaign_file
 from assay_server.campaigns.bundles.named import folders_named, sent_bundles
 from assay_server.campaigns.bundles.stored import BundleStore
 from assay_server.clock import wall_ms
-from assay_server.keeping.backup import make_backup
-from assay_server.keeping.check import check_state
-from assay_server.keeping.restore import restore_backup
 from assay_server.limits import DEFAULT_LIMITS, BundleLimits
+from assay_server.maintenance.backup import make_backup
+from assay_server.maintenance.check import check_state
+from assay_server.maintenance.restore import restore_backup
 from assay_server.store.records import LocalRecordStore
 from assay_server.store.sqlite import SqliteStore
 from tests.support.server.cut_once import CutOnce

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.processes
 # Stands for a server whose end takes long.
 SLOW_END = """\
 import time
-from assay_server.ending import until_asked_to_end
+from assay_server.signals import until_asked_to_end
 with until_asked_to_end() as wait:
     print("ready", flush=True)
     wait()

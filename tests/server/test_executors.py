@@ -9,9 +9,9 @@ import pytest
 
 from assay_sampling.errors import ParameterError
 from assay_server.analysis_place import analysis_place
+from assay_server.campaigns.analysing.executors.interface import ExecutorApart
 from assay_server.campaigns.analysing.executors.on_worker import differences
 from assay_server.campaigns.analysing.executors.pool import WorkerPool
-from assay_server.campaigns.analysing.executors.seam import ExecutorApart
 from assay_server.campaigns.analysing.parts import submit_analysis
 from assay_server.config import ServerSettings
 from tests.support.server.analysis_lab import HandExecutor

@@ -20,8 +20,8 @@ from assay_server.campaign_file.compiled import SchedulingRules
 from assay_server.campaign_file.placement import Placement, Requirements
 from assay_server.campaign_file.reading import load_campaign
 from assay_server.campaigns.planning.plan import plan_campaign
+from assay_server.campaigns.queue.fair_share import Account
 from assay_server.campaigns.queue.places import Lack, lacking
-from assay_server.campaigns.queue.shares import Account
 from assay_server.campaigns.scheduling.queue import Queue
 from assay_server.campaigns.scheduling.transitions import SchedulePolicy
 from assay_server.campaigns.scheduling.waiting import WaitKind, WaitReason, wait_reasons

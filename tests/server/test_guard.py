@@ -22,8 +22,8 @@ from assay_sampling.errors import NotIdentifiedError, NotPermittedError
 from assay_server.access.caller import OWNER_ID
 from assay_server.access.directory import IdentityDirectory
 from assay_server.access.recognising import Peer, Recognition
-from assay_server.access.sight import EVERY_PROJECT
 from assay_server.access.table import RULES
+from assay_server.access.visibility import EVERY_PROJECT
 from assay_server.store.model import Identity
 from assay_server.store.sql import MetadataStore
 from assay_server.store.sqlite import SqliteStore

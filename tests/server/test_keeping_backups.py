@@ -14,8 +14,8 @@ from assay_sampling.errors import AssayError, InputError, ParameterError, Storag
 from assay_server.app import Server, ServerSettings
 from assay_server.cli.program import program
 from assay_server.identity.authority import read_authority
-from assay_server.keeping.backup import make_backup
-from assay_server.keeping.restore import restore_backup
+from assay_server.maintenance.backup import make_backup
+from assay_server.maintenance.restore import restore_backup
 from tests.support.server.made_segments import made_segments
 from tests.support.server.playing_agent import PlayingAgent
 from tests.support.server.server_support import REPORT, StandInExecutor, eventually

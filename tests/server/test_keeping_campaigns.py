@@ -22,7 +22,7 @@ from assay_client.remote.connection import Connection
 from assay_core.records.campaign import RunDetail
 from assay_sampling.errors import CampaignError, InputError, ParameterError, StorageError
 from assay_server.app import Server, ServerSettings
-from assay_server.keeping.check import check_state
+from assay_server.maintenance.check import check_state
 from assay_server.store.sql import SqlTransaction
 from assay_server.store.sqlite import SqliteStore
 from tests.support.server.made_segments import made_segments
@@ -143,7 +143,7 @@ def test_a_campaign_that_has_not_ended_stays(agent: PlayingAgent, person: Connec
 def test_a_deletion_that_a_crash_cut_short_goes_on(
     agent: PlayingAgent, person: Connection, short_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("assay_server.keeping.deleting._RUNS_AT_A_TIME", 1)
+    monkeypatch.setattr("assay_server.maintenance.deleting._RUNS_AT_A_TIME", 1)
     campaign_id, calls = ended_campaign(agent), []
 
     def torn(self: SqlTransaction, run_ids: list[str]) -> None:

@@ -20,7 +20,7 @@ from assay_sampling.errors import StorageError
 from assay_server.app import Server, ServerSettings
 from assay_server.cli.counting import bar
 from assay_server.cli.program import program
-from assay_server.keeping.check import check_state
+from assay_server.maintenance.check import check_state
 from assay_server.store.sqlite import SqliteStore
 from tests.support.server.made_segments import made_segments
 from tests.support.server.playing_agent import PlayingAgent
@@ -199,7 +199,7 @@ def test_the_columns_of_many_files_are_read_once_and_those_of_another_kind_again
     state: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     read: list[pa.Schema] = []
-    monkeypatch.setattr("assay_server.keeping.check.check_schema", read.append)
+    monkeypatch.setattr("assay_server.maintenance.check.check_schema", read.append)
     assert check_state(state).findings == ()
     assert check_state(state).files == 2
     kinds = {pq.read_schema(path).serialize().to_pybytes() for path in (state / "records").rglob("*.parquet")}

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from assay_sampling.errors import AssayError
 from assay_server.app import Server
 from assay_server.cli.program import program
-from assay_server.keeping.diary import Done, Task, last_done, note_done
+from assay_server.maintenance.backup_log import Done, Task, last_done, note_done
 from tests.support.identity.tls_lab import tls_server
 from tests.support.metrics import value
 from tests.support.server.made_segments import made_segments

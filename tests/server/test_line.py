@@ -17,7 +17,8 @@ from assay_core.records.runs_request import RunsAction
 from assay_core.records.work import CommandSource
 from assay_protos import lab_pb2_grpc
 from assay_server.app import Server
-from assay_server.campaigns.line import (
+from assay_server.campaigns.queue.candidates import Standing
+from assay_server.campaigns.queue_view import (
     Lab,
     ahead_of,
     estimate,
@@ -26,7 +27,6 @@ from assay_server.campaigns.line import (
     reason_of,
     slots_by_gpu,
 )
-from assay_server.campaigns.queue.standing import Standing
 from assay_server.campaigns.scheduling.resting import Rest, Row
 from assay_server.campaigns.scheduling.waiting import WaitKind
 from assay_server.store.model import Agent, Hold, Run, WorkloadCost

@@ -15,7 +15,7 @@ import pytest
 from assay_core.records.attempt import AttemptLog
 from assay_core.records.runs_request import RunsAction
 from assay_server.app import Server
-from assay_server.web.drawing.templating import release
+from assay_server.web.views.templating import release
 from tests.support.server.made_segments import made_segments
 from tests.support.server.playing_agent import PlayingAgent
 from tests.support.server.server_support import eventually

@@ -19,12 +19,12 @@ from assay_sampling.errors import ParameterError
 from assay_server.access.caller import Caller
 from assay_server.app import Server
 from assay_server.store.sqlite import SqliteStore
-from assay_server.web.admitting.guarding import host_of
-from assay_server.web.admitting.sessions import csrf_token
-from assay_server.web.drawing.region import Drawing, Region, difference
-from assay_server.web.drawing.results import Results, results_of
-from assay_server.web.drawing.words import amount, span
+from assay_server.web.auth.guarding import host_of
+from assay_server.web.auth.sessions import csrf_token
 from assay_server.web.live import LivePages
+from assay_server.web.views.region import Drawing, Region, difference
+from assay_server.web.views.results import Results, results_of
+from assay_server.web.views.words import amount, span
 from assay_server.web_place import web_place
 from tests.support.identity.tls_lab import authority_of
 from tests.support.server.made_reports import HOSTILE, made_report

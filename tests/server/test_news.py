@@ -22,8 +22,8 @@ from assay_server.campaigns.scheduling.queue import GpuLease
 from assay_server.campaigns.scheduling.resting import DoneSlot
 from assay_server.campaigns.scheduling.telling.news import is_own, news_of, read_news
 from assay_server.campaigns.scheduling.transitions import Effects
-from assay_server.peers.seam import MOST_BYTES, Hub, PeersInProcess
-from assay_server.store.connections.ended import NothingKeptError, OutcomeUnknownError
+from assay_server.peers.interface import MOST_BYTES, Hub, PeersInProcess
+from assay_server.store.connections.retry import NothingKeptError, OutcomeUnknownError
 from assay_server.store.records import LocalRecordStore
 from assay_server.store.sql import SqlTransaction
 from tests.support.server.queue_lab import QueueLab, agent_of, live_campaign

@@ -12,9 +12,9 @@ import pytest
 
 from assay_core.records.lab import SlotHealth
 from assay_server.app import Server
-from assay_server.web.drawing.results import Result, Results
-from assay_server.web.drawing.so_far import SoFar
-from assay_server.web.drawing.templating import rendered
+from assay_server.web.views.results import Result, Results
+from assay_server.web.views.so_far import SoFar
+from assay_server.web.views.templating import rendered
 from tests.support.server.web_lab import WebLab, web_lab
 
 NO_COUNTERS = "10 counters were not measured; record both again"

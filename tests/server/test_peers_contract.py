@@ -11,8 +11,8 @@ from queue import Queue
 
 import pytest
 
+from assay_server.peers.interface import MOST_BYTES, Hub, Peers, PeersInProcess
 from assay_server.peers.postgresql import PostgresqlPeers
-from assay_server.peers.seam import MOST_BYTES, Hub, Peers, PeersInProcess
 from assay_server.store.sql import MetadataStore
 from assay_server.store.sqlite import SqliteStore
 from tests.support.server.postgresql_server import StoreInSchema, place_in_schema, server_url

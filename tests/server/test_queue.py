@@ -17,8 +17,8 @@ from assay_core.records.campaign import AttemptState, CampaignState
 from assay_core.records.lease import LeaseAnswer, LeaseRequest
 from assay_server.app import Server
 from assay_server.campaign_file.compiled import SchedulingRules
-from assay_server.campaigns.queue.shares import HALF_LIFE_MS, Account, Shares, Usage
-from assay_server.campaigns.queue.standing import Standing
+from assay_server.campaigns.queue.candidates import Standing
+from assay_server.campaigns.queue.fair_share import HALF_LIFE_MS, Account, Shares, Usage
 from assay_server.campaigns.scheduling.choice import Chooser, seat_of
 from assay_server.campaigns.scheduling.coordinator import Coordinator
 from assay_server.campaigns.scheduling.transitions import SchedulePolicy

@@ -16,11 +16,11 @@ from assay_sampling.errors import InputError
 from assay_server.analysis.runs.facts import RunFacts
 from assay_server.campaign_file.compiling import compile_campaign
 from assay_server.campaign_file.reading import load_campaign
-from assay_server.campaigns.analysing.asking import analysis_request
+from assay_server.campaigns.analysing.request_builder import analysis_request
 from assay_server.campaigns.errors import NotYetError
 from assay_server.campaigns.planning.plan import plan_campaign
 from assay_server.store.model import Campaign, Run, Slice, SliceState
-from assay_server.web.drawing.so_far import ResultsSoFar
+from assay_server.web.views.so_far import ResultsSoFar
 from tests.support.server.made_reports import made_report
 from tests.support.server.server_support import HandClock
 
@@ -231,7 +231,9 @@ def test_the_share_of_launches_grows_slice_by_slice() -> None:
 def test_a_run_under_way_counts_with_its_first_launches_up_to_the_first_gap(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("assay_server.campaigns.analysing.asking.run_facts", lambda *_, **__: RunFacts())
+    monkeypatch.setattr(
+        "assay_server.campaigns.analysing.request_builder.run_facts", lambda *_, **__: RunFacts()
+    )
     store = Store()
 
     def asked(windows_so_far: bool = True) -> dict[str, int]:

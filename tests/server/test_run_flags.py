@@ -10,7 +10,7 @@ from assay_core.records.attempt import AttemptKey
 from assay_core.records.validity_flag import ValidityFlag
 from assay_core.records.work import CommandSource
 from assay_sampling.running.validity import FLAGS
-from assay_server.campaigns.analysing.asking import capture_flags
+from assay_server.campaigns.analysing.request_builder import capture_flags
 from assay_server.campaigns.scheduling.attempt_results import FinishOutcome, SegmentOutcome
 from assay_server.store.model import Slice, SliceState
 from tests.support.server.desk import Desk

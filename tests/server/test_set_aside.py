@@ -11,7 +11,7 @@ import pytest
 
 from assay_core.records.campaign import SetAsideReason
 from assay_sampling.errors import StorageError
-from assay_server.store.set_aside import SetAsideFolder
+from assay_server.store.quarantine_files import SetAsideFolder
 
 
 class Crash(BaseException):

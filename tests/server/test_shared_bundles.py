@@ -16,8 +16,8 @@ from assay_core.records.upload import Bundle
 from assay_sampling.errors import InputError, StorageError
 from assay_server.campaigns.bundles.stored import BundleStore
 from assay_server.database.opening import AskedDatabase
-from assay_server.keeping.check import check_state
 from assay_server.limits import BundleLimits
+from assay_server.maintenance.check import check_state
 from assay_server.record_place import asked_records
 from assay_server.records import moving
 from assay_server.records.moving import move_to_bucket, move_to_folder, move_to_shared_folder

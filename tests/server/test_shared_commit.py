@@ -15,8 +15,8 @@ import pytest
 from assay_core.records.machine import Inventory
 from assay_sampling.errors import StorageError
 from assay_server.store.connections import shared_commit
+from assay_server.store.connections.dialect import UNDO
 from assay_server.store.connections.prepared import Driver
-from assay_server.store.connections.words import UNDO
 from assay_server.store.model import Agent
 from assay_server.store.sqlite import SqliteStore
 from tests.support.server.server_support import eventually

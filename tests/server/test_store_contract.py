@@ -41,8 +41,8 @@ from assay_server.store.model import (
 )
 from assay_server.store.record_store import KnownFiles, RecordStore
 from assay_server.store.records import DamagedSegmentError, LocalRecordStore
-from assay_server.store.sight import Belonging, Sight
 from assay_server.store.sql import MetadataStore, SqlTransaction
+from assay_server.store.visibility import Belonging, Sight
 from tests.support.server.made_segments import MadeSegment, made_segments
 from tests.support.server.metadata_stores import METADATA_STORES
 from tests.support.server.queued import waiting_slice

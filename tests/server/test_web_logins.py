@@ -17,12 +17,12 @@ from assay_core.identity.roles import Role
 from assay_sampling.errors import NotIdentifiedError, StorageError
 from assay_server.access.caller import Caller
 from assay_server.app import Server
-from assay_server.keeping.backup import make_backup
-from assay_server.keeping.restore import restore_backup
+from assay_server.maintenance.backup import make_backup
+from assay_server.maintenance.restore import restore_backup
 from assay_server.store.model import WebLogin
 from assay_server.store.sql import MetadataStore, SqlTransaction
 from assay_server.store.sqlite import SqliteStore
-from assay_server.web.admitting.sessions import LINK_MS, SESSION_MS, Sessions
+from assay_server.web.auth.sessions import LINK_MS, SESSION_MS, Sessions
 from tests.support.server.metadata_stores import METADATA_STORES
 from tests.support.server.server_support import HandClock
 from tests.support.server.web_lab import COOKIE, web_lab

@@ -14,7 +14,7 @@ import httpx
 import pytest
 
 from assay_server.app import Server
-from assay_server.web.drawing.templating import release
+from assay_server.web.views.templating import release
 from tests.support.server.web_lab import WebLab, web_lab
 
 READERS = "viewer, submitter, other submitter, operator, admin, owner"

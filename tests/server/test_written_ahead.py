@@ -15,8 +15,8 @@ from assay_core.files.launch_file import LaunchFileUnderWay
 from assay_core.records.attempt import AttemptKey
 from assay_sampling.errors import StorageError
 from assay_sampling.wire.packing import packed as packed_columns
-from assay_server.store.ahead import AheadLimits
 from assay_server.store.model import HeldSegment, Segment
+from assay_server.store.parquet_writer import AheadLimits
 from assay_server.store.record_store import Held, KnownFiles, PublishedFile
 from assay_server.store.records import LocalRecordStore
 from assay_server.store.segments import decode_segment
@@ -170,7 +170,7 @@ def test_the_attempts_that_were_silent_longest_make_room(tmp_path: Path):
 def test_small_attempts_take_no_place_among_those_with_a_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limits: AheadLimits, made_anew: set[str]
 ):
-    monkeypatch.setattr("assay_server.store.ahead.ROW_GROUP_ROWS", 150)
+    monkeypatch.setattr("assay_server.store.parquet_writer.ROW_GROUP_ROWS", 150)
     read: list[str] = []
     store = noting(tmp_path, limits, read)
     keys = [AttemptKey(f"made-1.{n:04d}", 0, 1, n) for n in range(4)]
@@ -218,7 +218,7 @@ def test_a_full_disk_under_the_file_ahead_costs_nothing_but_the_lead(
     expected = published_at_the_end(tmp_path / "end", GROUPS_AND_A_HALF)
     store = LocalRecordStore(tmp_path / "ahead")
     with monkeypatch.context() as patch:
-        patch.setattr("assay_server.store.ahead.LaunchFileUnderWay", full)
+        patch.setattr("assay_server.store.parquet_writer.LaunchFileUnderWay", full)
         records = bring(store, GROUPS_AND_A_HALF, KEY, ahead=True)
 
     assert store.publish(KEY, records) == expected

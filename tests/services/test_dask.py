@@ -13,7 +13,7 @@ from assay_core.records.campaign import CampaignState
 from assay_server.campaigns.analysing.analyses import Analyses
 from assay_server.campaigns.analysing.executors import dask_workers
 from assay_server.campaigns.analysing.executors.dask_workers import DaskWorkers
-from assay_server.campaigns.analysing.executors.seam import WorkersAwayError
+from assay_server.campaigns.analysing.executors.interface import WorkersAwayError
 from assay_server.campaigns.analysing.job import analyse_campaign
 from assay_server.campaigns.analysing.parts import submit_analysis
 from tests.services.dask_cluster import OwnDask, made_tls_files

@@ -17,7 +17,7 @@ import pytest
 
 from assay_sampling.errors import StorageError
 from assay_server.peers.postgresql import PostgresqlPeers
-from assay_server.store.connections.ended import NothingKeptError
+from assay_server.store.connections.retry import NothingKeptError
 from assay_server.store.postgresql.place import place_of
 from assay_server.store.postgresql.store import PostgresqlStore
 from tests.services.postgresql import OwnPostgresql

@@ -22,7 +22,7 @@ from assay_sampling.running.failures import FailureClass
 from assay_server.campaigns.heartbeats.answering import Heartbeats
 from assay_server.campaigns.scheduling.coordinator import Coordinator
 from assay_server.campaigns.scheduling.transitions import SchedulePolicy
-from assay_server.peers.seam import Hub, PeersInProcess
+from assay_server.peers.interface import Hub, PeersInProcess
 from assay_server.store.model import Attempt, Run, Segment, Slice
 from assay_server.store.postgresql.place import place_of
 from assay_server.store.postgresql.store import PostgresqlStore

@@ -14,7 +14,7 @@ import pyarrow
 import pytest
 
 from assay_server.access.directory import REFRESH_SECONDS
-from assay_server.web.answering.asking import COOKIE
+from assay_server.web.routes.context import COOKIE
 from tests.services.needed import needs_replicas
 from tests.services.replica_lab import ReplicaLab, replica_lab
 from tests.support.agent.bubblewrap import BUBBLEWRAP, bubblewrap_here

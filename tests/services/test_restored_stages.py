@@ -22,9 +22,9 @@ from assay_core.records.attempt import AttemptKey
 from assay_server.app import Server, ServerSettings
 from assay_server.database.moving import move_to_postgresql
 from assay_server.database.opening import AskedDatabase, open_database
-from assay_server.keeping.backup import make_backup
-from assay_server.keeping.check import check_state
-from assay_server.keeping.restore import restore_backup
+from assay_server.maintenance.backup import make_backup
+from assay_server.maintenance.check import check_state
+from assay_server.maintenance.restore import restore_backup
 from assay_server.store.model import SliceState
 from assay_server.store.postgresql.place import place_of
 from tests.services.needed import needs_seaweedfs

@@ -14,8 +14,8 @@ from typing import Any, Literal
 
 from pydantic import BaseModel
 
-from assay_report.judging.verdicts import verdicts_of
 from assay_report.model.report import COMPARISONS, Report
+from assay_report.verdicts.verdicts import verdicts_of
 from assay_sampling.visible import visible_json
 
 Kind = Literal["number", "integer", "truth", "text"]

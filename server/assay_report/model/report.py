@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Annotated, Any, ClassVar
 
-from assay_report.model.beside import PublishedEntry, SimulatedEntry
 from assay_report.model.compared import (
     ColdStartEntry,
     Compared,
@@ -16,6 +15,7 @@ from assay_report.model.compared import (
     SmShareEntry,
 )
 from assay_report.model.drawn import Drawn
+from assay_report.model.external_results import PublishedEntry, SimulatedEntry
 from assay_report.model.runs import FailedRunEntry, ProvenanceEntry, RunEntry
 from assay_report.model.scores import RecommendedEntry, Row, SummaryEntry
 from assay_report.model.slices import ChosenSlicesEntry

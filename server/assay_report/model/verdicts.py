@@ -1,11 +1,11 @@
-"""Verdicts: what a report says in one screen, made from its rows by :mod:`assay_report.judging`."""
+"""Verdicts: what a report says in one screen, made from its rows by :mod:`assay_report.verdicts`."""
 
 from __future__ import annotations
 
 from typing import Annotated, ClassVar, Literal
 
-from assay_report.model.beside import SimulatedNumbers
 from assay_report.model.common import Placed, Status
+from assay_report.model.external_results import SimulatedNumbers
 from assay_sampling.documents.base import ArrangedPart, Part, says
 from assay_sampling.documents.common import ConditionEntry
 from assay_sampling.verdicts.verdict import VerdictLevel

@@ -5,15 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from assay_report.judging.sentences import counted, percentage
-from assay_report.judging.target import error_of
-from assay_report.judging.verdicts import verdicts_of
 from assay_report.model.report import Report
 from assay_report.model.scores import Row
 from assay_report.tables import scores
-from assay_report.tables.beside import beside_tables
 from assay_report.tables.compared import compared_tables
 from assay_report.tables.decomposition import report_tables
+from assay_report.tables.external_results import beside_tables
 from assay_report.tables.groups import groups_table
 from assay_report.tables.runs import failed_runs_table, provenance_table, runs_table
 from assay_report.tables.slices import slices_summary, slices_tables
@@ -21,6 +18,9 @@ from assay_report.tables.summary import summary_table
 from assay_report.tables.table import Table
 from assay_report.tables.two_level import models_table, window_table
 from assay_report.tables.verdicts import shortfalls_table, suite_table
+from assay_report.verdicts.sentences import counted, percentage
+from assay_report.verdicts.target import error_of
+from assay_report.verdicts.verdicts import verdicts_of
 
 DEFINITIONS: tuple[tuple[str, str], ...] = (
     (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from assay_report.model.beside import SimulatedEntry
+from assay_report.model.external_results import SimulatedEntry
 from assay_report.model.verdicts import (
     BestMethod,
     Excluded,

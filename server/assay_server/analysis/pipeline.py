@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from assay_report.judging.verdicts import judge
 from assay_report.model.drawn import Drawn
 from assay_report.model.report import COMPARISONS, CampaignEntry, Comparisons, Report
 from assay_report.model.runs import FailedRunEntry, FailureEntry, RunEntry
 from assay_report.model.scores import Row
+from assay_report.verdicts.verdicts import judge
 from assay_sampling.documents.common import ConditionEntry
 from assay_sampling.documents.selection import SelectionInReport
 from assay_server.analysis import rows

@@ -10,8 +10,8 @@ from assay_core.records.lab import BudgetChange, Budgets, BudgetsAsked, PersonBu
 from assay_server.access.audit import note_subject
 from assay_server.access.caller import current_caller
 from assay_server.access.people import person_called
-from assay_server.access.sight import sight_of
-from assay_server.campaigns.queue.shares import PERSON_DAYS
+from assay_server.access.visibility import sight_of
+from assay_server.campaigns.queue.fair_share import PERSON_DAYS
 from assay_server.campaigns.scheduling.coordinator import Coordinator
 from assay_server.store.model import Identity
 from assay_server.store.sql import SqlTransaction

@@ -12,7 +12,7 @@ from assay_core.records.runs_request import RunsAction, RunsRequest
 from assay_sampling.errors import StorageError
 from assay_server.campaigns.scheduling.coordinator import Coordinator
 from assay_server.campaigns.slicing.after_light import awaited_lights, plan_from
-from assay_server.store.connections.ended import repeated
+from assay_server.store.connections.retry import repeated
 from assay_server.store.model import PendingRequest, Run
 from assay_server.store.sql import SqlTransaction
 

@@ -11,7 +11,7 @@ from assay_sampling.errors import CampaignError, ParameterError
 from assay_server.access.audit import note_nothing_new, note_subject
 from assay_server.access.caller import Caller, current_caller
 from assay_server.access.priorities import require_priority
-from assay_server.access.sight import project_for
+from assay_server.access.visibility import project_for
 from assay_server.campaign_file.compiled import CompiledCampaign
 from assay_server.campaign_file.compiling import compile_campaign
 from assay_server.campaign_file.reading import read_campaign_file
@@ -21,7 +21,7 @@ from assay_server.campaigns.bundles.named import folders_named, sent_bundles
 from assay_server.campaigns.planning.plan import Plan, next_number, plan_campaign
 from assay_server.campaigns.scheduling.coordinator import Coordinator
 from assay_server.campaigns.slicing.learned import RECENT_SLICES, SliceCosts
-from assay_server.store.connections.ended import repeated
+from assay_server.store.connections.retry import repeated
 from assay_server.store.model import Campaign
 from assay_server.store.sql import SqlTransaction
 

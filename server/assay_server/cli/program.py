@@ -26,7 +26,7 @@ from assay_server.cli.move import move
 from assay_server.cli.state import backup, check, restore
 from assay_server.cli.token import token
 from assay_server.config import ServerSettings
-from assay_server.ending import until_asked_to_end
+from assay_server.signals import until_asked_to_end
 
 _log = logging.getLogger(__name__)
 

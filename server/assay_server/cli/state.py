@@ -40,9 +40,9 @@ def backup(
 ) -> None:
     """Back up a state folder, also while its server runs."""
     from assay_server.database.opening import asked_database  # noqa: PLC0415 - serving needs none of this
-    from assay_server.keeping.authority_key import read_passphrase  # noqa: PLC0415
-    from assay_server.keeping.backup import make_backup  # noqa: PLC0415
-    from assay_server.keeping.diary import Done, Task, note_done  # noqa: PLC0415
+    from assay_server.maintenance.authority_key import read_passphrase  # noqa: PLC0415
+    from assay_server.maintenance.backup import make_backup  # noqa: PLC0415
+    from assay_server.maintenance.backup_log import Done, Task, note_done  # noqa: PLC0415
 
     made = make_backup(
         settings.state_dir.absolute(),
@@ -92,8 +92,8 @@ def restore(
     json_output: JsonOption = False,
 ) -> None:
     """Make a state folder from a backup; every file is checked first. Refused while a server uses it."""
-    from assay_server.keeping.authority_key import read_passphrase  # noqa: PLC0415
-    from assay_server.keeping.restore import restore_backup  # noqa: PLC0415
+    from assay_server.maintenance.authority_key import read_passphrase  # noqa: PLC0415
+    from assay_server.maintenance.restore import restore_backup  # noqa: PLC0415
 
     restored = restore_backup(
         source.absolute(),
@@ -132,8 +132,8 @@ def _revoked_again(revocations: int | None) -> str:
 def check(*, settings: ServerSettings, json_output: JsonOption = False) -> None:
     """Compare every published file with its hash, and every record with its rules. Mends nothing."""
     from assay_server.database.opening import asked_database  # noqa: PLC0415
-    from assay_server.keeping.check import check_state  # noqa: PLC0415
-    from assay_server.keeping.diary import Done, Task, note_done  # noqa: PLC0415
+    from assay_server.maintenance.backup_log import Done, Task, note_done  # noqa: PLC0415
+    from assay_server.maintenance.check import check_state  # noqa: PLC0415
 
     state = settings.state_dir.absolute()
     with counted("runs looked at") as looked_at:

@@ -14,16 +14,16 @@ from pathlib import Path
 
 from assay_core.files.durable import replace, storage_errors, sync_directory
 from assay_sampling.errors import ParameterError, StorageError
-from assay_server.database.copying import Told, copy_rows, has_rows
-from assay_server.database.in_force import (
+from assay_server.database.active import (
     SQLITE_FILE,
     forget_database,
     note_database,
     noted_database,
 )
+from assay_server.database.copying import Told, copy_rows, has_rows
 from assay_server.database.opening import AskedDatabase, number_of_state, open_database, opened_place
 from assay_server.state_lock import locked_state
-from assay_server.store.connections.ended import NothingKeptError, OutcomeUnknownError
+from assay_server.store.connections.retry import NothingKeptError, OutcomeUnknownError
 from assay_server.store.sqlite import SqliteStore
 
 _EMPTY = "name an empty one: createdb --owner USER --encoding UTF8 --locale C --template template0 NAME"

@@ -8,15 +8,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from assay_sampling.errors import StorageError
-from assay_server.database.copying import has_rows
-from assay_server.database.in_force import (
+from assay_server.database.active import (
     SQLITE_FILE,
     DatabaseInForce,
     new_state_number,
     note_database,
     noted_database,
 )
-from assay_server.peers.seam import Peers, PeersInProcess
+from assay_server.database.copying import has_rows
+from assay_server.peers.interface import Peers, PeersInProcess
 from assay_server.store.postgresql.place import DatabasePlace, asked_place, require_driver
 from assay_server.store.sqlite import SqliteStore
 

@@ -16,7 +16,7 @@ from assay_sampling.running.failures import FailureClass
 from assay_server.campaigns.scheduling.coordinator import Coordinator
 from assay_server.campaigns.scheduling.transitions import Effects
 from assay_server.identity.authority import read_authority
-from assay_server.metrics.keeping import KeepingCollector
+from assay_server.metrics.maintenance import KeepingCollector
 from assay_server.metrics.queue import QueueCollector
 
 _CLASSES = frozenset(str(each) for each in FailureClass)

@@ -16,7 +16,7 @@ import psycopg
 import sqlalchemy as sa
 
 from assay_sampling.errors import StorageError
-from assay_server.peers.seam import Hear
+from assay_server.peers.interface import Hear
 from assay_server.store.postgresql.place import DatabasePlace
 from assay_server.store.postgresql.refusals import refusal
 from assay_server.store.postgresql.store import new_engine

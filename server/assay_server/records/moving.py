@@ -24,7 +24,7 @@ from assay_server.campaigns.bundles.stored import bundle_fault
 from assay_server.content_hash import fresh_hash_of
 from assay_server.database.opening import AskedDatabase, number_of_state, open_database
 from assay_server.record_place import AskedRecords
-from assay_server.records.in_force import forget_records, note_records, noted_records
+from assay_server.records.active import forget_records, note_records, noted_records
 from assay_server.records.opening import (
     look_at_records,
     note_of,

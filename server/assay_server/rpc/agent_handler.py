@@ -32,7 +32,7 @@ from assay_server.identity.agent_names import require_free_name
 from assay_server.limits import DEFAULT_LIMITS, AgentLimits
 from assay_server.rpc.bounds import agent_of, bounded_failure, bounded_flags, bounded_log
 from assay_server.rpc.statuses import work_of
-from assay_server.store.connections.ended import repeated
+from assay_server.store.connections.retry import repeated
 from assay_server.store.model import Agent
 from assay_server.store.sql import SqlTransaction
 

@@ -24,12 +24,12 @@ from assay_core.records.campaign import (
 )
 from assay_core.records.runs_request import RunsAction, RunsAnswer, RunsRequest
 from assay_server.access.caller import current_caller
-from assay_server.access.sight import sight_of
+from assay_server.access.visibility import sight_of
 from assay_server.campaigns.analysing.job import Pages
 from assay_server.campaigns.carry_out import RequestRunner
 from assay_server.campaigns.errors import NotYetError, known_campaign, unknown_run
 from assay_server.campaigns.ingest.lost_records import changed_files
-from assay_server.campaigns.line import held_lines
+from assay_server.campaigns.queue_view import held_lines
 from assay_server.campaigns.scheduling.coordinator import Coordinator
 from assay_server.campaigns.scheduling.waiting import waiting_for
 from assay_server.campaigns.submit import submit
@@ -37,8 +37,8 @@ from assay_server.limits import DEFAULT_LIMITS, QueryLimits
 from assay_server.rpc.status_board import StatusBoard
 from assay_server.rpc.statuses import attempt_detail, campaign_status, run_status, set_aside, slot_rests
 from assay_server.store.model import Campaign
-from assay_server.store.sight import Sight
 from assay_server.store.sql import SqlTransaction
+from assay_server.store.visibility import Sight
 
 _CHUNK_BYTES = 1 << 20
 

@@ -17,7 +17,7 @@ from assay_core.records.campaign import (
     WaitingRuns,
 )
 from assay_server.campaigns.errors import known_campaign
-from assay_server.campaigns.line import Lab, estimate, slots_by_gpu, told_reasons
+from assay_server.campaigns.queue_view import Lab, estimate, slots_by_gpu, told_reasons
 from assay_server.campaigns.scheduling.coordinator import Coordinator
 from assay_server.campaigns.scheduling.transitions import Effects
 from assay_server.campaigns.scheduling.waiting import waiting_alike

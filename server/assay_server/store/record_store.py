@@ -12,8 +12,8 @@ from typing import Protocol
 from assay_core.records.attempt import AttemptKey
 from assay_server.record_place import RecordsPlace
 from assay_server.store.model import HeldSegment, Segment
+from assay_server.store.quarantine_files import MovedFiles
 from assay_server.store.segments import SegmentContent
-from assay_server.store.set_aside import MovedFiles
 
 
 @dataclass(frozen=True)

@@ -47,11 +47,11 @@ from assay_core.records.attempt import AttemptKey
 from assay_core.records.campaign import SetAsideReason
 from assay_sampling.errors import LaunchTableError, ParameterError, StorageError
 from assay_sampling.launches.table import LaunchBatch
-from assay_server.store.ahead import DEFAULT_AHEAD_LIMITS, AheadLimits, FilesAhead
 from assay_server.store.model import HeldSegment, Segment
+from assay_server.store.parquet_writer import DEFAULT_AHEAD_LIMITS, AheadLimits, FilesAhead
+from assay_server.store.quarantine_files import MovedFiles, SetAsideFolder
 from assay_server.store.record_store import NOTHING_HELD, Held, KnownFiles, PublishedFile
 from assay_server.store.segments import SegmentContent, decode_segment, part_hash
-from assay_server.store.set_aside import MovedFiles, SetAsideFolder
 
 # Our own publications and reports that a crash cut short: nothing refers to them.
 _HALF_WRITTEN = re.compile(

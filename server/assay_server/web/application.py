@@ -15,18 +15,18 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from assay_server.limits import Limits
-from assay_server.web.admitting.admission import Admission
-from assay_server.web.admitting.guarding import Guarding
-from assay_server.web.admitting.sessions import Sessions
-from assay_server.web.answering.acting import ACTIONS, Acting
-from assay_server.web.answering.asking import Answering, Asking, Handlers
-from assay_server.web.answering.downloads import Downloads
-from assay_server.web.answering.logging_in import LoggingIn
-from assay_server.web.answering.problems import no_such_page, with_problems
-from assay_server.web.answering.watching import Watching
-from assay_server.web.drawing import pages as kinds
-from assay_server.web.drawing.templating import release, static_files
+from assay_server.web.auth.admission import Admission
+from assay_server.web.auth.guarding import Guarding
+from assay_server.web.auth.sessions import Sessions
 from assay_server.web.live import LivePages
+from assay_server.web.routes.acting import ACTIONS, Acting
+from assay_server.web.routes.context import Answering, Asking, Handlers
+from assay_server.web.routes.downloads import Downloads
+from assay_server.web.routes.logging_in import LoggingIn
+from assay_server.web.routes.problems import no_such_page, with_problems
+from assay_server.web.routes.watching import Watching
+from assay_server.web.views import pages as kinds
+from assay_server.web.views.templating import release, static_files
 from assay_server.web_place import WebPlace
 
 _FOR_EVER = {"Cache-Control": "public, max-age=31536000, immutable"}

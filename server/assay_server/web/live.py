@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Hashable
 from dataclasses import dataclass, field
 
-from assay_server.web.drawing.region import Drawing, difference, event
+from assay_server.web.views.region import Drawing, difference, event
 
 _log = logging.getLogger(__name__)
 

@@ -13,19 +13,19 @@ from assay_server.rpc.campaign_handler import CampaignHandler
 from assay_server.rpc.lab.handler import LabHandler
 from assay_server.rpc.places import BoundedThreads
 from assay_server.rpc.published.handler import PublishedHandler
-from assay_server.web.admitting.admission import Admission
-from assay_server.web.admitting.links import WebLinks
-from assay_server.web.admitting.sessions import Sessions
-from assay_server.web.answering.asking import Handlers
+from assay_server.web.activity import Pulse
 from assay_server.web.application import Application
-from assay_server.web.drawing.campaign_page import CampaignPage
-from assay_server.web.drawing.pages import Pages
-from assay_server.web.drawing.so_far import ResultsSoFar
-from assay_server.web.drawing.templating import release
-from assay_server.web.figures.studio import Studio
+from assay_server.web.auth.admission import Admission
+from assay_server.web.auth.links import WebLinks
+from assay_server.web.auth.sessions import Sessions
+from assay_server.web.figures.figure_worker import Studio
 from assay_server.web.live import LivePages
-from assay_server.web.pulse import Pulse
+from assay_server.web.routes.context import Handlers
 from assay_server.web.service import WebService
+from assay_server.web.views.campaign_page import CampaignPage
+from assay_server.web.views.pages import Pages
+from assay_server.web.views.so_far import ResultsSoFar
+from assay_server.web.views.templating import release
 from assay_server.web_place import WebPlace
 
 _THREADS = 2

@@ -16,8 +16,8 @@ import psutil
 
 from assay_server.analysis.runs.request import AnalysisRequest
 from assay_server.campaigns.analysing.executors.dask_workers import DaskWorkers
+from assay_server.campaigns.analysing.executors.interface import Executors, WorkersAwayError
 from assay_server.campaigns.analysing.executors.pool import WorkerPool
-from assay_server.campaigns.analysing.executors.seam import Executors, WorkersAwayError
 from assay_server.campaigns.analysing.job import Pages
 from assay_server.campaigns.analysing.parts import submit_analysis
 from tests.bench.lab.goals import Goal

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from assay_report.beside import read_published, read_simulated
+from assay_report.external_results import read_published, read_simulated
 from assay_report.html import render_html
 from assay_report.reading import parse_report, read_report
-from assay_report.tables.beside import beside_tables
+from assay_report.tables.external_results import beside_tables
 from assay_sampling.errors import InputError
 from tests.support.server.made_reports import made_report
 

@@ -10,15 +10,15 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from assay_report.beside import set_beside
+from assay_report.external_results import set_beside
 from assay_report.forms import Form, files_of, single
-from assay_report.judging.verdicts import verdicts_of
-from assay_report.model.beside import SimulatedEntry
+from assay_report.model.external_results import SimulatedEntry
 from assay_report.model.report import Report
 from assay_report.model.verdicts import SuiteEntry
 from assay_report.reading import parse_report, read_report
 from assay_report.tables.sections import short_tables
 from assay_report.tables.verdicts import suite_table
+from assay_report.verdicts.verdicts import verdicts_of
 from assay_sampling.errors import ParameterError, RefusedError
 from tests.support.server.made_reports import made_report
 

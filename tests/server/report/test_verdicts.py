@@ -13,13 +13,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assay_report.html import render_html
-from assay_report.judging.verdicts import first_sentence, judge, verdicts_of
 from assay_report.latex import render_latex
 from assay_report.markdown import render_markdown
 from assay_report.model.report import Report
 from assay_report.model.verdicts import SuiteEntry
 from assay_report.reading import read_report
 from assay_report.tables.verdicts import first_tables, intervals_text
+from assay_report.verdicts.verdicts import first_sentence, judge, verdicts_of
 from assay_sampling.documents.common import VerdictEntry
 from tests.support.server.made_reports import made_report
 

@@ -19,8 +19,8 @@ from assay_core.records.campaign import CampaignState, RunState
 from assay_server.analysis.runs.request import AnalysisRequest
 from assay_server.campaign_file.compiled import AnalysisSettings, CompiledCampaign
 from assay_server.campaigns.analysing.analyses import Analyses
-from assay_server.campaigns.analysing.asking import analysis_request
 from assay_server.campaigns.analysing.job import analyse_one_workload
+from assay_server.campaigns.analysing.request_builder import analysis_request
 from assay_server.campaigns.scheduling.coordinator import Coordinator
 from assay_server.campaigns.scheduling.transitions import SchedulePolicy
 from assay_server.content_hash import hash_of_file

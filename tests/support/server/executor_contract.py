@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from assay_sampling.errors import RefusedError
-from assay_server.campaigns.analysing.executors.seam import Executors, WorkersAwayError
+from assay_server.campaigns.analysing.executors.interface import Executors, WorkersAwayError
 from assay_server.campaigns.analysing.job import analyse_campaign
 from assay_server.campaigns.analysing.parts import submit_analysis
 from tests.support.server.server_support import eventually

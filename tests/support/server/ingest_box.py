@@ -16,7 +16,7 @@ from assay_server.campaigns.scheduling.coordinator import Coordinator
 from assay_server.campaigns.scheduling.retry import RetryPolicy
 from assay_server.campaigns.scheduling.transitions import SchedulePolicy
 from assay_server.campaigns.submit import submit
-from assay_server.peers.seam import Hub, PeersInProcess
+from assay_server.peers.interface import Hub, PeersInProcess
 from assay_server.store.model import Agent
 from assay_server.store.records import LocalRecordStore
 from assay_server.store.sqlite import SqliteStore

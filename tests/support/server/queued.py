@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from assay_core.records.machine import Inventory, Slot
-from assay_server.campaigns.queue.standing import Standing
+from assay_server.campaigns.queue.candidates import Standing
 from assay_server.campaigns.scheduling.choice import Chooser, seat_of
 from assay_server.campaigns.scheduling.resting import RestingSlots
 from assay_server.store.model import Agent, Run, Slice

@@ -14,9 +14,9 @@ from obstore.store import LocalStore, MemoryStore, S3Store
 from assay_server.record_place import RecordsPlace
 from assay_server.store.objects.bucket import Bucket
 from assay_server.store.objects.store import ObjectRecordStore
+from assay_server.store.quarantine_files import MANIFEST
 from assay_server.store.record_store import RecordStore
 from assay_server.store.records import LocalRecordStore
-from assay_server.store.set_aside import MANIFEST
 
 
 class RecordBench(Protocol):

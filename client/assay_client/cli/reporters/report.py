@@ -9,7 +9,6 @@ from rich.console import Console
 
 from assay_client.cli.reporters.tables import SYNTHETIC_NOTICE, Table
 from assay_client.cli.reporters.text import clipped
-from assay_report.judging.verdicts import first_sentence, verdicts_of
 from assay_report.model.report import Report
 from assay_report.tables.remarks import remarks
 from assay_report.tables.sections import short_tables
@@ -17,6 +16,7 @@ from assay_report.tables.summary import summary_table
 from assay_report.tables.table import Cell, Column, Width
 from assay_report.tables.table import Table as ReportTable
 from assay_report.texts import ABSENT
+from assay_report.verdicts.verdicts import first_sentence, verdicts_of
 from assay_sampling.visible import visible
 
 _LONGEST_NAME = 40

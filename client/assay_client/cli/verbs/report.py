@@ -236,7 +236,7 @@ def _set_beside(found: _Source, beside: Sequence[Path], simulated: Sequence[Path
     """Read the tables that the reader sets beside the report, and put them into it."""
     if not (beside or simulated):
         return
-    from assay_report.beside import read_published, read_simulated, set_beside  # noqa: PLC0415 - rare
+    from assay_report.external_results import read_published, read_simulated, set_beside  # noqa: PLC0415 - rare
 
     set_beside(
         found.report(),

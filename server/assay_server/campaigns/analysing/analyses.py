@@ -26,13 +26,13 @@ from assay_report.reading import parse_report
 from assay_sampling.errors import AssayError, StorageError
 from assay_server.analysis.runs.intact import RecordsChangedError, unreadable_copy
 from assay_server.analysis.runs.request import AnalysisRequest
-from assay_server.campaigns.analysing.asking import analysis_request
-from assay_server.campaigns.analysing.executors.seam import ExecutorApart, WorkersAwayError
+from assay_server.campaigns.analysing.executors.interface import ExecutorApart, WorkersAwayError
 from assay_server.campaigns.analysing.failing import failure_of_analysis, given_up
 from assay_server.campaigns.analysing.job import Pages
 from assay_server.campaigns.analysing.kept_parts import KeptParts, Parts
 from assay_server.campaigns.analysing.parts import submit_analysis
-from assay_server.campaigns.analysing.second_look import look_again
+from assay_server.campaigns.analysing.request_builder import analysis_request
+from assay_server.campaigns.analysing.revalidate import look_again
 from assay_server.campaigns.ingest.lost_records import lose_records
 from assay_server.campaigns.planning.repeats import repeats_wanted
 from assay_server.campaigns.scheduling.coordinator import Coordinator

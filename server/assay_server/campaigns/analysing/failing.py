@@ -14,7 +14,7 @@ from assay_sampling.errors import (
     StorageError,
 )
 from assay_sampling.running.failures import FailureClass
-from assay_server.campaigns.analysing.executors.seam import WorkersAwayError
+from assay_server.campaigns.analysing.executors.interface import WorkersAwayError
 from assay_server.store.model import Analysis
 
 _log = logging.getLogger(__name__)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from assay_core.files.durable import storage_error, storage_fails
 from assay_server.analysis.runs.intact import require_intact
-from assay_server.campaigns.analysing.at_hand import at_hand
+from assay_server.campaigns.analysing.local_copy import at_hand
 
 if TYPE_CHECKING:
     from assay_report.model.report import Report

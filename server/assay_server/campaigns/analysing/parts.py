@@ -11,7 +11,7 @@ from typing import Any
 
 from assay_server.analysis.runs.request import AnalysisRequest
 from assay_server.analysis.unusable_part import UnusablePartError
-from assay_server.campaigns.analysing.executors.seam import ExecutorApart
+from assay_server.campaigns.analysing.executors.interface import ExecutorApart
 from assay_server.campaigns.analysing.job import Pages, analyse_campaign, analyse_one_workload, join_workloads
 from assay_server.campaigns.analysing.kept_parts import Parts
 from assay_server.campaigns.analysing.part_key import part_key, releases, request_for

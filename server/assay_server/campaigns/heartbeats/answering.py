@@ -21,7 +21,7 @@ from assay_server.campaigns.heartbeats.known_agents import KnownAgents
 from assay_server.campaigns.scheduling.coordinator import Coordinator
 from assay_server.campaigns.scheduling.leases import SEEN_EVERY_MS
 from assay_server.campaigns.scheduling.schedule import Schedule
-from assay_server.store.connections.ended import repeated
+from assay_server.store.connections.retry import repeated
 from assay_server.store.model import Attempt
 from assay_server.store.sql import SqlTransaction
 

@@ -10,8 +10,8 @@ from assay_core.records.failure import Failure, failure
 from assay_sampling.errors import StorageError
 from assay_sampling.running.failures import FailureClass
 from assay_server.campaigns.scheduling.coordinator import Coordinator
+from assay_server.store.quarantine_files import warn_of
 from assay_server.store.records import DamagedSegmentError
-from assay_server.store.set_aside import warn_of
 
 _log = logging.getLogger(__name__)
 

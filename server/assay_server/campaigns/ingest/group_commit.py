@@ -12,7 +12,7 @@ from assay_core.records.attempt import AttemptKey, Claim
 from assay_sampling.errors import AssayError, StorageError
 from assay_server.campaigns.scheduling.attempt_results import SegmentOutcome
 from assay_server.campaigns.scheduling.coordinator import Coordinator
-from assay_server.store.connections.ended import repeated
+from assay_server.store.connections.retry import repeated
 from assay_server.store.model import Attempt, HeldSegment, Segment
 from assay_server.store.sql import SqlTransaction
 from assay_server.threads.grouping import GroupingThread

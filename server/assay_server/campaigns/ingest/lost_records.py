@@ -14,7 +14,7 @@ from assay_sampling.running.failures import FailureClass
 from assay_server.analysis.runs.intact import what_changed
 from assay_server.campaigns.scheduling.coordinator import Coordinator
 from assay_server.store.model import Slice
-from assay_server.store.set_aside import warn_of
+from assay_server.store.quarantine_files import warn_of
 from assay_server.store.sql import SqlTransaction
 
 _log = logging.getLogger(__name__)

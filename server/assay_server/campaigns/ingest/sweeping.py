@@ -5,8 +5,8 @@ from __future__ import annotations
 from assay_core.records.campaign import AttemptState
 from assay_server.campaigns.scheduling.coordinator import Coordinator
 from assay_server.campaigns.scheduling.transitions import live_keys
+from assay_server.store.quarantine_files import warn_of
 from assay_server.store.record_store import KnownFiles
-from assay_server.store.set_aside import warn_of
 
 # Where other servers may write, only what is older is swept: publishing takes seconds, an outage hours.
 SWEPT_AFTER_SECONDS = 86_400.0

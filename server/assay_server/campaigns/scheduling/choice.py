@@ -9,11 +9,11 @@ from typing import NamedTuple
 from assay_core.records.campaign import AttemptState
 from assay_core.records.machine import Slot
 from assay_sampling.running.failures import Fault, failure_class_named
-from assay_server.campaigns.queue.boxes import KEPT_MS, Reservation, Reservations, rivals
+from assay_server.campaigns.queue.candidates import Candidate, Standing
+from assay_server.campaigns.queue.fair_share import NO_SHARES, Shares
 from assay_server.campaigns.queue.gangs import company
 from assay_server.campaigns.queue.places import elsewhere, lacking, may_join_gangs
-from assay_server.campaigns.queue.shares import NO_SHARES, Shares
-from assay_server.campaigns.queue.standing import Candidate, Standing
+from assay_server.campaigns.queue.reservations import KEPT_MS, Reservation, Reservations, rivals
 from assay_server.campaigns.scheduling.resting import RestingSlots
 from assay_server.campaigns.scheduling.retry import is_blameless, refusals
 from assay_server.store.model import Agent, Attempt, Need, Run, Slice, need_of

@@ -17,8 +17,8 @@ from assay_core.records.failure import Failure
 from assay_sampling.errors import StorageError
 from assay_server.analysis.runs.intact import ChangedRecords
 from assay_server.campaigns.bundles.stored import BundleStore
+from assay_server.campaigns.capacity import Room
 from assay_server.campaigns.gpu_samples import GpuSamples
-from assay_server.campaigns.room import Room
 from assay_server.campaigns.scheduling.queue import Queue
 from assay_server.campaigns.scheduling.resting import RestingSlots, Row
 from assay_server.campaigns.scheduling.schedule import Schedule
@@ -27,8 +27,8 @@ from assay_server.campaigns.scheduling.transitions import Effects, SchedulePolic
 from assay_server.campaigns.scheduling.waiting import Line
 from assay_server.campaigns.spools import Spools
 from assay_server.clock import Clock
-from assay_server.peers.seam import Peers, PeersInProcess
-from assay_server.store.connections.ended import OutcomeUnknownError
+from assay_server.peers.interface import Peers, PeersInProcess
+from assay_server.store.connections.retry import OutcomeUnknownError
 from assay_server.store.model import Agent, Attempt, Campaign, Run
 from assay_server.store.record_store import RecordStore
 from assay_server.store.sql import MetadataStore, SqlTransaction

@@ -12,7 +12,7 @@ from assay_core.records.failure import failure
 from assay_core.records.machine import Slot
 from assay_sampling.errors import DuplicateIdentityError, ParameterError, StorageError
 from assay_sampling.running.failures import FailureClass
-from assay_server.campaigns.queue.standing import Candidate
+from assay_server.campaigns.queue.candidates import Candidate
 from assay_server.campaigns.queue.windows import window_of
 from assay_server.campaigns.scheduling.choice import Chooser
 from assay_server.campaigns.scheduling.transitions import Transitions

@@ -15,9 +15,9 @@ from assay_core.records.attempt import AttemptKey
 from assay_core.records.machine import Slot
 from assay_sampling.errors import StorageError
 from assay_server.campaign_file.compiled import SchedulingRules
-from assay_server.campaigns.queue.boxes import Reservations
-from assay_server.campaigns.queue.shares import Ledger, Shares
-from assay_server.campaigns.queue.standing import Standing
+from assay_server.campaigns.queue.candidates import Standing
+from assay_server.campaigns.queue.fair_share import Ledger, Shares
+from assay_server.campaigns.queue.reservations import Reservations
 from assay_server.campaigns.queue.windows import Window, window_of
 from assay_server.campaigns.scheduling.choice import Seat, seat_of
 from assay_server.campaigns.scheduling.resting import RestingSlots

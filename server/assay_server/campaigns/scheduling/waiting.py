@@ -10,9 +10,9 @@ from enum import StrEnum
 from assay_core.records.campaign import RunState
 from assay_core.records.machine import Slot
 from assay_server.campaign_file.placement import Exclusive
-from assay_server.campaigns.queue.boxes import rivals
 from assay_server.campaigns.queue.gangs import idle_together, lack_of_gangs
 from assay_server.campaigns.queue.places import AWAY_AFTER_MS, Lack, lacking
+from assay_server.campaigns.queue.reservations import rivals
 from assay_server.campaigns.queue.windows import Window, window_of
 from assay_server.campaigns.scheduling.resting import NO_RESTS, Row
 from assay_server.store.model import OPEN_RUNS, Agent, Hold, Run, need_of

@@ -15,7 +15,6 @@ import grpc
 from assay_sampling.errors import AssayError
 from assay_server.access.audit import note_request
 from assay_server.access.caller import Caller, current_caller
-from assay_server.access.sight import sight_of
 from assay_server.access.table import (
     Rule,
     campaign_named,
@@ -24,6 +23,7 @@ from assay_server.access.table import (
     rule_of,
     run_named,
 )
+from assay_server.access.visibility import sight_of
 from assay_server.campaigns.errors import unknown_campaign, unknown_run
 from assay_server.rpc.errors import abort
 from assay_server.rpc.wrapping import Context, Continuation, receiving

@@ -19,8 +19,8 @@ from assay_sampling.errors import AssayError, NotIdentifiedError, NotPermittedEr
 from assay_server.access.audit import note_caller
 from assay_server.access.caller import Caller, set_caller
 from assay_server.access.recognising import Peer, Recognition
-from assay_server.access.sight import sight_of
 from assay_server.access.table import Rule, require_allowed, rule_of
+from assay_server.access.visibility import sight_of
 from assay_server.rpc.errors import abort
 from assay_server.rpc.wrapping import Context, Continuation, answering_of, remade
 

@@ -15,11 +15,11 @@ from assay_core.records.archive import (
 )
 from assay_sampling.errors import StorageError
 from assay_server.campaigns.bundles.named import named_bundles
-from assay_server.campaigns.room import Room
+from assay_server.campaigns.capacity import Room
 from assay_server.campaigns.scheduling.coordinator import Coordinator
-from assay_server.keeping.archives import export_campaign
-from assay_server.keeping.deleting import delete_campaign
-from assay_server.keeping.importing import Import, remove_leftovers
+from assay_server.maintenance.archives import export_campaign
+from assay_server.maintenance.deleting import delete_campaign
+from assay_server.maintenance.importing import Import, remove_leftovers
 
 
 class ArchiveHandler:

@@ -16,9 +16,12 @@ from assay_core.records.lab import (
 )
 from assay_core.records.machine import Slot
 from assay_server.access.caller import current_caller
-from assay_server.access.sight import sight_of
+from assay_server.access.visibility import sight_of
 from assay_server.campaigns.gpu_samples import GpuSamples
-from assay_server.campaigns.line import (
+from assay_server.campaigns.queue.candidates import Standing
+from assay_server.campaigns.queue.places import AWAY_AFTER_MS
+from assay_server.campaigns.queue.windows import Window, window_of
+from assay_server.campaigns.queue_view import (
     Lab,
     ahead_of,
     estimate,
@@ -26,17 +29,14 @@ from assay_server.campaigns.line import (
     reason_of,
     slots_by_gpu,
 )
-from assay_server.campaigns.queue.places import AWAY_AFTER_MS
-from assay_server.campaigns.queue.standing import Standing
-from assay_server.campaigns.queue.windows import Window, window_of
 from assay_server.campaigns.scheduling.coordinator import Coordinator
 from assay_server.campaigns.scheduling.resting import Row
 from assay_server.campaigns.scheduling.waiting import Line, waiting_alike
 from assay_server.limits import DEFAULT_LIMITS, QueryLimits
 from assay_server.rpc.lab.unnamed import hidden_runs, unnamed, unnamed_costs
 from assay_server.store.model import Agent, Attempt, Campaign, CampaignProgress, Run, WorkloadCost
-from assay_server.store.sight import Belonging, Sight
 from assay_server.store.sql import SqlTransaction
+from assay_server.store.visibility import Belonging, Sight
 
 _MOST_AHEAD = 5
 

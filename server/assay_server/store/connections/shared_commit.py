@@ -19,9 +19,9 @@ from typing import Protocol
 import sqlalchemy as sa
 
 from assay_sampling.errors import StorageError
-from assay_server.store.connections.ended import NothingKeptError, OutcomeUnknownError, again
+from assay_server.store.connections.dialect import KEEP, MARK, UNDO, Words
 from assay_server.store.connections.prepared import Driver, PreparedStatements
-from assay_server.store.connections.words import KEEP, MARK, UNDO, Words
+from assay_server.store.connections.retry import NothingKeptError, OutcomeUnknownError, again
 
 _MOST_TOGETHER = 32
 _UNKNOWN = "whether the change was kept is not known"

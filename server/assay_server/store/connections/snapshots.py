@@ -8,8 +8,8 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 
 import sqlalchemy as sa
 
+from assay_server.store.connections.dialect import Words
 from assay_server.store.connections.prepared import Driver, PreparedStatements
-from assay_server.store.connections.words import Words
 
 _MOST_KEPT = 8  # each holds a few MB of pages
 

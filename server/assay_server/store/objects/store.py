@@ -29,13 +29,14 @@ from assay_core.records.attempt import AttemptKey
 from assay_core.records.campaign import SetAsideReason
 from assay_sampling.errors import ParameterError
 from assay_server.record_place import RecordsPlace
-from assay_server.store.ahead import DEFAULT_AHEAD_LIMITS, AheadLimits
 from assay_server.store.model import HeldSegment, Segment
-from assay_server.store.objects.aside import ObjectsAside
 from assay_server.store.objects.bucket import Bucket
 from assay_server.store.objects.fetching import RecordFetcher
 from assay_server.store.objects.probing import probe_bucket
+from assay_server.store.objects.quarantine import ObjectsAside
 from assay_server.store.objects.staging import StagedSegments, folder_of
+from assay_server.store.parquet_writer import DEFAULT_AHEAD_LIMITS, AheadLimits
+from assay_server.store.quarantine_files import MovedFiles
 from assay_server.store.record_store import NOTHING_HELD, Held, KnownFiles, PublishedFile
 from assay_server.store.records import (
     BUNDLES,
@@ -44,7 +45,6 @@ from assay_server.store.records import (
     checked_parts,
 )
 from assay_server.store.segments import SegmentContent
-from assay_server.store.set_aside import MovedFiles
 
 _STAGED = re.compile(r"slice-(\d+)-attempt-(\d+)")
 # A report that no campaign has yet; the name of its analysis and the file's own name follow.

@@ -11,9 +11,9 @@ from assay_server.store import statements, tables
 from assay_server.store.model import Campaign, CampaignOverview
 from assay_server.store.parts.known import KnownRows
 from assay_server.store.rows import deleting
-from assay_server.store.sight import EVERYTHING, Belonging, Sight
 from assay_server.store.values.campaigns import campaign_of, campaign_overview_of, campaign_values
 from assay_server.store.values.fields import Row
+from assay_server.store.visibility import EVERYTHING, Belonging, Sight
 
 
 class CampaignRows(KnownRows):

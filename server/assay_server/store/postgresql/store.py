@@ -18,11 +18,11 @@ import sqlalchemy as sa
 from sqlalchemy.pool import NullPool
 
 from assay_sampling.errors import StorageError
-from assay_server.store.connections.ended import NothingKeptError
+from assay_server.store.connections.dialect import Words
 from assay_server.store.connections.prepared import Driver, PreparedStatements
+from assay_server.store.connections.retry import NothingKeptError
 from assay_server.store.connections.shared_commit import SharedCommit
 from assay_server.store.connections.snapshots import Snapshots
-from assay_server.store.connections.words import Words
 from assay_server.store.migrate import upgrade
 from assay_server.store.plain_values import document_text
 from assay_server.store.postgresql.commits import NumberedCommits

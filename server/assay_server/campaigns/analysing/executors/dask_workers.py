@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from assay_sampling.errors import MissingExtraError
 from assay_server.analysis_place import AnalysisPlace
+from assay_server.campaigns.analysing.executors.interface import ExecutorApart, WorkersAwayError
 from assay_server.campaigns.analysing.executors.on_worker import (
     differences,
     packages_in,
@@ -25,7 +26,6 @@ from assay_server.campaigns.analysing.executors.on_worker import (
     releases_of,
     run_task,
 )
-from assay_server.campaigns.analysing.executors.seam import ExecutorApart, WorkersAwayError
 
 if TYPE_CHECKING:
     from distributed import Client

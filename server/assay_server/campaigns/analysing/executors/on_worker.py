@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from assay_server.campaigns.analysing.computing_packages import packages_of_all_methods
 from assay_server.campaigns.analysing.executors.freed_memory import keep_freed_memory
-from assay_server.campaigns.analysing.executors.seam import WorkersAwayError
+from assay_server.campaigns.analysing.executors.interface import WorkersAwayError
 
 Result = TypeVar("Result")
 Releases = Mapping[str, str | None]

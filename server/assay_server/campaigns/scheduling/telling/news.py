@@ -18,7 +18,7 @@ from assay_core.records.wire import WireError
 from assay_server.campaigns.scheduling.queue import GpuLease
 from assay_server.campaigns.scheduling.resting import DoneSlot
 from assay_server.campaigns.scheduling.transitions import Effects
-from assay_server.peers.seam import MOST_BYTES
+from assay_server.peers.interface import MOST_BYTES
 from assay_server.store.sql import SqlTransaction
 
 _ROOM = MOST_BYTES - 200  # for the sender and the marks

@@ -1,0 +1,154 @@
+"""Who waits, why, behind whom and for how long: the queue as people see it. Pure.
+
+The order is the scheduler's own (:mod:`assay_server.campaigns.queue.candidates`). Estimates come from the
+measured times of finished slices; without one for every workload that is left there is no estimate.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from assay_core.records.campaign import Estimate, QueueKind, RunState
+from assay_server.campaigns.queue.candidates import Standing
+from assay_server.campaigns.queue.fair_share import NO_SHARES, Shares
+from assay_server.campaigns.queue.places import AWAY_AFTER_MS
+from assay_server.campaigns.scheduling.choice import Seat, seat_of
+from assay_server.campaigns.scheduling.resting import NO_RESTS, Row
+from assay_server.campaigns.scheduling.waiting import NO_LINE, Line, wait_reasons, worth_saying
+from assay_server.store.model import Agent, Run, WorkloadCost, need_of
+
+_MOST_NAMED = 3
+
+
+@dataclass(frozen=True)
+class Reason:
+    """Why runs wait; ``text`` for people."""
+
+    kind: QueueKind
+    text: str
+
+
+@dataclass(frozen=True)
+class Lab:
+    """The places for runs at one moment: agents, and resting slots."""
+
+    agents: Sequence[Agent]
+    now_ms: int
+    resting: Row = NO_RESTS
+
+    def seats(self, run: Run) -> list[Seat]:
+        """The slots in service of present agents that fit a run."""
+        need = need_of(run)
+        found = [
+            seat_of(agent, slot)
+            for agent in self.agents
+            if self.now_ms - agent.seen_at_ms <= AWAY_AFTER_MS
+            for slot in agent.slots
+            if not slot.quarantine_reason
+        ]
+        return [seat for seat in found if seat.fits(need)]
+
+
+def held_reason(run: Run, *, campaign_paused: bool = False, awaits_light: bool = False) -> Reason | None:
+    """Why a waiting run may not begin, whatever slots there are; None: it may."""
+    if campaign_paused:
+        text = f"its campaign is paused; let it go on with: assay resume {run.campaign_id}"
+        return Reason(QueueKind.CAMPAIGN_PAUSED, text)
+    if run.paused:
+        text = f"it is paused; let it go on with: assay resume {run.campaign_id} --run {run.run_id}"
+        return Reason(QueueKind.PAUSED, text)
+    if awaits_light:
+        text = f"the light run of {run.workload} on {run.device_kind} comes first: it decides the slices"
+        return Reason(QueueKind.LIGHT_RUN, text)
+    return None
+
+
+def reason_of(run: Run, lab: Lab, held: Reason | None, line: Line = NO_LINE) -> Reason:
+    """Why a waiting run waits now."""
+    if held is not None:
+        return held
+    why = wait_reasons([run], lab.agents, lab.now_ms, lab.resting, line).get(run.run_id)
+    if why is None:
+        return Reason(QueueKind.QUEUED, "it is next, or its next try is not due yet")
+    return Reason(QueueKind(why.kind.value), why.text)
+
+
+def told_reasons(
+    runs: Collection[Run], lab: Lab, line: Line, campaign_paused: bool, awaiting_light: Collection[str]
+) -> dict[str, Reason]:
+    """By run: why waiting runs wait, where there is more to say than that others are ahead."""
+    found = worth_saying(runs, lab.agents, lab.now_ms, lab.resting, line)
+    told = {run_id: Reason(QueueKind(why.kind.value), why.text) for run_id, why in found.items()}
+    return told | _held_reasons(runs, campaign_paused, awaiting_light)
+
+
+def held_lines(runs: Iterable[Run], campaign_paused: bool, awaiting_light: Collection[str]) -> dict[str, str]:
+    """By run: why waiting runs may not begin, whatever slots there are. Other runs are left out."""
+    held = _held_reasons(runs, campaign_paused, awaiting_light)
+    return {run_id: reason.text for run_id, reason in held.items()}
+
+
+def _held_reasons(
+    runs: Iterable[Run], campaign_paused: bool, awaiting_light: Collection[str]
+) -> dict[str, Reason]:
+    told = {}
+    for run in runs:
+        if run.state is RunState.WAITING or run.paused:
+            held = held_reason(
+                run, campaign_paused=campaign_paused, awaits_light=run.run_id in awaiting_light
+            )
+            if held is not None:
+                told[run.run_id] = held
+    return told
+
+
+def ahead_of(
+    campaign_id: str, seats: Sequence[Seat], standing: Standing, now_ms: int, shares: Shares = NO_SHARES
+) -> tuple[str, ...]:
+    """The campaigns that are given a slot before this one, the next of them first."""
+    if not seats:
+        return ()
+    found: dict[str, None] = {}
+    for candidate in standing.candidates(seats[0], seats[0].fits, shares, now_ms):
+        if candidate.campaign_id == campaign_id:
+            break
+        found.setdefault(candidate.campaign_id)
+    return tuple(found)
+
+
+def estimate(costs: Sequence[WorkloadCost], slots: Mapping[str, int], *, at_least: bool = False) -> Estimate:
+    """How long the open slices of one or more campaigns take on these slots, by the key of their GPU ("":
+    players of recordings).
+
+    A workload's slices are taken to last as long as its published ones at that level on that kind of GPU,
+    on as many GPUs as those had.
+    """
+    seconds: dict[str, float] = {}
+    for cost in costs:
+        if not cost.open_slices:
+            continue
+        if not cost.published:
+            missing = f"no {cost.level} slice of {cost.workload} has finished yet"
+            return Estimate(missing=missing)
+        mean_s = cost.published_seconds / cost.published
+        seconds[cost.device_key] = seconds.get(cost.device_key, 0.0) + cost.open_slices * mean_s * cost.gpus
+    if not seconds:
+        return Estimate()
+    without = sorted(key or "recordings" for key in seconds if not slots.get(key))
+    if without:
+        return Estimate(missing=f"no slot in service for {without[0]}")
+    longest_s = max(total / slots[key] for key, total in seconds.items())
+    return Estimate(known=True, remaining_ms=round(1000 * longest_s), at_least=at_least)
+
+
+def slots_by_gpu(lab: Lab) -> dict[str, int]:
+    """How many slots in service of present agents there are, by the key of their GPU; "": every slot."""
+    counted: dict[str, int] = {}
+    for agent in lab.agents:
+        if lab.now_ms - agent.seen_at_ms <= AWAY_AFTER_MS:
+            for slot in agent.slots:
+                if not slot.quarantine_reason:
+                    for key in {slot.device_key, ""}:
+                        counted[key] = counted.get(key, 0) + 1
+    return counted

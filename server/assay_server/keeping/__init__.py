@@ -1,1 +1,0 @@
-"""Keeping a server's state for weeks: backup, restore, checks, and archives of campaigns."""

@@ -1,0 +1,1 @@
+"""Maintenance of a server's state: backup, restore, checks, and archives of campaigns."""

@@ -1,0 +1,172 @@
+"""A server's state from a backup: every file is compared with its hash before anything takes its place.
+
+The restored folder begins a new epoch of fencing tokens, so that no token given out after the backup ever
+returns (docs/server-state.md).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import tarfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from assay_core.files.durable import make_folder, storage_errors, sync_directory
+from assay_sampling.errors import InputError, ParameterError, StorageError
+from assay_server.clock import wall_ms
+from assay_server.identity.authority import write_authority
+from assay_server.maintenance.authority_key import CERTIFICATE, ENCRYPTED_KEY, decrypted_authority
+from assay_server.maintenance.manifest import BACKUP_VERSION, MANIFEST, BackupManifest, parse_manifest
+from assay_server.maintenance.revocations import Memberships, memberships_of, take_over
+from assay_server.maintenance.stored_files import METADATA
+from assay_server.maintenance.targets import copy_checked
+from assay_server.state_lock import locked_state
+from assay_server.store.sqlite import SqliteStore
+
+
+@dataclass(frozen=True)
+class Restored:
+    """``replaced``: where the folder went whose place the restored one took; None: there was none.
+
+    ``revocations``: how many identities, certificates and tokens lost again what they had lost in that
+    folder; None: there was none, or its database cannot be read.
+    """
+
+    manifest: BackupManifest
+    replaced: Path | None
+    revocations: int | None = None
+
+
+def restore_backup(
+    place: Path,
+    state: Path,
+    *,
+    passphrase: bytes | None = None,
+    without_authority: bool = False,
+    replace: bool = False,
+) -> Restored:
+    """Make ``state`` from a backup.
+
+    A folder that is there is refused, or with ``replace`` moved beside; one in use is always refused. Raises
+    ParameterError, InputError if ``place`` is not a backup, StorageError if it is damaged or a disk refuses.
+    """
+    with storage_errors(state), _opened(place, state) as backup, _place_for(state, replace=replace) as taken:
+        manifest = _manifest(backup, place)
+        if manifest.authority and passphrase is None and not without_authority:
+            raise ParameterError(
+                "--passphrase-file",
+                "the backup has the certificate authority's key, encrypted",
+                "give the file with its passphrase, or --without-authority: everybody then enrols again",
+            )
+        working = state.with_name(f"{state.name}.restoring-{os.getpid()}")
+        make_folder(working)
+        try:
+            for file in manifest.files:
+                if file.name not in (CERTIFICATE, ENCRYPTED_KEY):
+                    copy_checked(file, backup / file.name, working / file.name)
+            if manifest.authority and passphrase is not None and not without_authority:
+                data = [(backup / name).read_bytes() for name in (CERTIFICATE, ENCRYPTED_KEY)]
+                write_authority(decrypted_authority(data[0], data[1], passphrase, backup), working)
+            newer = memberships_of(state) if taken.is_used else None
+            revocations = _begin_epoch(working, newer)
+            replaced = taken.give()
+            working.rename(state)
+            sync_directory(state.parent)
+        except BaseException:
+            shutil.rmtree(working, ignore_errors=True)
+            raise
+    return Restored(manifest, replaced, revocations)
+
+
+def _manifest(backup: Path, place: Path) -> BackupManifest:
+    try:
+        data = (backup / MANIFEST).read_bytes()
+    except FileNotFoundError as error:
+        raise InputError(
+            str(place), f"it is not a whole backup: it has no {MANIFEST}", "name what 'backup' made"
+        ) from error
+    return parse_manifest(data, BackupManifest, place, BACKUP_VERSION)
+
+
+def _begin_epoch(state: Path, newer: Memberships | None) -> int | None:
+    """Begin a new epoch of tokens, and revoke what was revoked since; returns how much that was."""
+    store = SqliteStore(state / METADATA)
+    try:
+        with store.transaction() as transaction:
+            transaction.begin_epoch(wall_ms())
+            # Also those that ended since the backup: people log in to the live page again.
+            transaction.forget_web_logins([each.key for each in transaction.web_logins()])
+            return None if newer is None else take_over(newer, transaction)
+    finally:
+        store.close()
+
+
+@contextlib.contextmanager
+def _opened(place: Path, state: Path) -> Iterator[Path]:
+    """The backup's files as a folder."""
+    if place.is_dir():
+        yield place
+        return
+    unpacked = state.with_name(f"{state.name}.unpacking-{os.getpid()}")
+    make_folder(unpacked)
+    try:
+        with tarfile.open(place) as tar:
+            tar.extractall(unpacked, filter="data")
+        yield unpacked
+    except (tarfile.TarError, EOFError) as error:
+        raise InputError(str(place), f"it is not a backup ({error})", "name what 'backup' made") from error
+    except FileNotFoundError as error:
+        if error.filename and Path(error.filename) == place:
+            raise InputError(str(place), "there is no such backup", "name what 'backup' made") from error
+        raise
+    finally:
+        shutil.rmtree(unpacked, ignore_errors=True)
+
+
+class _Place:
+    """The place of the state folder, held against servers."""
+
+    def __init__(self, state: Path) -> None:
+        self._state = state
+
+    @property
+    def is_used(self) -> bool:
+        """Whether there is a state folder that will go."""
+        return self._state.exists() and _is_used(self._state)
+
+    def give(self) -> Path | None:
+        """Make the place free; returns where the folder went that was there."""
+        if not self._state.exists():
+            return None
+        if not _is_used(self._state):
+            for left in self._state.iterdir():
+                left.unlink()
+            self._state.rmdir()
+            return None
+        aside = self._state.with_name(f"{self._state.name}.replaced-{datetime.now(UTC):%Y-%m-%dT%H-%M-%SZ}")
+        self._state.rename(aside)
+        return aside
+
+
+@contextlib.contextmanager
+def _place_for(state: Path, *, replace: bool) -> Iterator[_Place]:
+    if not state.exists():
+        make_folder(state.parent)
+        yield _Place(state)
+        return
+    with locked_state(state):
+        if _is_used(state) and not replace:
+            raise StorageError(
+                str(state),
+                "there is a state folder already",
+                "name a new one, or give --replace: then this one is moved beside it, and nothing is removed",
+            )
+        yield _Place(state)
+
+
+def _is_used(state: Path) -> bool:
+    return any(path.name != "lock" for path in state.iterdir())

@@ -1,0 +1,151 @@
+"""Who calls, and whether they may: each request of a browser stands for a call of the access table.
+
+A route has no rule of its own. It names the RPC that does the same, and the caller needs the role, the sight
+and the ownership that the RPC asks for; a changing one leaves the same entry in the audit log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from assay_core.identity.roles import OWNER_NAME, Role
+from assay_sampling.errors import AssayError, NotIdentifiedError, NotPermittedError
+from assay_server.access.audit import (
+    DONE,
+    AuditLog,
+    begin_note,
+    forget_note,
+    note_caller,
+    note_subject,
+)
+from assay_server.access.caller import OWNER_ID, Caller, How, called_by
+from assay_server.access.directory import IdentityDirectory
+from assay_server.access.table import require_allowed, rule_of
+from assay_server.identity.withdrawn import WithdrawnCertificates
+from assay_server.rpc.admission.claims import require_belonging
+from assay_server.rpc.errors import status_code
+from assay_server.store.model import WebLogin
+from assay_server.store.sql import MetadataStore
+from assay_server.web.auth.sessions import is_owners
+
+Told = TypeVar("Told")
+
+_LOG_IN = "log in again: assay login --web"
+
+
+class Admission:
+    """Recognises sessions, and lets calls pass. Thread-safe.
+
+    Args:
+        directory: the identities in memory.
+        withdrawn: certificates that were withdrawn; a session whose link was asked for with one ends.
+        metadata: whose campaigns are.
+        audit: the log of who did what.
+    """
+
+    def __init__(
+        self,
+        directory: IdentityDirectory,
+        withdrawn: WithdrawnCertificates,
+        metadata: MetadataStore,
+        audit: AuditLog,
+    ) -> None:
+        self._directory = directory
+        self._withdrawn = withdrawn
+        self._metadata = metadata
+        self._audit = audit
+
+    def notice(self) -> None:
+        """Read identities and withdrawn certificates again; the server does so every 15 s."""
+        self._withdrawn.refresh()
+        self._directory.refresh()
+
+    def caller(self, session: WebLogin | None, address: str) -> Caller:
+        """Whose session it is, as the identity is now; does not block.
+
+        Raises NotIdentifiedError without a session, NotPermittedError for one of a revoked identity.
+        """
+        if session is None:
+            raise NotIdentifiedError("session", "there is none, or it has ended", _LOG_IN)
+        if is_owners(session):
+            return Caller(OWNER_ID, OWNER_NAME, Role.ADMIN, how=How.WEB, address=address)
+        identity = self._directory.known(session.identity_id)
+        if identity is None:
+            raise NotIdentifiedError("session", "the server does not know its identity", _LOG_IN)
+        if identity.revoked_at_ms:
+            raise NotPermittedError(
+                f"{identity.kind} {identity.name}", "its identity was revoked", "ask an admin of the server"
+            )
+        if session.serial in self._withdrawn:
+            raise NotPermittedError(
+                f"{identity.kind} {identity.name}", "the certificate of its link was withdrawn", _LOG_IN
+            )
+        return Caller(
+            identity.identity_id,
+            identity.name,
+            identity.role,
+            identity.project,
+            how=How.WEB,
+            address=address,
+            serial=session.serial,
+        )
+
+    def call(
+        self,
+        method: str,
+        caller: Caller,
+        answer: Callable[[], Told],
+        *,
+        campaign_id: str = "",
+        run_id: str = "",
+        about: str = "",
+    ) -> Told:
+        """What ``answer`` returns, called in the caller's name; may block.
+
+        Args:
+            method: the call of the access table that it stands for, as ``assay.v1.Service/Name``.
+            caller: who calls.
+            answer: a handler with its request.
+            campaign_id, run_id: what the request is about.
+            about: what the audit log says it was about.
+
+        Raises what the rule refuses, and what the handler raises.
+        """
+        rule = rule_of(method)
+
+        def answered() -> Told:
+            self._require(method, caller, campaign_id, run_id)
+            return answer()
+
+        with called_by(caller):
+            if rule is not None and not rule.audited:
+                return answered()
+            note = begin_note(method.rpartition("/")[2], caller.address)
+            note_caller(caller)
+            note_subject(about)
+            try:
+                told = answered()
+            except Exception as error:
+                forget_note()
+                known = isinstance(error, AssayError)
+                outcome = status_code(error).name.lower() if isinstance(error, AssayError) else "internal"
+                self._audit.end(note, outcome, str(error) if known else type(error).__name__)
+                raise
+            forget_note()
+            self._audit.end(note, DONE, "")
+            return told
+
+    def may(self, method: str, caller: Caller, campaign_id: str = "") -> bool:
+        """Whether a call would be let through; may block."""
+        try:
+            self._require(method, caller, campaign_id)
+        except AssayError:
+            return False
+        return True
+
+    def _require(self, method: str, caller: Caller, campaign_id: str, run_id: str = "") -> None:
+        rule = rule_of(method)
+        require_allowed(rule, caller, method)
+        if rule is not None and rule.names_campaign:
+            require_belonging(self._metadata, rule, caller, campaign_id, run_id)

@@ -1,0 +1,171 @@
+"""What every answer needs: who asks, a thread for what blocks, and the frame of pages."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import urllib.parse
+from collections.abc import Awaitable, Callable
+from concurrent.futures import Executor
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, TypeVar
+
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, Response
+
+from assay_sampling.errors import NotPermittedError
+from assay_server.access.caller import Caller, set_caller
+from assay_server.limits import Limits
+from assay_server.rpc.admission.quotas import Quotas
+from assay_server.rpc.campaign_handler import CampaignHandler
+from assay_server.rpc.published.handler import PublishedHandler
+from assay_server.store.model import WebLogin
+from assay_server.web.auth.admission import Admission
+from assay_server.web.auth.sessions import Sessions, csrf_token, require_csrf
+from assay_server.web.figures.figure_worker import Studio
+from assay_server.web.views.pages import Pages
+from assay_server.web.views.region import Drawing
+from assay_server.web.views.templating import release, rendered, trusted
+from assay_server.web_place import WebPlace
+
+Told = TypeVar("Told")
+Answering = Callable[[Request], Awaitable[Response]]
+
+COOKIE, SECURE_COOKIE = "assay-session", "__Host-assay-session"
+
+
+@dataclass(frozen=True)
+class Handlers:
+    """What answers: the handlers of gRPC, and the drawing of pages and figures."""
+
+    pages: Pages
+    campaigns: CampaignHandler
+    published: PublishedHandler
+    studio: Studio
+
+
+class Asking:
+    """Requests as calls of somebody.
+
+    Args:
+        handlers: what answers.
+        admission: who may ask.
+        sessions: links and cookies.
+        threads: where handlers block.
+        strangers: where logins and unknown cookies are looked up; it refuses what would wait for long.
+        limits: bounds of callers.
+        place: whether it is reached over TLS.
+    """
+
+    def __init__(
+        self,
+        handlers: Handlers,
+        *,
+        admission: Admission,
+        sessions: Sessions,
+        threads: Executor,
+        strangers: Executor,
+        limits: Limits,
+        place: WebPlace,
+    ) -> None:
+        self.handlers = handlers
+        self.admission = admission
+        self.sessions = sessions
+        self.tls = place.tls
+        self.cookie_name = SECURE_COOKIE if place.tls else COOKIE
+        self._threads, self._strangers = threads, strangers
+        self._quotas = Quotas(limits.callers)
+
+    def cookie(self, request: Request) -> str:
+        """The cookie of a session; "": none."""
+        return request.cookies.get(self.cookie_name, "")
+
+    async def session(self, request: Request) -> WebLogin | None:
+        """The session of a request; one that another server opened is looked up."""
+        cookie = self.cookie(request)
+        found = self.sessions.known(cookie)
+        if found is None and cookie:
+            found = await self.of_stranger(partial(self.sessions.looked_up, cookie))
+        return found
+
+    async def caller(self, request: Request) -> Caller:
+        """Who asks; counts the request as one of theirs. Raises NotIdentifiedError, StorageError."""
+        client = request.client
+        address = "web:unknown" if client is None else f"web:{client.host}:{client.port}"
+        caller = self.admission.caller(await self.session(request), address)
+        with self._quotas.used(caller.identity_id, "web"):
+            set_caller(caller)
+        return caller
+
+    async def thread(self, answer: Callable[[], Told]) -> Told:
+        """What ``answer`` returns, which may block."""
+        return await _in(self._threads, answer)
+
+    async def of_stranger(self, answer: Callable[[], Told]) -> Told:
+        """What ``answer`` returns, for somebody whom this server does not know: few are answered at a time.
+
+        So who is logged in has the page, even while the database hangs. Raises StorageError if many wait.
+        """
+        return await _in(self._strangers, answer)
+
+    async def of_campaign(
+        self, call: str, caller: Caller, answer: Callable[[], Told], campaign_id: str
+    ) -> Told:
+        """What ``answer`` returns in the caller's name, as the call of the access table about a campaign."""
+        return await self.thread(partial(self.admission.call, call, caller, answer, campaign_id=campaign_id))
+
+    def frame(self, request: Request, caller: Caller | None) -> dict[str, Any]:
+        """What the frame of every page needs."""
+        return {
+            "release": release(),
+            "who": "" if caller is None else caller.name or caller.identity_id,
+            "role": "" if caller is None else str(caller.role),
+            "csrf": "" if caller is None else csrf_token(self.cookie(request)),
+        }
+
+    def drawn(
+        self, request: Request, caller: Caller, drawing: Drawing, kind: str, *, stream: str = ""
+    ) -> HTMLResponse:
+        """A page; ``stream``: where the browser hears of changes, "" for a page that stays as it is."""
+        regions = {name: trusted(region.html) for name, region in drawing.regions.items()}
+        given = {**drawing.facts, "regions": regions, "title": drawing.title, "kind": kind, "stream": stream}
+        return HTMLResponse(rendered(drawing.template, **self.frame(request, caller), **given))
+
+    async def form(self, request: Request) -> dict[str, str]:
+        """The fields of a form that one of our own pages sent; raises NotPermittedError for another one.
+
+        Its size was bounded before; of a field that comes twice the first value counts.
+        """
+        _require_same_origin(request)
+        body = await request.body()
+        fields = urllib.parse.parse_qs(body.decode("utf-8", "replace"), max_num_fields=20)
+        return {name: values[0] for name, values in fields.items()}
+
+    def require_csrf(self, request: Request, form: dict[str, str]) -> None:
+        """Raises NotPermittedError for a form without the token of its session."""
+        require_csrf(self.cookie(request), form.get("csrf", ""))
+
+
+async def _in(threads: Executor, answer: Callable[[], Told]) -> Told:
+    run = contextvars.copy_context().run
+    return await asyncio.get_running_loop().run_in_executor(threads, run, answer)
+
+
+def campaign_path(campaign_id: str) -> str:
+    """The path of a campaign's page."""
+    return f"/campaigns/{urllib.parse.quote(campaign_id, safe='')}"
+
+
+def number(text: str) -> int:
+    """A number of a query; 0 for anything else."""
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else 0
+
+
+def _require_same_origin(request: Request) -> None:
+    """Raises NotPermittedError for a form that a page of another site sent."""
+    origin = request.headers.get("origin")
+    site = request.headers.get("sec-fetch-site", "same-origin")
+    same = origin is None or urllib.parse.urlsplit(origin).netloc == request.headers.get("host")
+    if not same or site not in ("same-origin", "none"):
+        raise NotPermittedError("form", "a page of another site sent it", "open the server's own page")

@@ -1,0 +1,108 @@
+"""Downloads: reports in each form, and published records, of which a browser may ask for parts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+from types import MappingProxyType
+
+from starlette.background import BackgroundTask
+from starlette.requests import Request
+from starlette.responses import FileResponse, Response
+
+from assay_core.records.archive import RecordsAsked
+from assay_core.records.campaign import ReportFormat, ReportRequest
+from assay_report.forms import Form
+from assay_sampling.errors import ParameterError
+from assay_server.web.auth.guarding import FIGURE_POLICY, REPORT_POLICY
+from assay_server.web.routes.context import Asking, number
+from assay_server.web.views import pages as kinds
+from assay_server.web.views.region import Drawing
+
+REPORT_CALL = "assay.v1.CampaignService/GetReport"
+# Forms of a report that are made when somebody asks for them, by the ending of their file.
+_MADE: Mapping[str, tuple[Form, str]] = MappingProxyType(
+    {
+        "md": (Form.MARKDOWN, "text/markdown"),
+        "tex": (Form.LATEX, "application/x-tex"),
+        "csv": (Form.CSV, "text/csv"),
+        "parquet": (Form.PARQUET, "application/vnd.apache.parquet"),
+    }
+)
+
+
+class Downloads:
+    """Files of campaigns."""
+
+    def __init__(self, asking: Asking) -> None:
+        self._asking = asking
+
+    async def report(self, request: Request) -> Response:
+        """The report in the form that the path names."""
+        asking = self._asking
+        caller, campaign_id = await asking.caller(request), request.path_params["campaign_id"]
+        form = request.path_params["form"]
+        if form in _MADE:
+            made, media = _MADE[form]
+            make = partial(asking.handlers.pages.report_in, campaign_id, made)
+            data = await asking.of_campaign(REPORT_CALL, caller, make, campaign_id)
+            return Response(data, media_type=media, headers=_kept_as(f"{campaign_id}.{form}"))
+        if form not in tuple(ReportFormat):
+            known = ", ".join((*ReportFormat, *_MADE))
+            raise ParameterError("report", f"there is no form {form[:20]!r}", f"take {known}")
+        find = partial(asking.handlers.pages.report, ReportRequest(campaign_id, ReportFormat(form)))
+        found = await asking.of_campaign(REPORT_CALL, caller, find, campaign_id)
+        is_page = form == ReportFormat.HTML
+        media = "text/html" if is_page else "application/json"
+        name = None if is_page else f"{campaign_id}.{form}"
+        headers = {"Content-Security-Policy": REPORT_POLICY} if is_page else {}
+        if isinstance(found, Path):
+            return _download(found, media, name, headers)
+        placed = {} if name is None else _kept_as(name)
+        return Response(found, media_type=media, headers={**headers, **placed})
+
+    async def figure(self, request: Request) -> Response:
+        """A figure of the campaign's report, or of what there is so far, as SVG."""
+        asking = self._asking
+        caller, campaign_id = await asking.caller(request), request.path_params["campaign_id"]
+        find = partial(asking.handlers.pages.figure_source, campaign_id)
+        source = await asking.of_campaign(REPORT_CALL, caller, find, campaign_id)
+        drawn = await asking.handlers.studio.picture(source, request.path_params["figure"])
+        return Response(drawn, media_type="image/svg+xml", headers={"Content-Security-Policy": FIGURE_POLICY})
+
+    async def records(self, request: Request) -> Response:
+        """The page that lists a campaign's published files."""
+        asking = self._asking
+        caller, campaign_id = await asking.caller(request), request.path_params["campaign_id"]
+        asked = RecordsAsked(campaign_id, number(request.query_params.get("from", "")))
+        listed = partial(asking.handlers.published.list, asked)
+        call = "assay.v1.RecordsService/ListRecords"
+        found = await asking.of_campaign(call, caller, listed, campaign_id)
+        facts = {"campaign_id": campaign_id, "files": found.files, "next": found.next}
+        drawing = Drawing(f"Records of {campaign_id}", "records.html.j2", {}, facts)
+        return asking.drawn(request, caller, drawing, kinds.CAMPAIGN)
+
+    async def file(self, request: Request) -> Response:
+        """One published Parquet file."""
+        asking = self._asking
+        caller, given = await asking.caller(request), request.path_params
+        campaign_id = given["campaign_id"]
+        find = partial(asking.handlers.pages.record_file, campaign_id, given["run_id"], given["slice"])
+        call = "assay.v1.RecordsService/ReadRecords"
+        path, file, close = await asking.of_campaign(call, caller, find, campaign_id)
+        name = f"{file.run_id}-slice-{file.slice:05d}.parquet"
+        # Its hash names its content: a download goes on only with the same file (RFC 9110, 13.1.5).
+        headers = {"ETag": f'"{file.content_hash}"'}
+        return _download(path, "application/vnd.apache.parquet", name, headers, BackgroundTask(close))
+
+
+def _download(
+    path: Path, media: str, name: str | None, headers: Mapping[str, str], then: BackgroundTask | None = None
+) -> FileResponse:
+    """A file, of which a browser may ask for a part (RFC 9110, 14); ``name`` None: it is shown, not kept."""
+    return FileResponse(path, media_type=media, filename=name, headers=dict(headers), background=then)
+
+
+def _kept_as(name: str) -> dict[str, str]:
+    return {"Content-Disposition": f'attachment; filename="{name}"'}

@@ -1,0 +1,110 @@
+"""Pages, and the streams that keep them up to date."""
+
+from __future__ import annotations
+
+import urllib.parse
+from collections.abc import Awaitable
+from functools import partial
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from assay_sampling.errors import AssayError, ParameterError
+from assay_server.access.caller import Caller
+from assay_server.access.visibility import sight_of
+from assay_server.limits import Limits
+from assay_server.rpc.places import Places
+from assay_server.web.live import LivePages
+from assay_server.web.routes.acting import ACTIONS
+from assay_server.web.routes.context import Asking, number
+from assay_server.web.streaming import EventStream
+from assay_server.web.views import pages as kinds
+from assay_server.web.views.pages import STANDS_FOR, PageAsked
+from assay_server.web.views.region import Drawing, event
+from assay_server.web.views.templating import release
+
+
+class Watching:
+    """Pages of each kind, and their streams; ``live``: pages that are watched."""
+
+    def __init__(self, asking: Asking, live: LivePages, limits: Limits) -> None:
+        self._asking = asking
+        self._live = live
+        self._queries = limits.queries
+        self._streams = Places(
+            lambda: limits.queries.watch_streams, lambda: limits.callers.place_share_percent
+        )
+
+    async def page(self, kind: str, request: Request) -> Response:
+        """A page as it is now."""
+        caller, asked = await self._asking.caller(request), _asked(kind, request)
+        acts = await self._asking.thread(partial(self._let_in, caller, asked))
+        drawing, drawn = await self._live.current(*self._shared(caller, asked, acts))
+        stream = f"/events/{kind}?{urllib.parse.urlencode(_arguments(asked, drawn))}"
+        return self._asking.drawn(request, caller, drawing, kind, stream=stream)
+
+    async def events(self, request: Request) -> Response:
+        """What changes on a page."""
+        kind = request.path_params["kind"]
+        if kind not in STANDS_FOR:
+            raise ParameterError("page", f"there is no {kind[:40]!r}", "open the page again")
+        caller, session = await self._asking.caller(request), await self._asking.session(request)
+        asked = _asked(kind, request)
+        acts = await self._asking.thread(partial(self._let_in, caller, asked))
+        if request.query_params.get("release", "") != release():
+            return Response(event("reload", "", {}), media_type="text/event-stream")
+        seen = request.headers.get("last-event-id") or request.query_params.get("seen", "")
+        admission, sessions = self._asking.admission, self._asking.sessions
+
+        def holds() -> bool:
+            try:
+                now = admission.caller(session and sessions.alive(session), caller.address)
+            except AssayError:
+                return False
+            return (now.role, now.project) == (caller.role, caller.project)
+
+        events = self._live.events(*self._shared(caller, asked, acts), seen)
+        return EventStream(events, holds, self._streams, lambda: self._queries.answer_stalled_seconds)
+
+    def _let_in(self, caller: Caller, asked: PageAsked) -> bool:
+        """Whether the page has buttons for the caller; raises what refuses it."""
+        about = {"campaign_id": asked.campaign_id, "run_id": asked.run_id}
+        admission = self._asking.admission
+        admission.call(STANDS_FOR[asked.kind], caller, lambda: None, **about)
+        campaign_id = asked.campaign_id or self._asking.handlers.pages.campaign_of(asked.run_id)
+        return bool(campaign_id) and admission.may(ACTIONS["pause"], caller, campaign_id)
+
+    def _shared(self, caller: Caller, asked: PageAsked, acts: bool) -> tuple[Any, Any, Any]:
+        """Key, drawing and version of a page in the form that all see who may see as much as the caller."""
+        of_all = not (asked.campaign_id or asked.run_id)
+        key = (asked, acts, sight_of(caller) if of_all else None)
+        about = {"campaign_id": asked.campaign_id, "run_id": asked.run_id}
+        pages, call = self._asking.handlers.pages, self._asking.admission.call
+
+        def draw() -> Awaitable[Drawing]:
+            drawn = partial(pages.drawn, asked, acts)
+            return self._asking.thread(partial(call, STANDS_FOR[asked.kind], caller, drawn, **about))
+
+        return key, draw, partial(pages.version, asked)
+
+
+def _asked(kind: str, request: Request) -> PageAsked:
+    """The page that a path or the query of its stream names."""
+
+    def named(name: str) -> str:
+        return str(request.path_params.get(name) or request.query_params.get(name) or "")
+
+    of_campaign = kind in (kinds.CAMPAIGN, kinds.RUNS)
+    return PageAsked(
+        kind,
+        named("campaign_id") or "-" if of_campaign else "",
+        named("run_id") or "-" if kind == kinds.RUN else "",
+        number(request.query_params.get("from", "")) if kind == kinds.RUNS else 0,
+    )
+
+
+def _arguments(asked: PageAsked, drawn: str) -> dict[str, str]:
+    """The query of a page's stream."""
+    given = {"campaign_id": asked.campaign_id, "run_id": asked.run_id, "from": str(asked.first or "")}
+    return {"seen": drawn, "release": release(), **{name: value for name, value in given.items() if value}}

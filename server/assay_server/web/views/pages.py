@@ -1,0 +1,201 @@
+"""The pages: what each is about, which call of the access table it stands for, and how it is drawn."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+
+from assay_core.records.archive import RecordFile
+from assay_core.records.campaign import (
+    CampaignsPage,
+    CampaignState,
+    CampaignStatus,
+    NamedRun,
+    ReportRequest,
+    StatusRequest,
+)
+from assay_core.records.lab import LabQuestion
+from assay_report.forms import Form
+from assay_server.rpc.campaign_handler import CampaignHandler
+from assay_server.rpc.lab.handler import LabHandler
+from assay_server.web.activity import Pulse
+from assay_server.web.figures.figure_worker import Source
+from assay_server.web.views.campaign_page import CampaignPage
+from assay_server.web.views.region import Drawing, Region
+from assay_server.web.views.templating import element_id, rendered
+
+CAMPAIGNS, CAMPAIGN, RUNS, RUN, GPUS, QUEUE = "campaigns", "campaign", "runs", "run", "gpus", "queue"
+# What a page shows, anybody may learn who may make this call.
+STANDS_FOR: Mapping[str, str] = MappingProxyType(
+    {
+        CAMPAIGNS: "assay.v1.CampaignService/ListCampaigns",
+        CAMPAIGN: "assay.v1.CampaignService/GetStatus",
+        RUNS: "assay.v1.CampaignService/GetStatus",
+        RUN: "assay.v1.CampaignService/GetRun",
+        GPUS: "assay.v1.LabService/ListAgents",
+        QUEUE: "assay.v1.LabService/GetQueue",
+    }
+)
+_RUNS_OF_A_PAGE = 100
+_MOST_ESTIMATED = 50
+_MOST_PAGES = 100
+
+
+@dataclass(frozen=True)
+class PageAsked:
+    """A page: its kind, the campaign or run that it is about, and the first run of a list."""
+
+    kind: str
+    campaign_id: str = ""
+    run_id: str = ""
+    first: int = 0
+
+    @property
+    def path(self) -> str:
+        """Its path on the server."""
+        if self.kind == CAMPAIGN:
+            return f"/campaigns/{self.campaign_id}"
+        if self.kind == RUNS:
+            return f"/campaigns/{self.campaign_id}/runs?from={self.first}"
+        if self.kind == RUN:
+            return f"/runs/{self.run_id}"
+        return {CAMPAIGNS: "/", GPUS: "/gpus", QUEUE: "/queue"}[self.kind]
+
+
+class Pages:
+    """Draws pages from the answers of the handlers of gRPC. Thread-safe; may block."""
+
+    def __init__(
+        self, campaign: CampaignPage, campaigns: CampaignHandler, lab: LabHandler, pulse: Pulse
+    ) -> None:
+        self._campaigns = campaigns
+        self._lab = lab
+        self._pulse = pulse
+        self._campaign = campaign
+
+    def drawn(self, asked: PageAsked, acts: bool) -> Drawing:
+        """The page; ``acts``: with buttons. Raises UnknownThingError."""
+        draw: dict[str, Callable[[], Drawing]] = {
+            CAMPAIGNS: self._campaigns_page,
+            CAMPAIGN: lambda: self._campaign.drawn(asked.campaign_id, acts),
+            RUNS: lambda: self._runs_page(asked, acts),
+            RUN: lambda: self._run_page(asked.run_id, acts),
+            GPUS: self._gpus_page,
+            QUEUE: self._queue_page,
+        }
+        return draw[asked.kind]()
+
+    def campaign_of(self, run_id: str) -> str:
+        """The campaign of a run; "" for no run. Raises UnknownThingError."""
+        return self._campaign.of_run(run_id) if run_id else ""
+
+    def report(self, asked: ReportRequest) -> Path | bytes:
+        """The file of a stored report, or the content of one of what is there so far; raises NotYetError."""
+        return self._campaign.report(asked)
+
+    def report_in(self, campaign_id: str, form: Form) -> bytes:
+        """The report in another form; raises NotYetError before the report is made."""
+        return self._campaign.report_in(campaign_id, form)
+
+    def figure_source(self, campaign_id: str) -> Source:
+        """The report whose figures a campaign's page shows; raises NotYetError, UnknownThingError."""
+        return self._campaign.figure_source(campaign_id)
+
+    def record_file(
+        self, campaign_id: str, run_id: str, index: int
+    ) -> tuple[Path, RecordFile, Callable[[], None]]:
+        """A published file, and what to call once it was read; raises UnknownThingError."""
+        return self._campaign.record_file(campaign_id, run_id, index)
+
+    def version(self, asked: PageAsked) -> int:
+        """A number that changes when the page may have."""
+        return self._pulse.version(asked.campaign_id)
+
+    def _campaigns_page(self) -> Drawing:
+        overview = self._campaigns.list_campaigns(CampaignsPage())
+        found = list(overview.campaigns)
+        following, pages = overview.campaigns_next, 1
+        while following and pages < _MOST_PAGES:
+            page = self._campaigns.list_campaigns(CampaignsPage(following))
+            found += page.campaigns
+            following, pages = page.campaigns_next, pages + 1
+        newest = self._with_estimates(found[::-1])
+        rows = {
+            element_id("c", each.campaign_id): rendered("row_campaign.html.j2", c=each, row=row)
+            for each in newest
+            if (row := element_id("c", each.campaign_id))
+        }
+        news = rendered("part_news.html.j2", o=overview, ingest=self._pulse.ingest())
+        regions = {"news": Region({"": news}), "campaigns": Region(rows)}
+        return Drawing("Campaigns", "campaigns.html.j2", regions, {"some": bool(rows)})
+
+    def _with_estimates(self, found: list[CampaignStatus]) -> list[CampaignStatus]:
+        """Running campaigns with their time left, which the list does not have."""
+        running = [each for each in found if each.state is CampaignState.RUNNING][:_MOST_ESTIMATED]
+        told = {
+            each.campaign_id: self._campaigns.status(StatusRequest(each.campaign_id, without_runs=True))
+            for each in running
+        }
+        return [told.get(each.campaign_id, each) for each in found]
+
+    def _runs_page(self, asked: PageAsked, acts: bool) -> Drawing:
+        request = StatusRequest(asked.campaign_id, asked.first, _RUNS_OF_A_PAGE)
+        status = self._campaigns.status(request)
+        rows = {
+            row: rendered("row_run.html.j2", r=run, row=row, acts=acts, campaign_id=asked.campaign_id)
+            for run in status.runs
+            if (row := element_id("r", run.run_id))
+        }
+        facts = {
+            "campaign_id": asked.campaign_id,
+            "first": asked.first,
+            "next": status.runs_next,
+            "before": max(0, asked.first - _RUNS_OF_A_PAGE) if asked.first else None,
+            "total": status.runs_total,
+            "acts": acts,
+        }
+        return Drawing(f"Runs of {asked.campaign_id}", "runs.html.j2", {"runs": Region(rows)}, facts)
+
+    def _run_page(self, run_id: str, acts: bool) -> Drawing:
+        detail = self._campaigns.run(NamedRun(run_id))
+        campaign_id = self._campaign.of_run(run_id)
+        files = self._campaign.files_of(run_id)
+        attempts = {
+            row: rendered("row_attempt.html.j2", a=attempt, row=row)
+            for attempt in reversed(detail.attempts)
+            if (row := element_id("a", f"{attempt.key.slice_index}.{attempt.key.attempt}"))
+        }
+        given = {"r": detail.run, "campaign_id": campaign_id}
+        state = rendered("part_run.html.j2", **given, files=files, acts=acts)
+        regions = {"run": Region({"": state}), "attempts": Region(attempts)}
+        return Drawing(f"Run {run_id}", "run.html.j2", regions, {**given, "acts": acts})
+
+    def _gpus_page(self) -> Drawing:
+        agents = self._lab.agents(LabQuestion()).agents
+        slots = {
+            row: rendered("row_slot.html.j2", a=agent, s=slot, row=row)
+            for agent in agents
+            for slot in agent.slots
+            if (row := element_id("s", f"{agent.agent_id} {slot.slot.slot_id}"))
+        }
+        boxes = {
+            row: rendered("row_agent.html.j2", a=agent, row=row)
+            for agent in agents
+            if (row := element_id("g", agent.agent_id))
+        }
+        busy = sum(slot.leased_at_ms > 0 for agent in agents for slot in agent.slots)
+        summary = rendered("part_gpus.html.j2", agents=agents, busy=busy, ingest=self._pulse.ingest())
+        regions = {"summary": Region({"": summary}), "slots": Region(slots), "agents": Region(boxes)}
+        return Drawing("GPUs", "gpus.html.j2", regions)
+
+    def _queue_page(self) -> Drawing:
+        queue = self._lab.queue(LabQuestion())
+        rows = {
+            row: rendered("row_queued.html.j2", q=each, row=row)
+            for number, each in enumerate(queue.queued)
+            if (row := element_id("q", f"{each.campaign_id} {each.first_run_id} {number}"))
+        }
+        left_out = rendered("part_queue.html.j2", queue=queue)
+        return Drawing("Queue", "queue.html.j2", {"summary": Region({"": left_out}), "queue": Region(rows)})

@@ -1,0 +1,176 @@
+"""Results of a campaign that still runs, as they firm up: analysed again while somebody looks.
+
+One analysis at a time, for all campaigns together; each campaign rests ten times as long as its last analysis
+took. A page that nobody watches asks for none.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from concurrent.futures import Executor
+from dataclasses import dataclass, field
+from hashlib import blake2b
+
+from assay_core.records.campaign import RunState
+from assay_sampling.errors import AssayError
+from assay_server.campaigns.analysing.provisional import ProvisionalReports
+from assay_server.campaigns.errors import NotYetError
+from assay_server.campaigns.scheduling.coordinator import Coordinator
+from assay_server.store.model import Run, Slice
+from assay_server.store.sql import SqlTransaction
+from assay_server.web.views.results import MOST_BYTES, Results, results_of
+
+_log = logging.getLogger(__name__)
+
+_LEAST_REST_SECONDS = 5.0
+_REST_TIMES = 10.0
+_MOST_KEPT = 8
+
+Cell = tuple[str, str]
+
+
+@dataclass(frozen=True)
+class SoFar:
+    """What a campaign has so far.
+
+    ``there_percent``: by workload and kind of GPU, how many of the launches to be measured are there; None
+    where nobody knows how many there will be. ``document``: the report (JSON), ``key``: its hash.
+    ``problem``: why there are no results yet, "" if there are. ``made_at_ms``: Unix time.
+    """
+
+    results: Results = field(default_factory=Results)
+    there_percent: Mapping[Cell, float | None] = field(default_factory=dict)
+    document: bytes = b""
+    key: str = ""
+    problem: str = ""
+    made_at_ms: int = 0
+
+
+@dataclass
+class _Kept:
+    found: SoFar | None = None
+    version: int = -1
+    not_before: float = float("-inf")
+
+
+class ResultsSoFar:
+    """The newest results of running campaigns. Thread-safe.
+
+    Args:
+        coordinator: the store.
+        reports: makes reports of what is there.
+        thread: where that is waited for.
+        version: a number that changes with a campaign.
+        made: called with the campaign that has newer results, so that its page is drawn again.
+        monotonic: seconds of a clock that never goes back.
+    """
+
+    def __init__(
+        self,
+        coordinator: Coordinator,
+        reports: ProvisionalReports,
+        thread: Executor,
+        *,
+        version: Callable[[str], int],
+        made: Callable[[str], None],
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._coordinator = coordinator
+        self._reports = reports
+        self._thread = thread
+        self._version = version
+        self._made = made
+        self._monotonic = monotonic
+        self._lock = threading.Lock()
+        self._kept: OrderedDict[str, _Kept] = OrderedDict()
+        self._busy = False
+
+    def of(self, campaign_id: str) -> SoFar | None:
+        """The newest results; None before the first. Never waits: newer ones are begun if they are due."""
+        with self._lock:
+            kept = self._kept.setdefault(campaign_id, _Kept())
+            self._kept.move_to_end(campaign_id)
+            while len(self._kept) > _MOST_KEPT:
+                self._kept.popitem(last=False)
+            version = self._version(campaign_id)
+            due = version != kept.version and self._monotonic() >= kept.not_before
+            if due and not self._busy:
+                self._busy = True
+                try:
+                    self._thread.submit(self._make, campaign_id, version)
+                except RuntimeError:  # the server ends
+                    self._busy = False
+            return kept.found
+
+    def _make(self, campaign_id: str, version: int) -> None:
+        began = self._monotonic()
+        try:
+            found: SoFar | None = self._found(campaign_id)
+        except NotYetError:  # somebody asked for a report so far; their analysis goes first
+            found = None
+        except AssayError as error:
+            found = SoFar(problem=error.explained, made_at_ms=self._coordinator.clock.now_ms())
+        except Exception:  # noqa: BLE001 - whoever looks at the page sees the results of before
+            _log.exception("the results of %s so far were not made", campaign_id)
+            found = None
+        took = self._monotonic() - began
+        with self._lock:
+            self._busy = False
+            kept = self._kept.setdefault(campaign_id, _Kept())
+            kept.not_before = self._monotonic() + max(_LEAST_REST_SECONDS, _REST_TIMES * took)
+            if found is None:
+                return
+            changed = kept.found is None or found.key != kept.found.key or found.problem != kept.found.problem
+            kept.found, kept.version = found, version
+        if changed:
+            self._made(campaign_id)
+
+    def _found(self, campaign_id: str) -> SoFar:
+        # First: what arrives during the analysis is not in its results.
+        now_ms = self._coordinator.clock.now_ms()
+        with self._coordinator.snapshot() as store:
+            there = _there(store, campaign_id)
+        pages = self._reports(campaign_id, windows_so_far=True)
+        if pages is None or len(pages[0]) > MOST_BYTES:
+            why = "no launches are there yet" if pages is None else "the report is for download only"
+            return SoFar(there_percent=there, problem=why, made_at_ms=now_ms)
+        results = results_of(json.loads(pages[0]), every_method=True)
+        key = blake2b(pages[0], digest_size=8).hexdigest()
+        return SoFar(results, there, pages[0], key, made_at_ms=now_ms)
+
+
+def _there(store: SqlTransaction, campaign_id: str) -> dict[Cell, float | None]:
+    """How many percent of the launches that get counters each workload has on each kind of GPU.
+
+    Of all launches, where none get counters.
+    """
+    runs = store.runs(campaign_id)
+    slices = {run.run_id: store.slices(run.run_id) for run in runs}
+    whole: dict[Cell, int] = {}
+    for run in runs:
+        if run.state is RunState.DONE and run.level == "light":
+            cell = (run.workload, run.device_kind)
+            whole[cell] = max(whole.get(cell, 0), sum(piece.launches for piece in slices[run.run_id]))
+    by_cell: dict[Cell, list[Run]] = {}
+    for run in runs:
+        by_cell.setdefault((run.workload, run.device_kind), []).append(run)
+    found: dict[Cell, float | None] = {}
+    for cell, every in by_cell.items():
+        those = [run for run in every if run.level == "detailed"] or every
+        expected = [_expected(run, slices[run.run_id], whole.get(cell, 0)) for run in those]
+        there = sum(piece.launches for run in those for piece in slices[run.run_id] if piece.file)
+        found[cell] = min(100.0, 100.0 * there / sum(expected)) if all(expected) else None
+    return found
+
+
+def _expected(run: Run, pieces: list[Slice], whole: int) -> int:
+    """Launches that a run will have; 0: nobody knows."""
+    if run.state is RunState.DONE:
+        return sum(piece.launches for piece in pieces)
+    asked = sum(piece.launch_count for piece in pieces) if all(p.launch_count for p in pieces) else 0
+    return min(asked, whole) if asked and whole else asked or whole
