@@ -23,7 +23,7 @@ import pytest
 from assay_client.simulating.installation import Simulator, open_simulator
 from assay_sampling.simulators.accel_sim.output import read_output
 
-pytestmark = [pytest.mark.simulator, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.simulator, pytest.mark.timeout(1800)]
 ASSAY = Path(sys.executable).with_name("assay")
 CONFIGURATION = "SM7_QV100"
 SHRUNK = "-gpgpu_n_clusters {} -gpgpu_n_mem {} -gpgpu_memory_partition_indexing 0"
