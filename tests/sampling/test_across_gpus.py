@@ -14,8 +14,9 @@ from assay_sampling.launches.in_memory import Launches
 from assay_sampling.launches.profile import Profile
 from assay_sampling.launches.table import Device, TableMetadata
 from assay_sampling.methods.budgets import Budget, value_for_speedup
-from assay_sampling.methods.choosing.across_gpus import at_speedup, draws_for
+from assay_sampling.methods.choosing.across_gpus import at_speedup, drawn_at_speedup, draws_for
 from assay_sampling.methods.registry import select
+from assay_sampling.parameters import WeightKind
 from assay_sampling.scoring.targets.judging import (
     ContenderElsewhere,
     no_star_elsewhere,
@@ -162,6 +163,34 @@ def test_methods_come_to_one_speedup_and_say_with_which_parameters() -> None:
         parameters={"launches": 10}, weights="launches", speedup=50, seed=0, draws=5,
     )  # fmt: skip
     assert (fixed.launches, fixed.parameters["launches"]) == (10, 10)
+
+
+@pytest.mark.parametrize(
+    ("method", "kinds"),
+    [
+        ("random", ("launches", "light_time")), ("proportional", ("light_time",)),
+        ("balanced", ("light_time",)), ("stem", ("launches", "light_time")),
+    ],
+)  # fmt: skip
+def test_draws_are_scored_as_the_whole_selections_of_their_seeds(
+    method: str, kinds: tuple[WeightKind, ...]
+) -> None:
+    here, others = made_pair(600)
+    profile = Profile(light=here)
+    targets = [Target.by_launch(Workload.of(here), here, other, "duration_ns") for other in others]
+    for weights in kinds:
+        found = at_speedup(
+            method, profile, targets, parameters={}, weights=weights, speedup=20, seed=3, draws=4
+        )  # fmt: skip
+        asked, made = drawn_at_speedup(method, profile, {"weights": weights}, 20, seed=3, draws=4)
+        assert asked == found.parameters
+        assert len(made) == found.draws
+        for index, one in enumerate(made):
+            assert one.document().to_dict() == select(method, profile, asked, 3 + index).document().to_dict()
+        for target, there in zip(targets, found.there, strict=True):
+            signed = [target.score(one, weights).signed_error_percent for one in made]
+            assert there.mean_signed_error_percent == pytest.approx(sum(signed) / len(signed))
+        assert found.launches == sum(len(one.representatives.row) for one in made) / len(made)
 
 
 def test_large_workloads_get_fewer_draws() -> None:

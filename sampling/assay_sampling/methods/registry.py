@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from importlib import import_module, metadata
 from typing import Any
@@ -113,7 +113,8 @@ def select_and_try(
 ) -> Tried:
     """As :func:`select`, with ``count`` further tries of the method where chance or costs decide something
     (:mod:`assay_sampling.methods.tried`)."""
-    sampler, validated, common = _prepared(method, profile, parameters)
+    made = prepared(method, profile, parameters)
+    sampler, validated = made.sampler, made.parameters
     if isinstance(sampler, TryingSampler):
         tried = sampler.select_and_try(profile, validated, seed=seed, count=count)
     else:
@@ -129,17 +130,43 @@ def select_and_try(
     ):
         # Launches drawn by light time are for weights by light time, with which every draw is exact here.
         tried = replace(tried, trials=None, otherwise="by_construction")
-    made = tried.selection
-    weighed = made if common is None else with_both_weights(made, profile, common.weights)
-    found = with_expected(with_design(weighed, profile), profile)
-    return replace(tried, selection=with_cell_times(found, profile))
+    return replace(tried, selection=made.completed(made.weighed(tried.selection)))
 
 
-def _prepared(
-    method: str, profile: Profile, parameters: Mapping[str, Any]
-) -> tuple[Sampler, BaseModel, MethodParameters | None]:
-    """The method and its parameters, its own and those of every method, after checking that it applies to the
-    profile."""
+@dataclass(frozen=True)
+class Prepared:
+    """A method that applies to a profile, with checked parameters: its own and those of every method."""
+
+    sampler: Sampler
+    profile: Profile
+    parameters: BaseModel
+    common: MethodParameters | None
+
+    def drawn(self, seed: int) -> Selection:
+        """The selection of a seed with what scores it at home and elsewhere: launches, weights and groups.
+
+        What :meth:`completed` adds says how far to trust a selection, and takes a share of the time.
+        """
+        return self.weighed(self.sampler.select(self.profile, self.parameters, seed=seed))
+
+    def completed(self, selection: Selection) -> Selection:
+        """A weighed selection with what intervals on other GPUs need, the errors to expect there, and the
+        light time by group, kernel and size."""
+        profile = self.profile
+        return with_cell_times(with_expected(with_design(selection, profile), profile), profile)
+
+    def weighed(self, selection: Selection) -> Selection:
+        """A selection of the method with both kinds of weights."""
+        if self.common is None:
+            return selection
+        return with_both_weights(selection, self.profile, self.common.weights)
+
+
+def prepared(method: str, profile: Profile, parameters: Mapping[str, Any]) -> Prepared:
+    """The method with its parameters, after checking once that it applies to the profile.
+
+    Raises as :func:`select`, before it selects.
+    """
     sampler = _sampler(method, "select")
     common, own = _split(sampler, parameters)
     validated = _fitted(sampler, _validated(method, sampler, own), profile)
@@ -149,7 +176,7 @@ def _prepared(
     # A method that joins the levels aligns them itself; the others would silently accept a wrong pair.
     if profile.detailed is not None and profile.light is not None and not _joins_levels(sampler):
         check_levels(profile.detailed, profile.light)
-    return sampler, validated, common
+    return Prepared(sampler, profile, validated, common)
 
 
 def checked_parameters(method: str, profile: Profile, parameters: Mapping[str, Any]) -> BaseModel:

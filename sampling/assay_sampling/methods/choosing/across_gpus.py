@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -21,8 +20,8 @@ from assay_sampling.scoring.selection import Selection
 from assay_sampling.scoring.targets.judging import EQUAL_WITHIN, ContenderElsewhere
 from assay_sampling.scoring.targets.matched import Target, TargetScore
 
-# Selects by the parameters and the seed.
-Select = Callable[[Mapping[str, Any], int], Selection]
+# Selects by a seed.
+_Select = Callable[[int], Selection]
 _DRAWS_FOR_A_SPEEDUP = 3
 _MOST_DRAWS, _LEAST_DRAWS = 60, 10
 _LAUNCHES_DRAWN_FROM = 400_000
@@ -105,9 +104,9 @@ def at_speedup(
     Raises what :func:`assay_sampling.methods.registry.select` raises, ParameterError for weights that the
     method does not have.
     """
-    asked, made = drawn_at_speedup(
-        method, profile, {**parameters, "weights": weights}, speedup, seed=seed, draws=draws
-    )
+    asked = _asked(method, profile, {**parameters, "weights": weights}, speedup, seed)
+    # Only launches, weights and groups are scored.
+    made = list(_drawn(registry.prepared(method, profile, asked).drawn, seed, draws))
     there = tuple(ErrorsThere.of([target.score(one, weights) for one in made]) for target in targets)
     return AtSpeedup(
         method=method,
@@ -125,17 +124,24 @@ def drawn_at_speedup(
 ) -> tuple[dict[str, Any], list[Selection]]:
     """The parameters that leave nearly that speedup, and selections by them: one, where the seed changes
     nothing. Arguments as in :func:`at_speedup`."""
-    select = partial(_selected, method, profile)
-    asked = dict(parameters)
+    asked = _asked(method, profile, parameters, speedup, seed)
+    made = registry.prepared(method, profile, asked)
+    return asked, list(_drawn(lambda each: made.completed(made.drawn(each)), seed, draws))
+
+
+def _asked(
+    method: str, profile: Profile, parameters: Mapping[str, Any], speedup: float, seed: int
+) -> dict[str, Any]:
+    """The parameters with the value of the method's budget that leaves nearly the speedup, unless it is
+    given."""
     budget = budget_of(registry.samplers()[method])
-    if budget is not None and budget.parameter not in parameters:
-        launches = len(profile.whole)
-        asked = _with_budget(budget, asked, speedup, launches, lambda tried: _speedup_of(select, tried, seed))
-    return asked, list(_drawn(select, asked, seed, draws))
+    if budget is None or budget.parameter in parameters:
+        return dict(parameters)
 
+    def speedup_of(tried: Mapping[str, Any]) -> float:
+        return _speedup(list(_drawn(registry.prepared(method, profile, tried).drawn, seed, None)))
 
-def _selected(method: str, profile: Profile, parameters: Mapping[str, Any], seed: int) -> Selection:
-    return registry.select(method, profile, parameters, seed)
+    return _with_budget(budget, parameters, speedup, len(profile.whole), speedup_of)
 
 
 def _with_budget(
@@ -161,19 +167,13 @@ def _with_budget(
     return fitted(LAUNCHES_PER_GROUP, found)
 
 
-def _speedup_of(select: Select, parameters: Mapping[str, Any], seed: int) -> float:
-    return _speedup(list(_drawn(select, parameters, seed, None)))
-
-
-def _drawn(
-    select: Select, parameters: Mapping[str, Any], seed: int, draws: int | None
-) -> Iterator[Selection]:
+def _drawn(select: _Select, seed: int, draws: int | None) -> Iterator[Selection]:
     """Selections of consecutive seeds; one, where the second seed selects the same."""
-    first = select(parameters, seed)
+    first = select(seed)
     yield first
     count = _DRAWS_FOR_A_SPEEDUP if draws is None else draws
     for index in range(1, count):
-        other = select(parameters, seed + index)
+        other = select(seed + index)
         if index == 1 and select_alike(first, other):
             return
         yield other
