@@ -23,7 +23,7 @@ from assay_client.remote.connection import server_address, utf8
 from assay_client.remote.outcome import Follow, Outcome, Status, last_of, see_through
 from assay_client.settings import settings_of
 from assay_core.files.free_space import DEFAULT_FLOOR_BYTES, require_free_space
-from assay_core.files.private_folders import take_state_folder
+from assay_core.files.private_folders import require_no_path_separator, take_state_folder
 from assay_core.server_address import parse_address
 from assay_sampling.errors import ParameterError, StorageError
 from assay_sampling.notes.registry import Note, make_note
@@ -168,9 +168,10 @@ def _telling_light(client: Client, statuses: Iterable[Status], on_light: OnLight
 
 def require_usable(state: Path) -> None:
     """Make a state folder closed to others; raises StorageError if the disk refuses, if it belongs to another
-    user, or if the locale cannot name it.
+    user, if the locale cannot name it, or if its path has a colon.
     """
     _require_nameable(state)
+    require_no_path_separator(state, str(state))
     try:
         take_state_folder(state)
     except OSError as error:

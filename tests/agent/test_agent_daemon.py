@@ -547,6 +547,12 @@ def test_a_state_directory_that_cannot_be_made_is_an_error(server: FakeServer, t
         Agent(config_for(server, tmp_path / "file" / "state")).run()
 
 
+def test_a_state_directory_with_a_colon_is_refused(server: FakeServer, tmp_path: Path) -> None:
+    with pytest.raises(StorageError, match=r"which separates folders in PATH.*--state"):
+        Agent(config_for(server, tmp_path / "a:b")).run()
+    assert not (tmp_path / "a:b").exists()
+
+
 def test_what_is_wrong_with_the_state_directory_is_said_before_what_is_wrong_in_it(
     server: FakeServer, tmp_path: Path
 ) -> None:

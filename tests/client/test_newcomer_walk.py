@@ -148,6 +148,13 @@ def test_a_state_folder_that_is_refused_names_the_option(tmp_path: Path) -> None
         require_usable(tmp_path / "file" / "state")
 
 
+def test_a_state_folder_with_a_colon_is_refused_before_it_is_made(tmp_path: Path) -> None:
+    """Tools of virtual GPUs, and what the agent puts in front of a workload's PATH, lie below it."""
+    with pytest.raises(StorageError, match="its path has ':', which separates folders in PATH"):
+        require_usable(tmp_path / "12:30")
+    assert not (tmp_path / "12:30").exists()
+
+
 def test_a_client_needs_no_folder_to_write_to_where_it_stands(
     assay: Assay, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Self
 from assay_agent.config import AgentSettings
 from assay_core.files import durable
 from assay_core.files.durable import storage_errors
-from assay_core.files.private_folders import take_state_folder
+from assay_core.files.private_folders import require_no_path_separator, take_state_folder
 from assay_sampling.errors import StorageError
 
 if TYPE_CHECKING:
@@ -69,7 +69,8 @@ def keep_joined_name(state: Path, agent_id: str, name: str) -> None:
 class StateDirectory:
     """Holds the state directory for this process; a context manager.
 
-    Raises StorageError if another agent holds it, it belongs to another user, or the disk refuses.
+    Raises StorageError if another agent holds it, it belongs to another user, its path has a colon, or the
+    disk refuses.
     ``agent_id`` is made once and kept: ``new_agent_id``, else a random one. Attempts go to ``spool``.
     """
 
@@ -77,6 +78,7 @@ class StateDirectory:
         self.directory = directory.absolute()
         self._new_agent_id = new_agent_id
         self._subject = f"state directory {self.directory}"
+        require_no_path_separator(self.directory, self._subject)
         with storage_errors(self._subject):
             take_state_folder(self.directory)
             self._lock = os.open(self.directory / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)

@@ -33,6 +33,16 @@ def is_our_folder(folder: Path) -> bool:
     return stat.S_ISDIR(state.st_mode) and state.st_uid == os.geteuid() and not state.st_mode & _OTHERS_WRITE
 
 
+def require_no_path_separator(folder: Path, subject: str) -> None:
+    """Raise StorageError if a folder's path cannot be an entry of PATH, where tools in it are looked for."""
+    if os.pathsep in str(folder.absolute()):
+        raise StorageError(
+            subject,
+            f"its path has {os.pathsep!r}, which separates folders in PATH: tools in it would not be found",
+            "name another folder with --state",
+        )
+
+
 def why_not_ours(folder: Path) -> str:
     """Why another user could replace a folder or write into it; "" if nobody could.
 
