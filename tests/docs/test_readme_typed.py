@@ -18,8 +18,6 @@ from tests.support.readme import readme_blocks
 SECONDS = 400
 # Ends with 10 on a machine without a GPU, which is what it is there to say.
 LOOKS_FOR_GPUS = "assay doctor --for agent"
-# Of a person who types line by line: until both programs are up.
-WAITS = "until assay health > health.log 2>&1; do sleep 0.2; done"
 
 
 def typed() -> str:
@@ -31,7 +29,7 @@ def typed() -> str:
         if line.startswith(LOOKS_FOR_GPUS):
             lines.append(f"{line} || test $? = 10")
         elif background:
-            lines += [f"{background[1]} > programs.log 2>&1 &", WAITS]
+            lines.append(f"{background[1]} > programs.log 2>&1 &")
         else:
             lines.append(line)
     return "\n".join([*lines, "kill %1 %2", "wait", "echo '@ end'"])

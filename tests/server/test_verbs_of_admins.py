@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -103,6 +104,19 @@ def test_tokens_tell_where_to_join_a_server_behind_another_name(
     for address in ("nothing", "unix:/x"):
         with pytest.raises(ParameterError, match="advertise-join"):
             ServerSettings(state_dir=short_path, advertise_join=address)
+
+
+def test_health_waits_for_a_server_that_starts(
+    make_server: Callable[..., Server], short_path: Path, assay: Any
+) -> None:
+    address = f"unix:{short_path}/server.sock"
+    code, out, said = assay("health", "--server", address, "--wait", "300ms")
+    assert (code, out, said.count("no server answers there")) == (5, "", 1)
+    starting = threading.Timer(0.5, make_server)
+    starting.start()
+    code, out, said = assay("health", "--server", address, "--wait", "60s")
+    starting.join()
+    assert (code, out, said) == (0, f"{address}: serving\n", "")
 
 
 def test_probes_of_members_ask_for_health_over_mutual_tls_and_strangers_may_not(server: Server) -> None:
