@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
 import re
-import signal
-import subprocess
-import sys
 import tempfile
 from pathlib import Path
 
 import pytest
 
 from tests.support.readme import readme_blocks
+from tests.support.shell import typed_in_bash
 
 SECONDS = 400
 # Ends with 10 on a machine without a GPU, which is what it is there to say.
@@ -39,29 +35,9 @@ def typed() -> str:
 @pytest.mark.campaigns
 def test_every_command_of_the_readme_works_as_typed(tmp_path: Path) -> None:
     with tempfile.TemporaryDirectory(prefix="assay-") as short:  # sockets are made there
-        process = subprocess.Popen(
-            ["bash", "-c", typed()],
-            cwd=tmp_path,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            start_new_session=True,
-            env={
-                "PATH": f"{Path(sys.executable).parent}:/usr/local/bin:/usr/bin:/bin",
-                "LANG": "C.UTF-8",
-                "HOME": str(tmp_path),
-                "TMPDIR": short,
-                "XDG_RUNTIME_DIR": short,
-            },
-        )
-        try:
-            shown, _ = process.communicate(timeout=SECONDS)
-        finally:
-            # Its own session: whatever a line that failed left running ends with it.
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
+        places = dict.fromkeys(("TMPDIR", "XDG_RUNTIME_DIR"), short)
+        code, shown = typed_in_bash(typed(), tmp_path, SECONDS, HOME=str(tmp_path), **places)
     last = re.findall(r"^@ (.*)$", shown, re.MULTILINE)[-1]
-    assert (process.returncode, last) == (0, "end"), shown[-4000:]
+    assert (code, last) == (0, "end"), shown[-4000:]
     assert re.search(r"^training-1 done: 3 of 3 runs done$", shown, re.MULTILINE)
     assert (tmp_path / "sample" / "selection.json").is_file()

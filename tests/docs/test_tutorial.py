@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
 import re
-import signal
-import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from tests.support.shell import typed_in_bash
 
 TUTORIAL = Path(__file__).resolve().parents[2] / "docs" / "tutorial.md"
 VERBS = [
@@ -61,29 +58,10 @@ def test_every_command_of_the_tutorial_works(tmp_path: Path, temporary: Path) ->
     home, work = tmp_path / "home", tmp_path / "work"
     home.mkdir()
     work.mkdir()
-    process = subprocess.Popen(
-        ["bash", "-c", script(home)],
-        cwd=work,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        start_new_session=True,
-        env={
-            "PATH": f"{Path(sys.executable).parent}:/usr/local/bin:/usr/bin:/bin",
-            "LANG": "C.UTF-8",
-            "TMPDIR": str(temporary),
-        },
-    )
-    try:
-        shown, _ = process.communicate(timeout=SECONDS)
-    finally:
-        # Its own session: whatever a block that failed left running ends with it.
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
+    code, shown = typed_in_bash(script(home), work, SECONDS, TMPDIR=str(temporary))
     last = re.findall(r"^@ (.*)$", shown, re.MULTILINE)[-1]
     logs = "\n".join(path.read_text(errors="replace")[-2000:] for path in work.glob("*.log"))
-    assert (process.returncode, last) == (0, "end"), f"{shown[-4000:]}\n{logs}"
+    assert (code, last) == (0, "end"), f"{shown[-4000:]}\n{logs}"
     assert "first-1 done: 6 of 6 runs done" in shown
     assert "synthetic: no silicon produced these data" in shown
     assert sorted(path.name for path in (work / "report").iterdir()) == [
