@@ -57,6 +57,12 @@ def test_the_verdict_on_a_selection_by_operation_speaks_of_operations() -> None:
     )
 
 
+@pytest.mark.parametrize(("error", "shown"), [(3.04, "3.040 %"), (3.06, "3.1 %"), (120.0, "120 %")])
+def test_a_number_above_its_bound_does_not_look_like_the_bound(error: float, shown: str) -> None:
+    sentence = sentence_of_verdict(verdict_of(replace(SCORED, error_percent=error)), "launch")
+    assert f"the total is off by {shown}, more than 3 %" in sentence
+
+
 def test_nothing_against_it_is_trusted_with_the_numbers() -> None:
     found = verdict_of(GOOD)
     assert (found.level, [reason.code for reason in found.reasons]) == ("trust", ["within_goals"])

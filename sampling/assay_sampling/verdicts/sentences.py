@@ -33,8 +33,11 @@ def _percent(reason: Reason, name: str) -> str:
     return f"{value:,.{0 if value >= 99.5 else 1}f} %"
 
 
-def _most(reason: Reason) -> str:
-    return f"{reason.numbers['most_percent']:g} %"
+def _beyond(reason: Reason, name: str) -> str:
+    """The value and the bound that it is above; with more digits where one would show the bound itself."""
+    value, most = reason.numbers[name], reason.numbers["most_percent"]
+    shown = f"{value:.3f} %" if f"{value:.1f}" == f"{most:.1f}" else _percent(reason, name)
+    return f"{shown}, more than {most:g} %"
 
 
 def _sizes(unit: Unit) -> str:
@@ -58,7 +61,7 @@ def _within(reason: Reason, unit: Unit) -> str:
 def _total_error(reason: Reason, _: Unit) -> str:
     if "error_percent" not in reason.numbers:
         return "nobody knows the error of its total"
-    return f"the total is off by {_percent(reason, 'error_percent')}, more than {_most(reason)}"
+    return f"the total is off by {_beyond(reason, 'error_percent')}"
 
 
 def _one_group(reason: Reason, unit: Unit) -> str:
@@ -81,8 +84,7 @@ _CLAUSES = {
     "one_group_of_several_kernels": _one_group,
     "total_error": _total_error,
     "group_error": lambda reason, _: (
-        f"the group error is {_percent(reason, 'group_error_percent')}, more than {_most(reason)}: errors of "
-        "groups cancel in the total"
+        f"the group error is {_beyond(reason, 'group_error_percent')}: errors of groups cancel in the total"
     ),
     "group_error_unknown": lambda _, unit: (
         f"it was saved without the group of each {unit}, so errors may cancel"
