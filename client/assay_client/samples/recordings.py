@@ -49,7 +49,7 @@ class VirtualRecordings:
         return self._page(GPU, _pks_metrics())
 
     def window(self) -> str:
-        """The same of the first launches, with their operators."""
+        """A raw page with the same counters of the first launches, and the operators that made them."""
         return self._page(GPU, _pks_metrics(), Window(0, WINDOW_LAUNCHES), operations=True)
 
     def other_gpu(self) -> str:

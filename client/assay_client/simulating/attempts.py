@@ -85,7 +85,7 @@ def simulate(
     held: Sequence[int],
     rule: StopRule | None = None,
 ) -> LaunchNumbers | SimulationFailure | None:
-    """Simulate a launch; its numbers, or why there are none; None if it was cancelled.
+    """Simulate a launch. Returns its numbers, or the failure; None if it was cancelled.
 
     Args:
         folder: where it runs; it is emptied.

@@ -43,7 +43,7 @@ def parse_designs(given: Sequence[str], simulator: Simulator) -> list[Design]:
     """The designs of ``--design``; raises ParameterError for one that cannot be, or none at all."""
     if not given:
         known = ", ".join(simulator.configurations()) or "none"
-        raise ParameterError("--design", f"there is none; the simulator comes with {known}", _EXAMPLE)
+        raise ParameterError("--design", f"no design is given; the simulator comes with {known}", _EXAMPLE)
     designs: dict[str, Design] = {}
     for text in given:
         name, separator, rest = text.partition("=")

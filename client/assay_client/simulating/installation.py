@@ -51,7 +51,7 @@ class Simulator:
 
 
 def open_simulator(root: Path) -> Simulator:
-    """The Accel-Sim in a folder; raises ParameterError where there is none that was built."""
+    """Find Accel-Sim in a folder; raises ParameterError if none was built there."""
     for folder in (root, root / "gpu-simulator"):
         for build in ("release", "debug"):
             program = folder / "bin" / build / "accel-sim.out"
