@@ -283,3 +283,18 @@ def test_the_run_of_a_waiting_slice_is_as_it_was_written(make_store: MakeStore) 
         write.save_run(replace(one, state=RunState.RUNNING))
         found = write.first_waiting(lanes, 10)
         assert found is not None and found[0].state is RunState.RUNNING
+
+
+def test_what_statements_change_is_read_again(make_store: MakeStore) -> None:
+    """Records that a transaction has read, and then changes by a statement about many."""
+    store = make_store()
+    one, two = planned(store, 2)
+    with store.transaction() as write:
+        assert write.run(one.run_id) == one and write.slice(one.run_id, 0) is not None
+        write.cancel_runs([one.run_id])
+        cancelled, piece = write.run(one.run_id), write.slice(one.run_id, 0)
+        assert cancelled is not None and cancelled.state is RunState.CANCELLED
+        assert piece is not None and piece.state is SliceState.CANCELLED
+        assert write.run(two.run_id) == two
+        write.delete_runs([two.run_id])
+        assert write.run(two.run_id) is None and write.slice(two.run_id, 0) is None
