@@ -16,7 +16,7 @@ from sqlalchemy.pool import NullPool, StaticPool
 from assay_core.files.durable import storage_errors, write_atomically
 from assay_core.files.private_folders import private_opener
 from assay_sampling.errors import StorageError
-from assay_server.store.connections.dialect import Words
+from assay_server.store.connections.dialect import Dialect
 from assay_server.store.connections.prepared import Driver, PreparedStatements
 from assay_server.store.connections.shared_commit import SharedCommit
 from assay_server.store.connections.snapshots import Snapshots
@@ -40,7 +40,7 @@ _DISK_REMEDY = (
 )
 _PROBE = "disk-probe"
 _FAILED_DISK = (errno.EIO, errno.ENXIO, errno.ENODEV, errno.ESTALE, errno.EUCLEAN, errno.EROFS)
-_WORDS = Words(("BEGIN IMMEDIATE",), "BEGIN", (sqlite3.Error,))
+_DIALECT = Dialect(("BEGIN IMMEDIATE",), "BEGIN", (sqlite3.Error,))
 _FULL_REMEDY = "free space on its disk and check that it is writable; acknowledged data is safe"
 
 
@@ -70,11 +70,11 @@ class SqliteStore:
         with self._errors():
             self._engine = _engine(path)
             prepared = PreparedStatements(self._engine.dialect)
-            self._shared = SharedCommit(self._engine, prepared, self._errors, _WORDS)
-            self._snapshots = Snapshots(self._engine, prepared, self._errors, _WORDS, _ReadingDriver)
+            self._shared = SharedCommit(self._engine, prepared, self._errors, _DIALECT)
+            self._snapshots = Snapshots(self._engine, prepared, self._errors, _DIALECT, _ReadingDriver)
             try:
                 with self._engine.begin() as connection:
-                    for command in _WORDS.begin:
+                    for command in _DIALECT.begin:
                         connection.exec_driver_sql(command)
                     upgrade(connection, self._subject)
             except BaseException:

@@ -8,7 +8,7 @@ MARK, KEEP, UNDO = "SAVEPOINT one", "RELEASE SAVEPOINT one", "ROLLBACK TO SAVEPO
 
 
 @dataclass(frozen=True)
-class Words:
+class Dialect:
     """The commands of one kind of database.
 
     Args:

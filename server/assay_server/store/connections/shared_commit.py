@@ -19,7 +19,7 @@ from typing import Protocol
 import sqlalchemy as sa
 
 from assay_sampling.errors import StorageError
-from assay_server.store.connections.dialect import KEEP, MARK, UNDO, Words
+from assay_server.store.connections.dialect import KEEP, MARK, UNDO, Dialect
 from assay_server.store.connections.prepared import Driver, PreparedStatements
 from assay_server.store.connections.retry import NothingKeptError, OutcomeUnknownError, again
 
@@ -71,7 +71,7 @@ class SharedCommit:
         engine: sa.Engine,
         prepared: PreparedStatements,
         errors: Callable[[], AbstractContextManager[None]],
-        words: Words,
+        dialect: Dialect,
         *,
         greet: Callable[[Driver], None] = lambda driver: None,
         commits: Commits | None = None,
@@ -79,7 +79,7 @@ class SharedCommit:
         self._engine = engine
         self._prepared = prepared
         self._errors = errors
-        self._words = words
+        self._dialect = dialect
         self._greet = greet
         self._commits = commits
         self._kept: tuple[sa.Connection, Driver] | None = None
@@ -141,7 +141,7 @@ class SharedCommit:
             return self._begun(*self._kept)
         except BaseException as error:
             self._drop()
-            if isinstance(error, self._words.failures) and driver.is_lost:
+            if isinstance(error, self._dialect.failures) and driver.is_lost:
                 return None
             raise
 
@@ -167,7 +167,7 @@ class SharedCommit:
 
     def _begun(self, connection: sa.Connection, driver: Driver) -> _Group:
         # Before anything is read: to read first and then want to write can fail.
-        for command in self._words.begin:
+        for command in self._dialect.begin:
             driver.run(command)
         return _Group(connection, driver)
 
@@ -175,7 +175,7 @@ class SharedCommit:
         """Have the next group open a connection of its own."""
         kept, self._kept = self._kept, None
         if kept is not None:
-            with suppress(sa.exc.DBAPIError, *self._words.failures):
+            with suppress(sa.exc.DBAPIError, *self._dialect.failures):
                 kept[0].close()
 
     @contextmanager
@@ -193,8 +193,8 @@ class SharedCommit:
         try:
             group.driver.run(UNDO)
             group.driver.run(KEEP)
-        except self._words.failures as error:  # a full disk makes SQLite roll back everything
-            self._abandon(group, cause if isinstance(cause, self._words.failures) else error)
+        except self._dialect.failures as error:  # a full disk makes SQLite roll back everything
+            self._abandon(group, cause if isinstance(cause, self._dialect.failures) else error)
 
     def _is_full(self, group: _Group) -> bool:
         return (
@@ -257,5 +257,5 @@ class SharedCommit:
             group.committed.set_exception(typed if self._commits is None else others)
 
     def _roll_back(self, group: _Group) -> None:
-        with suppress(*self._words.failures):  # the database may have done so itself
+        with suppress(*self._dialect.failures):  # the database may have done so itself
             group.driver.run("ROLLBACK")

@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 
 import sqlalchemy as sa
 
-from assay_server.store.connections.dialect import Words
+from assay_server.store.connections.dialect import Dialect
 from assay_server.store.connections.prepared import Driver, PreparedStatements
 
 _MOST_KEPT = 8  # each holds a few MB of pages
@@ -26,10 +26,10 @@ class Snapshots:
         engine: sa.Engine,
         prepared: PreparedStatements,
         errors: Callable[[], AbstractContextManager[None]],
-        words: Words,
+        dialect: Dialect,
         make_driver: type[Driver] = Driver,
     ) -> None:
-        self._engine, self._prepared, self._errors, self._words = engine, prepared, errors, words
+        self._engine, self._prepared, self._errors, self._dialect = engine, prepared, errors, dialect
         self._make_driver = make_driver
         self._lock = threading.Lock()
         self._free: list[tuple[sa.Connection, Driver]] | None = []
@@ -45,7 +45,7 @@ class Snapshots:
                     yield connection, driver
                 except BaseException:
                     # Whoever fails here is told why, and not that its transaction could not be committed.
-                    with suppress(*self._words.failures):
+                    with suppress(*self._dialect.failures):
                         driver.run("ROLLBACK")
                         sound = True
                     raise
@@ -64,17 +64,17 @@ class Snapshots:
     def _begun(self) -> tuple[sa.Connection, Driver]:
         while (kept := self._kept()) is not None:
             try:
-                kept[1].run(self._words.begin_reading)
+                kept[1].run(self._dialect.begin_reading)
             except BaseException as error:
                 self._close(kept[0])
-                if not (isinstance(error, self._words.failures) and kept[1].is_lost):
+                if not (isinstance(error, self._dialect.failures) and kept[1].is_lost):
                     raise
             else:
                 return kept
         connection = self._engine.connect()
         try:
             driver = self._make_driver(connection, self._prepared)
-            driver.run(self._words.begin_reading)
+            driver.run(self._dialect.begin_reading)
         except BaseException:
             self._close(connection)
             raise
@@ -92,5 +92,5 @@ class Snapshots:
         self._close(connection)
 
     def _close(self, connection: sa.Connection) -> None:
-        with suppress(sa.exc.DBAPIError, *self._words.failures):
+        with suppress(sa.exc.DBAPIError, *self._dialect.failures):
             connection.close()

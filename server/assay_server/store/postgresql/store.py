@@ -18,7 +18,7 @@ import sqlalchemy as sa
 from sqlalchemy.pool import NullPool
 
 from assay_sampling.errors import StorageError
-from assay_server.store.connections.dialect import Words
+from assay_server.store.connections.dialect import Dialect
 from assay_server.store.connections.prepared import Driver, PreparedStatements
 from assay_server.store.connections.retry import NothingKeptError
 from assay_server.store.connections.shared_commit import SharedCommit
@@ -40,7 +40,7 @@ _BEGIN = (
     f"SELECT pg_advisory_xact_lock({_WRITER}, hashtext(current_schema()))",
 )
 _BEGIN_READING = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
-_WORDS = Words(
+_DIALECT = Dialect(
     _BEGIN,
     _BEGIN_READING,
     (psycopg.Error,),
@@ -94,9 +94,9 @@ class PostgresqlStore:
         prepared = PreparedStatements(self._engine.dialect, by_cursor=True)
         self._commits = NumberedCommits()
         self._shared = SharedCommit(
-            self._engine, prepared, self._errors, _WORDS, greet=self._greet, commits=self._commits
+            self._engine, prepared, self._errors, _DIALECT, greet=self._greet, commits=self._commits
         )
-        self._snapshots = Snapshots(self._engine, prepared, self._errors, _WORDS)
+        self._snapshots = Snapshots(self._engine, prepared, self._errors, _DIALECT)
         try:
             with self._errors(), self._engine.begin() as connection:
                 require_fit(connection, self.subject)
@@ -125,7 +125,7 @@ class PostgresqlStore:
             yield SqlTransaction(connection, driver)
 
     def close(self) -> None:
-        with suppress(StorageError, *_WORDS.failures):
+        with suppress(StorageError, *_DIALECT.failures):
             self._shared.close(self._commits.leave)
         self._snapshots.close()
         self._engine.dispose()
