@@ -7,6 +7,7 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import BrokenExecutor
+from multiprocessing import resource_tracker
 from pathlib import Path
 from typing import Any
 
@@ -404,6 +405,22 @@ class TestWorkerPool:
         eventually(lambda: not _runs(worker), "the end of the worker")
         eventually(busy.done, "the end of its work")
         pool.end()
+
+    def test_its_semaphores_are_unlinked_when_it_has_ended(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        semaphores: list[Path] = []
+        register = resource_tracker.register
+
+        def noting(name: str, kind: str) -> None:
+            semaphores.append(Path(f"/dev/shm/sem.{name.removeprefix('/')}"))
+            register(name, kind)
+
+        monkeypatch.setattr(resource_tracker, "register", noting)
+        pool = WorkerPool(1)
+        assert pool().submit(pow, 2, 3).result(timeout=60) == 8
+        assert semaphores
+        assert all(path.exists() for path in semaphores)
+        pool.end()
+        assert not any(path.exists() for path in semaphores)
 
     def test_a_worker_that_dies_breaks_the_pool_and_a_fresh_one_works(self) -> None:
         pool = WorkerPool(1)

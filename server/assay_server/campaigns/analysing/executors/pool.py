@@ -19,7 +19,7 @@ class WorkerPool:
 
     def __call__(self) -> Executor:
         """A new pool; ends the earlier one."""
-        self.end()
+        self._end(wait=False)
         context = multiprocessing.get_context("spawn")
         receiver, self._lifeline = context.Pipe(duplex=False)
         self._executor = ProcessPoolExecutor(
@@ -28,10 +28,17 @@ class WorkerPool:
         return self._executor
 
     def end(self) -> None:
-        """End the workers at once."""
+        """End the workers at once, and wait until their semaphores are unlinked.
+
+        The pool's own thread may be a daemon; if it unlinked them while the process exits, it could be
+        cut off half-way, and Python's resource tracker would print a warning.
+        """
+        self._end(wait=True)
+
+    def _end(self, *, wait: bool) -> None:
         if self._lifeline is not None:
             self._lifeline.close()
             self._lifeline = None
         if self._executor is not None:
-            self._executor.shutdown(wait=False, cancel_futures=True)
+            self._executor.shutdown(wait=wait, cancel_futures=True)
             self._executor = None
