@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from assay_client.samples.folder import FILES
-from assay_sampling.readers.inspection import inspect_recording
+from assay_sampling.readers.inspection.recording import inspect_recording
 from tests.support.readme import readme_blocks
 
 Assay = Callable[..., Any]

@@ -58,12 +58,6 @@ def test_inspect_for_people_has_a_block_a_file(assay: Assay, raw_page: Path, tra
         assert text in shown
 
 
-def test_inspect_names_the_file_that_cannot_be_read(assay: Assay, raw_page: Path, tmp_path: Path) -> None:
-    ended = assay("inspect", raw_page, tmp_path / "nope.csv", "--json")
-    assert (ended.code, ended.stdout) == (3, "")
-    assert str(tmp_path / "nope.csv") in json.loads(ended.stderr)["error"]["subject"]
-
-
 def test_select_pks_has_the_documents_keys_and_exact_numbers(assay: Assay, raw_page: Path) -> None:
     document = document_of(
         assay("select", "pks", raw_page, *PUBLISHED_PKS_OPTIONS, "--param", "k=3", "--json")

@@ -8,7 +8,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 from assay_client.local_box import command_box, counter_seconds
@@ -20,20 +19,14 @@ from assay_client.one_box.command import (
     name_of,
 )
 from assay_client.one_box.measured import measured_command
-from assay_client.one_box.top import TopEntry, top_by_time
 from assay_client.remote.outcome import Outcome
-from assay_core.files.launch_file import new_launch_file
 from assay_core.records.machine import InstalledDevice, Inventory
 from assay_sampling.errors import NotReadyError, ParameterError
 from assay_sampling.launches.table import (
     BASELINE,
-    LaunchBatch,
-    Names,
-    TableMetadata,
-    launch_schema,
-    make_batch,
 )
 from assay_server.campaign_file.reading import read_campaign_file
+from tests.support.small_recordings import recording
 
 Assay = Callable[..., Any]
 V100 = CommandBox(("Tesla V100-SXM2-16GB",))
@@ -219,39 +212,6 @@ def test_counters_cost_more_with_more_slices_and_longer_programs() -> None:
     assert counter_seconds(0, 0.0, [1]) > 0
 
 
-def recording(path: Path, kernels: list[str], operations: list[str], durations: list[float]) -> Path:
-    metadata = TableMetadata(level="light", origin="synthetic", condition=BASELINE)
-    schema = launch_schema(metadata, operations=bool(operations))
-    names = Names()
-    columns: dict[str, Any] = {
-        "process": np.zeros(len(kernels), np.int32),
-        "launch": np.arange(len(kernels)),
-        "kernel_id": np.array([names.intern(name) for name in kernels], np.uint64),
-        "grid_x": np.ones(len(kernels), np.int64),
-        "block_x": np.full(len(kernels), 128),
-        "duration_ns": np.array(durations),
-    }
-    if operations:
-        columns["call"] = np.arange(len(kernels))
-        columns["operation_id"] = np.array([names.intern(text) for text in operations], np.uint64)
-    with new_launch_file(path, schema) as writer:
-        writer.write(LaunchBatch(make_batch(schema, columns), dict(names.items())))
-    return path
-
-
-def test_the_kernels_and_operators_with_the_most_time_are_added_up_over_files(tmp_path: Path) -> None:
-    linear, other = '["operator","aten::linear","[[2]]",0]', '["operator","aten::linear","[[3]]",0]'
-    alone = '["kernel","c","",0]'
-    one = recording(tmp_path / "1.parquet", ["a", "b", "a"], [linear, other, alone], [10, 50, 20])
-    two = recording(tmp_path / "2.parquet", ["b"], [alone], [20])
-    top = top_by_time([one, two], most=1)
-    assert (top.launches, top.duration_ns) == (4, 100)
-    assert top.kernels == (TopEntry("b", 2, 70, 70.0),)
-    assert top.operators == (TopEntry("aten::linear", 2, 60, 60.0),)
-    assert [each.name for each in top_by_time([one]).kernels] == ["b", "a"]
-    assert top_by_time([recording(tmp_path / "3.parquet", ["a"], [], [1])]).operators == ()
-
-
 def test_the_recordings_of_a_command_are_those_of_the_baseline(tmp_path: Path) -> None:
     baseline = BASELINE.to_dict()
     runs = [
@@ -268,7 +228,7 @@ def test_the_recordings_of_a_command_are_those_of_the_baseline(tmp_path: Path) -
             for number, (level, condition) in enumerate(runs)
         ]
     }
-    light = recording(tmp_path / "light.parquet", ["a"], [], [1])
+    light = recording(tmp_path / "light.parquet", ["a"], duration_ns=[1])
     published = {"c-1.1": [tmp_path / "features"], "c-1.2": [light]}
     measured = measured_command(Outcome(status, None, {}), published.__getitem__, private=False)
     assert (measured.light, measured.detailed) == ((light,), (tmp_path / "features",))

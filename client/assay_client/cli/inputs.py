@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from assay_sampling.errors import InputError, ParameterError
+from assay_sampling.errors import AssayError, InputError, ParameterError
 from assay_sampling.methods.registry import samplers
 from assay_sampling.readers.known_files import known_file_at
 from assay_sampling.readers.opening import what_is_this
@@ -68,16 +68,28 @@ WARM_OR_FLUSHED = Kind(
 
 
 def require(kind: Kind, *paths: Path | None) -> None:
-    """Raise InputError for the first path that is not a file, is empty, or is a file of another kind: which
-    it is, and which verbs read it."""
-    for path in _given(paths):
-        cause = _fault(path, kind)
-        if cause:
-            raise InputError(path, cause, kind.words)
-        # A recording's reader looks for itself, and may have to read far.
-        found = known_file_at(path) if kind.is_recording else what_is_this(path)
-        if found is not None and found.code not in kind.accepts:
-            raise InputError(path, found.explained, kind.words)
+    """Raise InputError for a path that is not a file, is empty, or is a file of another kind: which it is,
+    and which verbs read it. For several such paths it raises an ExceptionGroup of these."""
+    raise_together([error for path in _given(paths) if (error := _error_of(path, kind)) is not None])
+
+
+def raise_together(errors: Sequence[AssayError]) -> None:
+    """Raise the only error, or several as an ExceptionGroup; ``main`` tells each by itself."""
+    if len(errors) > 1:
+        raise ExceptionGroup("several errors", list(errors))
+    if errors:
+        raise errors[0]
+
+
+def _error_of(path: Path, kind: Kind) -> InputError | None:
+    cause = _fault(path, kind)
+    if cause:
+        return InputError(path, cause, kind.words)
+    # A recording's reader looks for itself, and may have to read far.
+    found = known_file_at(path) if kind.is_recording else what_is_this(path)
+    if found is not None and found.code not in kind.accepts:
+        return InputError(path, found.explained, kind.words)
+    return None
 
 
 def _given(paths: Iterable[Path | None]) -> Iterable[Path]:

@@ -202,6 +202,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return _exit_code(error)
         except AssayError as error:
             return _fail(Failure.of(error), as_json)
+        except ExceptionGroup as group:
+            return _fail_each(group, as_json, debug)
         except Exception as error:  # noqa: BLE001 - the last line before a person: one paragraph, no traceback
             if debug:
                 traceback.print_exc()
@@ -280,6 +282,19 @@ def _fail(failure: Failure, as_json: bool) -> int:
     with contextlib.suppress(BrokenPipeError):
         print(render_failure(failure, as_json=as_json), file=sys.stderr, flush=True)
     return failure.exit_code
+
+
+def _fail_each(group: ExceptionGroup[Exception], as_json: bool, debug: bool) -> int:
+    """Tell each error of several; the exit code is that of the first."""
+    known, others = group.split(AssayError)
+    if others is not None and debug:
+        traceback.print_exception(others)
+    errors = [*(known.exceptions if known else ()), *(others.exceptions if others else ())]
+    codes = [
+        _fail(Failure.of(each) if isinstance(each, AssayError) else _unexpected(each), as_json)
+        for each in errors
+    ]
+    return codes[0]
 
 
 def _interrupted(code: int, as_json: bool) -> None:

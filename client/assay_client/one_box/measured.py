@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from assay_client.files import write_atomically
-from assay_client.one_box.top import Top, top_by_time
 from assay_client.remote.outcome import Outcome
 from assay_sampling.documents.base import plain
 from assay_sampling.launches.table import BASELINE, Condition
+from assay_sampling.readers.inspection.top import Top, top_by_time
 
 if TYPE_CHECKING:
     from assay_report.model.report import Report

@@ -43,12 +43,13 @@ from assay_sampling.simulators.accel_sim.run import SimulatorRun
 SomeSelection = Selection | SelectionDocument | Mapping[str, Any] | AnyPath
 
 
-def inspect(path: AnyPath, *, synthetic: bool | None = None) -> dict[str, Any]:
-    """What a recording holds: path, format, launches, kernels, devices, levels, counters, notes.
+def inspect(path: AnyPath, *, synthetic: bool | None = None, top: int = 0) -> dict[str, Any]:
+    """What a recording holds: path, format, launches, kernels, devices, levels, counters, notes, and the
+    ``top`` kernels, operators and ranges with the most time, if it is not 0.
 
     Streams; memory does not grow with the file. Raises InputError for what cannot be read.
     """
-    return inspect_recording(Path(path), ReadOptions(synthetic=synthetic))
+    return inspect_recording(Path(path), ReadOptions(synthetic=synthetic), top=top)
 
 
 def read_profile(

@@ -1,7 +1,7 @@
 """Readers of profile files: a file of any known kind becomes a stream of launch batches."""
 
 from assay_sampling.readers.base import ProfileReader, ReadOptions, Recording
-from assay_sampling.readers.inspection import inspect_recording
+from assay_sampling.readers.inspection.recording import inspect_recording
 from assay_sampling.readers.opening import open_recording, read_launches
 
 __all__ = [

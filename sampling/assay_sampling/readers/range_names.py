@@ -36,6 +36,11 @@ def has_serial_number(text: str) -> bool:
     return re.search(_SERIAL, text) is not None
 
 
+def without_serial_numbers(path: str) -> str:
+    """A path of ranges without the numbers that tell the calls of one operator apart."""
+    return re.sub(f"{_SERIAL}|{_INPUTS}", "", path)
+
+
 def operation_of(stack: Sequence[RangeName]) -> int:
     """The position of the range that is the operation in a stack, outermost first; -1 for an empty one.
 

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict
 from pathlib import Path
 
 from rich.console import Console
 
 from assay_client.cli.reporters.campaign import render_campaign
 from assay_client.cli.reporters.report import render_summary
-from assay_client.cli.reporters.tables import Table
-from assay_client.cli.reporters.text import count, quantity
+from assay_client.cli.reporters.top import render_top
 from assay_client.one_box.measured import Measured
-from assay_client.one_box.top import Top, TopEntry
 from assay_client.remote.outcome import Outcome
 from assay_report.tables.remarks import remarks
 from assay_sampling.visible import visible
@@ -24,7 +23,8 @@ _OTHER = "OTHER_GPU.parquet"
 def render_command(outcome: Outcome, measured: Measured, console: Console) -> None:
     """Draw where the time goes, verdict and first table of the report, the files, and the next command."""
     if measured.top is not None:
-        _render_top(measured.top, console)
+        render_top(asdict(measured.top), console)
+        console.print()
     if outcome.report is None:
         render_campaign(outcome.status, console)
     else:
@@ -33,26 +33,6 @@ def render_command(outcome: Outcome, measured: Measured, console: Console) -> No
             console.print(visible(line), soft_wrap=True)
     for line in (*_files(outcome, measured), *_next(measured)):
         console.print(visible(line), soft_wrap=True)
-
-
-def _render_top(top: Top, console: Console) -> None:
-    for what, entries in (("kernels", top.kernels), ("operators", top.operators)):
-        if entries:
-            _render_entries(
-                f"The {what} with the most time, of {count(top.launches)} launches", entries, console
-            )
-            console.print()
-
-
-def _render_entries(title: str, entries: Sequence[TopEntry], console: Console) -> None:
-    table = Table(
-        title, ["time %", "time", "launches", "name"], right=["time %", "time", "launches"], clip=["name"]
-    )
-    for each in entries:
-        table.add_row(
-            f"{each.time_percent:.1f}", quantity(each.duration_ns, "ns"), count(each.launches), each.name
-        )
-    table.print(console)
 
 
 def _files(outcome: Outcome, measured: Measured) -> Iterator[str]:

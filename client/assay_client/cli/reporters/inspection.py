@@ -9,6 +9,7 @@ from rich.console import Console
 
 from assay_client.cli.reporters.tables import origin_mark, print_facts
 from assay_client.cli.reporters.text import clipped, count
+from assay_client.cli.reporters.top import render_top
 
 # What else reads a file of a format.
 _NEXT = {
@@ -18,7 +19,7 @@ _NEXT = {
 
 
 def render_inspection(files: Sequence[Mapping[str, Any]], console: Console) -> None:
-    """Draw each file's format and counts, the counters it measured, and the reader's notes."""
+    """Draw each file's format, counts and counters, the reader's notes, and where its time goes."""
     for index, document in enumerate(files):
         if index:
             console.print()
@@ -38,6 +39,8 @@ def render_inspection(files: Sequence[Mapping[str, Any]], console: Console) -> N
         if document["format"] in _NEXT:
             pairs.append(("next", _NEXT[document["format"]].format(path=document["path"])))
         print_facts(pairs, console)
+        if "top" in document:
+            render_top(document["top"], console)
 
 
 def _note(note: Mapping[str, Any]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -11,24 +12,32 @@ import pyarrow.compute as pc
 
 from assay_sampling.launches.table import LaunchBatch, counter_columns, table_metadata
 from assay_sampling.readers.base import DEFAULT_OPTIONS, ReadOptions
+from assay_sampling.readers.inspection.top import TopTally
 from assay_sampling.readers.opening import open_recording
 
 
-def inspect_recording(path: str | Path, options: ReadOptions = DEFAULT_OPTIONS) -> dict[str, Any]:
+def inspect_recording(
+    path: str | Path, options: ReadOptions = DEFAULT_OPTIONS, *, top: int = 0
+) -> dict[str, Any]:
     """Read a file to its end and count.
 
     Returns a dictionary that JSON can hold: ``path``, ``format``, ``launches``, ``kernels`` (distinct
     demangled names), ``devices`` (labels), ``levels``, ``counters`` (canonical names measured for at
     least one launch), ``null_counters`` (launches without a value, by counter), ``origin``, ``synthetic``,
     ``simulated``, ``notes``
-    (:meth:`assay_sampling.notes.registry.Note.to_dict`).
-    Memory: one batch, and 8 bytes for each distinct kernel besides the names. Raises InputError.
+    (:meth:`assay_sampling.notes.registry.Note.to_dict`), and with ``top`` the so many kernels, operators and
+    ranges with the most time (``top``, :class:`assay_sampling.readers.inspection.top.Top`).
+    Memory: one batch, and 8 bytes for each distinct kernel besides the names; with ``top`` also 100 bytes for
+    each distinct kernel, operation and path of ranges. Raises InputError.
     """
     with open_recording(path, options) as recording:
         metadata = table_metadata(recording.schema)
         tally = _Tally([column.name for column in counter_columns(recording.schema)])
+        tops = TopTally()
         for batch in recording.batches():
             tally.add(batch)
+            if top:
+                tops.add(batch)
         labels = {device.index: device.label() for device in metadata.devices}
         return {
             "path": str(path),
@@ -43,6 +52,7 @@ def inspect_recording(path: str | Path, options: ReadOptions = DEFAULT_OPTIONS) 
             "synthetic": metadata.synthetic,
             "simulated": metadata.simulated,
             "notes": [note.to_dict() for note in recording.notes],
+            **({"top": asdict(tops.top(top))} if top else {}),
         }
 
 

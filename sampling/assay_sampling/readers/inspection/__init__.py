@@ -1,0 +1,1 @@
+"""What recordings hold: their facts, and the kernels, operators and ranges with the most time."""
