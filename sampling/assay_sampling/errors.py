@@ -247,16 +247,17 @@ class MissingExtraError(AssayError):
         program: the part of the product.
         module: the module that is missing.
         extra: the extra of the distribution that brings it.
+        instead: what else helps.
     """
 
     exit_code = 9
     code = "missing_extra"
 
-    def __init__(self, program: str, module: str, extra: str) -> None:
+    def __init__(self, program: str, module: str, extra: str, instead: str = "") -> None:
         super().__init__(
             program,
             f"the Python module {module!r} is not installed",
-            f"install it with: {install_command(extra)}",
+            f"install it with: {install_command(extra)}{', or ' if instead else ''}{instead}",
         )
 
 

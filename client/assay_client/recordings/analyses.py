@@ -8,6 +8,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
+from assay_client.exports import export_report
 from assay_client.files import AnyPath
 from assay_client.recordings import evaluated, operations
 from assay_client.recordings.units import UnitChoice, require_unit, unit_for, with_the_other_unit
@@ -49,7 +50,7 @@ def inspect(path: AnyPath, *, synthetic: bool | None = None, top: int = 0) -> di
 
     Streams; memory does not grow with the file. Raises InputError for what cannot be read.
     """
-    return inspect_recording(Path(path), ReadOptions(synthetic=synthetic), top=top)
+    return inspect_recording(Path(path), ReadOptions(synthetic=synthetic, export=export_report), top=top)
 
 
 def read_profile(
@@ -84,7 +85,9 @@ def read_profile(
     free_bytes = memory_limit_bytes
     given = [*zip(paths, offsets, strict=True), *([] if light is None else [(Path(light), None)])]
     for path, offset in given:
-        options = ReadOptions(synthetic=synthetic, launch_offset=offset, metrics=tuple(metrics))
+        options = ReadOptions(
+            synthetic=synthetic, launch_offset=offset, metrics=tuple(metrics), export=export_report
+        )
         launches = _read(path, options, free_bytes, memory_limit_bytes)
         free_bytes -= launches.table.nbytes
         # A simulator counts while it times: a log given as --light is a light run whose cycles are its time.

@@ -87,6 +87,12 @@ def newer_than_oldest(program: Program, version: str) -> bool:
     return bool(version) and _key(version) > _key(_releases()[program].oldest)
 
 
+def is_newer(version: str, other: str) -> bool:
+    """Whether a release is newer than another; False where one of them is not a release's number."""
+    numbers = [found[0] for text in (version, other) if (found := _VERSION.match(text))]
+    return len(numbers) == 2 and _key(numbers[0]) > _key(numbers[1])
+
+
 def oldest_release(program: Program) -> str:
     """The oldest release whose options are known."""
     return _releases()[program].oldest

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import re
 from abc import abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Protocol, Self
+from typing import Literal, Protocol, Self
 
 import numpy as np
 import pyarrow as pa
@@ -39,19 +39,34 @@ DEFAULT_MAX_LAUNCHES = 65536
 
 
 @dataclass(frozen=True)
+class ToolReport:
+    """A report that only its tool reads: where it is, and the release that wrote it, "" if unknown."""
+
+    path: Path
+    tool: Literal["ncu", "nsys"]
+    written_by: str = ""
+
+
+# Lets the tool export a report into a folder, as a file that a reader knows; raises AssayError.
+ReportExport = Callable[[ToolReport, Path], Path]
+
+
+@dataclass(frozen=True)
 class ReadOptions:
     """Facts that the user knows about a file and the file does not say.
 
     ``synthetic`` marks data that no silicon produced. ``launch_offset`` is the number of launches that
     the profiler skipped: launches are then numbered from it in row order within each process.
     ``condition`` is the condition the run was made under. ``metrics`` are metrics of the file to keep as
-    counters under their own names, though the registry does not know them.
+    counters under their own names, though the registry does not know them. ``export`` lets tools of this
+    machine read their own reports where we cannot; None: such reports are refused.
     """
 
     synthetic: bool | None = None
     launch_offset: int | None = None
     condition: Condition | None = None
     metrics: tuple[str, ...] = ()
+    export: ReportExport | None = None
 
 
 DEFAULT_OPTIONS = ReadOptions()

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Literal
 
 from assay_sampling.errors import AssayError, InputError
-from assay_sampling.files.reading import is_folder, read_head, require_file
+from assay_sampling.files.reading import PlainFile, is_folder, read_head, require_file
 from assay_sampling.gathering.from_batches import gather
 from assay_sampling.launches.in_memory import DEFAULT_MEMORY_LIMIT_BYTES, Launches
 from assay_sampling.readers.accel_sim import AccelSimReader
 from assay_sampling.readers.assay_parquet import AssayParquetReader
-from assay_sampling.readers.base import DEFAULT_OPTIONS, ProfileReader, ReadOptions, Recording
+from assay_sampling.readers.base import DEFAULT_OPTIONS, ProfileReader, ReadOptions, Recording, ToolReport
+from assay_sampling.readers.exported import ExportedRecording
 from assay_sampling.readers.kineto.reader import KinetoReader
 from assay_sampling.readers.known_files import (
     RECORDING,
@@ -20,9 +22,10 @@ from assay_sampling.readers.known_files import (
     known_file,
     known_file_at,
 )
+from assay_sampling.readers.ncu.container import MAGIC, read_container
 from assay_sampling.readers.ncu.details_page import NcuDetailsReader
 from assay_sampling.readers.ncu.raw_page import NcuCsvReader
-from assay_sampling.readers.ncu.report import NcuReportReader
+from assay_sampling.readers.ncu.report import NcuReportReader, can_read_reports
 from assay_sampling.readers.nsys.parquet_export import NsysParquetReader
 from assay_sampling.readers.nsys.sqlite_export import NsysSqliteReader
 
@@ -38,6 +41,14 @@ READERS: tuple[ProfileReader, ...] = (
 )
 
 _FOLDERS = NsysParquetReader()
+
+# Reports by suffix, for those that no reader knows by their content.
+_REPORTS: dict[str, Literal["ncu", "nsys"]] = {
+    ".ncu-rep": "ncu",
+    ".ncu-repz": "ncu",
+    ".nsys-rep": "nsys",
+    ".qdrep": "nsys",
+}
 
 # First bytes of common files that Assay does not read, each with cause and remedy.
 _REFUSED: tuple[tuple[bytes, str, str], ...] = (
@@ -78,14 +89,33 @@ def open_recording(path: str | Path, options: ReadOptions = DEFAULT_OPTIONS) -> 
         raise InputError(path, known.explained, _KNOWN)
     for reader in READERS:
         if reader.recognises(path, head):
-            return reader.open(path, options)
-    if path.suffix in (".nsys-rep", ".qdrep", ".qdstrm"):
+            by_tool = isinstance(reader, NcuReportReader) and options.export and not can_read_reports()
+            return _exported(path, "ncu", options, head) if by_tool else reader.open(path, options)
+    tool = _REPORTS.get(path.suffix)
+    if tool is not None and options.export is not None:
+        return _exported(path, tool, options, head)
+    if tool == "nsys" or path.suffix == ".qdstrm":
         raise InputError(
             path,
-            "it is a binary report of Nsight Systems, which is not supported",
+            "it is a binary report of Nsight Systems, which only its tool reads",
             "export it: nsys export -t sqlite REPORT",
         )
     raise InputError(path, "it is not a profile file of a known kind", _KNOWN)
+
+
+def _exported(
+    path: Path, tool: Literal["ncu", "nsys"], options: ReadOptions, head: bytes
+) -> ExportedRecording:
+    """A report as its tool exports it; that of Nsight Compute is first checked to be whole."""
+    if not head.startswith(MAGIC):
+        return ExportedRecording(ToolReport(path, tool), options, open_recording)
+    plain = PlainFile(path)
+    try:
+        container = read_container(path, plain.path)
+    finally:
+        plain.close()
+    report = ToolReport(path, tool, container.tool_version)
+    return ExportedRecording(report, options, open_recording, len(container.process_ids))
 
 
 def what_is_this(path: Path) -> FileKind | None:

@@ -51,6 +51,11 @@ _NEWER = f"install an ncu-report as new as the profiler, or {_EXPORT}"
 _MODULE = "ncu_report"
 
 
+def can_read_reports() -> bool:
+    """Whether the package ``ncu_report`` is installed."""
+    return _MODULE in sys.modules or importlib.util.find_spec(_MODULE) is not None
+
+
 class NcuReportReader:
     """Recognises a report by its first bytes."""
 
@@ -123,7 +128,7 @@ class NcuReportRecording(OpenRecording):
 
 def _read_results(path: Path, plain: Path, out: Path, metrics: Sequence[str]) -> dict[str, Any]:
     """Let the worker read the report; returns its answer."""
-    if _MODULE not in sys.modules and importlib.util.find_spec(_MODULE) is None:
+    if not can_read_reports():
         raise MissingExtraError(f"reading {path}", _MODULE, "ncu-report")
     command = [sys.executable, "-P", "-m", worker.__name__, str(plain.absolute()), str(out), *metrics]
     ended = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, check=False)
