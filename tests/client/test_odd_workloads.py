@@ -71,6 +71,18 @@ def test_where_hardly_anything_repeats_half_is_saved_and_it_is_said(assay: Assay
     assert balanced["verdict"]["level"] == "do_not"
 
 
+def test_a_selection_for_sizes_of_which_it_took_none_is_not_trusted(assay: Assay, tmp_path: Path) -> None:
+    counted, light = odd_workloads.many_names(8_000, 800, zipf=True).written(tmp_path, 80)
+    found = json.loads(assay("select", "pks", counted, "--light", light, "--json").stdout)
+    (reason,) = found["verdict"]["reasons"]
+    assert (found["verdict"]["level"], reason["code"]) == ("do_not", "extrapolated_time")
+    assert reason["numbers"]["extrapolated_percent"] == pytest.approx(56.8, abs=0.05)
+    assert assay("select", "pks", counted, "--light", light).stdout.startswith(
+        "Do not trust it: 56.8 % of the time is of kernels and sizes of which no launch was taken, in groups "
+        "for which one launch stands: nothing vouches for it."
+    )
+
+
 @pytest.mark.parametrize("change", [{"missing": 2}, {"new": 2}])
 def test_a_gpu_whose_library_has_other_kernels_is_not_scored(
     assay: Assay, tmp_path: Path, change: dict[str, int]

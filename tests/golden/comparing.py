@@ -75,7 +75,7 @@ ADDED: frozenset[str] = frozenset(
         # What people may ask of running campaigns.
         "paused", "runs_paused", "runs_cancelled", "request", "gpu_hours", "eta",
         # Whether to trust a selection or a score, and what to expect on another GPU.
-        "verdict", "expected_elsewhere",
+        "verdict", "expected_elsewhere", "extrapolated_percent",
         # What an interval on another GPU rests on.
         "interval_assumption", "not_vouched_percent",
         "fair", "star", "no_star", "recommendation", "recommendations",

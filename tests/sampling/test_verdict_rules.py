@@ -30,17 +30,19 @@ GOOD = VerdictFacts(
     kernels=20,
     representatives=60,
     drawn=True,
-    expected=ExpectedErrors(0.5, 3.0, 12.0),
+    expected=ExpectedErrors(0.5, 3.0, 12.0, 4.0),
     weights="light_time",
 )
 Chosen = tuple[np.ndarray, np.ndarray]
 SCORED = replace(GOOD, elsewhere=True, expected=None)
+BY_RULE = replace(GOOD, drawn=False, weighed_otherwise=True)
 
 
 def test_the_verdict_on_a_selection_by_operation_speaks_of_operations() -> None:
     for facts in (
         replace(GOOD, expected=None),
-        replace(GOOD, expected=ExpectedErrors(9.0, 30.0, 12.0)),
+        replace(GOOD, expected=ExpectedErrors(9.0, 30.0, 12.0, 4.0)),
+        replace(GOOD, expected=ExpectedErrors(0.5, 3.0, 90.0, 80.0)),
         replace(GOOD, groups=1),
         replace(GOOD, group_error_percent=None),
         replace(GOOD, unscored_recordings=1),
@@ -85,8 +87,17 @@ def test_nothing_against_it_is_trusted_with_the_numbers() -> None:
         (replace(GOOD, groups=1, representatives=1), "do_not", ["one_group_of_several_kernels"]),
         (replace(GOOD, groups=1, kernels=1), "trust", ["within_goals"]),
         (replace(GOOD, groups=1, launches=60), "trust", ["within_goals"]),
-        (replace(GOOD, expected=ExpectedErrors(1.3, 3.0, 0.0)), "do_not", ["expected_total_error"]),
-        (replace(GOOD, expected=ExpectedErrors(1.0, 6.5, 0.0)), "total_only", ["expected_group_error"]),
+        (replace(GOOD, expected=ExpectedErrors(1.3, 3.0, 0.0, 0.0)), "do_not", ["expected_total_error"]),
+        (replace(GOOD, expected=ExpectedErrors(1.0, 6.5, 0.0, 0.0)), "total_only", ["expected_group_error"]),
+        (replace(GOOD, expected=ExpectedErrors(0.5, 3.0, 99.0, 50.0)), "trust", ["within_goals"]),
+        (replace(GOOD, expected=ExpectedErrors(0.5, 3.0, 99.0, 50.1)), "total_only", ["extrapolated_time"]),
+        (replace(BY_RULE, expected=ExpectedErrors(0.5, 3.0, 99.0, 50.1)), "do_not", ["extrapolated_time"]),
+        (replace(BY_RULE, error_percent=5.3, group_error_percent=5.7), "trust", ["within_goals"]),
+        (replace(BY_RULE, error_percent=5.3, group_error_percent=6.1), "do_not", ["group_error"]),
+        (replace(BY_RULE, error_percent=5.3, weighed_otherwise=False), "do_not", ["total_error"]),
+        (replace(BY_RULE, error_percent=5.3, drawn=True), "do_not", ["total_error"]),
+        (replace(BY_RULE, error_percent=5.3, weights="instructions"), "do_not", ["total_error"]),
+        (replace(BY_RULE, error_percent=None), "do_not", ["total_error"]),
         (replace(GOOD, expected=None), "do_not", ["nothing_expected"]),
         (replace(GOOD, interval_half_percent=9.0), "trust", ["within_goals"]),
         (replace(GOOD, interval_half_percent=9.0, weights="launches"), "do_not", ["wide_interval"]),
@@ -211,10 +222,19 @@ def test_every_launch_taken_is_exact_and_one_for_many_is_not_vouched_for() -> No
     every = expected_errors(sizes, labels, time, np.arange(4), np.ones(4))
     assert every is not None
     assert (every.error_percent, every.group_error_percent) == pytest.approx((0.0, 0.0), abs=1e-6)
-    assert every.not_vouched_percent == 0.0
+    assert (every.not_vouched_percent, every.extrapolated_percent) == (0.0, 0.0)
     one = expected_errors(sizes, labels, time, np.array([0, 1, 3]), np.array([1.0, 1.0, 1.6]))
     assert one is not None
     assert one.not_vouched_percent == pytest.approx(80.0)
+    # Both launches of that group are of one kernel and size, so that its light time speaks for it.
+    assert one.extrapolated_percent == 0.0
+    unlike = _sizes(kernel, np.array([8, 8, 4, 16]))
+    other = expected_errors(unlike, labels, time, np.array([0, 1, 3]), np.array([1.0, 1.0, 1.6]))
+    assert other is not None
+    assert other.extrapolated_percent == pytest.approx(30.0)
+    two = expected_errors(unlike, labels, time, np.array([0, 2, 3]), np.array([2.0, 1.0, 1.0]))
+    assert two is not None
+    assert two.extrapolated_percent == 0.0
 
 
 def test_launches_without_any_time_expect_nothing() -> None:

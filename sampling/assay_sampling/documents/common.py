@@ -86,9 +86,12 @@ class ExpectedElsewhere(Part):
     not_vouched_percent: Annotated[
         float, says("time in groups of several launches for which a single one stands", "percent")
     ]
+    extrapolated_percent: Annotated[
+        float, says("of it, time of kernels and sizes of which that one is none", "percent")
+    ]
 
     def expected(self) -> ExpectedErrors:
-        return ExpectedErrors(self.error_percent, self.group_error_percent, self.not_vouched_percent)
+        return ExpectedErrors(**self.model_dump())
 
 
 class Cost(Part):

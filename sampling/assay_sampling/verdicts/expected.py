@@ -59,12 +59,14 @@ class ExpectedErrors:
     """Mean absolute errors to expect on another GPU, in percent: of the total, and over kernels and sizes.
 
     ``not_vouched_percent``: the share of the time in groups of several launches for which a single one
-    stands, so that nothing tells how far they differ.
+    stands, so that nothing tells how far they differ. ``extrapolated_percent``: of it the time of kernels and
+    sizes of which their group's launch is none, so that not even equal light times speak for it.
     """
 
     error_percent: float
     group_error_percent: float
     not_vouched_percent: float
+    extrapolated_percent: float
 
     def to_dict(self) -> dict[str, float]:
         return asdict(self)
@@ -94,6 +96,7 @@ def expected_errors(
         100 * math.sqrt(_total_square(cells, spreads, share, own)),
         100 * float(np.sqrt(_class_squares(cells, spreads, share, own)).sum()),
         100 * cells.alone(),
+        100 * cells.extrapolated(),
     )
 
 
@@ -140,11 +143,22 @@ class _Cells:
 
     def alone(self) -> float:
         """Share of the time in groups of several launches that have one representative, or none."""
-        groups = int(self.group.max()) + 1
+        chosen = self._representatives()
+        groups = len(chosen)
         launches = np.bincount(self.group, self.launches, groups)
-        chosen = np.bincount(self.group[self.of_representative], minlength=groups)
         time = np.bincount(self.group, self.time, groups)
         return float(time[(chosen < 2) & (launches > chosen)].sum())
+
+    def extrapolated(self) -> float:
+        """Share of the time in cells without a representative, in groups that have one, or none."""
+        met = np.zeros(len(self.time), bool)
+        met[self.of_representative] = True
+        return float(self.time[~met & (self._representatives() < 2)[self.group]].sum())
+
+    def _representatives(self) -> np.ndarray:
+        """Of each group, shape (g,)."""
+        groups = int(self.group.max()) + 1
+        return np.bincount(self.group[self.of_representative], minlength=groups)
 
     @classmethod
     def of(

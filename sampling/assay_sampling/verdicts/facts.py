@@ -18,6 +18,7 @@ class VerdictFacts:
     the groups divide, None where unknown; ``representatives`` stand for them, ``drawn`` at random or chosen
     by a rule. ``interval_half_percent`` is the half width of the interval, None without one.
     ``unseen_time_percent``: of two levels, the light time in signatures that the window lacks.
+    ``weighed_otherwise``: the errors are those where it was made, by other weights than those for other GPUs.
     ``unscored_recordings``: recordings of other GPUs that were given, of which none could be scored.
     ``unmatched_time_percent``: the larger share of the time, of either side, without a counterpart.
     ``weights`` are those for other GPUs.
@@ -36,4 +37,5 @@ class VerdictFacts:
     unseen_time_percent: float | None = None
     unmatched_time_percent: float | None = None
     unscored_recordings: int = 0
+    weighed_otherwise: bool = False
     weights: WeightKind = "launches"

@@ -24,6 +24,8 @@ MOST_EXPECTED_GROUP_ERROR_PERCENT = 5.0
 # With fewer launches nothing tells how far a total may be off.
 LEAST_DRAWN = 18
 MOST_UNSEEN_PERCENT = 1.0
+# Beyond it most of what is projected rests on how sizes of a kernel are assumed to scale.
+MOST_EXTRAPOLATED_PERCENT = 50.0
 
 Numbers = Mapping[str, float]
 
@@ -103,6 +105,10 @@ def _above(name: str, value: float | None, most: float) -> Numbers | None:
 def _total_error(facts: VerdictFacts) -> Numbers | None:
     if facts.error_percent is None:
         return {"most_percent": GOAL_ERROR_PERCENT}
+    # A launch chosen at half of the cumulative light time is longer than the mean of its group: weights by
+    # launches overshoot here, and by light time its own time cancels.
+    if facts.weighed_otherwise and not facts.drawn and facts.weights == "light_time":
+        return None
     return _above("error_percent", facts.error_percent, GOAL_ERROR_PERCENT)
 
 
@@ -126,6 +132,11 @@ def _expected_total(facts: VerdictFacts) -> Numbers | None:
 def _expected_groups(facts: VerdictFacts) -> Numbers | None:
     value = None if facts.elsewhere else _expects(facts, "group_error_percent")
     return _above("expected_group_error_percent", value, MOST_EXPECTED_GROUP_ERROR_PERCENT)
+
+
+def _extrapolated(facts: VerdictFacts) -> Numbers | None:
+    value = None if facts.elsewhere else _expects(facts, "extrapolated_percent")
+    return _above("extrapolated_percent", value, MOST_EXTRAPOLATED_PERCENT)
 
 
 def _interval(facts: VerdictFacts) -> Numbers | None:
@@ -158,7 +169,12 @@ RULES: tuple[Rule, ...] = (
         "recordings of other GPUs were given, and none could be scored: other kernels, or other launches",
         _nothing_scored,
     ),
-    Rule("total_error", f"the error of the total is above {_GOAL}, here or on the scored GPU", _total_error),
+    Rule(
+        "total_error",
+        f"the error of the total is above {_GOAL}, here or on the scored GPU; not that of a selection by a "
+        "rule where it was made, if its weights are others there than on other GPUs",
+        _total_error,
+    ),
     Rule(
         "expected_total_error",
         "not scored elsewhere: the error of the total expected on another GPU is above "
@@ -188,6 +204,13 @@ RULES: tuple[Rule, ...] = (
         "not scored elsewhere: the error over kernels and sizes expected on another GPU is above "
         f"{MOST_EXPECTED_GROUP_ERROR_PERCENT:g} %",
         _expected_groups,
+        of_parts=True,
+    ),
+    Rule(
+        "extrapolated_time",
+        f"not scored elsewhere: more than {MOST_EXTRAPOLATED_PERCENT:g} % of the time is of kernels and "
+        "sizes of which no launch was taken, in groups for which one launch stands",
+        _extrapolated,
         of_parts=True,
     ),
     Rule(

@@ -97,6 +97,10 @@ _CLAUSES = {
         f"on another GPU {_sizes(unit)} may well be off by "
         f"{_percent(reason, 'expected_group_error_percent')} of the total"
     ),
+    "extrapolated_time": lambda reason, unit: (
+        f"{_percent(reason, 'extrapolated_percent')} of the time is of {_sizes(unit)} of which no {unit} was "
+        f"taken, in groups for which one {unit} stands: nothing vouches for it"
+    ),
     "nothing_expected": lambda *_: "it does not say what to expect on another GPU; select again",
     "wide_interval": lambda reason, _: f"the interval is wide, +-{_percent(reason, 'interval_half_percent')}",
     "unseen_time": lambda reason, unit: (

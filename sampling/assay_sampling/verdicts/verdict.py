@@ -17,6 +17,7 @@ ReasonCode = Literal[
     "group_error_unknown",
     "expected_total_error",
     "expected_group_error",
+    "extrapolated_time",
     "nothing_expected",
     "wide_interval",
     "unseen_time",

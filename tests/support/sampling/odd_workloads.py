@@ -83,10 +83,16 @@ def durations_of_zero(launches: int = 200, *, every: int = 1) -> OddWorkload:
     return OddWorkload(kernel, 16 * (1 + kernel), time)
 
 
-def many_names(launches: int = 200_000, names: int = 40_000, seed: int = 0) -> OddWorkload:
-    """As many kernels as a compiler that names each after its shapes makes; sizes are drawn at random."""
+def many_names(
+    launches: int = 200_000, names: int = 40_000, seed: int = 0, *, zipf: bool = False
+) -> OddWorkload:
+    """As many kernels as a compiler that names each after its shapes makes, equally often or by Zipf's law;
+    sizes are drawn at random."""
     rng = np.random.default_rng(seed)
-    kernel = np.concatenate([np.arange(names), rng.integers(names, size=launches - names)])
+    share = 1 / np.arange(1, names + 1)
+    more = launches - names
+    drawn = rng.choice(names, more, p=share / share.sum()) if zipf else rng.integers(names, size=more)
+    kernel = np.concatenate([np.arange(names), drawn])
     blocks = rng.integers(1, 4_000, size=launches)
     time = np.round(800 + 40 * blocks * rng.lognormal(0, 0.05, launches)).astype(np.int64)
     return OddWorkload(kernel, blocks, time)

@@ -40,6 +40,7 @@ def verdict_of_score(
         group_error_percent=evaluation.group_error_percent,
         interval_half_percent=_half_percent(evaluation.interval, evaluation.total),
         unmatched_time_percent=unmatched_time_percent,
+        weighed_otherwise=False,
     )
     return verdict_of(facts)
 
@@ -47,6 +48,7 @@ def verdict_of_score(
 def facts_of_selection(document: SelectionDocument) -> VerdictFacts:
     """The facts that a selection's document holds."""
     interval, cost, levels = document.interval, document.cost, document.two_level
+    weights = document.weights
     expected = document.expected_elsewhere
     return VerdictFacts(
         error_percent=document.error_percent,
@@ -61,7 +63,8 @@ def facts_of_selection(document: SelectionDocument) -> VerdictFacts:
         if interval is None or cost is None or not cost.total
         else 50.0 * (interval.high - interval.low) / cost.total,
         unseen_time_percent=levels.unseen_time_percent if isinstance(levels, TwoLevels) else None,
-        weights="launches" if document.weights is None else document.weights.elsewhere,
+        weights="launches" if weights is None else weights.elsewhere,
+        weighed_otherwise=weights is not None and weights.here != weights.elsewhere,
     )
 
 
