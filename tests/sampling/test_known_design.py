@@ -12,7 +12,12 @@ from hypothesis import strategies as st
 from assay_sampling.estimation import design_errors
 from assay_sampling.estimation.design_errors import DESIGN_DRAWS, expansion_errors, ratio_errors
 from assay_sampling.estimation.intervals import draw_per_group, known_variance_interval, stratified_interval
-from assay_sampling.estimation.known_design import interval_of_errors, known_design_interval, reach_of_errors
+from assay_sampling.estimation.known_design import (
+    errors_of_design,
+    interval_of_errors,
+    known_design_interval,
+    reach_of_errors,
+)
 
 COSTS = np.array([1.0, 2.0, 4.0, 7.0, 30.0, 3.0, 5.0, 11.0])
 AMOUNTS = np.array([1.0, 1.0, 3.0, 2.0, 9.0, 4.0, 0.0, 6.0])
@@ -140,3 +145,28 @@ def test_groups_without_a_drawn_launch_are_an_error() -> None:
         expansion_errors(COSTS, LABELS, np.array([2, 0]))
     with pytest.raises(ValueError, match="more launches are drawn"):
         ratio_errors(COSTS, AMOUNTS, LABELS, np.array([2, 4]))
+
+
+def test_errors_of_a_design_are_kept_and_never_those_of_another() -> None:
+    """Draws of one seed after the other ask for the same ones, and take turns with other designs."""
+    designs = [
+        (COSTS, LABELS, DRAWN, None),
+        (COSTS + 1, LABELS, DRAWN, None),
+        (COSTS, LABELS, DRAWN, AMOUNTS),
+        (COSTS, LABELS, DRAWN, AMOUNTS + 1),
+        (COSTS, LABELS, np.bincount(LABELS), None),
+        (COSTS, LABELS[::-1].copy(), np.bincount(LABELS[::-1]) - 1, None),
+    ]
+    expected = [
+        expansion_errors(costs, labels, drawn)
+        if amounts is None
+        else ratio_errors(costs, amounts, labels, drawn)
+        for costs, labels, drawn, amounts in designs
+    ]
+    for _ in range(2):
+        for design, errors in zip(designs, expected, strict=True):
+            found = errors_of_design(*design)
+            assert np.array_equal(found, errors)
+            assert errors_of_design(*design) is found
+            with pytest.raises(ValueError, match="read-only"):
+                found[0] = 1.0

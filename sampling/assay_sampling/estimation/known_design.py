@@ -7,6 +7,8 @@ truth, however skewed the costs are, and whether or not a draw met the few launc
 
 from __future__ import annotations
 
+import hashlib
+
 import numpy as np
 
 from assay_sampling.engines.columns import require_in_memory
@@ -15,6 +17,9 @@ from assay_sampling.estimation.intervals import DEFAULT_CONFIDENCE, Interval
 
 # Sums of costs in another order differ by this share of the total.
 _ROUNDING = 1e-12
+# Methods that are compared draw with one seed after the other, each from the same design.
+_MOST_KEPT = 2
+_kept: dict[bytes, np.ndarray] = {}
 
 
 def known_design_interval(
@@ -61,10 +66,32 @@ def known_design_interval(
 def errors_of_design(
     costs: np.ndarray, labels: np.ndarray, drawn: np.ndarray, amounts: np.ndarray | None = None
 ) -> np.ndarray:
-    """Projected - true total of many draws, shape (d,), of ``drawn`` launches of each group, shape (g,)."""
-    if amounts is None:
-        return expansion_errors(costs, labels, drawn)
-    return ratio_errors(costs, amounts, labels, drawn)
+    """Projected - true total of many draws, shape (d,), of ``drawn`` launches of each group, shape (g,).
+
+    Those of the last designs are kept: it is read-only.
+    """
+    key = _digest(costs, labels, drawn, amounts)
+    errors = _kept.get(key)
+    if errors is None:
+        if amounts is None:
+            errors = expansion_errors(costs, labels, drawn)
+        else:
+            errors = ratio_errors(costs, amounts, labels, drawn)
+        errors.setflags(write=False)
+        for oldest in list(_kept)[: 1 - _MOST_KEPT]:
+            _kept.pop(oldest, None)
+        _kept[key] = errors
+    return errors
+
+
+def _digest(*arrays: np.ndarray | None) -> bytes:
+    """One of all bits of the arrays, 1 s for 10^9 bytes."""
+    digest = hashlib.blake2b(digest_size=16)
+    for array in arrays:
+        if array is not None:
+            digest.update(f"{array.dtype.str} {array.shape}".encode())
+            digest.update(np.ascontiguousarray(array).data)
+    return digest.digest()
 
 
 def interval_of_errors(
