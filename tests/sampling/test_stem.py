@@ -17,6 +17,7 @@ from assay_sampling.methods.stem.allocation import allocate
 from assay_sampling.methods.stem.root_splits import split_jointly
 from assay_sampling.methods.stem.sampler import (
     StemParameters,
+    StemSampler,
     as_artifact,
     draw,
     predicted_bound_percent,
@@ -73,6 +74,23 @@ def test_mixtures_keep_their_bound_at_a_fraction_of_the_artifact(mixtures: int) 
     assert within >= 0.9 * mixtures
     assert on_its_leaves < 0.7 * artifact
     assert ours < 0.3 * artifact
+
+
+def test_a_sampler_keeps_clusters_for_other_seeds_and_for_nothing_else() -> None:
+    profiles = []
+    for seed in (1, 2):
+        kernel, duration = mixture(seed)
+        profiles.append(Profile(light=timed(duration, [f"k{each}" for each in kernel])))
+    asked = [
+        (profile, StemParameters(epsilon_percent=epsilon), seed)
+        for profile in profiles
+        for epsilon in (5, 20)
+        for seed in (0, 1)
+    ]
+    one = StemSampler()
+    for profile, parameters, seed in asked * 2:
+        again = one.select(profile, parameters, seed=seed).document(labels=True)
+        assert again == StemSampler().select(profile, parameters, seed=seed).document(labels=True)
 
 
 def test_the_predicted_bound_is_how_far_draws_are_off() -> None:

@@ -104,12 +104,25 @@ class Clusters:
         return float((self.sampled * self.moments.mean).sum())
 
 
+@dataclass(frozen=True)
+class _Clustered:
+    """The clusters of a profile by the parameters, whatever the seed, and that of each launch, shape (n,)."""
+
+    profile: Profile
+    parameters: StemParameters
+    clusters: Clusters
+    labels: np.ndarray
+
+
 class StemSampler:
     """Clusters each kernel's launches by cost and samples each cluster at random; weight = N / m."""
 
     name = "stem"
     parameters: type[BaseModel] = StemParameters
     budget = Budget("epsilon_percent", 0.01, 99, "larger", start=5)
+
+    def __init__(self) -> None:
+        self._kept: _Clustered | None = None
 
     def needs(self, parameters: StemParameters) -> Needs:
         """Which counters it looks at."""
@@ -126,16 +139,14 @@ class StemSampler:
         """As :meth:`select`, with ``count`` further draws from the same clusters."""
         cost = whole_cost(profile) if parameters.cost is None else cost_of(profile.whole, parameters.cost)
         artifact = parameters.variant == "artifact"
-        kernel = profile.whole.array("kernel_id")
-        values = kernel_values(_short_names(profile.whole, kernel) if artifact else kernel, cost.values)
-        clusters = (as_artifact if artifact else stem)(values, parameters)
+        clustered = self._clustered(profile, parameters, cost)
+        clusters, labels = clustered.clusters, clustered.labels
         if not clusters.sampled.any():
             raise RefusedError(
                 source_of(profile.whole),
                 "the artifact samples no launches: it takes none from clusters whose launches cost the same",
                 "use variant=sound",
             )
-        labels = values.groups(clusters.start)
         light_time = time_to_draw_by(profile, parameters)
         if light_time is None:
             rows, groups = draw(labels, clusters, seed)
@@ -182,6 +193,18 @@ class StemSampler:
             return drawn, weight, (found.low, found.high)
 
         return Tried(selection, drawn_trials(cost.values, one, seed, count))
+
+    def _clustered(self, profile: Profile, parameters: StemParameters, cost: Cost) -> _Clustered:
+        """The clusters, kept for draws of other seeds: they take most of the time."""
+        kept = self._kept
+        if kept is None or kept.profile is not profile or kept.parameters != parameters:
+            artifact = parameters.variant == "artifact"
+            kernel = profile.whole.array("kernel_id")
+            values = kernel_values(_short_names(profile.whole, kernel) if artifact else kernel, cost.values)
+            clusters = (as_artifact if artifact else stem)(values, parameters)
+            kept = _Clustered(profile, parameters, clusters, values.groups(clusters.start))
+            self._kept = kept
+        return kept
 
 
 def stem(values: KernelValues, parameters: StemParameters) -> Clusters:
