@@ -24,11 +24,13 @@ def made_launches(
     """One launch a kernel name, in order; columns that are not given take the plainest value."""
     rows = len(kernels)
     names = lt.Names()
+    identifiers = {kernel: names.intern(kernel) for kernel in dict.fromkeys(kernels)}
+    ones = np.ones(rows, np.int32)
     values: dict[str, Any] = {
         "process": np.zeros(rows, np.int32),
         "launch": np.arange(rows),
-        "kernel_id": [names.intern(kernel) for kernel in kernels],
-        **{f"{what}_{axis}": [1] * rows for what in ("grid", "block") for axis in "xyz"},
+        "kernel_id": [identifiers[kernel] for kernel in kernels],
+        **{f"{what}_{axis}": ones for what in ("grid", "block") for axis in "xyz"},
         **columns,
     }
     for text in ("nvtx_id", "operator_id", "input_shapes_id"):
