@@ -32,7 +32,7 @@ demo: $(STAMP)  ## server and three agents on virtual GPUs, all of it synthetic;
 
 .PHONY: test
 test: $(STAMP)  ## every test without special tools, long campaigns and kills in their short forms; under 15 minutes on two cores
-	$(BIN)/pytest -n $(PYTEST_WORKERS) --dist loadgroup $(PYTEST_ARGS)
+	$(BIN)/pytest -n $(PYTEST_WORKERS) --dist loadgroup -p tests.support.spread_modules $(PYTEST_ARGS)
 
 .PHONY: chaos
 chaos: $(STAMP)  ## kill everything that belongs to a demo at many moments; ASSAY_CHAOS_KILLS=40 ASSAY_CHAOS_SEED=random
