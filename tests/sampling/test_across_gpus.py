@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,6 +17,8 @@ from assay_sampling.launches.profile import Profile
 from assay_sampling.launches.table import Device, TableMetadata
 from assay_sampling.methods.budgets import Budget, value_for_speedup
 from assay_sampling.methods.choosing.across_gpus import at_speedup, drawn_at_speedup, draws_for
+from assay_sampling.methods.pks import one_level, two_level
+from assay_sampling.methods.pks.principal_kernels import PrincipalKernels, principal_kernels
 from assay_sampling.methods.registry import select
 from assay_sampling.parameters import WeightKind
 from assay_sampling.scoring.targets.judging import (
@@ -24,6 +28,7 @@ from assay_sampling.scoring.targets.judging import (
 )
 from assay_sampling.scoring.targets.matched import Target, Workload, parts_of
 from tests.support.sampling.made_launches import made_launches
+from tests.support.sampling.odd_workloads import THERE, many_names
 
 KERNELS = ["a", "a", "b", "b", "b", "b"]
 HERE = [10.0, 30.0, 5.0, 5.0, 10.0, 20.0]
@@ -191,6 +196,40 @@ def test_draws_are_scored_as_the_whole_selections_of_their_seeds(
             signed = [target.score(one, weights).signed_error_percent for one in made]
             assert there.mean_signed_error_percent == pytest.approx(sum(signed) / len(signed))
         assert found.launches == sum(len(one.representatives.row) for one in made) / len(made)
+
+
+@pytest.mark.parametrize("levels", [1, 2])
+def test_pks_groups_once_a_seed_whatever_the_weights_and_the_budget(
+    levels: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    of = many_names(600, 6)
+    odd = replace(of, blocks=8 << of.kernel, nanoseconds=of.nanoseconds + 1_000 * of.blocks % 997)
+    counted, light = odd.counted(), odd.light()
+    other = replace(odd, nanoseconds=odd.nanoseconds * (2 + odd.kernel % 3)).light(THERE)
+    profile = Profile(counted) if levels == 1 else Profile(counted.take(np.arange(200)), light)
+    whole = Workload.of(light)
+    target = Target.by_launch(whole, light, other, "duration_ns")
+    kinds: tuple[WeightKind, ...] = ("launches",) if levels == 1 else ("launches", "light_time")
+    module = one_level if levels == 1 else two_level
+    seeds: list[int] = []
+
+    def counting(*given: Any, seed: int, **others: Any) -> PrincipalKernels:
+        seeds.append(seed)
+        return principal_kernels(*given, seed=seed, **others)
+
+    monkeypatch.setattr(module, "principal_kernels", counting)
+    groups: dict[int, Any] = {}
+    for weights in kinds:
+        given = {"parameters": {}, "weights": weights, "speedup": 4, "seed": 3, "draws": 4}
+        found = at_speedup("pks", profile, [target], **given, groups=groups)
+        assert (found.draws, found.parameters["launches_per_group"] > 1) == (4, True)
+        assert seeds == [3, 4, 5, 6]
+        assert found == at_speedup("pks", profile, [target], **given)
+        _, made = drawn_at_speedup("pks", profile, {"weights": weights}, 4, seed=3, draws=4)
+        for index, one in enumerate(made):
+            alone = select("pks", profile, found.parameters, 3 + index)
+            assert one.document().to_dict() == alone.document().to_dict()
+        seeds[:] = [3, 4, 5, 6]
 
 
 def test_large_workloads_get_fewer_draws() -> None:

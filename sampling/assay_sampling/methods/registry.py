@@ -27,7 +27,7 @@ from assay_sampling.methods.base import (
 )
 from assay_sampling.methods.built_in import BUILT_IN
 from assay_sampling.methods.needs import Needs, needs_of, require_measured
-from assay_sampling.methods.tried import Tried, TryingSampler, try_seeds
+from assay_sampling.methods.tried import GroupingSampler, Tried, TryingSampler, try_seeds
 from assay_sampling.parameters import MethodParameters
 from assay_sampling.scoring.selection import Selection
 from assay_sampling.scoring.trials import LEAST_TRIALS
@@ -142,12 +142,19 @@ class Prepared:
     parameters: BaseModel
     common: MethodParameters | None
 
-    def drawn(self, seed: int) -> Selection:
+    def drawn(self, seed: int, groups: dict[int, Any] | None = None) -> Selection:
         """The selection of a seed with what scores it at home and elsewhere: launches, weights and groups.
 
-        What :meth:`completed` adds says how far to trust a selection, and takes a share of the time.
+        ``groups``: by seed those that the method made on this profile with other weights or another budget;
+        what is missing is added. What :meth:`completed` adds says how far to trust a selection, and takes a
+        share of the time.
         """
-        return self.weighed(self.sampler.select(self.profile, self.parameters, seed=seed))
+        sampler, profile, parameters = self.sampler, self.profile, self.parameters
+        if groups is None or not isinstance(sampler, GroupingSampler):
+            return self.weighed(sampler.select(profile, parameters, seed=seed))
+        if seed not in groups:
+            groups[seed] = sampler.grouped(profile, parameters, seed=seed)
+        return self.weighed(sampler.select_grouped(profile, parameters, groups[seed], seed=seed))
 
     def completed(self, selection: Selection) -> Selection:
         """A weighed selection with what intervals on other GPUs need, the errors to expect there, and the

@@ -42,6 +42,20 @@ class TryingSampler(Protocol):
         ...
 
 
+@runtime_checkable
+class GroupingSampler(Protocol):
+    """An optional part of a sampler whose groups depend neither on weights nor on its budget: grouped once
+    with a seed, it selects several times."""
+
+    def grouped(self, profile: Profile, parameters: Any, *, seed: int) -> Any:
+        """The groups that ``select`` would make with this seed."""
+        ...
+
+    def select_grouped(self, profile: Profile, parameters: Any, groups: Any, *, seed: int) -> Selection:
+        """As ``select``, on groups that were made with other weights or another budget."""
+        ...
+
+
 def try_seeds(select: Callable[[int], Selection], first: Selection, seed: int, count: int) -> Tried:
     """Tries of a sampler that only knows seeds: none if another seed selects the same.
 

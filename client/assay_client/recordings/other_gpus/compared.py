@@ -255,6 +255,7 @@ def judge(
     for entry in applying:
         name = entry["method"]
         given = parameters.get(name, {})
+        groups: dict[int, Any] = {}
         for weights in [given["weights"]] if "weights" in given else entry["weight_kinds"]:
             try:
                 found = at_speedup(
@@ -266,6 +267,7 @@ def judge(
                     speedup=wanted,
                     seed=seed,
                     draws=count,
+                    groups=groups,
                 )
             except AssayError as error:
                 rows.append(_without(name, weights, error))

@@ -88,6 +88,7 @@ def at_speedup(
     speedup: float,
     seed: int,
     draws: int,
+    groups: dict[int, Any] | None = None,
 ) -> AtSpeedup:
     """Score a method on other GPUs at a speedup.
 
@@ -100,13 +101,15 @@ def at_speedup(
         speedup: wanted at home.
         seed: of the first draw; the others follow.
         draws: at most so many; one where the seed changes nothing.
+        groups: by seed those that the method made on this profile with other weights; more are added.
 
     Raises what :func:`assay_sampling.methods.registry.select` raises, ParameterError for weights that the
     method does not have.
     """
-    asked = _asked(method, profile, {**parameters, "weights": weights}, speedup, seed)
+    groups = {} if groups is None else groups
+    asked = _asked(method, profile, {**parameters, "weights": weights}, speedup, seed=seed, groups=groups)
     # Only launches, weights and groups are scored.
-    made = list(_drawn(registry.prepared(method, profile, asked).drawn, seed, draws))
+    made = list(_drawn(_regrouped(registry.prepared(method, profile, asked), seed, groups), seed, draws))
     there = tuple(ErrorsThere.of([target.score(one, weights) for one in made]) for target in targets)
     return AtSpeedup(
         method=method,
@@ -124,13 +127,28 @@ def drawn_at_speedup(
 ) -> tuple[dict[str, Any], list[Selection]]:
     """The parameters that leave nearly that speedup, and selections by them: one, where the seed changes
     nothing. Arguments as in :func:`at_speedup`."""
-    asked = _asked(method, profile, parameters, speedup, seed)
+    groups: dict[int, Any] = {}
+    asked = _asked(method, profile, parameters, speedup, seed=seed, groups=groups)
     made = registry.prepared(method, profile, asked)
-    return asked, list(_drawn(lambda each: made.completed(made.drawn(each)), seed, draws))
+    select = _regrouped(made, seed, groups)
+    return asked, list(_drawn(lambda each: made.completed(select(each)), seed, draws))
+
+
+def _regrouped(made: registry.Prepared, first: int, groups: dict[int, Any]) -> _Select:
+    """Selects by a seed from ``first`` on, in the groups of that seed where a method made them before. Of
+    large workloads those of a few seeds are kept."""
+    kept = max(_DRAWS_FOR_A_SPEEDUP, _LAUNCHES_DRAWN_FROM // max(len(made.profile.whole), 1))
+    return lambda seed: made.drawn(seed, groups if seed - first < kept else None)
 
 
 def _asked(
-    method: str, profile: Profile, parameters: Mapping[str, Any], speedup: float, seed: int
+    method: str,
+    profile: Profile,
+    parameters: Mapping[str, Any],
+    speedup: float,
+    *,
+    seed: int,
+    groups: dict[int, Any],
 ) -> dict[str, Any]:
     """The parameters with the value of the method's budget that leaves nearly the speedup, unless it is
     given."""
@@ -139,7 +157,8 @@ def _asked(
         return dict(parameters)
 
     def speedup_of(tried: Mapping[str, Any]) -> float:
-        return _speedup(list(_drawn(registry.prepared(method, profile, tried).drawn, seed, None)))
+        made = registry.prepared(method, profile, tried)
+        return _speedup(list(_drawn(_regrouped(made, seed, groups), seed, None)))
 
     return _with_budget(budget, parameters, speedup, len(profile.whole), speedup_of)
 

@@ -36,14 +36,13 @@ METHOD = "pks"
 
 
 def one_level_selection(
-    profile: Profile, launches: Launches, parameters: PksParameters, seed: int, count: int
+    profile: Profile, launches: Launches, found: OneLevelGroups, seed: int, count: int
 ) -> Tried:
-    """A selection on launches with counters, and ``count`` scores on halves that did not choose.
+    """A selection in groups of launches with counters, and ``count`` scores on halves that did not choose.
 
-    Raises what :func:`assay_sampling.methods.pks.principal_kernels.principal_kernels` and
-    :func:`assay_sampling.scoring.weights.weigh` raise.
+    Raises what :func:`assay_sampling.scoring.weights.weigh` raises.
     """
-    found = _Grouped.of(profile, launches, parameters, seed)
+    parameters = found.parameters
     principal, labels, cost = found.principal, found.labels, found.cost
     chosen = within_budget(
         lambda several: found.choose(None, labels, several, seed),
@@ -95,7 +94,7 @@ def one_level_selection(
     return _tried(found, selection, launches, seed, count)
 
 
-def _tried(found: _Grouped, selection: Selection, launches: Launches, seed: int, count: int) -> Tried:
+def _tried(found: OneLevelGroups, selection: Selection, launches: Launches, seed: int, count: int) -> Tried:
     parameters = found.parameters
     if not count or found.fixed:
         return Tried(selection)
@@ -124,7 +123,7 @@ def _tried(found: _Grouped, selection: Selection, launches: Launches, seed: int,
 
 
 @dataclass(frozen=True)
-class _Grouped:
+class OneLevelGroups:
     """Groups of n launches: ``labels``, shape (n,); the clusters of the counters; the groups within kernels
     that they divide, None with mixing=allowed. ``time``, shape (n,), is the light time to choose by."""
 
@@ -136,7 +135,9 @@ class _Grouped:
     time: np.ndarray | None
 
     @classmethod
-    def of(cls, profile: Profile, launches: Launches, parameters: PksParameters, seed: int) -> _Grouped:
+    def of(cls, profile: Profile, launches: Launches, parameters: PksParameters, seed: int) -> OneLevelGroups:
+        """Raises what :func:`assay_sampling.methods.pks.principal_kernels.principal_kernels` and
+        :func:`time_to_choose_by` raise."""
         time = time_to_choose_by(profile, parameters)
         principal = principal_kernels(launches, **parameters.of_grouping(), seed=seed)
         cost = cost_of(launches, principal.evaluation.quantity)
@@ -152,6 +153,10 @@ class _Grouped:
             seed=seed,
         )
         return cls(parameters, principal, by_kernel, by_kernel.labels, cost, time)
+
+    def chosen_by(self, profile: Profile, parameters: PksParameters) -> OneLevelGroups:
+        """The same groups, with weights and budget of other parameters."""
+        return replace(self, parameters=parameters, time=time_to_choose_by(profile, parameters))
 
     @property
     def published(self) -> bool:

@@ -16,9 +16,9 @@ from assay_sampling.parameters import MethodParameters
 # Each number of groups that is tried is a clustering of its own.
 MOST_GROUPS = 10_000
 OF_TWO_LEVELS = ("match_kind", "least_match_percent", "model", "abstain", "label_accuracy_percent")
-_NOT_OF_GROUPING = (
-    *OF_TWO_LEVELS, "mixing", "launches_per_group", "least_speedup", "seeds", "weights"
-)  # fmt: skip
+# Which launches stand for groups, and with which weights; no group depends on them.
+OF_DRAWS = ("launches_per_group", "least_speedup", "weights")
+_NOT_OF_GROUPING = (*OF_TWO_LEVELS, *OF_DRAWS, "mixing", "seeds")
 
 
 PksCost = Literal[

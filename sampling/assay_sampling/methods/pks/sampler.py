@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from pydantic import BaseModel
 
 from assay_sampling.counters.features import fitted_features, named_features
@@ -11,11 +13,16 @@ from assay_sampling.methods.base import source_of
 from assay_sampling.methods.budgets import LAUNCHES_PER_GROUP
 from assay_sampling.methods.needs import Needs, cycles
 from assay_sampling.methods.pks.choices import cost_without_cycles
-from assay_sampling.methods.pks.one_level import one_level_selection
-from assay_sampling.methods.pks.parameters import OF_TWO_LEVELS, PksParameters
+from assay_sampling.methods.pks.one_level import OneLevelGroups, one_level_selection
+from assay_sampling.methods.pks.parameters import OF_DRAWS, OF_TWO_LEVELS, PksParameters
 from assay_sampling.methods.registry import without_counters
 from assay_sampling.methods.tried import Tried
 from assay_sampling.scoring.selection import Selection
+
+if TYPE_CHECKING:
+    from assay_sampling.methods.pks.two_level import TwoLevelGroups
+
+    Groups = OneLevelGroups | TwoLevelGroups
 
 
 class PksSampler:
@@ -48,6 +55,24 @@ class PksSampler:
     def select_and_try(self, profile: Profile, parameters: PksParameters, *, seed: int, count: int) -> Tried:
         """As :meth:`select`, with ``count`` scores on halves that did not choose K. Two levels choose it by
         the window's cycles and are scored in the light run's nanoseconds, so that they need none."""
+        groups = self.grouped(profile, parameters, seed=seed)
+        if isinstance(groups, OneLevelGroups):
+            assert profile.detailed is not None
+            return one_level_selection(profile, profile.detailed, groups, seed, count)
+        return Tried(groups.selection())
+
+    def select_grouped(
+        self, profile: Profile, parameters: PksParameters, groups: Groups, *, seed: int
+    ) -> Selection:
+        """As :meth:`select`, in groups that :meth:`grouped` made with other weights or another budget."""
+        if isinstance(groups, OneLevelGroups):
+            assert profile.detailed is not None
+            chosen = groups.chosen_by(profile, parameters)
+            return one_level_selection(profile, profile.detailed, chosen, seed, 0).selection
+        return groups.selection(**parameters.model_dump(include=set(OF_DRAWS)))
+
+    def grouped(self, profile: Profile, parameters: PksParameters, *, seed: int) -> Groups:
+        """The groups that launches are chosen from. Raises as :meth:`select`."""
         detailed = profile.detailed
         if detailed is None or not detailed.counters:
             raise RefusedError(
@@ -58,9 +83,9 @@ class PksSampler:
             )
         if profile.light is not None:
             # It loads the models, which single-level selection does not need.
-            from assay_sampling.methods.pks.two_level import two_level_selection  # noqa: PLC0415
+            from assay_sampling.methods.pks.two_level import two_level_groups  # noqa: PLC0415
 
-            return Tried(two_level_selection(profile, **parameters.model_dump(), seed=seed))
+            return two_level_groups(profile, **parameters.model_dump(), seed=seed)
         asked = sorted(parameters.model_fields_set & set(OF_TWO_LEVELS))
         if asked:
             raise ParameterError(
@@ -68,4 +93,4 @@ class PksSampler:
                 f"{' and '.join(asked)} apply to two levels only",
                 "give a light recording (--light) too",
             )
-        return one_level_selection(profile, detailed, parameters, seed, count)
+        return OneLevelGroups.of(profile, detailed, parameters, seed)

@@ -76,7 +76,16 @@ from assay_sampling.scoring.weights import light_time_of_profile, weigh
 LIGHT_COST = "duration_ns"
 
 
-def two_level_selection(
+def two_level_selection(profile: Profile, **parameters: Any) -> Selection:
+    """PKS on the detailed window, its groups carried to every launch of the light run.
+
+    The parameters are those of :func:`two_level_groups`, the selection as :meth:`TwoLevelGroups.selection`
+    has it.
+    """
+    return two_level_groups(profile, **parameters).selection()
+
+
+def two_level_groups(
     profile: Profile,
     *,
     features: str = "table2",
@@ -96,9 +105,9 @@ def two_level_selection(
     abstain: bool = False,
     label_accuracy_percent: float = DEFAULT_LABEL_ACCURACY_PERCENT,
     weights: WeightKind | None = None,
-) -> Selection:
-    """PKS on the detailed window, its groups carried to every launch of the light run. The defaults here are
-    the published ones.
+) -> TwoLevelGroups:
+    """The groups of PKS on the detailed window, carried to every launch of the light run. The defaults here
+    are the published ones.
 
     Args:
         profile: both levels of one workload on one kind of GPU under one condition.
@@ -119,9 +128,7 @@ def two_level_selection(
             trained only if one is named, for their scores.
         weights: for other GPUs; ``light_time`` draws launches in proportion to it where they are drawn.
 
-    Returns a selection whose representatives, weights, labels and evaluation are those of the light run;
-    ``extra`` holds ``two_level`` and the window's ``sweep`` and ``pca_components``. The groups of
-    unknown signatures follow those of the window, and those of abstained ones follow them.
+    The groups of unknown signatures follow those of the window, and those of abstained ones follow them.
 
     Raises RefusedError if the levels must not be joined or have no counters, MisalignedError if they do not
     hold the same launches, CounterUnavailableError if a counter or duration is missing.
@@ -187,10 +194,10 @@ def two_level_selection(
         "weights": weights,
     }
     unseen = unseen_time_percent(light, alignment.right_rows, light_cost.values)
-    joined = _Joined(
-        profile, detailed, light, light_cost, alignment, window, labelling, unseen, weighted_error, carried
-    )
-    return joined.selection(parameters, seed, spread)
+    return TwoLevelGroups(
+        profile, detailed, light, light_cost, alignment, window, labelling, unseen, weighted_error, carried,
+        parameters, seed, spread,
+    )  # fmt: skip
 
 
 def _grouped(
@@ -218,8 +225,9 @@ def _labels_used(carried: CarriedGroups | None) -> bool:
 
 
 @dataclass(frozen=True)
-class _Joined:
-    """Everything that is known once every light launch has a group."""
+class TwoLevelGroups:
+    """Everything that is known once every light launch has a group. ``parameters`` are those of the call that
+    made them, ``spread`` is K and the window's error of further seeds if they were asked for."""
 
     profile: Profile
     detailed: Launches
@@ -231,6 +239,9 @@ class _Joined:
     unseen_time_percent: float
     weighted_group_error_percent: float | None
     carried: CarriedGroups | None
+    parameters: Mapping[str, Any]
+    seed: int
+    spread: list[dict[str, Any]] | None
 
     @property
     def labels_used(self) -> bool:
@@ -255,9 +266,11 @@ class _Joined:
             representative_groups=np.arange(self.labelling.groups),
         )
 
-    def selection(
-        self, parameters: Mapping[str, Any], seed: int, spread: list[dict[str, Any]] | None
-    ) -> Selection:
+    def selection(self, **drawing: Any) -> Selection:
+        """Representatives, weights, labels and evaluation of the light run; ``extra`` holds ``two_level`` and
+        the window's ``sweep`` and ``pca_components``. ``drawing``: launches_per_group, least_speedup and
+        weights in place of those of the call that made the groups."""
+        parameters, seed, spread = {**self.parameters, **drawing}, self.seed, self.spread
         by_kernel = None if self.carried is None else self.carried.groups
         labels = self.labelling.labels(self.labelling.chosen) if by_kernel is None else by_kernel.labels
         counts = np.bincount(labels, minlength=self.labelling.groups if by_kernel is None else 0)
