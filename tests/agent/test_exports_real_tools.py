@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
+import sys
+import threading
+import uuid
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from assay_agent.execution.environment import MeasuredGPU
+from assay_agent.execution.errors import ProfilerError
+from assay_agent.execution.tool_version import ToolBox
+from assay_agent.profilers.nsys.profiler import NsightSystemsProfiler
 from assay_client.recordings import analyses
+from assay_core.records.work import CommandSource
 from assay_sampling.errors import InputError, NoLaunchesError
+from assay_sampling.launches.table import Device
+from assay_sampling.running.failures import FailureClass
+from tests.support.agent.assignments import WORK
 from tests.support.agent.nvidia_tools import RealTools
 
 pytestmark = pytest.mark.processes
@@ -39,3 +51,25 @@ def test_reports_of_nsys_are_exported(nvidia: RealTools, tmp_path: Path) -> None
     with pytest.raises(InputError) as cut:
         analyses.inspect(report)
     assert "failed (exit status 1); it says: Exportation error" in cut.value.cause
+
+
+def test_nsys_follows_forks_where_the_trace_lacks_one(nvidia: RealTools, tmp_path: Path) -> None:
+    """Without a GPU nothing is launched: what counts is that nsys takes the option and its trace is read."""
+    library = nvidia.generation.driver / "libcuda.so.1"
+    program = tmp_path / "program.py"
+    program.write_text(
+        "import mmap, os, sys, time\n"
+        "if child := os.fork():\n    os.waitpid(child, 0)\n"
+        "else:\n    file = open(sys.argv[1], 'rb')\n"
+        "    kept = mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ); time.sleep(3)\n"
+    )
+    device = Device(0, "RTX 3070", f"GPU-{uuid.uuid4()}", "8.6", 46)
+    gpu = MeasuredGPU(device, path=f"{nvidia.generation.folder / 'bin'}:/usr/bin:/bin")
+    command = CommandSource((sys.executable, "-I", str(program), str(library)), {}, str(tmp_path), 60.0)
+    work = replace(WORK, level="light", profiler="nsight_systems", command=command)
+    profiler = NsightSystemsProfiler(gpu, ToolBox(), tmp_path / "state")
+    with profiler.run(work, threading.Event()) as measurement, pytest.raises(ProfilerError) as caught:
+        list(measurement.batches())
+    traced = [line for line in measurement.log.text.splitlines() if line.startswith("$ ") and "=cuda" in line]
+    assert ["--trace-fork-before-exec=true" in line for line in traced] == [False, True], caught.value
+    assert caught.value.failure_class is FailureClass.NOTHING_PROFILED

@@ -36,6 +36,7 @@ from assay_agent.guards.run_guards import RunGuards
 from assay_agent.profilers.gang import OtherGpus, gang_devices
 from assay_agent.profilers.operations_seen import OperationsSeen
 from assay_agent.provenance.facts import live_facts
+from assay_agent.provenance.forked import ForkedProcess
 from assay_agent.provenance.libraries import LoadedLibraries
 from assay_agent.provenance.program import PROGRAMS, StartedProgram
 from assay_agent.telemetry.rules import share_flag
@@ -234,6 +235,11 @@ class LiveMeasurement(abc.ABC):
     def space(self) -> Workspace:
         assert self._space is not None, "the measurement is not entered"
         return self._space
+
+    @property
+    def forked(self) -> tuple[ForkedProcess, ...]:
+        """Processes of the last command that loaded CUDA's library and were forked without exec."""
+        return self._libraries.forked if self._libraries is not None else ()
 
     @property
     def cancelled(self) -> bool:

@@ -17,6 +17,7 @@ from pathlib import Path
 
 from assay_agent.guards.run_guards import run_processes
 from assay_agent.provenance.file_identity import file_identity
+from assay_agent.provenance.forked import ForkedProcess, forked_process
 from assay_agent.provenance.python_package import python_package
 from assay_sampling.running.attempt_facts import LibraryFact, LibraryFacts, LibraryStatus
 
@@ -40,6 +41,7 @@ _LINE = re.compile(
     re.MULTILINE,
 )
 _DELETED = b" (deleted)"
+_DRIVER = b"libcuda.so"
 # Libraries that profilers bring into a process, and only they use.
 _NSIGHT = re.compile(r"/nsight[-_](compute|systems)[^/]*/", re.IGNORECASE)
 _OF_TOOLS = ("libcupti", "libcuda-injection", "libcudadebugger")
@@ -67,9 +69,16 @@ class LoadedLibraries:
         self._left_out: set[tuple[bytes, bytes, bytes]] = set()
         self._looks = 0
         self._refused = False
+        self._forked: dict[int, ForkedProcess] = {}
+
+    @property
+    def forked(self) -> tuple[ForkedProcess, ...]:
+        """The processes seen so far that have loaded libcuda and were forked without exec."""
+        return tuple(self._forked.values())
 
     def begin(self) -> None:
         """Call when a command of the run starts."""
+        self._forked.clear()
         self._wait = _FIRST_LOOK_SECONDS
         self._due = self._clock() + self._wait
 
@@ -89,6 +98,8 @@ class LoadedLibraries:
         self._looks += 1
         for process in self._processes(self._temporary):
             for device, inode, name in self._mapped(process):
+                if name.rpartition(b"/")[2].startswith(_DRIVER):
+                    self._note_forked(process)
                 key = (device, inode, name)
                 if key in self._found or key in self._left_out:
                     continue
@@ -96,6 +107,11 @@ class LoadedLibraries:
                     self._left_out.add(key)
                     continue
                 self._found[key] = described(Path(os.fsdecode(name)), self._proc / str(process) / "root")
+
+    def _note_forked(self, process: int) -> None:
+        forked = None if process in self._forked else forked_process(self._proc, process)
+        if forked is not None:
+            self._forked[process] = forked
 
     def _mapped(self, process: int) -> Iterator[tuple[bytes, bytes, bytes]]:
         try:

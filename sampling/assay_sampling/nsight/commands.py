@@ -16,6 +16,8 @@ from assay_sampling.errors import ParameterError
 from assay_sampling.launches.table import BASELINE, Condition
 from assay_sampling.nsight.tool import ToolVersion
 
+# The option of Nsight Systems that follows children that are forked and never call exec.
+FOLLOWS_FORKS = "--trace-fork-before-exec"
 # The option of Nsight Systems that makes PyTorch announce its operators; programs without PyTorch ignore it.
 ANNOTATES_PYTORCH = "--pytorch"
 # A longer run should not keep all its events in the device's buffers.
@@ -97,12 +99,13 @@ def ncu_import(tool: ToolVersion, report: str) -> list[str]:
 
 
 def nsys_trace(
-    tool: ToolVersion, stem: str, command: Sequence[str], *, operations: bool = False
+    tool: ToolVersion, stem: str, command: Sequence[str], *, operations: bool = False, forks: bool = False
 ) -> list[str]:
     """The command that traces a program at low overhead, into ``stem`` + the suffix of the release.
 
     ``operations``: with the calls of cuBLAS and cuDNN, and with PyTorch's operators and their input shapes,
-    if the release can annotate PyTorch (:data:`ANNOTATES_PYTORCH`).
+    if the release can annotate PyTorch (:data:`ANNOTATES_PYTORCH`). ``forks``: follow children that are
+    forked without exec; NVIDIA warns that this may crash the program or let it hang.
     """
     of_operations = _nsys(tool, ANNOTATES_PYTORCH, "autograd-shapes-nvtx") if operations else []
     return [
@@ -111,6 +114,7 @@ def nsys_trace(
         "--trace=cuda,nvtx,cublas,cudnn" if operations else "--trace=cuda,nvtx",
         *of_operations,
         "--sample=none",
+        *(_nsys(tool, FOLLOWS_FORKS, "true") if forks else []),
         *_nsys(tool, "--cpuctxsw", "none"),
         *_nsys(tool, "--cuda-graph-trace", "node"),
         *_nsys(tool, "--cuda-memory-usage", "false"),

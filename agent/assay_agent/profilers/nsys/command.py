@@ -15,10 +15,13 @@ def report_suffix(tool: ToolVersion) -> str:
     return ".nsys-rep" if tool.at_least(2021, 4) else ".qdrep"
 
 
-def trace_command(tool: ToolVersion, work: Work, stem: Path) -> list[str]:
-    """The command that traces a light run into ``stem`` + :func:`report_suffix`, at low overhead."""
+def trace_command(tool: ToolVersion, work: Work, stem: Path, *, forks: bool = False) -> list[str]:
+    """The command that traces a light run into ``stem`` + :func:`report_suffix`, at low overhead; ``forks``:
+    with children that are forked without exec."""
     assert work.command is not None
-    return commands.nsys_trace(tool, str(stem), work.command.argv, operations=work.command.operations)
+    return commands.nsys_trace(
+        tool, str(stem), work.command.argv, operations=work.command.operations, forks=forks
+    )
 
 
 def export_command(tool: ToolVersion, report: Path, database: Path) -> list[str]:

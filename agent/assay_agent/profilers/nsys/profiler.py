@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pyarrow.compute as pc
@@ -23,13 +23,16 @@ from assay_agent.profilers.gang import require_whole_gang
 from assay_agent.profilers.live import LiveMeasurement, relabelled
 from assay_agent.profilers.nsys import command as nsys_command
 from assay_agent.profilers.requirements import require_processes, whole_light_command
+from assay_agent.provenance.forked import ForkedProcess, missed
 from assay_core.processes.tool_run import ToolResult
 from assay_core.records.work import Work
 from assay_sampling.errors import AssayError, NoLaunchesError
 from assay_sampling.launches.table import LaunchBatch
+from assay_sampling.nsight.commands import FOLLOWS_FORKS
 from assay_sampling.running.failures import FailureClass
 
 _CLOCK_SLACK_SECONDS = 2.0
+_MOST_NAMED = 5
 # Lines that the tool adds to the workload's output.
 _ADDED = re.compile(r"Generating '|Generated:|\[\d+/\d+\] |\s+/.*\.(nsys-rep|qdrep|qdstrm)$")
 
@@ -56,16 +59,52 @@ class NsightSystemsMeasurement(LiveMeasurement):
 
     def batches(self) -> Iterator[LaunchBatch]:
         tool = self.tool("nsys", "profile", "--help")
+        database = self._traced(tool)
+        if database is not None and (missing := self._missed(database)):
+            self._require_following(tool, missing)
+            database = self._traced(tool, forks=True)
+        if database is not None:
+            yield from self._launches(tool, database)
+
+    def _traced(self, tool: ToolVersion, *, forks: bool = False) -> Path | None:
+        """Trace the workload and export the report; None if the run was cancelled."""
         stem = self.space.job / "trace"
         report = stem.with_name(stem.name + nsys_command.report_suffix(tool))
         began = time.time()
-        result = self.measure(nsys_command.trace_command(tool, self.work, stem))
+        result = self.measure(nsys_command.trace_command(tool, self.work, stem, forks=forks))
         if self.cancelled:
-            return
+            return None
         self._judge(result, report, began)
-        database = self._export(tool, report)
-        if database is not None:
-            yield from self._launches(tool, database)
+        return self._export(tool, report)
+
+    def _missed(self, database: Path) -> list[ForkedProcess]:
+        """Forked processes that may have launched kernels without the tool."""
+        if not self.forked:
+            return []
+        from assay_sampling.readers.nsys.processes import first_calls_ns  # noqa: PLC0415
+
+        try:
+            return missed(self.forked, first_calls_ns(database))
+        except AssayError as error:
+            raise self._unreadable(error) from error
+
+    def _require_following(self, tool: ToolVersion, missing: Sequence[ForkedProcess]) -> None:
+        """Note what is missing; raises ProfilerError if the tool cannot follow such processes."""
+        listed = ", ".join(f"{each.process} (of {each.parent})" for each in missing[:_MOST_NAMED])
+        more = f" and {len(missing) - _MOST_NAMED} more" if len(missing) > _MOST_NAMED else ""
+        cause = (
+            "processes that were forked without exec have loaded CUDA's library, and the tool did not "
+            f"follow them: {listed}{more}"
+        )
+        if not tool.has(FOLLOWS_FORKS):
+            raise ProfilerError(
+                FailureClass.NOTHING_PROFILED,
+                str(self.work.key),
+                f"{cause}; Nsight Systems {tool.version} has no {FOLLOWS_FORKS}",
+                "install Nsight Systems 2022.4 or later, or let the program start its workers by spawn "
+                "instead of fork",
+            )
+        self.note(f"note: {cause}; it runs again with {FOLLOWS_FORKS}=true")
 
     def _judge(self, result: ToolResult, report: Path, began: float) -> None:
         """Raises ProfilerError if the tool's end or its files show a failure."""
