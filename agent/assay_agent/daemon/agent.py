@@ -36,6 +36,7 @@ from assay_agent.execution.environment import remove_old_jobs
 from assay_agent.gpus.chosen import ChosenGpus, chosen_gpus
 from assay_agent.gpus.inventory import read_inventory
 from assay_agent.gpus.latest import LatestReading
+from assay_agent.health.held_counters import HeldCounters
 from assay_agent.health.quarantine import Quarantine
 from assay_agent.health.slot_health import SlotHealth
 from assay_agent.metrics.meter import Meter
@@ -233,6 +234,7 @@ class _Process:
         self._bundles = BundleCache(spool.directory.parent, connection, self._identity)
         self._uplink = Uplink(spool, connection, self._identity, on_acknowledged=self._meter.acknowledged)
         self._box: dict[str, SlotHealth] = {}
+        self._counters = HeldCounters()
         self._runner = self._runner_of(agent._profilers)
         self._heartbeat_seconds = self._idle_heartbeat_seconds = 5.0
         self._answered_at = -math.inf  # the last heartbeat that was answered, by the monotonic clock
@@ -289,6 +291,7 @@ class _Process:
             on_begin=self._session.wake,
             health=health,
             box=self._box,
+            counters=self._counters,
             meter=self._meter,
             bundles=self._bundles,
             stopped=self._session.stopping if self._agent._signals_reach_all else None,

@@ -13,6 +13,7 @@ from assay_agent.execution.environment import without_secrets
 from assay_agent.execution.errors import ProfilerError
 from assay_agent.health import gang_health
 from assay_agent.health.gang_health import BoxHealth
+from assay_agent.health.held_counters import HeldCounters
 from assay_agent.health.internal_errors import InternalErrors
 from assay_agent.health.slot_health import SlotHealth
 from assay_agent.metrics.meter import Meter
@@ -49,7 +50,8 @@ class AttemptRunner:
     ``gate`` judges what the server asks for before anything is started. ``give_up`` ends the
     waiting for a server that does not answer; ``on_begin`` is called when the spool holds a new attempt.
     ``health`` judges after each attempt whether it lost the GPU; None: the slot has no GPU. ``box``: the
-    health of every slot, for runs over several GPUs. ``meter`` hears how each attempt ended.
+    health of every slot, for runs over several GPUs. ``counters`` judges runs that need these.
+    ``meter`` hears how each attempt ended.
     ``bundles``: the files of submitters. ``stopped``: set once the agent was told to stop, if what stops it
     also signals every process that it started, as a batch system does; None: it signals the agent alone.
     """
@@ -66,12 +68,14 @@ class AttemptRunner:
         on_begin: Callable[[], None] = lambda: None,
         health: SlotHealth | None = None,
         box: BoxHealth | None = None,
+        counters: HeldCounters | None = None,
         meter: Meter | None = None,
         bundles: BundleCache | None = None,
         stopped: threading.Event | None = None,
     ) -> None:
         self._stopped = stopped
         self._box = box or {}
+        self._counters = counters or HeldCounters()
         self._meter = meter or Meter()
         self._identity = identity
         self._spool = spool
@@ -114,8 +118,12 @@ class AttemptRunner:
 
     def _measured(self, work: Work, attempt: SpooledAttempt, log: _LogHolder) -> None:
         """Measure and seal; raises what ended the measurement, or _Judged for what the GPU says about it."""
+        refusal = self._counters.refusal(work)
+        if refusal is not None:
+            raise _Judged(refusal)
         try:
             self._measure(work, attempt, log)
+            self._counters.judged(work, None)
         except _Judged:
             raise
         except AttemptEnded as ended:
@@ -125,7 +133,11 @@ class AttemptRunner:
         except AssayError as error:
             # It may quote output of a program that was given the campaign's secrets.
             error.cause = without_secrets(error.cause, _given(work))
-            self._require_gpu(work, _classified(error), log)
+            problem = _classified(error)
+            self._require_gpu(work, problem, log)
+            judged = self._counters.judged(work, problem)
+            if judged is not None and judged is not problem:
+                raise _Judged(judged) from error
             raise
 
     def _require_gpu(self, work: Work, problem: Failure | None, log: _LogHolder) -> None:
