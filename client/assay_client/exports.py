@@ -39,15 +39,13 @@ def export_report(report: ToolReport, folder: Path) -> Path:
     Raises MissingExtraError for a report of Nsight Compute where there is neither its tool nor our extra,
     InputError where the tool is missing, too old, fails, writes nothing, or does not end.
     """
-    # A name of our own: theirs may begin with a dash, or have a suffix that the tool refuses.
-    link = folder / f"report{report.path.suffix}"
-    link.symlink_to(report.path.absolute())
     tool = _tool(report, folder)
     output = folder / _OUTPUTS[report.tool]
+    given = str(report.plain.absolute())
     if report.tool == "ncu":
-        _run(report, tool, ncu_import(tool, str(link)), folder, output)
+        _run(report, tool, ncu_import(tool, given), folder, output)
     else:
-        _run(report, tool, nsys_export(tool, str(link), str(output)), folder, None)
+        _run(report, tool, nsys_export(tool, given, str(output)), folder, None)
     if not output.is_file() or not output.stat().st_size:
         raise _refused(report, tool, "ended well and wrote nothing")
     return output
@@ -89,7 +87,7 @@ def _tool(report: ToolReport, folder: Path) -> ToolVersion:
 
 def _run(report: ToolReport, tool: ToolVersion, command: list[str], folder: Path, page: Path | None) -> None:
     """Run the export; ``page`` is the file for its standard output. Raises InputError where it failed."""
-    limit_seconds = LEAST_SECONDS + _SECONDS_A_BYTE * report.path.stat().st_size
+    limit_seconds = LEAST_SECONDS + _SECONDS_A_BYTE * report.plain.stat().st_size
     ended = _ended(command, folder, limit_seconds, page)
     if ended.timed_out:
         raise _refused(report, tool, f"had not ended after {limit_seconds:,.0f} seconds, and was ended")

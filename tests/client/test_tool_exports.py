@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -162,6 +163,15 @@ def test_a_fault_in_the_export_is_told_of_the_report(assay: Assay, bench: Bench,
     error = refusal(assay, report)
     assert error["subject"] == str(report)
     assert error["cause"].startswith("its export cannot be read: ")
+
+
+def test_a_compressed_report_is_given_to_the_tool_as_it_was(assay: Assay, bench: Bench, path: Path) -> None:
+    report = whole_report(bench)
+    content = report.read_bytes()
+    report.write_bytes(gzip.compress(content))
+    tool(path, "ncu", f'while [ "$1" != --import ]; do shift; done; cat "$2" > {bench.folder / "given"}')
+    assert "ended well and wrote nothing" in refusal(assay, report)["cause"]
+    assert (bench.folder / "given").read_bytes() == content
 
 
 def test_a_cut_report_is_refused_before_any_tool_runs(assay: Assay, bench: Bench, path: Path) -> None:

@@ -40,9 +40,17 @@ DEFAULT_MAX_LAUNCHES = 65536
 
 @dataclass(frozen=True)
 class ToolReport:
-    """A report that only its tool reads: where it is, and the release that wrote it, "" if unknown."""
+    """A report that only its tool reads.
+
+    Args:
+        path: the file as the user named it, for messages.
+        plain: the file to read (a decompressed copy, or ``path`` itself).
+        tool: which tool reads it.
+        written_by: the release that wrote it, "" if unknown.
+    """
 
     path: Path
+    plain: Path
     tool: Literal["ncu", "nsys"]
     written_by: str = ""
 

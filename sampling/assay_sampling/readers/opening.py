@@ -107,15 +107,16 @@ def _exported(
     path: Path, tool: Literal["ncu", "nsys"], options: ReadOptions, head: bytes
 ) -> ExportedRecording:
     """A report as its tool exports it; that of Nsight Compute is first checked to be whole."""
-    if not head.startswith(MAGIC):
-        return ExportedRecording(ToolReport(path, tool), options, open_recording)
     plain = PlainFile(path)
     try:
-        container = read_container(path, plain.path)
+        report, results = ToolReport(path, plain.path, tool), 0
+        if head.startswith(MAGIC):
+            container = read_container(path, plain.path)
+            report = replace(report, written_by=container.tool_version)
+            results = len(container.process_ids)
+        return ExportedRecording(report, options, open_recording, results)
     finally:
         plain.close()
-    report = ToolReport(path, tool, container.tool_version)
-    return ExportedRecording(report, options, open_recording, len(container.process_ids))
 
 
 def what_is_this(path: Path) -> FileKind | None:
