@@ -136,6 +136,16 @@ def test_cold_caches_and_projection_are_parts_where_they_were_measured() -> None
     assert only_cold.projection_within_launches is None
 
 
+def test_the_right_group_of_a_launch_may_have_neither_launches_nor_a_representative() -> None:
+    right = np.full(len(COSTS), UNKNOWN_GROUP)
+    right[6] = 3
+    found = parts(GroupFacts(KINDS, ORIGINS, right=right))
+    # As by hand above, but nothing stands for the last launch in its right group.
+    assert found.labels == points(12 - 0)
+    assert found.group_spread == points((24 - 24) + (80 - 100) + (0 - 30))
+    assert found.whole == pytest.approx(WHOLE)
+
+
 @settings(max_examples=100, deadline=None)
 @given(st.data())
 def test_the_parts_add_up_to_the_whole_error(data: st.DataObject) -> None:

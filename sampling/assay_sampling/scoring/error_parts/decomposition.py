@@ -121,7 +121,9 @@ def decompose(
         return ErrorParts(representatives=whole)
     if labels is None or representative_groups is None:
         return all_together(whole)
-    last = max(int(labels[block].max()) for block in blocks(len(labels), labels))
+    # A launch may belong to a group that no launch was given and that has no representative.
+    given = [labels] if facts.right is None else [labels, facts.right]
+    last = max(int(each[block].max()) for each in given for block in blocks(len(labels), labels))
     groups = max(last, int(representative_groups.max(initial=-1))) + 1
     found = _Groups.of(costs, labels, groups, facts)
     return found.parts(whole, total, _Chosen(rows, weights, representative_groups))
