@@ -6,8 +6,8 @@ SHELL := /bin/bash
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
-# Many tests wait for processes: three workers keep two cores busy.
-PYTEST_WORKERS ?= 3
+# Many tests wait for processes: four workers keep two cores busy.
+PYTEST_WORKERS ?= 4
 STAMP := $(VENV)/.installed
 # Tests and demos start hundreds of processes; each compiles all of Assay where this is set.
 unexport PYTHONDONTWRITEBYTECODE
