@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -22,6 +23,8 @@ def imported_modules(source: str) -> Iterator[str]:
 
 def of_test_modules(source: str, test_modules: set[str]) -> set[str]:
     """The test modules that a source imports, by their bare or by their full names."""
+    if test_modules.isdisjoint(re.findall(r"\w+", source)):
+        return set()
     return {part for name in imported_modules(source) for part in name.split(".") if part in test_modules}
 
 

@@ -55,10 +55,12 @@ def test_the_search_finds_what_it_is_for() -> None:
 def test_only_records_know_messages() -> None:
     files = [file for package in PACKAGES for file in (ROOT / package).rglob("*.py")]
     assert len(files) > 300
+    sources = {file: file.read_text() for file in files if RECORDS not in file.parents}
     found = {
         str(file.relative_to(ROOT)): names
-        for file in files
-        if RECORDS not in file.parents and (names := list(imported_messages(file.read_text())))
+        for file, source in sources.items()
+        # Most have no such word: they need not be parsed.
+        if "_pb2" in source and (names := list(imported_messages(source)))
     }
     assert found == NOT_OURS, "make and read these messages in assay_core.records, and use the records"
 
