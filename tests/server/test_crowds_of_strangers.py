@@ -43,9 +43,9 @@ def test_crowds_that_have_left_the_page_leave_no_memory(short_path: Path) -> Non
     """Garbage with the buffers of TLS must not wait for the collector, which a server runs seldom."""
     with OpenServer(short_path) as server:
         page = server.addresses["page"]
-        storm([page], seconds=3.0)
+        storm([page], seconds=3.0, enough=640)
         after_one = server.memory_mib
-        made = storm([page], seconds=8.0)
+        made = storm([page], seconds=8.0, enough=1280)
         for _ in range(300):
             assert server.page_status() == 200
         assert made + 300 > 600, "150 MiB if all stayed"

@@ -153,7 +153,7 @@ async def _cost(
         while time.monotonic() < until:
             worst = max(worst, await asyncio.to_thread(server.health_seconds))
             files = max(files, server.open_files)
-            await asyncio.sleep(1.0)
+            await asyncio.sleep(min(1.0, hold_seconds / 3))
     finally:
         await asyncio.to_thread(crowd.__exit__, None, None, None)
     after = process.cpu_times()

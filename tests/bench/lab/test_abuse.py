@@ -51,11 +51,11 @@ def test_strangers_at_any_listener_cost_no_heartbeat():
     # pytest's own folder is too long for a socket.
     with (
         tempfile.TemporaryDirectory(prefix="assay-") as folder,
-        OpenServer(Path(folder), "--heartbeat", "1s", "--lease", "60s") as server,
+        OpenServer(Path(folder), "--heartbeat", "500ms", "--lease", "60s") as server,
     ):
         with Connection(server.owner) as client:
             client.submit(campaign_of("honest", 12), "honest.yaml", "/lab")
-        costs = asyncio.run(_all(crowds(server, agents=4, connections=40, hold_seconds=2.5)))
+        costs = asyncio.run(_all(crowds(server, agents=4, connections=40, hold_seconds=1.2)))
         listeners = [*server.addresses]
     assert [(each.listener, each.manner) for each in costs] == [*product(listeners, Manner)]
     assert sum(each.counts.heartbeats_missed for each in costs) == 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import resource
 import socket
 import threading
@@ -50,10 +51,13 @@ def strangers(
                 dripping.join()
 
 
-def storm(addresses: Sequence[str], seconds: float, each: int = 64) -> int:
-    """Connect and go away, ``each`` at a time and address, again and again; returns how often."""
+def storm(addresses: Sequence[str], seconds: float, each: int = 64, enough: float = math.inf) -> int:
+    """Connect and go away, ``each`` at a time and address, again and again; returns how often.
+
+    It ends after ``seconds``, or with ``enough`` connections.
+    """
     made, until = 0, time.monotonic() + seconds
-    while time.monotonic() < until:
+    while time.monotonic() < until and made < enough:
         with strangers(addresses, each) as sockets:
             made += len(sockets)
             time.sleep(0.02)
