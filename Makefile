@@ -43,7 +43,7 @@ chaos-lab: $(STAMP)  ## 200 faults of 40 kinds over 10 million launches on four 
 	$(BIN)/python -m tests.chaos $(CHAOS_ARGS)
 
 .PHONY: chaos-site
-chaos-site: $(STAMP) services  ## two servers on PostgreSQL and a bucket behind HAProxy, with Dask: every process is killed, and nothing may differ from one server on SQLite; 15 minutes
+chaos-site: $(STAMP) services  ## a server and its standby on PostgreSQL and a bucket behind HAProxy, with Dask: every process is killed, and nothing may differ from one server on SQLite; 15 minutes
 	ASSAY_SERVICES="$(SERVICES)" $(BIN)/python -m tests.chaos.site $(CHAOS_ARGS)
 
 .PHONY: chaos-short
@@ -88,18 +88,18 @@ services: $(STAMP)  ## Debian's Prometheus and bubblewrap, and Helm as a Python 
 
 # Tests of the server that run on PostgreSQL instead of SQLite's file, too.
 ON_POSTGRESQL := $(addprefix tests/server/test_,schedule.py queue.py publishing.py finished_together.py ingest.py heartbeats.py gangs.py runs_requests.py held_segments.py lease_holders.py peers_contract.py replicas.py waiting.py slices_store.py resting_slots.py analyses.py many_runs.py arrivals.py leases_together.py)
-# Whole campaigns over several servers, a killed database, a bucket and a Dask cluster.
-SITES := $(addprefix tests/services/test_,dask.py moved_site.py postgresql_campaigns.py replicas_served.py replicas_shared.py restored_stages.py seaweedfs.py)
+# Whole campaigns over a server and its standby, a killed database, a bucket and a Dask cluster.
+SITES := $(addprefix tests/services/test_,dask.py moved_site.py postgresql_campaigns.py restored_stages.py seaweedfs.py standby_runs.py standby_served.py)
 
 .PHONY: test-services
 test-services: $(STAMP) services  ## a real Prometheus scrapes both daemons, promtool checks the alerts, bubblewrap confines, charts are rendered and validated, PostgreSQL keeps the metadata, and SeaweedFS the records; skipped if they cannot be downloaded
 	ASSAY_SERVICES="$(SERVICES)" $(BIN)/pytest tests/services $(addprefix --ignore=,$(SITES)) $(PYTEST_ARGS)
 	ASSAY_SERVICES="$(SERVICES)" $(BIN)/pytest tests/agent/test_confinement.py tests/integration/test_bundle_runs.py $(PYTEST_ARGS)
-	$(BIN)/python -m tests.services.postgresql $(BIN)/pytest tests/server/test_store_contract.py tests/server/test_arrivals.py tests/server/test_peers_contract.py tests/server/test_web_logins.py $(PYTEST_ARGS)
+	$(BIN)/python -m tests.services.postgresql $(BIN)/pytest tests/server/test_store_contract.py tests/server/test_arrivals.py tests/server/test_web_logins.py $(PYTEST_ARGS)
 	ASSAY_SERVICES="$(SERVICES)" $(BIN)/python -m tests.services.seaweedfs $(BIN)/pytest tests/server/test_store_contract.py tests/server/test_shared_bundles.py -k "real and server" $(PYTEST_ARGS)
 
 .PHONY: services-long
-services-long: $(STAMP) services  ## the long form: campaigns on two servers, a killed database, a bucket on a bad way, a move to a site and back, restored databases and records, a Dask cluster, and the server's tests on PostgreSQL; half an hour
+services-long: $(STAMP) services  ## the long form: campaigns on a server and its standby, a killed database, a bucket on a bad way, a move to a site and back, restored databases and records, a Dask cluster, and the server's tests on PostgreSQL; half an hour
 	ASSAY_SERVICES="$(SERVICES)" $(BIN)/pytest $(SITES) $(PYTEST_ARGS)
 	$(BIN)/python -m tests.services.postgresql $(BIN)/pytest -n 2 -p tests.support.server.on_postgresql $(ON_POSTGRESQL) $(PYTEST_ARGS)
 
@@ -119,7 +119,7 @@ test-image: image-wheels  ## build the images twice from a Debian tree, compare,
 	ASSAY_IMAGES="$(IMAGES)" $(BIN)/pytest -s -rs tests/images/test_images.py tests/images/test_rootless_images.py $(PYTEST_ARGS)
 
 .PHONY: test-compose
-test-compose: image-wheels services  ## the Compose lab with podman-compose: the demo's campaign on PostgreSQL, SeaweedFS and two servers, then nothing is left; and the Helm chart's pods in Podman; needs root; skipped where Podman is missing
+test-compose: image-wheels services  ## the Compose lab with podman-compose: the demo's campaign on PostgreSQL, SeaweedFS, a server and its standby, then nothing is left; and the Helm chart's pods in Podman; needs root; skipped where Podman is missing
 	$(BIN)/python tests/services/packages.py --cache "$(SERVICES)" --requirements requirements/images.txt
 	ASSAY_IMAGES="$(IMAGES)" ASSAY_SERVICES="$(SERVICES)" $(BIN)/pytest -s -rs tests/images/test_compose_lab.py tests/images/test_chart_pods.py $(PYTEST_ARGS)
 

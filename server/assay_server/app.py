@@ -16,6 +16,7 @@ from assay_core.files.durable import storage_errors, write_atomically
 from assay_core.metrics.endpoint import MetricsEndpoint
 from assay_core.records.identity import WebLink, WebLinkAsked
 from assay_core.settings.reloading import reloaded
+from assay_sampling.errors import StorageError
 from assay_server.access.audit import AuditedStore, AuditLog
 from assay_server.access.directory import IdentityDirectory
 from assay_server.access.people import PeopleHandler
@@ -35,9 +36,9 @@ from assay_server.campaigns.queue.windows import windows_of
 from assay_server.campaigns.scheduling.coordinator import Coordinator
 from assay_server.campaigns.scheduling.retry import RetryPolicy
 from assay_server.campaigns.scheduling.transitions import Effects, SchedulePolicy
-from assay_server.clock import Clock, SharedClock, SteadyClock
+from assay_server.clock import Clock, SteadyClock
 from assay_server.config import ServerSettings, check_listen_address
-from assay_server.database.opening import asked_database, number_of_state
+from assay_server.database.opening import Standby, asked_database, number_of_state
 from assay_server.identity.authority import read_authority
 from assay_server.identity.enrolment import Enrolment
 from assay_server.identity.server_certificate import ServerCertificate
@@ -53,8 +54,7 @@ from assay_server.limits import (
 )
 from assay_server.metrics.server_metrics import ServerMetrics
 from assay_server.metrics.timed_store import TimedStore
-from assay_server.opening import OpenedState, opened_state, recover
-from assay_server.peers.interface import Peers
+from assay_server.opening import opened_state, recover
 from assay_server.records.active import noted_records
 from assay_server.records.opening import (
     are_of_state,
@@ -70,19 +70,26 @@ from assay_server.rpc.campaign_handler import CampaignHandler
 from assay_server.rpc.changes import WORK, Changes, campaign_topic
 from assay_server.rpc.identity_servicers import Identified, no_page
 from assay_server.rpc.lab.handler import LabHandler
+from assay_server.rpc.observing.standby import answering_not_serving
 from assay_server.rpc.published.handler import PublishedHandler
 from assay_server.rpc.server import RpcServer
 from assay_server.store.record_store import RecordStore
 from assay_server.store.sql import MetadataStore
+from assay_server.store.sqlite import SqliteStore
+from assay_server.threads.repeating import repeated_in_thread
 from assay_server.upkeep import Housekeeper, upkeep
 from assay_server.writability import WritabilityWatch
 
 if TYPE_CHECKING:
+    from assay_server.store.postgresql.store import PostgresqlStore
     from assay_server.web.page import LivePage
 
 __all__ = ["Server", "ServerSettings"]
 
 _log = logging.getLogger(__name__)
+
+# Of a server with a standby: as long as it cannot renew its lead, its agents should find the other one.
+_LONGEST_SILENCE_SECONDS, _LOOK_AT_LEAD_SECONDS = 15.0, 1.0
 
 
 @dataclass(frozen=True)
@@ -111,11 +118,14 @@ class Server:
     Args:
         settings: its addresses, state directory and options.
         limits: how much one client may ask for.
-        clock: times leases; None: the clock of the database, with SQLite that of this machine.
+        clock: times leases; None: that of this machine.
         make_executor: makes the executor of analyses; None: a pool of processes.
+        is_ending: whether it was asked to end, while it stands by for another server.
+        end: asks for the end of the program, once another server leads the database.
 
-    ``start`` raises StorageError if the state directory cannot be used or another server has it, and
-    ParameterError if it cannot listen on an address. After a kill at any moment, the next server continues.
+    ``start`` returns once this server is active. It raises StorageError if the state directory cannot be used
+    or another server has it, ParameterError if it cannot listen on an address, and StandbyEndedError. After a
+    kill at any moment, the next server continues.
     """
 
     def __init__(
@@ -125,6 +135,8 @@ class Server:
         limits: Limits = DEFAULT_LIMITS,
         clock: Clock | None = None,
         make_executor: Callable[[], Executor] | None = None,
+        is_ending: Callable[[], bool] = lambda: False,
+        end: Callable[[], None] = lambda: None,
     ) -> None:
         self.settings = settings
         self._built_in = limits
@@ -141,7 +153,8 @@ class Server:
         self._endpoint: MetricsEndpoint | None = None
         self._clock = clock
         self._make_executor = make_executor
-        self._alone = True  # no other server was there when this one started
+        self._is_ending, self._end = is_ending, end
+        self.lead_lost: StorageError | None = None
         self._resources = contextlib.ExitStack()
         self._stopping = threading.Lock()
         self._stopped = threading.Event()
@@ -186,8 +199,8 @@ class Server:
             joins=lambda number: are_of_state(state, place, number),
             records=place.url,
         )
-        opened = opened_state(state, asked, resources)
-        database = opened.database
+        database = opened_state(state, asked, resources, Standby(self._is_ending, self._standing_by))
+        self._watch_lead(database, resources, shared=asked.shared)
         records = open_records(
             state,
             place,
@@ -197,9 +210,9 @@ class Server:
         )
         folder = folder_of_records(state)
         self.writability = writability = WritabilityWatch(state, self._writable)
-        access = self._access(AuditedStore(database), opened)
+        access = self._access(AuditedStore(database), database, shared=asked.shared)
         room = Room(folder, settings.records_limit_bytes, settings.minimum_free_bytes)
-        clock = self._clock or _clock_of(opened.peers)
+        clock = self._clock or SteadyClock()
         bundles = BundleStore(
             state,
             database,
@@ -209,9 +222,7 @@ class Server:
             now_ms=clock.now_ms,
         )
         timed = TimedStore(access.metadata, self.metrics, writability.refused)
-        self._coordinator = coordinator = self._coordinate(
-            timed, clock, opened.peers, records, room=room, bundles=bundles
-        )
+        self._coordinator = coordinator = self._coordinate(timed, clock, records, room=room, bundles=bundles)
         analyses = self._analyses(coordinator, resources)
         self.metrics.watch(coordinator, lambda: analyses.running)
         publisher, requests = Publisher(coordinator), RequestRunner(coordinator)
@@ -229,8 +240,6 @@ class Server:
         )
         resources.callback(server.stop)
         resources.callback(requests.close)  # first: the server waits for requests that are being answered
-        if opened.peers.shared:
-            resources.enter_context(opened.peers.listening(coordinator.hear))
         self._listen(server, resources)
         resources.enter_context(
             upkeep(
@@ -249,17 +258,57 @@ class Server:
         if self.page is not None:
             resources.callback(self.page.stop)
             self.web_address = self.page.start()
-        analyses.resume(alone=self._alone)
+        analyses.resume()
         resources.enter_context(analyses.watching())
 
-    def _access(self, metadata: AuditedStore, opened: OpenedState) -> _Access:
+    @contextlib.contextmanager
+    def _standing_by(self) -> Iterator[None]:
+        """Answer probes and tell metrics while the block waits for the lead."""
+        listen = [check_listen_address(address) for address in self.settings.listen]
+        endpoint = MetricsEndpoint(self.metrics.registry)
+        with answering_not_serving(listen, self.settings.socket_group), contextlib.closing(endpoint):
+            self.metrics.standing_by(True)
+            endpoint.serve(self.settings.metrics_place)
+            yield
+            self.metrics.standing_by(False)
+
+    def _watch_lead(
+        self, database: SqliteStore | PostgresqlStore, resources: contextlib.ExitStack, *, shared: bool
+    ) -> None:
+        """End once another server leads, or may lead because this one cannot reach the database."""
+        if isinstance(database, SqliteStore) or database.lead is None:
+            return
+        lead = database.lead
+        lead.on_lost = self._lose_lead
+
+        def look() -> None:
+            if lead.silent_seconds > _LONGEST_SILENCE_SECONDS:
+                cause = (
+                    f"it has not answered for {_LONGEST_SILENCE_SECONDS:g} s, and another server may lead it"
+                )
+                remedy = "start this one again: it stands by, or leads if no other does"
+                self._lose_lead(StorageError(database.subject, cause, remedy))
+
+        if shared:
+            watch = repeated_in_thread("assay-lead-watch", look, _LOOK_AT_LEAD_SECONDS, at_once=False)
+            resources.enter_context(watch)
+
+    def _lose_lead(self, error: StorageError) -> None:
+        if self.lead_lost is None:
+            self.lead_lost = error
+            _log.error("%s", error)
+            self._end()
+
+    def _access(
+        self, metadata: AuditedStore, database: SqliteStore | PostgresqlStore, *, shared: bool
+    ) -> _Access:
         directory, withdrawn = IdentityDirectory(metadata), WithdrawnCertificates(metadata)
         refusals = self._limits.log.refusals_audited_per_minute
         return _Access(
             metadata,
             directory,
             withdrawn,
-            self._identified(metadata, directory, withdrawn, opened),
+            self._identified(metadata, directory, withdrawn, database, shared=shared),
             AuditLog(metadata, self.settings.audit_days, refusals),
         )
 
@@ -311,17 +360,14 @@ class Server:
         self,
         metadata: TimedStore,
         clock: Clock,
-        peers: Peers,
         records: RecordStore,
         *,
         room: Room,
         bundles: BundleStore,
     ) -> Coordinator:
         coordinator = Coordinator(metadata, records, _policy(self.settings), clock)
-        coordinator.room, coordinator.bundles, coordinator.peers = room, bundles, peers
-        with peers.joining() as alone:
-            self._alone = alone or not peers.shared
-            recover(coordinator, alone=self._alone)
+        coordinator.room, coordinator.bundles = room, bundles
+        recover(coordinator)
         return coordinator
 
     def _rpc(
@@ -384,12 +430,14 @@ class Server:
         metadata: MetadataStore,
         directory: IdentityDirectory,
         withdrawn: WithdrawnCertificates,
-        opened: OpenedState,
+        database: SqliteStore | PostgresqlStore,
+        *,
+        shared: bool,
     ) -> Identified:
         """Who is who; without ``assay-server init`` there is no authority, and no TLS."""
         authority = read_authority(self.settings.state_dir)
-        if opened.peers.shared:
-            require_same_authority(opened.database, authority)
+        if shared:
+            require_same_authority(database, authority)
         validity = datetime.timedelta(seconds=self.settings.certificate_validity_seconds)
         grace = datetime.timedelta(seconds=self.settings.renewal_grace_seconds)
         enrolment = Enrolment(metadata, directory, withdrawn, authority, validity, grace=grace)
@@ -457,13 +505,6 @@ def _executors(settings: ServerSettings) -> Executors:
             place,
         )
     return DaskWorkers(place)
-
-
-def _clock_of(peers: Peers) -> Clock:
-    """The clock of the database; with SQLite that of this machine."""
-    if peers.now_ms() is None:
-        return SteadyClock()
-    return SharedClock(lambda: peers.now_ms() or 0)
 
 
 def _policy(settings: ServerSettings) -> SchedulePolicy:

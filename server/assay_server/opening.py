@@ -1,12 +1,11 @@
 """Opening a state folder: for one process alone, and then what an earlier server left is taken up.
 
-Servers that share a database and a folder of records each have a state folder of their own.
+Servers that stand by for one another share a database and a place of records, and each has a state folder.
 """
 
 from __future__ import annotations
 
 import contextlib
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,8 +15,7 @@ from assay_server.campaigns.ingest.lost_records import look_for_lost_records
 from assay_server.campaigns.ingest.sweeping import sweep
 from assay_server.campaigns.scheduling.coordinator import Coordinator
 from assay_server.clock import wall_ms
-from assay_server.database.opening import AskedDatabase, open_database, open_peers
-from assay_server.peers.interface import Peers
+from assay_server.database.opening import AskedDatabase, Standby, awaited_lead_of, open_database
 from assay_server.state_lock import locked_state
 from assay_server.store.connections.write_back import written_back
 from assay_server.store.sqlite import SqliteStore
@@ -26,36 +24,35 @@ if TYPE_CHECKING:
     from assay_server.store.postgresql.store import PostgresqlStore
 
 
-@dataclass(frozen=True)
-class OpenedState:
-    """The database that a server works on, and the servers beside it."""
+def opened_state(
+    state: Path, asked: AskedDatabase, resources: contextlib.ExitStack, standby: Standby
+) -> SqliteStore | PostgresqlStore:
+    """The database of a state folder, once this server leads it; ``resources`` closes it.
 
-    database: SqliteStore | PostgresqlStore
-    peers: Peers
-
-
-def opened_state(state: Path, asked: AskedDatabase, resources: contextlib.ExitStack) -> OpenedState:
-    """What is behind a state folder; ``resources`` closes it. Raises StorageError and ParameterError."""
+    Raises StorageError and ParameterError, and StandbyEndedError if it was asked to end while it stood by.
+    """
     with storage_errors(state):
         take_state_folder(state)
     resources.enter_context(locked_state(state))
-    database = open_database(state, asked, alone=True)
+    lead = awaited_lead_of(state, asked, standby)
+    try:
+        database = open_database(state, asked, lead)
+    except BaseException:
+        if lead is not None:
+            lead.release()
+        raise
     resources.callback(database.close)
     database.require_sound()
     if isinstance(database, SqliteStore):
         resources.enter_context(written_back(database.write_back))
-    peers = open_peers(state, asked)
-    resources.callback(peers.close)
-    return OpenedState(database, peers)
+    return database
 
 
-def recover(coordinator: Coordinator, *, alone: bool = True) -> None:
-    """Take up what earlier servers left; ``alone``: no other server is there, which has done so.
+def recover(coordinator: Coordinator) -> None:
+    """Take up what an earlier server left.
 
     Begins an epoch of tokens, cleans up the files, and restarts every lease's clock.
     """
-    if not alone:
-        return
     sweep(coordinator)
     with coordinator.schedule() as schedule:
         schedule.store.begin_epoch(wall_ms())

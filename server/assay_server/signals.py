@@ -7,6 +7,7 @@ import signal
 import socket
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from types import FrameType
 
 from assay_core.hangup import Terminal
@@ -15,9 +16,22 @@ from assay_core.hangup import Terminal
 _ONE_REQUEST_SECONDS = 1.0
 
 
+class StandbyEndedError(Exception):
+    """The program was asked to end while it stood by for another one."""
+
+
+@dataclass(frozen=True)
+class Ending:
+    """The end of the program. ``wait`` for it in the main thread; ``ask`` for it from any thread."""
+
+    wait: Callable[[], None]
+    ask: Callable[[], None]
+    is_asked: Callable[[], bool]
+
+
 @contextlib.contextmanager
-def until_asked_to_end(on_hangup: Callable[[], None] = lambda: None) -> Iterator[Callable[[], None]]:
-    """In the main thread: yields a function that waits for SIGTERM or Ctrl-C from now on.
+def until_asked_to_end(on_hangup: Callable[[], None] = lambda: None) -> Iterator[Ending]:
+    """In the main thread: SIGTERM and Ctrl-C ask for the end from now on.
 
     A signal more than a second after the first ends the process at once, without an orderly end. While it
     waits, SIGHUP calls ``on_hangup``, unless the terminal of this process has gone: then it ends.
@@ -40,7 +54,11 @@ def until_asked_to_end(on_hangup: Callable[[], None] = lambda: None) -> Iterator
             signal.signal(number, received)
         signal.signal(signal.SIGHUP, lambda number, frame: None)
         try:
-            yield lambda: _wait(waiting, terminal, on_hangup)
+            yield Ending(
+                lambda: _wait(waiting, terminal, on_hangup),
+                lambda: None if asked else signal.raise_signal(signal.SIGTERM),
+                lambda: bool(asked) or terminal.is_gone,
+            )
         finally:  # The handlers stay, so that a second signal can end a slow shutdown.
             signal.set_wakeup_fd(-1)
 

@@ -15,11 +15,8 @@ from assay_server.campaigns.analysing.kept_parts import KEPT_SECONDS
 from assay_server.campaigns.arrivals import clear_arrivals
 from assay_server.campaigns.bundles.named import named_bundles
 from assay_server.campaigns.carry_out import RequestRunner
-from assay_server.campaigns.heartbeats.answering import NOTED_PART_OF_LEASE, NOTED_SECONDS
 from assay_server.campaigns.ingest.publish import Publisher
-from assay_server.campaigns.ingest.sweeping import sweep
 from assay_server.campaigns.scheduling.coordinator import Coordinator
-from assay_server.clock import SharedClock
 from assay_server.identity.withdrawn import WithdrawnCertificates
 from assay_server.threads.repeating import repeated_in_thread
 
@@ -27,7 +24,6 @@ _log = logging.getLogger(__name__)
 
 _TICK_SECONDS = 1.0
 _HOUR_SECONDS = 3600.0
-_CLOCK_SECONDS = 10.0
 _ROOM_SECONDS = 5.0
 _ARRIVALS_SECONDS = 10.0
 _LOGS_AT_A_TIME = 100
@@ -36,7 +32,7 @@ _SLEPT = 0.25
 
 
 class Refreshed(Protocol):
-    """Something in memory that is read again regularly, for changes by other servers."""
+    """Something in memory that is read again regularly, for changes by other programs."""
 
     def refresh(self) -> None: ...
 
@@ -46,9 +42,7 @@ class LeaseKeeper:
 
     A server that was stopped (SIGSTOP, a debugger, a frozen container) or had no database hears signs of life
     only after it continues, so it restarts every lease before it ends any. In a suspended machine the clock
-    stands still. The database's clock is asked here, so that no lease ends because somebody set it. Servers
-    learn of that one after the other, and in between they note leases by different times: who has learned of
-    it ends none until all have, and who has not asks before it ends any.
+    stands still.
     """
 
     def __init__(self, coordinator: Coordinator, monotonic: Callable[[], float] = time.monotonic) -> None:
@@ -57,37 +51,17 @@ class LeaseKeeper:
         lease_seconds = coordinator.policy.lease_ms / 1000
         self.pause_seconds = min(_TICK_SECONDS, lease_seconds / 4)
         self._sleep_seconds = lease_seconds * _SLEPT
-        self._looked = self._synchronised = monotonic()
-        self._ends_none_until: float | None = None
+        self._looked = monotonic()
 
     def look(self) -> None:
         """Call this every ``pause_seconds``."""
         looked = self._monotonic()
-        away, set_by = looked - self._looked, self._clock_set_by(looked)
+        away = looked - self._looked
         if away > self.pause_seconds + self._sleep_seconds:
             self._begin_again(f"this server was stopped for {away:.0f} s")
-        elif abs(set_by) > self._sleep_seconds:
-            self._begin_by_new_time(set_by)
-        elif self._ends_none_until is None:
+        else:
             self._end()
-        elif looked >= self._ends_none_until:
-            self._ends_none_until = None
-            self._begin_again("every server has the new time of the database")
         self._looked = looked  # only now: while the database is away, no sign of life is heard either
-
-    def _clock_set_by(self, looked: float, *, every_seconds: float = _CLOCK_SECONDS) -> float:
-        """By how many seconds the clock of the database was set since it was last asked."""
-        clock = self._coordinator.clock
-        if not isinstance(clock, SharedClock) or looked - self._synchronised < every_seconds:
-            return 0.0
-        set_by = clock.synchronise() / 1000
-        self._synchronised = looked
-        return set_by
-
-    def _begin_by_new_time(self, set_by: float) -> None:
-        self._begin_again(f"the clock of the database was set by {set_by:+.0f} s")
-        if self._coordinator.peers.shared:
-            self._ends_none_until = self._monotonic() + 2 * _CLOCK_SECONDS
 
     def _begin_again(self, why: str) -> None:
         _log.warning("%s: all leases start again", why)
@@ -95,25 +69,12 @@ class LeaseKeeper:
             schedule.extend_all()
 
     def _end(self) -> None:
-        # A server may have answered a heartbeat from memory that it has not noted yet.
-        now_ms = self._coordinator.clock.now_ms() - noted_after_ms(self._coordinator)
+        now_ms = self._coordinator.clock.now_ms()
         with self._coordinator.snapshot() as store:
             due = store.attempts_in((AttemptState.LEASED,), lease_ended_before_ms=now_ms)
-        if not due:
-            return
-        set_by = self._clock_set_by(self._monotonic(), every_seconds=0.0)
-        if abs(set_by) > self._sleep_seconds:
-            self._begin_by_new_time(set_by)
-            return
-        with self._coordinator.schedule() as schedule:
-            schedule.expire(now_ms)
-
-
-def noted_after_ms(coordinator: Coordinator) -> int:
-    """How long after a heartbeat other servers may first see that it extended a lease; 0: there are none."""
-    lease_ms = coordinator.policy.lease_ms
-    noted_ms = min(int(NOTED_SECONDS * 1000), lease_ms // NOTED_PART_OF_LEASE)
-    return 2 * noted_ms if coordinator.peers.shared else 0
+        if due:
+            with self._coordinator.schedule() as schedule:
+                schedule.expire(now_ms)
 
 
 class Housekeeper:
@@ -182,7 +143,7 @@ def upkeep(
 ) -> Iterator[None]:
     """Threads: watch leases, publish what a restart or a full disk interrupted, carry on people's requests
     that it interrupted, remove what crashes left of large campaigns, read identities, forget old entries of
-    the audit log, keep house. Of several servers one at a time does what is the same for all.
+    the audit log, keep house.
 
     Publishing a large run takes longer than a lease, and must not look like a stopped server.
     """
@@ -195,32 +156,17 @@ def upkeep(
         if sessions is not None:
             sessions.refresh()
 
-    def one_alone(name: str, step: Callable[[], None]) -> Callable[[], None]:
-        def led() -> None:
-            with coordinator.peers.holding([f"upkeep {name}"]) as mine:
-                if mine:
-                    step()
-
-        return led
-
-    def swept() -> None:
-        if (
-            coordinator.peers.shared
-        ):  # else only a start may look: nothing tells a leftover from a file to come
-            sweep(coordinator)
-
     with (
         repeated_in_thread("assay-leases", leases.look, leases.pause_seconds),
         repeated_in_thread("assay-maintenance", publisher.resume, _TICK_SECONDS),
         repeated_in_thread("assay-requests", requests.resume, _TICK_SECONDS),
         repeated_in_thread("assay-identities", read_identities, REFRESH_SECONDS),
-        repeated_in_thread("assay-sweep", one_alone("sweep", swept), _HOUR_SECONDS),
-        repeated_in_thread("assay-audit", one_alone("audit", audit.forget), _HOUR_SECONDS),
+        repeated_in_thread("assay-audit", audit.forget, _HOUR_SECONDS),
         repeated_in_thread("assay-room", house.look, _ROOM_SECONDS),
         repeated_in_thread("assay-arrivals", lambda: clear_arrivals(coordinator), _ARRIVALS_SECONDS),
-        repeated_in_thread("assay-bundles", one_alone("bundles", house.forget_bundles), _HOUR_SECONDS),
+        repeated_in_thread("assay-bundles", house.forget_bundles, _HOUR_SECONDS),
         repeated_in_thread("assay-bundle-parts", house.forget_parts, _HOUR_SECONDS),
-        repeated_in_thread("assay-parts", one_alone("parts", house.forget_analysis_parts), _HOUR_SECONDS),
-        repeated_in_thread("assay-logs", one_alone("logs", house.forget_logs), _HOUR_SECONDS),
+        repeated_in_thread("assay-parts", house.forget_analysis_parts, _HOUR_SECONDS),
+        repeated_in_thread("assay-logs", house.forget_logs, _HOUR_SECONDS),
     ):
         yield

@@ -98,9 +98,9 @@ from assay_server.signals import until_asked_to_end
 file = pathlib.Path(sys.argv[1])
 def say(word): file.write_text(file.read_text() + word)
 file.write_text("")
-with until_asked_to_end(lambda: say("reloaded ")) as wait:
+with until_asked_to_end(lambda: say("reloaded ")) as ending:
     say("ready ")
-    wait()
+    ending.wait()
     say("ended ")
 """
 

@@ -21,7 +21,6 @@ from assay_server.campaigns.arrivals import Pace, clear_arrivals
 from assay_server.campaigns.scheduling.coordinator import Coordinator
 from assay_server.campaigns.scheduling.transitions import SchedulePolicy
 from assay_server.campaigns.submit import submit
-from assay_server.peers.interface import Hub, PeersInProcess
 from assay_server.store.model import Campaign, Run, Slice
 from assay_server.store.records import LocalRecordStore
 from assay_server.store.sql import MetadataStore, SqlTransaction
@@ -100,10 +99,8 @@ class _Counting:
         self._transaction.replace_slices(run_id, index, slices)
 
 
-def coordinator_of(metadata: MetadataStore, state: Path, hub: Hub | None = None) -> Coordinator:
-    made = Coordinator(metadata, LocalRecordStore(state), SchedulePolicy(), HandClock())
-    made.peers = PeersInProcess(hub)
-    return made
+def coordinator_of(metadata: MetadataStore, state: Path) -> Coordinator:
+    return Coordinator(metadata, LocalRecordStore(state), SchedulePolicy(), HandClock())
 
 
 def sent(text: str = TEXT, key: str = "") -> Submission:
@@ -270,8 +267,7 @@ def test_the_next_server_clears_what_a_crash_left(
 def test_another_server_finishes_what_the_one_that_died_was_sent(
     metadata: MetadataStore, tmp_path: Path
 ) -> None:
-    hub = Hub()
-    dying, other = (coordinator_of(metadata, tmp_path, hub) for _ in range(2))
+    dying, other = (coordinator_of(metadata, tmp_path) for _ in range(2))
     with pytest.raises(CrashError):
         submit(dying, sent(key="once"), Pace(ROWS, resting_at(3, crash)))
     made = submit(other, sent(key="once"), Pace(ROWS, lambda _: None))
@@ -281,7 +277,7 @@ def test_another_server_finishes_what_the_one_that_died_was_sent(
 def test_a_server_that_lost_its_turn_unnoticed_adds_nothing_to_what_another_one_gave_up(
     metadata: MetadataStore, tmp_path: Path
 ) -> None:
-    slow, other = (coordinator_of(metadata, tmp_path) for _ in range(2))  # each believes that it has the turn
+    slow, other = (coordinator_of(metadata, tmp_path) for _ in range(2))
     answers: list[str] = []
 
     def take_over() -> None:
@@ -295,14 +291,8 @@ def test_a_server_that_lost_its_turn_unnoticed_adds_nothing_to_what_another_one_
 def test_a_cleaner_waits_for_nobody_and_leaves_what_still_comes(
     metadata: MetadataStore, tmp_path: Path
 ) -> None:
-    hub = Hub()
-    bringing, other = (coordinator_of(metadata, tmp_path, hub) for _ in range(2))
-
-    def clean() -> None:
-        clear_arrivals(bringing)
-        clear_arrivals(other)
-
-    submit(bringing, sent(), Pace(ROWS, resting_at(3, clean)))
+    bringing = coordinator_of(metadata, tmp_path)
+    submit(bringing, sent(), Pace(ROWS, resting_at(3, lambda: clear_arrivals(bringing))))
     assert seen(metadata) == {"large-1": SMALL_RUNS}
 
 
@@ -333,8 +323,8 @@ def test_a_repeat_that_is_small_enough_to_come_at_once_is_the_only_campaign_of_i
     metadata: MetadataStore, tmp_path: Path
 ) -> None:
     """Plans change with the times that slices took: the first was large, and its repeat is not."""
-    hub, audited = Hub(), AuditedStore(metadata)
-    first, other = (coordinator_of(audited, tmp_path, hub) for _ in range(2))
+    audited = AuditedStore(metadata)
+    first, other = (coordinator_of(audited, tmp_path) for _ in range(2))
     repeats: list[str] = []
 
     def repeat() -> None:

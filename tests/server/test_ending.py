@@ -16,9 +16,9 @@ pytestmark = pytest.mark.processes
 SLOW_END = """\
 import time
 from assay_server.signals import until_asked_to_end
-with until_asked_to_end() as wait:
+with until_asked_to_end() as ending:
     print("ready", flush=True)
-    wait()
+    ending.wait()
     print("asked", flush=True)
     time.sleep(60)
 """

@@ -116,13 +116,13 @@ def test_a_database_that_cannot_be_is_refused(render: Render, database: Document
 @pytest.mark.parametrize(
     ("values", "why"),
     [
-        ({"server": {"replicas": 2}}, "more than one server needs database.kind postgresql"),
+        ({"server": {"replicas": 2}}, "a standby needs database.kind postgresql"),
         (
             {
                 "server": {"replicas": 2},
                 "database": {"kind": "postgresql", "url": "postgresql://assay@db/assay"},
             },
-            "several servers need records in a volume that they share, or in a bucket",
+            "a standby needs records in a volume that both servers reach, or in a bucket",
         ),
         (
             {
@@ -130,7 +130,7 @@ def test_a_database_that_cannot_be_is_refused(render: Render, database: Document
                 "records": {"kind": "volume"},
                 "database": {"kind": "postgresql", "url": "postgresql://assay@db/assay"},
             },
-            "several servers need the same authority",
+            "a standby needs the same authority",
         ),
         ({"records": {"kind": "volume"}}, "needs database.kind postgresql"),
         ({"metrics": {"monitor": {"enabled": True}}}, "only over mutual TLS"),

@@ -19,9 +19,8 @@ from assay_sampling.errors import ParameterError, StorageError
 from assay_server.database import moving, opening
 from assay_server.database.active import DatabaseInForce, noted_database
 from assay_server.database.moving import move_to_postgresql, move_to_sqlite
-from assay_server.database.opening import AskedDatabase, open_database
+from assay_server.database.opening import AskedDatabase, open_database, open_leading, opened_alone
 from assay_server.maintenance.stored_files import copy_database
-from assay_server.peers.postgresql import PostgresqlPeers
 from assay_server.store.model import Slice
 from assay_server.store.postgresql.fitness import require_fit
 from assay_server.store.postgresql.place import place_of
@@ -67,7 +66,7 @@ def fill(store: MetadataStore) -> None:
 def test_a_killed_database_is_a_typed_error_and_the_store_goes_on_by_itself(
     server: OwnPostgresql, url: str
 ) -> None:
-    store = PostgresqlStore(place_of(url), alone=True)
+    store = opened_alone(place_of(url))
     fill(store)
     with store.snapshot() as read:
         before = read.runs("made-1")
@@ -86,33 +85,8 @@ def test_a_killed_database_is_a_typed_error_and_the_store_goes_on_by_itself(
     with store.transaction() as write:
         write.save_run(run(0, state=RunState.DONE))
     with pytest.raises(StorageError, match="another assay-server uses this database"):
-        PostgresqlStore(place_of(url), alone=True)  # the lock was taken again
+        opened_alone(place_of(url))  # the lock was taken again
     store.close()
-
-
-def test_servers_that_share_a_killed_database_hold_names_again_when_it_is_back(
-    server: OwnPostgresql, url: str
-) -> None:
-    peers = [PostgresqlPeers(place_of(url), shared=True) for _ in range(2)]
-    try:
-        for each in peers:
-            with each.joining() as alone:
-                assert alone is (each is peers[0])
-        server.kill()
-        for _ in range(2):
-            for each in peers:
-                with pytest.raises(StorageError, match=AWAY), each.holding(["sweep"]):
-                    pass
-        server.start()
-        with peers[0].holding(["sweep", "other"]) as mine, peers[1].holding(["sweep"]) as theirs:
-            assert (mine, theirs) == ({"sweep", "other"}, set())
-        third = PostgresqlPeers(place_of(url), shared=True)
-        peers.append(third)
-        with third.joining() as alone:
-            assert not alone, "the others are there again"
-    finally:
-        for each in peers:
-            each.close()
 
 
 def test_a_paused_campaign_moves_there_and_back_and_goes_on(url: str, tmp_path: Path) -> None:
@@ -123,7 +97,7 @@ def test_a_paused_campaign_moves_there_and_back_and_goes_on(url: str, tmp_path: 
     assert moved.kept is not None and moved.kept.exists() and not (tmp_path / "metadata.sqlite").exists()
     with pytest.raises(ParameterError, match="in PostgreSQL already"):
         move_to_postgresql(tmp_path, asked(url), nothing)
-    store = open_database(tmp_path, alone=True)
+    store = open_leading(tmp_path)
     with store.transaction() as write:
         assert write.attempts("made-1.0000") == [attempt(1)]
         last = write.next_token()
@@ -173,7 +147,7 @@ def test_an_interrupted_move_leaves_the_old_database_in_force(
 
 
 def test_a_copy_of_postgresql_is_a_sqlite_file_with_the_same_rows(url: str, tmp_path: Path) -> None:
-    store = open_database(tmp_path, asked(url), alone=True)
+    store = open_leading(tmp_path, asked(url))
     fill(store)
     copy_database(tmp_path, tmp_path / "copy.sqlite")
     store.close()
@@ -186,7 +160,7 @@ def test_a_copy_of_postgresql_is_a_sqlite_file_with_the_same_rows(url: str, tmp_
 def test_a_database_with_the_campaigns_of_another_folder_is_refused(url: str, tmp_path: Path) -> None:
     first, second = tmp_path / "first", tmp_path / "second"
     first.mkdir(), second.mkdir()
-    store = open_database(first, asked(url), alone=True)
+    store = open_leading(first, asked(url))
     fill(store)
     store.close()
     with pytest.raises(StorageError, match="it has the campaigns of another state folder"):
@@ -215,7 +189,7 @@ def test_programs_that_open_an_empty_database_at_one_moment_give_it_one_number(
     monkeypatch.setattr(opening, "has_rows", both_found_it_empty)
     with ThreadPoolExecutor(2) as pool:
         server_and_token = pool.map(
-            lambda alone: open_database(tmp_path, asked(url), alone=alone), (True, False)
+            lambda opened: opened(tmp_path, asked(url)), (open_leading, open_database)
         )
         numbers = {number_and_close(store) for store in server_and_token}
     noted = noted_database(tmp_path)
@@ -240,7 +214,7 @@ def test_a_database_that_a_server_takes_while_another_program_looks_at_it_is_tha
         nonlocal looks
         found, looks = noted_database(state), looks + 1
         if looks == 2:  # of the token's program: after it has connected, before it looks for rows
-            server = open_database(tmp_path, asked(url), alone=True)
+            server = open_leading(tmp_path, asked(url))
             fill(server)
             server.close()
         return found
@@ -311,7 +285,7 @@ def test_a_database_that_is_only_read_is_refused(server: OwnPostgresql, url: str
 
 
 def test_a_store_whose_database_becomes_only_read_tells_so(server: OwnPostgresql, url: str) -> None:
-    store = PostgresqlStore(place_of(url), alone=True)
+    store = opened_alone(place_of(url))
     fill(store)
     with server.as_standby():
         with (

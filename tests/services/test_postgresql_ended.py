@@ -13,6 +13,7 @@ import pytest
 
 from assay_core.records.machine import Inventory
 from assay_sampling.errors import StorageError
+from assay_server.database.opening import opened_alone
 from assay_server.store.connections import retry, shared_commit
 from assay_server.store.connections.dialect import MARK, UNDO
 from assay_server.store.connections.prepared import Driver, PreparedStatements
@@ -27,7 +28,7 @@ from tests.support.server.server_support import eventually
 
 @pytest.fixture
 def store(fresh_database: str) -> Iterator[PostgresqlStore]:
-    with closing(PostgresqlStore(place_of(fresh_database), alone=True)) as made:
+    with closing(opened_alone(place_of(fresh_database))) as made:
         with made.transaction() as write:
             write.begin_epoch(1)
             for name in ("a", "b"):

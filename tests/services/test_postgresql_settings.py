@@ -16,7 +16,7 @@ import psycopg
 import pytest
 
 from assay_sampling.errors import StorageError
-from assay_server.peers.postgresql import PostgresqlPeers
+from assay_server.database.opening import opened_alone
 from assay_server.store.connections.retry import NothingKeptError
 from assay_server.store.postgresql.place import place_of
 from assay_server.store.postgresql.store import PostgresqlStore
@@ -85,8 +85,7 @@ def test_settings_of_the_user_that_would_end_sessions_or_statements_do_not_count
         "SET default_transaction_isolation = 'serializable'", "SET default_transaction_deferrable = on",
         "SET standard_conforming_strings = off", "SET timezone = 'Asia/Kathmandu'",
     )  # fmt: skip
-    peers = PostgresqlPeers(place_of(url), shared=True)
-    with closing(PostgresqlStore(place_of(url), alone=True)) as store, closing(peers), peers.joining():
+    with closing(opened_alone(place_of(url))) as store:
         sessions = "SELECT array_agg(pid ORDER BY pid) FROM pg_stat_activity WHERE datname = 'of_user'"
         with closing(psycopg.connect(url.replace("of_user", "postgres").replace(USER, "assay"))) as watching:
             watching.autocommit = True
@@ -99,7 +98,7 @@ def test_settings_of_the_user_that_would_end_sessions_or_statements_do_not_count
             assert watching.execute(sessions).fetchone() == before, "a session ended"
             write_and_read(store, 2)
         with pytest.raises(StorageError, match="another assay-server uses this database"):
-            PostgresqlStore(place_of(url), alone=True)
+            opened_alone(place_of(url))
     assert not [each for each in caplog.records if each.levelno >= logging.ERROR]
 
 
@@ -110,7 +109,7 @@ def test_a_search_path_names_the_schema_or_is_said_to_name_none(
     error = refused(url, "may use no schema of those that it looks in .search_path: assay_lab.")
     assert "CREATE SCHEMA" in error.remedy and "RESET search_path" in error.remedy
     own_postgresql.administrate(f"CREATE SCHEMA assay_lab AUTHORIZATION {USER}", database="of_user")
-    with closing(PostgresqlStore(place_of(url), alone=True)) as store:
+    with closing(opened_alone(place_of(url))) as store:
         write_and_read(store, 1)
 
 
@@ -195,9 +194,9 @@ def test_a_pooler_that_keeps_no_sessions_is_refused_and_one_that_does_serves(
             for _ in range(3):
                 assert "pool_mode = session" in refused(url, "keeps no sessions").remedy
             # What was refused left no lock in the pooler's own connections.
-            PostgresqlStore(place_of(fresh_database), alone=True).close()
+            opened_alone(place_of(fresh_database)).close()
             return
-        with closing(PostgresqlStore(place_of(url), alone=True)) as store:
+        with closing(opened_alone(place_of(url))) as store:
             write_and_read(store, 1)
             with pytest.raises(StorageError, match="another assay-server uses this database"):
-                PostgresqlStore(place_of(url), alone=True)
+                opened_alone(place_of(url))

@@ -53,7 +53,6 @@ class Records(Protocol):
     """A place of records that an administrator copies and puts back."""
 
     options: dict[str, str]
-    young_stay: bool  # whether what no database knows is set aside only after a day
 
     def files(self) -> Files: ...
 
@@ -62,8 +61,6 @@ class Records(Protocol):
 
 class InFolder:
     """The state folder itself."""
-
-    young_stay = False
 
     def __init__(self, state: Path) -> None:
         self.options: dict[str, str] = {}
@@ -84,8 +81,6 @@ class InFolder:
 
 class InBucket:
     """A prefix of a bucket."""
-
-    young_stay = True
 
     def __init__(self, server: OwnSeaweedfs, prefix: str) -> None:
         self.options = {"records": f"s3://lab/{prefix}", "records_endpoint": server.endpoint}
@@ -214,19 +209,18 @@ def test_a_database_older_than_its_records_loses_nothing_that_was_published_befo
     later = {("unknown", name) for name in newest if name not in before}
     assert site.check() == {*later, ("segment", str(attempt))}, "what came after the dump, and nothing else"
     with site.served() as server:
-        assert published(site.records.files()) == (newest if site.records.young_stay else before)
+        assert published(site.records.files()) == before
         with PlayingAgent(server.addresses[0], session_id="session-2") as agent:
             agent.register()
             assert b"".join(chunk.data for chunk in agent.report(ended)) == REPORT
             aside = agent.listed().set_aside
-            if not site.records.young_stay:
-                assert sum(each.files for each in aside) == len(later)
+            assert sum(each.files for each in aside) == len(later)
             status = agent.status(campaign_id)
             assert sum(run.slices_done for run in status.runs) == BEFORE
             agent.play(made_segments((STAGED, 3)))
             play(agent, range(BEFORE + 1, RUNS))
             done(agent, campaign_id)
-        assert site.check() == (later if site.records.young_stay else set())
+        assert site.check() == set()
     assert set(published(site.records.files()).values()) == set(newest.values())
 
 

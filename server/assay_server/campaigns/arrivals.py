@@ -1,7 +1,7 @@
 """Large campaigns come in piece by piece, so that leases and heartbeats have their turn in between.
 
-Nobody sees a campaign before its last piece is there. One comes at a time, on all servers of a database; who
-begins has the turn, so whatever else has begun was left by a crash, and goes.
+Nobody sees a campaign before its last piece is there. One comes at a time, so whatever else has begun
+was left by a crash, and goes.
 """
 
 from __future__ import annotations
@@ -26,7 +26,6 @@ _RUNS_GIVEN_UP = 500
 # The rest after a piece, as a multiple of its time: others get the writer's lock between two pieces.
 _REST = 0.5
 _LEAST_REST_SECONDS = 0.002
-_TURN, _OTHERS_REST_SECONDS = "arrivals", 0.05
 
 
 @dataclass(frozen=True)
@@ -58,15 +57,10 @@ class _Piece:
 
 @contextlib.contextmanager
 def turn(coordinator: Coordinator, pace: Pace) -> Iterator[None]:
-    """Wait until no other large campaign comes in, on any server, and remove what crashes left of others."""
+    """Wait until no other large campaign comes in, and remove what crashes left of others."""
     with coordinator.arriving:
-        while True:
-            with coordinator.peers.holding([_TURN]) as mine:
-                if mine:
-                    _clear(coordinator, pace)
-                    yield
-                    return
-            pace.rest(_OTHERS_REST_SECONDS)
+        _clear(coordinator, pace)
+        yield
 
 
 def clear_arrivals(coordinator: Coordinator, pace: Pace = ORDINARY) -> None:
@@ -74,9 +68,7 @@ def clear_arrivals(coordinator: Coordinator, pace: Pace = ORDINARY) -> None:
     if not coordinator.arriving.acquire(blocking=False):
         return
     try:
-        with coordinator.peers.holding([_TURN]) as mine:
-            if mine:
-                _clear(coordinator, pace)
+        _clear(coordinator, pace)
     finally:
         coordinator.arriving.release()
 

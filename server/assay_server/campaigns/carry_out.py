@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 from assay_core.records.campaign import AttemptState, CampaignState, RunState
 from assay_core.records.runs_request import RunsAction, RunsRequest
@@ -21,7 +20,6 @@ PIECE_RUNS = 500
 # The rest after a piece, as a multiple of its time: others get the writer's lock between two pieces.
 _REST = 1.0
 _LEAST_REST_SECONDS = 0.002
-_TURN, _OTHERS_REST_SECONDS = "requests", 0.05
 
 
 class RequestRunner:
@@ -53,7 +51,7 @@ class RequestRunner:
     @repeated
     def ask(self, action: RunsAction, asked: RunsRequest) -> PendingRequest:
         """Carry out a request; returns it with its counts. Raises what the request is refused with."""
-        with self._lock, self._turn():
+        with self._lock:
             self._carry_on_all()
             with self._coordinator.schedule() as schedule:
                 request = schedule.ask(action, asked)
@@ -63,26 +61,12 @@ class RequestRunner:
         """Carry on interrupted requests; returns at once if one is being carried out."""
         if self._lock.acquire(blocking=False):
             try:
-                with self._coordinator.peers.holding([_TURN]) as mine:
-                    if not mine:
-                        return
-                    self._carry_on_all()
+                self._carry_on_all()
                 if not self._looked_for_awaiting:
                     self._start_all_awaiting()
                     self._looked_for_awaiting = True
             finally:
                 self._lock.release()
-
-    @contextlib.contextmanager
-    def _turn(self) -> Iterator[None]:
-        """Wait until no other server carries out a request, too."""
-        while not self._closed:
-            with self._coordinator.peers.holding([_TURN]) as mine:
-                if mine:
-                    yield
-                    return
-            self._rest(_OTHERS_REST_SECONDS)
-        raise self._ending()
 
     def _ending(self) -> StorageError:
         cause = "it ends; its next start carries on what is left of the request"

@@ -26,7 +26,7 @@ from assay_server.cli.move import move
 from assay_server.cli.state import backup, check, restore
 from assay_server.cli.token import token
 from assay_server.config import ServerSettings
-from assay_server.signals import until_asked_to_end
+from assay_server.signals import StandbyEndedError, until_asked_to_end
 
 _log = logging.getLogger(__name__)
 
@@ -100,26 +100,44 @@ def _serve(settings: ServerSettings, again: Callable[[], ServerSettings], json_o
         else:
             set_up_log(server.settings.log_level, server.settings.log_format)
 
-    with until_asked_to_end(reload) as wait, _server_class()(settings) as server:
-        if json_output:
-            text = json.dumps(
-                {
-                    "addresses": server.addresses,
-                    "metrics": server.metrics_address,
-                    "join": server.joins,
-                    "web": server.web_address,
-                    "state": str(settings.state_dir),
-                    "version": distribution_version(),
-                }
-            )
-        else:
-            text = f"listening on {' '.join(server.addresses)}"
-            text += f", joining at {' '.join(server.joins)}" if server.joins else ""
-            text += f", page at {server.web_address}" if server.web_address else ""
-        sys.stdout.write(f"{text}\n")
-        sys.stdout.flush()
-        _collect_garbage_seldom()
-        wait()
+    with until_asked_to_end(reload) as ending:
+        server = _server_class()(settings, is_ending=ending.is_asked, end=ending.ask)
+        try:
+            with server:
+                _tell_addresses(server, json_output)
+                _collect_garbage_seldom()
+                ending.wait()
+                if server.lead_lost is not None:
+                    _end_at_once(server.lead_lost)
+        except StandbyEndedError:
+            _log.info("asked to end while standing by")
+
+
+def _end_at_once(error: AssayError) -> None:
+    """End as if killed: in order it might wait for ever for a database that it cannot reach any more."""
+    typer.echo(f"assay-server: {error}", err=True)
+    logging.shutdown()
+    os._exit(error.exit_code)
+
+
+def _tell_addresses(server: Any, json_output: bool) -> None:
+    if json_output:
+        text = json.dumps(
+            {
+                "addresses": server.addresses,
+                "metrics": server.metrics_address,
+                "join": server.joins,
+                "web": server.web_address,
+                "state": str(server.settings.state_dir),
+                "version": distribution_version(),
+            }
+        )
+    else:
+        text = f"listening on {' '.join(server.addresses)}"
+        text += f", joining at {' '.join(server.joins)}" if server.joins else ""
+        text += f", page at {server.web_address}" if server.web_address else ""
+    sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()
 
 
 def _collect_garbage_seldom() -> None:

@@ -21,7 +21,7 @@ from assay_server.database.active import (
     noted_database,
 )
 from assay_server.database.copying import Told, copy_rows, has_rows
-from assay_server.database.opening import AskedDatabase, number_of_state, open_database, opened_place
+from assay_server.database.opening import AskedDatabase, number_of_state, open_leading, opened_alone
 from assay_server.state_lock import locked_state
 from assay_server.store.connections.retry import NothingKeptError, OutcomeUnknownError
 from assay_server.store.sqlite import SqliteStore
@@ -53,7 +53,7 @@ def move_to_postgresql(state: Path, asked: AskedDatabase, told: Told) -> Moved:
             )
         with (
             contextlib.closing(SqliteStore(state / SQLITE_FILE)) as source,
-            contextlib.closing(opened_place(place, alone=True)) as target,
+            contextlib.closing(opened_alone(place)) as target,
         ):
             source.require_sound()
             number = number_of_state(source)
@@ -82,7 +82,7 @@ def move_to_sqlite(state: Path, asked: AskedDatabase, told: Told) -> Moved:
         _remove(new)
         try:
             with (
-                contextlib.closing(open_database(state, asked, alone=True)) as source,
+                contextlib.closing(open_leading(state, asked)) as source,
                 contextlib.closing(SqliteStore(new)) as target,
                 source.snapshot() as read,
                 target.transaction(alone=True) as write,

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,19 +17,28 @@ from assay_server.database.active import (
     noted_database,
 )
 from assay_server.database.copying import has_rows
-from assay_server.peers.interface import Peers, PeersInProcess
+from assay_server.signals import StandbyEndedError
 from assay_server.store.postgresql.place import DatabasePlace, asked_place, require_driver
 from assay_server.store.sqlite import SqliteStore
 
 if TYPE_CHECKING:
+    from assay_server.store.postgresql.lead import Lead
     from assay_server.store.postgresql.store import PostgresqlStore
+
+
+@dataclass(frozen=True)
+class Standby:
+    """How a server stands by: until it is ending, and inside a block of its own."""
+
+    is_ending: Callable[[], bool] = lambda: False
+    standing_by: Callable[[], AbstractContextManager[None]] = nullcontext
 
 
 @dataclass(frozen=True)
 class AskedDatabase:
     """What settings ask for; ``place`` None: the database that the state folder notes.
 
-    ``shared``: the records are where other servers reach them, too, so they may share the database.
+    ``shared``: the records are where other servers reach them, too, so they may stand by for one another.
     ``joins``: whether the records are those of the state with this number, so that a new folder may join.
     ``records``: the place of these records, for people.
     """
@@ -62,23 +72,35 @@ def place_in_force(state: Path, asked: AskedDatabase) -> DatabasePlace | None:
     return asked.place
 
 
-def open_peers(state: Path, asked: AskedDatabase) -> Peers:
-    """The servers on the database of a state folder."""
+def awaited_lead_of(state: Path, asked: AskedDatabase, standby: Standby = Standby()) -> Lead | None:
+    """The lead of the database of a state folder; None if it has none: SQLite's folder is locked.
+
+    A server whose records others reach, too, stands by while another leads; any other is refused then. Raises
+    StorageError, and StandbyEndedError if the wait was ended.
+    """
     place = place_in_force(state, asked)
     if place is None:
-        return PeersInProcess()
+        return None
     require_driver()
-    from assay_server.peers.postgresql import PostgresqlPeers  # noqa: PLC0415 - loads libpq
+    from assay_server.store.postgresql.lead import awaited_lead, taken_lead  # noqa: PLC0415 - loads libpq
 
-    return PostgresqlPeers(place, shared=asked.shared)
+    if not asked.shared:
+        return taken_lead(place)
+    lead = awaited_lead(place, standby.is_ending, standby.standing_by)
+    if lead is None:
+        raise StandbyEndedError
+    return lead
+
+
+def open_leading(state: Path, asked: AskedDatabase = AskedDatabase()) -> SqliteStore | PostgresqlStore:
+    """As :func:`open_database`, for who works alone on a locked folder: a server is refused meanwhile."""
+    return open_database(state, asked, awaited_lead_of(state, replace(asked, shared=False)))
 
 
 def open_database(
-    state: Path, asked: AskedDatabase = AskedDatabase(), *, alone: bool = False
+    state: Path, asked: AskedDatabase = AskedDatabase(), lead: Lead | None = None
 ) -> SqliteStore | PostgresqlStore:
-    """The database of a state folder. ``alone``: for its server; the folder is locked then.
-
-    A server that shares its records with others also shares the database with them.
+    """The database of a state folder. ``lead``: of PostgreSQL, for its server; closed with it.
 
     A new folder and an empty database are bound to each other. Raises StorageError, also if the database has
     the campaigns of another folder.
@@ -86,7 +108,7 @@ def open_database(
     place = place_in_force(state, asked)
     if place is None:
         return SqliteStore(state / SQLITE_FILE)
-    store = opened_place(place, alone=alone and not asked.shared, shared=alone and asked.shared)
+    store = opened_place(place, lead)
     try:
         _bind(state, asked, place, store)
     except BaseException:
@@ -105,12 +127,20 @@ def number_of_state(store: SqliteStore | PostgresqlStore) -> int:
     return number
 
 
-def opened_place(place: DatabasePlace, *, alone: bool, shared: bool = False) -> PostgresqlStore:
+def opened_place(place: DatabasePlace, lead: Lead | None = None) -> PostgresqlStore:
     """A PostgreSQL database. Raises StorageError, and MissingExtraError without its packages."""
     require_driver()
     from assay_server.store.postgresql.store import PostgresqlStore  # noqa: PLC0415 - loads libpq
 
-    return PostgresqlStore(place, alone=alone, shared=shared)
+    return PostgresqlStore(place, lead=lead)
+
+
+def opened_alone(place: DatabasePlace) -> PostgresqlStore:
+    """A PostgreSQL database for who works alone on it. Raises StorageError, also if a server has it."""
+    require_driver()
+    from assay_server.store.postgresql.lead import taken_lead  # noqa: PLC0415 - loads libpq
+
+    return opened_place(place, taken_lead(place))
 
 
 def _bind(state: Path, asked: AskedDatabase, place: DatabasePlace, store: PostgresqlStore) -> None:
@@ -119,7 +149,7 @@ def _bind(state: Path, asked: AskedDatabase, place: DatabasePlace, store: Postgr
     with store.snapshot() as read:
         number, is_empty = read.state_number(), not has_rows(read.connection, beside_number=True)
     if noted is not None and number == noted.state:
-        if asked.place is not None and _is_news(noted, asked):
+        if asked.place is not None and _has_new_address(noted, asked):
             note_database(state, asked.place, asked.file, number)
         return
     may_join = is_empty or (number is not None and asked.shared and asked.joins(number))
@@ -138,7 +168,7 @@ def _bind(state: Path, asked: AskedDatabase, place: DatabasePlace, store: Postgr
     note_database(state, place, asked.file, number_of_state(store))
 
 
-def _is_news(noted: DatabaseInForce, asked: AskedDatabase) -> bool:
+def _has_new_address(noted: DatabaseInForce, asked: AskedDatabase) -> bool:
     """Whether the database has another address now, so that verbs without it find it too."""
     file = "" if asked.file is None else str(asked.file.absolute())
     return asked.place is not None and (noted.url, noted.file) != (asked.place.without_secret, file)

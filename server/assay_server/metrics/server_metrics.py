@@ -60,6 +60,7 @@ class ServerMetrics:
         self._store_seconds_of = functools.cache(self._store_seconds.labels)
         self._serving = gauge("serving", "1 while the health service says SERVING.")
         self._draining = gauge("draining", "1 once the server was told to end.")
+        self._standing_by = gauge("standing_by", "1 while another server leads its database.")
         registry.register(KeepingCollector(state))
         # A counter that appears only with its first event hides that event from rate().
         for outcome in set(AttemptState) - {AttemptState.LEASED, AttemptState.PUBLISHING}:
@@ -130,6 +131,10 @@ class ServerMetrics:
     def serving(self, serving: bool) -> None:
         """What the health service says now."""
         self._serving.set(serving)
+
+    def standing_by(self, standing_by: bool) -> None:
+        """Whether it waits for the lead."""
+        self._standing_by.set(standing_by)
 
     def draining(self) -> None:
         """The server was told to end."""

@@ -22,7 +22,7 @@ from assay_core.records.campaign import AttemptState
 from assay_sampling.errors import ParameterError, StorageError
 from assay_server.campaigns.bundles.stored import bundle_fault
 from assay_server.content_hash import fresh_hash_of
-from assay_server.database.opening import AskedDatabase, number_of_state, open_database
+from assay_server.database.opening import AskedDatabase, number_of_state, open_leading
 from assay_server.record_place import AskedRecords
 from assay_server.records.active import forget_records, note_records, noted_records
 from assay_server.records.opening import (
@@ -287,7 +287,7 @@ def _aside(state: Path) -> Path:
 @contextlib.contextmanager
 def _stopped(state: Path, asked: AskedDatabase) -> Iterator[SqliteStore | PostgresqlStore]:
     """The metadata of a state whose server is stopped."""
-    with locked_state(state), contextlib.closing(open_database(state, asked, alone=True)) as database:
+    with locked_state(state), contextlib.closing(open_leading(state, asked)) as database:
         yield database
 
 

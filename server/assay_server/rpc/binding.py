@@ -36,7 +36,7 @@ def group_called(name: str) -> int:
 
 
 def bound(
-    server: grpc.aio.Server,
+    server: grpc.aio.Server | grpc.Server,
     address: ServerAddress,
     tls: grpc.ServerCredentials | None,
     group: int | None = None,

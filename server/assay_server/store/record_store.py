@@ -106,12 +106,11 @@ class RecordStore(Protocol):
     def discard(self, key: AttemptKey) -> None:
         """Remove the staged segments of an attempt, if there are any."""
 
-    def sweep(self, known: KnownFiles, least_age_seconds: float = 0.0) -> MovedFiles | None:
+    def sweep(self, known: KnownFiles) -> MovedFiles | None:
         """Remove leftovers of our own crashes and of ended attempts.
 
-        Other files that the metadata do not know are set aside, never removed; None if there are none.
-        ``least_age_seconds``: what is younger stays as it is, because other servers may be about to commit
-        it; 0 only while nothing else writes.
+        Other files that the metadata do not know are set aside, never removed; None if there are none. Call
+        it only while nothing else writes.
         """
 
     def set_aside(self, file: str) -> MovedFiles | None:

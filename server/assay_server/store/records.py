@@ -245,61 +245,40 @@ class LocalRecordStore:
             path.unlink(missing_ok=True)
             remove_empty_parents(path.parent, self._staging)
 
-    def sweep(self, known: KnownFiles, least_age_seconds: float = 0.0) -> MovedFiles | None:
+    def sweep(self, known: KnownFiles) -> MovedFiles | None:
         with storage_errors(self._records):
-            is_old = self._is_old(least_age_seconds)
             for top in (self._records, self._reports):
                 for file in list(top.glob(f"*/*{TEMPORARY}*")):
-                    if _HALF_WRITTEN.fullmatch(file.name) and is_old(file):
+                    if _HALF_WRITTEN.fullmatch(file.name):
                         file.unlink(missing_ok=True)
             for left in list(self._reports.glob(f"*/{_STAGED_REPORT}*")):
-                if is_old(left):
-                    left.unlink(missing_ok=True)
-            unknown = [*self._unknown_records(known, is_old), *self._unknown_staged(known, is_old)]
-            unknown += [
-                path
-                for path in self._bundles.glob(f"*{PACKED}*")
-                if path.name not in known.bundles and is_old(path)
-            ]
-            unknown += [p for p in self._reports.iterdir() if p.name not in known.campaigns and is_old(p)]
+                left.unlink(missing_ok=True)
+            unknown = [*self._unknown_records(known), *self._unknown_staged(known)]
+            unknown += [path for path in self._bundles.glob(f"*{PACKED}*") if path.name not in known.bundles]
+            unknown += [p for p in self._reports.iterdir() if p.name not in known.campaigns]
             moved = self._set_aside.put(unknown, SetAsideReason.UNKNOWN)
             for top in (self._staging, self._records, self._reports):
-                for folder in [p for p in top.iterdir() if p.is_dir() and is_old(p)]:
+                for folder in [p for p in top.iterdir() if p.is_dir()]:
                     remove_empty_parents(folder, top)
         return moved
 
-    def _is_old(self, least_age_seconds: float) -> Callable[[Path], bool]:
-        """Whether a file has been there for so long under its name, by the clock that stamps files here."""
-        if not least_age_seconds:
-            return lambda path: True
-        with tempfile.NamedTemporaryFile(dir=self._records.parent, prefix="age-probe-") as probe:
-            before = os.fstat(probe.fileno()).st_ctime - least_age_seconds
-
-        def is_old(path: Path) -> bool:
-            try:
-                return path.lstat().st_ctime < before
-            except FileNotFoundError:  # its own server took it away
-                return False
-
-        return is_old
-
-    def _unknown_records(self, known: KnownFiles, is_old: Callable[[Path], bool]) -> Iterator[Path]:
+    def _unknown_records(self, known: KnownFiles) -> Iterator[Path]:
         keep = {self._records / file for file in known.published}
         keep |= {self._published_path(key.run_id, key.slice_index) for key in known.publishing}
         of_tokens = {(key.run_id, f"{key.slice_index:05d}-{key.token:x}") for key in known.publishing}
         for run in self._records.iterdir():
             for path in _within(run):
                 token = path.name.removeprefix("slice-").rpartition("-")[0]
-                if path not in keep and (run.name, token) not in of_tokens and is_old(path):
+                if path not in keep and (run.name, token) not in of_tokens:
                     yield path
 
-    def _unknown_staged(self, known: KnownFiles, is_old: Callable[[Path], bool]) -> Iterator[Path]:
+    def _unknown_staged(self, known: KnownFiles) -> Iterator[Path]:
         """The staged files of unknown attempts; removes those of ended attempts."""
         keep = {self._staging_path(key) for key in known.live}
         for run in self._staging.iterdir():
             for path in _within(run):
                 named = _STAGED.fullmatch(path.name)
-                if path in keep or not is_old(path):
+                if path in keep:
                     continue
                 if named and known.has_attempt(run.name, int(named[1]), int(named[2])):
                     path.unlink(missing_ok=True)

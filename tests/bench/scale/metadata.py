@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -39,19 +40,14 @@ _AT_LEAST = 500 / 30 * 4
 
 @dataclass(frozen=True)
 class Case:
-    """Where the metadata are, and how many servers share the load."""
+    """Where the metadata are."""
 
     title: str
     on_postgresql: bool
-    servers: int = 1
 
 
-SQLITE = Case("SQLite, one process", False)
-CASES = (
-    SQLITE,
-    Case("PostgreSQL, one process", True),
-    Case("PostgreSQL, two processes", True, 2),
-)
+SQLITE = Case("SQLite", False)
+CASES = (SQLITE, Case("PostgreSQL", True))
 
 
 @dataclass(frozen=True)
@@ -105,14 +101,14 @@ def _round(case: Case, seconds: float) -> Measured:
         database = stack.enter_context(OwnPostgresql()) if case.on_postgresql else None
         place = folder if database is None else database.url()
         _prepare(place, max(200, round(seconds * _MOST_RUNS_A_SECOND)) + ROUNDS_BEFORE * _AGENTS)
-        told, database_cpu = _run(place, database, case.servers, seconds)
-    by_kind = {kind: np.concatenate([each["seconds"][kind] for each in told]) for kind in told[0]["seconds"]}
+        told, database_cpu = _run(place, database, seconds)
+    by_kind = told["seconds"]
     transactions = sum(len(each) for each in by_kind.values())
     return Measured(
-        transactions / max(each["took"] for each in told),
+        transactions / told["took"],
         {kind: 1e3 * float(np.percentile(each, 50)) for kind, each in by_kind.items()},
         {kind: 1e3 * float(np.percentile(each, 99)) for kind, each in by_kind.items()},
-        1e3 * sum(each["cpu"] for each in told) / transactions,
+        1e3 * told["cpu"] / transactions,
         1e3 * database_cpu / transactions,
     )
 
@@ -126,29 +122,17 @@ def _prepare(place: str, runs: int) -> None:
                 schedule.register(made_agent(number), {})
 
 
-def _run(
-    place: str, database: OwnPostgresql | None, servers: int, seconds: float
-) -> tuple[list[dict], float]:
-    """What the servers told, and the CPU seconds of the database meanwhile."""
-    agents = _AGENTS // servers
-    children = [
-        subprocess.Popen(
-            [
-                sys.executable, "-m", "tests.bench.scale.transactions", place,
-                *map(str, (number * agents, agents, seconds)), "shared" if servers > 1 else "alone",
-            ],
-            cwd=Path(__file__).resolve().parents[3],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-        )
-        for number in range(servers)
-    ]  # fmt: skip
-    for child in children:
-        assert child.stdout is not None
-        assert child.stdout.readline() == "ready\n"
+def _run(place: str, database: OwnPostgresql | None, seconds: float) -> tuple[dict[str, Any], float]:
+    """What the server measured, and the CPU seconds of the database meanwhile."""
+    child = subprocess.Popen(
+        [sys.executable, "-m", "tests.bench.scale.transactions", place, str(_AGENTS), str(seconds)],
+        cwd=Path(__file__).resolve().parents[3],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert child.stdout is not None
+    assert child.stdout.readline() == "ready\n"
     before = 0.0 if database is None else database.cpu_seconds
-    for child in children:
-        assert child.stdin is not None
-        child.stdin.write("go\n")
-        child.stdin.flush()
-    told = [json.loads(child.communicate()[0]) for child in children]
+    told = json.loads(child.communicate("go\n")[0])
     return told, 0.0 if database is None else database.cpu_seconds - before

@@ -1,10 +1,9 @@
 """The load of one server process: leases, heartbeats and ends of attempts, and how long each took.
 
-    python -m tests.bench.scale.transactions PLACE FIRST AGENTS SECONDS shared|alone
+    python -m tests.bench.scale.transactions PLACE AGENTS SECONDS
 
 PLACE: a folder with a SQLite file, or the URL of a PostgreSQL database; the campaign and all agents are there
-already. FIRST and AGENTS say which of them ask here, each in a thread of its own, for so many SECONDS.
-"shared": it tells other servers what changed, and hears from them, as servers do that share a database.
+already. So many AGENTS ask, each in a thread of its own, for so many SECONDS.
 Each agent works a little first, so that what is made once (statements, connections) is made. Then the
 process prints "ready", waits for a line, and prints one JSON document: seconds by the kind of transaction,
 and its CPU seconds.
@@ -27,8 +26,7 @@ from assay_server.campaigns.scheduling.coordinator import Coordinator
 from assay_server.campaigns.scheduling.leases import Lease
 from assay_server.campaigns.scheduling.transitions import SchedulePolicy
 from assay_server.clock import SteadyClock
-from assay_server.database.opening import opened_place
-from assay_server.peers.postgresql import PostgresqlPeers
+from assay_server.database.opening import opened_alone
 from assay_server.store.model import HeldSegment, Segment
 from assay_server.store.postgresql.place import SCHEME, place_of
 from assay_server.store.record_store import PublishedFile
@@ -42,9 +40,9 @@ ROUNDS_BEFORE = 3
 
 
 def opened(place: str) -> MetadataStore:
-    """The store of a place, for one of several processes."""
+    """The store of a place, for one process at a time."""
     if place.startswith(SCHEME):
-        return opened_place(place_of(place), alone=False)
+        return opened_alone(place_of(place))
     return SqliteStore(Path(place) / "metadata.sqlite")
 
 
@@ -115,20 +113,15 @@ class Load:
 
 def main() -> None:
     """One process."""
-    place, first, agents, seconds = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), float(sys.argv[4])
-    shared = sys.argv[5] == "shared"
+    place, agents, seconds = sys.argv[1], int(sys.argv[2]), float(sys.argv[3])
     store = opened(place)
     folder = Path(place) if not place.startswith(SCHEME) else Path.cwd()
     coordinator = Coordinator(store, LocalRecordStore(folder), SchedulePolicy(), SteadyClock())
     with ExitStack() as stack:
         stack.callback(store.close)
-        if shared:
-            coordinator.peers = PostgresqlPeers(place_of(place), shared=True)
-            stack.callback(coordinator.peers.close)
-            stack.enter_context(coordinator.peers.listening(coordinator.hear))
         heartbeats = Heartbeats(coordinator)
         stack.callback(heartbeats.close)
-        agents_here = range(first, first + agents)
+        agents_here = range(agents)
         before = iter(range(ROUNDS_BEFORE * agents))
         Load(coordinator, heartbeats, agents_here, lambda: next(before, None) is not None).work(agents)
         print("ready", flush=True)

@@ -1,4 +1,5 @@
-"""A lab whose server is a site: two servers behind a balancer, on one database, one bucket and one Dask."""
+"""A lab whose server is a site: one that is active and one that stands by, behind a balancer, on one
+database, one bucket and one Dask."""
 
 from __future__ import annotations
 
@@ -13,7 +14,9 @@ from pathlib import Path
 from typing import TypeVar
 from urllib.request import Request, urlopen
 
+import grpc
 import psycopg
+from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from assay_client.api import Client
 from assay_sampling.errors import AssayError
@@ -171,7 +174,7 @@ class SiteLaboratory(Laboratory):
                 time.sleep(0.2)
 
     def _prepare_servers(self) -> None:
-        """One authority for both servers: docs/scale.md, "Lab with replicas"."""
+        """One authority for both servers: docs/scale.md, "A standby"."""
         first, second = (self.state_of(name) for name in SERVERS)
         for state in (first, second):
             state.mkdir(mode=0o700, parents=True)
@@ -220,7 +223,8 @@ class SiteLaboratory(Laboratory):
         if not self.services[name].pid:
             return False
         if name in SERVERS:
-            return _answers(self._socket(name))
+            is_led = any(_answers(self._socket(each)) for each in SERVERS)
+            return is_led and _is_probed(self._socket(name))
         if name in WORKERS:
             return True
         port = {
@@ -237,7 +241,7 @@ class SiteLaboratory(Laboratory):
             return False
 
     def ask(self, question: Callable[[Client], T], seconds: float = 120.0) -> T:
-        """Ask one server and then the other, until one answers."""
+        """Ask one server and then the other, until the active one answers."""
         until, sockets = time.monotonic() + seconds, [self._socket(name) for name in SERVERS]
         while True:
             try:
@@ -260,13 +264,14 @@ class SiteLaboratory(Laboratory):
         return flat
 
     def _fetched(self, campaign_id: str, target: Path) -> None:
-        until, server = time.monotonic() + 120, self._socket(SERVERS[0])
+        until, sockets = time.monotonic() + 120, [self._socket(name) for name in SERVERS]
         while True:
-            done = self.command("assay", "fetch", campaign_id, "-o", str(target), "--server", server)
+            done = self.command("assay", "fetch", campaign_id, "-o", str(target), "--server", sockets[0])
             if not done.returncode:
                 return
             if time.monotonic() > until:
                 raise LabError(f"{campaign_id} cannot be fetched: {done.stderr}")
+            sockets.reverse()
             time.sleep(1)
 
     def attempts(self, campaign_id: str) -> list[tuple[str, str]]:
@@ -290,6 +295,16 @@ def _answers(address: str) -> bool:
             client.overview()
     except AssayError:
         return False
+    return True
+
+
+def _is_probed(address: str) -> bool:
+    """Whether a server is there for probes, active or standing by."""
+    with grpc.insecure_channel(address) as channel:
+        try:
+            health_pb2_grpc.HealthStub(channel).Check(health_pb2.HealthCheckRequest(), timeout=2)
+        except grpc.RpcError:
+            return False
     return True
 
 

@@ -129,11 +129,14 @@ def balancer_command(folder: Path, ports: Sequence[int], hosts: Sequence[str]) -
     """HAProxy in TCP mode, which spreads ports of 127.0.0.1 over the same ports of the servers' addresses."""
     lines = [
         "global", "  maxconn 4000", "defaults", "  mode tcp", "  timeout connect 2s", "  timeout client 1h",
-        "  timeout server 1h", "  option redispatch", "  retries 3",
+        "  timeout server 1h", "  timeout check 2s", "  option redispatch", "  retries 3",
     ]  # fmt: skip
     for port in ports:
         lines += [f"listen at-{port}", f"  bind 127.0.0.1:{port}", "  balance roundrobin"]
-        check = "check inter 500ms fall 2 rise 1 on-marked-down shutdown-sessions"
+        handshake = (
+            f"check port {ports[-1]} check-ssl verify none"  # TCP alone would find one that stands still
+        )
+        check = f"{handshake} inter 500ms fall 2 rise 1 on-marked-down shutdown-sessions"
         lines += [f"  server s{n} {host}:{port} {check}" for n, host in enumerate(hosts, 1)]
     path = folder / "haproxy.cfg"
     path.write_text("\n".join([*lines, ""]))

@@ -16,7 +16,6 @@ from assay_server.campaigns.scheduling.coordinator import Coordinator
 from assay_server.campaigns.scheduling.retry import RetryPolicy
 from assay_server.campaigns.scheduling.transitions import SchedulePolicy
 from assay_server.campaigns.submit import submit
-from assay_server.peers.interface import Hub, PeersInProcess
 from assay_server.store.model import Agent
 from assay_server.store.records import LocalRecordStore
 from assay_server.store.sqlite import SqliteStore
@@ -49,8 +48,8 @@ class Box:
         text: str = TEXT,
         slots: tuple[Slot, ...] = (Slot("0", ("recorded",)), Slot("1", ("recorded",))),
     ) -> None:
-        """``most_held_bytes`` 0: every segment is staged in a file. ``shared``: others may be beside it."""
-        self.state, self.shared, self.hub = state, shared, Hub()
+        """``most_held_bytes`` 0: every segment is staged in a file. ``shared``: records that others reach."""
+        self.state, self.shared = state, shared
         self.most_held_bytes = most_held_bytes
         state.mkdir(parents=True, exist_ok=True)
         self.clock = HandClock()
@@ -68,14 +67,11 @@ class Box:
         policy = SchedulePolicy(1000, RetryPolicy(delay_ms=0))
         records = LocalRecordStore(self.state, shared=self.shared)
         self.coordinator = Coordinator(self.metadata, records, policy, self.clock)
-        if self.shared:
-            self.coordinator.peers = PeersInProcess(self.hub)
-            self.hub.hearing.append(self.coordinator.hear)
         self.ingest = Ingest(self.coordinator, self.most_held_bytes)
         self.publisher = Publisher(self.coordinator)
 
     def beside(self, metadata: SqliteStore | None = None) -> Box:
-        """Another server on the same database and folder; close its ingest before this box.
+        """The server that takes over on the same database and folder; close its ingest before this box.
 
         ``metadata``: its own connection to the database, instead of one for both.
         """

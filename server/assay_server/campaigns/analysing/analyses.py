@@ -100,7 +100,7 @@ class Analyses:
         return len(self._running)
 
     def close(self) -> None:
-        """Start and store nothing more; other servers, or the next one, may take the analyses at once."""
+        """Start and store nothing more; the next server may take the analyses at once."""
         with self._lock:
             self._closed = True
             held = [lease for lease in self._running.values() if lease is not None]
@@ -112,14 +112,10 @@ class Analyses:
                     for lease in held:
                         schedule.leave_analysis(lease)
 
-    def resume(self, *, alone: bool = True) -> None:
-        """Take the analyses that an earlier server did not finish.
-
-        ``alone``: no other server uses the database, so that nobody's lease needs to end first.
-        """
-        if alone:
-            with self._coordinator.schedule() as schedule:
-                schedule.store.free_analyses()
+    def resume(self) -> None:
+        """Take the analyses that an earlier server did not finish."""
+        with self._coordinator.schedule() as schedule:
+            schedule.store.free_analyses()
         self.look()
 
     def look(self) -> None:
@@ -391,7 +387,7 @@ class Analyses:
             with self._coordinator.schedule() as schedule:
                 held = schedule.holds_analysis(lease)
                 if why is None and held:
-                    # Here, while nobody else can take the analysis: of two servers one puts its report.
+                    # Here, while nobody else can take the analysis.
                     self._coordinator.records.put_report(campaign_id, str(lease.token), _FORMS)
                 schedule.end_analysis(campaign_id, why, lease.retried, lease)
         except StorageError as error:

@@ -6,7 +6,7 @@ import contextlib
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from operator import itemgetter
 from weakref import WeakValueDictionary
 
@@ -16,7 +16,7 @@ from assay_core.records.campaign import AttemptState
 from assay_core.records.failure import Failure
 from assay_core.records.lease import FinishedAttempt
 from assay_core.records.validity_flag import ValidityFlag
-from assay_sampling.errors import AssayError, LaunchTableError, StorageError
+from assay_sampling.errors import AssayError, LaunchTableError
 from assay_server.analysis.runs.intact import RecordsChangedError
 from assay_server.campaign_file.slices.chosen import SlicePlan
 from assay_server.campaigns.ingest.damaged_staging import staging_damaged
@@ -37,12 +37,11 @@ _log = logging.getLogger(__name__)
 
 # A slice behind the end of its workload is published without a file.
 _NO_FILE = PublishedFile("", 0, 0, "")
-_PATIENCE_SECONDS, _ASK_AGAIN_SECONDS = 30.0, 0.05
 MOST_SMALL_SEGMENTS = 8  # of an attempt that is finished together with others
 
 
 class Publisher:
-    """Publishes finished attempts. Thread-safe; one thread of one server at a time per slice."""
+    """Publishes finished attempts. Thread-safe; one thread at a time per slice."""
 
     def __init__(self, coordinator: Coordinator, seconds: Callable[[], float] = time.monotonic) -> None:
         self._coordinator = coordinator
@@ -117,9 +116,8 @@ class Publisher:
         with contextlib.ExitStack() as held:
             for _, lock in sorted(slices.items(), key=itemgetter(0)):
                 held.enter_context(lock)
-            mine = held.enter_context(self._coordinator.peers.holding([_name_of(key) for key in keys]))
             with self._coordinator.snapshot() as store:
-                ready = (key for key in keys if _name_of(key) in mine and _is_publishing(store, key))
+                ready = (key for key in keys if _is_publishing(store, key))
                 found = [(key, store.segments(key), store.held_segments(key)) for key in ready]
             files = self._coordinator.records.publish_small(found)
             with self._coordinator.snapshot() as store:
@@ -141,7 +139,7 @@ class Publisher:
             if self._slice_lock(attempt.key).locked():
                 continue  # its agent waits in this lock
             try:
-                self._publish(attempt.key, patient=False)
+                self._publish(attempt.key)
             except AssayError as error:
                 with log_about(**attempt.key.log_fields):
                     _log.warning("finished but not published yet: %s", error)
@@ -149,30 +147,14 @@ class Publisher:
                 with log_about(**attempt.key.log_fields):
                     _log.exception("finished but not published yet: an error that nobody expected")
 
-    @contextlib.contextmanager
-    def _turn(self, key: AttemptKey, *, patient: bool) -> Iterator[bool]:
-        """Be the only server that publishes an attempt; False: another one does.
-
-        ``patient``: wait for it. Two that do it for a moment make the same file, so nothing is lost.
-        """
-        ends = time.monotonic() + (_PATIENCE_SECONDS if patient else 0)
-        while True:
-            with self._coordinator.peers.holding([_name_of(key)]) as got:
-                if got or time.monotonic() >= ends:
-                    yield bool(got)
-                    return
-            time.sleep(_ASK_AGAIN_SECONDS)
-
-    def _publish(self, key: AttemptKey, *, patient: bool = True) -> bool:
+    def _publish(self, key: AttemptKey) -> bool:
         # The statement keeps the lock, and so its entry, alive.
-        with self._slice_lock(key), self._turn(key, patient=patient) as mine:
+        with self._slice_lock(key):
             with self._coordinator.snapshot() as store:
                 attempt = store.attempt(key.run_id, key.slice_index, key.attempt)
                 segments, held = store.segments(key), store.held_segments(key)
             if attempt is None or attempt.state is not AttemptState.PUBLISHING:
                 return attempt is not None and attempt.state is AttemptState.PUBLISHED
-            if not mine:
-                raise StorageError(str(key), "another server is publishing it", "ask again")
             try:
                 empty = not segments and not attempt.segments
                 file = _NO_FILE if empty else self._coordinator.records.publish(key, segments, held)
@@ -214,7 +196,7 @@ class Publisher:
 
     def _give_up(self, key: AttemptKey, error: AssayError) -> bool:
         """Acknowledged data is gone: run the slice again (unless it was cancelled)."""
-        # Another server may have published it meanwhile, and removed its segments.
+        # It may have been published meanwhile, which removes its segments.
         with self._coordinator.snapshot() as store:
             attempt = store.attempt(key.run_id, key.slice_index, key.attempt)
         if attempt is None or attempt.state is not AttemptState.PUBLISHING:
@@ -234,10 +216,6 @@ class Publisher:
     def _slice_lock(self, key: AttemptKey) -> threading.Lock:
         with self._lock:
             return self._slices.setdefault((key.run_id, key.slice_index), threading.Lock())
-
-
-def _name_of(key: AttemptKey) -> str:
-    return f"publishing {key.token}"
 
 
 def _is_publishing(store: SqlTransaction, key: AttemptKey) -> bool:

@@ -8,12 +8,9 @@ from assay_server.campaigns.scheduling.transitions import live_keys
 from assay_server.store.quarantine_files import warn_of
 from assay_server.store.record_store import KnownFiles
 
-# Where other servers may write, only what is older is swept: publishing takes seconds, an outage hours.
-SWEPT_AFTER_SECONDS = 86_400.0
-
 
 def sweep(coordinator: Coordinator) -> None:
-    """Clean up the files that no server needs. In a folder of several servers only what is old."""
+    """Clean up the files that no server needs, before this one writes any."""
     with coordinator.snapshot() as store:
         unended = store.attempts_in((AttemptState.LEASED, AttemptState.PUBLISHING, AttemptState.EXPIRED))
         known = KnownFiles(
@@ -24,7 +21,6 @@ def sweep(coordinator: Coordinator) -> None:
             has_attempt=lambda *key: store.attempt(*key) is not None,
             bundles={kept.file for kept in store.bundles()},
         )
-        least_age = SWEPT_AFTER_SECONDS if coordinator.peers.shared else 0.0
-        moved = coordinator.records.sweep(known, least_age)
+        moved = coordinator.records.sweep(known)
     if moved is not None:
         warn_of(moved)

@@ -1,12 +1,8 @@
-"""Scheduler transactions and the effects of their commit: listeners are called, files cleaned up.
-
-Effects of other servers' transactions come as news, and are followed alike.
-"""
+"""Scheduler transactions and the effects of their commit: listeners are called, files cleaned up."""
 
 from __future__ import annotations
 
 import logging
-import secrets
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -22,12 +18,10 @@ from assay_server.campaigns.gpu_samples import GpuSamples
 from assay_server.campaigns.scheduling.queue import Queue
 from assay_server.campaigns.scheduling.resting import RestingSlots, Row
 from assay_server.campaigns.scheduling.schedule import Schedule
-from assay_server.campaigns.scheduling.telling.news import News, is_own, news_of, read_news
 from assay_server.campaigns.scheduling.transitions import Effects, SchedulePolicy
 from assay_server.campaigns.scheduling.waiting import Line
 from assay_server.campaigns.spools import Spools
 from assay_server.clock import Clock
-from assay_server.peers.interface import Peers, PeersInProcess
 from assay_server.store.connections.retry import OutcomeUnknownError
 from assay_server.store.model import Agent, Attempt, Campaign, Run
 from assay_server.store.record_store import RecordStore
@@ -54,12 +48,9 @@ class Coordinator:
         self.bundles: BundleStore | None = None
         self.spools = Spools(heard_ms=2 * policy.lease_ms)
         self.gpu_samples = GpuSamples()
-        self.peers: Peers = PeersInProcess()
         self.arriving = threading.Lock()  # held while a large campaign comes in, or what is left of one goes
-        self._name = secrets.token_hex(8)  # by which it knows its own news
         self._metadata = metadata
         self._listeners: list[Listener] = []
-        self._said_misunderstood = False
 
     def listen(self, listener: Listener) -> None:
         """Call ``listener`` with the effects of every durable transaction, in the transaction's thread."""
@@ -74,63 +65,18 @@ class Coordinator:
 
         ``alone``: it takes long, so those of others do not become durable together with it.
         """
-        news: list[str] = []
         try:
             with self._metadata.transaction(alone=alone) as transaction:
                 schedule = Schedule(transaction, self.policy, self.clock.now_ms(), self.slots, self.queue)
                 yield schedule
-                if self.peers.shared:
-                    news = news_of(schedule.effects, self._name)
-                    self.peers.tell(transaction, news)
         except OutcomeUnknownError:
-            self.hear(None)  # if it was kept, nobody here follows its effects: these news are its own
+            # If it was kept, nobody follows its effects: what is kept in memory is read again.
+            self._follow_in_memory(Effects(work=True, doubt=True, missed=True))
             raise
         except StorageError:
             self.queue.doubt()
             raise
         self._follow(schedule.effects)
-        self.peers.told(news)
-
-    def hear(self, news: str | None) -> None:
-        """Follow what another server's transaction changed; None: some news may not have come.
-
-        A text that is not understood is such news that did not come.
-        """
-        if news is None:
-            self._follow_in_memory(Effects(work=True, doubt=True, missed=True))
-            return
-        if is_own(news, self._name):
-            return
-        told = read_news(news)
-        if told is None:
-            self._say_misunderstood(news)
-            self.hear(None)
-            return
-        try:
-            agents = self._read_records(told) if told.needs_records else []
-        except StorageError as error:
-            _log.warning("what another server changed cannot be read: %s", error)
-            self.hear(None)
-            return
-        for agent in agents:
-            self.restarted(agent)
-        self._follow_in_memory(told.effects)
-
-    def _read_records(self, news: News) -> list[Agent]:
-        """Add what news leave to the records; returns the agents that registered."""
-        with self.snapshot() as store:
-            news.read_rested(store)
-            agents = [store.agent(each) for each in sorted(news.effects.registered)]
-        return [agent for agent in agents if agent is not None]
-
-    def _say_misunderstood(self, news: str) -> None:
-        """Once: a server of another release would fill the log."""
-        if not self._said_misunderstood:
-            self._said_misunderstood = True
-            _log.warning(
-                "news from another server of this database are not understood, so all is read again (is that "
-                "server of another release? update it; said only once): %.200r", news,
-            )  # fmt: skip
 
     def resting(self) -> Row:
         """The slots that rest now."""

@@ -30,8 +30,7 @@ class ArchiveHandler:
         self._state = state
         self._room = room
         self._changing = threading.Lock()
-        if not coordinator.peers.shared:  # else another server may be importing
-            remove_leftovers(state)
+        remove_leftovers(state)
 
     def delete(self, request: DeleteRequest) -> DeletedCampaign:
         """Delete a campaign that has ended."""

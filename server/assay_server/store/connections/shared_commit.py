@@ -62,8 +62,8 @@ class SharedCommit:
 
     The engine must not begin transactions itself: SQLAlchemy's took longer than most statements.
 
-    ``greet`` is given each new connection before its first transaction. A kept connection that cannot begin,
-    because the database was restarted, is replaced by a new one, once.
+    ``before_commit`` is given each transaction of the database, and raises if it may not be kept. A kept
+    connection that cannot begin, because the database was restarted, is replaced by a new one, once.
     """
 
     def __init__(
@@ -73,14 +73,14 @@ class SharedCommit:
         errors: Callable[[], AbstractContextManager[None]],
         dialect: Dialect,
         *,
-        greet: Callable[[Driver], None] = lambda driver: None,
+        before_commit: Callable[[Driver], None] = lambda driver: None,
         commits: Commits | None = None,
     ) -> None:
         self._engine = engine
         self._prepared = prepared
         self._errors = errors
         self._dialect = dialect
-        self._greet = greet
+        self._before_commit = before_commit
         self._commits = commits
         self._kept: tuple[sa.Connection, Driver] | None = None
         self._writing = threading.Lock()
@@ -156,13 +156,7 @@ class SharedCommit:
     def _connected(self) -> tuple[sa.Connection, Driver]:
         """A new connection, which is kept."""
         connection = self._engine.connect()
-        try:
-            driver = Driver(connection, self._prepared)
-            self._greet(driver)
-        except BaseException:
-            connection.close()
-            raise
-        self._kept = connection, driver
+        self._kept = connection, Driver(connection, self._prepared)
         return self._kept
 
     def _begun(self, connection: sa.Connection, driver: Driver) -> _Group:
@@ -210,6 +204,7 @@ class SharedCommit:
             return
         try:
             with self._errors():
+                self._before_commit(group.driver)
                 if self._commits is not None:
                     group.number = self._commits.add(group.driver)
                 group.driver.run("COMMIT")

@@ -21,7 +21,6 @@ import re
 import secrets
 import shutil
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from datetime import datetime, timedelta
 from pathlib import Path
 
 from assay_core.files.durable import storage_errors
@@ -131,36 +130,34 @@ class ObjectRecordStore:
         self.forget_ahead(key)
         self._staged.discard(key)
 
-    def sweep(self, known: KnownFiles, least_age_seconds: float = 0.0) -> MovedFiles | None:
-        before = probe_bucket(self._bucket) - timedelta(seconds=least_age_seconds)
+    def sweep(self, known: KnownFiles) -> MovedFiles | None:
+        probe_bucket(self._bucket)
         published = set(known.published)
         starts = {f"{key.run_id}/slice-{key.slice_index:05d}-{key.token:x}-" for key in known.publishing}
         live = {folder_of(key) for key in known.live}
         unknown: list[str] = []
         ended: list[str] = []
-        for each in self._old("records", before, least_age_seconds):
+        for each in self._names("records"):
             file = each.removeprefix("records/")
             if file not in published and file.rpartition("-")[0] + "-" not in starts:
                 unknown.append(each)
-        for each in self._old("staging", before, least_age_seconds):
+        for each in self._names("staging"):
             if each.rpartition("/")[0] not in live:
                 (ended if _has_attempt(known, each) else unknown).append(each)
-        for each in self._old("reports", before, least_age_seconds):
+        for each in self._names("reports"):
             if each.split("/")[2].startswith(_STAGED_REPORT):
                 ended.append(each)
             elif each.split("/")[1] not in known.campaigns:
                 unknown.append(each)
         kept = {f"{BUNDLES}/{file}" for file in known.bundles}
-        unknown += [each for each in self._old(BUNDLES, before, least_age_seconds) if each not in kept]
+        unknown += [each for each in self._names(BUNDLES) if each not in kept]
         self._bucket.remove(ended)
-        self._bucket.remove(list(self._old("probes", before, least_age_seconds)))
+        self._bucket.remove(self._names("probes"))
         return self._aside.put(unknown, SetAsideReason.UNKNOWN)
 
-    def _old(self, top: str, before: datetime, least_age_seconds: float) -> list[str]:
-        """The objects below a top folder that are old enough by the bucket's own clock."""
-        return [
-            each.name for each in self._bucket.listed(top) if not least_age_seconds or each.made_at < before
-        ]
+    def _names(self, top: str) -> list[str]:
+        """The objects below a top folder."""
+        return [each.name for each in self._bucket.listed(top)]
 
     def set_aside(self, file: str) -> MovedFiles | None:
         self._fetcher.forget(file)

@@ -23,7 +23,7 @@ SELECT current_setting('server_version_num')::integer AS version, current_settin
   pg_encoding_to_char(encoding) AS encoding, datcollate AS collation, pg_is_in_recovery() AS standby,
   to_jsonb(pg_database) ->> 'datlocprovider' AS provider, current_setting('search_path') AS path,
   current_setting('default_transaction_read_only') AS read_only,
-  current_schema() AS schema, current_setting('fsync') AS fsync,
+  current_schema() AS schema,
   current_schema() IS NOT NULL AND has_schema_privilege(current_schema(), 'CREATE')
     AND has_schema_privilege(current_schema(), 'USAGE') AS may
 FROM pg_database WHERE datname = current_database()
@@ -37,7 +37,11 @@ def require_fit(connection: sa.Connection, subject: str) -> None:
     if fault is not None:
         raise StorageError(subject, *fault)
     require_sessions(connection, subject)
-    if found["fsync"] == "off":
+
+
+def warn_of_risks(connection: sa.Connection, subject: str) -> None:
+    """Warn of a setting that can lose what was acknowledged."""
+    if connection.exec_driver_sql("SHOW fsync").scalar_one() == "off":
         _log.warning("%s: its setting fsync is off, so a crash of its machine can lose everything", subject)
 
 

@@ -1,4 +1,4 @@
-"""Whether a connection is one session of the database, which locks, settings and prepared statements need.
+"""Whether a connection is one session of the database, which settings and prepared statements need.
 
 A pooler that keeps no sessions (PgBouncer with ``pool_mode = transaction`` or ``statement``) gives each
 transaction any of its own connections. It names its clients by numbers of its own, so that a client's number
@@ -29,7 +29,7 @@ def require_sessions(connection: sa.Connection, subject: str) -> None:
             if _session(connection) == _session(other):
                 raise StorageError(
                     subject,
-                    "a pooler in front of the database keeps no sessions, so a server cannot hold its lock",
+                    "a pooler in front of the database keeps no sessions, so it loses our settings",
                     "name the database itself, or have the pooler keep sessions (PgBouncer: "
                     "pool_mode = session)",
                 )

@@ -1,4 +1,4 @@
-"""Two servers on one PostgreSQL database and one folder of records, behind HAProxy, over mutual TLS.
+"""An active server and a standby on one PostgreSQL database and one folder of records, behind HAProxy.
 
 Servers and balancer have the same two ports, each on a loopback address of its own, as on hosts of their own.
 """
@@ -10,12 +10,13 @@ import os
 import shutil
 import socket
 import subprocess
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
-from assay_client.remote.logins import login_folder
-from assay_core.server_address import parse_address
+import psycopg
+
 from tests.support.integration.harness import BIN, Lab, lab, wait_until
 
 _HAPROXY = """\
@@ -26,6 +27,7 @@ defaults
   timeout connect 5s
   timeout client 1h
   timeout server 1h
+  timeout check 2s
   option redispatch
   retries 3
 """
@@ -52,10 +54,11 @@ def free_port() -> int:
 
 
 @dataclass
-class ReplicaLab:
+class StandbyLab:
     """The lab's folder, its agents and people (``people``), and where each server and the balancer listen.
 
     ``web_port``: of the live page at servers and balancer; 0: there is none. ``options``: of each server.
+    ``ways``: to the database, of a server that has one of its own.
     """
 
     people: Lab
@@ -64,6 +67,7 @@ class ReplicaLab:
     join_port: int
     web_port: int = 0
     options: tuple[str, ...] = ()
+    ways: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def addresses(self) -> dict[str, str]:
@@ -94,7 +98,7 @@ class ReplicaLab:
         return len(list((self.records / "records").rglob("*.parquet")))
 
     def start_server(self, name: str) -> None:
-        """Start a server; the first one makes the authority, which the others get a copy of."""
+        """Start a server, which is then active or stands by; the first one makes the authority of both."""
         state, first = self.root / name, self.root / "a"
         if not (first / "authority").exists():
             init = [str(BIN / "assay-server"), "init", "--state", str(first)]
@@ -102,24 +106,46 @@ class ReplicaLab:
         if not (state / "authority").exists():
             state.mkdir(mode=0o700, exist_ok=True)
             subprocess.run(["cp", "-a", str(first / "authority"), str(state)], check=True)
+        (self.root / f"{name}.run").mkdir(mode=0o700, exist_ok=True)
         (state / "address").unlink(missing_ok=True)
         command = [
-            str(BIN / "assay-server"), "--state", str(state), "--database", self.database, "--records",
-            str(self.records), "--listen", self.addresses[name], "--join", f"{_HOSTS[name]}:{self.join_port}",
-            "--lease", "20s", "--heartbeat", "300ms", *self.options,
+            str(BIN / "assay-server"), "--state", str(state), "--records", str(self.records),
+            "--database", self.ways.get(name, self.database),
+            "--listen", self.addresses[name], "--join", f"{_HOSTS[name]}:{self.join_port}",
+            "--lease", "20s", "--heartbeat", "300ms", "--listen", self.socket(name), *self.options,
         ]  # fmt: skip
         if self.web_port:
             command += ["--web", f"{_HOSTS[name]}:{self.web_port}", "--web-name", _HOST]
         self.people.start(name, command)
-        wait_until((state / "address").exists, f"the start of server {name}")
+        wait_until(lambda: self.is_active(name) or self.stands_by(name), f"the start of server {name}")
 
-    def know_login_everywhere(self) -> None:
-        """Have the person's login, which was made through the balancer, used with each server's address."""
-        logins = self.root / "logins"
-        made = login_folder(parse_address(self.balancer), logins).read()
-        assert made is not None
-        for address in self.addresses.values():
-            login_folder(parse_address(address), logins).write(replace(made, server=address))
+    def socket(self, name: str) -> str:
+        """The socket of a server, for probes."""
+        return f"unix:{self.root / name}.run/server.sock"
+
+    def digest(self) -> tuple[list[Any], list[str]]:
+        """The attempts that the database has, and the names of all records."""
+        with psycopg.connect(self.database) as connection:
+            rows = connection.execute("SELECT a::text FROM attempts a ORDER BY 1").fetchall()
+        return rows, sorted(str(path) for path in self.records.rglob("*.parquet"))
+
+    def is_active(self, name: str) -> bool:
+        """Whether a server listens."""
+        return (self.root / name / "address").exists()
+
+    def stands_by(self, name: str) -> bool:
+        """Whether a server says that it stands by."""
+        return "standing by" in self.log(name)
+
+    def log(self, name: str) -> str:
+        """What a server has logged."""
+        return (self.root / f"{name}.log").read_text()
+
+    def kill_active(self, name: str) -> None:
+        """Kill the active server, and wait until the other one is."""
+        self.people.kill(name)
+        [other] = set(_HOSTS) - {name}
+        wait_until(lambda: self.is_active(other), "the takeover", 10)
 
     def start_balancer(self) -> None:
         text = _HAPROXY
@@ -127,7 +153,9 @@ class ReplicaLab:
         for service, port in ((name, port) for name, port in services.items() if port):
             text += _LISTEN.format(name=service, host=_HOST, port=port)
             for name, host in _HOSTS.items():
-                text += f"  server {name} {host}:{port} check inter 200ms fall 2 rise 1"
+                # A TLS handshake: the kernel accepts TCP connections for a process that stands still.
+                text += f"  server {name} {host}:{port} check port {self.join_port} check-ssl verify none"
+                text += " inter 500ms fall 2 rise 1"
                 text += " on-marked-down shutdown-sessions\n"
         path = self.root / "haproxy.cfg"
         path.write_text(text)
@@ -144,15 +172,16 @@ def _answers(port: int) -> bool:
 
 
 @contextlib.contextmanager
-def replica_lab(database: str, *options: str, web: bool = False) -> Iterator[ReplicaLab]:
-    """A lab whose servers run with these options; a person has logged in at the first one's database."""
+def standby_lab(
+    database: str, *options: str, web: bool = False, ways: Mapping[str, str] | None = None
+) -> Iterator[StandbyLab]:
+    """A lab whose servers run with these options: "a" is active, and a person has logged in there."""
     with lab("tcp", lease_ms=20_000) as people:
         people.state_name = "a"
         web_port = free_port() if web else 0
-        made = ReplicaLab(people, database, free_port(), free_port(), web_port, options)
+        made = StandbyLab(people, database, free_port(), free_port(), web_port, options, ways or {})
         for name in _HOSTS:
             made.start_server(name)
         made.start_balancer()
         people.login("submitter", "tester")
-        made.know_login_everywhere()
         yield made
