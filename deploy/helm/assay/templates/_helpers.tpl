@@ -93,3 +93,8 @@ capabilities: {drop: [ALL]}
 {{- end }}
 {{- toToml (merge $own .Values.agents.settings) }}
 {{- end }}
+
+{{/* A probe's command: whether a server answers, active or not. */}}
+{{- define "assay.alive" -}}
+[/bin/sh, -c, "/opt/assay/bin/assay-server health unix:/run/assay-server/server.sock; code=$?; test $code -eq 0 || test $code -eq 10"]
+{{- end }}
