@@ -16,7 +16,6 @@ from assay_core.files.durable import storage_errors, write_atomically
 from assay_core.metrics.endpoint import MetricsEndpoint
 from assay_core.records.identity import WebLink, WebLinkAsked
 from assay_core.settings.reloading import reloaded
-from assay_sampling.errors import StorageError
 from assay_server.access.audit import AuditedStore, AuditLog
 from assay_server.access.directory import IdentityDirectory
 from assay_server.access.people import PeopleHandler
@@ -44,6 +43,7 @@ from assay_server.identity.enrolment import Enrolment
 from assay_server.identity.server_certificate import ServerCertificate
 from assay_server.identity.shared_authority import require_same_authority
 from assay_server.identity.withdrawn import WithdrawnCertificates
+from assay_server.lead_watch import LeadWatch
 from assay_server.limits import (
     DEFAULT_LIMITS,
     Limits,
@@ -76,7 +76,6 @@ from assay_server.rpc.server import RpcServer
 from assay_server.store.record_store import RecordStore
 from assay_server.store.sql import MetadataStore
 from assay_server.store.sqlite import SqliteStore
-from assay_server.threads.repeating import repeated_in_thread
 from assay_server.upkeep import Housekeeper, upkeep
 from assay_server.writability import WritabilityWatch
 
@@ -87,9 +86,6 @@ if TYPE_CHECKING:
 __all__ = ["Server", "ServerSettings"]
 
 _log = logging.getLogger(__name__)
-
-# Of a server with a standby: as long as it cannot renew its lead, its agents should find the other one.
-_LONGEST_SILENCE_SECONDS, _LOOK_AT_LEAD_SECONDS = 15.0, 1.0
 
 
 @dataclass(frozen=True)
@@ -153,8 +149,8 @@ class Server:
         self._endpoint: MetricsEndpoint | None = None
         self._clock = clock
         self._make_executor = make_executor
-        self._is_ending, self._end = is_ending, end
-        self.lead_lost: StorageError | None = None
+        self._is_ending = is_ending
+        self.lead = LeadWatch(end)
         self._resources = contextlib.ExitStack()
         self._stopping = threading.Lock()
         self._stopped = threading.Event()
@@ -200,7 +196,7 @@ class Server:
             records=place.url,
         )
         database = opened_state(state, asked, resources, Standby(self._is_ending, self._standing_by))
-        self._watch_lead(database, resources, shared=asked.shared)
+        resources.enter_context(self.lead.watching(database, has_standby=asked.shared))
         records = open_records(
             state,
             place,
@@ -271,33 +267,6 @@ class Server:
             endpoint.serve(self.settings.metrics_place)
             yield
             self.metrics.standing_by(False)
-
-    def _watch_lead(
-        self, database: SqliteStore | PostgresqlStore, resources: contextlib.ExitStack, *, shared: bool
-    ) -> None:
-        """End once another server leads, or may lead because this one cannot reach the database."""
-        if isinstance(database, SqliteStore) or database.lead is None:
-            return
-        lead = database.lead
-        lead.on_lost = self._lose_lead
-
-        def look() -> None:
-            if lead.silent_seconds > _LONGEST_SILENCE_SECONDS:
-                cause = (
-                    f"it has not answered for {_LONGEST_SILENCE_SECONDS:g} s, and another server may lead it"
-                )
-                remedy = "start this one again: it stands by, or leads if no other does"
-                self._lose_lead(StorageError(database.subject, cause, remedy))
-
-        if shared:
-            watch = repeated_in_thread("assay-lead-watch", look, _LOOK_AT_LEAD_SECONDS, at_once=False)
-            resources.enter_context(watch)
-
-    def _lose_lead(self, error: StorageError) -> None:
-        if self.lead_lost is None:
-            self.lead_lost = error
-            _log.error("%s", error)
-            self._end()
 
     def _access(
         self, metadata: AuditedStore, database: SqliteStore | PostgresqlStore, *, shared: bool

@@ -107,8 +107,8 @@ def _serve(settings: ServerSettings, again: Callable[[], ServerSettings], json_o
                 _tell_addresses(server, json_output)
                 _collect_garbage_seldom()
                 ending.wait()
-                if server.lead_lost is not None:
-                    _end_at_once(server.lead_lost)
+                if server.lead.lost is not None:
+                    _end_at_once(server.lead.lost)
         except StandbyEndedError:
             _log.info("asked to end while standing by")
 

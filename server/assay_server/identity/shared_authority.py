@@ -1,4 +1,4 @@
-"""One certificate authority for all servers of a database: whoever enrolled at one is known at all."""
+"""One certificate authority for a server and its standby: members of one are known to the other."""
 
 from __future__ import annotations
 
@@ -21,6 +21,6 @@ def require_same_authority(store: MetadataStore, authority: Authority | None) ->
     cause = "it has no certificate authority" if own is None else "its certificate authority is another one"
     raise StorageError(
         "this server",
-        f"{cause}, and whoever enrolled trusts that of the other servers",
-        "copy the folder 'authority' from the state folder of another server, with its modes (cp -a)",
+        f"{cause}, and whoever enrolled trusts that of the other server",
+        "copy the folder 'authority' from the state folder of the other server, with its modes (cp -a)",
     )

@@ -96,7 +96,7 @@ def move_to_bucket(state: Path, asked: AskedRecords, database: AskedDatabase, to
 def move_to_shared_folder(
     state: Path, asked: AskedRecords, database: AskedDatabase, told: Told
 ) -> MovedRecords:
-    """Move a state's records from its folder to one that several servers see.
+    """Move a state's records from its folder to one that a standby reaches, too.
 
     Raises StorageError as :func:`move_to_bucket`, ParameterError if the records are elsewhere already.
     """

@@ -78,7 +78,8 @@ class DamagedSegmentError(StorageError):
 class LocalRecordStore:
     """A ``RecordStore`` in a folder; ``make_folders`` False: it is only looked at.
 
-    ``shared``: other servers write in the same folder. ``staged``: reads segments that are staged elsewhere.
+    ``shared``: a standby may take over in the same folder while this server still writes. ``staged``: reads
+    segments that are staged elsewhere.
     """
 
     def __init__(

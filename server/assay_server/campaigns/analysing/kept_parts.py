@@ -78,7 +78,7 @@ class KeptParts:
         except StorageError as error:
             self._refused_at = time.monotonic()
             with log_about(campaign=campaign_id):
-                _log.warning("a finished workload is not kept for another server: %s", error)
+                _log.warning("a finished workload is not kept for the next server: %s", error)
 
     def _pauses(self) -> bool:
         return self._refused_at is not None and time.monotonic() < self._refused_at + PAUSE_SECONDS

@@ -64,9 +64,9 @@ class BundleStore:
         state: the server's own state folder, for what is on its way in.
         metadata: says which bundles there are, and who sent them.
         records: has their files.
-        limits: bounds of one bundle, of what one identity may have, and of all, over all servers.
+        limits: bounds of one bundle, of what one identity may have, and of all.
         minimum_free_bytes: what must stay free on the disk.
-        now_ms: the clock that the servers share.
+        now_ms: the server's clock.
     """
 
     def __init__(

@@ -2,8 +2,8 @@
 
 A session is bound to the identity that asked for its link: each request looks the identity up again, so a
 revocation or another role holds at once. Links and sessions are in the database, by the hashes of their
-secrets, so they outlive a restart and hold at every server: a login at once, a logout when the other servers
-read sessions again. Source: docs/security.md, "The live page".
+secrets, so they outlive a restart and hold at a standby that takes over.
+Source: docs/security.md, "The live page".
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ _EARLIER_FILE = "web-sessions.json"  # of releases that kept sessions in the sta
 
 
 class Sessions:
-    """Links and sessions, of all servers on a database. Thread-safe.
+    """Links and sessions in a database. Thread-safe.
 
     Known sessions are in memory, so that a request costs no query. Methods may block, and raise StorageError,
     unless they say otherwise.
 
     Args:
         metadata: keeps them.
-        now_ms: the clock that the servers share.
+        now_ms: the server's clock.
     """
 
     def __init__(self, metadata: MetadataStore, now_ms: Callable[[], int] = wall_ms) -> None:
@@ -59,7 +59,7 @@ class Sessions:
         self.refresh()
 
     def refresh(self) -> None:
-        """Read sessions again: regularly, for logouts at other servers."""
+        """Read sessions again: regularly, for those that another program ended."""
         with self._lock, self._metadata.snapshot() as store:
             self._known = {each.key: each for each in store.web_logins() if each.opened}
             self._version += 1
@@ -118,7 +118,7 @@ class Sessions:
         return self._alive(self._known.get(_key(cookie))) if cookie else None
 
     def looked_up(self, cookie: str) -> WebLogin | None:
-        """The session of a cookie, also of one that another server opened; None if there is none."""
+        """The session of a cookie; None if there is none."""
         found = self.known(cookie)
         if found is not None or not _SECRET.fullmatch(cookie):
             return found
