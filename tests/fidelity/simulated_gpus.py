@@ -10,10 +10,10 @@ from assay_sampling.launches.in_memory import Launches
 from assay_sampling.launches.profile import Profile
 from assay_sampling.methods import registry
 from assay_sampling.readers import read_launches
-from assay_sampling.scoring.elsewhere import score_saved
 from assay_sampling.scoring.selection import SavedSelection
 from tests.fidelity.section import Effort, Section, shared_data
 from tests.support.sampling.published import PUBLISHED_PKS
+from tests.support.sampling.saved_scores import score_saved
 
 MADE_ON = "SM7_QV100"
 SCORED_ON = ("SM75_RTX2060", "SM86_RTX3070")

@@ -25,9 +25,9 @@ from assay_sampling.methods.balanced.sampler import ratio_weights
 from assay_sampling.methods.registry import select
 from assay_sampling.notes.registry import make_note
 from assay_sampling.readers import ReadOptions, read_launches
-from assay_sampling.scoring.elsewhere import score_saved
 from assay_sampling.scoring.selection import SavedSelection, Selection
 from tests.support.sampling.made_launches import made_launches
+from tests.support.sampling.saved_scores import score_saved
 
 
 def light(durations: object, kernels: Sequence[str] | None = None, gpu: str = "V100") -> Launches:
@@ -99,7 +99,9 @@ def test_the_draw_takes_equal_steps_and_meets_every_launch_with_its_probability(
     reach = np.cumsum(probability[order] * drawn)
     met = np.zeros(60)
     for seed in range(4000):
-        rows = systematic_draw(probability, order, np.random.default_rng(seed))
+        rows, _ = systematic_draw(
+            probability, np.ones(len(probability), int), order, np.random.default_rng(seed)
+        )
         assert len(rows) == 12 - int((probability == 1).sum())
         met[rows] += 1
         # Each is within one step of the running sum.

@@ -24,9 +24,12 @@ from assay_sampling.labelling.encoding import Encoder
 from assay_sampling.labelling.held_out import (
     NOTHING_HELD_OUT,
     Accuracy,
-    chronological_accuracy,
+    accuracy,
+    chronological_answers,
     earlier_launches,
-    grouped_accuracy,
+    feature_trainer,
+    folds_of,
+    grouped_answers,
 )
 from assay_sampling.launches.in_memory import Launches
 from assay_sampling.launches.signatures import distinct_signatures
@@ -142,10 +145,12 @@ def test_chronological_accuracy_trains_on_the_earlier_launches_only(name: ModelN
         Examples.of(examples.features, encoder.numeric, signatures.inverse[chosen], labels[chosen])
         for chosen in (early, ~early)
     ]
-    assert chronological_accuracy(name, *parts, seed=0) == Accuracy(50.0, 50.0)
+    trainer = feature_trainer(name, 2, seed=0)
+    assert accuracy(chronological_answers(trainer, *parts), parts[1]) == Accuracy(50.0, 50.0)
     nothing = parts[0].where(np.zeros(len(parts[0].label), bool))
-    assert chronological_accuracy(name, parts[0], nothing, seed=0) == NOTHING_HELD_OUT
-    assert chronological_accuracy(name, nothing, parts[1], seed=0) == NOTHING_HELD_OUT
+    assert chronological_answers(trainer, parts[0], nothing) is None
+    assert chronological_answers(trainer, nothing, parts[1]) is None
+    assert accuracy(None, parts[1]) == NOTHING_HELD_OUT
 
 
 @pytest.mark.parametrize("name", MODEL_NAMES)
@@ -159,18 +164,19 @@ def test_grouped_accuracy_has_no_signature_on_both_sides(name: ModelName) -> Non
     model = Model(encoder, train(name, examples, seed=0))
     learned = (predict_launches([model], launches)[0] == by_chance).mean()
     hashes = distinct_signatures(launches).hashes()
-    foretold = grouped_accuracy(name, examples, hashes, seed=0)
+    trainer, folds = feature_trainer(name, 2, seed=0), folds_of(hashes, seed=0)
+    foretold = accuracy(grouped_answers(trainer, examples, folds), examples)
     assert learned > 0.95
     assert foretold.plain is not None
     assert 30 < foretold.plain < 70
-    assert grouped_accuracy(name, examples, hashes, seed=0) == foretold
+    assert accuracy(grouped_answers(trainer, examples, folds), examples) == foretold
 
 
 def test_one_signature_cannot_be_held_out() -> None:
     launches = made_launches(["k"] * 5)
     _, examples = examples_of(launches, [0, 1, 0, 1, 0])
     hashes = distinct_signatures(launches).hashes()
-    assert grouped_accuracy("sgd", examples, hashes, seed=0) == NOTHING_HELD_OUT
+    assert grouped_answers(feature_trainer("sgd", 2, seed=0), examples, folds_of(hashes, seed=0)) is None
 
 
 def test_a_scikit_learn_without_weights_for_the_perceptron_gets_repeated_rows(

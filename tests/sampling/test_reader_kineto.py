@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from assay_sampling.errors import InputError, RefusedError
 from assay_sampling.handover.shapes import require_shapes
-from assay_sampling.launches.alignment import unknown_shapes
+from assay_sampling.launches.alignment import shape_totals
 from assay_sampling.launches.in_memory import Launches
 from assay_sampling.launches.profile import Profile
 from assay_sampling.methods.registry import select
@@ -419,7 +419,7 @@ def test_every_trace_of_real_gpus_is_read(shared_data: Path) -> None:
     found = {path.name: read_launches(path) for path in sorted((shared_data / "silicon").glob("*.json.gz"))}
     assert [len(launches) for launches in found.values()] == [154, 446, 555, 155, 447]
     replayed = found["inference__sglang_decode__sglang_Qwen3-8B_decode.json.gz"]
-    assert unknown_shapes(replayed, "grid") == unknown_shapes(replayed, "block") == 544
+    assert [(shape_totals(replayed, what) == 0).sum() for what in ("grid", "block")] == [544, 544]
     profile = Profile(detailed=None, light=replayed)
     selection = select("stem", profile, {})
     saved = SavedSelection.read(selection.document(labels=True).to_dict(), "selection")

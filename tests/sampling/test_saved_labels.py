@@ -16,10 +16,10 @@ from assay_sampling.documents.selection import CheckpointsEntry, LabelsEntry
 from assay_sampling.errors import InputError, MisalignedError
 from assay_sampling.launches.profile import Profile
 from assay_sampling.methods.registry import select
-from assay_sampling.scoring.elsewhere import score_saved
 from assay_sampling.scoring.saved.labels import Checkpoints, first_difference, labels_document, labels_from
 from assay_sampling.scoring.selection import SavedSelection, Selection
 from tests.support.sampling.made_launches import made_launches
+from tests.support.sampling.saved_scores import score_saved
 
 
 @given(st.lists(st.integers(0, 70_000), max_size=300), st.integers(0, 300))

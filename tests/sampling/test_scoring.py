@@ -20,11 +20,10 @@ from assay_sampling.errors import (
 from assay_sampling.launches.in_memory import Launches
 from assay_sampling.launches.table import Condition, Device, TableMetadata
 from assay_sampling.scoring.carried import score_on
-from assay_sampling.scoring.elsewhere import score_saved
 from assay_sampling.scoring.evaluation import cost_of, evaluate
-from assay_sampling.scoring.relative import score_relative
 from assay_sampling.scoring.selection import ProfileSummary, Representatives, SavedSelection, Selection
 from tests.support.sampling.made_launches import CYCLES, made_launches
+from tests.support.sampling.saved_scores import score_relative, score_saved
 
 KERNELS = ["a", "b", "a", "b", "a", "c"]
 LABELS = np.array([0, 1, 0, 1, 0, 1])

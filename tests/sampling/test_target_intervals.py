@@ -35,9 +35,9 @@ from assay_sampling.methods.registry import select
 from assay_sampling.notes.registry import make_note
 from assay_sampling.parameters import WeightKind
 from assay_sampling.scoring.carried import score_on
-from assay_sampling.scoring.elsewhere import score_saved
 from assay_sampling.scoring.selection import SavedSelection
 from tests.support.sampling.made_launches import made_launches
+from tests.support.sampling.saved_scores import score_saved
 
 Z = t_quantile(0.975, math.inf)
 

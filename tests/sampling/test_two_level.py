@@ -21,12 +21,12 @@ from assay_sampling.methods.pks.principal_kernels import PrincipalKernels, neare
 from assay_sampling.methods.pks.two_level import two_level_selection
 from assay_sampling.methods.registry import select
 from assay_sampling.readers import ReadOptions, read_launches
-from assay_sampling.scoring.elsewhere import score_saved
 from assay_sampling.scoring.error_parts.cells import kernel_and_size
 from assay_sampling.scoring.error_parts.decomposition import UNKNOWN_GROUP
 from assay_sampling.scoring.selection import SavedSelection, Selection
 from tests.support.sampling.made_launches import CYCLES, made_launches
 from tests.support.sampling.published import PUBLISHED_PKS
+from tests.support.sampling.saved_scores import score_saved
 from tests.support.sampling.two_level_profiles import CYCLES_PER_NS, light_half
 
 WINDOW = 1_000

@@ -22,13 +22,12 @@ from assay_sampling.methods import registry
 from assay_sampling.methods.baselines.random_sampling import RandomParameters, RandomSampler
 from assay_sampling.methods.registry import samplers, select
 from assay_sampling.scoring.carried import score_on, score_on_by_weights
-from assay_sampling.scoring.elsewhere import score_saved
-from assay_sampling.scoring.relative import score_relative
 from assay_sampling.scoring.selection import SavedSelection, Selection
 from assay_sampling.scoring.weights import WeightRule, light_time_of, light_time_weights, mean_light_time
 from tests.support.sampling.counted_launches import counted_launches, table2_launches
 from tests.support.sampling.made_launches import made_launches
 from tests.support.sampling.published import PUBLISHED_PKS
+from tests.support.sampling.saved_scores import score_relative, score_saved
 
 KERNELS = ["a", "a", "a", "b", "b", "b"]
 SYNTHETIC = TableMetadata("light", origin="synthetic")

@@ -31,7 +31,6 @@ from assay_sampling.methods.built_in import BUILT_IN
 
 EXIT_INTERNAL = 1
 EXIT_INTERRUPTED = 128 + signal.SIGINT
-EXIT_TERMINATED = 128 + signal.SIGTERM
 EXIT_BROKEN_PIPE = 128 + signal.SIGPIPE
 _DISK_REFUSED = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 _REFUSED = (errno.EACCES, errno.EPERM, errno.EROFS)

@@ -46,8 +46,8 @@ def of_saved(saved: SavedSelection, profile: Profile, kind: Literal["launches", 
 
     By operation those of its operations; what matches nothing is drawn as a group after the last.
 
-    Raises what :func:`assay_sampling.scoring.elsewhere.score_saved` raises for one that does not, or by
-    operation :func:`assay_sampling.scoring.by_operation.score_saved_operations`.
+    Raises what :func:`assay_sampling.scoring.elsewhere.score_saved_by_weights` raises for one that does not,
+    or by operation :func:`assay_sampling.scoring.by_operation.score_saved_operations`.
     """
     if saved.unit == "operation":
         found = place_saved_operations(saved, profile.whole)

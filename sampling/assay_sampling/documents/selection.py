@@ -170,7 +170,7 @@ class IntervalEntry(Part):
     basis: Annotated[
         str,
         says(
-            "`known_design`, `known_variance`, `stratified_t`, `ratio_t` or `bootstrap` "
+            "`known_design` or `known_variance` "
             "([intervals.md](methods/intervals.md)); on another GPU `target_spread`, `target_residuals`, "
             "`steps_by_size`, `hansen_hurwitz` or `successive_differences` "
             "([target-intervals.md](methods/target-intervals.md))"

@@ -139,20 +139,16 @@ class RootTimePlan:
         return whole, (launches - whole if whole < self.most else 0)
 
 
-def systematic_draw(probabilities: np.ndarray, order: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Rows drawn from one random start, in the order given; those taken whole (pi = 1) are not among them.
-
-    Args:
-        probabilities: of every launch, shape (n,), as :meth:`RootTimePlan.probabilities` gives them.
-        order: rows to draw from, each at most once, shape (k,).
-    """
-    return systematic_draw_of_many(probabilities, np.ones(len(probabilities), np.int64), order, rng)[0]
-
-
-def systematic_draw_of_many(
+def systematic_draw(
     probabilities: np.ndarray, counts: np.ndarray, order: np.ndarray, rng: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray]:
-    """As :func:`systematic_draw`, where row i is ``counts[i]`` launches of one probability each.
+    """Launches drawn from one random start, in the order given, without those taken whole (pi = 1).
+
+    Args:
+        probabilities: of each launch of a row, shape (n,), as :meth:`RootTimePlan.probabilities` gives them.
+        counts: launches of each row, which have one probability, shape (n,).
+        order: rows to draw from, each at most once, shape (k,).
+        rng: the source of randomness.
 
     Returns the rows drawn, shape (d,), and which of the launches of each, from 0, shape (d,).
     """

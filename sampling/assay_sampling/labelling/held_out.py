@@ -75,21 +75,11 @@ def feature_trainer(name: ModelName, groups: int, seed: int) -> Trainer:
     return trained
 
 
-def chronological_accuracy(name: ModelName, earlier: Examples, later: Examples, *, seed: int) -> Accuracy:
-    """Accuracy on the later launches of a model trained on the earlier ones."""
-    trainer = feature_trainer(name, _groups(earlier, later), seed)
-    return accuracy(chronological_answers(trainer, earlier, later), later)
-
-
 def chronological_answers(trainer: Trainer, earlier: Examples, later: Examples) -> Answers | None:
     """Answers for the later examples by a model trained on the earlier; None if either is empty."""
     if not len(earlier.label) or not len(later.label):
         return None
     return trainer(earlier)(later)
-
-
-def _groups(*examples: Examples) -> int:
-    return 1 + max(int(each.label.max(initial=0)) for each in examples)
 
 
 def earlier_launches(process: np.ndarray) -> np.ndarray:
@@ -102,15 +92,6 @@ def earlier_launches(process: np.ndarray) -> np.ndarray:
     )
     trained = np.floor(_TRAINED_SHARE * counts)
     return np.asarray(np.arange(len(process)) - starts[inverse] < trained[inverse])
-
-
-def grouped_accuracy(
-    name: ModelName, examples: Examples, signature_hashes: np.ndarray, *, seed: int
-) -> Accuracy:
-    """Cross-validated accuracy with no signature on both sides (:func:`folds_of`)."""
-    trainer = feature_trainer(name, _groups(examples), seed)
-    found = grouped_answers(trainer, examples, folds_of(signature_hashes, seed))
-    return accuracy(found, examples)
 
 
 def folds_of(signature_hashes: np.ndarray, seed: int) -> np.ndarray:

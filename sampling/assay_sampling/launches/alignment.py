@@ -226,11 +226,6 @@ def totals_only(launches: Launches, what: Shape) -> bool:
     return any(nulls > total for nulls in axes)
 
 
-def unknown_shapes(launches: Launches, what: Shape) -> int:
-    """How many launches there are of which a recording does not know the grid or block at all."""
-    return int(launches.table[f"{what}_x"].null_count)
-
-
 def shape_totals(launches: Launches, what: Shape) -> np.ndarray:
     """Blocks in the grid, or threads in a block, of every launch: shape (n,), int64; 0 if not known."""
     return _totals([launches.column(name) for name in _known_axes(launches, what)])

@@ -309,21 +309,6 @@ INTERVALS = (
         lambda unit="launch": f"no {unit} of a group was drawn: its cost is unknown",
     ),
     NoteKind(
-        "interval_without_instructions",
-        "no interval: the launches drawn of a group have no instructions to project by",
-        lambda unit="launch": (
-            f"the {several(unit)} drawn of a group have no instructions: there is no ratio to project by"
-        ),
-    ),
-    NoteKind(
-        "interval_of_few_ratios",
-        "no interval: too few launches were drawn for the estimator `ratio`",
-        lambda least, unit="launch": (
-            f"fewer than {least} {several(unit)} are drawn of a group: ratios of so few are biased, and the "
-            f"interval would be too narrow; launches_per_group={least} draws enough"
-        ),
-    ),
-    NoteKind(
         "interval_exact_by_construction",
         "no interval: launches were drawn in proportion to the very cost that is scored",
         lambda quantity, unit="launch": (

@@ -42,7 +42,7 @@ def score_on(
         kind: how launches are matched; for "position" the caller must flag the result
         (:func:`assay_sampling.launches.alignment.match_flags`).
         reference: the launches the selection was made on.
-        quantity: as in :func:`score_saved`.
+        quantity: as in :func:`assay_sampling.scoring.elsewhere.score_saved_by_weights`.
         alignments: of ``reference`` and ``other`` by every kind, if already known: callers with several
         selections align the recordings once.
         weights: the kind of weights; None takes the selection's for elsewhere.

@@ -32,35 +32,6 @@ from assay_sampling.scoring.saved.labels import first_difference
 from assay_sampling.scoring.selection import ProfileSummary, SavedSelection
 
 
-def score_saved(
-    saved: SavedSelection,
-    launches: Launches,
-    quantity: str | None = None,
-    weights: WeightKind | None = None,
-    *,
-    scales_at_most: float | None = None,
-) -> Evaluation:
-    """Score a saved selection on a recording of the same launches.
-
-    Args:
-        saved: the selection.
-        launches: the recording.
-        quantity: the cost (a key of COST_UNITS); None takes that of the selection where every launch of
-            the recording has it, else the recording's own (cycles, else ``duration_ns``).
-        weights: the kind of weights; None takes :func:`default_weights`.
-        scales_at_most: no launch scales more than so many times as its kernel does, the assumption of the
-            interval; None: 3.
-
-    The group error is None if the selection was saved without labels. Raises MisalignedError naming the
-    differences, InputError if the labels cannot be read, RefusedError if one is synthetic and the other
-    not, ParameterError for an unknown quantity or weights that the selection lacks,
-    CounterUnavailableError for a quantity that was not measured.
-    """
-    kind = default_weights(saved, launches) if weights is None else weights
-    placed = placed_on(saved, launches, quantity, scales_at_most)
-    return placed.evaluation(saved.weights_of(kind), kind)
-
-
 def score_saved_by_weights(
     saved: SavedSelection,
     launches: Launches,
@@ -68,7 +39,20 @@ def score_saved_by_weights(
     *,
     scales_at_most: float | None = None,
 ) -> dict[WeightKind, Evaluation]:
-    """Score a saved selection with each kind of weights that it has; as :func:`score_saved` otherwise."""
+    """Score a saved selection with each kind of weights that it has, on a recording of the same launches.
+
+    Args:
+        saved: the selection.
+        launches: the recording.
+        quantity: the cost (a key of COST_UNITS); None takes that of the selection where every launch of
+            the recording has it, else the recording's own (cycles, else ``duration_ns``).
+        scales_at_most: no launch scales more than so many times as its kernel does, the assumption of the
+            interval; None: 3.
+
+    The group error is None if the selection was saved without labels. Raises MisalignedError naming the
+    differences, InputError if the labels cannot be read, RefusedError if one is synthetic and the other
+    not, ParameterError for an unknown quantity, CounterUnavailableError for a quantity that was not measured.
+    """
     placed = placed_on(saved, launches, quantity, scales_at_most)
     return {kind: placed.evaluation(saved.weights_of(kind), kind) for kind in saved.weight_kinds}
 
@@ -96,7 +80,7 @@ def is_at_home(saved: SavedSelection, launches: Launches) -> bool:
 def placed_on(
     saved: SavedSelection, launches: Launches, quantity: str | None, scales_at_most: float | None = None
 ) -> Placed:
-    """Where a saved selection is on a recording; raises what :func:`score_saved` raises."""
+    """Where a saved selection is on a recording; raises what :func:`score_saved_by_weights` raises."""
     profile = saved.document.profile
     refuse_mixed_origins(saved.origin, launches)
     subject = f"selection on {source_of(launches)}"
@@ -143,7 +127,7 @@ def placed_on(
 
 
 def score_notes(saved: SavedSelection, launches: Launches, evaluation: Evaluation) -> tuple[Note, ...]:
-    """Notes on doubtful scores that :func:`score_saved` gave on ``launches``."""
+    """Notes on doubtful scores that :func:`score_saved_by_weights` gave on ``launches``."""
     keys = keys_of(launches)
     rows = np.searchsorted(keys, row_keys(saved.process, saved.launch))
     return doubts(evaluation, rows, saved.process, saved.launch)

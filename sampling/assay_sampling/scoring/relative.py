@@ -15,7 +15,7 @@ from assay_sampling.errors import CounterUnavailableError, MisalignedError
 from assay_sampling.launches.alignment import MatchKind
 from assay_sampling.launches.in_memory import Launches
 from assay_sampling.parameters import WeightKind
-from assay_sampling.scoring.elsewhere import default_weights, saved_quantity, score_saved_by_weights
+from assay_sampling.scoring.elsewhere import saved_quantity, score_saved_by_weights
 from assay_sampling.scoring.error_parts.ratio_spread import Chosen, GroupSpread, widest_groups
 from assay_sampling.scoring.evaluation import Evaluation, cost_of
 from assay_sampling.scoring.matching import row_keys, same_sequence, source_of
@@ -65,33 +65,6 @@ class RelativeScore:
         return {"speedup_predicted": self.speedup_predicted, "speedup_error_percent": self.error_percent}
 
 
-def score_relative(
-    saved: SavedSelection,
-    first: Launches,
-    second: Launches,
-    quantity: str | None = None,
-    weights: WeightKind | None = None,
-    *,
-    scales_at_most: float | None = None,
-) -> RelativeScore:
-    """Score a saved selection on two recordings of its launches: two GPUs, or two shares of the SMs of one.
-
-    Args:
-        saved: the selection, its weights equal on both.
-        first, second: the recordings.
-        quantity: the cost (a key of COST_UNITS); None takes that of the selection where both recordings
-            have it, else ``duration_ns``, else the first that both have.
-        weights: the kind of weights on both; None takes :func:`default_weights` of both together.
-        scales_at_most: as in :func:`score_saved`.
-
-    Raises what :func:`score_saved` raises; MisalignedError too if both are of one GPU and their grids
-    differ, and CounterUnavailableError if no cost was measured on both.
-    """
-    used = default_weights(saved, first, second) if weights is None else weights
-    saved.weights_of(used)
-    return score_relative_by_weights(saved, first, second, quantity, scales_at_most=scales_at_most)[used]
-
-
 def score_relative_by_weights(
     saved: SavedSelection,
     first: Launches,
@@ -100,7 +73,18 @@ def score_relative_by_weights(
     *,
     scales_at_most: float | None = None,
 ) -> dict[WeightKind, RelativeScore]:
-    """As :func:`score_relative`, with each kind of weights that the selection has."""
+    """Score a saved selection on two recordings of its launches: two GPUs, or two shares of the SMs of one.
+
+    Args:
+        saved: the selection; each kind of weights that it has is used on both recordings.
+        first, second: the recordings.
+        quantity: the cost (a key of COST_UNITS); None takes that of the selection where both recordings
+            have it, else ``duration_ns``, else the first that both have.
+        scales_at_most: as in :func:`assay_sampling.scoring.elsewhere.score_saved_by_weights`.
+
+    Raises what that raises; MisalignedError too if both are of one GPU and their grids differ, and
+    CounterUnavailableError if no cost was measured on both.
+    """
     shared = set(first.device_labels()) & set(second.device_labels())
     kind: MatchKind = "exact" if shared else "name_block"
     evaluated = common_quantity(saved, first, second) if quantity is None else quantity

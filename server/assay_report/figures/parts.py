@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from assay_report.figures.text import labels
-from assay_report.figures.theme import DASHES, GRID, MARKS, PAPER, QUIET, SERIES
+from assay_report.figures.theme import DASHES, MARKS, PAPER, QUIET, SERIES
 
 View = dict[str, Any]
 # Differences below this share of a percent are rounding, so a log axis does not reach further down.
@@ -169,8 +169,3 @@ def points(**more: Any) -> View:
 def rule(**more: Any) -> View:
     """A quiet line behind the data."""
     return {"type": "rule", "color": QUIET, "strokeWidth": 1} | more
-
-
-def bar(**more: Any) -> View:
-    """A quiet bar behind the data."""
-    return {"type": "bar", "color": GRID} | more

@@ -18,8 +18,6 @@ from assay_server.campaigns.scheduling.resting import NO_RESTS, Row
 from assay_server.campaigns.scheduling.waiting import NO_LINE, Line, wait_reasons, worth_saying
 from assay_server.store.model import Agent, Run, WorkloadCost, need_of
 
-_MOST_NAMED = 3
-
 
 @dataclass(frozen=True)
 class Reason:

@@ -31,7 +31,6 @@ from assay_core.identity.keys import PrivateKey, key_pem, new_key, public_key_ha
 from assay_core.identity.roles import IdentityKind
 from assay_sampling.errors import ParameterError, StorageError
 
-DEFAULT_VALIDITY = datetime.timedelta(days=3650)
 # Clocks of other boxes may be behind by as much; certificates of less are valid for as long before.
 BEHIND = datetime.timedelta(minutes=5)
 _FOLDER, _CERTIFICATE, _KEY = "authority", "certificate.pem", "key.pem"

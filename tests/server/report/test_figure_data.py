@@ -23,7 +23,13 @@ def drawn() -> Drawn:
 
 
 def interval(low: float, high: float) -> dict[str, Any]:
-    return {"low": low, "high": high, "confidence": 0.95, "expected_error_percent": 1.0, "basis": "ratio_t"}
+    return {
+        "low": low,
+        "high": high,
+        "confidence": 0.95,
+        "expected_error_percent": 1.0,
+        "basis": "known_design",
+    }
 
 
 def test_errors_and_speedups_are_those_of_the_rows(report: dict[str, Any]) -> None:

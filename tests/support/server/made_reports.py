@@ -58,7 +58,7 @@ def _row(number: int, name: str, gpu: int, method: str, kernel: str) -> dict[str
     projected = _TOTAL_NS * (1.0 + signed / 100.0)
     interval = (
         {"low": projected * 0.97, "high": projected * 1.03, "confidence": 0.95,
-         "expected_error_percent": 1.5, "basis": "stratified_t"}
+         "expected_error_percent": 1.5, "basis": "known_design"}
         if method == "random" else None
     )  # fmt: skip
     group = {"group": 0, "kernel": kernel, "grid": [10, 12, 1], "launches": 6000, "ratio": 1.6,

@@ -19,7 +19,7 @@ from pydantic import BaseModel, Field
 
 from assay_sampling.engines.blockwise import relabelled
 from assay_sampling.errors import ParameterError
-from assay_sampling.estimation.root_time_draws import RootTimePlan, systematic_draw_of_many
+from assay_sampling.estimation.root_time_draws import RootTimePlan, systematic_draw
 from assay_sampling.launches.profile import Profile
 from assay_sampling.methods.balanced.alike import AlikeLaunches
 from assay_sampling.methods.balanced.cells import Cells
@@ -101,9 +101,7 @@ class BalancedSampler:
         plan = RootTimePlan(alike.time, alike.count)
         cells = Cells.of(alike.kernel, alike.threads, alike.time, alike.count)
         probabilities = plan.probabilities(_launches(plan, parameters))
-        drawn, place = systematic_draw_of_many(
-            probabilities, alike.count, cells.order, np.random.default_rng(seed)
-        )
+        drawn, place = systematic_draw(probabilities, alike.count, cells.order, np.random.default_rng(seed))
         rows, kind = alike.rows(np.flatnonzero(probabilities == 1), drawn, place)
         whole = probabilities[kind] == 1
         labels = cells.groups(kind, whole, np.sqrt(alike.time) * alike.count)

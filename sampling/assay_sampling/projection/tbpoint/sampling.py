@@ -45,10 +45,6 @@ class RegionSampler:
     _unit_region: int = NO_REGION
     _unit_start: tuple[float, float] = (0.0, 0.0)
 
-    @property
-    def fast_forwarding(self) -> bool:
-        return self._fast_forward_ipc is not None
-
     def dispatch(self, block: int, cycle: float, executed: float) -> bool:
         """Whether a block that is about to be dispatched must be simulated.
 

@@ -10,7 +10,7 @@ Source: docs/reading-recordings.md, "Raw pages".
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -247,9 +247,6 @@ def _own_counter(name: str, position: int, units: list[str] | None) -> CounterSo
     base, factor = found
     # A plain count has no unit of its own on some pages.
     return CounterSource(position, replace(column, unit=column.unit if base == "1" else base), factor)
-
-
-Cells = Callable[[str], pa.Array]
 
 
 class Converter:

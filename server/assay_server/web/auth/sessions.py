@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-import logging
 import re
 import secrets
 import threading
@@ -23,8 +22,6 @@ from assay_server.clock import wall_ms
 from assay_server.store.model import WebLogin
 from assay_server.store.sql import MetadataStore, SqlTransaction
 
-_log = logging.getLogger(__name__)
-
 LINK_MS = 2 * 60_000
 SESSION_MS = 12 * 3_600_000
 _SECRET_BYTES = 32
@@ -33,7 +30,6 @@ _MOST_LINKS = 1_000
 _MOST_SESSIONS = 1_000
 _MOST_OF_ONE = 50
 _AGAIN = "get a new link: assay login --web"
-_EARLIER_FILE = "web-sessions.json"  # of releases that kept sessions in the state folder
 
 
 class Sessions:
