@@ -135,7 +135,8 @@ def _expected_groups(facts: VerdictFacts) -> Numbers | None:
 
 
 def _extrapolated(facts: VerdictFacts) -> Numbers | None:
-    value = None if facts.elsewhere else _expects(facts, "extrapolated_percent")
+    # Launches drawn at random stand for the sizes between them without a bias; one chosen by a rule does not.
+    value = None if facts.elsewhere or facts.drawn else _expects(facts, "extrapolated_percent")
     return _above("extrapolated_percent", value, MOST_EXTRAPOLATED_PERCENT)
 
 
@@ -209,9 +210,8 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "extrapolated_time",
         f"not scored elsewhere: more than {MOST_EXTRAPOLATED_PERCENT:g} % of the time is of kernels and "
-        "sizes of which no launch was taken, in groups for which one launch stands",
+        "sizes of which no launch was taken, in groups for which one launch stands that a rule chose",
         _extrapolated,
-        of_parts=True,
     ),
     Rule(
         "nothing_expected",
