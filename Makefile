@@ -94,7 +94,7 @@ SITES := $(addprefix tests/services/test_,dask.py moved_site.py postgresql_campa
 .PHONY: test-services
 test-services: $(STAMP) services  ## a real Prometheus scrapes both daemons, promtool checks the alerts, bubblewrap confines, charts are rendered and validated, PostgreSQL keeps the metadata, and SeaweedFS the records; skipped if they cannot be downloaded
 	ASSAY_SERVICES="$(SERVICES)" $(BIN)/pytest tests/services $(addprefix --ignore=,$(SITES)) $(PYTEST_ARGS)
-	ASSAY_SERVICES="$(SERVICES)" $(BIN)/pytest tests/agent/test_confinement.py tests/integration/test_bundle_runs.py $(PYTEST_ARGS)
+	ASSAY_SERVICES="$(SERVICES)" $(BIN)/pytest tests/agent/test_confinement.py tests/agent/test_compile_cache.py tests/integration/test_bundle_runs.py $(PYTEST_ARGS)
 	$(BIN)/python -m tests.services.postgresql $(BIN)/pytest tests/server/test_store_contract.py tests/server/test_arrivals.py tests/server/test_web_logins.py $(PYTEST_ARGS)
 	ASSAY_SERVICES="$(SERVICES)" $(BIN)/python -m tests.services.seaweedfs $(BIN)/pytest tests/server/test_store_contract.py tests/server/test_shared_bundles.py -k "real and server" $(PYTEST_ARGS)
 

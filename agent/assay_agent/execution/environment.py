@@ -20,6 +20,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from assay_agent.execution.compile_cache import VARIABLES
 from assay_agent.execution.errors import ProfilerError
 from assay_agent.execution.removal import remove_tree
 from assay_agent.gpus.latest import LatestReading
@@ -41,7 +42,8 @@ _LEAST_SECRET_CHARACTERS = 6
 # A campaign may not set the agent's variables, or those that load libraries under the profiler.
 _RESERVED = re.compile(
     r"HOME|TMPDIR|TMP|TEMP|TEMPDIR|CUDA_VISIBLE_DEVICES|CUDA_DEVICE_ORDER|"
-    r"(CUDA|NVTX)_INJECTION(32|64)_PATH|NV_COMPUTE_PROFILER_\w*|CUDA_MPS_\w*|ASSAY_KINETO_FILE"
+    r"(CUDA|NVTX)_INJECTION(32|64)_PATH|NV_COMPUTE_PROFILER_\w*|CUDA_MPS_\w*|ASSAY_KINETO_FILE|"
+    + "|".join(VARIABLES)
 )
 LIBRARIES = "LD_LIBRARY_PATH"
 _JOBS = "jobs"
@@ -167,12 +169,14 @@ def without_secrets(text: str, environment: Mapping[str, str]) -> str:
 class Workspace:
     """Private folders of one attempt; ``held`` is the descriptor of the GPU's lock.
 
+    ``compiled``: for what the workload compiles (:mod:`assay_agent.execution.compile_cache`).
     ``others``: of a gang, the private folder and the lock's descriptor of each other GPU, by UUID.
     """
 
     home: Path
     temporary: Path
     job: Path
+    compiled: Path
     held: int
     others: Mapping[str, tuple[Path, int]] = field(default_factory=dict)
 
@@ -196,7 +200,8 @@ def workspace(gpu: MeasuredGPU, state: Path, work: Work, cancelled: threading.Ev
         gang = sorted(gang_of(gpu, work), key=lambda each: each.device.uuid)
         locked = {each.device.uuid: stack.enter_context(_lock(each, cancelled)) for each in gang}
         base, held = locked.pop(gpu.device.uuid)
-        folders = [base / "home", base / "tmp", job]
+        home, temporary, compiled = (base / name for name in ("home", "tmp", "compiled"))
+        folders = [home, temporary, job, compiled]
         _remove_leftovers(folders)
         try:
             for folder in folders:
@@ -210,7 +215,7 @@ def workspace(gpu: MeasuredGPU, state: Path, work: Work, cancelled: threading.Ev
                 f"the folder cannot be made ({error.strerror})",
                 "give the agent's user disk space and permission there",
             ) from error
-        yield Workspace(folders[0], folders[1], job, held, locked)
+        yield Workspace(home, temporary, job, compiled, held, locked)
 
 
 def _remove_leftovers(folders: Iterable[Path]) -> None:

@@ -108,6 +108,7 @@ class CuptiMeasurement(LiveMeasurement):
 
     def batches(self) -> Iterator[LaunchBatch]:
         assert self.work.command is not None
+        self.warm_up()  # launches are handed on while it runs, so that it cannot run again
         path = self.space.temporary / "tracer"
         self.environment |= tracer_environment(
             require_tracer(), path, self.gpu.device.compute_capability or ""

@@ -88,6 +88,11 @@ class OtherGpus(Together):
                 stack.enter_context(watch.measuring())
             yield
 
+    def begin_again(self) -> None:
+        """Forget what their sensors said of the run that has ended."""
+        for watch in self._watches:
+            watch.begin_again()
+
     def before_ending(self) -> None:
         """The processes of the run are about to be ended by signals."""
         for conditions in self._conditions:

@@ -35,6 +35,7 @@ from assay_agent.execution.tool_version import ToolBox, ToolVersion
 from assay_agent.guards.run_guards import RunGuards
 from assay_agent.profilers.gang import OtherGpus, gang_devices
 from assay_agent.profilers.operations_seen import OperationsSeen
+from assay_agent.profilers.warm_up import WarmUp
 from assay_agent.provenance.facts import live_facts
 from assay_agent.provenance.forked import ForkedProcess
 from assay_agent.provenance.libraries import LoadedLibraries
@@ -92,6 +93,7 @@ class LiveMeasurement(abc.ABC):
         self._libraries: LoadedLibraries | None = None
         self._tool_facts: dict[str, ToolFact] = {}
         self._program: StartedProgram | None = None
+        self._warm_up: WarmUp | None = None
         self.operations = OperationsSeen(work)
 
     @abc.abstractmethod
@@ -139,6 +141,7 @@ class LiveMeasurement(abc.ABC):
             in_force=self._conditions.facts if self._conditions else {},
             flags=self.flags,
             program=self._program.fact if self._program else None,
+            compile_cache=self._warm_up.cache_hash if self._warm_up else "",
         )
 
     def __enter__(self) -> Self:
@@ -151,6 +154,7 @@ class LiveMeasurement(abc.ABC):
             self._space = space
             if not self.gpu.synthetic:
                 self._libraries = LoadedLibraries(space.temporary)
+                self._prepare_warm_up(space)
             self.require()
             self._conditions = stack.enter_context(Conditions(self._site(space, private)))
             self.environment |= self._conditions.environment
@@ -199,7 +203,20 @@ class LiveMeasurement(abc.ABC):
         self._confined = confined
         self.note("the files of the submitter run in bubblewrap")
         self.work = self.work.with_command(replace(command, working_directory=str(confined.files)))
-        return replace(space, home=confined.home, temporary=confined.temporary, job=confined.job)
+        return replace(
+            space,
+            home=confined.home,
+            temporary=confined.temporary,
+            job=confined.job,
+            compiled=confined.compiled,
+        )
+
+    def _prepare_warm_up(self, space: Workspace) -> None:
+        if self.work.command is not None and self.work.command.argv:
+            self._warm_up = WarmUp(
+                self.work.command, self.gpu, self.state, space.compiled, give=self.give, note=self.note
+            )
+            self.environment |= self._warm_up.variables
 
     def readable(self) -> tuple[str, ...]:
         """What a confined workload needs to read of this profiler."""
@@ -287,12 +304,42 @@ class LiveMeasurement(abc.ABC):
         for name, detail in (*flags_of(notes).items(), *self.operations.flags(notes)):
             self.flag(name, detail)
 
+    def warm_up(self) -> None:
+        """Run the workload by itself where nothing is known yet of what it compiles.
+
+        For profilers whose first run would be no warm-up like another: launches are handed on meanwhile, or
+        replayed. Raises as :meth:`measure`.
+        """
+        if self._warm_up is not None and self._warm_up.is_needed:
+            assert self.work.command is not None
+            self._warm_up.keep(self._run_once(self.work.command.argv, ()))
+            self._warm_up.is_needed = False  # a run under the tool is none
+            self._forget_run()
+
     def measure(self, argv: Sequence[str], held: tuple[int, ...] = ()) -> ToolResult:
         """Run the command that measures, in the workload's folder and time limit.
 
-        ``held``: descriptors of further locks, which it holds until its last process has ended. Raises
-        ProfilerError if it hangs or cannot be started.
+        The first run of a command that compiles code is its warm-up, and it runs once more. ``held``:
+        descriptors of further locks, which it holds until its last process has ended. Raises ProfilerError
+        if it hangs or cannot be started.
         """
+        result = self._run_once(argv, held)
+        if self._warm_up is not None:
+            if self._warm_up.keep(result):
+                self._forget_run()
+                result = self._run_once(argv, held)
+            self._warm_up.note_additions()
+        return result
+
+    def _forget_run(self) -> None:
+        """Leave the run that has ended out of times and sensors."""
+        self._wall_seconds = 0.0
+        for each in (self._watch, self._others):
+            if each is not None:
+                each.begin_again()
+
+    def _run_once(self, argv: Sequence[str], held: tuple[int, ...]) -> ToolResult:
+        """One run of the command."""
         assert self.work.command is not None
         self._require_judged("was changed since")
         self._command = tuple(argv)

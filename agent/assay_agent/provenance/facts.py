@@ -11,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from assay_agent.execution.compile_cache import VARIABLES
 from assay_agent.execution.environment import MeasuredGPU, scrubbed
 from assay_core.records.attempt import AttemptLog
 from assay_core.records.validity_flag import ValidityFlag
@@ -30,7 +31,7 @@ from assay_sampling.running.attempt_facts import (
 _PRIVATE = frozenset(
     ("HOME", "TMPDIR", "CUDA_VISIBLE_DEVICES", "CUDA_MPS_PIPE_DIRECTORY", "CUDA_MPS_LOG_DIRECTORY",
      "CUDA_MPS_SM_PARTITION",
-     "CUDA_INJECTION64_PATH", "NVTX_INJECTION64_PATH", "ASSAY_TRACER_SOCKET", "ASSAY_KINETO_FILE")
+     "CUDA_INJECTION64_PATH", "NVTX_INJECTION64_PATH", "ASSAY_TRACER_SOCKET", "ASSAY_KINETO_FILE", *VARIABLES)
 )  # fmt: skip
 _OF_VIRTUAL_GPUS = LibraryFacts(note="a virtual GPU runs no CUDA")
 
@@ -45,6 +46,7 @@ def live_facts(
     in_force: Mapping[str, Any],
     flags: Collection[ValidityFlag],
     program: ProgramFact | None = None,
+    compile_cache: str = "",
 ) -> AttemptFacts:
     """The facts of a live run.
 
@@ -57,6 +59,7 @@ def live_facts(
         in_force: the facts of its conditions (:attr:`assay_agent.conditions.Conditions.facts`).
         flags: of the run so far.
         program: the file that was started; None if none was.
+        compile_cache: the hash of the compiled code that the run began with; "" without any.
     """
     return AttemptFacts(
         synthetic=gpu.synthetic,
@@ -69,6 +72,7 @@ def live_facts(
         environment_hash=environment_hash(environment, gpu.model.own_variables if gpu.model else ()),
         bundle=work.command.bundle.sha256 if work.command is not None and work.command.bundle else "",
         program=program or ProgramFact(),
+        compile_cache=compile_cache,
     )
 
 

@@ -93,6 +93,16 @@ class GpuWatch:
         if self._sensors is not None:
             self._sensors.close()
 
+    def begin_again(self) -> None:
+        """Forget what was sampled: the run that has ended does not count. What failed stays."""
+        sensors = self._sensors
+        if sensors is None or self.summary.problem:
+            return
+        self.summary = TelemetrySummary(self.summary.gpu, self.summary.source, synthetic=self._gpu.synthetic)
+        with self._told():
+            self.summary.before = sensors.state()
+            self._note_others(sensors)
+
     def _note_dcgm(self, problem: str) -> None:
         self._dcgm_problem = problem
 

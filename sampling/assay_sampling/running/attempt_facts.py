@@ -155,7 +155,8 @@ class AttemptFacts:
     ``environment_hash``: BLAKE2b of the scrubbed environment without the agent's private folders, so that
     equal environments have equal hashes in two runs. ``recording``: the format of the file that was played
     back; "" for a live run. ``bundle``: the SHA-256 of the submitter's files that it ran; "" without any.
-    ``program``: the file that was run; empty for recordings.
+    ``program``: the file that was run; empty for recordings. ``compile_cache``: the hash of the compiled code
+    that it began with, kept from the command's first run on that agent; "" where it began with none.
     """
 
     synthetic: bool = False
@@ -170,6 +171,7 @@ class AttemptFacts:
     environment_hash: str = ""
     bundle: str = ""
     program: ProgramFact = field(default_factory=ProgramFact)
+    compile_cache: str = ""
 
     def to_json(self) -> str:
         """The object as text of at most :data:`MOST_BYTES`: texts and lists are cut to their limits.

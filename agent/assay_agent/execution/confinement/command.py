@@ -23,7 +23,7 @@ from assay_sampling.running.failures import FailureClass
 
 _READ_BYTES = 1 << 20
 FILES = "files"
-_WRITABLE = ("home", "tmp", "job")
+_WRITABLE = ("home", "tmp", "job", "compiled")
 _PLACE, _REFUSAL = "place", "not-started"
 # Failures that full files may be behind.
 _OF_FULL = (
@@ -72,7 +72,7 @@ class Space:
         self._command, self._subject = command, subject
         self.place = Place(base / _PLACE, command.means.disk_bytes)
         self._refusal = base / _REFUSAL
-        self.home, self.temporary, self.job = (self.place.path / name for name in _WRITABLE)
+        self.home, self.temporary, self.job, self.compiled = (self.place.path / name for name in _WRITABLE)
         self.files = self.job / FILES
         writable = tuple((str(self.place.path / name), f"{HELD}/{name}") for name in _WRITABLE)
         self._view = dataclasses.replace(view, writable=writable)

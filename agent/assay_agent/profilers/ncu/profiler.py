@@ -90,6 +90,7 @@ class NsightComputeMeasurement(LiveMeasurement):
 
     def batches(self) -> Iterator[LaunchBatch]:
         tool = self.tool("ncu", "--help")
+        self.warm_up()  # else it would replay launches that only measure variants of a kernel
         profiled = self._profiled(tool, self.work)
         if profiled is None:
             return
