@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import BrokenExecutor
 from multiprocessing import resource_tracker
 from pathlib import Path
@@ -421,14 +421,6 @@ class TestWorkerPool:
         assert all(path.exists() for path in semaphores)
         pool.end()
         assert not any(path.exists() for path in semaphores)
-
-    def test_a_worker_that_dies_breaks_the_pool_and_a_fresh_one_works(self) -> None:
-        pool = WorkerPool(1)
-        dying: Callable[[int], Any] = os._exit
-        with pytest.raises(BrokenExecutor):
-            pool().submit(dying, 9).result(timeout=60)
-        assert pool().submit(os.getpid).result(timeout=60) != os.getpid()
-        pool.end()
 
 
 def _runs(process: int) -> bool:

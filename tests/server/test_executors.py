@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import platform
+import sys
+from collections.abc import Iterable, Iterator
+from concurrent.futures import BrokenExecutor
+from importlib import metadata
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from assay_sampling.errors import ParameterError
+from assay_sampling.methods import registry
+from assay_server.analysis.versions import versions
 from assay_server.analysis_place import analysis_place
+from assay_server.campaigns.analysing.executors import on_worker
 from assay_server.campaigns.analysing.executors.interface import ExecutorApart
 from assay_server.campaigns.analysing.executors.on_worker import differences
 from assay_server.campaigns.analysing.executors.pool import WorkerPool
@@ -16,6 +24,7 @@ from assay_server.campaigns.analysing.parts import submit_analysis
 from assay_server.config import ServerSettings
 from tests.support.server.analysis_lab import HandExecutor
 from tests.support.server.executor_contract import ExecutorContract
+from tests.support.server.worker_tasks import die_first, wait_for
 from tests.support.server.workloads_to_analyse import made_request
 
 
@@ -26,6 +35,20 @@ class TestWorkerPool(ExecutorContract):
         pool = WorkerPool(1)
         yield pool
         pool.end()
+
+
+@pytest.mark.processes
+def test_a_worker_that_dies_beside_another_one_fails_its_own_task_only(tmp_path: Path) -> None:
+    pool = WorkerPool(2)
+    executor, go = pool(), tmp_path / "go"
+    waiting = executor.submit(wait_for, str(go))
+    with pytest.raises(BrokenExecutor):
+        executor.submit(die_first, 1, str(tmp_path)).result(60)
+    assert executor.submit(die_first, 1, str(tmp_path)).result(60) == 2
+    assert not waiting.done()
+    go.touch()
+    assert waiting.result(60) is None
+    pool.end()
 
 
 class _Apart(HandExecutor, ExecutorApart):
@@ -90,3 +113,26 @@ def test_other_releases_are_named_with_what_they_are_instead() -> None:
     assert differences({"python": "3.12.1", "assay-gpu": None, "numpy": "2.0"}, here) == [
         "python 3.12.1 instead of 3.11.7", "assay-gpu missing instead of 0.1.0", "numpy 2.0 instead of none"
     ]  # fmt: skip
+
+
+def test_workers_elsewhere_are_compared_by_all_packages_that_numbers_may_change_with(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    theirs = {"made": ("made-methods", "1.0"), "other": ("other-methods", "2.0")}
+    monkeypatch.setattr(registry, "package_of", theirs.get)
+    monkeypatch.setattr(registry, "methods_of_others", lambda: tuple(theirs))
+    dask = SimpleNamespace(get_versions=_as_dask_says)
+    monkeypatch.setitem(sys.modules, "distributed", SimpleNamespace(versions=dask))  # it takes long to load
+    monkeypatch.setitem(sys.modules, "distributed.versions", dask)
+    compared = on_worker.releases_here.__wrapped__()
+    assert {"scipy", "pydantic", "duckdb", "made-methods", "other-methods"} | {"assay-gpu", *versions()} - {
+        "assay"
+    } == set(compared)
+    assert compared["python"] == platform.python_version()
+    assert compared["numpy"] == metadata.version("numpy")
+    assert compared["made-methods"] is None
+
+
+def _as_dask_says(packages: Iterable[str]) -> dict[str, dict[str, str | None]]:
+    found = {name: None if name.endswith("-methods") else metadata.version(name) for name in packages}
+    return {"packages": {"python": platform.python_version(), **found}}

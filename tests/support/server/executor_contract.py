@@ -6,7 +6,7 @@ import os
 import time
 from concurrent.futures import BrokenExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -39,13 +39,16 @@ class ExecutorContract:
             executors().submit(refuse, "w on V100").result(_SECONDS)
         assert (caught.value.subject, caught.value.remedy) == ("w on V100", "do not")
 
-    def test_a_task_that_its_processes_die_of_breaks_the_executor_and_the_next_one_works(
+    def test_a_task_that_its_processes_die_of_fails_and_the_tasks_beside_it_do_not(
         self, executors: Executors
     ) -> None:
-        dying: Any = os._exit
+        executor, dying = executors(), cast(Any, os._exit)
+        before, failed, after = (
+            executor.submit(pow, 3, 2), executor.submit(dying, 9), executor.submit(abs, -7)
+        )  # fmt: skip
         with pytest.raises(BrokenExecutor):
-            executors().submit(dying, 9).result(_SECONDS)
-        assert executors().submit(abs, -7).result(_SECONDS) == 7
+            failed.result(_SECONDS)
+        assert (before.result(_SECONDS), after.result(_SECONDS)) == (9, 7)
 
     def test_an_executor_that_is_ended_keeps_nobody_waiting(self, executors: Executors) -> None:
         executor = executors()

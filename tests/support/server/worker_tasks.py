@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
 
 from assay_sampling.errors import RefusedError
@@ -20,3 +21,9 @@ def die_first(times: int, folder: str) -> int:
     if begun < times:
         os._exit(9)
     return begun + 1
+
+
+def wait_for(path: str) -> None:
+    """Return once there is a file at ``path``."""
+    while not Path(path).exists():
+        time.sleep(0.01)

@@ -3,42 +3,89 @@
 from __future__ import annotations
 
 import multiprocessing
-from concurrent.futures import Executor, ProcessPoolExecutor
-from multiprocessing.connection import Connection
+import threading
+from collections.abc import Callable
+from concurrent.futures import BrokenExecutor, Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
+from typing import Any
 
 from assay_server.campaigns.analysing.job import end_with_server
 
 
 class WorkerPool:
-    """A process pool (spawn, as fork breaks gRPC) whose workers die with this process, however it dies."""
+    """Makes executors of ``workers`` processes, which die with this process, however it dies."""
 
     def __init__(self, workers: int) -> None:
         self._workers = workers
-        self._lifeline: Connection | None = None
-        self._executor: ProcessPoolExecutor | None = None
+        self._executor: _Processes | None = None
 
     def __call__(self) -> Executor:
-        """A new pool; ends the earlier one."""
+        """New processes; ends the earlier ones."""
         self._end(wait=False)
-        context = multiprocessing.get_context("spawn")
-        receiver, self._lifeline = context.Pipe(duplex=False)
-        self._executor = ProcessPoolExecutor(
-            self._workers, mp_context=context, initializer=end_with_server, initargs=(receiver,)
-        )
+        self._executor = _Processes(self._workers)
         return self._executor
 
     def end(self) -> None:
         """End the workers at once, and wait until their semaphores are unlinked.
 
-        The pool's own thread may be a daemon; if it unlinked them while the process exits, it could be
+        The threads of a pool may be daemons; if one unlinked them while the process exits, it could be
         cut off half-way, and Python's resource tracker would print a warning.
         """
         self._end(wait=True)
 
     def _end(self, *, wait: bool) -> None:
-        if self._lifeline is not None:
-            self._lifeline.close()
-            self._lifeline = None
         if self._executor is not None:
             self._executor.shutdown(wait=wait, cancel_futures=True)
             self._executor = None
+
+
+class _Processes(Executor):
+    """Processes (spawn, as fork breaks gRPC), each a pool of one, with one task at a time.
+
+    A process that dies ends its own task with BrokenExecutor, and no other; the next task gets a new process.
+    """
+
+    def __init__(self, count: int) -> None:
+        self._context = multiprocessing.get_context("spawn")
+        self._receiver, self._lifeline = self._context.Pipe(duplex=False)
+        self._threads = ThreadPoolExecutor(count, "assay-analysis-worker")
+        self._own = threading.local()  # the process of each thread
+        self._lock = threading.Lock()
+        self._processes: set[ProcessPoolExecutor] = set()
+        self._ended = False
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        """Submit a task. Raises RuntimeError after the end."""
+        return self._threads.submit(self._run, fn, *args, **kwargs)
+
+    def _run(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+        process = getattr(self._own, "process", None) or self._started()
+        try:
+            return process.submit(fn, *args, **kwargs).result()
+        except BrokenExecutor:
+            self._own.process = None
+            with self._lock:
+                self._processes.discard(process)
+            process.shutdown(wait=False)
+            raise
+
+    def _started(self) -> ProcessPoolExecutor:
+        with self._lock:
+            if self._ended:
+                raise BrokenExecutor("the workers were ended")
+            process = self._own.process = ProcessPoolExecutor(
+                1, mp_context=self._context, initializer=end_with_server, initargs=(self._receiver,)
+            )
+            self._processes.add(process)
+            return process
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        """End the processes at once, whatever they do."""
+        self._threads.shutdown(wait=False, cancel_futures=cancel_futures)
+        with self._lock:
+            self._ended = True
+            processes = list(self._processes)
+        self._lifeline.close()
+        for process in processes:
+            process.shutdown(wait=wait, cancel_futures=cancel_futures)
+        if wait:
+            self._threads.shutdown()
