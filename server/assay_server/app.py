@@ -455,10 +455,8 @@ class Server:
             make_executor = executors
         starter = ThreadPoolExecutor(1, "assay-start-analysis")
         resources.callback(starter.shutdown)
-        keeper = ThreadPoolExecutor(1, "assay-keep-analysis")
-        analyses = Analyses(coordinator, make_executor, self.metrics.analysed, starter, keeper=keeper)
+        analyses = Analyses(coordinator, make_executor, self.metrics.analysed, starter)
         resources.callback(analyses.close)
-        resources.callback(keeper.shutdown)  # before leases are left: whoever goes on finds what was finished
         return analyses
 
 

@@ -11,7 +11,6 @@ from typing import Protocol
 from assay_core.records.campaign import AttemptState
 from assay_server.access.audit import AuditLog
 from assay_server.access.directory import REFRESH_SECONDS, IdentityDirectory
-from assay_server.campaigns.analysing.kept_parts import KEPT_SECONDS
 from assay_server.campaigns.arrivals import clear_arrivals
 from assay_server.campaigns.bundles.named import named_bundles
 from assay_server.campaigns.carry_out import RequestRunner
@@ -114,12 +113,6 @@ class Housekeeper:
         if self._coordinator.bundles is not None:
             self._coordinator.bundles.forget_parts()
 
-    def forget_analysis_parts(self) -> None:
-        """Remove old finished workloads of analyses that nobody takes up again."""
-        before_ms = self._coordinator.clock.now_ms() - KEPT_SECONDS * 1000
-        with self._coordinator.schedule() as schedule:
-            schedule.store.forget_old_analysis_parts(before_ms)
-
     def forget_logs(self) -> None:
         """Replace old logs, a few at a time, so that leases have their turn in between."""
         before_ms = self._coordinator.clock.now_ms() - self._keep_logs_ms
@@ -166,7 +159,6 @@ def upkeep(
         repeated_in_thread("assay-arrivals", lambda: clear_arrivals(coordinator), _ARRIVALS_SECONDS),
         repeated_in_thread("assay-bundles", house.forget_bundles, _HOUR_SECONDS),
         repeated_in_thread("assay-bundle-parts", house.forget_parts, _HOUR_SECONDS),
-        repeated_in_thread("assay-parts", house.forget_analysis_parts, _HOUR_SECONDS),
         repeated_in_thread("assay-logs", house.forget_logs, _HOUR_SECONDS),
     ):
         yield

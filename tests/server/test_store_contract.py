@@ -25,7 +25,6 @@ from assay_server.store import statements
 from assay_server.store.model import (
     Agent,
     Analysis,
-    AnalysisPart,
     AnalysisState,
     Attempt,
     HeldSegment,
@@ -124,47 +123,6 @@ class TestMetadataStore:
             store.delete_runs([run(i).run_id for i in range(2)])
             store.delete_campaign(campaign())
             assert store.analysis("made-1") is None and store.due_analyses(5_000) == []
-
-    def test_finished_workloads_of_an_analysis_are_kept_until_they_are_forgotten(
-        self, metadata: MetadataStore
-    ) -> None:
-        second = AnalysisPart("made-1", "w2", "k", b"", 20)
-        first = AnalysisPart("made-1", "v \u00e9<script>", "k" * 64, bytes(range(256)), 10)
-        other = AnalysisPart("made-2", "w2", "k", b"x", 10)
-        with metadata.transaction() as store:
-            fill(store)
-            store.add_campaign(campaign("made-2", 2), [], [])
-            for part in (second, first, other):
-                store.keep_analysis_part(part)
-        with metadata.snapshot() as read:
-            assert read.analysis_parts("made-1") == [first, second]
-            assert read.analysis_parts("made-3") == []
-        newer = replace(first, key="new", content=b"y", kept_at_ms=30)
-        with metadata.transaction() as store:
-            store.keep_analysis_part(newer)
-            assert store.analysis_parts("made-1") == [newer, second]
-            store.forget_analysis_parts("made-1")
-            assert (store.analysis_parts("made-1"), store.analysis_parts("made-2")) == ([], [other])
-        with pytest.raises(StorageError), metadata.transaction() as store:
-            store.keep_analysis_part(replace(first, campaign_id="nobody"))
-
-    def test_old_finished_workloads_go_unless_their_campaign_is_being_analysed(
-        self, metadata: MetadataStore
-    ) -> None:
-        parts = [AnalysisPart("made-1", name, "k", b"x", at_ms) for name, at_ms in (("v", 10), ("w", 20))]
-        with metadata.transaction() as store:
-            fill(store)
-            store.save_campaign(campaign(state=CampaignState.ANALYSING))
-            for part in parts:
-                store.keep_analysis_part(part)
-            store.forget_old_analysis_parts(1_000)
-            assert store.analysis_parts("made-1") == parts
-            store.save_campaign(campaign(state=CampaignState.CANCELLED))
-            store.forget_old_analysis_parts(20)
-            assert store.analysis_parts("made-1") == parts[1:]
-            store.delete_runs([run(i).run_id for i in range(2)])
-            store.delete_campaign(campaign())
-            assert store.analysis_parts("made-1") == []
 
     def test_runs_are_found_by_what_a_request_names(self, metadata: MetadataStore) -> None:
         runs = [run(i, workload="w" if i % 2 else "v") for i in range(6)]

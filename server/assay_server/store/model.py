@@ -110,21 +110,6 @@ class Analysis:
 
 
 @dataclass(frozen=True)
-class AnalysisPart:
-    """The finished analysis of one workload, kept until the campaign has its report.
-
-    ``key``: the hash of all that the content depends on. ``content``: as
-    :mod:`assay_server.analysis.part_document` packs it.
-    """
-
-    campaign_id: str
-    workload: str
-    key: str
-    content: bytes
-    kept_at_ms: int = 0
-
-
-@dataclass(frozen=True)
 class OpenEnds:
     """What keeps a campaign from ending, and its workloads with waiting slices that are held."""
 

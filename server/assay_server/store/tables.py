@@ -280,22 +280,6 @@ analyses = sa.Table(
     sa.Column("failure", sa.JSON(none_as_null=True)),
 )
 
-# Workloads of campaigns under analysis that are finished; the table keeps them until the report is there.
-analysis_parts = sa.Table(
-    "analysis_parts",
-    metadata,
-    sa.Column(
-        "campaign_id",
-        StoredText,
-        sa.ForeignKey("campaigns.campaign_id", ondelete="CASCADE"),
-        primary_key=True,
-    ),
-    sa.Column("workload", StoredText, primary_key=True),
-    _text("key"),
-    _integer("kept_at_ms"),
-    sa.Column("content", sa.LargeBinary, nullable=False),
-)
-
 join_tokens = sa.Table(
     "join_tokens",
     metadata,

@@ -11,7 +11,6 @@ import sys
 import zlib
 from collections.abc import Callable
 from concurrent.futures import BrokenExecutor, Executor, Future
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +23,7 @@ from assay_server.campaigns.analysing.request_builder import analysis_request
 from assay_server.campaigns.scheduling.coordinator import Coordinator
 from assay_server.campaigns.scheduling.transitions import SchedulePolicy
 from assay_server.content_hash import hash_of_file
-from assay_server.store.model import AnalysisPart, Slice, SliceState
+from assay_server.store.model import Slice, SliceState
 from assay_server.store.records import LocalRecordStore
 from assay_server.store.sqlite import SqliteStore
 from tests.support.server.server_support import HandClock
@@ -110,25 +109,11 @@ class Ended:
         with self.coordinator.snapshot() as store:
             return analysis_request(store, ID, self.records)
 
-    def parts(self) -> list[AnalysisPart]:
-        with self.coordinator.snapshot() as store:
-            return store.analysis_parts(ID)
-
     def campaign_state(self) -> CampaignState:
         with self.coordinator.snapshot() as store:
             found = store.campaign(ID)
         assert found is not None
         return found.state
-
-    def measured_again(self, number: int) -> None:
-        """Another file in the place of a run's."""
-        other = made_request(self.state / "other", number + 1, 150).runs[number]
-        path = self.state / "records" / f"again-{number}.parquet"
-        Path(other.files[0]).rename(path)
-        with self.metadata.transaction() as store:
-            piece = store.slices(f"{ID}.{number:04d}")[0]
-            changed = replace(piece, file=path.name, content_hash=hash_of_file(path), launches=150)
-            store.save_slice(changed)
 
     def report(self) -> tuple[bytes, bytes]:
         json, html = (self.records.report_path(ID, form).read_bytes() for form in ("json", "html"))

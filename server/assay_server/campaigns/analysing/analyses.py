@@ -29,7 +29,6 @@ from assay_server.analysis.runs.request import AnalysisRequest
 from assay_server.campaigns.analysing.executors.interface import ExecutorApart, WorkersAwayError
 from assay_server.campaigns.analysing.failing import failure_of_analysis, given_up
 from assay_server.campaigns.analysing.job import Pages
-from assay_server.campaigns.analysing.kept_parts import KeptParts, Parts
 from assay_server.campaigns.analysing.parts import submit_analysis
 from assay_server.campaigns.analysing.request_builder import analysis_request
 from assay_server.campaigns.analysing.revalidate import look_again
@@ -58,8 +57,8 @@ class Analyses:
 
     ``make_executor`` makes an executor, and a new one after the earlier one broke. ``on_end`` hears of each
     analysis that has ended, and whether it made a report. ``starter`` starts the analyses of campaigns whose
-    last run ends, so that the agent of that run need not wait; None: whoever ends the run does. ``keeper``:
-    the thread of :func:`submit_analysis`. ``holder`` names this process in leases.
+    last run ends, so that the agent of that run need not wait; None: whoever ends the run does. ``holder``
+    names this process in leases.
     """
 
     def __init__(
@@ -69,14 +68,12 @@ class Analyses:
         on_end: Callable[[bool], None] = lambda done: None,
         starter: Executor | None = None,
         *,
-        keeper: Executor | None = None,
         holder: str = "",
     ) -> None:
         self._coordinator = coordinator
         self._on_end = on_end
         self._make_executor = make_executor
         self._starter = starter
-        self._keeper = keeper
         self._holder = holder or f"{socket.gethostname()}-{secrets.token_hex(8)}"
         self._lock = threading.Lock()
         self._making = threading.Lock()  # held while an executor is made, which may take seconds
@@ -164,7 +161,7 @@ class Analyses:
         try:
             with self._coordinator.snapshot() as store:
                 request = analysis_request(store, campaign_id, self._coordinator.records)
-            future = self.submit(request, KeptParts(self._coordinator, lease))
+            future = self.submit(request)
         except WorkersAwayError as error:
             self._wait_for_workers(lease, error)
         except StorageError as error:
@@ -190,20 +187,20 @@ class Analyses:
             with contextlib.suppress(StorageError), self._coordinator.schedule() as schedule:
                 schedule.tell_analysis(lease, None)
 
-    def submit(self, request: AnalysisRequest, kept: Parts | None = None) -> Future[Pages]:
+    def submit(self, request: AnalysisRequest) -> Future[Pages]:
         """Start an analysis, whose report is not stored, on the executor; a broken one is replaced.
 
-        ``kept``: where finished workloads are kept; None: nowhere. Raises WorkersAwayError.
+        Raises WorkersAwayError.
         """
         with self._making:
             if self._executor is None:
                 self._executor = self._make_executor()
             try:
-                return submit_analysis(self._executor, request, kept, self._keeper)
+                return submit_analysis(self._executor, request)
             except (BrokenExecutor, WorkersAwayError):
                 self._executor = None
                 self._executor = self._make_executor()
-                return submit_analysis(self._executor, request, kept, self._keeper)
+                return submit_analysis(self._executor, request)
 
     def _done(self, lease: Analysis, future: Future[Pages]) -> None:
         with self._ending:

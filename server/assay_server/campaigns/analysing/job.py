@@ -18,6 +18,7 @@ from assay_server.campaigns.analysing.local_copy import at_hand
 if TYPE_CHECKING:
     from assay_report.model.report import Report
     from assay_server.analysis.runs.request import AnalysisRequest, RunData
+    from assay_server.analysis.workload import WorkloadAnalysis
 
 Pages = tuple[bytes, bytes]
 _SUBJECT = "records of an analysis"
@@ -36,26 +37,23 @@ def analyse_campaign(request: AnalysisRequest) -> Pages:
     return _pages(report)
 
 
-def analyse_one_workload(request: AnalysisRequest, workload: str) -> bytes:
-    """The part of the report about one workload, packed; raises AssayError."""
-    from assay_server.analysis.part_document import packed  # noqa: PLC0415
+def analyse_one_workload(request: AnalysisRequest, workload: str) -> WorkloadAnalysis:
+    """The part of the report about one workload; raises AssayError."""
     from assay_server.analysis.pipeline import analyse_part  # noqa: PLC0415
 
     with at_hand(request, lambda run: run.workload == workload) as here:
         runs = [run for run in here.runs if run.workload == workload]
         with _reading(runs):
-            part = analyse_part(here, workload)
-    return packed(part)
+            return analyse_part(here, workload)
 
 
-def join_workloads(request: AnalysisRequest, parts: Sequence[bytes]) -> Pages:
-    """The report from the packed parts of all workloads, in order; raises UnusablePartError, AssayError."""
-    from assay_server.analysis.part_document import unpacked  # noqa: PLC0415
+def join_workloads(request: AnalysisRequest, parts: Sequence[WorkloadAnalysis]) -> Pages:
+    """The report from the parts of all workloads, in order; raises AssayError."""
     from assay_server.analysis.pipeline import joined_report  # noqa: PLC0415
 
     with at_hand(request, _facts_in_file) as here:
         require_intact(filter(_facts_in_file, here.runs))
-        return _pages(joined_report(here, [unpacked(part) for part in parts]))
+        return _pages(joined_report(here, parts))
 
 
 @contextlib.contextmanager

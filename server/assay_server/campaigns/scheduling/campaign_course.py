@@ -99,8 +99,6 @@ class CampaignCourse(AnalysisLeases):
         if campaign.retried != retried:
             self.effects.analyse.add(campaign_id)
             return
-        if why is None:
-            self.store.forget_analysis_parts(campaign_id)
         found = why or failure_of_runs(self.store.runs(campaign_id))
         self.store.save_campaign(
             replace(

@@ -6,10 +6,9 @@ import sqlalchemy as sa
 
 from assay_core.records.campaign import CampaignState
 from assay_server.store import statements, tables
-from assay_server.store.model import Analysis, AnalysisPart, AnalysisState
+from assay_server.store.model import Analysis, AnalysisState
 from assay_server.store.parts.known import KnownRows
 from assay_server.store.values.analyses import analysis_of, analysis_values
-from assay_server.store.values.fields import shallow
 
 
 class AnalysisRows(KnownRows):
@@ -57,30 +56,3 @@ class AnalysisRows(KnownRows):
         """End the leases of all analyses: whoever had them is gone."""
         leased = tables.analyses.c.state == str(AnalysisState.LEASED)
         self.write(sa.update(tables.analyses).where(leased).values(lease_ends_at_ms=0))
-
-    def analysis_parts(self, campaign_id: str) -> list[AnalysisPart]:
-        """The finished workloads that are kept of a campaign's analysis, by their names."""
-        table = tables.analysis_parts
-        query = sa.select(table).where(table.c.campaign_id == campaign_id)
-        parts = [AnalysisPart(**{**row, "content": bytes(row["content"])}) for row in self.rows(query)]
-        return sorted(parts, key=lambda part: part.workload)
-
-    def keep_analysis_part(self, part: AnalysisPart) -> None:
-        """Add or replace a finished workload of an analysis."""
-        c = tables.analysis_parts.c
-        at = (c.campaign_id == part.campaign_id, c.workload == part.workload)
-        self.write(sa.delete(tables.analysis_parts).where(*at))
-        self.write(sa.insert(tables.analysis_parts), [shallow(part)])
-
-    def forget_analysis_parts(self, campaign_id: str) -> None:
-        """Remove the finished workloads of a campaign's analysis."""
-        table = tables.analysis_parts
-        self.write(sa.delete(table).where(table.c.campaign_id == campaign_id))
-
-    def forget_old_analysis_parts(self, before_ms: int) -> None:
-        """Remove those that were kept before this moment, except of campaigns that are being analysed."""
-        table, c = tables.analysis_parts, tables.campaigns.c
-        analysing = sa.select(c.campaign_id).where(c.state == str(CampaignState.ANALYSING))
-        self.write(
-            sa.delete(table).where(table.c.kept_at_ms < before_ms, table.c.campaign_id.not_in(analysing))
-        )

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from typing import Any, TypeVar
 
-from assay_server.campaigns.analysing.computing_packages import packages_of_all_methods
+from assay_server.campaigns.analysing.computing_packages import computing_packages
 from assay_server.campaigns.analysing.executors.freed_memory import keep_freed_memory
 from assay_server.campaigns.analysing.executors.interface import WorkersAwayError
 
@@ -21,7 +21,7 @@ _one_task = threading.Lock()
 @cache
 def releases_here() -> Releases:
     """The releases of this process that workers need, too; None: not installed."""
-    return _releases_here(("python", *packages_of_all_methods()))
+    return _releases_here(("python", *computing_packages()))
 
 
 @cache
