@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Collection
 from concurrent.futures import BrokenExecutor, Future
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from assay_sampling.errors import MissingExtraError
@@ -58,7 +59,7 @@ class DaskWorkers:
             raise
         for reason in others.values():
             _log.warning("%s: a worker gets no analyses: %s", self._place, reason)
-        self._last = _DaskExecutor(self._place, client, usable, some_refused=bool(others))
+        self._last = _DaskExecutor(self._place, client, usable if others else None)
         return self._last
 
     def _workers(self, client: Client) -> tuple[set[str], dict[str, str]]:
@@ -82,92 +83,72 @@ class DaskWorkers:
 
 
 class _DaskExecutor(ExecutorApart):
-    """One connection to a scheduler. Thread-safe.
+    """One connection to a scheduler: Dask's own executor, whose errors become ours. Thread-safe.
 
-    ``usable``: addresses of the workers that may have tasks; ``some_refused``: there are others.
+    ``usable``: addresses of the workers that may have tasks; None: any, so that one which replaces a dead one
+    may have its tasks.
     """
 
-    def __init__(
-        self, place: AnalysisPlace, client: Client, usable: Collection[str], *, some_refused: bool
-    ) -> None:
-        self._place = place
-        self._client = client
-        self._usable = sorted(usable)
-        # Else any worker, so that one which replaces a dead one may have its tasks.
-        self._only = self._usable if some_refused else None
+    def __init__(self, place: AnalysisPlace, client: Client, usable: Collection[str] | None) -> None:
+        self._place, self._client, self._usable = place, client, usable
+        workers = None if usable is None else sorted(usable)
+        self._tasks = client.get_executor(pure=False, workers=workers)
         self._lock = threading.Lock()
-        self._under_way: dict[Future[Any], Any] = {}
+        self._under_way: set[Future[Any]] = set()
         self._ended = threading.Event()
         threading.Thread(target=self._watch, name="assay-dask-workers", daemon=True).start()
 
-    def worker_addresses(self) -> list[str]:
-        """The addresses of the workers that may have tasks, when the connection was made."""
-        return self._usable
-
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
         """Submit a task; keywords are not used. Raises WorkersAwayError."""
-        promised: Future[Any] = Future()
         if self._ended.is_set() or self._client.status != "running":
             raise _lost(self._place)
         try:
-            task = self._client.submit(
-                run_task,
-                releases_here(),
-                str(self._place),
-                fn,
-                args,
-                pure=False,
-                workers=self._only,
-                key=None,
-            )
+            task = self._tasks.submit(run_task, releases_here(), str(self._place), fn, args)
         except Exception as error:
             raise _lost(self._place, error) from error
+        promised: Future[Any] = Future()
         with self._lock:
-            self._under_way[promised] = task
-        promised.add_done_callback(self._forget)
-        task.add_done_callback(lambda ended: self._take(promised, ended))
+            self._under_way.add(promised)
+        promised.add_done_callback(partial(self._forget, task))
+        task.add_done_callback(partial(self._take, promised))
         return promised
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         """Close the connection, which ends all tasks."""
         self._ended.set()
-        with self._lock:
-            promises = list(self._under_way)
-        for promised in promises:
+        for promised in self._left():
             promised.cancel()
         try:
             self._client.close(timeout=2)
         except Exception as error:  # noqa: BLE001 - it goes away in any case
             _log.info("%s: closing the connection: %s", self._place, error)
 
-    def _forget(self, promised: Future[Any]) -> None:
+    def _left(self) -> list[Future[Any]]:
         with self._lock:
-            task = self._under_way.pop(promised, None)
-        if promised.cancelled() and task is not None and not task.done():
-            try:
-                task.cancel()
-            except Exception as error:  # noqa: BLE001 - nobody waits for it any more
-                _log.info("%s: dropping a task: %s", self._place, error)
+            return list(self._under_way)
 
-    def _take(self, promised: Future[Any], task: Any) -> None:
+    def _forget(self, task: Future[Any], promised: Future[Any]) -> None:
+        with self._lock:
+            self._under_way.discard(promised)
+        if promised.cancelled():
+            task.cancel()
+
+    def _take(self, promised: Future[Any], task: Future[Any]) -> None:
         """A task has ended; called in a thread of Dask's."""
         if not promised.set_running_or_notify_cancel():
             return
-        try:
-            if task.status == "cancelled":
-                promised.set_exception(_lost(self._place))
-            else:
-                promised.set_result(task.result())
-        except BaseException as error:  # noqa: BLE001 - whoever waits must hear of it, whatever it is
+        if task.cancelled():
+            promised.set_exception(_lost(self._place))
+        elif (error := task.exception()) is not None:
             promised.set_exception(_translated(self._place, error))
+        else:
+            promised.set_result(task.result())
 
     def _watch(self) -> None:
         """End tasks that no worker is left for: Dask would let them wait for ever."""
         missed = 0
         while not self._ended.wait(_LOOK_SECONDS):
-            with self._lock:
-                under_way = bool(self._under_way)
-            missed = missed + 1 if under_way and not self._has_workers() else 0
+            missed = missed + 1 if self._left() and not self._has_workers() else 0
             if missed > _LOOKS_WITHOUT_WORKERS:
                 self._give_up()
 
@@ -176,13 +157,11 @@ class _DaskExecutor(ExecutorApart):
             there = self._client.scheduler_info()["workers"]
         except Exception:  # noqa: BLE001 - without its scheduler, Dask cancels the tasks itself
             return bool(self._client.status == "running")
-        return any(self._only is None or address in self._only for address in there)
+        return any(self._usable is None or address in self._usable for address in there)
 
     def _give_up(self) -> None:
         self._ended.set()
-        with self._lock:
-            promises = list(self._under_way)
-        for promised in promises:
+        for promised in self._left():
             if promised.set_running_or_notify_cancel():
                 promised.set_exception(_no_workers(self._place))
 
