@@ -16,7 +16,6 @@ from assay_sampling.launches.in_memory import Launches
 from assay_sampling.launches.profile import Profile
 from assay_sampling.launches.ranges import LaunchRange
 from assay_sampling.launches.unseen import signature_ordinals, unseen_time_percent
-from assay_sampling.methods.pks.two_level import two_level_selection
 from assay_sampling.scoring.carried import score_on
 from assay_sampling.scoring.selection import Selection
 from assay_server.campaign_file.compiled import Slicing
@@ -25,6 +24,7 @@ from assay_server.campaign_file.slices.cost import LightPace, cost_from_light
 from assay_server.campaigns.slicing.by_light import LightTimes, chosen_slices
 from tests.fidelity.counted_workloads import CountedWorkload, virtual
 from tests.fidelity.section import Effort, Section
+from tests.support.sampling.two_level_profiles import two_level_selection
 
 # The demo's workloads of one process: slices of a workload of several are not chosen.
 WORKLOADS = ("decoder", "inference", "solver", "stencil", "training")

@@ -18,7 +18,6 @@ from assay_sampling.launches.profile import Profile
 from assay_sampling.launches.table import Condition, CounterColumn, Device, TableMetadata
 from assay_sampling.methods.pks import two_level
 from assay_sampling.methods.pks.principal_kernels import PrincipalKernels, nearest_groups, principal_kernels
-from assay_sampling.methods.pks.two_level import two_level_selection
 from assay_sampling.methods.registry import select
 from assay_sampling.readers import ReadOptions, read_launches
 from assay_sampling.scoring.error_parts.cells import kernel_and_size
@@ -27,7 +26,7 @@ from assay_sampling.scoring.selection import SavedSelection, Selection
 from tests.support.sampling.made_launches import CYCLES, made_launches
 from tests.support.sampling.published import PUBLISHED_PKS
 from tests.support.sampling.saved_scores import score_saved
-from tests.support.sampling.two_level_profiles import CYCLES_PER_NS, light_half
+from tests.support.sampling.two_level_profiles import CYCLES_PER_NS, light_half, two_level_selection
 
 WINDOW = 1_000
 

@@ -12,8 +12,8 @@ from assay_sampling.counters.definitions import features_of, registry
 from assay_sampling.launches.in_memory import Launches
 from assay_sampling.launches.profile import Profile
 from assay_sampling.launches.table import TableMetadata
-from assay_sampling.methods.pks.two_level import two_level_selection
 from tests.support.sampling.made_launches import CYCLES, made_launches
+from tests.support.sampling.two_level_profiles import two_level_selection
 
 KERNEL, LAUNCHES, WINDOW = "void scale<float>(float*, int)", 600, 200
 SLOW = np.random.default_rng(5).random(LAUNCHES) < 0.4

@@ -14,10 +14,9 @@ from assay_sampling.launches.joining import join
 from assay_sampling.launches.profile import Profile
 from assay_sampling.launches.unseen import signature_ordinals, unseen_time_percent
 from assay_sampling.methods.pks.principal_kernels import principal_kernels
-from assay_sampling.methods.pks.two_level import two_level_selection
 from assay_sampling.readers import ReadOptions, read_launches
 from tests.support.sampling.made_launches import made_launches
-from tests.support.sampling.two_level_profiles import light_half
+from tests.support.sampling.two_level_profiles import light_half, two_level_selection
 
 pytestmark = pytest.mark.xdist_group("two_level")
 

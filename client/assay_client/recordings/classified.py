@@ -34,7 +34,7 @@ def classify(
     """PKS on two levels; the selection has a label for every launch, or operation, of the light run.
 
     Raises ParameterError if the profile has only one level, and what
-    :func:`assay_sampling.methods.pks.two_level.two_level_selection` raises; by operation RefusedError for a
+    :func:`assay_sampling.methods.pks.two_level.two_level_groups` raises; by operation RefusedError for a
     light recording that knows no operations.
     """
     if profile.detailed is None or profile.light is None:

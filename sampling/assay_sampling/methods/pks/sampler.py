@@ -20,7 +20,7 @@ from assay_sampling.methods.tried import Tried
 from assay_sampling.scoring.selection import Selection
 
 if TYPE_CHECKING:
-    from assay_sampling.methods.pks.two_level import TwoLevelGroups
+    from assay_sampling.methods.pks.two_level_groups import TwoLevelGroups
 
     Groups = OneLevelGroups | TwoLevelGroups
 
@@ -49,7 +49,7 @@ class PksSampler:
 
     def select(self, profile: Profile, parameters: PksParameters, *, seed: int) -> Selection:
         """Raises RefusedError without counters or launches, CounterUnavailableError where a launch lacks
-        one that is used, and what :func:`assay_sampling.methods.pks.two_level.two_level_selection` raises."""
+        one that is used, and what :func:`assay_sampling.methods.pks.two_level.two_level_groups` raises."""
         return self.select_and_try(profile, parameters, seed=seed, count=0).selection
 
     def select_and_try(self, profile: Profile, parameters: PksParameters, *, seed: int, count: int) -> Tried:
