@@ -25,7 +25,7 @@ from assay_server.access.visibility import EVERY_PROJECT
 from assay_server.app import Server
 from assay_server.rpc.admission.auditing import Auditing
 from assay_server.rpc.wrapping import ServedCall
-from assay_server.store.model import Identity
+from assay_server.store.access.people import Identity
 from assay_server.store.sql import MetadataStore
 from assay_server.store.sqlite import SqliteStore
 from tests.support.server.guarded_server import (

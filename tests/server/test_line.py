@@ -29,7 +29,8 @@ from assay_server.campaigns.queue_view import (
 )
 from assay_server.campaigns.scheduling.resting import Rest, Row
 from assay_server.campaigns.scheduling.waiting import WaitKind
-from assay_server.store.model import Agent, Hold, Run, WorkloadCost
+from assay_server.store.model import Agent, Hold, Run
+from assay_server.store.values.overviews import WorkloadCost
 from tests.support.server.desk import HANG, Desk
 from tests.support.server.made_segments import made_segments
 from tests.support.server.playing_agent import PlayingAgent

@@ -22,6 +22,7 @@ from assay_sampling.launches.table import Condition
 from assay_sampling.readers import open_recording
 from assay_server.campaign_file.compiled import Slicing
 from assay_server.store import statements
+from assay_server.store.access.people import Identity
 from assay_server.store.model import (
     Agent,
     Analysis,
@@ -29,18 +30,16 @@ from assay_server.store.model import (
     Attempt,
     HeldSegment,
     Hold,
-    Identity,
     KeptBundle,
-    NotedRuns,
     PendingRequest,
     Segment,
     Slice,
     SliceState,
-    WorkloadCost,
 )
 from assay_server.store.record_store import KnownFiles, RecordStore
 from assay_server.store.records import DamagedSegmentError, LocalRecordStore
 from assay_server.store.sql import MetadataStore, SqlTransaction
+from assay_server.store.values.overviews import NotedRuns, WorkloadCost
 from assay_server.store.visibility import Belonging, Sight
 from tests.support.server.made_segments import MadeSegment, made_segments
 from tests.support.server.metadata_stores import METADATA_STORES

@@ -16,7 +16,8 @@ from assay_server.campaigns.queue.places import AWAY_AFTER_MS
 from assay_server.campaigns.scheduling.choice import Seat, seat_of
 from assay_server.campaigns.scheduling.resting import NO_RESTS, Row
 from assay_server.campaigns.scheduling.waiting import NO_LINE, Line, wait_reasons, worth_saying
-from assay_server.store.model import Agent, Run, WorkloadCost, need_of
+from assay_server.store.model import Agent, Run, need_of
+from assay_server.store.values.overviews import WorkloadCost
 
 
 @dataclass(frozen=True)

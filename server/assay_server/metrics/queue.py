@@ -18,7 +18,8 @@ from assay_sampling.errors import StorageError
 from assay_server.campaigns.queue.places import AWAY_AFTER_MS
 from assay_server.campaigns.scheduling.coordinator import Coordinator
 from assay_server.campaigns.scheduling.resting import Row
-from assay_server.store.model import OPEN_RUNS, Agent, StoreLoad
+from assay_server.store.model import OPEN_RUNS, Agent
+from assay_server.store.values.overviews import StoreLoad
 
 _log = logging.getLogger(__name__)
 

@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from assay_core.identity.roles import IdentityKind, Role
 from assay_core.records.attempt import AttemptKey, AttemptLog, Claim
 from assay_core.records.campaign import AttemptState, CampaignState, RunState
 from assay_core.records.failure import Failure
@@ -116,23 +115,6 @@ class OpenEnds:
     open_runs: bool
     requests: bool
     held_workloads: frozenset[str]
-
-
-@dataclass(frozen=True)
-class CampaignOverview:
-    """A campaign in a list, without its file, which may be long; ``ordinal``: its place among all."""
-
-    ordinal: int
-    campaign_id: str
-    name: str
-    number: int
-    synthetic: bool
-    state: CampaignState
-    failure: Failure | None
-    owner: str = ""
-    owner_name: str = ""
-    project: str = ""
-    paused: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -380,77 +362,11 @@ class Agent:
 
 
 @dataclass(frozen=True)
-class Identity:
-    """An agent or a person that may call the server; ``revoked_at_ms`` 0: it was not revoked.
-
-    ``labels`` are those of its join token, for campaigns that require them. ``budget_gpu_hours``: what a
-    person may use in 30 days; None: no budget of their own.
-    """
-
-    identity_id: str
-    kind: IdentityKind
-    name: str
-    role: Role
-    project: str = ""
-    labels: tuple[str, ...] = ()
-    created_at_ms: int = 0
-    revoked_at_ms: int = 0
-    budget_gpu_hours: float | None = None
-
-
-@dataclass(frozen=True)
-class StoreLoad:
-    """How much a server has to do: campaigns by state, runs of running campaigns, and attempts under way.
-
-    ``busy_slots``: those of leased attempts, all of a gang counted.
-    """
-
-    campaigns: Mapping[CampaignState, int] = field(default_factory=dict)
-    runs: Mapping[RunState, int] = field(default_factory=dict)
-    attempts: Mapping[AttemptState, int] = field(default_factory=dict)
-    busy_slots: int = 0
-
-
-@dataclass(frozen=True)
 class AgentSession:
     """The current process of an agent, and when the agent was last seen."""
 
     session_id: str
     seen_at_ms: int
-
-
-@dataclass(frozen=True)
-class StoredToken:
-    """A join token: of its secret only ``secret_hash`` is kept.
-
-    ``uses_left`` 0: it was used up or withdrawn.
-    """
-
-    token_id: str
-    secret_hash: str
-    role: Role
-    name: str = ""
-    project: str = ""
-    labels: tuple[str, ...] = ()
-    uses_left: int = 1
-    created_at_ms: int = 0
-    expires_at_ms: int = 0
-
-
-@dataclass(frozen=True)
-class StoredCertificate:
-    """A certificate that was issued, by the hash of its public key; ``token_id``: of the join, "" if renewed.
-
-    ``withdrawn_at_ms`` 0: it was not withdrawn.
-    """
-
-    serial: str
-    identity_id: str
-    public_key_hash: str
-    issued_at_ms: int
-    expires_at_ms: int
-    token_id: str = ""
-    withdrawn_at_ms: int = 0
 
 
 @dataclass(frozen=True)
@@ -468,92 +384,3 @@ class KeptBundle:
     file: str
     stored_bytes: int
     holders: Mapping[str, int]
-
-
-@dataclass(frozen=True)
-class WebLogin:
-    """A link to the live page that nobody has used yet, or the session of a browser that used one.
-
-    Args:
-        key: SHA-256 of its secret, in hexadecimal; the secret itself is with its owner alone.
-        identity_id: whose it is.
-        serial: of the certificate that its link was asked for with; "": it was asked for on the socket.
-        opened: whether it is a session.
-        made_at_ms: when it was made.
-        ends_at_ms: when it ends.
-        session_ends_at_ms: when the session ends; for a link: the session that it opens.
-    """
-
-    key: str
-    identity_id: str
-    serial: str
-    opened: bool
-    made_at_ms: int
-    ends_at_ms: int
-    session_ends_at_ms: int
-
-
-@dataclass(frozen=True)
-class CampaignProgress:
-    """How far a campaign is. ``needs``: for each distinct need of open runs, one such run and how many
-    have that need. ``retries``: attempts beyond the first of each slice. ``awaiting_light``: those of the
-    ``needs`` whose runs get their slices when their light run has ended."""
-
-    slices: int
-    slices_done: int
-    retries: int
-    needs: tuple[tuple[Run, int], ...]
-    awaiting_light: frozenset[str] = frozenset()
-
-
-@dataclass(frozen=True)
-class WorkloadCost:
-    """What a workload has cost at one level on one kind of GPU, and how much of it is left.
-
-    ``open_slices`` wait or run; ``published`` slices took ``published_seconds``; ``gpu_seconds``: for how
-    long attempts have had GPUs, with any outcome (0 for recordings). ``gpus``: how many each attempt has.
-    """
-
-    workload: str
-    device_key: str
-    level: str
-    open_slices: int = 0
-    published: int = 0
-    published_seconds: float = 0.0
-    gpu_seconds: float = 0.0
-    gpus: int = 1
-
-
-@dataclass(frozen=True)
-class RunsAlike:
-    """How many runs of a workload on one kind of GPU are in one state."""
-
-    workload: str
-    device_kind: str
-    state: RunState
-    runs: int
-
-
-@dataclass(frozen=True)
-class NotedRuns:
-    """Runs with the same failure (None: they have not failed) and the same validity flags."""
-
-    failure: Failure | None
-    flags: tuple[ValidityFlag, ...]
-    run_ids: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class RunOverview:
-    """A run with facts of its slices and attempts: their numbers, the newest's agent, launches so far.
-
-    ``retries``: attempts beyond the first of each slice.
-    """
-
-    run: Run
-    attempts: int
-    agent: str
-    launches: int
-    slices: int = 0
-    slices_done: int = 0
-    retries: int = 0

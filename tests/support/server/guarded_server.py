@@ -40,7 +40,7 @@ from assay_server.rpc.admission.claims import Claims
 from assay_server.rpc.admission.decoding import Decoding
 from assay_server.rpc.admission.guard import Guard
 from assay_server.rpc.errors import abort
-from assay_server.store.model import Identity
+from assay_server.store.access.people import Identity
 from assay_server.store.sql import MetadataStore
 from tests.support.identity.authorities import DAY, made_authority, made_credentials, now
 

@@ -10,7 +10,7 @@ import sqlalchemy as sa
 
 from assay_core.identity.roles import Role
 from assay_server.store import tables
-from assay_server.store.model import StoredCertificate, StoredToken
+from assay_server.store.access.people import StoredCertificate, StoredToken
 
 _T, _C = tables.join_tokens.c, tables.certificates.c
 

@@ -10,7 +10,7 @@ import sqlalchemy as sa
 
 from assay_core.identity.roles import IdentityKind, Role
 from assay_server.store import tables
-from assay_server.store.model import Identity
+from assay_server.store.access.people import Identity
 
 _C = tables.identities.c
 

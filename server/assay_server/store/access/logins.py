@@ -8,7 +8,7 @@ from dataclasses import asdict
 import sqlalchemy as sa
 
 from assay_server.store import tables
-from assay_server.store.model import WebLogin
+from assay_server.store.access.people import WebLogin
 
 _L = tables.web_logins.c
 

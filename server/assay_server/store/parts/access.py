@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from assay_core.records.lab import AuditEntry
 from assay_server.store.access import audit, certificates, identities, logins
-from assay_server.store.model import Identity, StoredCertificate, StoredToken, WebLogin
+from assay_server.store.access.people import Identity, StoredCertificate, StoredToken, WebLogin
 from assay_server.store.parts.known import KnownRows
 
 

@@ -8,11 +8,12 @@ import sqlalchemy as sa
 
 from assay_core.records.campaign import CampaignState
 from assay_server.store import statements, tables
-from assay_server.store.model import Campaign, CampaignOverview
+from assay_server.store.model import Campaign
 from assay_server.store.parts.known import KnownRows
 from assay_server.store.rows import deleting
 from assay_server.store.values.campaigns import campaign_of, campaign_overview_of, campaign_values
 from assay_server.store.values.fields import Row
+from assay_server.store.values.overviews import CampaignOverview
 from assay_server.store.visibility import EVERYTHING, Belonging, Sight
 
 

@@ -11,10 +11,11 @@ import sqlalchemy as sa
 from assay_core.records.campaign import RunState
 from assay_core.records.runs_request import RunsRequest
 from assay_server.store import statements, tables
-from assay_server.store.model import OPEN_RUNS, Hold, NotedRuns, Run, RunsAlike
+from assay_server.store.model import OPEN_RUNS, Hold, Run
 from assay_server.store.parts.known import KnownRows
 from assay_server.store.rows import deleting, queue, selected_runs
 from assay_server.store.values.fields import failure_of, flags_of
+from assay_server.store.values.overviews import NotedRuns, RunsAlike
 from assay_server.store.values.runs import run_of, run_values
 
 

@@ -7,8 +7,9 @@ from typing import Any
 from assay_core.records.campaign import CampaignState
 from assay_sampling.errors import StorageError
 from assay_server.campaign_file.compiled import CompiledCampaign
-from assay_server.store.model import Campaign, CampaignOverview
+from assay_server.store.model import Campaign
 from assay_server.store.values.fields import Row, documents_of, failure_of, shallow
+from assay_server.store.values.overviews import CampaignOverview
 
 
 def campaign_of(row: Row) -> Campaign:

@@ -26,8 +26,9 @@ from assay_sampling.verdicts.rules import GOAL_ERROR_PERCENT
 from assay_server.campaigns.errors import NotYetError, UnknownThingError, known_campaign, unknown_run
 from assay_server.campaigns.scheduling.coordinator import Coordinator
 from assay_server.rpc.campaign_handler import CampaignHandler
-from assay_server.store.model import ACTIVE_ATTEMPTS, OPEN_RUNS, Attempt, Campaign, Run, RunsAlike
+from assay_server.store.model import ACTIVE_ATTEMPTS, OPEN_RUNS, Attempt, Campaign, Run
 from assay_server.store.sql import SqlTransaction
+from assay_server.store.values.overviews import RunsAlike
 from assay_server.web.activity import Pulse
 from assay_server.web.figures.figure_worker import Source, Studio
 from assay_server.web.views.attention import MOST_REASONS, Reason, reasons
