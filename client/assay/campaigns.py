@@ -48,7 +48,7 @@ class Campaign:
         return str(self._client.summary(self._id)["state"])
 
     def status(self) -> dict[str, Any]:
-        """The document of ``assay status ID --json``, now."""
+        """The document of ``assay lab status ID --json``, now."""
         return self._client.status(self._id)
 
     def watch(self) -> Iterator[dict[str, Any]]:
@@ -74,7 +74,7 @@ class Campaign:
         return self._client.cancel(self._id, workload=workload)
 
     def retry(self, workload: str = "") -> dict[str, Any]:
-        """Let failed and cancelled runs wait again; returns the status."""
+        """Re-queue failed and cancelled runs; returns the status."""
         return self._client.retry(self._id, workload=workload)
 
     def runs(self) -> pa.Table:

@@ -28,7 +28,7 @@ class Server:
     """A campaign server. Use it as a context manager, or call :meth:`close`.
 
     Args:
-        address: ``unix:PATH``, or ``HOST:PORT`` after ``assay login``; None: $ASSAY_SERVER, else your own
+        address: ``unix:PATH``, or ``HOST:PORT`` after ``assay lab login``; None: $ASSAY_SERVER, else your own
             socket.
         connect_seconds: how long to wait for the server to answer at all.
     """

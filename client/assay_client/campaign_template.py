@@ -10,7 +10,7 @@ CAMPAIGN_TEMPLATE = f"""\
 # A campaign: which workloads, on which kinds of GPU, analysed how. Paths are relative to this file.
 #   assay plan campaign.yaml      check it, and see what it would run
 #   assay run campaign.yaml       run it in one process (recordings), or, for commands on GPUs:
-#   assay submit campaign.yaml    hand it to a server whose agents have the GPUs
+#   assay lab submit campaign.yaml    hand it to a server whose agents have the GPUs
 
 campaign: my-campaign       # letters, digits, '.', '_', '-'; the first submission is my-campaign-1
 synthetic: false            # true for data that no silicon produced, such as virtual GPUs

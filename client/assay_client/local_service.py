@@ -24,12 +24,12 @@ _AGENT_STOP_SECONDS = 30.0
 _LOOK_SECONDS = 0.02
 _HEARTBEAT_MS = 500
 _ELSEWHERE = (
-    "correct the campaign's gpus, or run it where they are: a server takes it with assay submit, "
+    "correct the campaign's gpus, or run it where they are: a server takes it with assay lab submit, "
     "and an agent there measures; see assay doctor --for agent"
 )
 _HERE_VIRTUAL = (
     "a synthetic campaign runs on virtual GPUs alone: offer each of its gpus with assay run --virtual KIND, "
-    "or with assay-agent run --virtual KIND to a server that takes it with assay submit"
+    "or with assay-agent run --virtual KIND to a server that takes it with assay lab submit"
 )
 
 

@@ -175,7 +175,7 @@ _COMMANDS = """\
 # What it would run; run it here, in one process; run it on a server's agents:
 #   assay plan {file}
 #   assay run {file}{virtual}
-#   assay submit {file}
+#   assay lab submit {file}
 
 campaign: {campaign}
 synthetic: {synthetic}

@@ -43,7 +43,7 @@ class ClientSettings(ProgramSettings):
     credentials_dir: Annotated[
         Path,
         Setting(
-            "Folder in which 'assay login' keeps your certificates.",
+            "Folder in which 'assay lab login' keeps your certificates.",
             default="assay/servers in $XDG_CONFIG_HOME, else in ~/.config",
             flag="credentials",
             metavar="DIR",

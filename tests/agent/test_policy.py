@@ -81,7 +81,7 @@ def test_what_a_rule_names_may_run_and_nothing_else(box: Box) -> None:
     assert refused.why == f"no rule of {box.file} allows the program '{box.bin}/stencil'"
     assert refused.remedy == (
         f"change the campaign, or have {box.file} allow it, reload the agent, and try again what failed: "
-        "assay retry CAMPAIGN"
+        "assay lab retry CAMPAIGN"
     )
 
 

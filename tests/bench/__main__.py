@@ -198,7 +198,7 @@ _PAGE_FOOT = """
   Arrow, which makes both faster. Runs of the cases alternate, and a promise takes the median of the ratios
   of each round.
 - *Download* takes launches that are published on a server process, over a Unix socket. A copy neither checks
-  nor decodes; `assay fetch` checks each file's hash and makes it durable; the stream of record batches is
+  nor decodes; `assay lab fetch` checks each file's hash and makes it durable; the stream of record batches is
   decoded by the server, packed with LZ4, and validated by the receiver, which has names as text.
 - *PKS* groups the same standardised, projected rows as the peer, which runs `KMeans(n_init=10)` for each K on
   all of them. The peer's time is that of one seed; its inertias are medians of the seeds 0 to 9. The

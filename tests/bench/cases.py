@@ -102,7 +102,7 @@ FIFTY_MILLION = Case("Assay: agent spool to published Parquet", _INGEST, "assay"
 _DOWNLOAD = "tests.bench.download"
 DOWNLOAD = (
     Case("the Parquet files copied on the server's disk", _DOWNLOAD, "copied", 5_000_000),
-    Case("`assay fetch`: the files by RPC, checked and durable", _DOWNLOAD, "fetched", 5_000_000),
+    Case("`assay lab fetch`: the files by RPC, checked and durable", _DOWNLOAD, "fetched", 5_000_000),
     Case("`Campaign.records()`: Arrow by RPC, decoded", _DOWNLOAD, "streamed", 5_000_000),
     Case("... two of the columns", _DOWNLOAD, "streamed_columns", 5_000_000),
 )

@@ -82,7 +82,7 @@ def copied(launches: int) -> Measurement:
 
 
 def fetched(launches: int) -> Measurement:
-    """``assay fetch``: the files over gRPC, each checked against its hash and made durable."""
+    """``assay lab fetch``: the files over gRPC, each checked against its hash and made durable."""
 
     def fetch(folder: Path, address: str, campaign: str) -> int:
         with Client(address) as client, Connection(address) as connection:

@@ -126,7 +126,7 @@ def test_the_page_works_without_script(lab: PagedLab, open_page: OpenPage, tmp_p
     page.get_by_role("button", name="Log out").click()
     page.wait_for_url(re.compile("/login$"))
     page.goto(f"{lab.base}/login")
-    assert "assay login --web" in page.locator("main").inner_text()
+    assert "assay lab login --web" in page.locator("main").inner_text()
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

@@ -141,7 +141,7 @@ def test_a_form_without_its_token_or_of_another_site_is_refused(lab: WebLab, ope
                }""",
             [f"{lab.base}/campaigns/{CAMPAIGN}/pause", csrf],
         )
-    assert "assay login --web" in elsewhere.locator("main").inner_text()
+    assert "assay lab login --web" in elsewhere.locator("main").inner_text()
     assert not paused(lab)
 
 

@@ -50,14 +50,14 @@ def campaign(tmp_path: Path) -> Callable[[str], Path]:
     return write
 
 
-@pytest.mark.parametrize("verb", ["plan", "submit", "run"])
+@pytest.mark.parametrize("verb", ["plan", "lab submit", "run"])
 def test_a_virtual_gpu_that_is_none_is_refused_with_all_that_there_are(
     assay: Assay, campaign: Callable[[str], Path], server: FakeServer, script: Script, verb: str
 ) -> None:
     path = campaign(SYNTHETIC)
     (path.parent / "stensil.toml").touch()
-    where = {"submit": ("--server", server.address), "run": ("--state", path.with_name("state"))}
-    ended = assay(verb, path, *where.get(verb, ()))
+    where = {"lab submit": ("--server", server.address), "run": ("--state", path.with_name("state"))}
+    ended = assay(*verb.split(), path, *where.get(verb, ()))
     assert (ended.code, ended.stdout) == (4, "")
     assert ended.stderr == (
         f"error: {path}:3: field gpus[1]: there is no virtual GPU 'RTX3070' (did you mean 'RTX 3070'?); "
@@ -128,7 +128,7 @@ def test_files_that_are_missing_are_warned_of_by_plan_and_submit_and_refused_by_
         f"{path}:7: field workloads[0].recordings[0].detailed: the recording /nowhere/window.csv is not on "
         "this machine"
     )
-    for arguments in (("plan", path), ("submit", path, "--server", server.address)):
+    for arguments in (("plan", path), ("lab", "submit", path, "--server", server.address)):
         told = assay(*arguments)
         assert (told.code, told.stderr) == (0, "")
         assert f"  {light}; correct the path" in told.stdout
@@ -138,7 +138,7 @@ def test_files_that_are_missing_are_warned_of_by_plan_and_submit_and_refused_by_
     assert ended.stderr.startswith(f"error: {light}; {detailed}; correct the path")
     # Nothing had begun.
     assert not (tmp_path / "state" / "server").exists()
-    document = json.loads(assay("submit", path, "--server", server.address, "--json").stdout)
+    document = json.loads(assay("lab", "submit", path, "--server", server.address, "--json").stdout)
     assert [warning["line"] for warning in document["warnings"]] == [6, 7]
 
 

@@ -191,7 +191,7 @@ def test_a_terminated_run_leaves_its_campaign_to_the_next_one_and_no_process(tmp
     assert "by-hand-1 is interrupted: run the same again, and it goes on where it was" in stderr
     with running_service(state, tmp_path / "logs") as service:
         ended = subprocess.run(
-            [PROGRAM, "status", "by-hand-1", "--json", "--server", service.address],
+            [PROGRAM, "lab", "status", "by-hand-1", "--json", "--server", service.address],
             capture_output=True,
             text=True,
             timeout=60,
@@ -224,7 +224,7 @@ def test_a_gpu_that_this_machine_has_not_ends_the_run_at_once(tmp_path: Path) ->
         run_campaign(campaign, tmp_path / "state")
     assert caught.value.subject == "campaign live-1"
     assert "3 of 3 runs can never begin here: no agent offers a synthetic V100" in caught.value.cause
-    assert "assay submit" in caught.value.remedy
+    assert "assay lab submit" in caught.value.remedy
     with running_service(tmp_path / "state", tmp_path / "logs") as service, Client(service.address) as client:
         assert client.status("live-1")["state"] == "cancelled"
 

@@ -17,9 +17,10 @@ import pytest
 import typer
 
 from assay_client.cli import main as main_module
-from assay_client.cli.main import VERBS, LazyVerbs, app, main
+from assay_client.cli.main import app, main
 from assay_client.cli.reporters.failure import Failure, render_failure
-from assay_client.cli.summaries import GROUPS, SUMMARIES
+from assay_client.cli.verb import LazyVerbs
+from assay_client.cli.verb_list import ADMIN, GROUPS, LAB, MODULES, ONE_BOX, Group
 from assay_client.ending import ended_in_order, raise_if_asked
 from assay_sampling import errors
 from tests.support.client import hand_made
@@ -39,7 +40,7 @@ def commands(command: Any, name: str = "assay") -> Iterator[tuple[str, Any]]:
 
 def test_every_verb_has_json_and_says_what_it_does() -> None:
     found = dict(commands(typer.main.get_command(app)))
-    assert {name.split()[1] for name in found} == set(VERBS)
+    assert {name.split()[1] for name in found} == set(MODULES)
     for name, command in found.items():
         options = {text for parameter in command.params for text in parameter.opts}
         assert "--json" in options or name == "assay help", name
@@ -47,33 +48,40 @@ def test_every_verb_has_json_and_says_what_it_does() -> None:
 
 
 def test_the_verbs_that_scripts_rely_on_are_there() -> None:
-    assert list(VERBS) == [
-        "doctor", "init", "plan", "metrics", "samples", "inspect", "select", "compare", "classify",
-        "evaluate", "project", "export", "simulate", "pka-table", "scale-model", "cold-start", "reuse",
-        "import", "run", "submit", "status", "watch", "pause", "resume", "cancel", "retry", "agents", "gpus",
-        "queue", "health", "runs", "explain", "report", "fetch",
-        "campaigns", "role", "budget", "audit", "demo", "login", "logout", "token", "identities", "revoke",
-        "slurm", "docs", "help",
-    ]  # fmt: skip
+    assert {group.heading: list(group.verbs) for group in (*ONE_BOX, LAB, ADMIN)} == {
+        "Start here": ["demo", "samples", "doctor", "docs", "help"],
+        "Measure": ["init", "plan", "run", "report", "metrics", "import"],
+        "Select and judge": ["inspect", "select", "compare", "classify", "evaluate", "explain"],
+        "Simulate": ["export", "simulate", "project", "pka-table", "scale-model", "cold-start", "reuse"],
+        "Lab": [
+            "login", "logout", "health", "submit", "status", "queue", "pause", "resume", "cancel", "retry",
+            "fetch", "campaigns", "agents", "gpus", "slurm",
+        ],
+        "Admin": ["token", "identities", "revoke", "role", "budget", "audit"],
+    }  # fmt: skip
 
 
-def test_help_names_every_verb(assay: Assay) -> None:
-    ended = assay("--help")
-    assert ended.code == 0
-    assert ended.stderr == ""
-    for verb in VERBS:
-        assert re.search(rf"^ +{verb} ", ended.stdout, re.MULTILINE), verb
+@pytest.mark.parametrize(("words", "groups"), [((), GROUPS), (("lab",), (LAB,)), (("admin",), (ADMIN,))])
+def test_a_help_page_names_the_verbs_of_its_groups(
+    assay: Assay, words: tuple[str, ...], groups: tuple[Group, ...]
+) -> None:
+    ended = assay(*words, "--help")
+    assert (ended.code, ended.stderr) == (0, "")
+    for group in groups:
+        lines = ended.stdout.partition(f"\n{group.heading}:\n")[2].partition("\n\n")[0]
+        assert re.findall(r"^  (\S+) ", lines, re.MULTILINE) == list(group.verbs)
 
 
-def test_the_help_page_says_of_each_verb_what_its_own_help_begins_with() -> None:
-    verbs = LazyVerbs()
-    assert list(SUMMARIES.items()) == [(verb, verbs[verb].get_short_help_str(200)) for verb in VERBS]
+def test_the_list_says_of_each_verb_what_its_own_help_begins_with() -> None:
+    for group in (*ONE_BOX, LAB, ADMIN):
+        commands_of = LazyVerbs(group.modules())
+        assert group.verbs == {name: commands_of[name].get_short_help_str(200) for name in group.verbs}
 
 
 def test_the_help_page_imports_no_verb() -> None:
     look = (
         "import sys; from assay_client.cli.main import main; main(['--help']); "
-        "assert not [m for m in sys.modules if m.startswith('assay_client.cli.verbs.')]; "
+        "assert not [m for m in sys.modules if m.startswith('assay_client.cli.verbs')]; "
         "assert not {'numpy', 'pyarrow', 'grpc', 'rich'} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", look], check=True, capture_output=True)
@@ -81,7 +89,7 @@ def test_the_help_page_imports_no_verb() -> None:
 
 def test_what_a_verb_does_is_said_whole_on_80_columns(assay: Assay, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
-    for arguments in [(), ("runs",), ("scale-model",)]:
+    for arguments in [(), ("lab",), ("lab", "campaigns"), ("admin",), ("scale-model",)]:
         assert "..." not in assay(*arguments, "--help").stdout.partition("Commands:")[2]
 
 
@@ -123,7 +131,8 @@ def test_version(assay: Assay) -> None:
 @pytest.mark.parametrize(
     "arguments",
     [
-        ["statsu"], ["status", "--nope"], ["watch"], ["status", "--server", "nonsense"], ["runs", "nope"],
+        ["statsu"], ["lab", "status", "--nope"], ["lab", "status", "--follow"], ["status"], ["lab"],
+        ["lab", "status", "--server", "nonsense"], ["lab", "nope"],
         ["report", "c-1", "--format", "pdf"], ["report", "c-1", "--format", "html", "--json"], ["plan"],
         ["doctor", "--for", "nobody"],
     ],
@@ -138,24 +147,22 @@ def test_usage_errors_are_one_paragraph_and_code_2(assay: Assay, arguments: list
 
 
 def test_an_unknown_verb_names_the_one_that_was_meant(assay: Assay) -> None:
-    assert "did you mean: assay status?" in assay("statsu").stderr
-
-
-def test_the_help_page_has_every_verb_under_one_heading() -> None:
-    assert sorted(verb for verbs in GROUPS.values() for verb in verbs) == sorted(VERBS)
+    assert "did you mean: assay lab status?" in assay("statsu").stderr
+    assert "write: assay lab status" in assay("status").stderr
+    assert "write: assay select" in assay("lab", "select").stderr
 
 
 def broken_verb(monkeypatch: pytest.MonkeyPatch, error: BaseException) -> None:
-    """Make ``assay status`` raise."""
+    """Make ``assay doctor`` raise."""
     module = types.ModuleType("broken")
     module.app = typer.Typer()  # type: ignore[attr-defined]
 
     @module.app.command()  # type: ignore[attr-defined]
-    def status(as_json: bool = typer.Option(False, "--json")) -> None:
+    def doctor(as_json: bool = typer.Option(False, "--json")) -> None:
         raise error
 
     monkeypatch.setitem(sys.modules, "broken", module)
-    monkeypatch.setitem(main_module.VERBS, "status", "broken")
+    monkeypatch.setitem(MODULES, "doctor", "broken")
 
 
 EVERY_ERROR = [
@@ -180,7 +187,7 @@ def test_every_typed_error_is_one_paragraph_with_its_code(
     assay: Assay, monkeypatch: pytest.MonkeyPatch, error: errors.AssayError, code: int
 ) -> None:
     broken_verb(monkeypatch, error)
-    ended = assay("status")
+    ended = assay("doctor")
     assert (ended.code, ended.stdout) == (code, "")
     assert ended.stderr == f"error: {error}\n"
 
@@ -205,7 +212,7 @@ def test_under_json_an_error_is_one_line_of_json(
     assay: Assay, monkeypatch: pytest.MonkeyPatch, error: errors.AssayError, code: int
 ) -> None:
     broken_verb(monkeypatch, error)
-    ended = assay("status", "--json")
+    ended = assay("doctor", "--json")
     assert (ended.code, ended.stdout) == (code, "")
     assert ended.stderr.count("\n") == 1
     differences = {"differences": ["a", "b"]} if isinstance(error, errors.MisalignedError) else {}
@@ -233,7 +240,7 @@ def test_a_hostile_name_cannot_steer_the_terminal_or_break_the_paragraph(
     assay: Assay, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     broken_verb(monkeypatch, errors.InputError("a\x1b[2Jb\nc\udcff.csv", "bad\r\nline", "mend it"))
-    ended = assay("status")
+    ended = assay("doctor")
     assert ended.stderr.count("\n") == 1
     assert "\x1b" not in ended.stderr
     assert "a<U+001B>[2Jb c<U+DCFF>.csv: bad" in ended.stderr
@@ -244,7 +251,7 @@ def test_an_unforeseen_error_is_a_paragraph_without_traceback(
 ) -> None:
     monkeypatch.delenv("ASSAY_DEBUG", raising=False)
     broken_verb(monkeypatch, ZeroDivisionError("division by zero"))
-    ended = assay("status")
+    ended = assay("doctor")
     assert (ended.code, ended.stdout) == (1, "")
     assert re.fullmatch(
         r"error: internal error: ZeroDivisionError: division by zero; this is a bug; [^\n]*--debug[^\n]*\n",
@@ -254,7 +261,7 @@ def test_an_unforeseen_error_is_a_paragraph_without_traceback(
 
 def test_a_folder_that_refuses_is_no_bug(assay: Assay, monkeypatch: pytest.MonkeyPatch) -> None:
     broken_verb(monkeypatch, PermissionError(errno.EACCES, "Permission denied", "/home/x/.bashrc"))
-    ended = assay("status")
+    ended = assay("doctor")
     assert ended.code == errors.StorageError.exit_code
     assert ended.stderr.startswith("error: /home/x/.bashrc: it cannot be used (Permission denied); ")
     assert "bug" not in ended.stderr
@@ -264,7 +271,7 @@ def test_a_folder_that_refuses_is_no_bug(assay: Assay, monkeypatch: pytest.Monke
 def test_debug_shows_the_traceback(assay: Assay, monkeypatch: pytest.MonkeyPatch, how: str) -> None:
     monkeypatch.setenv("ASSAY_DEBUG", "1" if how == "variable" else "0")
     broken_verb(monkeypatch, ZeroDivisionError("division by zero"))
-    ended = assay(*(["--debug"] if how == "option" else []), "status")
+    ended = assay(*(["--debug"] if how == "option" else []), "doctor")
     assert ended.code == 1
     assert "Traceback (most recent call last)" in ended.stderr
     assert ended.stderr.rstrip().splitlines()[-1].startswith("error: internal error:")
@@ -272,7 +279,7 @@ def test_debug_shows_the_traceback(assay: Assay, monkeypatch: pytest.MonkeyPatch
 
 def test_not_enough_memory_is_no_bug(assay: Assay, monkeypatch: pytest.MonkeyPatch) -> None:
     broken_verb(monkeypatch, MemoryError())
-    ended = assay("status")
+    ended = assay("doctor")
     assert ended.code == 1
     assert "enough memory" in ended.stderr
     assert "bug" not in ended.stderr
@@ -288,7 +295,7 @@ def test_signals_and_closed_pipes_end_quietly(
 ) -> None:
     monkeypatch.setattr(main_module, "_detach_output", lambda: None)
     broken_verb(monkeypatch, error)
-    ended = assay("status")
+    ended = assay("doctor")
     assert (ended.code, ended.stdout, ended.stderr) == (code, "", text)
 
 
@@ -306,7 +313,7 @@ def test_sigterm_unwinds_what_a_verb_had_started(monkeypatch: pytest.MonkeyPatch
 
     before = signal.getsignal(signal.SIGTERM)
     monkeypatch.setattr(main_module, "_invoke", wait)
-    assert main(["status"]) == 143
+    assert main(["lab", "status"]) == 143
     assert unwound[-1] == "unwound"
     assert signal.getsignal(signal.SIGTERM) is before
 
@@ -329,7 +336,7 @@ def test_a_closed_pipe_as_the_shell_makes_it() -> None:
 @pytest.mark.processes
 def test_a_narrow_locale_shows_any_name(assay_process: Assay) -> None:
     environment = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONIOENCODING": "ascii"}
-    ended = assay_process("status", "--server", "unix:/nope/größe", env=environment)
+    ended = assay_process("lab", "status", "--server", "unix:/nope/größe", env=environment)
     assert ended.code == 5
     assert ended.stderr.startswith("error: unix:/nope/gr")
     assert ended.stderr.count("\n") == 1
@@ -338,14 +345,15 @@ def test_a_narrow_locale_shows_any_name(assay_process: Assay) -> None:
 @pytest.mark.parametrize(
     ("verb", "unneeded"),
     [
-        ("status", ["cryptography", "pyarrow", "numpy", "sklearn"]),
-        ("submit", ["cryptography", "pyarrow", "numpy", "sqlalchemy"]),
-        ("inspect", ["cryptography", "grpc", "sklearn", "sqlalchemy"]),
+        ("lab.status", ["cryptography", "pyarrow", "numpy", "sklearn"]),
+        ("lab.submit", ["cryptography", "pyarrow", "numpy", "sqlalchemy"]),
+        ("judge.inspect", ["cryptography", "grpc", "sklearn", "sqlalchemy"]),
     ],
 )
 def test_a_verb_loads_only_what_it_needs(verb: str, unneeded: list[str]) -> None:
     code = (
-        f"import sys, assay_client.cli.main, {VERBS[verb]}; print(sorted(set(sys.modules) & set({unneeded})))"
+        f"import sys, assay_client.cli.main, assay_client.cli.verbs.{verb}; "
+        f"print(sorted(set(sys.modules) & set({unneeded})))"
     )
     ended = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True

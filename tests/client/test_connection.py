@@ -49,7 +49,9 @@ def test_what_is_not_an_address_is_a_parameter_error(address: str) -> None:
 
 def test_over_tcp_nothing_is_sent_without_a_login() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        with pytest.raises(errors.NotIdentifiedError, match=r"you have not logged in to it .*: assay login"):
+        with pytest.raises(
+            errors.NotIdentifiedError, match=r"you have not logged in to it .*: assay lab login"
+        ):
             Connection(f"127.0.0.1:{listener.getsockname()[1]}")
         listener.settimeout(30)
         connection, _address = listener.accept()
@@ -105,7 +107,7 @@ def test_an_expired_login_says_how_to_log_in_again() -> None:
         _logged_in(address, at=now() - 2 * DAY)
         with (
             Connection(address) as connection,
-            pytest.raises(errors.NotIdentifiedError, match=r"has expired; log in again .*assay login"),
+            pytest.raises(errors.NotIdentifiedError, match=r"has expired; log in again .*assay lab login"),
         ):
             connection.campaigns()
 

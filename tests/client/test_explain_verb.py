@@ -139,7 +139,7 @@ def test_reasons_of_a_campaign_are_gathered_failures_first() -> None:
         "failure": None,
         "waiting": [{"kind": "no_agent", "runs": 5, "first_run_id": "c-1.0004", "reason": "no GPU"}],
         "runs": [
-            _run(0, flags=[{"name": "throttled", "detail": "hot"}]),
+            _run(0, flags=[{"name": "throttled", "detail": "hot", "invalidates": True}]),
             _run(1, state="failed", failure=FAILURE),
             _run(2, state="failed", failure=FAILURE),
         ],
@@ -152,13 +152,14 @@ def test_reasons_of_a_campaign_are_gathered_failures_first() -> None:
         ("flag", "throttled", 1, "c-1.0000"),
     ]
     assert found.reasons[0].remedy == "raise timeout"
+    assert [each.invalidates for each in found.reasons] == [False, False, True]
 
 
 @pytest.mark.parametrize(
     ("run", "detail"),
     [
         (_run(3, state="waiting", waiting_for="the GPU is hot"), "the GPU is hot"),
-        (_run(3, state="waiting"), "its turn has not come: assay queue says who is ahead"),
+        (_run(3, state="waiting"), "its turn has not come: assay lab queue says who is ahead"),
     ],
 )
 def test_a_run_that_waits_says_what_for(run: dict[str, Any], detail: str) -> None:

@@ -63,8 +63,8 @@ def test_lines_fit_and_reasons_are_whole(width: int) -> None:
     text = live_text(view, width, 30)
     assert max(map(len, text.splitlines())) <= width
     assert reason in " ".join(text.split())
-    assert "more runs: assay status c-1" in " ".join(text.split())
-    assert "more GPUs: assay gpus" in " ".join(text.split())
+    assert "more runs: assay lab status c-1" in " ".join(text.split())
+    assert "more GPUs: assay lab gpus" in " ".join(text.split())
 
 
 def test_names_cannot_move_the_cursor() -> None:

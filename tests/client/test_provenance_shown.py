@@ -57,12 +57,12 @@ def shown(assay: Assay, script: Script, facts: str) -> str:
     detail = run_detail()
     detail.attempts[0].facts_json = facts
     script.run = lambda _: detail
-    ended = assay("runs", "show", "c-1.0000")
+    ended = assay("explain", "c-1.0000")
     assert ended.code == 0
     return " ".join(ended.stdout.split())
 
 
-def test_runs_show_draws_the_facts_of_an_attempt(assay: Assay, script: Script) -> None:
+def test_an_explained_run_draws_the_facts_of_an_attempt(assay: Assay, script: Script) -> None:
     text = shown(assay, script, FACTS.to_json())
     for part in (
         "rests on H100 driver 550.163.01, CUDA 12.4 tool ncu 2024.1.1, /opt/ncu",
@@ -77,8 +77,8 @@ def test_runs_show_draws_the_facts_of_an_attempt(assay: Assay, script: Script) -
         "libcupti 12 - - - profiler /opt/libcupti.so.12",
     ):
         assert part in text, part
-    document = json.loads(assay("runs", "show", "c-1.0000", "--json").stdout)
-    assert document["attempts"][0]["facts"] == json.loads(FACTS.to_json())
+    document = json.loads(assay("explain", "c-1.0000", "--json").stdout)
+    assert document["run"]["attempts"][0]["facts"] == json.loads(FACTS.to_json())
 
 
 def test_a_program_without_a_hash_says_why_and_none_says_nothing(assay: Assay, script: Script) -> None:
@@ -96,7 +96,7 @@ def test_synthetic_and_recorded_attempts_say_what_they_are(assay: Assay, script:
 
 def test_attempts_of_other_releases_are_shown_without_facts(assay: Assay, script: Script) -> None:
     assert "rests on" not in shown(assay, script, "")
-    assert json.loads(assay("runs", "show", "c-1.0000", "--json").stdout)["attempts"][0]["facts"] is None
+    assert json.loads(assay("explain", "c-1.0000", "--json").stdout)["run"]["attempts"][0]["facts"] is None
     assert "rests on facts of another release, see --json" in shown(assay, script, '{"version": 9}')
 
 

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
-from assay_client.cli.verbs.report import app
+from assay_client.cli.verbs.measure.report import app
 from assay_client.local import report_of_state
 from assay_report.reading import parse_report
 from assay_sampling.errors import CampaignError, ParameterError, StorageError

@@ -33,16 +33,16 @@ def failed(state: str = "failed") -> campaign_pb2.CampaignStatus:
 def test_submit_prints_the_id_and_what_comes_next(assay: Assay, script: Script, tmp_path: Path) -> None:
     file = tmp_path / "c.yaml"
     file.write_text("campaign: c\n")
-    ended = assay("submit", file)
+    ended = assay("lab", "submit", file)
     assert (ended.code, ended.stderr) == (0, "")
     assert "c-1: 2 runs" in ended.stdout
-    assert "assay watch c-1" in ended.stdout
+    assert "assay lab status c-1 --follow" in ended.stdout
     assert script.requests[0].base_directory == str(tmp_path)
 
 
 def test_submit_json_has_the_id(assay: Assay, tmp_path: Path) -> None:
     (tmp_path / "c.yaml").write_text("campaign: c\n")
-    document = json.loads(assay("submit", tmp_path / "c.yaml", "--json").stdout)
+    document = json.loads(assay("lab", "submit", tmp_path / "c.yaml", "--json").stdout)
     assert document == {"campaign_id": "c-1", "runs_total": 2, "warnings": []}
 
 
@@ -60,7 +60,7 @@ def test_a_campaign_that_the_server_refuses_is_told_in_its_words(
 
     script.submit = refuse
     (tmp_path / "c.yaml").write_text("campaign: c\nsede: 1\n")
-    ended = assay("submit", tmp_path / "c.yaml")
+    ended = assay("lab", "submit", tmp_path / "c.yaml")
     assert (ended.code, ended.stdout) == (4, "")
     assert ended.stderr == "error: c.yaml:2: sede: unknown key; say seed\n"
 
@@ -71,20 +71,20 @@ def test_a_campaign_file_that_cannot_be_read_is_a_campaign_error(
 ) -> None:
     if content is not None:
         (tmp_path / "c.yaml").write_bytes(content)
-    ended = assay("submit", tmp_path / "c.yaml")
+    ended = assay("lab", "submit", tmp_path / "c.yaml")
     assert (ended.code, ended.stdout) == (4, "")
     assert str(tmp_path / "c.yaml") in ended.stderr
 
 
 def test_status_lists_campaigns(assay: Assay) -> None:
-    document = json.loads(assay("status", "--json").stdout)
+    document = json.loads(assay("lab", "status", "--json").stdout)
     assert [c["campaign_id"] for c in document["campaigns"]] == ["c-1"]
     assert "runs" not in document["campaigns"][0]
-    assert "c-1" in assay("status").stdout
+    assert "c-1" in assay("lab", "status").stdout
 
 
 def test_status_names_what_the_server_set_aside(assay: Assay, script: Script) -> None:
-    assert json.loads(assay("status", "--json").stdout)["set_aside"] == []
+    assert json.loads(assay("lab", "status", "--json").stdout)["set_aside"] == []
     script.set_aside.append(
         campaign_pb2.SetAside(
             folder="/state/set-aside/2026-11-22T04-05-06Z-unknown_to_database",
@@ -95,7 +95,7 @@ def test_status_names_what_the_server_set_aside(assay: Assay, script: Script) ->
             names=["records/c-1.0000/slice-00000.parquet", "reports/c-1/report.json"],
         )
     )
-    [told] = json.loads(assay("status", "--json").stdout)["set_aside"]
+    [told] = json.loads(assay("lab", "status", "--json").stdout)["set_aside"]
     assert told == {
         "folder": "/state/set-aside/2026-11-22T04-05-06Z-unknown_to_database",
         "reason": "unknown_to_database",
@@ -104,7 +104,7 @@ def test_status_names_what_the_server_set_aside(assay: Assay, script: Script) ->
         "bytes": 9_000,
         "names": ["records/c-1.0000/slice-00000.parquet", "reports/c-1/report.json"],
     }
-    assert assay("status").stdout.splitlines()[-1] == (
+    assert assay("lab", "status").stdout.splitlines()[-1] == (
         "set aside in /state/set-aside/2026-11-22T04-05-06Z-unknown_to_database: 3 files "
         "(records/c-1.0000/slice-00000.parquet, reports/c-1/report.json and 1 more); the database does not "
         "know them: it may be a backup older than these files; look at them, then remove the folder"
@@ -118,15 +118,15 @@ def test_slices_are_not_taken_for_retries(assay: Assay, script: Script) -> None:
     found.runs[1].state = campaign_pb2.RUN_STATE_RUNNING
     script.status = lambda _: found
     script.watch = lambda _: iter([found, status("done", 2)])
-    _, second = json.loads(assay("status", "c-1", "--json").stdout)["runs"]
+    _, second = json.loads(assay("lab", "status", "c-1", "--json").stdout)["runs"]
     assert [second[name] for name in ("slices", "slices_done", "attempts", "retries")] == [4, 2, 5, 2]
     line = "c-1 running: 1 of 2 runs done, 1 running, 3 of 5 slices done, 2 retries"
-    shown = assay("status", "c-1").stdout.splitlines()
+    shown = assay("lab", "status", "c-1").stdout.splitlines()
     assert shown[0] == line
     assert "attempts" not in " ".join(shown)
     (row,) = (text for text in shown if "c-1.0001" in text)
     assert "2/4" in row
-    assert assay("watch", "c-1").stderr.splitlines()[0] == line
+    assert assay("lab", "status", "--follow", "c-1").stderr.splitlines()[0] == line
 
 
 def test_status_of_a_campaign_has_runs_flags_and_failures(assay: Assay, script: Script) -> None:
@@ -136,7 +136,7 @@ def test_status_of_a_campaign_has_runs_flags_and_failures(assay: Assay, script: 
         common_pb2.Condition(cache="CACHE_NONE", clock="CLOCK_NONE", sm_percent=100)
     )
     script.status = lambda _: found
-    document = json.loads(assay("status", "c-1", "--json").stdout)
+    document = json.loads(assay("lab", "status", "c-1", "--json").stdout)
     assert document["state"] == "failed"
     assert document["runs_total"] == 2
     first, second = document["runs"]
@@ -151,7 +151,7 @@ def test_status_of_a_campaign_has_runs_flags_and_failures(assay: Assay, script: 
         "remedy": "copy it again",
         "retryable": False,
     }
-    shown = assay("status", "c-1")
+    shown = assay("lab", "status", "c-1")
     assert shown.code == 0
     for text in ("launches_dropped", "input_unreadable", "copy it again", "cache=none clock=none sm=100%"):
         assert text in " ".join(shown.stdout.split()), text
@@ -159,53 +159,53 @@ def test_status_of_a_campaign_has_runs_flags_and_failures(assay: Assay, script: 
 
 def test_synthetic_campaigns_say_so(assay: Assay, script: Script) -> None:
     script.status = lambda _: status("running", synthetic=True)
-    assert "synthetic" in assay("status", "c-1").stdout
-    assert "synthetic" in assay("status").stdout
-    assert json.loads(assay("status", "c-1", "--json").stdout)["synthetic"] is True
+    assert "synthetic" in assay("lab", "status", "c-1").stdout
+    assert "synthetic" in assay("lab", "status").stdout
+    assert json.loads(assay("lab", "status", "c-1", "--json").stdout)["synthetic"] is True
 
 
 def test_cancel_shows_the_state_after(assay: Assay) -> None:
-    assert json.loads(assay("cancel", "c-1", "--json").stdout)["state"] == "cancelled"
-    assert "c-1 cancelled" in assay("cancel", "c-1").stdout
+    assert json.loads(assay("lab", "cancel", "c-1", "--json").stdout)["state"] == "cancelled"
+    assert "c-1 cancelled" in assay("lab", "cancel", "c-1").stdout
 
 
 @pytest.mark.parametrize(
     ("words", "told"),
     [
         (
-            ["pause", "c-1"],
-            "c-1: 3 runs paused, 2 slices running, which end first; go on with: assay resume",
+            ["lab", "pause", "c-1"],
+            "c-1: 3 runs paused, 2 slices running, which end first; go on with: assay lab resume",
         ),
-        (["pause", "c-1", "--now"], "c-1: 3 runs paused, 1 attempt handed back, 2 slices running"),
-        (["resume", "c-1", "--workload", "w"], "c-1: 3 runs resumed"),
-        (["cancel", "c-1", "--run", "c-1.0001"], "c-1: 3 runs cancelled, 1 attempt stopped"),
-        (["retry", "c-1"], "c-1: 3 runs tried again; follow it with: assay watch c-1"),
+        (["lab", "pause", "c-1", "--now"], "c-1: 3 runs paused, 1 attempt handed back, 2 slices running"),
+        (["lab", "resume", "c-1", "--workload", "w"], "c-1: 3 runs resumed"),
+        (["lab", "cancel", "c-1", "--run", "c-1.0001"], "c-1: 3 runs cancelled, 1 attempt stopped"),
+        (["lab", "retry", "c-1"], "c-1: 3 runs tried again; follow it with: assay lab status c-1 --follow"),
     ],
 )
 def test_requests_about_runs_name_them_and_say_what_changed(
     assay: Assay, script: Script, words: list[str], told: str
 ) -> None:
-    ended = int("--now" in words or words[0] == "cancel")
-    script.status = lambda _: status("running", paused=words[0] == "pause")
+    ended = int("--now" in words or words[1] == "cancel")
+    script.status = lambda _: status("running", paused=words[1] == "pause")
     script.asked = lambda _: campaign_pb2.RunsAnswer(
         campaign=status("running"), runs_changed=3, attempts_ended=ended, attempts_running=2
     )
     shown = assay(*words)
     assert shown.code == 0
     assert shown.stdout.splitlines()[0].startswith(told)
-    state = "running, paused" if words[0] == "pause" else "running"
+    state = "running, paused" if words[1] == "pause" else "running"
     assert shown.stdout.splitlines()[1] == f"c-1 {state}: 0 of 2 runs done"
     asked = next(each for each in script.requests if isinstance(each, campaign_pb2.RunsRequest))
-    given = dict(zip(words[2::2], words[3::2], strict=False))
+    given = dict(zip(words[3::2], words[4::2], strict=False))
     assert (asked.campaign_id, asked.workload, asked.run_id, asked.at_once) == (
         "c-1", given.get("--workload", ""), given.get("--run", ""), "--now" in words,
     )  # fmt: skip
     document = json.loads(assay(*words, "--json").stdout)
     assert document["request"] == {
-        "action": words[0], "workload": given.get("--workload"), "run_id": given.get("--run"),
+        "action": words[1], "workload": given.get("--workload"), "run_id": given.get("--run"),
         "at_once": "--now" in words, "runs_changed": 3, "attempts_ended": ended, "attempts_running": 2,
     }  # fmt: skip
-    assert (document["state"], document["paused"]) == ("running", words[0] == "pause")
+    assert (document["state"], document["paused"]) == ("running", words[1] == "pause")
 
 
 def a_box() -> lab_pb2.LabAgents:
@@ -230,10 +230,10 @@ def a_box() -> lab_pb2.LabAgents:
 
 
 def test_agents_and_gpus_say_what_each_slot_is_and_does(assay: Assay, script: Script) -> None:
-    assert "no agent has registered" in assay("agents").stdout
-    assert assay("gpus").stdout == "no agent has a GPU\n"
+    assert "no agent has registered" in assay("lab", "agents").stdout
+    assert assay("lab", "gpus").stdout == "no agent has a GPU\n"
     script.agents = a_box()
-    [agent] = json.loads(assay("agents", "--json").stdout)["agents"]
+    [agent] = json.loads(assay("lab", "agents", "--json").stdout)["agents"]
     assert (agent["since"], agent["labels"], agent["present"]) == (
         "1970-01-01T00:00:01.000+00:00",
         ["fast"],
@@ -243,7 +243,7 @@ def test_agents_and_gpus_say_what_each_slot_is_and_does(assay: Assay, script: Sc
         "health": "resting", "why": "the disk is full [disk_full]", "rest_remaining_ms": 4000,
         "run_id": "c-1.0000", "slice": 2, "leased_at": "1970-01-01T00:00:01.000+00:00",
     }  # fmt: skip
-    first, second = json.loads(assay("gpus", "--json").stdout)["gpus"]
+    first, second = json.loads(assay("lab", "gpus", "--json").stdout)["gpus"]
     assert state.items() <= agent["slots"][0].items() and state.items() <= first.items()
     assert (first["compute_capability"], first["sm_count"], first["memory_bytes"]) == ("7.0", 80, 32 << 30)
     assert (second["health"], second["why"], second["sm_count"]) == (None, "by --gpus", None)
@@ -251,12 +251,12 @@ def test_agents_and_gpus_say_what_each_slot_is_and_does(assay: Assay, script: Sc
         ("agents", ("box", "c-1.0000", "disk_full")),
         ("gpus", ("7.0", "80", "32", "left out")),
     ):
-        shown = assay(verb).stdout
+        shown = assay("lab", verb).stdout
         assert all(text in shown for text in texts), shown
 
 
 def test_queue_says_why_who_is_ahead_and_until_when(assay: Assay, script: Script) -> None:
-    assert assay("queue").stdout == "no run waits\n"
+    assert assay("lab", "queue").stdout == "no run waits\n"
     queued = lab_pb2.QueuedRuns(
         campaign_id="c-2", first_run_id="c-2.0004", device_kind="V100", profiler="nsight_systems", runs=3,
         kind=lab_pb2.WAIT_KIND_QUEUED, reason="all 2 slots for it run something else", ahead=["c-1"],
@@ -268,7 +268,7 @@ def test_queue_says_why_who_is_ahead_and_until_when(assay: Assay, script: Script
         estimate=lab_pb2.Estimate(missing="it is held"),
     )  # fmt: skip
     script.queue = lab_pb2.LabQueue(queued=[queued, later], campaigns_left_out=1)
-    assert assay("queue").stdout.splitlines() == [
+    assert assay("lab", "queue").stdout.splitlines() == [
         "c-2 of ada: 3 runs for V100, from c-2.0004",
         "  waiting: all 2 slots for it run something else",
         "  ahead: c-1 (7 runs)",
@@ -278,7 +278,7 @@ def test_queue_says_why_who_is_ahead_and_until_when(assay: Assay, script: Script
         "  done in: no estimate yet (it is held)",
         "1 younger campaign not shown",
     ]
-    first, second = json.loads(assay("queue", "--json").stdout)["queue"]
+    first, second = json.loads(assay("lab", "queue", "--json").stdout)["queue"]
     assert (first["kind"], first["ahead"], first["runs_ahead"]) == ("queued", ["c-1"], 7)
     assert first["eta"] == {"remaining_ms": 3_900_000, "at_least": False, "missing": None}
     assert second["eta"]["missing"] == "it is held"
@@ -295,28 +295,28 @@ def test_runs_of_campaigns_that_one_may_not_know_of_have_no_names(assay: Assay, 
         reason="others are ahead", ahead=["", "c-1"], runs_ahead=4, estimate=estimate,
     )  # fmt: skip
     script.queue = lab_pb2.LabQueue(queued=[hidden, mine])
-    shown = assay("queue").stdout.splitlines()
+    shown = assay("lab", "queue").stdout.splitlines()
     assert (shown[0], shown[5]) == (
         "another project's: 3 runs for V100",
         "  ahead: another project's, c-1 (4 runs)",
     )
-    first, second = json.loads(assay("queue", "--json").stdout)["queue"]
+    first, second = json.loads(assay("lab", "queue", "--json").stdout)["queue"]
     assert (first["campaign_id"], first["first_run_id"], second["ahead"]) == (None, None, [None, "c-1"])
     script.agents = a_box()
     script.agents.agents[0].slots[0].run_id = ""
     for verb in ("agents", "gpus"):
-        assert "another project's" in assay(verb).stdout
-    [agent] = json.loads(assay("agents", "--json").stdout)["agents"]
+        assert "another project's" in assay("lab", verb).stdout
+    [agent] = json.loads(assay("lab", "agents", "--json").stdout)["agents"]
     assert agent["slots"][0]["run_id"] is None and agent["slots"][0]["leased_at"] is not None
 
 
 def test_status_tells_gpu_hours_and_until_when(assay: Assay, script: Script) -> None:
     costly = {"gpu_seconds": 7_200.0, "eta_known": True, "eta_ms": 90_000, "eta_at_least": True}
     script.status = lambda _: status("running", **costly)
-    assert assay("status", "c-1").stdout.startswith(
+    assert assay("lab", "status", "c-1").stdout.startswith(
         "c-1 running: 0 of 2 runs done, 2.0 GPU hours, done in at least 2 min\n"
     )
-    document = json.loads(assay("status", "c-1", "--json").stdout)
+    document = json.loads(assay("lab", "status", "c-1", "--json").stdout)
     assert (document["gpu_hours"], document["eta"]) == (
         2.0, {"remaining_ms": 90_000, "at_least": True, "missing": None},
     )  # fmt: skip
@@ -326,7 +326,7 @@ def test_watch_tells_every_change_on_standard_error_and_the_end_on_standard_outp
     assay: Assay, script: Script
 ) -> None:
     script.watch = lambda _: iter([status("running"), status("analysing", 2), status("done", 2)])
-    ended = assay("watch", "c-1")
+    ended = assay("lab", "status", "--follow", "c-1")
     assert ended.code == 0
     assert ended.stderr.splitlines() == [
         "c-1 running: 0 of 2 runs done",
@@ -341,7 +341,7 @@ def test_watch_says_what_runs_wait_for_when_that_changes(assay: Assay, script: S
     for run in waits.runs:
         run.waiting_for = "no agent offers a measured V100 with nsight_compute; they have no GPU"
     script.watch = lambda _: iter([waits, waits, goes_on, status("done", 2)])
-    assert assay("watch", "c-1").stderr.splitlines() == [
+    assert assay("lab", "status", "--follow", "c-1").stderr.splitlines() == [
         "c-1 running: 0 of 2 runs done",
         "c-1.0000 and 1 more waiting: no agent offers a measured V100 with nsight_compute; they have no GPU",
         "c-1 running: 1 of 2 runs done",
@@ -351,14 +351,14 @@ def test_watch_says_what_runs_wait_for_when_that_changes(assay: Assay, script: S
 
 def test_watch_json_is_one_document_and_no_progress(assay: Assay, script: Script) -> None:
     script.watch = lambda _: iter([status("running"), status("done", 2)])
-    ended = assay("watch", "c-1", "--json")
+    ended = assay("lab", "status", "--follow", "c-1", "--json")
     assert (ended.code, ended.stderr) == (0, "")
     assert json.loads(ended.stdout)["state"] == "done"
 
 
 def test_watch_of_a_failed_run_ends_with_6_and_its_classified_cause(assay: Assay, script: Script) -> None:
     script.watch = lambda _: iter([failed()])
-    ended = assay("watch", "c-1", "--json")
+    ended = assay("lab", "status", "--follow", "c-1", "--json")
     assert ended.code == 6
     assert json.loads(ended.stdout)["state"] == "failed"
     error = json.loads(ended.stderr)["error"]
@@ -370,14 +370,14 @@ def test_watch_of_a_failed_run_ends_with_6_and_its_classified_cause(assay: Assay
 
 def test_watch_of_a_cancelled_campaign_ends_with_6(assay: Assay, script: Script) -> None:
     script.watch = lambda _: iter([status("cancelled", 1)])
-    ended = assay("watch", "c-1")
+    ended = assay("lab", "status", "--follow", "c-1")
     assert ended.code == 6
     assert ended.stderr.endswith("error: campaign c-1: it was cancelled; submit it again to run it\n")
 
 
-def test_runs_show_has_command_environment_log_and_files(assay: Assay, script: Script) -> None:
+def test_an_explained_run_has_command_environment_log_and_files(assay: Assay, script: Script) -> None:
     script.run = lambda _: run_detail()
-    document = json.loads(assay("runs", "show", "c-1.0000", "--json").stdout)
+    document = json.loads(assay("explain", "c-1.0000", "--json").stdout)["run"]
     assert script.requests[0].run_id == "c-1.0000"
     assert document["run_id"] == "c-1.0000"
     assert document["files"] == ["c-1.0000/slice-00000.parquet"]
@@ -387,7 +387,7 @@ def test_runs_show_has_command_environment_log_and_files(assay: Assay, script: S
     assert attempt["log"] == "first line\nsecond \x1b[31mline"
     assert attempt["leased_at"] == "2023-11-14T22:13:20.000+00:00"
     assert attempt["ended_at"] is None
-    shown = assay("runs", "show", "c-1.0000").stdout
+    shown = assay("explain", "c-1.0000").stdout
     for text in ("play 'a file.sqlite'", "PATH=/usr/bin", "first line", "input_unreadable", "box-1"):
         assert text in shown, text
     assert "\x1b" not in shown
@@ -395,7 +395,13 @@ def test_runs_show_has_command_environment_log_and_files(assay: Assay, script: S
 
 def test_a_server_that_is_not_there_ends_with_5(assay: Assay, tmp_path: Path) -> None:
     free = f"unix:{tmp_path}/s"
-    for verb in (["status"], ["watch", "c-1"], ["cancel", "c-1"], ["report", "c-1"], ["runs", "show", "r"]):
+    for verb in (
+        ["lab", "status"],
+        ["lab", "status", "c-1", "-f"],
+        ["lab", "cancel", "c-1"],
+        ["report", "c-1"],
+        ["explain", "c-1.0000"],
+    ):
         ended = assay(*verb, "--server", free)
         assert (ended.code, ended.stdout) == (5, "")
         assert ended.stderr == (
@@ -534,7 +540,7 @@ def test_an_interrupted_watch_ends_with_130(assay: Assay, script: Script) -> Non
         yield status("running")
 
     script.watch = interrupted
-    from assay_client.cli.verbs import watch as module  # noqa: PLC0415
+    from assay_client.cli.verbs.lab import status as module  # noqa: PLC0415
 
     original = module.follow
 
@@ -544,7 +550,7 @@ def test_an_interrupted_watch_ends_with_130(assay: Assay, script: Script) -> Non
 
     module.follow = follow_and_interrupt  # type: ignore[assignment]
     try:
-        ended = assay("watch", "c-1")
+        ended = assay("lab", "status", "--follow", "c-1")
     finally:
         module.follow = original
     assert (ended.code, ended.stdout) == (130, "")

@@ -29,7 +29,9 @@ def endless(_campaign_id: str) -> Iterator[campaign_pb2.CampaignStatus]:
         time.sleep(0.002)
 
 
-@pytest.mark.parametrize("verb", [["watch", "c-1"], ["demo", "--out", "OUT"]], ids=["watch", "demo"])
+@pytest.mark.parametrize(
+    "verb", [["lab", "status", "c-1", "-f"], ["demo", "--out", "OUT"]], ids=["watch", "demo"]
+)
 def test_no_command_hangs_however_it_is_ended(
     verb: list[str], tmp_path_factory: pytest.TempPathFactory
 ) -> None:

@@ -104,7 +104,7 @@ def test_the_script_of_one_agent_and_of_three() -> None:
     one = job_script(AgentJob(["/opt/assay/bin/assay-agent"], Path("/scratch/ann/assay")))
     assert one == (
         "#!/bin/bash\n"
-        "# Written by 'assay slurm sbatch'. The agent replaces this shell: signals reach it once.\n"
+        "# Written by 'assay lab slurm sbatch'. The agent replaces this shell: signals reach it once.\n"
         "#SBATCH --job-name=assay-agent\n"
         '#SBATCH --output="/scratch/ann/assay/slurm-%j.log"\n'
         "#SBATCH --open-mode=append\n"

@@ -1,4 +1,4 @@
-"""``assay slurm sbatch`` with a stand-in of sbatch, a process that notes what it was given."""
+"""``assay lab slurm sbatch`` with a stand-in of sbatch, a process that notes what it was given."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_agents_are_submitted_and_no_secret_is_in_the_script(
     with socket.create_server(("127.0.0.1", 0)) as listener:
         address = f"127.0.0.1:{listener.getsockname()[1]}"
         ended = assay(
-            "slurm", "sbatch", "--join", address, "--token-file", token_file,
+            "lab", "slurm", "sbatch", "--join", address, "--token-file", token_file,
             "--state-root", tmp_path / "jobs", "--agents", "3", "--partition", "gpu",
             "--account", "lab3", "--time", "4:00:00", "--exclusive",
             "--sbatch", "mem=8G", "--requeue-at-limit", "--json", "--", "--recorded-slots", "0",
@@ -108,7 +108,15 @@ def test_a_token_of_the_environment_reaches_the_job_by_its_environment_alone(
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
     ended = assay(
-        "slurm", "sbatch", "--join", "127.0.0.1:9", "--state-root", tmp_path / "jobs", "--partition", "gpu"
+        "lab",
+        "slurm",
+        "sbatch",
+        "--join",
+        "127.0.0.1:9",
+        "--state-root",
+        tmp_path / "jobs",
+        "--partition",
+        "gpu",
     )
     assert ended.code == 0
     assert "Slurm job 12: 1 agent" in ended.stdout
@@ -125,13 +133,15 @@ def test_a_token_that_no_agent_needs_stays_here(
 ) -> None:
     monkeypatch.setenv("ASSAY_JOIN_TOKEN", TOKEN)
     socket_here = f"unix:{tmp_path}/none"
-    assert assay("slurm", "sbatch", "--server", socket_here, "--state-root", tmp_path / "jobs").code == 0
+    assert (
+        assay("lab", "slurm", "sbatch", "--server", socket_here, "--state-root", tmp_path / "jobs").code == 0
+    )
     assert "ASSAY_JOIN_TOKEN" not in slurm.environment
 
 
 def test_a_dry_run_prints_the_script_and_does_nothing(assay: Assay, slurm: Sbatch, tmp_path: Path) -> None:
     root = tmp_path / "jobs"
-    ended = assay("slurm", "sbatch", "--join", "127.0.0.1:9", "--state-root", root, "--dry-run")
+    ended = assay("lab", "slurm", "sbatch", "--join", "127.0.0.1:9", "--state-root", root, "--dry-run")
     assert ended.code == 0
     assert ended.stdout.startswith("#!/bin/bash\n")
     assert "warning" not in ended.stdout
@@ -144,7 +154,7 @@ def test_without_sbatch_it_says_where_to_run_it(
     assay: Assay, slurm: Sbatch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    ended = assay("slurm", "sbatch", "--server", "unix:/x/s", "--state-root", tmp_path / "jobs")
+    ended = assay("lab", "slurm", "sbatch", "--server", "unix:/x/s", "--state-root", tmp_path / "jobs")
     assert ended.code == 10
     assert "sbatch: it is not in the PATH; run this on a login node" in ended.stderr
 
@@ -152,7 +162,9 @@ def test_without_sbatch_it_says_where_to_run_it(
 def test_what_slurm_refuses_is_told_in_all_its_words(assay: Assay, slurm: Sbatch, tmp_path: Path) -> None:
     said = "sbatch: error: Invalid account\\nsbatch: error: Batch job submission failed: no such partition"
     slurm.ends_with(f"printf '{said}' >&2; exit 1")
-    ended = assay("slurm", "sbatch", "--server", "unix:/x/s", "--state-root", tmp_path / "jobs", "--json")
+    ended = assay(
+        "lab", "slurm", "sbatch", "--server", "unix:/x/s", "--state-root", tmp_path / "jobs", "--json"
+    )
     assert ended.code == 7
     cause = json.loads(ended.stderr.splitlines()[-1])["error"]["cause"]
     assert "Invalid account" in cause
@@ -161,14 +173,16 @@ def test_what_slurm_refuses_is_told_in_all_its_words(assay: Assay, slurm: Sbatch
 
 def test_an_answer_without_a_number_is_no_success(assay: Assay, slurm: Sbatch, tmp_path: Path) -> None:
     slurm.ends_with("echo hello")
-    ended = assay("slurm", "sbatch", "--server", "unix:/x/s", "--state-root", tmp_path / "jobs")
+    ended = assay("lab", "slurm", "sbatch", "--server", "unix:/x/s", "--state-root", tmp_path / "jobs")
     assert ended.code == 7
     assert "'hello'" in ended.stderr
 
 
 def test_the_cluster_is_told_where_sbatch_names_one(assay: Assay, slurm: Sbatch, tmp_path: Path) -> None:
     slurm.ends_with("echo '77;north'")
-    ended = assay("slurm", "sbatch", "--server", "unix:/x/s", "--state-root", tmp_path / "jobs", "--json")
+    ended = assay(
+        "lab", "slurm", "sbatch", "--server", "unix:/x/s", "--state-root", tmp_path / "jobs", "--json"
+    )
     document = json.loads(ended.stdout)
     assert (document["job_id"], document["cluster"], document["jobs"]) == (77, "north", ["77"])
 
@@ -180,7 +194,7 @@ def test_a_state_root_that_others_may_enter_is_refused(
     root = tmp_path / "jobs"
     root.mkdir()
     root.chmod(mode)
-    ended = assay("slurm", "sbatch", "--server", "unix:/x/s", "--state-root", root)
+    ended = assay("lab", "slurm", "sbatch", "--server", "unix:/x/s", "--state-root", root)
     assert ended.code == 8
     assert f"chmod 700 {root}" in ended.stderr
     assert not slurm.was_called
@@ -188,7 +202,9 @@ def test_a_state_root_that_others_may_enter_is_refused(
 
 def test_a_state_root_that_cannot_be_made_is_refused(assay: Assay, slurm: Sbatch, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    ended = assay("slurm", "sbatch", "--server", "unix:/x/s", "--state-root", tmp_path / "file" / "jobs")
+    ended = assay(
+        "lab", "slurm", "sbatch", "--server", "unix:/x/s", "--state-root", tmp_path / "file" / "jobs"
+    )
     assert ended.code == 8
     assert not slurm.was_called
 
@@ -198,7 +214,7 @@ def test_a_token_file_that_others_may_read_is_refused(
 ) -> None:
     token_file.chmod(0o640)
     words = ("--join", "127.0.0.1:9", "--token-file", token_file, "--state-root", tmp_path / "jobs")
-    ended = assay("slurm", "sbatch", *words)
+    ended = assay("lab", "slurm", "sbatch", *words)
     assert ended.code == 2
     assert f"chmod 600 {token_file}" in ended.stderr
     assert TOKEN not in ended.stderr
@@ -224,7 +240,7 @@ def test_a_token_file_that_others_may_read_is_refused(
 def test_what_cannot_be_is_a_usage_error(
     assay: Assay, slurm: Sbatch, tmp_path: Path, words: tuple[str, ...], cause: str
 ) -> None:
-    ended = assay("slurm", "sbatch", "--state-root", tmp_path / "jobs", *words)
+    ended = assay("lab", "slurm", "sbatch", "--state-root", tmp_path / "jobs", *words)
     assert ended.code == 2, ended.stderr
     assert cause in ended.stderr
     assert not slurm.was_called

@@ -72,7 +72,7 @@ READERS = [
     (["import", "--light", BAD, "--workload", "w", "--device", "V100", "--state", "state"], RECORDING),
     (["plan", BAD], CAMPAIGN),
     (["run", BAD, "--state", "state"], CAMPAIGN),
-    (["submit", BAD, "--server", "unix:/nowhere"], CAMPAIGN),
+    (["lab", "submit", BAD, "--server", "unix:/nowhere"], CAMPAIGN),
 ]
 
 

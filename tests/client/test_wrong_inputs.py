@@ -74,7 +74,7 @@ def test_a_profile_is_not_made_of_a_frame_directly() -> None:
 
 
 def test_help_before_a_verb_is_its_help(assay: Assay) -> None:
-    for words in (["select", "pks"], ["runs", "show"], ["token"], []):
+    for words in (["select", "pks"], ["lab", "status"], ["admin", "token"], []):
         asked, shown = assay("help", *words), assay(*words, "--help")
         assert (asked.code, asked.stdout) == (0, shown.stdout)
     assert "Start here:" in shown.stdout and "Admin:" in shown.stdout

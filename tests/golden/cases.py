@@ -224,15 +224,15 @@ ERRORS = (
     "import light.json --workload w --device V100 --condition cache=some --state state",
     "import light.json --workload w --device A100 --state state --server unix:socket",
     "docs nothing",
-    "status --server nothing",
-    "status --server unix:/nowhere",
-    "status --server 192.0.2.1:5000",
+    "lab status --server nothing",
+    "lab status --server unix:/nowhere",
+    "lab status --server 192.0.2.1:5000",
     "report x-1 --server unix:/nowhere --format pdf",
-    "runs show x-1.0000 --server unix:/nowhere",
-    "cancel x-1 --server unix:/nowhere",
-    "watch x-1 --server unix:/nowhere",
-    "submit campaign.yaml --server unix:/nowhere",
-    "submit nowhere.yaml --server unix:/nowhere",
+    "explain x-1.0000 --server unix:/nowhere",
+    "lab cancel x-1 --server unix:/nowhere",
+    "lab status x-1 --follow --server unix:/nowhere",
+    "lab submit campaign.yaml --server unix:/nowhere",
+    "lab submit nowhere.yaml --server unix:/nowhere",
 )
 
 
@@ -278,27 +278,28 @@ def _lab() -> Steps:
     address = f"unix:{Path.cwd()}/socket"
     os.environ["ASSAY_SERVER"] = address
     with server(Path("server"), address):
-        steps = [in_process(["status", "--json"])]
-        steps += [in_process(["submit", name, "--json"]) for name in CAMPAIGNS]
+        steps = [in_process(["lab", "status", "--json"])]
+        steps += [in_process(["lab", "submit", name, "--json"]) for name in CAMPAIGNS]
         identifiers = [step["stdout"]["campaign_id"] for step in steps[1:]]
         steps.append(in_process(["plan", "wrong.yaml", "--json"]))
-        steps.append(in_process(["submit", "wrong.yaml", "--json"]))
+        steps.append(in_process(["lab", "submit", "wrong.yaml", "--json"]))
         with agent(Path("agent"), "--virtual", "V100", "--virtual", "RTX 3070"):
             for identifier in identifiers:
-                steps.append(in_process(["watch", identifier, "--json"]))
+                steps.append(in_process(["lab", "status", "--follow", identifier, "--json"]))
         for identifier in identifiers:
             _wait_for_report(identifier)
-            steps.append(in_process(["status", identifier, "--json"]))
+            steps.append(in_process(["lab", "status", identifier, "--json"]))
             steps.append(in_process(["report", identifier, "--json"]))
             runs = steps[-2]["stdout"]["runs"]
-            steps += [in_process(["runs", "show", run["run_id"], "--json"]) for run in runs]
+            steps += [in_process(["explain", run["run_id"], "--json"]) for run in runs]
         steps.append(in_process(["report", identifiers[1], "-o", "out", "--json"], ["out/report.json"]))
-        steps.append(in_process(["submit", "failing.yaml", "--json"]))
+        steps.append(in_process(["lab", "submit", "failing.yaml", "--json"]))
         second = steps[-1]["stdout"]["campaign_id"]
         steps += [
             in_process([*words.split(), "--json"])
-            for words in (f"status {second}", f"report {second}", f"cancel {second}", f"watch {second}",
-                          "status", "status nothing-1", "runs show nothing-1.0000", "report nothing-1",
+            for words in (f"lab status {second}", f"report {second}", f"lab cancel {second}",
+                          f"lab status {second} --follow", "lab status",
+                          "lab status nothing-1", "explain nothing-1.0000", "report nothing-1",
                           "import light.json --workload later --device V100 --server " + address)
         ]  # fmt: skip
     records = sorted(Path("server/records").rglob("*.parquet"))

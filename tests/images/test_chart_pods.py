@@ -72,10 +72,10 @@ def backed_up(cluster: Cluster, server: Pod, notes: str) -> None:
 
 
 def boxes(cluster: Cluster, server: Pod, notes: str) -> list[dict[str, Any]]:
-    """What 'assay agents' says to whoever joined with the token that the notes make."""
+    """What 'assay lab agents' says to whoever joined with the token that the notes make."""
     words = [*noted(notes, "--role admin"), "--json"]
     token = json.loads(server.exec(*words))["token"]
-    script = 'assay login "$1:7171" --token "$2" >&2; exec assay agents --server "$1:7170" --json'
+    script = 'assay lab login "$1:7171" --token "$2" >&2; exec assay lab agents --server "$1:7170" --json'
     run = ["podman", "run", "--rm", *cluster.options(), "--entrypoint", "sh", "localhost/assay-client:latest"]
     found = json.loads(cluster.podman.run(*run, "-euc", script, "sh", "assay.lab.svc", token).stdout)
     assert isinstance(found, dict)

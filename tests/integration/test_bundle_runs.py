@@ -159,10 +159,10 @@ def test_files_that_were_sent_are_measured_and_reach_nothing(laboratory: Lab) ->
     assert not (agent / "assay-was-here").exists()
     # Report and records come back, and a second call fetches nothing again.
     back = laboratory.root / "back"
-    done = json.loads(laboratory.assay("fetch", honest, "-o", str(back), "--json").stdout)
+    done = json.loads(laboratory.assay("lab", "fetch", honest, "-o", str(back), "--json").stdout)
     assert done["reports"] == ["report.json", "report.html"]
     assert [pq.read_metadata(back / each["file"]).num_rows for each in done["records"]] == [20, 60]
-    again = json.loads(laboratory.assay("fetch", honest, "-o", str(back), "--json").stdout)
+    again = json.loads(laboratory.assay("lab", "fetch", honest, "-o", str(back), "--json").stdout)
     assert again["fetched_bytes"] == 0
 
 

@@ -31,7 +31,10 @@ import importlib, os, pathlib, sys, tempfile
 user, groups, program, *arguments = sys.argv[1:]
 user, groups, sys.argv = int(user), [int(each) for each in groups.split(",") if each], [program, *arguments]
 needed = {
-    "assay": ["client.cli.main", "client.cli.verbs.status", "client.cli.verbs.audit", "client.remote.client"],
+    "assay": [
+        "client.cli.main", "client.cli.verbs.lab.status", "client.cli.verbs.admin.audit",
+        "client.remote.client"
+    ],
     "assay-server": ["server.main", "server.cli.program", "core.health_probe"],
 }[program]
 main, *_ = [importlib.import_module(f"assay_{each}") for each in needed]
@@ -97,20 +100,22 @@ def test_a_member_gets_in_as_the_owner_and_a_stranger_does_not(shared: Path, add
              for each in (folder, path)]  # fmt: skip
     assert modes == [(0o2770, OWNER, GROUP), (0o660, OWNER, GROUP)]
 
-    known = ended(MEMBER, "assay", "--socket-owner", str(OWNER), "audit", "--server", address, "--json")
+    known = ended(
+        MEMBER, "assay", "--socket-owner", str(OWNER), "admin", "audit", "--server", address, "--json"
+    )
     assert known.returncode == 0, known.stderr  # which only admins read
     assert "entries" in json.loads(known.stdout)
     health = ended(MEMBER, "assay-server", "health", address, "--socket-owner", str(OWNER))
     assert health.returncode == 0, health.stderr
 
-    untold = ended(MEMBER, "assay", "status", "--server", address)
+    untold = ended(MEMBER, "assay", "lab", "status", "--server", address)
     assert untold.returncode == 5
     assert f"{folder} belongs to user {OWNER}" in untold.stderr
     assert f"--socket-owner {OWNER}, or ASSAY_SOCKET_OWNER={OWNER}" in untold.stderr
-    other = ended(MEMBER, "assay", "--socket-owner", str(STRANGER), "status", "--server", address)
+    other = ended(MEMBER, "assay", "--socket-owner", str(STRANGER), "lab", "status", "--server", address)
     assert (other.returncode, f"belongs to user {OWNER}, not {STRANGER}" in other.stderr) == (5, True)
 
-    stranger = ended(STRANGER, "assay", "--socket-owner", str(OWNER), "status", "--server", address)
+    stranger = ended(STRANGER, "assay", "--socket-owner", str(OWNER), "lab", "status", "--server", address)
     assert (stranger.returncode, "Permission denied" in stranger.stderr) == (5, True)
 
 
@@ -132,7 +137,7 @@ def test_a_socket_that_another_user_planted_is_refused(shared: Path, planted_by:
             if planted_by == MEMBER
             else f"every user may write into {folder}"
         )
-        refused = ended(MEMBER, "assay", "--socket-owner", str(OWNER), "status", "--server", address)
+        refused = ended(MEMBER, "assay", "--socket-owner", str(OWNER), "lab", "status", "--server", address)
         assert (refused.returncode, why in refused.stderr) == (5, True), refused.stderr
         # Nor does the server take its place, or listen in a folder that everybody may write into.
         server = ended(

@@ -115,7 +115,7 @@ class TlsLab:
         """Have the person submit a campaign; its id."""
         file = campaign_file(self.root, name, played_seconds)
         done = self.ended(
-            self.hosts.member, "assay", "submit", str(file), "--server", self.said("address"), "--json"
+            self.hosts.member, "assay", "lab", "submit", str(file), "--server", self.said("address"), "--json"
         )
         assert done.returncode == 0, done.stderr
         return str(json.loads(done.stdout)["campaign_id"])
@@ -205,7 +205,7 @@ def begin(laboratory: TlsLab) -> CredentialsFolder:
     policy = ("--policy", str(root / "policy.toml"), "--virtual", "V100")
     laboratory.start("agent", member, "assay-agent", "run", "--state", agent, *policy)
     ticket = token(laboratory, "submitter", "alice")
-    login = laboratory.ended(member, "assay", "login", join, "--token", ticket)
+    login = laboratory.ended(member, "assay", "lab", "login", join, "--token", ticket)
     assert login.returncode == 0, login.stderr
     return CredentialsFolder(root / "agent" / "credentials")
 

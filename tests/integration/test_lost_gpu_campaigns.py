@@ -176,7 +176,7 @@ def test_where_every_gpu_is_lost_status_says_why_and_a_clear_ends_the_wait() -> 
         assert bad in reason
         assert "it was lost (simulated fault)" in reason
         assert "assay-agent quarantine clear" in reason
-        shown = place.assay("status", identifier).stdout
+        shown = place.assay("lab", "status", identifier).stdout
         assert "out of service" in " ".join(shown.split())
         (place.root / "faults").write_text("")
         clear(place, "0")

@@ -203,7 +203,7 @@ def test_a_recording_that_cannot_be_read_fails_its_run_alone(shared_data: Path) 
         laboratory.start_agent()
         campaign_id = laboratory.submit(write_campaign(laboratory.root, text, shared_data))
         assert laboratory.wait_for(campaign_id) == "failed"
-        status = json.loads(laboratory.assay("status", campaign_id, "--json").stdout)
+        status = json.loads(laboratory.assay("lab", "status", campaign_id, "--json").stdout)
         states = {r["run_id"].rsplit(".", 1)[1]: r["state"] for r in status["runs"]}
         assert states == {"0000": "done", "0001": "failed", "0002": "done"}
         failure = next(r["failure"] for r in status["runs"] if r["state"] == "failed")
@@ -218,6 +218,6 @@ def test_cancel_ends_a_campaign(shared_data: Path) -> None:
     with lab() as laboratory:
         laboratory.start_server()
         campaign_id = laboratory.submit(write_campaign(laboratory.root, SMALL_CAMPAIGN, shared_data))
-        laboratory.assay("cancel", campaign_id)
+        laboratory.assay("lab", "cancel", campaign_id)
         wait_until(lambda: laboratory.state(campaign_id) == "cancelled", "the cancellation")
         assert laboratory.store_digest() == {}

@@ -51,4 +51,4 @@ def test_kills_change_neither_the_records_nor_the_report(tmp_path: Path) -> None
         assert laboratory.store_digest() == records
         assert laboratory.report(campaign_id) == report
         # A kill leaves nothing that a person would have to look at.
-        assert json.loads(laboratory.assay("status", "--json").stdout)["set_aside"] == []
+        assert json.loads(laboratory.assay("lab", "status", "--json").stdout)["set_aside"] == []

@@ -43,7 +43,7 @@ def test_a_rolling_restart_costs_no_attempt(tmp_path: Path) -> None:
             wait_until(lambda: running(laboratory, campaign_id) > 0, "a run under way")
             restart(laboratory, name)
         assert laboratory.wait_for(campaign_id, 120) == "done"
-        status = json.loads(laboratory.assay("status", campaign_id, "--json").stdout)
+        status = json.loads(laboratory.assay("lab", "status", campaign_id, "--json").stdout)
         assert [(run["state"], run["attempts"]) for run in status["runs"]] == [("done", 1)] * RUNS
         assert len(laboratory.store_digest()) == RUNS
 
@@ -92,7 +92,7 @@ def test_hangup_reloads_and_an_invalid_file_changes_nothing(tmp_path: Path) -> N
         campaign.write_text(write_paced_recordings(tmp_path, runs=1, launches=10, seconds=0.1))
         campaign_id = laboratory.submit(campaign)
         assert laboratory.wait_for(campaign_id) == "failed"
-        assert "refused_by_policy" in laboratory.assay("status", campaign_id, "--json").stdout
+        assert "refused_by_policy" in laboratory.assay("lab", "status", campaign_id, "--json").stdout
         assert {name: process.poll() for name, process in laboratory.processes.items()} == {
             "server": None, "agent": None,
         }  # fmt: skip

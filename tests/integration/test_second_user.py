@@ -116,7 +116,7 @@ def test_by_default_all_programs_meet_where_nobody_else_can_connect(shared: Path
         assert server.stdout.readline() == f"listening on {address}\n"
         assert (runtime / "assay").stat().st_mode & 0o7777 == 0o700
         assert (runtime / "assay" / "server.sock").stat().st_mode & 0o777 == 0o600
-        listed = ended("assay", "status", "--json", runtime=runtime)
+        listed = ended("assay", "lab", "status", "--json", runtime=runtime)
         assert json.loads(listed.stdout)["campaigns"] == []
         assert as_nobody(CONNECT, address.removeprefix("unix:")) == "PermissionError"
         campaign = shared / "campaign.yaml"
@@ -165,7 +165,7 @@ def test_who_takes_the_place_first_is_not_believed(shared: Path, place: str) -> 
         for name, *arguments in (
             ("assay-server", "--state", shared / "state", "--listen", address),
             ("assay-agent", "run", "--server", address, "--state", shared / "agent"),
-            ("assay", "status", "--server", address),
+            ("assay", "lab", "status", "--server", address),
         ):
             refused = ended(name, *arguments)
             assert refused.returncode == (5 if name == "assay" else 2), refused.stderr
@@ -214,7 +214,7 @@ def test_a_stale_socket_of_ours_is_removed_and_a_living_one_is_not(shared: Path)
         second = ended("assay-server", "--state", shared / "other", runtime=runtime)
         assert second.returncode == 2
         assert "cannot listen on it: another program does" in second.stderr
-        assert ended("assay", "status", runtime=runtime).returncode == 0
+        assert ended("assay", "lab", "status", runtime=runtime).returncode == 0
 
 
 def test_a_runtime_folder_with_a_long_name_says_so(shared: Path) -> None:
@@ -223,7 +223,7 @@ def test_a_runtime_folder_with_a_long_name_says_so(shared: Path) -> None:
     for name, *arguments in (
         ("assay-server", "--state", shared / "state"),
         ("assay-agent", "run", "--state", shared / "agent"),
-        ("assay", "status"),
+        ("assay", "lab", "status"),
     ):
         refused = ended(name, *arguments, runtime=runtime)
         assert refused.returncode == 2

@@ -47,7 +47,7 @@ def test_status_says_which_slot_rests_and_that_a_campaign_waits_for_it(tmp_path:
 
         def is_said(what: str, *verb: str) -> bool:
             """In one look: a rest ends by itself, and the next one is longer."""
-            said[:] = [laboratory.assay("status", *verb).stdout]
+            said[:] = [laboratory.assay("lab", "status", *verb).stdout]
             return what in said[0]
 
         said: list[str] = []

@@ -11,7 +11,7 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from assay_client.cli.reporters.people import render_budgets
-from assay_client.cli.verbs.budget import app as budget_verb
+from assay_client.cli.verbs.admin.budget import app as budget_verb
 from assay_client.remote.client import Client
 from assay_core.identity.roles import IdentityKind, Role
 from assay_core.records.lab import BudgetChange, BudgetsAsked

@@ -247,7 +247,7 @@ def test_a_box_gets_no_name_of_another(office: Office, name: str) -> None:
     second, key = office.token(), new_key()
     with pytest.raises(NotPermittedError, match=f"another agent has this name: {BOX}") as caught:
         office.join(second, key, OTHER_BOX, name)
-    assert caught.value.remedy.endswith(f"an admin frees its name with: assay revoke {BOX}")
+    assert caught.value.remedy.endswith(f"an admin frees its name with: assay admin revoke {BOX}")
     assert office.directory.known(OTHER_BOX) is None
     office.revoke(BOX)
     assert office.join(second, key, OTHER_BOX, name).name == name
@@ -259,7 +259,7 @@ def test_the_id_of_an_agent_of_the_socket_needs_a_token_of_its_own(office: Offic
     fleet, key = office.token(), new_key()
     with pytest.raises(NotPermittedError, match="worked for this server without a certificate") as caught:
         office.join(fleet, key, name="rack-7")
-    assert "assay token --role agent --name rack-7" in caught.value.remedy
+    assert "assay admin token --role agent --name rack-7" in caught.value.remedy
     assert "assay-agent new-identity" in caught.value.remedy
     with pytest.raises(NotPermittedError, match=f"another agent has this name: {BOX}"):
         office.join(fleet, key, OTHER_BOX, name="rack-7")

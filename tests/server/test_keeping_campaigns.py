@@ -87,6 +87,7 @@ def test_an_archived_campaign_is_the_same_on_another_server(
     assert len(records) == 2 and len(runs[0].attempts) == 2
     file = short_path / "two.tar"
     words = [
+        "lab",
         "campaigns",
         "archive",
         campaign_id,

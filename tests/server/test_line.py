@@ -176,7 +176,7 @@ def test_agents_and_queue_over_the_wire(make_server: Callable[..., Server]) -> N
         assert [q.kind for q in queue().queued][2:] == [QueueKind.CAMPAIGN_PAUSED] * 2
         status = agent.status(second)
         assert {r.waiting_for for r in status.runs} == {
-            f"its campaign is paused; let it go on with: assay resume {second}"
+            f"its campaign is paused; let it go on with: assay lab resume {second}"
         }
         assert [w.runs for w in status.waiting] == [2, 1]
         assert status.eta == Estimate(missing="it is paused")

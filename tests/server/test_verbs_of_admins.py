@@ -53,54 +53,56 @@ def test_a_member_comes_changes_role_and_goes(server: Server, assay: Any) -> Non
         assert code == 0, said
         return json.loads(out)
 
-    made = told("token", "--role", "submitter", "--name", "ada", "--project", "vision", "--uses", "3", *owner)
-    assert told("login", server.joins[0], "--token", made["token"])["role"] == "submitter"
-    assert told("health", *member)["serving"] is True
-    assert assay("audit", *member)[0] == assay("role", "ada", "admin", *member)[0] == 11
+    made = told(
+        "admin", "token", "--role", "submitter", "--name", "ada", "--project", "vision", "--uses", "3", *owner
+    )
+    assert told("lab", "login", server.joins[0], "--token", made["token"])["role"] == "submitter"
+    assert told("lab", "health", *member)["serving"] is True
+    assert assay("admin", "audit", *member)[0] == assay("admin", "role", "ada", "admin", *member)[0] == 11
 
-    code, out, _ = assay("role", "ada", "viewer", "--project", "*", *owner)
+    code, out, _ = assay("admin", "role", "ada", "viewer", "--project", "*", *owner)
     assert (code, "viewer, project *" in out) == (0, True)
-    assert assay("role", "nobody", "viewer", *owner)[0] == 2
-    [ada] = told("identities", *owner)["identities"]
+    assert assay("admin", "role", "nobody", "viewer", *owner)[0] == 2
+    [ada] = told("admin", "identities", *owner)["identities"]
     assert (ada["role"], ada["project"]) == ("viewer", "*")
 
-    code, out, _ = assay("audit", *owner)
+    code, out, _ = assay("admin", "audit", *owner)
     assert code == 0 and "submitter to viewer, project 'vision' to '*'" in out
-    of_ada = told("audit", "--identity", "ada", *owner)["entries"]
+    of_ada = told("admin", "audit", "--identity", "ada", *owner)["entries"]
     assert {each["outcome"] for each in of_ada} == {"permission_denied"}
 
-    code, out, _ = assay("revoke", ada["identity_id"], *owner)
+    code, out, _ = assay("admin", "revoke", ada["identity_id"], *owner)
     assert code == 0 and "could join anew" not in out  # a person's open tokens always go with them
-    assert assay("status", *member)[0] == 11
-    code, out, _ = assay("logout", *member)
+    assert assay("lab", "status", *member)[0] == 11
+    code, out, _ = assay("lab", "logout", *member)
     assert code == 0 and "not withdrawn (its identity was revoked)" in out
-    assert assay("logout", *member)[0] == 2
+    assert assay("lab", "logout", *member)[0] == 2
 
 
 def test_revoking_a_box_offers_the_tokens_that_let_it_back(server: Server, assay: Any) -> None:
     owner = ("--server", server.addresses[1])
-    code, out, _ = assay("token", "--role", "agent", "--uses", "3", "--json", *owner)
+    code, out, _ = assay("admin", "token", "--role", "agent", "--uses", "3", "--json", *owner)
     token = json.loads(out)
     join(server.joins[0], token["token"], name="box", identity_id=BOX)
-    code, out, _ = assay("revoke", "box", *owner)
+    code, out, _ = assay("admin", "revoke", "box", *owner)
     assert code == 0 and f"could join anew: {token['token_id']}" in out
-    assert f"assay revoke {BOX} --tokens" in out
-    code, out, _ = assay("revoke", BOX, "--tokens", *owner)
+    assert f"assay admin revoke {BOX} --tokens" in out
+    code, out, _ = assay("admin", "revoke", BOX, "--tokens", *owner)
     assert code == 0 and f"and the join tokens that it has joined with: {token['token_id']}" in out
-    assert json.loads(assay("identities", "--json", *owner)[1])["tokens"] == []
+    assert json.loads(assay("admin", "identities", "--json", *owner)[1])["tokens"] == []
 
 
 def test_tokens_tell_where_to_join_a_server_behind_another_name(
     make_server: Callable[..., Server], short_path: Path, assay: Any
 ) -> None:
     server = tls_server(make_server, short_path, advertise_join="lab.example.org:443")
-    code, out, _ = assay("token", "--role", "agent", "--server", server.addresses[1])
+    code, out, _ = assay("admin", "token", "--role", "agent", "--server", server.addresses[1])
     assert code == 0 and "assay-agent join lab.example.org:443 --token TOKEN" in out
-    code, out, _ = assay("token", "--role", "agent", "--json", "--server", server.addresses[1])
+    code, out, _ = assay("admin", "token", "--role", "agent", "--json", "--server", server.addresses[1])
     assert json.loads(out)["join_address"] == "lab.example.org:443"
     asked = ["token", "--role", "viewer", "--name", "vera", "--state", str(server.settings.state_dir)]
     told = CliRunner().invoke(program, [*asked, "--advertise-join", "other:444"])
-    assert told.exit_code == 0 and "assay login other:444 --token TOKEN" in told.stdout
+    assert told.exit_code == 0 and "assay lab login other:444 --token TOKEN" in told.stdout
     for address in ("nothing", "unix:/x"):
         with pytest.raises(ParameterError, match="advertise-join"):
             ServerSettings(state_dir=short_path, advertise_join=address)
@@ -110,11 +112,11 @@ def test_health_waits_for_a_server_that_starts(
     make_server: Callable[..., Server], short_path: Path, assay: Any
 ) -> None:
     address = f"unix:{short_path}/server.sock"
-    code, out, said = assay("health", "--server", address, "--wait", "300ms")
+    code, out, said = assay("lab", "health", "--server", address, "--wait", "300ms")
     assert (code, out, said.count("no server answers there")) == (5, "", 1)
     starting = threading.Timer(0.5, make_server)
     starting.start()
-    code, out, said = assay("health", "--server", address, "--wait", "60s")
+    code, out, said = assay("lab", "health", "--server", address, "--wait", "60s")
     starting.join()
     assert (code, out, said) == (0, f"{address}: serving\n", "")
 

@@ -66,7 +66,7 @@ def test_every_command_line_of_ours_exists(monkeypatch: pytest.MonkeyPatch) -> N
             seen.add(parse_command_line([found[1], *given]))
     assert seen == {
         "assay-server init", "assay-server token", "assay-agent join", "assay-agent run",
-        "assay login", "assay submit", "assay watch", "assay report",
+        "assay lab login", "assay lab submit", "assay lab status", "assay report",
     }  # fmt: skip
 
 

@@ -82,11 +82,11 @@ def stop_at_staged_segments(made: Lab, campaign_id: str) -> None:
         while True:
             wait_until(is_staged, f"a staged segment\n{made.logs()}", 200)
             agent.send_signal(signal.SIGSTOP)
-            made.assay("pause", campaign_id)  # meanwhile the server takes what was on its way
+            made.assay("lab", "pause", campaign_id)  # meanwhile the server takes what was on its way
             if is_staged():
                 break
             agent.send_signal(signal.SIGCONT)  # the attempt ended at that moment; another one follows
-            made.assay("resume", campaign_id)
+            made.assay("lab", "resume", campaign_id)
     assert made.stop("server") == 0, made.logs()
 
 
@@ -104,7 +104,7 @@ def staged(read: SqlTransaction) -> list[tuple[str, int]]:
 def go_on(made: Lab, campaign_id: str) -> None:
     made.start_server()  # by the notes in its state folder
     made.processes["agent"].send_signal(signal.SIGCONT)
-    made.assay("resume", campaign_id)
+    made.assay("lab", "resume", campaign_id)
 
 
 def move(made: Lab, *words: str) -> dict[str, Any]:

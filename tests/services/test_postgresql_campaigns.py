@@ -115,12 +115,12 @@ def test_a_paused_campaign_moves_to_postgresql_and_back_and_goes_on_with_its_age
         agent = made.processes["agent"].pid
         for slices, to in ((2, fresh_database), (4, "sqlite")):
             until_done(made, slices)
-            made.assay("pause", campaign_id)
+            made.assay("lab", "pause", campaign_id)
             assert made.stop("server") == 0, made.logs()
             move(made, to)
             assert (made.server_state / "metadata.sqlite").exists() == (to == "sqlite")
             made.start_server()
-            made.assay("resume", campaign_id)
+            made.assay("lab", "resume", campaign_id)
         assert made.processes["agent"].pid == agent and made.processes["agent"].poll() is None
         found = ended(made, campaign_id)
     assert found == on_sqlite

@@ -172,7 +172,7 @@ def server_verb(
 
 def published(laboratory: Lab, campaign_id: str, folder: Path) -> list[bytes]:
     """The bytes of all published files, fetched as a person does."""
-    laboratory.assay("fetch", campaign_id, "-o", str(folder))
+    laboratory.assay("lab", "fetch", campaign_id, "-o", str(folder))
     return sorted(path.read_bytes() for path in folder.rglob("*.parquet"))
 
 
@@ -250,7 +250,7 @@ def test_a_campaign_in_a_bucket_ends_as_one_in_a_folder_and_moves_back(
 
 
 def _slices(laboratory: Lab, campaign_id: str) -> int:
-    status = json.loads(laboratory.assay("status", campaign_id, "--json").stdout)
+    status = json.loads(laboratory.assay("lab", "status", campaign_id, "--json").stdout)
     return sum(int(run.get("slices_done") or 0) for run in status["runs"])
 
 

@@ -69,7 +69,7 @@ def database(postgresql: OwnPostgresql) -> str:
 
 def require_whole(two: StandbyLab, campaign_id: str) -> None:
     """Every run is published once, and no file is there that nobody published."""
-    status = json.loads(two.people.assay("status", campaign_id, "--json").stdout)
+    status = json.loads(two.people.assay("lab", "status", campaign_id, "--json").stdout)
     assert [run["state"] for run in status["runs"]] == ["done"] * RUNS
     files = [p for p in (two.records / "records").rglob("*") if p.is_file()]
     assert sorted(p.parent.name for p in files) == sorted(run["run_id"] for run in status["runs"])

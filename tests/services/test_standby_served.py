@@ -77,7 +77,7 @@ def test_a_bundle_sent_to_a_server_that_dies_is_given_out_by_the_next_and_counts
         sent = people.submit(folder_to_send(root, "large"))
         two.kill_active("a")  # nobody has fetched the bundle yet
         wait_until(lambda: people.state(sent) != "unreachable", "an answer of the other server")
-        refused = people.assay("submit", str(folder_to_send(root, "further")), check=False)
+        refused = people.assay("lab", "submit", str(folder_to_send(root, "further")), check=False)
         assert refused.returncode != 0
         assert "there is no room for it" in refused.stderr and f"{MOST_BYTES:,}" in refused.stderr
         start_agent(two, policy)
@@ -110,7 +110,9 @@ def log_out(two: StandbyLab, cookie: str) -> httpx.Response:
 
 def test_a_login_of_the_live_page_outlives_its_server_and_so_does_its_logout(fresh_database: str) -> None:
     with standby_lab(fresh_database, web=True) as two:
-        links = [json.loads(two.people.assay("login", "--web", "--json").stdout)["url"] for _ in range(2)]
+        links = [
+            json.loads(two.people.assay("lab", "login", "--web", "--json").stdout)["url"] for _ in range(2)
+        ]
         assert links[0].startswith(f"{two.pages['balancer']}/login?link=")
         cookies = [log_in(two, link).cookies[COOKIE] for link in links]
         left = log_out(two, cookies[1])

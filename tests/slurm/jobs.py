@@ -67,7 +67,7 @@ def submit_agents(
     told: Mapping[str, str] | None = None,
     answers: bool = True,
 ) -> tuple[str, Path]:
-    """``assay slurm sbatch`` with a token in a private file; the job's number and the state root.
+    """``assay lab slurm sbatch`` with a token in a private file; the job's number and the state root.
 
     ``told``: further variables of the environment; ``answers``: whether the server is there now.
     """
@@ -78,7 +78,8 @@ def submit_agents(
     policy.write_text(POLICY)
     policy.chmod(0o644)
     done = subprocess.run(
-        [str(BIN / "assay"), "slurm", "sbatch", "--join", made.join_address, "--token-file", str(token),
+        [str(BIN / "assay"), "lab", "slurm", "sbatch", "--join", made.join_address,
+         "--token-file", str(token),
          "--state-root", str(root), "--policy", str(policy), "--json", *options, "--", *AGENT,
          "--recorded-slots", str(recorded)],
         env={**node.environment, **(told or {})}, capture_output=True, text=True, check=False,
@@ -96,7 +97,9 @@ def report_of(made: Lab) -> str:
 
 def agents_of(made: Lab) -> dict[str, dict[str, Any]]:
     """The agents that the server knows, by name."""
-    return {agent["name"]: agent for agent in json.loads(made.assay("agents", "--json").stdout)["agents"]}
+    return {
+        agent["name"]: agent for agent in json.loads(made.assay("lab", "agents", "--json").stdout)["agents"]
+    }
 
 
 def gpus_of(agent: dict[str, Any]) -> list[str]:

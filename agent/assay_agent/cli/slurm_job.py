@@ -61,7 +61,7 @@ def slurm_job(
 ) -> None:
     """Work as a Slurm job: identity, name, state folder and GPUs are those of the job.
 
-    Started by the job scripts of 'assay slurm sbatch'."""
+    Started by the job scripts of 'assay lab slurm sbatch'."""
     # First, because it takes a second, in which a signal of Slurm would end a job that has joined.
     with loading():
         from assay_agent.cli.running import run_agent  # noqa: PLC0415 - other commands do not need it
@@ -143,7 +143,7 @@ def _join_once(settings: AgentSettings, address: str, token: str, token_file: Pa
         raise NotReadyError(
             settings.name,
             f"it has no certificate of the lab, and no join token, by --token-file or ${TOKEN_VARIABLE}",
-            "make a token (assay token --role agent --uses NUMBER) and write it into a file of mode 0600",
+            "make one (assay admin token --role agent --uses NUMBER) and write it into a file of mode 0600",
         )
     with ended_by_signals() as asked_to_end:
         joined = join_patiently(lambda: join_lab(settings, address, token), asked_to_end)

@@ -16,7 +16,9 @@ from assay_sampling.errors import ParameterError
 _CONNECT_SECONDS = 2.0
 _ANSWER_SECONDS = 5.0
 _START = "start one with: assay-server --state DIR; or name another with --server"
-_ENROL = "join it first: assay-agent join on a box, which also needs a policy file; assay login for people"
+_ENROL = (
+    "join it first: assay-agent join on a box, which also needs a policy file; assay lab login for people"
+)
 
 
 def server_check(

@@ -21,7 +21,7 @@ from assay_sampling.errors import NotReadyError
 
 _log = logging.getLogger(__name__)
 
-_NO_JOB = "start it with 'assay slurm sbatch', or in a job script"
+_NO_JOB = "start it with 'assay lab slurm sbatch', or in a job script"
 _NO_GPU = "submit the job with GPUs: --gres gpu:1"
 _ASK_SECONDS = 20.0
 _UNSET = ("", "(null)", "NoDevFiles")

@@ -289,7 +289,7 @@ class Gate:
             why = f"no rule of {policy.path} allows the program {shown(resolved)}"
         remedy = (
             f"change the campaign, or have {policy.path} allow it, reload the agent, "
-            "and try again what failed: assay retry CAMPAIGN"
+            "and try again what failed: assay lab retry CAMPAIGN"
         )
         if any(loads_code(name) for name in command.environment):
             remedy = "leave variables of loaders and tools out of the campaign file: no policy lets them in"

@@ -76,7 +76,7 @@ def raise_for_failure(status: Mapping[str, Any]) -> None:
         raise RunFailedError(
             f"run {first['run_id']}",
             f"{failure['cause']} [{failure['failure_class']}]{others}",
-            failure["remedy"] or f"see: assay runs show {first['run_id']}",
+            failure["remedy"] or f"see: assay explain {first['run_id']}",
         )
     if status["state"] == "cancelled":
         raise RunFailedError(f"campaign {campaign_id}", "it was cancelled", "submit it again to run it")

@@ -4,25 +4,23 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import importlib
 import logging
 import os
 import shlex
 import signal
 import sys
 import traceback
-from collections.abc import Iterator, MutableMapping, Sequence
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 import typer
 
 from assay_client.cli.reporters.failure import Failure, render_failure
-from assay_client.cli.summaries import GROUPS, SUMMARIES
 from assay_client.cli.usage import EXIT_USAGE, usage_failure
-from assay_client.cli.verb import VerbGroup
+from assay_client.cli.verb import LazyGroup
+from assay_client.cli.verb_list import GROUPS, MODULES
 from assay_client.ending import signals_noted
 from assay_client.settings import ClientSettings, note_flags, settings_of
-from assay_core.loading import loading
 from assay_core.program import CONTEXT_SETTINGS, version_option
 from assay_core.program_log import LogFormat, LogLevel, set_up_log
 from assay_core.settings.command_line import option_of
@@ -35,107 +33,15 @@ EXIT_BROKEN_PIPE = 128 + signal.SIGPIPE
 _DISK_REFUSED = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 _REFUSED = (errno.EACCES, errno.EPERM, errno.EROFS)
 
-# A verb's module, and all that it needs, is imported when the verb is used.
-VERBS: dict[str, str] = {
-    "doctor": "assay_client.cli.verbs.doctor",
-    "init": "assay_client.cli.verbs.init",
-    "plan": "assay_client.cli.verbs.plan",
-    "metrics": "assay_client.cli.verbs.metrics",
-    "samples": "assay_client.cli.verbs.samples",
-    "inspect": "assay_client.cli.verbs.inspect",
-    "select": "assay_client.cli.verbs.select",
-    "compare": "assay_client.cli.verbs.compare",
-    "classify": "assay_client.cli.verbs.classify",
-    "evaluate": "assay_client.cli.verbs.evaluate",
-    "project": "assay_client.cli.verbs.project",
-    "export": "assay_client.cli.verbs.export",
-    "simulate": "assay_client.cli.verbs.simulate",
-    "pka-table": "assay_client.cli.verbs.pka_table",
-    "scale-model": "assay_client.cli.verbs.scale_model",
-    "cold-start": "assay_client.cli.verbs.cold_start",
-    "reuse": "assay_client.cli.verbs.reuse",
-    "import": "assay_client.cli.verbs.import_",
-    "run": "assay_client.cli.verbs.run",
-    "submit": "assay_client.cli.verbs.submit",
-    "status": "assay_client.cli.verbs.status",
-    "watch": "assay_client.cli.verbs.watch",
-    "pause": "assay_client.cli.verbs.pause",
-    "resume": "assay_client.cli.verbs.resume",
-    "cancel": "assay_client.cli.verbs.cancel",
-    "retry": "assay_client.cli.verbs.retry",
-    "agents": "assay_client.cli.verbs.agents",
-    "gpus": "assay_client.cli.verbs.gpus",
-    "queue": "assay_client.cli.verbs.queue",
-    "health": "assay_client.cli.verbs.health",
-    "runs": "assay_client.cli.verbs.runs",
-    "explain": "assay_client.cli.verbs.explain",
-    "report": "assay_client.cli.verbs.report",
-    "fetch": "assay_client.cli.verbs.fetch",
-    "campaigns": "assay_client.cli.verbs.campaigns",
-    "role": "assay_client.cli.verbs.role",
-    "budget": "assay_client.cli.verbs.budget",
-    "audit": "assay_client.cli.verbs.audit",
-    "demo": "assay_client.cli.verbs.demo",
-    "login": "assay_client.cli.verbs.login",
-    "logout": "assay_client.cli.verbs.logout",
-    "token": "assay_client.cli.verbs.token",
-    "identities": "assay_client.cli.verbs.identities",
-    "revoke": "assay_client.cli.verbs.revoke",
-    "slurm": "assay_client.cli.verbs.slurm",
-    "docs": "assay_client.cli.verbs.docs",
-    "help": "assay_client.cli.verbs.help",
-}
 
-
-class LazyVerbs(MutableMapping[str, Any]):
-    """The commands by name, each imported at its first use."""
-
-    def __init__(self) -> None:
-        self._loaded: dict[str, Any] = {}
-
-    def __getitem__(self, name: str) -> Any:
-        if name not in self._loaded:
-            with loading():
-                command = typer.main.get_command(importlib.import_module(VERBS[name]).app)
-            command.name = name
-            self._loaded[name] = command
-        return self._loaded[name]
-
-    def __setitem__(self, name: str, command: Any) -> None:
-        self._loaded[name] = command
-
-    def __delitem__(self, name: str) -> None:
-        del self._loaded[name]
-
-    def __contains__(self, name: object) -> bool:
-        return name in VERBS
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(VERBS)
-
-    def __len__(self) -> int:
-        return len(VERBS)
-
-
-class AllVerbs(VerbGroup):
+class AllVerbs(LazyGroup):
     """The group of all verbs. A signal or a closed pipe ends a verb quietly, with the shell's exit code."""
 
-    def __init__(self, **settings: Any) -> None:
-        super().__init__(**settings)
-        self.commands = LazyVerbs()
-
-    def list_commands(self, ctx: Any) -> list[str]:
-        return list(VERBS)
-
-    def format_commands(self, ctx: Any, formatter: Any) -> None:
-        # As click does, but from the table: its own way imports every verb, for a second and a half.
-        widest = max(map(len, SUMMARIES))
-        for heading, verbs in GROUPS.items():
-            with formatter.section(heading):
-                formatter.write_dl([(verb.ljust(widest), SUMMARIES[verb]) for verb in verbs])
+    modules = MODULES
+    groups = GROUPS
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        if args and args[0] not in VERBS and args[0] in BUILT_IN:
+        if args and args[0] not in MODULES and args[0] in BUILT_IN:
             raise ParameterError(
                 "assay",
                 f"{args[0]!r} is a method, and methods come after a verb",

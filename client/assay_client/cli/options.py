@@ -28,6 +28,14 @@ CampaignArgument = Annotated[
         metavar="ID", help="A campaign's id, such as demo-1.", autocompletion=completing.campaigns
     ),
 ]
+OptionalCampaignArgument = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="ID",
+        help="A campaign's id, such as demo-1; without it, all campaigns.",
+        autocompletion=completing.campaigns,
+    ),
+]
 WorkloadOption = Annotated[
     str, typer.Option("--workload", metavar="NAME", help="Only the runs of this workload.")
 ]

@@ -8,10 +8,18 @@ from typing import Any
 
 from assay_client.cli.completing import WORDS
 from assay_client.cli.reporters.failure import Failure
+from assay_client.cli.verb import LazyGroup
+from assay_client.cli.verb_list import ADMIN, LAB, MODULES
 
 EXIT_USAGE = 2
-_ALIKE = 0.6
+_ALIKE = 0.61
 _LETTERS = 2
+_FEW = 6
+_ALL_VERBS = [
+    f"{group} {verb}"
+    for group, verbs in (("assay", MODULES), ("assay lab", LAB.verbs), ("assay admin", ADMIN.verbs))
+    for verb in verbs
+]
 
 
 def usage_failure(error: Any) -> Failure:
@@ -37,26 +45,29 @@ def usage_failure(error: Any) -> Failure:
         cause, remedy = f"{error.option_name} needs a value", _form(parameter, context, command)
     elif hasattr(getattr(context, "command", None), "list_commands"):
         cause = "no verb is named behind it"
-        remedy = (
-            f"write one of: {', '.join(_verbs(context, command))}; '{command} --help' says what each does"
-        )
+        verbs, listing = _verbs(context, command), f"'{command} --help' says what each does"
+        remedy = f"write one of: {', '.join(verbs)}; {listing}" if len(verbs) <= _FEW else listing
     else:
         cause, remedy = _sentence(error.format_message()), _form(None, context, command)
     return Failure("UsageError", command, cause, remedy, EXIT_USAGE)
 
 
 def _no_such_command(error: Any, command: str) -> tuple[str, str]:
-    group = error.ctx.command
     word = error.command_name
+    verbs = _verbs(error.ctx, command)
+    if isinstance(error.ctx.command, LazyGroup):
+        verbs += [verb for verb in _ALL_VERBS if verb not in verbs]
+    if same := [verb for verb in verbs if verb.rpartition(" ")[2] == word]:
+        return f"there is no verb {word!r}", f"write: {' or '.join(same)}"
     # A typing error changes a letter or two; "profile" does not mean "role".
     close = [
-        name
-        for name in _close(word, group.list_commands(error.ctx))
-        if abs(len(name) - len(word)) <= _LETTERS
+        verb
+        for name in _close(word, {verb.rpartition(" ")[2] for verb in verbs})
+        for verb in verbs
+        if verb.endswith(f" {name}") and abs(len(name) - len(word)) <= _LETTERS
     ]
     listing = f"'{command} --help' lists all"
-    meant = ", ".join(f"{command} {name}" for name in close)
-    remedy = f"did you mean: {meant}? {listing}" if close else listing
+    remedy = f"did you mean: {', '.join(close)}? {listing}" if close else listing
     return f"there is no verb {word!r}", remedy
 
 

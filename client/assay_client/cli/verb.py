@@ -1,8 +1,9 @@
-"""The parser classes of all verbs."""
+"""The parser classes of all verbs and of their groups, whose modules are imported when a verb is used."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import importlib
+from collections.abc import Callable, Iterator, MutableMapping
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -10,6 +11,8 @@ from typer.core import TyperCommand, TyperGroup
 
 from assay_client.cli.completing import WORDS
 from assay_client.cli.standard_input import with_standard_input
+from assay_client.cli.verb_list import Group
+from assay_core.loading import loading
 
 if TYPE_CHECKING:
     from assay_sampling.methods.parameter_help import ParameterHelp
@@ -133,3 +136,60 @@ def verb_app(group: type[TyperGroup] | None = None) -> VerbApp:
     return VerbApp(
         cls=group or VerbGroup, add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False
     )
+
+
+class LazyVerbs(MutableMapping[str, Any]):
+    """Commands by name, each imported at its first use from the module that ``modules`` names."""
+
+    def __init__(self, modules: dict[str, str]) -> None:
+        self._modules = modules
+        self._loaded: dict[str, Any] = {}
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in self._loaded:
+            with loading():
+                command = typer.main.get_command(importlib.import_module(self._modules[name]).app)
+            command.name = name
+            self._loaded[name] = command
+        return self._loaded[name]
+
+    def __setitem__(self, name: str, command: Any) -> None:
+        self._loaded[name] = command
+
+    def __delitem__(self, name: str) -> None:
+        del self._loaded[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._modules
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._modules)
+
+    def __len__(self) -> int:
+        return len(self._modules)
+
+
+class LazyGroup(VerbGroup):
+    """A group of verbs of the list; its help page is made from the list."""
+
+    modules: dict[str, str]
+    groups: tuple[Group, ...]
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.commands = LazyVerbs(self.modules)
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return list(self.modules)
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        # As click does, but from the list: its own way imports every verb, for a second and a half.
+        widest = max(map(len, self.modules))
+        for group in self.groups:
+            with formatter.section(group.heading):
+                formatter.write_dl([(verb.ljust(widest), does) for verb, does in group.verbs.items()])
+
+
+def lazy_app(group: Group) -> VerbApp:
+    """The parser of one group of verbs, such as ``assay lab``."""
+    return verb_app(type("OneGroup", (LazyGroup,), {"modules": group.modules(), "groups": (group,)}))

@@ -102,7 +102,7 @@ def show_page(out: Path, *, say: Say = silent, until: Callable[[], bool] = _neve
         Client(service.address) as client,
     ):
         _say_page(client, say)
-        say(f"another link: assay login --web --server {service.address}")
+        say(f"another link: assay lab login --web --server {service.address}")
         say("Ctrl-C ends it" if until is _never else "Enter or Ctrl-C ends it")
         with contextlib.suppress(KeyboardInterrupt):
             while not until():

@@ -51,7 +51,7 @@ def _require_whole(path: Path) -> None:
 def import_from(connection: Connection, path: Path) -> ImportedCampaign:
     """Hand an archive to the server, which checks it and takes it in, whole or not at all."""
     if not path.is_file():
-        raise InputError(str(path), "there is no such file", "name what 'assay campaigns export' wrote")
+        raise InputError(str(path), "there is no such file", "name what 'assay lab campaigns export' wrote")
     return connection.take_in(_pieces(path))
 
 
@@ -69,7 +69,7 @@ def archive_to(
         raise ParameterError(
             f"campaign {campaign_id}",
             "it is deleted from the server once its archive is written",
-            "confirm that with --yes; 'assay campaigns export' keeps it there",
+            "confirm that with --yes; 'assay lab campaigns export' keeps it there",
         )
     export_to(connection, campaign_id, path)
     tell(f"{path} is written and whole; deleting {campaign_id}")

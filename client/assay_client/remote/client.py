@@ -53,7 +53,8 @@ class Client:
     """A client of a campaign server. Use it as a context manager, or call :meth:`close`.
 
     Args:
-        server: "unix:PATH", or "HOST:PORT" after ``assay login``; None: $ASSAY_SERVER, else your own socket.
+        server: "unix:PATH", or "HOST:PORT" after ``assay lab login``; None: $ASSAY_SERVER, else your own
+            socket.
         connect_seconds: how long to wait for the server to answer at all.
     """
 
@@ -207,7 +208,7 @@ class Client:
         return self._ask(RunsAction.CANCEL, RunsRequest(campaign_id, workload, run_id))
 
     def retry(self, campaign_id: str, *, workload: str = "", run_id: str = "") -> dict[str, Any]:
-        """Let failed and cancelled runs wait again; a campaign that had ended goes on."""
+        """Re-queue failed and cancelled runs; a campaign that had ended goes on."""
         return self._ask(RunsAction.RETRY, RunsRequest(campaign_id, workload, run_id))
 
     def _ask(self, action: RunsAction, asked: RunsRequest) -> dict[str, Any]:

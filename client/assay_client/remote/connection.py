@@ -136,8 +136,8 @@ class Connection:
     """One server. Every method raises the typed error that the server raised, or ServerUnreachableError.
 
     Args:
-        address: "unix:PATH", or "HOST:PORT" after ``assay login``; None: $ASSAY_SERVER, else this user's own
-            socket.
+        address: "unix:PATH", or "HOST:PORT" after ``assay lab login``; None: $ASSAY_SERVER, else this user's
+            own socket.
         connect_seconds: how long to wait for the server to answer at all.
 
     A socket is refused (ServerUnreachableError) if another user could answer there. Over TCP both sides prove
@@ -538,7 +538,7 @@ _KINDS: dict[grpc.StatusCode, tuple[type[AssayError], str, str]] = {
         "the server there does not know this request",
         "use client and server of the same release of Assay",
     ),
-    grpc.StatusCode.NOT_FOUND: (CampaignError, "the server knows no such thing", "see: assay status"),
+    grpc.StatusCode.NOT_FOUND: (CampaignError, "the server knows no such thing", "see: assay lab status"),
     grpc.StatusCode.INVALID_ARGUMENT: (CampaignError, "the server cannot read the request", ""),
     grpc.StatusCode.FAILED_PRECONDITION: (RefusedError, "the server refused", ""),
     grpc.StatusCode.PERMISSION_DENIED: (RefusedError, "the server refused", ""),

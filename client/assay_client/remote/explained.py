@@ -20,6 +20,7 @@ class Reason(Part):
     first_run_id: Annotated[str, says("the first of them")]
     detail: Annotated[str, says("the reason itself, for people")]
     remedy: Annotated[str, says("what to do; empty if nothing is needed")]
+    invalidates: Annotated[bool, says("a flag for which results do not rest on the run")] = False
 
 
 class CampaignExplained(Part):
@@ -29,6 +30,10 @@ class CampaignExplained(Part):
     subject: Annotated[str, says("id of the campaign or run")]
     state: Annotated[str, says("its state")]
     reasons: Annotated[list[Reason], says("why, the most runs first")]
+    run: Annotated[
+        dict[str, Any] | None,
+        says("of a run: its files, flags, and attempts with command, environment, log and facts"),
+    ] = None
 
 
 def explain_run(client: Client, run_id: str) -> CampaignExplained:
@@ -36,10 +41,14 @@ def explain_run(client: Client, run_id: str) -> CampaignExplained:
     run = client.run(run_id)
     waits = []
     if run["state"] == RunState.WAITING:
-        why = run["waiting_for"] or "its turn has not come: assay queue says who is ahead"
+        why = run["waiting_for"] or "its turn has not come: assay lab queue says who is ahead"
         waits.append(Reason(what="waits", code="waiting", runs=1, first_run_id=run_id, detail=why, remedy=""))
     return CampaignExplained(
-        kind="run", subject=run_id, state=run["state"], reasons=_gathered([*waits, *_reasons(run)])
+        kind="run",
+        subject=run_id,
+        state=run["state"],
+        reasons=_gathered([*waits, *_reasons(run)]),
+        run=run,
     )
 
 
@@ -79,6 +88,7 @@ def _reasons(run: Mapping[str, Any]) -> list[Reason]:
                 first_run_id=run["run_id"],
                 detail=flag["detail"],
                 remedy=meaning.remedy if meaning else "",
+                invalidates=flag["invalidates"],
             )
         )
     return found

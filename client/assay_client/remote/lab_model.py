@@ -1,4 +1,4 @@
-"""The documents of ``assay agents``, ``assay gpus``, ``assay queue`` and ``assay budget``, key by key."""
+"""The documents of ``assay lab agents``, ``gpus`` and ``queue`` and ``assay admin budget``, key by key."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class AgentEntry(Part):
 
 
 class AgentsDocument(Part):
-    """``assay agents --json``."""
+    """``assay lab agents --json``."""
 
     agents: Annotated[list[AgentEntry], says("every agent that the server remembers")]
 
@@ -98,7 +98,7 @@ class GpuEntry(Part):
 
 
 class GpusDocument(Part):
-    """``assay gpus --json``."""
+    """``assay lab gpus --json``."""
 
     gpus: Annotated[list[GpuEntry], says("every GPU of every agent")]
 
@@ -129,7 +129,7 @@ class QueuedEntry(Part):
 
 
 class QueueDocument(Part):
-    """``assay queue --json``."""
+    """``assay lab queue --json``."""
 
     queue: Annotated[
         list[QueuedEntry], says("waiting runs of all running campaigns, in the campaigns' order")
@@ -151,7 +151,7 @@ class BudgetEntry(Part):
 
 
 class BudgetsDocument(Part):
-    """``assay budget --json``."""
+    """``assay admin budget --json``."""
 
     people: Annotated[list[BudgetEntry], says("the people whom you may see, by name")]
     days: Annotated[int, says("budgets count the GPU time of so many days", "days")]

@@ -27,7 +27,9 @@ _PROBE_SECONDS = 3.0
 
 def login_again(address: str) -> str:
     """The remedy for a login that no longer holds."""
-    return f"log in again with a new token of an admin: assay login HOST:PORT --token TOKEN (for {address})"
+    return (
+        f"log in again with a new token of an admin: assay lab login HOST:PORT --token TOKEN (for {address})"
+    )
 
 
 def login_folder(address: ServerAddress, folder: Path | None = None) -> CredentialsFolder:
@@ -100,7 +102,7 @@ def require_listener(address: ServerAddress) -> None:
         raise ServerUnreachableError(
             f"server {address.text}",
             f"nothing listens there ({getattr(error, 'strerror', None) or error})",
-            "check the address and that the server runs; once it does, log in: assay login HOST:PORT "
+            "check the address and that the server runs; once it does, log in: assay lab login HOST:PORT "
             "--token TOKEN",
         ) from error
 
@@ -122,7 +124,7 @@ class Login:
             raise NotIdentifiedError(
                 f"server {address.text}",
                 "you have not logged in to it on this machine",
-                "ask an admin for a token, then: assay login HOST:PORT --token TOKEN",
+                "ask an admin for a token, then: assay lab login HOST:PORT --token TOKEN",
             )
         self.credentials = found
 

@@ -89,7 +89,7 @@ def job_script(job: AgentJob) -> str:
     return "\n".join(
         [
             "#!/bin/bash",
-            "# Written by 'assay slurm sbatch'. The agent replaces this shell: signals reach it once.",
+            "# Written by 'assay lab slurm sbatch'. The agent replaces this shell: signals reach it once.",
             *lines,
             "umask 077",
             f"exec {' '.join(_quoted_word(word) for word in words)}",

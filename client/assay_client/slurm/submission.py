@@ -33,7 +33,7 @@ _OF_A_NODE = frozenset({"CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "GPU_DEVICE
 
 
 class SubmittedAgents(Part):
-    """What ``assay slurm sbatch --json`` prints."""
+    """What ``assay lab slurm sbatch --json`` prints."""
 
     job_id: Annotated[
         int | None, says("the job, or the job array; `null`: it was not submitted (`--dry-run`)")

@@ -63,7 +63,9 @@ def is_hash(text: str) -> bool:
     return _HASH.fullmatch(text) is not None
 
 
-def refused(name: str, cause: str, remedy: str = "pack the bundle again with: assay submit") -> InputError:
+def refused(
+    name: str, cause: str, remedy: str = "pack the bundle again with: assay lab submit"
+) -> InputError:
     """The error for a bundle that cannot be; ``name``: of the entry, "" for all of it."""
     return InputError(f"{SUBJECT}: {name}" if name else SUBJECT, cause, remedy)
 

@@ -26,7 +26,7 @@ from assay_core.identity.keys import PrivateKey, key_pem, new_key, public_key_ha
 from assay_sampling.errors import InputError, ParameterError
 
 _FILE, _JOINING = "credentials.json", "joining-key.pem"
-_AGAIN = "enrol again with a new token, which 'assay token' or 'assay-server token' makes"
+_AGAIN = "enrol again with a new token, which 'assay admin token' or 'assay-server token' makes"
 
 
 class _Document(BaseModel):

@@ -28,7 +28,7 @@ SECRET_BYTES = 32
 _CHECKSUM_BYTES = 8
 _MOST_CHARACTERS = 2 * MOST_CERTIFICATE_BYTES
 _SUBJECT = "join token"
-_COPY = "copy the whole token as it was printed, or ask for a new one: assay token"
+_COPY = "copy the whole token as it was printed, or ask for a new one: assay admin token"
 
 
 @dataclass(frozen=True)

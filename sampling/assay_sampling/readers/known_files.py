@@ -95,7 +95,7 @@ STATS = FileKind(
     "nothing reads here: name its folder with 'assay export SELECTION --to accel-sim --traces DIR'",
 )
 CAMPAIGN = FileKind(
-    "campaign", "a campaign file", "'assay plan FILE', 'assay run FILE' and 'assay submit FILE' read"
+    "campaign", "a campaign file", "'assay plan FILE', 'assay run FILE' and 'assay lab submit FILE' read"
 )
 WORKLOAD = FileKind(
     "workload",

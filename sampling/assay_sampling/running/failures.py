@@ -300,7 +300,7 @@ _TABLE: dict[FailureClass, _Entry] = {
     ),
     FailureClass.CANCELLED: _Entry(
         "a person cancelled the run, or paused it at once",
-        "take it up again with assay retry if it is still wanted; a paused run waits for assay resume",
+        "re-queue it with assay lab retry if it is still wanted; a paused run waits for assay lab resume",
         False,
         Fault.NOBODY,
     ),

@@ -324,7 +324,7 @@ _RESULT_FLAGS = (
         "libraries_differ",
         "two runs that are compared loaded different builds of CUDA's or the framework's libraries; another "
         "build may launch other kernels, under a profiler too",
-        "run both in one environment, with one `LD_LIBRARY_PATH`; `assay runs show` lists the libraries of "
+        "run both in one environment, with one `LD_LIBRARY_PATH`; `assay explain RUN` lists the libraries of "
         "each",
         scope="result",
     ),
@@ -345,7 +345,7 @@ _RESULT_FLAGS = (
         "programs_differ",
         "two runs of one workload that are compared ran different files as their program: it was rebuilt, or "
         "the boxes have different ones",
-        "give all boxes the same file; `assay runs show` gives the path and SHA-256 of each",
+        "give all boxes the same file; `assay explain RUN` gives the path and SHA-256 of each",
         scope="result",
     ),
     FlagKind(

@@ -62,7 +62,7 @@ def person_called(store: SqlTransaction, name: str) -> Identity:
     found = found or [each for each in known if each.name == name]
     if len(found) != 1:
         cause = "the server knows no such identity" if not found else "several identities have that name"
-        raise ParameterError(subject, cause, "give the id of one: assay identities lists them")
+        raise ParameterError(subject, cause, "give the id of one: assay admin identities lists them")
     [identity] = found
     if identity.kind is not IdentityKind.PERSON:
         raise _not_a_person(name)

@@ -38,7 +38,7 @@ def project_for(caller: Caller | None, named: str | None) -> str:
             f"{caller.name or caller.identity_id} is of project {own!r}"
             if own
             else f"{caller.name or caller.identity_id} is of no project",
-            "leave 'project' out of the campaign file, or ask an admin: assay role NAME submitter --project"
-            f" {named}",
+            "leave 'project' out of the campaign file, or ask an admin: assay admin role NAME submitter "
+            f"--project {named}",
         )
     return named

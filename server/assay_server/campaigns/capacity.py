@@ -16,7 +16,7 @@ from assay_server.store.sql import SqlTransaction
 
 _log = logging.getLogger(__name__)
 
-_ARCHIVE = "archive or delete campaigns that have ended (assay campaigns archive ID -o FILE --yes)"
+_ARCHIVE = "archive or delete campaigns that have ended (assay lab campaigns archive ID -o FILE --yes)"
 
 
 class Room:

@@ -70,7 +70,7 @@ class RequestRunner:
 
     def _ending(self) -> StorageError:
         cause = "it ends; its next start carries on what is left of the request"
-        return StorageError("server", cause, "start it again, then see: assay status")
+        return StorageError("server", cause, "start it again, then see: assay lab status")
 
     def _carry_on_all(self) -> None:
         with self._coordinator.snapshot() as store:

@@ -24,7 +24,7 @@ def known_campaign(campaign: Campaign | None, campaign_id: str) -> Campaign:
 def unknown_campaign(campaign_id: str) -> UnknownThingError:
     """Also for a campaign that the caller may not know of: its name must not leak."""
     return UnknownThingError(
-        f"campaign {campaign_id!r}", "the server knows no such campaign", "see the list: assay status"
+        f"campaign {campaign_id!r}", "the server knows no such campaign", "see the list: assay lab status"
     )
 
 
@@ -33,5 +33,5 @@ def unknown_run(run_id: str) -> UnknownThingError:
     return UnknownThingError(
         f"run {run_id!r}",
         "the server knows no such run",
-        "see the runs of a campaign: assay status CAMPAIGN",
+        "see the runs of a campaign: assay lab status CAMPAIGN",
     )

@@ -52,10 +52,10 @@ class Lab:
 def held_reason(run: Run, *, campaign_paused: bool = False, awaits_light: bool = False) -> Reason | None:
     """Why a waiting run may not begin, whatever slots there are; None: it may."""
     if campaign_paused:
-        text = f"its campaign is paused; let it go on with: assay resume {run.campaign_id}"
+        text = f"its campaign is paused; let it go on with: assay lab resume {run.campaign_id}"
         return Reason(QueueKind.CAMPAIGN_PAUSED, text)
     if run.paused:
-        text = f"it is paused; let it go on with: assay resume {run.campaign_id} --run {run.run_id}"
+        text = f"it is paused; let it go on with: assay lab resume {run.campaign_id} --run {run.run_id}"
         return Reason(QueueKind.PAUSED, text)
     if awaits_light:
         text = f"the light run of {run.workload} on {run.device_kind} comes first: it decides the slices"

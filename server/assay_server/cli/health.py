@@ -42,7 +42,7 @@ def health(
         raise ParameterError(
             "ADDRESS",
             f"{found.text!r} is not a socket, and over TCP the server must know who asks",
-            f"assay health --server {found.text}",
+            f"assay lab health --server {found.text}",
         )
     require_our_socket(found, "ADDRESS", socket_owner)
     serving = _is_serving(found.text)

@@ -94,5 +94,5 @@ def _show(made: MadeToken, fingerprint: str, join_at: str, as_json: bool) -> Non
             f"authority {fingerprint}"
         )
         if join_at:
-            verb = "assay-agent join" if made.stored.role is Role.AGENT else "assay login"
+            verb = "assay-agent join" if made.stored.role is Role.AGENT else "assay lab login"
             typer.echo(f"{verb} {join_at} --token TOKEN")

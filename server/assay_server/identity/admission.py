@@ -59,7 +59,7 @@ def whom_to_admit(
             raise ParameterError(
                 f"join token {token.token_id}",
                 "the token is for a person",
-                "a person joins with: assay login",
+                "a person joins with: assay lab login",
             )
         name = token.name
         identity_id = admitted.again_as or person_named(store, name) or uuid.uuid4().hex
@@ -93,7 +93,7 @@ def _require_the_tokens(known: Identity, token: StoredToken) -> None:
         raise NotPermittedError(
             f"person {known.name}",
             f"this identity has the role {known.role}, and the token is for a {token.role}",
-            "ask an admin of the lab for a new one (assay token)",
+            "ask an admin of the lab for a new one (assay admin token)",
         )
     if known.kind is token.role.kind and not known.revoked_at_ms:
         return

@@ -1,6 +1,7 @@
 """Names and ids of agents, which are theirs alone: nobody gets those of another agent by asking.
 
-People find boxes by name in ``assay agents``, statuses and reports, so names that look alike count as one.
+People find boxes by name in ``assay lab agents``, statuses and reports, so names that look alike count as
+one.
 """
 
 from __future__ import annotations
@@ -29,7 +30,9 @@ def require_free_name(store: SqlTransaction, agent_id: str, name: str) -> None:
         if alike in map(_alike, theirs) and (identity is None or not identity.revoked_at_ms):
             remedy = "give it another with --name"
             if identity is not None:
-                remedy += f"; if the other box is gone, an admin frees its name with: assay revoke {other}"
+                remedy += (
+                    f"; if the other box is gone, an admin frees its name with: assay admin revoke {other}"
+                )
             raise NotPermittedError(f"agent {name!r}", f"another agent has this name: {other}", remedy)
 
 
@@ -44,8 +47,8 @@ def require_vouched(store: SqlTransaction, agent_id: str, token_name: str) -> No
     raise NotPermittedError(
         f"agent {agent_id}",
         f"the agent {agent.name!r} with this id has worked for this server without a certificate",
-        f"if it is this box, ask an admin for its own token: assay token --role agent --name {agent.name};"
-        " if not: assay-agent new-identity, and join again",
+        f"if it is this box, ask an admin for its own token: assay admin token --role agent --name "
+        f"{agent.name}; if not: assay-agent new-identity, and join again",
     )
 
 

@@ -90,6 +90,6 @@ def _only_one_named(store: SqlTransaction, name: str) -> Identity:
         raise ParameterError(
             name[:80],
             "it is no identity, token or certificate of this server",
-            "list them with: assay identities",
+            "list them with: assay admin identities",
         )
     return named[0]

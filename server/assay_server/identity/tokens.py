@@ -18,7 +18,7 @@ MOST_LABELS, MOST_USES = 16, 1000
 LONGEST_VALIDITY_MS = 30 * 86_400_000
 _KEPT_MS = 7 * 86_400_000
 _SUBJECT = "join token"
-_NEW = "ask an admin of the lab for a new one (assay token)"
+_NEW = "ask an admin of the lab for a new one (assay admin token)"
 
 
 @dataclass(frozen=True)

@@ -82,7 +82,7 @@ def require_ended(campaign: Campaign, what: str) -> None:
         raise CampaignError(
             f"campaign {campaign.campaign_id}",
             f"it is {campaign.state}, and only a campaign that has ended may be {what}",
-            f"wait for it, or cancel it: assay cancel {campaign.campaign_id}",
+            f"wait for it, or cancel it: assay lab cancel {campaign.campaign_id}",
         )
 
 

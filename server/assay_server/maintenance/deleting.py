@@ -26,7 +26,7 @@ def delete_campaign(coordinator: Coordinator, request: DeleteRequest) -> Deleted
         raise ParameterError(
             f"campaign {request.campaign_id}",
             "its records and its report would be gone for good",
-            "confirm that with --yes; keep them in a file with: assay campaigns archive",
+            "confirm that with --yes; keep them in a file with: assay lab campaigns archive",
         )
     runs = files = size = 0
     while True:

@@ -67,7 +67,7 @@ def stored_report(state: Path, campaign_id: str | None = None) -> Report:
     assert request is not None
     if not request.runs:
         raise CampaignError(
-            f"campaign {campaign}", "none of its runs has data yet", f"see why: assay status {campaign}"
+            f"campaign {campaign}", "none of its runs has data yet", f"see why: assay lab status {campaign}"
         )
     from assay_server.analysis.pipeline import analyse  # noqa: PLC0415 - loads the analysis
 

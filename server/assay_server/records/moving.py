@@ -51,7 +51,7 @@ _CHECK = "look at the state with: assay-server check --state DIR; nothing was mo
 _LOST = (
     "nothing was moved; 'assay-server check' names all such files: of campaigns under way the server's next "
     "start measures them again; of one that has ended take them from a backup, or delete it "
-    "(assay campaigns delete)"
+    "(assay lab campaigns delete)"
 )
 
 

@@ -217,7 +217,7 @@ def _no_report(campaign: Campaign) -> NotYetError:
         return NotYetError(
             subject,
             f"it is still {campaign.state}, so there is no report yet",
-            f"wait for it: assay watch {campaign.campaign_id}",
+            f"wait for it: assay lab status {campaign.campaign_id} --follow",
         )
     if campaign.failure is None:
         return NotYetError(subject, f"it was {campaign.state}, so there is no report", "submit it again")

@@ -266,7 +266,9 @@ class SiteLaboratory(Laboratory):
     def _fetched(self, campaign_id: str, target: Path) -> None:
         until, sockets = time.monotonic() + 120, [self._socket(name) for name in SERVERS]
         while True:
-            done = self.command("assay", "fetch", campaign_id, "-o", str(target), "--server", sockets[0])
+            done = self.command(
+                "assay", "lab", "fetch", campaign_id, "-o", str(target), "--server", sockets[0]
+            )
             if not done.returncode:
                 return
             if time.monotonic() > until:

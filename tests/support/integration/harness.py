@@ -86,7 +86,7 @@ class Lab:
 
     def login(self, role: str, name: str) -> None:
         """Log in on this machine; the login before is forgotten."""
-        self.assay("login", self.join_address, "--token", self.token(role, "--name", name))
+        self.assay("lab", "login", self.join_address, "--token", self.token(role, "--name", name))
 
     @property
     def server_state(self) -> Path:

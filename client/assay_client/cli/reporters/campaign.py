@@ -43,7 +43,7 @@ def _shortage(shortage: Mapping[str, Any]) -> str:
         why = f"its disk has {free} left, and {least} must stay free (--minimum-free)"
     return (
         f"the server takes no new work: {why}; archive or delete campaigns that have ended "
-        "(assay campaigns archive ID -o FILE --yes)"
+        "(assay lab campaigns archive ID -o FILE --yes)"
     )
 
 
@@ -81,7 +81,7 @@ def _set_aside(moved: Mapping[str, Any]) -> str:
 def render_campaigns(campaigns: Sequence[Mapping[str, Any]], console: Console) -> None:
     """Draw one line for each campaign."""
     if not campaigns:
-        console.print("no campaigns yet; submit one with: assay submit CAMPAIGN")
+        console.print("no campaigns yet; submit one with: assay lab submit CAMPAIGN")
         return
     numbers = ["runs", "done", "failed"]
     # On one box everything belongs to the owner of the server's socket.
@@ -106,7 +106,7 @@ def render_submitted(campaign: Mapping[str, Any], console: Console) -> None:
     campaign_id = campaign["campaign_id"]
     console.print(f"{campaign_id}: {count(campaign['runs_total'])} runs planned")
     render_warnings(campaign["warnings"], console)
-    console.print(f"follow it with: assay watch {campaign_id}")
+    console.print(f"follow it with: assay lab status {campaign_id} --follow")
 
 
 def render_campaign(campaign: Mapping[str, Any], console: Console) -> None:

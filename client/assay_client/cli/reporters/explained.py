@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from rich.console import Console
 
+from assay_client.cli.reporters.run import render_run
 from assay_client.cli.reporters.tables import print_facts
 from assay_client.cli.reporters.text import clipped, counted, words_of
 from assay_client.cli.reporters.verdict import render_verdict
@@ -98,7 +99,7 @@ def _draw_operation(each: RepresentativeExplained, of: OperationEntry, console: 
 
 
 def render_campaign_explained(found: CampaignExplained, console: Console) -> None:
-    """Draw the reasons, each with what to do."""
+    """Draw the reasons, each with what to do, and of a run what it measured and its attempts."""
     console.print(f"{found.kind} {found.subject} is {found.state}")
     for each in found.reasons:
         console.print(visible(_reason(each)), soft_wrap=True)
@@ -106,9 +107,13 @@ def render_campaign_explained(found: CampaignExplained, console: Console) -> Non
             console.print(visible(f"  what to do: {each.remedy}"), soft_wrap=True)
     if not found.reasons:
         console.print("nothing failed, nothing is flagged, and no run waits for a reason of its own")
+    if found.run is not None:
+        console.print()
+        render_run(found.run, console)
 
 
 def _reason(each: Reason) -> str:
     runs = f"{each.first_run_id}" + (f" and {each.runs - 1:,} more" if each.runs > 1 else "")
     verb = {"waits": "waiting", "failed": "failed", "flag": "flagged"}[each.what]
-    return f"{runs} {verb} [{each.code}]: {each.detail}"
+    effect = ", invalidates the run" if each.invalidates else ""
+    return f"{runs} {verb} [{each.code}{effect}]: {each.detail}"

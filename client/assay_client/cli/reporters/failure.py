@@ -50,7 +50,7 @@ _REMEDIES: dict[type[AssayError], str] = {
     LaunchTableError: "make or import the recording again; if that does not help, report it",
     ParameterError: "give another value; '--help' after the verb lists what it takes",
     RefusedError: "give other recordings or parameters; 'assay inspect FILE' says what is in one",
-    RunFailedError: "see the run's log: assay runs show RUN",
+    RunFailedError: "see the run's log: assay explain RUN",
     ServerUnreachableError: "check that the server runs and is reachable, then try again",
     StorageError: "check the disk and its permissions; the log of the server or agent says more",
     AssayError: "try again; if it happens again, report it with this message",

@@ -35,7 +35,8 @@ def render_logout(document: Mapping[str, Any], console: Console) -> None:
         until = datetime.fromtimestamp(document["expires_at_ms"] / 1000, UTC)
         console.print(
             f"its certificate is not withdrawn ({document['not_withdrawn']}), and valid until "
-            f"{until:%Y-%m-%d %H:%M} UTC; an admin withdraws it with: assay revoke {document['serial']}",
+            f"{until:%Y-%m-%d %H:%M} UTC; an admin withdraws it with: "
+            f"assay admin revoke {document['serial']}",
             soft_wrap=True,
         )
 
@@ -47,7 +48,7 @@ def render_token(made: Mapping[str, Any], console: Console) -> None:
     console.print(f"authority {made['fingerprint']}", soft_wrap=True)
     where = f"HOST:{made['join_port']}" if made["join_port"] else "HOST:PORT of the server's --join listener"
     where = made["join_address"] or where
-    verb = "assay-agent join" if made["role"] == "agent" else "assay login"
+    verb = "assay-agent join" if made["role"] == "agent" else "assay lab login"
     console.print(f"{verb} {where} --token TOKEN", soft_wrap=True)
 
 
@@ -79,7 +80,7 @@ def render_revoked(done: Mapping[str, Any], console: Console) -> None:
         console.print(
             f"it has joined with tokens that still have uses, and could join anew: {tokens}", soft_wrap=True
         )
-        console.print(f"withdraw them, too: assay revoke {done['id']} --tokens", soft_wrap=True)
+        console.print(f"withdraw them, too: assay admin revoke {done['id']} --tokens", soft_wrap=True)
 
 
 def _until(identity: Mapping[str, Any]) -> str:

@@ -90,7 +90,7 @@ def _draw_gpus(view: LiveView, console: Console, most: int) -> None:
     if drawn.rows:
         drawn.print(console)
     if len(at_work) > most:
-        console.print(f"and {counted(len(at_work) - most, 'more GPU', 'more GPUs')}: assay gpus")
+        console.print(f"and {counted(len(at_work) - most, 'more GPU', 'more GPUs')}: assay lab gpus")
 
 
 def _draw_runs(view: LiveView, console: Console, most: int) -> None:
@@ -113,7 +113,7 @@ def _draw_runs(view: LiveView, console: Console, most: int) -> None:
     rest = len(worth) - most
     if rest > 0:
         console.print(
-            f"and {counted(rest, 'more run', 'more runs')}: assay status {view.status['campaign_id']}"
+            f"and {counted(rest, 'more run', 'more runs')}: assay lab status {view.status['campaign_id']}"
         )
 
 

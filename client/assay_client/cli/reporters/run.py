@@ -27,11 +27,6 @@ def render_run(run: Mapping[str, Any], console: Console) -> None:
         ("launches", count(run["launches"])),
         ("agent", run["agent"] or "none yet"),
     ]
-    for flag in run["flags"]:
-        effect = " (invalidates the run)" if flag["invalidates"] else ""
-        pairs.append(("flag", f"{flag['name']}: {flag['detail']}{effect}"))
-    if run["failure"]:
-        pairs.append(("failure", describe_failure(run["failure"])))
     pairs += [("file", name) for name in run["files"]]
     print_facts(pairs, console)
     for attempt in run["attempts"]:

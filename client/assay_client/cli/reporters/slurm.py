@@ -20,5 +20,5 @@ def render_submitted(made: SubmittedAgents, console: Console) -> None:
     console.print(
         f"Slurm job {made.job_id}{where}: {agents}, state in {visible(made.state_root)}", soft_wrap=True
     )
-    console.print(f"see them:  squeue -j {made.job_id}; assay agents", soft_wrap=True)
+    console.print(f"see them:  squeue -j {made.job_id}; assay lab agents", soft_wrap=True)
     console.print(f"stop them: scancel {made.job_id}", soft_wrap=True)

@@ -1,1 +1,1 @@
-"""The verbs of ``assay``, one file each."""
+"""The verbs of ``assay``, a folder for each group of the help page."""

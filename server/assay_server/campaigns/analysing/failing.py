@@ -47,7 +47,7 @@ def given_up(lease: Analysis) -> Failure:
         str(FailureClass.INTERNAL),
         f"analysis of {lease.campaign_id}",
         f"{lease.attempts - 1} servers in a row died, or stood still, while they made it",
-        "look into their logs for memory that ran out; then try it again: assay retry",
+        "look into their logs for memory that ran out; then try it again: assay lab retry",
     )
 
 

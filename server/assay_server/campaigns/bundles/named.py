@@ -46,7 +46,7 @@ def sent_bundles(
             raise CampaignError(
                 f"{file_name or 'campaign file'}:{each.line}",
                 f"the files of the bundle {each.folder!r} were not sent",
-                "submit it with 'assay submit' of the server's release",
+                "submit it with 'assay lab submit' of the server's release",
             )
         found[each.folder] = sent[each.folder]
     if store is not None:

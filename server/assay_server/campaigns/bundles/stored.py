@@ -422,7 +422,7 @@ def _no_room(limits: BundleLimits, mine: int, total: int) -> StorageError:
         "bundle",
         f"there is no room for it: yours take {mine:,} of {limits.bundle_identity_bytes:,} bytes, all "
         f"{total:,} of {limits.bundle_total_bytes:,}, and the disk must keep its free space",
-        "delete campaigns that name bundles you no longer need: assay campaigns delete ID --yes",
+        "delete campaigns that name bundles you no longer need: assay lab campaigns delete ID --yes",
     )
 
 

@@ -46,7 +46,7 @@ def set_aside(why: Failure, run: Run, slots: Sequence[str]) -> Failure:
     text = (
         f"the workload {run.workload} failed in {len(slots)} slots ({', '.join(slots)}) and never succeeded"
     )
-    remedy = f"{why.remedy}; then: assay retry {run.campaign_id} --workload {run.workload}"
+    remedy = f"{why.remedy}; then: assay lab retry {run.campaign_id} --workload {run.workload}"
     cause = f"{text}, so its other runs are set aside; the last time: {why.cause}"
     return replace(why, subject=f"run {run.run_id}", cause=cause, remedy=remedy, retryable=False)
 

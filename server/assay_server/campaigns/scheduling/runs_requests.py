@@ -63,11 +63,11 @@ class RunsRequests(Transitions):
         counts = self.store.requested_counts(asked)
         if not counts and asked.run_id:
             cause = f"campaign {asked.campaign_id} has no such run"
-            remedy = f"see its runs: assay status {asked.campaign_id}"
+            remedy = f"see its runs: assay lab status {asked.campaign_id}"
             raise UnknownThingError(f"run {asked.run_id!r}", cause, remedy)
         if not counts and asked.workload:
             cause = f"campaign {asked.campaign_id} has no such workload"
-            remedy = f"see its workloads: assay status {asked.campaign_id}"
+            remedy = f"see its workloads: assay lab status {asked.campaign_id}"
             raise UnknownThingError(f"workload {asked.workload!r}", cause, remedy)
         return counts
 
@@ -86,7 +86,7 @@ class RunsRequests(Transitions):
             raise RefusedError(
                 _subject(asked),
                 f"the whole campaign {campaign.campaign_id} is paused",
-                f"let all of it go on: assay resume {campaign.campaign_id}; then pause the rest",
+                f"let all of it go on: assay lab resume {campaign.campaign_id}; then pause the rest",
             )
         self.store.save_campaign(replace(campaign, paused=False))
         return _open(counts) - self.store.paused_runs([campaign.campaign_id]).get(campaign.campaign_id, 0)
@@ -104,7 +104,7 @@ class RunsRequests(Transitions):
         if not retryable and not _analysis_failed(campaign, asked):
             held = [f"{count:,} {state}" for state, count in sorted(counts.items())]
             cause = f"nothing of it failed or was cancelled ({', '.join(held) or 'it has no runs'})"
-            remedy = f"see what it does: assay status {campaign.campaign_id}"
+            remedy = f"see what it does: assay lab status {campaign.campaign_id}"
             raise RefusedError(_subject(asked), cause, remedy)
         self.store.save_campaign(
             replace(
@@ -234,7 +234,7 @@ def _require_unended(campaign: Campaign, asked: RunsRequest, counts: dict[RunSta
         subject, state = _subject(asked), " or ".join(sorted(counts))
     else:
         return
-    remedy = f"failed and cancelled runs wait again with: assay retry {campaign.campaign_id}"
+    remedy = f"failed and cancelled runs wait again with: assay lab retry {campaign.campaign_id}"
     raise RefusedError(subject, f"it has ended ({state})", remedy)
 
 

@@ -124,7 +124,7 @@ def wait_reasons(
 
 def _told(run: Run, agents: Sequence[Agent], now_ms: int, resting: Row, line: Line) -> WaitReason | None:
     if run.paused:
-        return WaitReason(WaitKind.PAUSED, f"it is paused; to go on: assay resume {run.campaign_id}")
+        return WaitReason(WaitKind.PAUSED, f"it is paused; to go on: assay lab resume {run.campaign_id}")
     if Hold.AFTER in run.holds:
         names = ", ".join(line.blocking.get(run.workload, ()))
         return WaitReason(WaitKind.AFTER, f"{names or 'other workloads'} must end before it")

@@ -74,7 +74,7 @@ class PublishedHandler:
             raise UnknownThingError(
                 f"records of run {wanted.run_id[:100]!r}",
                 "the server has published no such file",
-                "see the files of a campaign: assay fetch CAMPAIGN",
+                "see the files of a campaign: assay lab fetch CAMPAIGN",
             )
         if not 0 <= wanted.offset <= piece.file_bytes:
             raise ParameterError("offset", f"the file has {piece.file_bytes:,} bytes", "start from its begin")
@@ -91,7 +91,9 @@ class PublishedHandler:
             slices = store.slices(asked.run_id)
         if run is None or run.campaign_id != asked.campaign_id:
             raise UnknownThingError(
-                f"run {asked.run_id[:100]!r}", "the campaign has no such run", "see: assay status CAMPAIGN"
+                f"run {asked.run_id[:100]!r}",
+                "the campaign has no such run",
+                "see: assay lab status CAMPAIGN",
             )
         files = published_files(slices)
         return launch_parts(self._coordinator.records.reading, after(files, asked.cursor), asked.columns)

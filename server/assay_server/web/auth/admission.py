@@ -31,7 +31,7 @@ from assay_server.web.auth.sessions import is_owners
 
 Told = TypeVar("Told")
 
-_LOG_IN = "log in again: assay login --web"
+_LOG_IN = "log in again: assay lab login --web"
 
 
 class Admission:

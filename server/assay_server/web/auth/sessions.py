@@ -29,7 +29,7 @@ _SECRET = re.compile(r"[\w-]{43}", re.ASCII)  # _SECRET_BYTES in base 64
 _MOST_LINKS = 1_000
 _MOST_SESSIONS = 1_000
 _MOST_OF_ONE = 50
-_AGAIN = "get a new link: assay login --web"
+_AGAIN = "get a new link: assay lab login --web"
 
 
 class Sessions:

@@ -63,7 +63,7 @@ def explain(
 
     Of a selection, why each launch was chosen; with --launch, which group a launch is in and what stands for
     it. Of a note, flag or failure, what it means and what to do. Of a campaign or run, why it waits, failed,
-    or is flagged.
+    or is flagged; of a run also its attempts: command, environment, log and facts.
     """
     path = Path(what)
     if path.exists() or path.suffix == ".json" or files:

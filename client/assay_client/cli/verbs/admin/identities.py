@@ -1,4 +1,4 @@
-"""``assay identities``: the agents and people of a lab, their certificates, and open join tokens."""
+"""``assay admin identities``: the agents and people of a lab, their certificates, and open join tokens."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``assay campaigns``: delete, archive, export and import campaigns that have ended."""
+"""``assay lab campaigns``: delete, archive, export and import campaigns that have ended."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def delete(
     server: ServerOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Delete a campaign that has ended, with its records and its report."""
+    """Delete an ended campaign with its records and report."""
     with Connection(server) as connection:
         deleted = connection.delete(campaign_id, confirmed=yes)
     told = f"{campaign_id} is deleted: {_what(deleted.runs, deleted.files, deleted.bytes)}"
@@ -52,7 +52,7 @@ def archive(
     server: ServerOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Export a campaign to a file, check the file, then delete the campaign from the server."""
+    """Export an ended campaign, check the file, then delete it here."""
     with Connection(server) as connection:
         deleted = archive_to(
             connection,
@@ -74,7 +74,7 @@ def export(
     server: ServerOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Write a campaign that has ended to a file, which another server can import."""
+    """Write an ended campaign to a file for another server."""
     with Connection(server) as connection:
         document = export_to(connection, campaign_id, output)
     told = f"{campaign_id} is in {output} ({size(document['bytes'])})"
@@ -88,7 +88,7 @@ def import_(
     server: ServerOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Take a campaign from a file: its report has the same bytes as before."""
+    """Import a campaign from a file, with the same report."""
     with Connection(server) as connection:
         taken = import_from(connection, file)
     told = f"{taken.campaign_id} is imported: {_what(taken.runs, taken.files, taken.bytes)}"

@@ -1,4 +1,4 @@
-"""``assay cancel ID``: stop a campaign, a workload or a run."""
+"""``assay lab cancel ID``: stop a campaign, a workload or a run."""
 
 from __future__ import annotations
 
@@ -10,6 +10,6 @@ app = request_verb(
     Client.cancel,
     """Cancel what has not finished of a campaign.
 
-    Of all of it, of a workload, or one run. Everything already stored stays. 'assay retry' takes
+    Of all of it, of a workload, or one run. Everything already stored stays. 'assay lab retry' takes
     cancelled runs up again.""",
 )

@@ -1,4 +1,4 @@
-"""``assay agents``: who is there, since when, and what each slot runs."""
+"""``assay lab agents``: who is there, since when, and what each slot runs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ app = verb_app()
 
 @app.command()
 def agents(*, server: ServerOption = None, as_json: JsonOption = False) -> None:
-    """Show who is there, and what each slot runs."""
+    """List agents and what each GPU is running."""
     with Client(server) as client:
         found = client.agents()
     show(found, as_json, lambda console: render_agents(found, console))

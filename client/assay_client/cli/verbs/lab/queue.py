@@ -1,4 +1,4 @@
-"""``assay queue``: why runs wait, who is ahead, and until when."""
+"""``assay lab queue``: why runs wait, who is ahead, and until when."""
 
 from __future__ import annotations
 

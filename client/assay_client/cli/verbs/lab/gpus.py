@@ -1,4 +1,4 @@
-"""``assay gpus``: the GPUs of the lab and what they do."""
+"""``assay lab gpus``: the GPUs of the lab and what they do."""
 
 from __future__ import annotations
 

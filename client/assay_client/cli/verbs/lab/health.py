@@ -1,4 +1,4 @@
-"""``assay health``: whether the server does its work, for probes and people."""
+"""``assay lab health``: whether the server does its work, for probes and people."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def health(
     server: ServerOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Ask the server whether it does its work.
+    """Check server health.
 
     Ends with 0 if it serves, 5 if nothing answers, 10 if it is ending or cannot write its state."""
     retrying = Retrying(

@@ -1,4 +1,4 @@
-"""``assay slurm sbatch``: submit agents as Slurm jobs."""
+"""``assay lab slurm sbatch``: submit agents as Slurm jobs."""
 
 from __future__ import annotations
 
@@ -178,7 +178,8 @@ def _require_token(join: str, token_file: Path | None, *, needed: bool) -> None:
         raise ParameterError(
             "--token-file",
             f"agents need a join token, and neither a file nor ${TOKEN_VARIABLE} gives one",
-            "make one: assay token --role agent --uses NUMBER --valid 7d; write it into a file of mode 0600",
+            "make one: assay admin token --role agent --uses NUMBER --valid 7d; "
+            "write it into a file of mode 0600",
         )
 
 

@@ -1,4 +1,4 @@
-"""``assay login ADDRESS``: become a person of a lab on this machine."""
+"""``assay lab login ADDRESS``: become a person of a lab on this machine."""
 
 from __future__ import annotations
 
@@ -44,7 +44,9 @@ def login(
     parse_address(address, "HOST:PORT")
     if not token:
         raise ParameterError(
-            "--token", "it is missing", f"ask an admin for a token, then: assay login {address} --token TOKEN"
+            "--token",
+            "it is missing",
+            f"ask an admin for a token, then: assay lab login {address} --token TOKEN",
         )
     document = log_in(address, given_token(token))
     show(document, as_json, lambda console: render_login(document, console))
@@ -53,13 +55,16 @@ def login(
 def _without_address(server: str | None) -> ParameterError:
     """What is wrong where no join listener is named; ``server``: the value of ``--server``."""
     if server is None:
-        remedy = "write: assay login HOST:PORT --token TOKEN; or, for the page of a server: assay login --web"
+        remedy = (
+            "write: assay lab login HOST:PORT --token TOKEN; "
+            "or, for the page of a server: assay lab login --web"
+        )
         return ParameterError("HOST:PORT", "the address of the server's --join listener is missing", remedy)
     parse_address(server, "--server")
     return ParameterError(
         "--server",
         "logging in takes the address of the --join listener as its argument; --server belongs to --web",
-        f"write: assay login {server} --token TOKEN",
+        f"write: assay lab login {server} --token TOKEN",
     )
 
 
@@ -68,7 +73,7 @@ def _print_link(address: str | None, server: str | None, as_json: bool) -> None:
         raise ParameterError(
             address,
             "--web takes the server that you are logged in to from --server, not as its argument",
-            f"write: assay login --web --server {address}",
+            f"write: assay lab login --web --server {address}",
         )
     with Client(server) as client:
         link = client.web_link()

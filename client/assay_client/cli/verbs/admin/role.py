@@ -1,4 +1,4 @@
-"""``assay role WHO ROLE``: give a person another role."""
+"""``assay admin role WHO ROLE``: give a person another role."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``assay fetch ID``: a campaign's report and published records, as files."""
+"""``assay lab fetch ID``: a campaign's report and published records, as files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``assay audit``: who changed what on a server."""
+"""``assay admin audit``: who changed what on a server."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def audit(
 ) -> None:
     """Show who changed what on a server, newest first; for admins.
 
-    Refused calls are listed too. What agents did to a run is in 'assay runs show'."""
+    Refused calls are listed too. What agents did to a run is in 'assay explain RUN'."""
     since_ms = 0 if since is None else int(1000 * (time.time() - parse_span_seconds(since, "--since")))
     with Client(server) as client:
         found = client.audit(identity=identity, since_ms=since_ms, most=most)

@@ -227,7 +227,9 @@ def _source(campaign_id: str | None, state: Path | None, server: str | None) -> 
         yield _Held(report_of_state(state, campaign_id))
         return
     if campaign_id is None:
-        raise ParameterError("ID", "no campaign was named", "assay status lists them; or give --state DIR")
+        raise ParameterError(
+            "ID", "no campaign was named", "assay lab status lists them; or give --state DIR"
+        )
     with _of_server(campaign_id), Client(server) as client:
         yield _Fetched(client, campaign_id)
 

@@ -1,4 +1,4 @@
-"""``assay pause ID``: hold a campaign, a workload or a run."""
+"""``assay lab pause ID``: hold a campaign, a workload or a run."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def pause(
 ) -> None:
     """Hold a campaign, a workload or a run.
 
-    What is running ends its slice first. Nothing is lost: 'assay resume' lets it go on."""
+    What is running ends its slice first. Nothing is lost: 'assay lab resume' lets it go on."""
     with Client(server) as client:
         done = client.pause(campaign_id, workload=workload, run_id=run_id, at_once=now)
     show(done, as_json, lambda console: render_request(done, console))

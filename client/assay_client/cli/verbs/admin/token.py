@@ -1,4 +1,4 @@
-"""``assay token``: make a join token for an agent, a fleet of agents, or a person."""
+"""``assay admin token``: make a join token for an agent, a fleet of agents, or a person."""
 
 from __future__ import annotations
 

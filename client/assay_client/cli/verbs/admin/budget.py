@@ -1,4 +1,4 @@
-"""``assay budget [PERSON]``: how many GPU hours people may use, and have used."""
+"""``assay admin budget [PERSON]``: how many GPU hours people may use, and have used."""
 
 from __future__ import annotations
 
@@ -34,7 +34,9 @@ def budget(
     see everybody, and change budgets."""
     hours = None if gpu_hours is None else _hours(gpu_hours)
     if gpu_hours is not None and not person:
-        raise ParameterError("--gpu-hours", "no person is named", "assay budget PERSON --gpu-hours HOURS")
+        raise ParameterError(
+            "--gpu-hours", "no person is named", "assay admin budget PERSON --gpu-hours HOURS"
+        )
     with Client(server) as client:
         if gpu_hours is not None:
             client.set_budget(person, hours)

@@ -1,4 +1,4 @@
-"""``assay resume ID``: let a paused campaign, workload or run go on."""
+"""``assay lab resume ID``: let a paused campaign, workload or run go on."""
 
 from __future__ import annotations
 

@@ -1,0 +1,1 @@
+"""Verbs that select launches from recordings and score selections."""

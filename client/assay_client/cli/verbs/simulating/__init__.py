@@ -1,0 +1,1 @@
+"""Verbs that hand selections to simulators and read what they simulated."""

@@ -1,0 +1,1 @@
+"""Verbs to begin with: a demo, samples, documentation, what a machine lacks."""
