@@ -33,12 +33,14 @@ from assay_server.records.opening import (
     shared_folder,
 )
 from assay_server.state_lock import locked_state
+from assay_server.store.folders.bundles import BUNDLES
+from assay_server.store.folders.reports import REPORT_FORMS
 from assay_server.store.model import KeptBundle, Slice
 from assay_server.store.objects.bucket import opened_bucket
 from assay_server.store.objects.probing import bind_bucket, probe_bucket
 from assay_server.store.objects.store import ObjectRecordStore
 from assay_server.store.record_store import RecordStore
-from assay_server.store.records import BUNDLES, REPORT_FORMS, LocalRecordStore
+from assay_server.store.records import LocalRecordStore
 from assay_server.store.sql import MetadataStore, SqlTransaction
 from assay_server.store.sqlite import SqliteStore
 

@@ -3,7 +3,7 @@
     <state>/staging/<run_id>/slice-00000-attempt-0001    segments one after another: names, launches;
                                                          small ones are in the metadata store
     <state>/records/<run_id>/slice-00000.parquet         one file per slice
-    <state>/records/<run_id>/slice-00000-1f-9d5c....parquet    in a folder that several servers share: the
+    <state>/records/<run_id>/slice-00000-1f-9d5c....parquet    in a folder that a standby reaches, too: the
                                                          attempt's token and the hash of the content
     <state>/reports/<campaign_id>/report.json, report.html
     <state>/bundles/<sha256>-9d5c.tar.z                  files of submitters, under a name of their own
@@ -18,14 +18,13 @@ replaces the file of another attempt: which one is published, the metadata store
 from __future__ import annotations
 
 import contextlib
-import errno
 import os
 import re
 import secrets
 import shutil
 import tempfile
 from collections import deque
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import replace
 from pathlib import Path
@@ -36,17 +35,17 @@ from assay_core.files.durable import (
     remove_empty_parents,
     storage_errors,
     sync_directory,
-    sync_file,
     temporary_of,
-    write_atomically,
     write_pieces,
     write_together,
 )
 from assay_core.files.launch_file import HashedContent, launch_file_content, new_launch_file
 from assay_core.records.attempt import AttemptKey
 from assay_core.records.campaign import SetAsideReason
-from assay_sampling.errors import LaunchTableError, ParameterError, StorageError
+from assay_sampling.errors import LaunchTableError, StorageError
 from assay_sampling.launches.table import LaunchBatch
+from assay_server.store.folders.bundles import PACKED, BundleFolder
+from assay_server.store.folders.reports import ReportFolder
 from assay_server.store.model import HeldSegment, Segment
 from assay_server.store.parquet_writer import DEFAULT_AHEAD_LIMITS, AheadLimits, FilesAhead
 from assay_server.store.quarantine_files import MovedFiles, SetAsideFolder
@@ -59,10 +58,6 @@ _HALF_WRITTEN = re.compile(
 )
 _HASH_DIGITS = 16  # of a content hash in a name
 _STAGED = re.compile(r"slice-(\d+)-attempt-(\d+)")
-# A report that no campaign has yet; the name of its analysis and the file's own name follow.
-_STAGED_REPORT = "staged-"
-REPORT_FORMS = ("json", "html")
-BUNDLES, PACKED = "bundles", ".tar.z"
 _UNPACKED_AHEAD = 2
 _STAGED_TOGETHER = 8
 MOST_SMALL_LAUNCHES = 4_096
@@ -75,7 +70,7 @@ class DamagedSegmentError(StorageError):
     """A staged segment is missing or changed: the disk lost it. Its attempt must be run again."""
 
 
-class LocalRecordStore:
+class LocalRecordStore(ReportFolder, BundleFolder):
     """A ``RecordStore`` in a folder; ``make_folders`` False: it is only looked at.
 
     ``shared``: a standby may take over in the same folder while this server still writes. ``staged``: reads
@@ -95,13 +90,13 @@ class LocalRecordStore:
         self._read_segment = staged or self.staged
         self._staging = state_dir / "staging"
         self._records = state_dir / "records"
-        self._reports = state_dir / "reports"
-        self._bundles = state_dir / BUNDLES
+        ReportFolder.__init__(self, state_dir / "reports")
+        BundleFolder.__init__(self, state_dir)
         self._set_aside = SetAsideFolder(state_dir)
         self._ahead = FilesAhead(ahead)
         self._stagers = ThreadPoolExecutor(_STAGED_TOGETHER, "assay-stage")
         with storage_errors(state_dir):
-            for folder in (self._staging, self._records, self._reports) if make_folders else ():
+            for folder in (self._staging, self._records, self.reports_folder) if make_folders else ():
                 make_folder(folder)
 
     @property
@@ -248,17 +243,19 @@ class LocalRecordStore:
 
     def sweep(self, known: KnownFiles) -> MovedFiles | None:
         with storage_errors(self._records):
-            for top in (self._records, self._reports):
+            for top in (self._records, self.reports_folder):
                 for file in list(top.glob(f"*/*{TEMPORARY}*")):
                     if _HALF_WRITTEN.fullmatch(file.name):
                         file.unlink(missing_ok=True)
-            for left in list(self._reports.glob(f"*/{_STAGED_REPORT}*")):
+            for left in list(self.staged_reports()):
                 left.unlink(missing_ok=True)
             unknown = [*self._unknown_records(known), *self._unknown_staged(known)]
-            unknown += [path for path in self._bundles.glob(f"*{PACKED}*") if path.name not in known.bundles]
-            unknown += [p for p in self._reports.iterdir() if p.name not in known.campaigns]
+            unknown += [
+                path for path in self.bundles_folder.glob(f"*{PACKED}*") if path.name not in known.bundles
+            ]
+            unknown += [p for p in self.reports_folder.iterdir() if p.name not in known.campaigns]
             moved = self._set_aside.put(unknown, SetAsideReason.UNKNOWN)
-            for top in (self._staging, self._records, self._reports):
+            for top in (self._staging, self._records, self.reports_folder):
                 for folder in [p for p in top.iterdir() if p.is_dir()]:
                     remove_empty_parents(folder, top)
         return moved
@@ -340,10 +337,6 @@ class LocalRecordStore:
             with storage_errors(top):
                 shutil.rmtree(top / run_id, ignore_errors=True)
 
-    def delete_report(self, campaign_id: str) -> None:
-        with storage_errors(self._reports):
-            shutil.rmtree(self._reports / campaign_id, ignore_errors=True)
-
     def take_in(self, source: Path, file: str) -> None:
         path = self._records / file
         with storage_errors(path):
@@ -351,64 +344,6 @@ class LocalRecordStore:
             os.link(source, path)  # never replaces a file
             source.unlink()
             sync_directory(path.parent)
-
-    def keep_bundle(self, file: str, source: Path) -> None:
-        path = self._bundles / file
-        with storage_errors(path):
-            make_folder(path.parent)
-            try:
-                os.link(source, path)
-            except OSError as error:
-                if error.errno not in (errno.EXDEV, errno.EPERM, errno.EOPNOTSUPP):
-                    raise
-                _copy_durably(source, path)
-            sync_directory(path.parent)
-
-    @contextlib.contextmanager
-    def reading_bundle(self, file: str) -> Iterator[Path]:
-        yield self._bundles / file
-
-    def has_bundle(self, file: str) -> bool:
-        with storage_errors(self._bundles):
-            return (self._bundles / file).exists()
-
-    def remove_bundle(self, file: str) -> None:
-        with storage_errors(self._bundles):
-            (self._bundles / file).unlink(missing_ok=True)
-
-    def write_report(self, campaign_id: str, form: str, data: bytes) -> None:
-        path = self.report_path(campaign_id, form)
-        with storage_errors(path):
-            make_folder(path.parent)
-            write_atomically(path, data)
-
-    def stage_report(self, campaign_id: str, name: str, forms: Mapping[str, bytes]) -> None:
-        for form, data in forms.items():
-            path = self._staged_report(campaign_id, form, name)
-            with storage_errors(path):
-                make_folder(path.parent)
-                write_atomically(path, data)
-
-    def put_report(self, campaign_id: str, name: str, forms: Collection[str]) -> None:
-        staged = {form: self._staged_report(campaign_id, form, name) for form in forms}
-        folder = self._reports / campaign_id
-        with storage_errors(folder):
-            # First the others: whoever stood still with one of them must not put it in the place of this one.
-            for other in folder.glob(f"{_STAGED_REPORT}*"):
-                if other not in staged.values():
-                    other.unlink(missing_ok=True)
-            for form, path in staged.items():
-                path.replace(self.report_path(campaign_id, form))
-            sync_directory(folder)
-
-    def _staged_report(self, campaign_id: str, form: str, name: str) -> Path:
-        path = self.report_path(campaign_id, form)
-        return path.with_name(f"{_STAGED_REPORT}{name}-{path.name}")
-
-    def report_path(self, campaign_id: str, form: str) -> Path:
-        if form not in REPORT_FORMS:
-            raise ParameterError("report", f"there is no format {form!r}", f"use {' or '.join(REPORT_FORMS)}")
-        return self._reports / campaign_id / f"report.{form}"
 
     def _contents(self, key: AttemptKey, segments: Sequence[Segment], held: Held) -> Iterator[SegmentContent]:
         """The segments in order; another thread unpacks the next ones while one is written."""
@@ -442,19 +377,6 @@ def _stage_file(staged: tuple[Path, list[tuple[int, bytes]]]) -> None:
     with storage_errors(path):
         make_folder(path.parent)
         write_pieces(path, pieces)
-
-
-def _copy_durably(source: Path, path: Path) -> None:
-    """Copy a file of another disk; its name appears once it is whole."""
-    temporary = temporary_of(path)
-    try:
-        shutil.copyfile(source, temporary)
-        temporary.chmod(0o600)
-        sync_file(temporary)
-        temporary.replace(path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
 
 
 def _files_below(folder: Path | str) -> Iterator[os.DirEntry[str]]:

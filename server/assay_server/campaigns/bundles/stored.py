@@ -36,9 +36,9 @@ from assay_core.records.upload import Bundle, BundlePart
 from assay_sampling.errors import AssayError, InputError, StorageError
 from assay_server.clock import wall_ms
 from assay_server.limits import DEFAULT_LIMITS, BundleLimits
+from assay_server.store.folders.bundles import BUNDLES, PACKED
 from assay_server.store.model import KeptBundle
 from assay_server.store.record_store import RecordStore
-from assay_server.store.records import BUNDLES, PACKED
 from assay_server.store.sql import MetadataStore
 
 _log = logging.getLogger(__name__)

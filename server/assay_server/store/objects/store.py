@@ -28,6 +28,8 @@ from assay_core.records.attempt import AttemptKey
 from assay_core.records.campaign import SetAsideReason
 from assay_sampling.errors import ParameterError
 from assay_server.record_place import RecordsPlace
+from assay_server.store.folders.bundles import BUNDLES
+from assay_server.store.folders.reports import REPORT_FORMS
 from assay_server.store.model import HeldSegment, Segment
 from assay_server.store.objects.bucket import Bucket
 from assay_server.store.objects.fetching import RecordFetcher
@@ -37,12 +39,7 @@ from assay_server.store.objects.staging import StagedSegments, folder_of
 from assay_server.store.parquet_writer import DEFAULT_AHEAD_LIMITS, AheadLimits
 from assay_server.store.quarantine_files import MovedFiles
 from assay_server.store.record_store import NOTHING_HELD, Held, KnownFiles, PublishedFile
-from assay_server.store.records import (
-    BUNDLES,
-    REPORT_FORMS,
-    LocalRecordStore,
-    checked_parts,
-)
+from assay_server.store.records import LocalRecordStore, checked_parts
 from assay_server.store.segments import SegmentContent
 
 _STAGED = re.compile(r"slice-(\d+)-attempt-(\d+)")

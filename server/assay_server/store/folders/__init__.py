@@ -1,0 +1,1 @@
+"""Folders of a state directory or a shared place, each with files of one kind."""
