@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import datetime
 import logging
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
-from assay_core.files.durable import storage_errors, write_atomically
 from assay_core.metrics.endpoint import MetricsEndpoint
 from assay_core.records.identity import WebLink, WebLinkAsked
 from assay_core.settings.reloading import reloaded
@@ -21,8 +18,7 @@ from assay_server.access.directory import IdentityDirectory
 from assay_server.access.people import PeopleHandler
 from assay_server.access.recognising import Recognition
 from assay_server.campaigns.analysing.analyses import Analyses
-from assay_server.campaigns.analysing.executors.interface import Executors
-from assay_server.campaigns.analysing.executors.pool import WorkerPool
+from assay_server.campaigns.analysing.executors.chosen import chosen_executors
 from assay_server.campaigns.analysing.provisional import ProvisionalReports
 from assay_server.campaigns.budgets import BudgetHandler
 from assay_server.campaigns.bundles.stored import BundleStore
@@ -34,27 +30,23 @@ from assay_server.campaigns.ingest.segments import Ingest
 from assay_server.campaigns.queue.windows import windows_of
 from assay_server.campaigns.scheduling.coordinator import Coordinator
 from assay_server.campaigns.scheduling.retry import RetryPolicy
-from assay_server.campaigns.scheduling.transitions import Effects, SchedulePolicy
+from assay_server.campaigns.scheduling.transitions import SchedulePolicy
 from assay_server.clock import Clock, SteadyClock
 from assay_server.config import ServerSettings, check_listen_address
 from assay_server.database.opening import Standby, asked_database, number_of_state
-from assay_server.identity.authority import read_authority
-from assay_server.identity.enrolment import Enrolment
-from assay_server.identity.server_certificate import ServerCertificate
-from assay_server.identity.shared_authority import require_same_authority
+from assay_server.identity.identified import Identified, identified, no_page
 from assay_server.identity.withdrawn import WithdrawnCertificates
 from assay_server.lead_watch import LeadWatch
 from assay_server.limits import (
     DEFAULT_LIMITS,
     Limits,
-    changes_asked,
     limits_asked,
     limits_with,
-    put_in_force,
+    take_over,
 )
 from assay_server.metrics.server_metrics import ServerMetrics
 from assay_server.metrics.timed_store import TimedStore
-from assay_server.opening import opened_state, recover
+from assay_server.opening import address_file, opened_state, recover
 from assay_server.records.active import noted_records
 from assay_server.records.opening import (
     are_of_state,
@@ -67,14 +59,12 @@ from assay_server.rpc.agent_handler import AgentHandler
 from assay_server.rpc.archives.handler import ArchiveHandler
 from assay_server.rpc.bundles.handler import BundleHandler
 from assay_server.rpc.campaign_handler import CampaignHandler
-from assay_server.rpc.changes import WORK, Changes, campaign_topic
-from assay_server.rpc.identity_servicers import Identified, no_page
+from assay_server.rpc.changes import Changes, topics_of
 from assay_server.rpc.lab.handler import LabHandler
 from assay_server.rpc.observing.standby import answering_not_serving
 from assay_server.rpc.published.handler import PublishedHandler
 from assay_server.rpc.server import RpcServer
 from assay_server.store.record_store import RecordStore
-from assay_server.store.sql import MetadataStore
 from assay_server.store.sqlite import SqliteStore
 from assay_server.upkeep import Housekeeper, upkeep
 from assay_server.writability import WritabilityWatch
@@ -277,7 +267,7 @@ class Server:
             metadata,
             directory,
             withdrawn,
-            self._identified(metadata, directory, withdrawn, database, shared=shared),
+            identified(self.settings, metadata, directory, withdrawn, shared_by=database if shared else None),
             AuditLog(metadata, self.settings.audit_days, refusals),
         )
 
@@ -353,7 +343,7 @@ class Server:
         """The RPC server with all handlers; it does not listen yet."""
         limits, settings, withdrawn = self._limits, self.settings, access.withdrawn
         changes = Changes()
-        coordinator.listen(lambda effects: changes.announce(_topics(effects)))
+        coordinator.listen(lambda effects: changes.announce(topics_of(effects)))
         ingest, heartbeats = Ingest(coordinator), Heartbeats(coordinator)
         resources.callback(ingest.close)
         resources.callback(heartbeats.close)
@@ -383,9 +373,9 @@ class Server:
         self.addresses = server.start()
         self.joins = server.joins
         if self.joins:
-            resources.enter_context(_address_file(state / "join-address", self.joins))
+            resources.enter_context(address_file(state / "join-address", self.joins))
         # The last of them: who waits for it finds everything else in place.
-        resources.enter_context(_address_file(state / "address", self.addresses))
+        resources.enter_context(address_file(state / "address", self.addresses))
 
     def _serve_metrics(self, resources: contextlib.ExitStack) -> None:
         self._endpoint = endpoint = MetricsEndpoint(self.metrics.registry)
@@ -393,29 +383,6 @@ class Server:
         self.metrics.tell_certificates(self.settings.state_dir, lambda: endpoint.certificate)
         endpoint.serve(self.settings.metrics_place)
         self.metrics_address = endpoint.address
-
-    def _identified(
-        self,
-        metadata: MetadataStore,
-        directory: IdentityDirectory,
-        withdrawn: WithdrawnCertificates,
-        database: SqliteStore | PostgresqlStore,
-        *,
-        shared: bool,
-    ) -> Identified:
-        """Who is who; without ``assay-server init`` there is no authority, and no TLS."""
-        authority = read_authority(self.settings.state_dir)
-        if shared:
-            require_same_authority(database, authority)
-        validity = datetime.timedelta(seconds=self.settings.certificate_validity_seconds)
-        grace = datetime.timedelta(seconds=self.settings.renewal_grace_seconds)
-        enrolment = Enrolment(metadata, directory, withdrawn, authority, validity, grace=grace)
-        enrolment.join_address = self.settings.advertise_join
-        return Identified(
-            enrolment,
-            None if authority is None else ServerCertificate(authority, validity),
-            [check_listen_address(address, "join") for address in self.settings.join],
-        )
 
     def _writable(self, writable: bool) -> None:
         self.metrics.serving(writable)
@@ -437,20 +404,12 @@ class Server:
             self._coordinator.policy = policy
         self.settings = found.settings
         found.log(_log, before, asked)
-        self._take_limits(limits_with(self._built_in, limits_asked(found.settings.limits)))
-
-    def _take_limits(self, asked: Limits) -> None:
-        for change in changes_asked(self._limits, asked):
-            if change.at_runtime:
-                put_in_force(self._limits, change)
-                _log.warning("reload: limit %s is now %s (was %s)", change.name, change.asked, change.now)
-            else:
-                _log.warning("reload: limit %s becomes %s only with a restart", change.name, change.asked)
+        take_over(self._limits, limits_with(self._built_in, limits_asked(found.settings.limits)))
 
     def _analyses(self, coordinator: Coordinator, resources: contextlib.ExitStack) -> Analyses:
         make_executor = self._make_executor
         if make_executor is None:
-            executors = _executors(self.settings)
+            executors = chosen_executors(self.settings)
             resources.callback(executors.end)
             make_executor = executors
         starter = ThreadPoolExecutor(1, "assay-start-analysis")
@@ -460,20 +419,6 @@ class Server:
         return analyses
 
 
-def _executors(settings: ServerSettings) -> Executors:
-    place = settings.analysis_place
-    if place is None:
-        return WorkerPool(settings.analysis_workers)
-    from assay_server.campaigns.analysing.executors.dask_workers import DaskWorkers  # noqa: PLC0415
-
-    if not place.tls and not place.scheduler.on_this_machine:
-        _log.warning(
-            "%s: whoever reaches this scheduler can run programs as this server's user; dask+tls:// is safe",
-            place,
-        )
-    return DaskWorkers(place)
-
-
 def _policy(settings: ServerSettings) -> SchedulePolicy:
     return SchedulePolicy(
         settings.lease_ms,
@@ -481,20 +426,3 @@ def _policy(settings: ServerSettings) -> SchedulePolicy:
         windows=windows_of(settings.maintenance),
         person_gpu_hours=settings.person_gpu_hours,
     )
-
-
-def _topics(effects: Effects) -> list[str]:
-    topics = [campaign_topic(campaign_id) for campaign_id in effects.campaigns]
-    return [*topics, WORK] if effects.work else topics
-
-
-@contextlib.contextmanager
-def _address_file(path: Path, addresses: tuple[str, ...]) -> Iterator[None]:
-    """The file lists the addresses, one per line, while the server listens."""
-    with storage_errors(path):
-        write_atomically(path, "".join(f"{address}\n" for address in addresses).encode())
-    try:
-        yield
-    finally:
-        with contextlib.suppress(OSError):
-            path.unlink(missing_ok=True)

@@ -8,10 +8,13 @@ writes new numbers into those that its parts read at each use (:data:`AT_RUNTIME
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Iterator, Mapping
+import logging
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 
 from assay_sampling.errors import ParameterError
+
+_log = logging.getLogger(__name__)
 
 _KIB, _MIB = 1 << 10, 1 << 20
 
@@ -247,30 +250,21 @@ def limits_with(limits: Limits, asked: Mapping[str, int]) -> Limits:
     return own
 
 
-@dataclass(frozen=True)
-class LimitChange:
-    """A limit that a reload asks for: ``now`` is the number in force, ``asked`` the other one."""
+def take_over(limits: Limits, asked: Limits) -> None:
+    """Have a running server obey the limits that a reload asks for, and log what changes and what waits.
 
-    name: str
-    now: int
-    asked: int
-
-    @property
-    def at_runtime(self) -> bool:
-        return self.name in AT_RUNTIME
-
-
-def changes_asked(now: Limits, asked: Limits) -> Iterator[LimitChange]:
-    """The limits in which two differ."""
+    Its parts see a new number at their next use.
+    """
     for name in sorted(AT_RUNTIME | _AT_START):
-        before, after = (int(getattr(_group_of(each, name), name)) for each in (now, asked))
-        if before != after:
-            yield LimitChange(name, before, after)
-
-
-def put_in_force(limits: Limits, change: LimitChange) -> None:
-    """Change one limit of a running server; its parts see it at their next use."""
-    setattr(_group_of(limits, change.name), change.name, change.asked)
+        group, new = _group_of(limits, name), int(getattr(_group_of(asked, name), name))
+        now = int(getattr(group, name))
+        if now == new:
+            continue
+        if name in AT_RUNTIME:
+            setattr(group, name, new)
+            _log.warning("reload: limit %s is now %s (was %s)", name, new, now)
+        else:
+            _log.warning("reload: limit %s becomes %s only with a restart", name, new)
 
 
 def _group_of(limits: Limits, name: str) -> object:

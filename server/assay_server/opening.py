@@ -6,10 +6,11 @@ Servers that stand by for one another share a database and a place of records, a
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from assay_core.files.durable import storage_errors
+from assay_core.files.durable import storage_errors, write_atomically
 from assay_core.files.private_folders import take_state_folder
 from assay_server.campaigns.ingest.lost_records import look_for_lost_records
 from assay_server.campaigns.ingest.sweeping import sweep
@@ -60,3 +61,15 @@ def recover(coordinator: Coordinator) -> None:
         schedule.mend_clocks()
         schedule.store.release_ended()
     look_for_lost_records(coordinator)
+
+
+@contextlib.contextmanager
+def address_file(path: Path, addresses: tuple[str, ...]) -> Iterator[None]:
+    """The file lists the addresses, one per line, while the server listens."""
+    with storage_errors(path):
+        write_atomically(path, "".join(f"{address}\n" for address in addresses).encode())
+    try:
+        yield
+    finally:
+        with contextlib.suppress(OSError):
+            path.unlink(missing_ok=True)

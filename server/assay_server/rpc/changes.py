@@ -7,6 +7,8 @@ import contextlib
 from collections import defaultdict
 from collections.abc import Iterable
 
+from assay_server.campaigns.scheduling.transitions import Effects
+
 WORK = "work"
 _NO_NEWS = ""  # a topic that is never announced
 
@@ -14,6 +16,12 @@ _NO_NEWS = ""  # a topic that is never announced
 def campaign_topic(campaign_id: str) -> str:
     """The topic of a campaign's status."""
     return f"campaign {campaign_id}"
+
+
+def topics_of(effects: Effects) -> list[str]:
+    """What the effects of a transaction are news of."""
+    topics = [campaign_topic(campaign_id) for campaign_id in effects.campaigns]
+    return [*topics, WORK] if effects.work else topics
 
 
 class Changes:

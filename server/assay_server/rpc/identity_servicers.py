@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import grpc
@@ -15,36 +13,14 @@ from assay_core.records.identity import (
     NamedForRevocation,
     RenewalAsked,
     TokenAsked,
-    WebLink,
     WebLinkAsked,
 )
-from assay_core.server_address import ServerAddress
 from assay_protos import identity_pb2_grpc
-from assay_sampling.errors import RefusedError
 from assay_server.identity.enrolment import Enrolment
-from assay_server.identity.server_certificate import ServerCertificate
+from assay_server.identity.identified import Identified
 from assay_server.rpc.servicers import Threads, sent
 
 Context = grpc.aio.ServicerContext[Any, Any]
-
-
-def no_page(_asked: WebLinkAsked) -> WebLink:
-    """A server without a live page; raises RefusedError."""
-    raise RefusedError("this server", "it serves no live page", "start it with: assay-server --web HOST:PORT")
-
-
-@dataclass(frozen=True)
-class Identified:
-    """What a server needs to know who is who.
-
-    ``certificate`` None: the server has no authority, and listens on sockets only. ``join``: the addresses at
-    which people and agents join. ``web_link``: makes a caller's link to the live page.
-    """
-
-    enrolment: Enrolment
-    certificate: ServerCertificate | None = None
-    join: Sequence[ServerAddress] = ()
-    web_link: Callable[[WebLinkAsked], WebLink] = no_page
 
 
 class JoinServicer(identity_pb2_grpc.EnrolmentServiceServicer):

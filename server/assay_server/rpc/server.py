@@ -30,6 +30,7 @@ from assay_server.access.recognising import Recognition
 from assay_server.access.table import services
 from assay_server.campaigns.budgets import BudgetHandler
 from assay_server.campaigns.ingest.segments import Ingest
+from assay_server.identity.identified import Identified
 from assay_server.limits import DEFAULT_LIMITS, CallLimits, Limits
 from assay_server.rpc.admission.auditing import Auditing
 from assay_server.rpc.admission.claims import Claims
@@ -44,7 +45,7 @@ from assay_server.rpc.bundles.handler import BundleHandler
 from assay_server.rpc.bundles.servicer import BundleServicer
 from assay_server.rpc.campaign_handler import CampaignHandler
 from assay_server.rpc.changes import Changes
-from assay_server.rpc.identity_servicers import Identified, add_identity_services, add_joining
+from assay_server.rpc.identity_servicers import add_identity_services, add_joining
 from assay_server.rpc.ingest_servicer import IngestServicer
 from assay_server.rpc.lab.handler import LabHandler
 from assay_server.rpc.lab.servicer import LabServicer

@@ -1,0 +1,69 @@
+"""What a server needs to know who is who, put together from its settings and its state folder."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from assay_core.records.identity import WebLink, WebLinkAsked
+from assay_core.server_address import ServerAddress
+from assay_sampling.errors import RefusedError
+from assay_server.access.directory import IdentityDirectory
+from assay_server.config import ServerSettings, check_listen_address
+from assay_server.identity.authority import read_authority
+from assay_server.identity.enrolment import Enrolment
+from assay_server.identity.server_certificate import ServerCertificate
+from assay_server.identity.shared_authority import require_same_authority
+from assay_server.identity.withdrawn import WithdrawnCertificates
+from assay_server.store.sql import MetadataStore
+from assay_server.store.sqlite import SqliteStore
+
+if TYPE_CHECKING:
+    from assay_server.store.postgresql.store import PostgresqlStore
+
+
+def no_page(_asked: WebLinkAsked) -> WebLink:
+    """A server without a live page; raises RefusedError."""
+    raise RefusedError("this server", "it serves no live page", "start it with: assay-server --web HOST:PORT")
+
+
+@dataclass(frozen=True)
+class Identified:
+    """What a server needs to know who is who.
+
+    ``certificate`` None: the server has no authority, and listens on sockets only. ``join``: the addresses at
+    which people and agents join. ``web_link``: makes a caller's link to the live page.
+    """
+
+    enrolment: Enrolment
+    certificate: ServerCertificate | None = None
+    join: Sequence[ServerAddress] = ()
+    web_link: Callable[[WebLinkAsked], WebLink] = no_page
+
+
+def identified(
+    settings: ServerSettings,
+    metadata: MetadataStore,
+    directory: IdentityDirectory,
+    withdrawn: WithdrawnCertificates,
+    *,
+    shared_by: SqliteStore | PostgresqlStore | None,
+) -> Identified:
+    """Who is who; without ``assay-server init`` there is no authority, and no TLS.
+
+    ``shared_by``: the database that a standby uses, too, so that both must have one authority.
+    """
+    authority = read_authority(settings.state_dir)
+    if shared_by is not None:
+        require_same_authority(shared_by, authority)
+    validity = datetime.timedelta(seconds=settings.certificate_validity_seconds)
+    grace = datetime.timedelta(seconds=settings.renewal_grace_seconds)
+    enrolment = Enrolment(metadata, directory, withdrawn, authority, validity, grace=grace)
+    enrolment.join_address = settings.advertise_join
+    return Identified(
+        enrolment,
+        None if authority is None else ServerCertificate(authority, validity),
+        [check_listen_address(address, "join") for address in settings.join],
+    )
