@@ -121,3 +121,12 @@ def test_the_model_of_the_cost_is_the_one_that_the_page_states() -> None:
 def test_a_plan_is_read_as_it_was_written() -> None:
     plan = chosen_slices(light([0, 1, 2, 0]), Slicing(0, 2, 0.0, 1.0), [COST])
     assert SlicePlan.from_document(plan.to_document()) == plan
+
+
+def test_slices_lie_in_the_window_that_the_program_names() -> None:
+    """The launches before it have the same signature, and more time; the last two are behind it."""
+    run = light([0, 0, 0, 0, 1, 0, 1, 1], [90, 90, 90, 1, 2, 90, 1, 90])
+    inside = run.within(np.array([3, 4, 6]))
+    assert inside.duration_ns.tolist() == [0, 0, 0, 1, 2, 0, 1, 0]
+    plan = chosen_slices(inside, Slicing(0, 100, 0.0, 0.0), [SliceCost(1.0, 0.0, 0.0)])
+    assert windows(plan) == [(3, 4)]

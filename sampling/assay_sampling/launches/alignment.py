@@ -26,7 +26,7 @@ import numpy as np
 from assay_sampling.engines.columns import blocks
 from assay_sampling.errors import MisalignedError
 from assay_sampling.launches.common_subsequence import common_subsequence
-from assay_sampling.launches.in_memory import EXACT_IDENTITY, Launches, update_with
+from assay_sampling.launches.in_memory import EXACT_IDENTITY, WINDOW_RANGE, Launches, update_with
 from assay_sampling.launches.ranges import LaunchRange
 from assay_sampling.launches.row_hash import hash_rows
 
@@ -121,7 +121,14 @@ def align_window(detailed: Launches, light: Launches, kind: MatchKind = "exact")
     The window of a process reaches from its first to its last launch; it is aligned with, and counted
     against, the light launches of those ordinals. Each range of a window with gaps is a window by itself, and
     light launches between two ranges count nowhere. ``right_rows`` are rows of ``light``.
+
+    Where ``light`` has only the program's own window, detailed launches outside of that count nowhere either.
+    Raises MisalignedError if none is inside.
     """
+    inside = _inside(detailed, light)
+    if inside is not None:
+        within = align_window(detailed.take(inside), replace(light, in_named_range=False), kind)
+        return replace(within, left_rows=inside[within.left_rows])
     columns = light.table.select(["process", "launch", *EXACT_IDENTITY])
     covering = _Covering(replace(light, table=columns), light.column("launch"), _process_ranges(light))
     if not detailed.ranges:
@@ -134,6 +141,24 @@ def align_window(detailed: Launches, light: Launches, kind: MatchKind = "exact")
             one = covering.align(detailed.slice(rows.start, rows.stop - rows.start), kind)
             found.append((covered, replace(one, left_rows=one.left_rows + rows.start)))
     return _together(found, kind)
+
+
+def _inside(detailed: Launches, light: Launches) -> np.ndarray | None:
+    """The detailed rows whose launches ``light`` has, shape (m,), ascending; None if it has all launches."""
+    if not light.in_named_range:
+        return None
+    ours, theirs = _process_ranges(detailed), _process_ranges(light)
+    ordinals, lights = detailed.column("launch"), light.column("launch")
+    kept = np.zeros(len(detailed), bool)
+    for process in ours.keys() & theirs.keys():
+        kept[ours[process]] = np.isin(ordinals[ours[process]], lights[theirs[process]])
+    if not kept.any():
+        raise MisalignedError(
+            "detailed run",
+            f"none of its launches is in the NVTX range {WINDOW_RANGE!r}, which the light run is cut to",
+            "profile launches of that range: 'detailed: {first: auto}' in a campaign file does",
+        )
+    return np.flatnonzero(kept)
 
 
 @dataclass(frozen=True)

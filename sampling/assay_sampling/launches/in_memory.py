@@ -28,6 +28,8 @@ from assay_sampling.launches.table import (
 from assay_sampling.notes.registry import Note
 
 DEFAULT_MEMORY_LIMIT_BYTES = 8 << 30
+# The NVTX range by which a program names its own window.
+WINDOW_RANGE = "assay"
 
 
 @dataclass(frozen=True)
@@ -38,6 +40,8 @@ class Launches:
     ``ranks`` is how many ranks of one job, each a file, were joined in it; 1 unless the user gave several.
     ``ranges`` are the launches that its files cover, if they leave gaps between them, as slices do; empty:
     each process from its first to its last launch. A range may reach beyond the launches that are held.
+    ``in_named_range``: only those of the program's own window are here
+    (:mod:`assay_sampling.gathering.named_range`).
     """
 
     table: pa.Table
@@ -46,6 +50,7 @@ class Launches:
     notes: tuple[Note, ...] = field(default=())
     ranks: int = 1
     ranges: tuple[LaunchRange, ...] = ()
+    in_named_range: bool = False
 
     def __len__(self) -> int:
         return int(self.table.num_rows)

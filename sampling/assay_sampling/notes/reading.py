@@ -46,6 +46,13 @@ READING = (
         "capture_cut",
     ),
     NoteKind(
+        "window_is_range",
+        "the program has an NVTX range `assay`, so only the launches in it count",
+        lambda range, launches, of: (
+            f"only the {launches:,} of {of:,} launches in the NVTX range {range!r} count"
+        ),
+    ),
+    NoteKind(
         "messages_left_out",
         "the profiler wrote more messages than the notes show",
         lambda messages: (

@@ -6,9 +6,18 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
+import numpy as np
+
 from assay_sampling.errors import AssayError, InputError
 from assay_sampling.files.reading import PlainFile, is_folder, read_head, require_file
 from assay_sampling.gathering.from_batches import gather
+from assay_sampling.gathering.named_range import (
+    as_window,
+    batch_in_window,
+    restricted,
+    rows_in_window,
+    window_ids,
+)
 from assay_sampling.launches.in_memory import DEFAULT_MEMORY_LIMIT_BYTES, Launches
 from assay_sampling.readers.accel_sim import AccelSimReader
 from assay_sampling.readers.assay_parquet import AssayParquetReader
@@ -137,9 +146,12 @@ def read_launches(
     path: str | Path,
     options: ReadOptions = DEFAULT_OPTIONS,
     memory_limit_bytes: int = DEFAULT_MEMORY_LIMIT_BYTES,
+    *,
+    whole: bool = False,
 ) -> Launches:
     """All launches of a file, in the order of (process, launch): in memory, or beyond the limit on disk
-    (:mod:`assay_sampling.gathering.from_batches`).
+    (:mod:`assay_sampling.gathering.from_batches`). Of a light recording only those in the program's own
+    window, if it names one (:mod:`assay_sampling.gathering.named_range`), unless all are wanted (``whole``).
 
     Raises InputError as :func:`open_recording`, RefusedError over the memory limit.
     """
@@ -151,4 +163,14 @@ def read_launches(
             memory_limit_bytes=memory_limit_bytes,
             expected_launches=getattr(recording, "expected_launches", 0),
         )
-        return replace(launches, notes=tuple(recording.notes))
+        launches = replace(launches, notes=tuple(recording.notes))
+    rows = np.empty(0, np.int64) if whole else rows_in_window(launches)
+    if not len(rows):
+        return launches
+    if not launches.is_on_disk:
+        return restricted(launches, rows)
+    ids = window_ids(launches.names)
+    with open_recording(path, options) as recording:
+        batches = (batch_in_window(batch, ids) for batch in recording.batches())
+        inside = gather(batches, recording.schema, sources=[str(path)], memory_limit_bytes=memory_limit_bytes)
+        return as_window(replace(inside, notes=tuple(recording.notes)), len(launches))

@@ -83,18 +83,25 @@ def flag(entry: Row | Compared | ProvenanceEntry, run_id: str, name: str, detail
 
 @dataclass(frozen=True)
 class LaunchFacts:
-    """Counts of a run's launches and their processes, the names of their GPUs, and how much they overlap."""
+    """Counts of a run's launches and their processes, the names of their GPUs, and how much they overlap.
+
+    ``window``: the note that they are the program's own window.
+    """
 
     launches: int
     kernels: int
     overlap: Overlap | None
     gpus: tuple[str, ...] = ()
     processes: int = 1
+    window: Note | None = None
 
     @classmethod
     def of(cls, launches: Launches) -> LaunchFacts:
         gpus = tuple(dict.fromkeys(device.name for device in launches.devices() if device.name))
-        return cls(len(launches), launches.kernels(), overlap_of(launches), gpus, launches.processes())
+        window = next((note for note in launches.notes if note.code == "window_is_range"), None)
+        return cls(
+            len(launches), launches.kernels(), overlap_of(launches), gpus, launches.processes(), window
+        )
 
 
 def describe_launches(entry: Row | SmShareEntry, facts: LaunchFacts, run: RunData) -> None:
@@ -115,8 +122,11 @@ def describe_launches(entry: Row | SmShareEntry, facts: LaunchFacts, run: RunDat
 
 
 def describe_ranks(row: Row, facts: LaunchFacts) -> None:
-    """Fill in of how many processes the row's launches are; a note says that several are taken together."""
+    """Fill in of how many processes the row's launches are; notes say that several are taken together, and
+    that the launches are the program's own window."""
     row.processes = facts.processes
+    if facts.window is not None:
+        row.notes.append(NoteEntry.of(facts.window))
     if facts.processes > 1:
         row.notes.append(NoteEntry.of(make_note("ranks_together", processes=facts.processes)))
 

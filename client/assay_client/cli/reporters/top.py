@@ -9,6 +9,7 @@ from rich.console import Console
 
 from assay_client.cli.reporters.tables import Table
 from assay_client.cli.reporters.text import count, quantity
+from assay_sampling.launches.in_memory import WINDOW_RANGE
 
 _KINDS = ("kernels", "operators", "ranges")
 
@@ -18,6 +19,12 @@ def render_top(top: Mapping[str, Any], console: Console) -> None:
     for what in _KINDS:
         if top[what]:
             _table(top, what).print(console)
+    if top["in_named_range_of"] is not None:
+        console.print(
+            f"window: the NVTX range {WINDOW_RANGE!r}, with {count(top['launches'])} of "
+            f"{count(top['in_named_range_of'])} launches",
+            soft_wrap=True,
+        )
     if top["launches_without_cost"] and top["quantity"]:
         missing = f"{count(top['launches_without_cost'])} launches without a value of {top['quantity']}"
         console.print(f"{missing} count as nothing", soft_wrap=True)

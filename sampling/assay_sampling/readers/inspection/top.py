@@ -6,7 +6,7 @@ A recording without times, such as a simulator's log, is ranked by cycles, and o
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +14,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from assay_sampling.counters.definitions import ALL_CYCLES, COST_UNITS
-from assay_sampling.launches.table import LaunchBatch
+from assay_sampling.gathering.named_range import batch_in_window, window_ids
+from assay_sampling.launches.table import LaunchBatch, Names, table_metadata
 from assay_sampling.operations.identity import Operation
 from assay_sampling.readers.opening import open_recording
 from assay_sampling.readers.range_names import without_serial_numbers
@@ -54,6 +55,7 @@ class Top:
         launches_without_cost: those that the quantity was not measured for; they count as nothing.
         cost: that of all launches.
         kernels, operators, ranges: empty where none were recorded.
+        in_named_range_of: of how many launches these are the program's own window; None if it names none.
     """
 
     quantity: str
@@ -64,6 +66,7 @@ class Top:
     kernels: tuple[TopEntry, ...]
     operators: tuple[TopEntry, ...]
     ranges: tuple[TopEntry, ...]
+    in_named_range_of: int | None = None
 
 
 # Launches, calls, and the costs in the order of _QUANTITIES.
@@ -133,6 +136,11 @@ class TopTally:
         if has_operations:
             self._operations.add(records["operation_id"], numbers)
 
+    @property
+    def launches(self) -> int:
+        """How many were counted."""
+        return int(self._kernels.total()[0])
+
     def top(self, most: int) -> Top:
         """The ``most`` kernels, operators and ranges with the most time."""
         index = int(np.argmax(self._measured))
@@ -173,14 +181,20 @@ class TopTally:
 def top_by_time(paths: Sequence[Path], most: int = 10) -> Top:
     """The ``most`` kernels, operators and ranges with the most time in recordings of one run.
 
-    Raises InputError for a file that cannot be read.
+    Of a light recording in the program's own window, if it names one
+    (:mod:`assay_sampling.gathering.named_range`). Raises InputError for a file that cannot be read.
     """
-    tally = TopTally()
+    tally, window = TopTally(), TopTally()
     for path in paths:
+        ids: frozenset[int] = frozenset()
         with open_recording(path) as recording:
+            light = table_metadata(recording.schema).level == "light"
             for batch in recording.batches():
                 tally.add(batch)
-    return tally.top(most)
+                if light:
+                    ids |= window_ids(Names(batch.new_names))
+                    window.add(batch_in_window(batch, ids))
+    return replace(window.top(most), in_named_range_of=tally.launches) if window.launches else tally.top(most)
 
 
 def _operator(text: str) -> str:

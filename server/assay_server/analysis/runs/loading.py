@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 
 from assay_sampling.errors import AssayError, InputError, LaunchTableError, RefusedError
 from assay_sampling.gathering.from_batches import gather
+from assay_sampling.gathering.named_range import restricted, rows_in_window
 from assay_sampling.launches.in_memory import Launches
 from assay_sampling.launches.joining import ordinal_among, renumbered
 from assay_sampling.launches.ranges import Extent, extent_of, joined_extent, ranges_with_gaps
@@ -67,7 +68,9 @@ def load_plain_run(run: RunData, memory_limit_bytes: int) -> Launches:
     _check_against_plan(run, launches)
     if len(run.files) > 1:
         require_equal_clocks(launches)
-    return replace(launches, notes=tuple(notes), ranges=ranges_with_gaps(extents))
+    launches = replace(launches, notes=tuple(notes), ranges=ranges_with_gaps(extents))
+    rows = rows_in_window(launches)
+    return restricted(launches, rows) if len(rows) else launches
 
 
 def _refuse_gaps(run: RunData) -> None:

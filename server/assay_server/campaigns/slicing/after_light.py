@@ -124,10 +124,11 @@ def flags_of_plan(plan: SlicePlan | None, budget_s: float) -> tuple[ValidityFlag
 def _read(path: Path, run_id: str) -> tuple[LightTimes, LightPace] | None:
     """Signatures and pace from a light run; None unless it holds the launches of one process, with times."""
     # Readers load Arrow's datasets, which a server that only schedules recordings does not need.
+    from assay_sampling.gathering.named_range import rows_in_window  # noqa: PLC0415
     from assay_sampling.launches.unseen import signature_ordinals  # noqa: PLC0415
     from assay_sampling.readers import read_launches  # noqa: PLC0415
 
-    launches = read_launches(path)
+    launches = read_launches(path, whole=True)  # slices are counted from the program's first launch
     count = len(launches)
     ordinal, process = launches.column("launch"), launches.column("process")
     if not count or process[0] != process[-1] or ordinal[0] != 0 or ordinal[-1] != count - 1:
@@ -138,7 +139,9 @@ def _read(path: Path, run_id: str) -> tuple[LightTimes, LightPace] | None:
     total_s = float(duration_ns.sum()) / _NS_PER_S
     if total_s <= 0:
         return None
+    inside = rows_in_window(launches)
     times = LightTimes(run_id, signature_ordinals(launches), duration_ns)
+    times = times.within(inside) if len(inside) else times
     return times, LightPace(count, max(_span_s(launches), total_s), total_s / count)
 
 

@@ -11,7 +11,7 @@ Source: ours; docs/methods/two-level.md, "Which launches to profile". Memory: 70
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -24,11 +24,26 @@ from assay_server.campaign_file.slices.windows import LEAST_SLICE_LAUNCHES, MOST
 @dataclass(frozen=True)
 class LightTimes:
     """A light run of one process, launch by launch: ``signature``, shape (n,), numbers from 0 on, and
-    ``duration_ns``, shape (n,)."""
+    ``duration_ns``, shape (n,). Slices lie from ``first`` to the launch before ``stop``."""
 
     run_id: str
     signature: np.ndarray
     duration_ns: np.ndarray
+    first: int = 0
+    stop: int | None = None
+
+    def within(self, rows: np.ndarray) -> LightTimes:
+        """The same run where only some launches count: those at ``rows``, shape (m,), ascending, m > 0.
+
+        All others are of one signature that takes no time.
+        """
+        signature = np.full(len(self.signature), self.signature.max() + 1, self.signature.dtype)
+        signature[rows] = self.signature[rows]
+        duration_ns = np.zeros_like(self.duration_ns)
+        duration_ns[rows] = self.duration_ns[rows]
+        return replace(
+            self, signature=signature, duration_ns=duration_ns, first=int(rows[0]), stop=int(rows[-1]) + 1
+        )
 
 
 def chosen_slices(light: LightTimes, slicing: Slicing, costs: Sequence[SliceCost]) -> SlicePlan:
@@ -78,7 +93,9 @@ class _Choice:
             sum(cost.launch_seconds for cost in costs),
         )
         self.costs, self.budget_s, self.spent_s = tuple(costs), budget_s, np.zeros(len(costs))
-        self.taken: list[tuple[int, int]] = []  # sorted, each from a launch to the one after its last
+        # Sorted, each from a launch to the one after its last; first what lies outside of the window.
+        ends = (0, light.first), (light.stop or len(light.signature), len(light.signature))
+        self.taken = [end for end in ends if end[0] < end[1]]
 
     @property
     def unseen_percent(self) -> float:
@@ -91,7 +108,7 @@ class _Choice:
         while self.unseen_percent > share:
             begin, end = self._best()
             seconds = np.array([cost.seconds(begin, end - begin) for cost in self.costs])
-            if self.budget_s and self.taken and (self.spent_s + seconds).max() > self.budget_s:
+            if self.budget_s and self.spent_s.any() and (self.spent_s + seconds).max() > self.budget_s:
                 return
             before = self.unseen_percent
             self.seen[self.signature[begin:end]] = True
