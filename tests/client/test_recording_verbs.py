@@ -52,6 +52,25 @@ def test_inspect_counts_what_the_files_hold(assay: Assay, raw_page: Path, trace:
     assert light["counters"] == []
 
 
+@pytest.mark.parametrize(
+    ("goal", "parameter"),
+    [
+        (("pks", "-k", 3), ("k", 3)),
+        (("systematic", "-k", 7), ("launches", 7)),
+        (("pks", "--target", 2.5), ("target_error_percent", 2.5)),
+        (("stem", "--target", 4), ("epsilon_percent", 4.0)),
+    ],
+)
+def test_goals_are_the_methods_own_parameters(
+    assay: Assay, raw_page: Path, goal: tuple[Any, ...], parameter: tuple[str, Any]
+) -> None:
+    method, *options = goal
+    name, value = parameter
+    found = document_of(assay("select", method, raw_page, *options, "--json"))
+    assert found["parameters"][name] == value
+    assert found == document_of(assay("select", method, raw_page, "-p", f"{name}={value}", "--json"))
+
+
 def test_inspect_for_people_has_a_block_a_file(assay: Assay, raw_page: Path, trace: Path) -> None:
     shown = assay("inspect", raw_page, trace).stdout
     for text in ("ncu-raw-csv", "kineto-json", "Tesla V100-SXM2-16GB", "instructions"):

@@ -135,3 +135,33 @@ def method_and_files(verb: str, first: str, others: Sequence[Path]) -> tuple[str
             f"assay {verb}", f"no file is named behind {first}", f"write: assay {verb} {first} FILE"
         )
     return first, list(others)
+
+
+# What methods call the goals of -k and --target; the first that a method has is meant.
+_COUNT = ("k", "launches")
+_TARGET = ("target_error_percent", "epsilon_percent")
+
+
+def with_goals(method: str, given: dict[str, str], count: int | None, target: float | None) -> dict[str, str]:
+    """The method's parameters with those that ``-k`` and ``--target`` stand for.
+
+    Raises ParameterError for a method without such a parameter, or if ``--param`` gives it, too.
+    """
+    goals: dict[str, str] = {}
+    for option, names, value in (("-k", _COUNT, count), ("--target", _TARGET, target)):
+        if value is not None:
+            goals[_parameter(option, names, method)] = str(value)
+    for name in goals:
+        if name in given:
+            raise ParameterError("--param", f"{name!r} is given twice", "give it once")
+    return {**given, **goals}
+
+
+def _parameter(option: str, names: tuple[str, ...], method: str) -> str:
+    known = samplers()
+    if method not in known:  # which method there is, is said where it is looked up
+        return names[0]
+    having = [each for each in known if any(name in known[each].parameters.model_fields for name in names)]
+    if method not in having:
+        raise ParameterError(option, f"{method} has no such parameter", f"use it with {', '.join(having)}")
+    return next(name for name in names if name in known[method].parameters.model_fields)

@@ -64,6 +64,14 @@ MethodParameterOption = Annotated[
         autocompletion=completing.method_parameters,
     ),
 ]
+CountOption = Annotated[
+    int | None,
+    typer.Option("-k", metavar="N", min=1, help="How many groups (pks) or launches (others) to take."),
+]
+TargetOption = Annotated[
+    float | None,
+    typer.Option("--target", metavar="PERCENT", help="The error of the total to stay below."),
+]
 SeedOption = Annotated[
     int, typer.Option("--seed", metavar="NUMBER", min=0, help="Seed of every random choice.")
 ]

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import numpy as np
 import typer
 
-from assay_client.cli.inputs import RECORDING, method_and_files, require
+from assay_client.cli.inputs import RECORDING, method_and_files, require, with_goals
 from assay_client.cli.options import (
+    CountOption,
     JsonOption,
     LaunchOffsetOption,
     MemoryLimitOption,
@@ -19,6 +20,7 @@ from assay_client.cli.options import (
     RanksOption,
     SeedOption,
     SyntheticOption,
+    TargetOption,
     UnitOption,
     one_or_each,
     parse_parameters,
@@ -70,6 +72,8 @@ def select(
             "--light", readable=False, metavar="FILE", help="The light recording of a two-level profile."
         ),
     ] = None,
+    count: CountOption = None,
+    target: TargetOption = None,
     param: MethodParameterOption = None,
     ranks: RanksOption = False,
     seed: SeedOption = 0,
@@ -119,8 +123,11 @@ def select(
         )
     if output is not None:
         require_folder_of(output)
-    if named is None and parameters:
-        raise ParameterError("--param", "no method is named", "write: assay select METHOD FILE --param ...")
+    goals = {"--param": param, "-k": count, "--target": target}
+    if given := next((option for option, value in goals.items() if value is not None), None):
+        if named is None:
+            raise ParameterError(given, "no method is named", f"write: assay select METHOD FILE {given} ...")
+        parameters = with_goals(named, parameters, count, target)
     require_plot(plot)
     require(RECORDING, *files, light, on)
     choice = unit_choice(unit)
