@@ -129,12 +129,16 @@ def _download(folder: Path, python: str, machine: str) -> list[str]:
 
 
 def _copied_tracer(target: Path) -> str:
+    """The portable build: the box may have an older system than this one."""
     sys.path[:0] = [str(ROOT / name) for name in PACKAGE_FOLDERS]
-    from assay_agent.tracer.build import find_tracer  # noqa: PLC0415 - there, nobody needs it
+    from assay_agent.tracer import build  # noqa: PLC0415 - there, nobody needs it
 
-    tracer = find_tracer()
-    if tracer is None:
-        return "no tracer (make tracer builds it)"
+    cache = build.default_cache()
+    cache.mkdir(parents=True, exist_ok=True)
+    try:
+        tracer = build.build(build.GENERATIONS["13"], cache, portable=True)
+    except build.TracerBuildError as problem:
+        return f"no tracer ({problem})"
     shutil.copyfile(tracer, target)
     return tracer.name
 

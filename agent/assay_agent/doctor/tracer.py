@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 import shutil
+from pathlib import Path
 
 from assay_agent.doctor.check import Check
 from assay_agent.tracer.build import find_tracer, why_unavailable
@@ -18,7 +19,7 @@ def tracer_check() -> Check:
     path = find_tracer()
     if path is not None:
         return Check(_NAME, "ok", str(path))
-    if given:
+    if given and not Path(given).exists():
         return Check(_NAME, "note", f"ASSAY_TRACER names {given}, which is not there", "correct or unset it")
     why = why_unavailable()
     compiler = (shlex.split(os.environ.get("CC", "")) or ["cc"])[0]

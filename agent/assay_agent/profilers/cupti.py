@@ -184,7 +184,7 @@ def require_tracer() -> Path:
         raise ProfilerError(
             FailureClass.SERVER_REFUSED,
             "the CUPTI tracer",
-            f"it is not built on this box{f' ({why})' if why else ''}",
+            f"there is none for this box{f' ({why})' if why else ''}",
             _BUILD,
         )
     return path

@@ -1,10 +1,11 @@
 """Build the tracer from source: NVIDIA's headers from the package index, and a C compiler.
 
-    python -m assay_agent.tracer.build [--cache DIR] [--cuda 13] [--cuda 12] [--may-lack]
+    python -m assay_agent.tracer.build [--cache DIR] [--cuda 13] [--cuda 12] [--may-lack] [--portable]
 
 The headers are NVIDIA's and are never part of Assay: wheels are downloaded into a cache folder, their headers
 and libcupti are unpacked there, and the rest is discarded. Builds are in the same folder, named by a digest
-of the sources, so a build of other sources is never mistaken for them. Source: docs/tracer.md.
+of the sources, so a build of other sources is never mistaken for them. A portable build is for other boxes:
+it needs glibc 2.31 at most (Ubuntu 20.04), whatever this box has. Source: docs/tracer.md.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import fcntl
 import hashlib
 import json
 import os
+import platform
 import shlex
 import shutil
 import subprocess
@@ -25,6 +27,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
+from assay_agent.tracer.glibc import glibc_fault, needed_glibc
 from assay_sampling.errors import AssayError
 
 _SOURCES = Path(__file__).parent
@@ -33,6 +36,10 @@ _FLAGS = ("-std=gnu11", "-O2", "-fPIC", "-shared", "-fvisibility=hidden", "-pthr
 _DOWNLOAD_SECONDS = 900.0
 _COMPILE_SECONDS = 300.0
 _UNAVAILABLE = "unavailable.json"
+# The oldest glibc that a portable build loads with: that of Ubuntu 20.04.
+PORTABLE_GLIBC = (2, 31)
+_PORTABLE = "portable-"
+_ZIG = "ziglang==0.17.*"
 _NO_COMPILER = "install a C compiler (apt-get install gcc libc6-dev), or name one in CC"
 
 
@@ -88,7 +95,8 @@ def default_cache() -> Path:
 
 
 def find_tracer(cache: Path | None = None, cuda: str = "") -> Path | None:
-    """The tracer to inject: $ASSAY_TRACER, else the build of these sources; None before it is built.
+    """The tracer to inject: $ASSAY_TRACER, else the build of these sources; None before it is built, and
+    where this box's glibc is too old for it.
 
     A build with the headers of CUDA 13 also reads the records of CUDA 12, so it comes first.
 
@@ -96,6 +104,11 @@ def find_tracer(cache: Path | None = None, cuda: str = "") -> Path | None:
         cache: the folder of builds; None: :func:`default_cache`.
         cuda: the version of the headers it was built with, "13" or "12"; "": the newest.
     """
+    found = _built(cache, cuda)
+    return found if found is not None and not glibc_fault(found) else None
+
+
+def _built(cache: Path | None, cuda: str = "") -> Path | None:
     given = os.environ.get("ASSAY_TRACER")
     if given and not cuda:
         return Path(given) if Path(given).is_file() else None
@@ -107,7 +120,11 @@ def find_tracer(cache: Path | None = None, cuda: str = "") -> Path | None:
 
 
 def why_unavailable(cache: Path | None = None) -> str:
-    """The message of the last attempt to build, "" if there was none."""
+    """Why a tracer that is there does not load, else the message of the last attempt to build; "" if there
+    was none."""
+    found = _built(cache)
+    if found is not None and (fault := glibc_fault(found)):
+        return fault
     try:
         reasons = json.loads(((cache or default_cache()) / _UNAVAILABLE).read_text())
         return "; ".join(f"{name}: {reason}" for name, reason in reasons.items())
@@ -125,21 +142,56 @@ def header_folders(generation: Generation, cache: Path | None = None) -> list[Pa
     return [folder]
 
 
-def build(generation: Generation, cache: Path) -> Path:
-    """Build the tracer with one generation of headers, unless it is built; raises TracerBuildError."""
-    library = _library(cache, generation)
+def build(generation: Generation, cache: Path, *, portable: bool = False) -> Path:
+    """Build the tracer with one generation of headers, unless it is built; raises TracerBuildError.
+
+    ``portable``: for boxes with an older glibc than this one, from :data:`PORTABLE_GLIBC` on.
+    """
+    library = _library(cache, generation, _PORTABLE if portable else "")
     if library.is_file():
         return library
     folders = [fetch_headers(generation, cache)]
     sources = sorted(_SOURCES.glob("*.c"))
     with tempfile.TemporaryDirectory(dir=cache) as work:
         made = Path(work) / library.name
-        compile_c(sources, made, folders, _FLAGS)
+        compile_c(sources, made, folders, _FLAGS, compiler=_portable_compiler(cache) if portable else ())
+        _require_portable(made, portable=portable)
         made.replace(library)
-    for old in cache.glob(f"libassay-tracer-{generation.name}-*.so"):
+    for old in cache.glob(f"{library.name.rpartition('-')[0]}-*.so"):
         if old != library:
             old.unlink(missing_ok=True)
     return library
+
+
+def _require_portable(library: Path, *, portable: bool) -> None:
+    """Raises TracerBuildError for a portable build that is none."""
+    needed = needed_glibc(library)
+    if portable and not (0, 0) < needed <= PORTABLE_GLIBC:
+        raise TracerBuildError(
+            library.name,
+            f"it needs glibc {needed[0]}.{needed[1]}, and a portable build at most "
+            f"{PORTABLE_GLIBC[0]}.{PORTABLE_GLIBC[1]}",
+            "report it to the authors of Assay",
+        )
+
+
+def _portable_compiler(cache: Path) -> list[str]:
+    """Zig's C compiler, which knows the symbols of each glibc; downloaded once (100 MB).
+
+    Raises TracerLackingError.
+    """
+    folder = cache / "zig"
+    if not folder.is_dir():
+        with tempfile.TemporaryDirectory(dir=cache, prefix=".partial-") as work:
+            wheels, unpacked = Path(work) / "wheels", Path(work) / "zig"
+            _download(Generation("zig", (_ZIG,)), wheels)
+            for wheel in wheels.glob("*.whl"):
+                with zipfile.ZipFile(wheel) as archive:
+                    archive.extractall(unpacked)
+            (unpacked / "ziglang" / "zig").chmod(0o755)
+            unpacked.replace(folder)
+    target = f"{platform.machine()}-linux-gnu.{PORTABLE_GLIBC[0]}.{PORTABLE_GLIBC[1]}"
+    return [str(folder / "ziglang" / "zig"), "cc", "-target", target]
 
 
 def compile_c(
@@ -148,9 +200,14 @@ def compile_c(
     folders: Sequence[Path],
     flags: Sequence[str],
     libraries: Sequence[str] = ("-ldl",),
+    *,
+    compiler: Sequence[str] = (),
 ) -> None:
-    """Compile and link without warnings; raises TracerBuildError with the compiler's first message."""
-    compiler = shlex.split(os.environ.get("CC", "")) or ["cc"]
+    """Compile and link without warnings; raises TracerBuildError with the compiler's first message.
+
+    ``compiler``: the first words of its command; by default those in CC, else cc.
+    """
+    compiler = compiler or shlex.split(os.environ.get("CC", "")) or ["cc"]
     if shutil.which(compiler[0]) is None:
         raise TracerLackingError(compiler[0], "there is no such C compiler", _NO_COMPILER)
     includes = [word for folder in folders for word in ("-isystem", str(folder))]
@@ -260,11 +317,11 @@ def _unpack_headers(wheel: Path, folder: Path) -> None:
             target.write_bytes(archive.read(member))
 
 
-def _library(cache: Path, generation: Generation) -> Path:
+def _library(cache: Path, generation: Generation, kind: str = "") -> Path:
     digest = hashlib.blake2b(digest_size=6)
     for path in sorted([*_SOURCES.glob("*.c"), *_SOURCES.glob("*.h")]):
         digest.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
-    return cache / f"libassay-tracer-{generation.name}-{digest.hexdigest()}.so"
+    return cache / f"libassay-tracer-{kind}{generation.name}-{digest.hexdigest()}.so"
 
 
 @contextmanager
@@ -286,6 +343,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--may-lack", action="store_true", help="exit status 0 even without headers or compiler"
     )
+    parser.add_argument(
+        "--portable", action="store_true", help="for other boxes, with glibc 2.31 or newer (downloads Zig)"
+    )
     given = parser.parse_args(arguments)
     say = sys.stdout.write
     reasons: dict[str, str] = {}
@@ -294,7 +354,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for major in given.cuda or GENERATIONS:
             generation = GENERATIONS[major]
             try:
-                say(f"tracer: {build(generation, given.cache)}\n")
+                say(f"tracer: {build(generation, given.cache, portable=given.portable)}\n")
             except TracerBuildError as error:
                 reasons[generation.name] = str(error)
                 failed |= not (given.may_lack and isinstance(error, TracerLackingError))
