@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from assay_sampling.running.validity import invalidates
 from tests.gpu.plan import LEAST_LAUNCHES, LONG_KERNELS, SHORT_KERNELS
 
 Run = Mapping[str, Any]
@@ -21,6 +23,8 @@ State = Literal["holds", "fails", "not shown"]
 _OWN_LINE = re.compile(r'^\{"assay_workload".*\}$', re.MULTILINE)
 _VIRTUAL_LINE = re.compile(r"^assay virtual \S+: process \d+ made (\d+) launches$", re.MULTILINE)
 _LEAST_MATCH_PERCENT = 99.0
+# Flags and failures that say that the tracer's records are not all launches.
+_LOST = frozenset({"launches_dropped", "launches_missing", "dropped_events"})
 _SMS_PER_TPC = 2
 # Half of the SMs: as fast at best, half as fast at worst, and the noise of two runs.
 _LEAST_SPEEDUP, _MOST_SPEEDUP = 0.9, 2.3
@@ -42,7 +46,8 @@ class Claim:
     values: dict[str, Any] = field(default_factory=dict)
 
     def judge(self, faults: Sequence[str]) -> Claim:
-        """Holds where there are numbers and no faults."""
+        """Holds where there are numbers, each of them one, and no faults."""
+        faults = [*faults, *(f"{place} is no number" for place in _not_numbers(self.values))]
         if self.lines:
             self.state = "fails" if faults else "holds"
         elif not self.why:
@@ -58,6 +63,26 @@ class Claim:
         }  # fmt: skip
 
 
+def _not_numbers(values: Any, place: str = "") -> Iterator[str]:
+    """Where values are not finite."""
+    if isinstance(values, Mapping):
+        for name, value in values.items():
+            yield from _not_numbers(value, f"{place} {name}".strip())
+    elif isinstance(values, list):
+        for value in values:
+            yield from _not_numbers(value, place)
+    elif isinstance(values, float) and not math.isfinite(values):
+        yield place
+
+
+def flaws_of(run: Run) -> list[str]:
+    """The flags that make a run invalid, and why it failed; empty for a run that claims may rest on."""
+    names = sorted({flag["name"] for flag in run["flags"] if invalidates(flag["name"])})
+    return names + (
+        [(run["failure"] or {}).get("failure_class", "failed")] if run["state"] == "failed" else []
+    )
+
+
 @dataclass(frozen=True)
 class Measured:
     """What a part's campaign brought: its report, its runs, and where their records are."""
@@ -69,13 +94,23 @@ class Measured:
     least_launches: int = LEAST_LAUNCHES
 
     def of(self, level: str, **condition: Any) -> list[Run]:
-        """Runs that are done, of a level, under a condition where one is given."""
+        """Runs that are done and valid, of a level, under a condition where one is given."""
         return [
             run
             for run in self.runs
             if run["state"] == "done"
+            and not flaws_of(run)
             and run["level"] == level
             and all(run["condition"][key] == value for key, value in condition.items())
+        ]
+
+    def flawed(self, entry: Mapping[str, Any]) -> list[str]:
+        """What is wrong with the runs that an entry of the report rests on, a sentence each."""
+        used = set(entry.get("runs") or ())
+        return [
+            f"{entry['workload']} rests on {run['run_id']} ({run['level']}), {', '.join(flaws_of(run))}"
+            for run in self.runs
+            if run["run_id"] in used and flaws_of(run)
         ]
 
     def table(self, run: Run, columns: Sequence[str]) -> pa.Table:
@@ -175,6 +210,9 @@ def _complete(measured: Measured) -> Claim:
 
 def _traced(measured: Measured) -> Claim:
     claim, faults, most = Claim("kernels traced = launches issued"), [], 0
+    for run in measured.runs:
+        lost = _LOST & set(flaws_of(run)) if run["level"] == "light" else ()
+        faults += [f"{_named(run)}: {', '.join(sorted(lost))}"] if lost else []
     for run in measured.of("light"):
         issued, traced = own_line(run).get("launches"), run["launches"]
         if issued is None:
@@ -190,9 +228,12 @@ def _traced(measured: Measured) -> Claim:
 
 
 def _overhead(measured: Measured) -> Claim:
-    claim = Claim("tracer overhead against a bare run")
+    claim, faults = Claim("tracer overhead against a bare run"), []
     for entry in measured.report.get("overhead", ()):
         if entry["level"] != "light" or entry["under_mps"] or entry["status"] != "ok":
+            continue
+        if flawed := measured.flawed(entry):
+            faults += flawed
             continue
         kind = _KINDS.get(entry["workload"], "")
         claim.lines.append(
@@ -201,7 +242,7 @@ def _overhead(measured: Measured) -> Claim:
             f"{_own_seconds(measured, entry['workload'])}"
         )
         claim.values[entry["workload"]] = entry["overhead_percent"]
-    return claim.judge([])
+    return claim.judge(faults)
 
 
 def _own_seconds(measured: Measured, workload: str) -> str:
@@ -258,6 +299,7 @@ def _alignment(measured: Measured) -> Claim:
             continue
         claim.lines.append(f"{row['workload']}: {match['percent']:.2f} % ({match['kind']})")
         claim.values[row["workload"]] = match["percent"]
+        faults += measured.flawed(row)
         if match["percent"] < _LEAST_MATCH_PERCENT:
             faults.append(f"{row['workload']} aligns at {match['percent']:.2f} %")
     return claim.judge(faults)
@@ -272,6 +314,7 @@ def _effective_sms(measured: Measured) -> Claim:
             continue
         claim.lines.append(f"{entry['workload']}: {effective} of {everything} SMs")
         claim.values[entry["workload"]] = {"effective": effective, "all": everything}
+        faults += measured.flawed(entry)
         if abs(effective - everything / 2) > _SMS_PER_TPC:
             faults.append(f"{entry['workload']}: {effective} of {everything} SMs is not half")
     return claim.judge(faults)
@@ -286,6 +329,7 @@ def _share_speedup(measured: Measured) -> Claim:
             continue
         claim.lines.append(f"{entry['workload']}: {speedup:.3f}")
         claim.values[entry["workload"]] = speedup
+        faults += measured.flawed(entry)
         if not _LEAST_SPEEDUP <= speedup <= _MOST_SPEEDUP:
             faults.append(f"{entry['workload']}: half of the SMs cannot make it {speedup:.3f} times as slow")
     return claim.judge(faults)
@@ -312,6 +356,7 @@ def _flushed(measured: Measured) -> Claim:
             f"(median), {entry['weighted_difference_percent']:.2f} % (weighted)"
         )
         claim.values[entry["workload"]] = {"warm_ipc": warm[:1], "flushed_ipc": cold[:1]}
+        faults += measured.flawed(entry)
     return claim.judge(faults)
 
 
@@ -327,13 +372,18 @@ def _two_level(measured: Measured) -> Claim:
         if row["status"] != "ok":
             faults.append(f"{row['workload']} is {row['status']}: {row['reason'][:200]}")
             continue
-        window = row.get("window") or {}
+        window = row.get("window")
+        if window is None:
+            faults.append(f"{row['workload']} has one level alone: no light run could be used")
+            continue
+        faults += measured.flawed(row)
         claim.lines.append(
             f"{row['workload']}: {row['launches']:,} launches, {row['groups']} groups, "
             f"error {row['error_percent']:.2f} %, speedup {row['speedup']:.1f} "
-            f"(window: error {window.get('error_percent', float('nan')):.2f} %)"
+            f"(window: error {window['error_percent']:.2f} %)"
         )
-        claim.values[row["workload"]] = {"error_percent": row["error_percent"], "speedup": row["speedup"]}
+        numbers = {name: row[name] for name in ("error_percent", "speedup")}
+        claim.values[row["workload"]] = {**numbers, "window_error_percent": window["error_percent"]}
     return claim.judge(faults)
 
 

@@ -185,7 +185,48 @@ def test_a_lost_launch_fails_the_claim_and_a_silent_workload_shows_nothing() -> 
     lost = claim(name, measured(run(0, "light", 6, said(7)), run(1, "light", 7, said(7))))
     assert (lost.state, lost.why) == ("fails", "w at 100 % repeat 0 lost 1")
     assert claim(name, measured(run(0, "light", 7))).state == "not shown"
-    assert claim(name, measured(run(0, "light", 7, said(7), state="failed"))).state == "not shown"
+    cut = run(0, "light", 7, said(7), state="failed", failure={"failure_class": "hang"})
+    assert claim(name, measured(cut)).state == "not shown"
+
+
+@pytest.mark.parametrize(
+    "flaw",
+    [
+        {"flags": [{"name": "launches_dropped"}]},
+        {"state": "failed", "failure": {"failure_class": "dropped_events"}},
+    ],
+)
+def test_claims_that_rest_on_lost_launches_never_hold(flaw: dict[str, Any], tmp_path: Path) -> None:
+    """With dropped events in every light run "PKS, two levels" held, and "kernels traced" was not shown."""
+    light = run(0, "light", 7, said(7), files=[light_table(tmp_path / "a", [1, 2], 9.0)], **flaw)
+    detailed = run(1, "detailed", 7)
+    resting = row(100.0, runs=["c-1.0000", "c-1.0001"])
+    share = {"workload": "w", "status": "ok", "reason": "", "effective_sms": 66, "all_sms": 132,
+             "speedup_true": 1.9, "runs": ["c-1.0000"]}  # fmt: skip
+    overhead = {"workload": "w", "level": "light", "under_mps": False, "status": "ok", "wall_seconds": 2.0,
+                "bare_wall_seconds": 1.5, "overhead_percent": 33.3, "runs": ["c-1.0000"]}  # fmt: skip
+    found = Measured(
+        "cuda", {"rows": [resting], "sm_share": [share], "overhead": [overhead]}, (light, detailed), tmp_path
+    )
+    states = {each.name: each.state for each in claims_of(found)}
+    assert {name for name, state in states.items() if state == "holds"} <= {"runs complete, flags"}
+    for name in ("kernels traced = launches issued", "PKS, two levels", "alignment between levels",
+                 "tracer overhead against a bare run", "speedup of 100 % over 50 % of the SMs"):  # fmt: skip
+        assert states[name] == "fails", name
+    assert "w rests on c-1.0000 (light), " in claim("PKS, two levels", found).why
+    assert states["noise over repeats"] == "not shown"
+    assert agreement(found, found).state == "not shown"
+
+
+def test_what_is_no_number_never_holds() -> None:
+    alone = claim("PKS, two levels", measured(rows=[row(100.0, window=None)]))
+    assert (alone.state, alone.why) == ("fails", "w has one level alone: no light run could be used")
+    for nothing in (float("nan"), float("inf")):
+        found = claim("PKS, two levels", measured(rows=[row(100.0, error_percent=nothing)]))
+        assert (found.state, found.why) == ("fails", "w error_percent is no number")
+        entry = {"workload": "w", "status": "ok", "reason": "", "effective_sms": 66, "all_sms": 132}
+        share = measured(sm_share=[{**entry, "speedup_true": nothing}])
+        assert claim("speedup of 100 % over 50 % of the SMs", share).state == "fails"
 
 
 def test_a_million_launches_are_asked_for() -> None:
