@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from assay.records import Records, RecordStream
     from assay.selections import Selection
     from assay.servers import Server
+    from assay.simulations import Simulation
     from assay_sampling.errors import AssayError
 
 __all__ = [
@@ -37,6 +38,7 @@ __all__ = [
     "RelativeEvaluation",
     "Selection",
     "Server",
+    "Simulation",
 ]
 
 _HOMES = {
@@ -51,6 +53,7 @@ _HOMES = {
     "RelativeEvaluation": "assay.evaluations",
     "Selection": "assay.selections",
     "Server": "assay.servers",
+    "Simulation": "assay.simulations",
 }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
@@ -14,6 +15,7 @@ from assay.display import page, table
 from assay.evaluations import Evaluation, RelativeEvaluation
 from assay.plots import Plot
 from assay.recorded import Recording, levels_of
+from assay.simulations import Simulation
 from assay_client.files import AnyPath, write_atomically
 from assay_client.recordings.analyses import (
     evaluate_profile,
@@ -21,8 +23,10 @@ from assay_client.recordings.analyses import (
     load_selection,
 )
 from assay_sampling.documents.base import plain
+from assay_sampling.documents.designs import EarlyStop, WarmUp
 from assay_sampling.documents.selection import SelectionDocument
 from assay_sampling.errors import ParameterError
+from assay_sampling.launches.alignment import MatchKind
 from assay_sampling.launches.profile import Profile as Levels
 from assay_sampling.notes.registry import note_text
 from assay_sampling.parameters import WeightKind
@@ -232,6 +236,67 @@ class Selection:
                 self._document, one, other, quantity=cost, weights=weights, scales_at_most=scales_at_most
             )
         )
+
+    def simulate(
+        self,
+        traces: AnyPath,
+        accel_sim: AnyPath,
+        designs: Mapping[str, str],
+        *,
+        output: AnyPath = "sim",
+        warm_up: WarmUp = "none",
+        stop: EarlyStop = "none",
+        jobs: int | None = None,
+        weights: WeightKind | None = None,
+        match: MatchKind = "exact",
+        force: bool = False,
+    ) -> Simulation:
+        """Simulate the representatives with Accel-Sim, a process each; called again, it goes on.
+
+        As ``assay simulate``.
+
+        Args:
+            traces: the folder of Accel-Sim's traces, or the list in it.
+            accel_sim: where Accel-Sim was built.
+            designs: by name ``CONFIG`` or ``CONFIG:OPTIONS``, as after ``--design NAME=``; speedups are over
+                the first.
+            output: the folder of the simulations.
+            warm_up: what is replayed before each: ``none``, ``tail`` (memory instructions of the last 160
+                blocks of the launch before) or ``whole``.
+            stop: the rule of projection that ends simulations early; ``none``: they are simulated whole.
+            jobs: processes at a time; None: a core each.
+            weights: ``launches``, ``instructions`` or ``light_time``; None: the selection's own.
+            match: how closely traces must be the selected launches: ``exact`` or ``name_block``.
+            force: simulate anew what was simulated with another simulator, configuration or trace.
+
+        Raises ParameterError for a simulator or design that is not there, MisalignedError for traces of other
+        launches, RefusedError for a folder of other simulations, StorageError for a full disk. Launches that
+        fail do not raise: ``failures`` has them.
+        """
+        from assay_client.simulating.attempts import Limits, default_jobs  # noqa: PLC0415 - only if asked for
+        from assay_client.simulating.selections import (  # noqa: PLC0415
+            Follower,
+            SimulateRequest,
+            simulate_selection,
+        )
+
+        running = jobs or default_jobs()
+        request = SimulateRequest(
+            selection=self._saved,
+            selection_file=Path("selection"),
+            traces=Path(traces),
+            accel_sim=Path(accel_sim),
+            designs=[f"{name}={design}" for name, design in designs.items()],
+            output=Path(output),
+            warm_up=warm_up,
+            stop=stop,
+            jobs=running,
+            limits=Limits.shared(running),
+            weights=weights,
+            match=match,
+            force=force,
+        )
+        return Simulation(simulate_selection(request, Follower()))
 
     def plot(self, kind: SelectionFigure = "launches", *, recording: Recording | None = None) -> Plot:
         """Draw it as ``assay select --plot``: docs/figures.md.

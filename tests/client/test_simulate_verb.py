@@ -9,35 +9,17 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.support.agent.fake_server import wait_for
-from tests.support.sampling import accel_sim_logs as logs
-from tests.support.sampling.accel_sim_traces import Listed, write_listed
-from tests.support.sampling.stand_in_simulator import CLUSTERS, cycles_of, write_stand_in
+from tests.support.client.simulate_bench import BLOCKS, Bench, made_bench
+from tests.support.sampling.stand_in_simulator import CLUSTERS, cycles_of
 
 Assay = Callable[..., Any]
-BLOCKS = (8, 16, 8, 24, 16, 8, 40, 8) * 3
 BOTH = ("--design", "big=BIG", "--design", "small=SMALL")
-
-
-@dataclass(frozen=True)
-class Bench:
-    """A workload of 24 launches of two kernels: its traces, a selection, and the stand-in simulator."""
-
-    selection: Path
-    traces: Path
-    simulator: Path
-    output: Path
-    weights: dict[int, float]
-
-    def command(self, *more: object) -> list[object]:
-        places = ("--traces", self.traces, "--accel-sim", self.simulator, "-o", self.output)
-        return ["simulate", self.selection, *places, "--jobs", 2, *more]
 
 
 @pytest.fixture
@@ -50,25 +32,6 @@ def bench(tmp_path: Path, assay: Assay) -> Bench:
 def small(tmp_path: Path, assay: Assay) -> Bench:
     """With three launches."""
     return made_bench(tmp_path, assay, "random", "launches=3")
-
-
-def made_bench(tmp_path: Path, assay: Assay, method: str, parameter: str) -> Bench:
-    kernels = ["_Z4evenPf" if number % 2 else "_Z3oddPf" for number in range(len(BLOCKS))]
-    recorded = [
-        logs.Launch(name=kernel, traced_id=number, grid=(blocks, 1, 1), cycles=100 * blocks)
-        for number, (kernel, blocks) in enumerate(zip(kernels, BLOCKS, strict=True), start=1)
-    ]
-    recording = tmp_path / "recorded.out"
-    recording.write_text(logs.output(recorded))
-    listed = [Listed(each.traced_id, each.name, each.grid, each.block) for each in recorded]
-    traces = write_listed(tmp_path / "traces with blanks", listed).parent
-    selection = tmp_path / "selection.json"
-    ended = assay("select", method, recording, "-p", parameter, "--seed", 3, "-o", selection)
-    assert ended.code == 0, ended.stderr
-    chosen = [r for g in json.loads(selection.read_text())["groups"] for r in g["representatives"]]
-    simulator = write_stand_in(tmp_path / "accel-sim")
-    weights = {each["sim_id"]: each["weight"] for each in chosen}
-    return Bench(selection, traces, simulator, tmp_path / "sim", weights)
 
 
 def processes_in(folder: Path) -> list[str]:

@@ -6,6 +6,7 @@ address space that it may have.
 
 from __future__ import annotations
 
+import os
 import shutil
 import threading
 from collections.abc import Iterator, Sequence
@@ -31,6 +32,8 @@ _FOR_EVER = float("inf")
 _LAST_LINES = 10
 _SEARCHED_BYTES = 1 << 20
 _DEADLOCK = b"ERROR ** deadlock detected"
+LEAST_MEMORY_BYTES = 64 << 20
+HANG_SECONDS = 900.0
 _NO_MEMORY = ("std::bad_alloc", "Cannot allocate memory", "out of memory")
 _STARTED = b"launching kernel name"
 _LEAST_FREE_BYTES = 1 << 20
@@ -56,7 +59,18 @@ class Limits:
     """The limits of each process: its address space, and for how long it may write nothing."""
 
     memory_bytes: int
-    hang_seconds: float
+    hang_seconds: float = HANG_SECONDS
+
+    @classmethod
+    def shared(cls, jobs: int, hang_seconds: float = HANG_SECONDS) -> Limits:
+        """This machine's memory divided by so many processes."""
+        whole = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+        return cls(max(whole // jobs, LEAST_MEMORY_BYTES), hang_seconds)
+
+
+def default_jobs() -> int:
+    """A process for each core that this one may use."""
+    return len(os.sched_getaffinity(0))
 
 
 class Stop:

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from assay_client.files import write_atomically
-from assay_client.recordings.analyses import load_selection
 from assay_client.recordings.handing_over import made_by, workload_name
 from assay_client.simulating.attempts import Limits
 from assay_client.simulating.designs import Design, parse_designs
@@ -48,7 +47,8 @@ class SimulateRequest:
     """What to simulate.
 
     Args:
-        selection: a selection's file, or a weights file.
+        selection: the selection.
+        selection_file: its file, for messages and for the workload's name.
         traces: the folder of the traces, or the list in it.
         accel_sim: where Accel-Sim was built.
         designs: ``NAME=CONFIG[:OPTIONS]`` each.
@@ -63,7 +63,8 @@ class SimulateRequest:
         force: simulate anew what was simulated with another simulator, configuration or trace.
     """
 
-    selection: Path
+    selection: SavedSelection
+    selection_file: Path
     traces: Path
     accel_sim: Path
     designs: Sequence[str]
@@ -96,12 +97,11 @@ def simulate_selection(request: SimulateRequest, follower: Follower) -> DesignsD
     """
     simulator = open_simulator(request.accel_sim)
     designs = parse_designs(request.designs, simulator)
-    whole = load_selection(request.selection)
-    saved = whole.by_launch()
+    saved = request.selection.by_launch()
     kind = request.weights or saved.weights.here
     chosen = WeighedLaunches(saved, saved.weights_of(kind), kind)
     follower.say("checking the traces")
-    given = Given(selection=request.selection, traces=request.traces, match=request.match)
+    given = Given(selection=request.selection_file, traces=request.traces, match=request.match)
     launches, notes = isolated_launches(saved, given, request.warm_up)
     with folder_locked(request.output) as lock:
         _claim(request.output, saved)
@@ -279,9 +279,9 @@ def _document(
     document = chosen.saved.document
     return DesignsDocument(
         made_by=made_by(),
-        workload=workload_name(request.workload, request.selection),
+        workload=workload_name(request.workload, request.selection_file),
         selection=SelectedOn(
-            path=str(request.selection),
+            path=str(request.selection_file),
             method=document.method,
             parameters=document.parameters,
             seed=document.seed,

@@ -2,29 +2,32 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from assay_client.cli.inputs import SELECTION, require
 from assay_client.cli.options import JsonOption, MatchOption, WeightsOption, match_kind, weight_kind
 from assay_client.cli.output import console, json_text, show
+from assay_client.cli.plotting import PlotOption, require_plot, write_plot
 from assay_client.cli.progress import activity
 from assay_client.cli.reporters.designs import ended_line, progress_line, render_designs
 from assay_client.cli.verb import verb_app
 from assay_client.files import require_folder_of, write_atomically
-from assay_client.simulating.attempts import Limits
+from assay_client.recordings.analyses import load_selection
+from assay_client.simulating.attempts import HANG_SECONDS, LEAST_MEMORY_BYTES, Limits, default_jobs
 from assay_client.simulating.driver import Outcome
 from assay_client.simulating.selections import STOPS, WARM_UPS, Follower, SimulateRequest, simulate_selection
 from assay_core.settings.quantities import parse_bytes
-from assay_sampling.documents.designs import EarlyStop, WarmUp
+from assay_sampling.documents.designs import DesignsDocument, EarlyStop, WarmUp
 from assay_sampling.errors import ParameterError, RunFailedError
 
+if TYPE_CHECKING:
+    from assay_report.figures.figure import Figure
+
 app = verb_app()
-_LEAST_MEMORY_BYTES = 64 << 20
 
 
 @app.command(name="simulate")
@@ -113,7 +116,7 @@ def simulate(
             min=1.0,
             help="End a process that has written nothing for so long.",
         ),
-    ] = 900.0,
+    ] = HANG_SECONDS,
     weights: WeightsOption = None,
     workload: Annotated[
         str,
@@ -130,6 +133,7 @@ def simulate(
         Path | None,
         typer.Option("--document", readable=False, metavar="FILE", help="Also write the JSON document here."),
     ] = None,
+    plot: PlotOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Simulate the selected launches on designs of a GPU, and compare these.
@@ -137,11 +141,13 @@ def simulate(
     Each launch has a process of its own. What has ended is kept in the folder: the same command goes on after
     Ctrl-C, a full disk or a crash. 'assay docs simulate' shows the way from traces to the table."""
     require(SELECTION, selection)
+    require_plot(plot)
     if document_file is not None:
         require_folder_of(document_file)
-    running = jobs or len(os.sched_getaffinity(0))
+    running = jobs or default_jobs()
     request = SimulateRequest(
-        selection=selection,
+        selection=load_selection(selection),
+        selection_file=selection,
         traces=traces,
         accel_sim=accel_sim,
         designs=design or [],
@@ -149,7 +155,7 @@ def simulate(
         warm_up=_warm_up(warm_up),
         stop=_stop(stop),
         jobs=running,
-        limits=Limits(_memory_bytes(process_memory, running), hang_after),
+        limits=_limits(process_memory, running, hang_after),
         weights=weight_kind(weights),
         workload=workload,
         match=match_kind(match),
@@ -165,6 +171,7 @@ def simulate(
         document = simulate_selection(request, follower)
     if document_file is not None:
         write_atomically(document_file, json_text(document.to_dict()))
+    write_plot(plot, lambda: _figure(document))
     show(document.to_dict(), as_json, lambda drawn: render_designs(document, drawn))
     if document.failures:
         first = document.failures[0]
@@ -173,6 +180,12 @@ def simulate(
             f"{first.kind}: {first.cause}",
             first.remedy,
         )
+
+
+def _figure(document: DesignsDocument) -> Figure:
+    from assay_report.figures.kinds.designs import of_designs  # noqa: PLC0415 - only who draws waits for it
+
+    return of_designs(document)
 
 
 def _warm_up(text: str) -> WarmUp:
@@ -187,8 +200,7 @@ def _stop(text: str) -> EarlyStop:
     return text
 
 
-def _memory_bytes(text: str | None, jobs: int) -> int:
-    if text is not None:
-        return parse_bytes(text, "--process-memory", least=_LEAST_MEMORY_BYTES)
-    whole = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    return max(whole // jobs, _LEAST_MEMORY_BYTES)
+def _limits(memory: str | None, jobs: int, hang_seconds: float) -> Limits:
+    if memory is None:
+        return Limits.shared(jobs, hang_seconds)
+    return Limits(parse_bytes(memory, "--process-memory", least=LEAST_MEMORY_BYTES), hang_seconds)
