@@ -187,6 +187,12 @@ def test_a_replay_of_memory_instructions_is_no_simulation_of_its_launch(
         assay("import", "accel-sim", warmed, "--full", full, "--selection", selection, "--json")
     )
     assert document["representatives"][0]["cycles"] == 16587
+    errors = document["all_cycles"]
+    assert errors["replayed_cycles"] == 12964
+    assert errors["pks_speedup"] == pytest.approx(errors["full_cycles"] / (16587 + 12964))
+    active = document["active_cycles"]
+    assert active["replayed_cycles"] == 12964 - 5000
+    assert active["pks_speedup"] == pytest.approx(active["full_cycles"] / (16587 + 12964 - 2 * 5000))
     assert document["logs"][0]["counted_ids"] == "3"
     assert document["logs"][0]["notes"][-1]["code"] == "replays_left_out"
     # Of launch 2 there are memory instructions alone: a selection of it is not simulated.

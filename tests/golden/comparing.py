@@ -76,6 +76,8 @@ ADDED: frozenset[str] = frozenset(
         "paused", "runs_paused", "runs_cancelled", "request", "gpu_hours", "eta",
         # Whether to trust a selection or a score, and what to expect on another GPU.
         "verdict", "expected_elsewhere", "extrapolated_percent",
+        # What warming caches costs, of simulated launches.
+        "replayed_cycles",
         # What an interval on another GPU rests on.
         "interval_assumption", "not_vouched_percent",
         "fair", "star", "no_star", "recommendation", "recommendations",

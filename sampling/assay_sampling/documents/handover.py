@@ -86,6 +86,9 @@ class SimulatedErrors(Part):
     pka_cycles: Annotated[
         float | None, says("sum of weight x projected cycles of the representatives", "cycle")
     ]
+    replayed_cycles: Annotated[
+        float | None, says("of launches that only warmed caches for the representatives", "cycle")
+    ]
     simulator_error_percent: Annotated[float | None, says("100 |H - S| / H", "percent")]
     pks_error_percent: Annotated[float | None, says("100 |H - `pks_cycles`| / H", "percent")]
     pka_error_percent: Annotated[float | None, says("100 |H - `pka_cycles`| / H", "percent")]
@@ -103,8 +106,12 @@ class SimulatedErrors(Part):
             "percent",
         ),
     ]
-    pks_speedup: Annotated[float | None, says("S / cycles of the representatives", "times")]
-    pka_speedup: Annotated[float | None, says("S / their cycles until a rule stops them", "times")]
+    pks_speedup: Annotated[
+        float | None, says("S / (cycles of the representatives + `replayed_cycles`)", "times")
+    ]
+    pka_speedup: Annotated[
+        float | None, says("S / (their cycles until a rule stops them + `replayed_cycles`)", "times")
+    ]
     pka_speedup_over: Annotated[
         Literal["full", "pks"] | None,
         says("`full`: over S; `pks`: S is unknown, so over the cycles of the representatives"),

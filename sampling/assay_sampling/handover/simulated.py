@@ -7,9 +7,10 @@
     PKA error = 100 |H - sum g_k p_k| / H
 
 Of a selection by operation the launches of a representative all have its weight, so that its cycles are the
-sum of theirs. The formulas are those of :mod:`assay_sampling.projection.pka_table`; here they are also taken
-over S in place of H, and in active cycles, which leave out each launch's latency. Where the representatives
-were simulated apart from the full run, the difference of their cycles is what starting cold costs.
+sum of theirs. Cycles of launches that only warmed caches are part of what was simulated, in both speedups.
+The formulas are those of :mod:`assay_sampling.projection.pka_table`; here they are also taken over S in place
+of H, and in active cycles, which leave out each launch's latency. Where the representatives were simulated
+apart from the full run, the difference of their cycles is what starting cold costs.
 
 Source: PKA (MICRO'21) 5.2.3, Table 4; docs/handover.md.
 """
@@ -137,14 +138,16 @@ def _checked(given: Joined, log: ReadLog) -> Iterable[Note]:
 
 
 def _together(logs: Sequence[ReadLog]) -> SimulatedWorkload:
-    return SimulatedWorkload.of([each for log in logs for each in log.launches])
+    found = SimulatedWorkload.of([each for log in logs for each in log.launches])
+    return replace(found, replayed_cycles=float(sum(log.replayed_cycles for log in logs)))
 
 
 def _active(full: Sequence[ReadLog], sampled: Sequence[ReadLog]) -> _Runs:
     """Cycles without each launch's latency; ``full`` is empty where not all launches were simulated."""
 
     def without(logs: Sequence[ReadLog]) -> SimulatedWorkload:
-        return _together(logs).without(np.concatenate([log.latencies() for log in logs]))
+        active = _together(logs).without(np.concatenate([log.latencies() for log in logs]))
+        return replace(active, replayed_cycles=float(sum(log.active_replayed_cycles() for log in logs)))
 
     return _Runs(without(full) if full else None, without(sampled))
 
@@ -224,6 +227,7 @@ def _errors(given: Joined, weights: np.ndarray, runs: _Runs, *, apart: bool) -> 
         "full_cycles": totals.full,
         "pks_cycles": totals.pks,
         "pka_cycles": totals.pka,
+        "replayed_cycles": _known(runs.sampled.replayed_cycles),
         **{name: of_silicon[name] for name in kept},
         "pks_error_of_full_percent": of_full["pks_error_percent"],
         "pka_error_of_full_percent": of_full["pka_error_percent"],

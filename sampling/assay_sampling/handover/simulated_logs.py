@@ -48,14 +48,17 @@ class GivenLog:
 
 @dataclass(frozen=True)
 class ReadLog:
-    """What a log holds. ``launches`` are those that count, ``started`` the
-    ids of the others from 1."""
+    """What a log holds. ``launches`` are those that count, ``started`` the ids of the others from 1.
+
+    ``replays`` launches only warmed caches, with memory instructions, and took ``replayed_cycles``.
+    """
 
     given: GivenLog
     run: SimulatorRun
     launches: tuple[LaunchProjection, ...]
     started: tuple[int, ...]
     replays: int
+    replayed_cycles: int
 
     @property
     def numbers(self) -> list[int]:
@@ -71,6 +74,13 @@ class ReadLog:
     def counted_ids(self) -> str:
         """Ids of the launches that count, as ranges from 1."""
         return id_ranges(np.unique(np.array(self.numbers, np.int64)) + 1).replace(" ", ", ")
+
+    def active_replayed_cycles(self) -> float:
+        """``replayed_cycles`` without the launch latencies, NaN where these are unknown."""
+        latency = self.run.config.launch_latency_cycles
+        if latency is None:
+            return np.nan if self.replays else 0.0
+        return self.replayed_cycles - self.replays * latency
 
     def latencies(self) -> np.ndarray:
         """The launch latency in the cycles of each launch that counts, shape (n,), NaN where unknown: not
@@ -156,10 +166,11 @@ def read_log(given: GivenLog, options: ProjectionOptions, traces: LaunchTraces |
     """
     run = SimulatorRun(given.path, given.intervals)
     replayed = read_details(given.path).replays
-    found = _Collected()
+    found, replays, replayed_cycles = _Collected(), 0, 0
     for each in project_run(run, options.of_rule(), sms=options.sms, traces=traces):
         launch = each.launch
         if launch.uid in replayed:
+            replays, replayed_cycles = replays + 1, replayed_cycles + launch.cycles
             continue
         if len(launch.uids) > 1:
             raise RefusedError(
@@ -178,7 +189,7 @@ def read_log(given: GivenLog, options: ProjectionOptions, traces: LaunchTraces |
         if lost["uid"] not in replayed and number not in known:
             found.started.append(number)
     _refuse_id_zero(given.path, found)
-    return ReadLog(given, run, tuple(found.counted), tuple(found.started), len(replayed))
+    return ReadLog(given, run, tuple(found.counted), tuple(found.started), replays, replayed_cycles)
 
 
 def _is_projected(found: LaunchProjection) -> bool:

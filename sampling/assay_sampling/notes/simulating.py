@@ -274,10 +274,10 @@ HAND_OVERS = (
     ),
     NoteKind(
         "replays_left_out",
-        "launches of which only memory instructions were simulated, to warm caches, do not count",
+        "launches of which only memory instructions were simulated, to warm caches, count as cost alone",
         lambda log, launches: (
-            f"{log}: {launches_of(launches)} only warmed caches with memory instructions and "
-            f"{'does' if launches == 1 else 'do'} not count"
+            f"{log}: {launches_of(launches)} only warmed caches with memory instructions, and "
+            f"{'counts' if launches == 1 else 'count'} as cost alone"
         ),
     ),
     NoteKind(

@@ -37,6 +37,7 @@ class SimulatedWorkload:
 
     ``launch`` is the 0-based launch of the workload, int64; ``cycles`` in full, ``projected_cycles``,
     ``stopped_cycles`` until the projection stops; ``dram_percent`` in full and ``projected_dram_percent``.
+    ``replayed_cycles`` went into launches that only warmed caches for these, NaN where unknown.
     """
 
     launch: np.ndarray
@@ -45,6 +46,7 @@ class SimulatedWorkload:
     stopped_cycles: np.ndarray
     dram_percent: np.ndarray
     projected_dram_percent: np.ndarray
+    replayed_cycles: float = 0.0
 
     @classmethod
     def of(cls, launches: Iterable[LaunchProjection]) -> SimulatedWorkload:
@@ -95,7 +97,7 @@ class SimulatedWorkload:
 @dataclass(frozen=True)
 class SimulatedTotals:
     """Cycles: ``full`` S, ``pks`` sum g_k s_k, ``pka`` sum g_k p_k, and what had to be simulated for them,
-    sum s_k and sum r_k; None is unknown."""
+    sum s_k and sum r_k, each with what was replayed to warm caches; None is unknown."""
 
     full: float | None
     pks: float | None = None
@@ -123,8 +125,8 @@ def totals_of(
             full,
             pks=_known((weights * simulated.cycles[rows]).sum()),
             pka=_known((weights * simulated.projected_cycles[rows]).sum()),
-            pks_simulated=_known(simulated.cycles[rows].sum()),
-            pka_simulated=_known(simulated.stopped_cycles[rows].sum()),
+            pks_simulated=_known(simulated.cycles[rows].sum() + simulated.replayed_cycles),
+            pka_simulated=_known(simulated.stopped_cycles[rows].sum() + simulated.replayed_cycles),
         )
 
 
