@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 import shutil
 import zlib
 from collections.abc import Callable
@@ -17,6 +18,7 @@ from assay_sampling.errors import InputError, MisalignedError, RefusedError, Sto
 from assay_sampling.handover.simulated_logs import GivenLog, read_log
 from assay_sampling.projection.files import ProjectionOptions
 from assay_sampling.simulators.accel_sim.output import read_output
+from tests.support.client.simulate_bench import made_bench
 from tests.support.sampling import accel_sim_logs as logs
 from tests.support.sampling.accel_sim_traces import Listed, write_listed
 
@@ -492,3 +494,31 @@ def test_the_warm_up_list_replays_the_launches_before(
             assert "MOV" not in (out / line).read_text() and "LDG" in (out / line).read_text()
     later = next(each for each in ids if each > 2)
     assert f"\n{later}: {later - 2} {later - 1}\n" in f"\n{(out / 'warm-up.txt').read_text()}"
+
+
+def test_launches_of_several_streams_get_a_note_that_simulators_overlap_them(
+    tmp_path: Path, assay: Assay
+) -> None:
+    bench = made_bench(tmp_path, assay, "random", "launches=3")
+    words = (
+        "export",
+        bench.selection,
+        "--to",
+        "accel-sim",
+        "--traces",
+        bench.traces,
+        "-o",
+        tmp_path / "handed",
+    )
+    alone = document_of(assay(*words, "--json"))
+    assert "launches_on_several_streams" not in [note["code"] for note in alone["notes"]]
+    (trace,) = bench.traces.glob(f"kernel-{max(bench.weights)}.traceg*")
+    text = trace.read_text()
+    changed, count = re.subn(r"(?m)^-cuda stream id = \d+$", "-cuda stream id = 9", text)
+    assert count == 1
+    trace.write_text(changed)
+    apart = document_of(assay(*words, "--force", "--json"))
+    (note,) = [each for each in apart["notes"] if each["code"] == "launches_on_several_streams"]
+    assert note["text"].startswith(
+        "the selected launches are of 2 streams: with -gpgpu_concurrent_kernel_sm 1"
+    )

@@ -20,7 +20,7 @@ from assay_sampling.handover.nvbit import environment_notes, tracer_files
 from assay_sampling.handover.shapes import SeenLaunch, refuse_another_sequence, refuse_other_launches
 from assay_sampling.handover.target import Given, HandedFile, HandOver, Need, of_one_process, the_traces
 from assay_sampling.handover.weights import weights_entry
-from assay_sampling.notes.registry import Note
+from assay_sampling.notes.registry import Note, make_note
 from assay_sampling.readers.listed_launches import read_listed_launches
 from assay_sampling.scoring.matching import DIFFERENCES_SHOWN
 from assay_sampling.scoring.selection import SavedSelection
@@ -96,8 +96,14 @@ class AccelSimTarget:
             weights_entry(whole, given),
         )
         links = {entry.name: entry for entry in entries if isinstance(entry, Path)} | warm_links
-        notes = (*notes, *environment_notes(saved, given))
+        notes = (*notes, *_overlap_notes(folder, chosen), *environment_notes(saved, given))
         return HandOver(files, order, tuple(sorted(links.items())), notes)
+
+
+def _overlap_notes(folder: TraceFolder, chosen: set[int]) -> list[Note]:
+    """Whether a simulator that runs streams side by side would overlap the launches."""
+    streams = {folder.header(number).stream for number in chosen}
+    return [make_note("launches_on_several_streams", streams=len(streams))] if len(streams) > 1 else []
 
 
 def _lines(lines: Sequence[str]) -> Iterator[str]:

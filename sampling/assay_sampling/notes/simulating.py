@@ -237,6 +237,14 @@ HAND_OVERS = (
         ),
     ),
     NoteKind(
+        "launches_on_several_streams",
+        "selected launches are of several streams: a simulator that runs streams side by side overlaps them",
+        lambda streams: (
+            f"the selected launches are of {streams:,} streams: with -gpgpu_concurrent_kernel_sm 1 they run "
+            "at the same time, and have no cycles of their own; simulate with 0, or with 'assay simulate'"
+        ),
+    ),
+    NoteKind(
         "timeline_without_groups",
         "a selection without labels: a timeline shows the groups of representatives only",
         lambda: "the selection has no labels: only the groups of its representatives are known",
