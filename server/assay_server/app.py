@@ -244,7 +244,7 @@ class Server:
         if self.page is not None:
             resources.callback(self.page.stop)
             self.web_address = self.page.start()
-        analyses.resume()
+        analyses.look()
         resources.enter_context(analyses.watching())
 
     @contextlib.contextmanager

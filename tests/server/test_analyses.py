@@ -114,8 +114,8 @@ def test_a_restart_begins_the_analysis_again(lab: Lab) -> None:
     lab.futures[0].set_result((b"too late", b""))
     lab.restart()
     assert lab.campaign().state is CampaignState.ANALYSING
-    lab.analyses.resume()
-    lab.analyses.resume()
+    lab.analyses.look()
+    lab.analyses.look()
     assert len(lab.futures) == 2
     lab.futures[1].set_result((b"{}", b"<p>"))
     assert (lab.campaign().state, lab.report("json")) == (CampaignState.DONE, b"{}")

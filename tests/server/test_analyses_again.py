@@ -77,7 +77,7 @@ def test_after_a_worker_died_all_workloads_are_computed_once_more(ended: Ended) 
         executors.append(Inline(really=False) if executors else _stopped_after(2))
         return executors[-1]
 
-    Analyses(ended.coordinator, make).resume()
+    Analyses(ended.coordinator, make).look()
     assert [each.computed for each in executors] == [NAMES[:2], NAMES]
     assert ended.campaign_state() is CampaignState.DONE
 

@@ -25,8 +25,7 @@ from assay_server.store import statements
 from assay_server.store.access.people import Identity
 from assay_server.store.model import (
     Agent,
-    Analysis,
-    AnalysisState,
+    AnalysisTry,
     Attempt,
     HeldSegment,
     Hold,
@@ -84,44 +83,35 @@ class TestMetadataStore:
             assert read.bundles() == [changed, bare]
             assert read.bundle_bytes("ann") == (0, 107)
 
-    def test_of_two_that_want_an_analysis_one_gets_it(self, metadata: MetadataStore) -> None:
-        first = Analysis("made-1", state=AnalysisState.LEASED, holder="a", token=1, lease_ends_at_ms=50)
+    def test_of_each_analysis_the_newest_try_is_kept(self, metadata: MetadataStore) -> None:
+        first = AnalysisTry("made-1", token=1, attempts=1)
+        newer = AnalysisTry("made-1", token=2, attempts=2, retried=3)
         with metadata.transaction() as store:
             fill(store)
-            assert store.analysis("made-1") is None
-            assert not store.save_analysis(replace(first, token=4), 3)
-            assert store.save_analysis(first, 0)
-            assert not store.save_analysis(replace(first, holder="b"), 0)
-            part = replace(first, workload="w\0", failure=FAILURE)
-            assert store.save_analysis(part, 0)
-        with metadata.transaction() as store:
-            assert store.save_analysis(replace(first, holder="b", token=2), 1)
-            assert not store.save_analysis(replace(first, lease_ends_at_ms=99), 1)
+            assert store.analysis_try("made-1") is None
+            store.save_analysis_try(first)
+            assert store.analysis_try("made-1") == first
+            store.save_analysis_try(newer)
         with metadata.snapshot() as read:
-            assert read.analysis("made-1") == replace(first, holder="b", token=2)
-
-    def test_analyses_are_due_once_nobody_holds_them_and_their_rest_is_over(
-        self, metadata: MetadataStore
-    ) -> None:
-        leased = Analysis(
-            "made-1", state=AnalysisState.LEASED, token=1, lease_ends_at_ms=50, not_before_ms=90
-        )
+            assert (read.analysis_try("made-1"), read.analysis_try("made-2")) == (newer, None)
         with metadata.transaction() as store:
-            fill(store)
-            assert store.due_analyses(0) == []
-            store.save_campaign(campaign(state=CampaignState.ANALYSING))
-            assert store.due_analyses(0) == ["made-1"]
-            part = replace(leased, workload="w", lease_ends_at_ms=1_000)
-            assert store.save_analysis(leased, 0) and store.save_analysis(part, 0)
-            assert [store.due_analyses(now_ms) for now_ms in (49, 50)] == [[], ["made-1"]]
-            assert store.save_analysis(replace(leased, state=AnalysisState.WAITING), 1)
-            assert [store.due_analyses(now_ms) for now_ms in (89, 90)] == [[], ["made-1"]]
-            assert store.save_analysis(replace(leased, lease_ends_at_ms=2_000), 1)
-            store.free_analyses()
-            assert store.due_analyses(0) == ["made-1"]
             store.delete_runs([run(i).run_id for i in range(2)])
             store.delete_campaign(campaign())
-            assert store.analysis("made-1") is None and store.due_analyses(5_000) == []
+            assert store.analysis_try("made-1") is None
+        with pytest.raises(StorageError), metadata.transaction() as store:
+            store.save_analysis_try(first)
+
+    def test_campaigns_are_to_be_analysed_in_the_order_in_which_they_came(
+        self, metadata: MetadataStore
+    ) -> None:
+        with metadata.transaction() as store:
+            fill(store)
+            for number in (2, 3):
+                store.add_campaign(campaign(f"made-{number}", number), [], [])
+            assert store.campaigns_to_analyse() == []
+            for number in (3, 1):
+                store.save_campaign(campaign(f"made-{number}", number, state=CampaignState.ANALYSING))
+            assert store.campaigns_to_analyse() == ["made-1", "made-3"]
 
     def test_runs_are_found_by_what_a_request_names(self, metadata: MetadataStore) -> None:
         runs = [run(i, workload="w" if i % 2 else "v") for i in range(6)]

@@ -34,15 +34,6 @@ class SliceState(StrEnum):
     CANCELLED = "cancelled"
 
 
-class AnalysisState(StrEnum):
-    """The state of an analysis. Who looks first takes one that waits, or whose lease has ended."""
-
-    WAITING = "waiting"
-    LEASED = "leased"
-    DONE = "done"
-    FAILED = "failed"
-
-
 class Hold(StrEnum):
     """Why no slot may have a run's waiting slices."""
 
@@ -87,25 +78,17 @@ class Campaign:
 
 
 @dataclass(frozen=True)
-class Analysis:
-    """The analysis of a campaign, which one server at a time holds under a lease.
+class AnalysisTry:
+    """The newest try at the analysis of a campaign.
 
-    ``workload``: the one whose part of the report is meant; "": the whole report. ``token`` grows with each
-    lease: who shows another one has lost it. ``holder``: the process that has or had it. ``retried``: as the
-    campaign's when it was leased. ``attempts``: leases since somebody last ended one in order.
-    ``failure``: why it waits or has failed.
+    ``token`` grows with each try. ``attempts``: tries since one was last ended in order. ``retried``: as the
+    campaign's when it began.
     """
 
     campaign_id: str
-    workload: str = ""
-    state: AnalysisState = AnalysisState.WAITING
-    holder: str = ""
     token: int = 0
-    lease_ends_at_ms: int = 0
-    not_before_ms: int = 0
     attempts: int = 0
     retried: int = 0
-    failure: Failure | None = None
 
 
 @dataclass(frozen=True)

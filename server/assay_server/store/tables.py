@@ -259,9 +259,9 @@ requests = sa.Table(
     _integer("attempts_ended"),
 )
 
-# Who analyses a campaign, or (unless "" is the workload) one of its workloads, and until when.
-analyses = sa.Table(
-    "analyses",
+# The newest try at each campaign's analysis.
+analysis_tries = sa.Table(
+    "analysis_tries",
     metadata,
     sa.Column(
         "campaign_id",
@@ -269,15 +269,9 @@ analyses = sa.Table(
         sa.ForeignKey("campaigns.campaign_id", ondelete="CASCADE"),
         primary_key=True,
     ),
-    sa.Column("workload", StoredText, primary_key=True),
-    _text("state"),
-    _text("holder"),
     _integer("token"),
-    _integer("lease_ends_at_ms"),
-    _integer("not_before_ms"),
     _integer("attempts"),
     _integer("retried"),
-    sa.Column("failure", sa.JSON(none_as_null=True)),
 )
 
 join_tokens = sa.Table(

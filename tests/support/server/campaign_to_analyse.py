@@ -126,7 +126,7 @@ class Ended:
 def analysed(ended: Ended, executor: Executor) -> Analyses:
     """A server has taken the analysis, and made as much of it as the executor does at once."""
     analyses = Analyses(ended.beside(), lambda: executor)
-    analyses.resume()
+    analyses.look()
     return analyses
 
 

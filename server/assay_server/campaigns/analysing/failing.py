@@ -15,7 +15,7 @@ from assay_sampling.errors import (
 )
 from assay_sampling.running.failures import FailureClass
 from assay_server.campaigns.analysing.executors.interface import WorkersAwayError
-from assay_server.store.model import Analysis
+from assay_server.store.model import AnalysisTry
 
 _log = logging.getLogger(__name__)
 
@@ -41,12 +41,12 @@ def failure_of_analysis(error: BaseException, campaign_id: str) -> Failure:
     return failure(FailureClass.INTERNAL, subject, cause)
 
 
-def given_up(lease: Analysis) -> Failure:
+def given_up(begun: AnalysisTry) -> Failure:
     """The failure of an analysis that outlived none of its servers."""
     return Failure(
         str(FailureClass.INTERNAL),
-        f"analysis of {lease.campaign_id}",
-        f"{lease.attempts - 1} servers in a row died, or stood still, while they made it",
+        f"analysis of {begun.campaign_id}",
+        f"{begun.attempts - 1} servers in a row died, or stood still, while they made it",
         "look into their logs for memory that ran out; then try it again: assay lab retry",
     )
 

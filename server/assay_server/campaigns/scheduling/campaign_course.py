@@ -9,13 +9,13 @@ from assay_core.records.campaign import ENDED_CAMPAIGNS, CampaignState, RunState
 from assay_core.records.failure import Failure
 from assay_server.campaigns.errors import known_campaign
 from assay_server.campaigns.planning.repeats import Key, further_runs
-from assay_server.campaigns.scheduling.analysis_leases import AnalysisLeases
+from assay_server.campaigns.scheduling.analysis_tries import AnalysisTries
 from assay_server.campaigns.scheduling.lost_gpus import gpus_lost, too_many
 from assay_server.campaigns.scheduling.state import failure_of_runs
-from assay_server.store.model import ENDED_RUNS, Analysis, AnalysisState, Campaign, Run, Slice
+from assay_server.store.model import ENDED_RUNS, Campaign, Run, Slice
 
 
-class CampaignCourse(AnalysisLeases):
+class CampaignCourse(AnalysisTries):
     """Decisions about a campaign as a whole."""
 
     def add_campaign(self, campaign: Campaign, runs: Sequence[Run], slices: Sequence[Slice]) -> None:
@@ -60,18 +60,17 @@ class CampaignCourse(AnalysisLeases):
         campaign_id: str,
         wanted: Mapping[Key, int],
         retried: int = 0,
-        lease: Analysis | None = None,
     ) -> bool:
         """Plan further repeats of an analysed campaign, which then runs again; False if none are wanted.
 
-        ``retried`` and ``lease`` as for :meth:`end_analysis`.
+        ``retried`` as for :meth:`end_analysis`.
         """
         campaign = self.store.campaign(campaign_id)
         if campaign is None or campaign.state is not CampaignState.ANALYSING or campaign.retried != retried:
             return False
         runs = further_runs(self.store.runs(campaign_id), wanted)
         runs = [run for run in runs if not too_many(gpus_lost(self.store, run))]
-        if not runs or (lease is not None and not self.leave_analysis(lease)):
+        if not runs:
             return False
         self.store.add_runs(runs, [Slice(run.run_id, 0) for run in runs])
         self.store.save_campaign(replace(campaign, state=CampaignState.RUNNING, failure=None))
@@ -79,21 +78,13 @@ class CampaignCourse(AnalysisLeases):
         self.effects.work = True
         return True
 
-    def end_analysis(
-        self, campaign_id: str, why: Failure | None, retried: int = 0, lease: Analysis | None = None
-    ) -> None:
+    def end_analysis(self, campaign_id: str, why: Failure | None, retried: int = 0) -> None:
         """End an analysis: the report is written (``why`` None), or ``why`` it could not be made.
 
         ``retried``: how often the campaign had been tried again when the analysis began. If a person had it
-        tried again since, the report lacks those runs, and the campaign is analysed once more. ``lease``: the
-        one under which it was made; if another server has the analysis since, nothing changes.
+        tried again since, the report lacks those runs, and the campaign is analysed once more.
         """
         campaign = self.store.campaign(campaign_id)
-        if lease is not None:
-            state = AnalysisState.DONE if why is None else AnalysisState.FAILED
-            over = campaign is not None and campaign.retried == retried
-            if not self.leave_analysis(lease, state if over else AnalysisState.WAITING, why=why):
-                return
         if campaign is None or campaign.state is not CampaignState.ANALYSING:
             return
         if campaign.retried != retried:

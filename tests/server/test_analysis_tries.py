@@ -1,4 +1,4 @@
-"""Analyses as leased rows: taken by one server, renewed, taken over, ended once, and given up at last."""
+"""Tries at analyses: the newest one alone ends an analysis, which is given up after too many."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ import pytest
 from assay_core.records.campaign import CampaignState, ChangedFile, FileChange
 from assay_server.analysis.runs.intact import RecordsChangedError
 from assay_server.campaigns.analysing import analyses as module
-from assay_server.campaigns.analysing.analyses import LEASE_MS, MOST_LEASES, Analyses
+from assay_server.campaigns.analysing.analyses import MOST_TRIES, Analyses
 from assay_server.campaigns.analysing.executors.interface import ExecutorApart, WorkersAwayError
 from assay_server.campaigns.scheduling.coordinator import Coordinator
-from assay_server.store.model import Analysis, AnalysisState
+from assay_server.store.model import AnalysisTry
 from tests.support.server.analysis_lab import HandExecutor, Lab
 from tests.support.server.server_support import eventually
 
@@ -29,7 +29,7 @@ class HandExecutorApart(HandExecutor, ExecutorApart):
 
 
 class Pair(Lab):
-    """A server and a second one beside it, on the same database and folder, each with its own executors."""
+    """A server, and the one that takes over from it on the same database and folder, each with executors."""
 
     def open(self) -> None:
         super().open()
@@ -47,9 +47,9 @@ class Pair(Lab):
     def their_futures(self) -> list[Any]:
         return [future for executor in self.theirs for future in executor.futures]
 
-    def row(self) -> Analysis:
+    def row(self) -> AnalysisTry:
         with self.coordinator.snapshot() as store:
-            found = store.analysis("made-1")
+            found = store.analysis_try("made-1")
         assert found is not None
         return found
 
@@ -63,25 +63,19 @@ def pair(tmp_path: Path) -> Iterator[Pair]:
     pair.close()
 
 
-def test_only_who_heard_of_the_end_makes_the_analysis_while_its_lease_lasts(pair: Pair) -> None:
+def test_an_analysis_that_is_under_way_is_not_begun_again(pair: Pair) -> None:
     pair.end_runs()
-    assert pair.row().state is AnalysisState.LEASED
-    for _ in range(10):
-        pair.clock.ms += LEASE_MS - 1
+    for _ in range(3):
         pair.analyses.look()
-        pair.other.look()
-    assert (len(pair.futures), pair.their_futures) == (1, [])
+    assert (len(pair.futures), pair.row()) == (1, AnalysisTry("made-1", token=1, attempts=1))
     pair.futures[0].set_result(REPORT)
-    assert (pair.campaign().state, pair.row().state) == (CampaignState.DONE, AnalysisState.DONE)
-    assert pair.other.running == pair.analyses.running == 0
+    assert (pair.campaign().state, pair.analyses.running) == (CampaignState.DONE, 0)
+    pair.analyses.look()
+    assert (len(pair.futures), pair.row().attempts) == (1, 0)
 
 
-def test_another_server_goes_on_when_the_lease_has_ended_and_the_first_one_does_no_harm(pair: Pair) -> None:
+def test_who_takes_over_begins_it_again_and_the_earlier_server_does_no_harm(pair: Pair) -> None:
     pair.end_runs()
-    pair.clock.ms += LEASE_MS - 1
-    pair.other.look()
-    assert pair.their_futures == []
-    pair.clock.ms += 1
     pair.other.look()
     pair.their_futures[0].set_result((b"theirs", b"<p>"))
     # The first one stood still all the time, and comes back with a report of its own.
@@ -94,18 +88,16 @@ def test_another_server_goes_on_when_the_lease_has_ended_and_the_first_one_does_
 
 def test_a_late_failure_of_the_first_server_does_not_fail_what_the_second_one_makes(pair: Pair) -> None:
     pair.end_runs()
-    pair.clock.ms += LEASE_MS
     pair.other.look()
     pair.futures[0].set_exception(ZeroDivisionError("late"))
     assert pair.campaign().state is CampaignState.ANALYSING
-    assert pair.row().state is AnalysisState.LEASED and pair.row().token == 2
+    assert pair.row().token == 2
     pair.their_futures[0].set_result(REPORT)
     assert (pair.campaign().state, pair.campaign().failure) == (CampaignState.DONE, None)
 
 
 def test_a_late_report_never_replaces_the_one_of_a_campaign_that_was_tried_again(pair: Pair) -> None:
     pair.end_runs(fail_second=True)
-    pair.clock.ms += LEASE_MS
     pair.other.look()
     # The first one writes its report and stands still at the very moment before it is put in its place.
     records = pair.coordinator.records
@@ -116,20 +108,6 @@ def test_a_late_report_never_replaces_the_one_of_a_campaign_that_was_tried_again
     assert pair.report("json") == b"newer"
 
 
-def test_a_server_that_renews_late_keeps_what_nobody_has_taken_and_learns_what_somebody_has(
-    pair: Pair,
-) -> None:
-    pair.end_runs()
-    pair.clock.ms += 5 * LEASE_MS
-    pair.analyses.look()
-    pair.other.look()
-    assert (len(pair.futures), pair.their_futures) == (1, [])
-    pair.clock.ms += LEASE_MS
-    pair.other.look()
-    pair.analyses.look()
-    assert (pair.analyses.running, pair.other.running) == (0, 1)
-
-
 def test_a_server_that_stops_leaves_its_analysis_to_the_next_one_at_once(pair: Pair) -> None:
     pair.end_runs()
     pair.analyses.close()
@@ -138,30 +116,17 @@ def test_a_server_that_stops_leaves_its_analysis_to_the_next_one_at_once(pair: P
     assert pair.row().attempts == 1
 
 
-def test_an_only_server_that_was_killed_goes_on_with_its_start(pair: Pair) -> None:
-    pair.end_runs()
-    pair.restart()  # nobody closed anything
-    pair.analyses.look()
-    assert pair.futures == [] or len(pair.futures) == 1
-    before = len(pair.futures)
-    pair.analyses.resume()
-    assert len(pair.futures) == before + 1
-
-
 def test_an_analysis_that_every_server_dies_of_is_given_up(pair: Pair) -> None:
     pair.end_runs()
     taken = 1
     while pair.campaign().state is CampaignState.ANALYSING:
-        pair.clock.ms += LEASE_MS
         lost = Analyses(pair.coordinator, HandExecutor)
         lost.look()
         taken += lost.running
-    assert taken == MOST_LEASES
+    assert taken == MOST_TRIES
     campaign = pair.campaign()
     assert campaign.state is CampaignState.FAILED and campaign.failure is not None
-    assert (
-        campaign.failure.cause == f"{MOST_LEASES} servers in a row died, or stood still, while they made it"
-    )
+    assert campaign.failure.cause == f"{MOST_TRIES} servers in a row died, or stood still, while they made it"
 
 
 def test_a_campaign_that_a_person_tried_again_meanwhile_is_analysed_once_more(pair: Pair) -> None:
@@ -170,7 +135,7 @@ def test_a_campaign_that_a_person_tried_again_meanwhile_is_analysed_once_more(pa
         store.save_campaign(replace(pair.campaign(), retried=1))
     pair.futures[0].set_result((b"without the new runs", b"<p>"))
     assert pair.campaign().state is CampaignState.ANALYSING
-    assert (pair.row().state, pair.row().attempts, pair.row().retried) == (AnalysisState.LEASED, 1, 1)
+    assert (pair.row().attempts, pair.row().retried) == (1, 1)
     pair.futures[1].set_result(REPORT)
     assert (pair.campaign().state, pair.report("json")) == (CampaignState.DONE, b"{}")
 
@@ -225,10 +190,9 @@ def test_a_worker_that_misses_files_which_the_server_has_does_not_have_them_meas
     assert Path(request.runs[0].files[0]).exists()
 
 
-def test_a_broken_executor_fails_the_campaign_the_second_time_whichever_server_has_it(pair: Pair) -> None:
+def test_a_broken_executor_fails_the_campaign_the_second_time(pair: Pair) -> None:
     pair.end_runs()
     for _ in range(2):
         pair.executors[-1].broken = True
         pair.futures[-1].set_exception(BrokenExecutor("a worker died"))
     assert pair.campaign().state is CampaignState.FAILED
-    assert pair.row().state is AnalysisState.FAILED
