@@ -1,4 +1,4 @@
-"""Bundles at several servers of one database and one place of records, and those of earlier releases."""
+"""Bundles in a shared place of records: kept by the server that leads, and by the one that takes over."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Segments in a bucket: one object for those that arrive together, found and removed by any server."""
+"""Segments in a bucket: one object for those that arrive together, found and removed after a takeover."""
 
 from __future__ import annotations
 

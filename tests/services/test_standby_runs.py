@@ -28,7 +28,7 @@ RUNS, LAUNCHES, SECONDS = 8, 300, 2.0
 STILL_SECONDS, AWAY_SECONDS = 60.0, 8.0
 pytestmark = [
     needs_standby,
-    pytest.mark.xdist_group("replicas"),
+    pytest.mark.xdist_group("standby"),
     pytest.mark.timeout(900),
 ]
 

@@ -20,7 +20,7 @@ from tests.support.integration.made_workload import one_kernel
 
 pytestmark = [
     needs_standby,
-    pytest.mark.xdist_group("replicas"),
+    pytest.mark.xdist_group("standby"),
     pytest.mark.timeout(600),
 ]
 

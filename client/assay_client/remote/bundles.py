@@ -108,7 +108,7 @@ def _send(connection: Connection, bundle: Bundle, path: Path) -> None:
         except InputError:
             if anew or not start:
                 raise
-            anew = True  # another server answers than the one with that part, or it has been removed since
+            anew = True  # the server that had the part was replaced, or it has been removed since
             continue
         except ServerUnreachableError:
             if useless >= _MOST_USELESS:

@@ -182,7 +182,7 @@ def _write_all(write: Callable[[memoryview], int | None], data: memoryview) -> N
 def write_pieces(path: Path, pieces: Iterable[tuple[int, bytes]]) -> None:
     """Write each piece at its offset in a file, then sync once; a missing file is created with mode 0600."""
     is_new = not path.exists()
-    # Never truncated: another server may have made and filled it a moment ago.
+    # Never truncated: an earlier server may have filled it after this one looked.
     descriptor = private_opener(str(path), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC)
     with os.fdopen(descriptor, "r+b") as file:
         for offset, data in pieces:

@@ -5,9 +5,9 @@ bundle. Only who sent a bundle may name it in a campaign: the hash of somebody's
 to have them run, or to learn that they are here. A holder's claim goes when no campaign of theirs names the
 bundle any more and they did not ask for it for a while; the files go with the last claim.
 
-What a stream brought before it broke is kept as long, in the state folder of the server that it came to, for
-whoever sent it. It counts as theirs, and is checked again when the next stream to that server continues it;
-to another server they send the bundle from its beginning.
+What a stream brought before it broke is kept as long, in the server's state folder, for whoever sent it. It
+counts as theirs, and is checked again when the next stream continues it. After a takeover they send it
+from its beginning.
 """
 
 from __future__ import annotations
@@ -218,7 +218,7 @@ class BundleStore:
         with self._metadata.transaction() as store:
             kept = store.bundle(bundle.sha256)
             wanted = kept is None or kept.file == lost
-            if not wanted:  # another server was faster
+            if not wanted:  # another stream was faster
                 assert kept is not None
                 store.put_bundle(self._claimed(kept, holder))
             else:

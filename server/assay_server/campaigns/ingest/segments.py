@@ -1,7 +1,7 @@
 """Segments from agents: checked against everything known about their attempt, then made durable.
 
 The progress of an attempt (schema, names, number of segments) is kept in memory. It is read back from the
-staged segments after a restart, and when another server has taken segments of the attempt since. Segments of
+staged segments after a restart, and where the store has more of the attempt than memory. Segments of
 one attempt are checked one after another, those of different attempts in parallel, except for small ones:
 the thread that commits checks all that wait, with one look at the store.
 """

@@ -47,5 +47,5 @@ class Stored:
 
 
 def is_behind(progress: Progress | None, attempt: Attempt) -> bool:
-    """Whether the store has more of an attempt than memory: after a restart, or from another server."""
+    """Whether the store has more of an attempt than memory: after a restart or an unanswered commit."""
     return progress is None or progress.expected is None or attempt.segments > progress.next_index

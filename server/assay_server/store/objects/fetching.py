@@ -44,7 +44,7 @@ class RecordFetcher:
         self._cache.forget(name)
 
     def report(self, name: str) -> Path:
-        """Where a report is now: the newest, whichever server wrote it. Read it at once."""
+        """Where a report is now: the newest, also of an earlier server. Read it at once."""
         found = self._bucket.look_at(name)
         if found is None:
             return self._cache.path(name)

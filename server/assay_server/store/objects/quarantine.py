@@ -48,7 +48,7 @@ class ObjectsAside:
         return moved
 
     def all(self) -> list[MovedFiles]:
-        """What is there now, oldest first; other servers' within half a minute. Raises StorageError."""
+        """What is there, oldest first, as listed within the last half minute. Raises StorageError."""
         with self._lock:
             if time.monotonic() >= self._due:
                 self._listed = self._look()

@@ -6,7 +6,7 @@
 
 A request costs an object store more than the bytes of a segment, so a server remembers the objects that it
 made or listed, and reads a segment by one request. To remove the segments of an attempt it always lists them:
-another server, this one before a restart, or a request that failed may have made objects that nobody
+this server before a restart, the one before it, or a request that failed may have made objects that nobody
 recorded. Only an attempt that the metadata hold whole, and of which this server sent nothing, costs none.
 """
 

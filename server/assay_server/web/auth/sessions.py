@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-import re
 import secrets
 import threading
 from collections.abc import Callable, Iterable
@@ -25,7 +24,6 @@ from assay_server.store.sql import MetadataStore, SqlTransaction
 LINK_MS = 2 * 60_000
 SESSION_MS = 12 * 3_600_000
 _SECRET_BYTES = 32
-_SECRET = re.compile(r"[\w-]{43}", re.ASCII)  # _SECRET_BYTES in base 64
 _MOST_LINKS = 1_000
 _MOST_SESSIONS = 1_000
 _MOST_OF_ONE = 50
@@ -47,10 +45,8 @@ class Sessions:
         self._metadata = metadata
         self._now_ms = now_ms
         # Logins, logouts and refreshes hold it while they ask the database, so that nothing is in memory
-        # which a later answer has removed. Lookups of strangers' cookies do not: what they find is kept only
-        # if none of those came in between, which ``_version`` counts.
+        # which a later answer has removed.
         self._lock = threading.Lock()
-        self._version = 0
         self._known: dict[str, WebLogin] = {}
         self.refresh()
 
@@ -58,7 +54,6 @@ class Sessions:
         """Read sessions again: regularly, for those that another program ended."""
         with self._lock, self._metadata.snapshot() as store:
             self._known = {each.key: each for each in store.web_logins() if each.opened}
-            self._version += 1
 
     def new_link(self, caller: Caller, ends_at_ms: int) -> tuple[str, int]:
         """The secret of a new link for the caller, and until when it can be used.
@@ -106,27 +101,11 @@ class Sessions:
                 self._make_room(store, session.identity_id)
                 store.put_web_login(session)
             self._known[session.key] = session
-            self._version += 1
         return cookie, session
 
     def known(self, cookie: str) -> WebLogin | None:
-        """The session of a cookie, if this server knows it already. Does not block."""
+        """The session of a cookie; None if there is none. Does not block."""
         return self._alive(self._known.get(_key(cookie))) if cookie else None
-
-    def looked_up(self, cookie: str) -> WebLogin | None:
-        """The session of a cookie; None if there is none."""
-        found = self.known(cookie)
-        if found is not None or not _SECRET.fullmatch(cookie):
-            return found
-        key, version = _key(cookie), self._version
-        with self._metadata.snapshot() as store:
-            stored = store.web_login(key)
-        found = self._alive(stored if stored is not None and stored.opened else None)
-        if found is not None:
-            with self._lock:
-                if version == self._version:
-                    self._known[key] = found
-        return found
 
     def alive(self, session: WebLogin) -> WebLogin | None:
         """The session, unless it was ended or is over. Does not block."""
@@ -138,7 +117,6 @@ class Sessions:
             with self._metadata.transaction() as store:
                 store.forget_web_logins([session.key])
             self._known.pop(session.key, None)
-            self._version += 1
 
     def _alive(self, session: WebLogin | None) -> WebLogin | None:
         return session if session is not None and session.ends_at_ms > self._now_ms() else None

@@ -81,19 +81,15 @@ class Asking:
         """The cookie of a session; "": none."""
         return request.cookies.get(self.cookie_name, "")
 
-    async def session(self, request: Request) -> WebLogin | None:
-        """The session of a request; one that another server opened is looked up."""
-        cookie = self.cookie(request)
-        found = self.sessions.known(cookie)
-        if found is None and cookie:
-            found = await self.of_stranger(partial(self.sessions.looked_up, cookie))
-        return found
+    def session(self, request: Request) -> WebLogin | None:
+        """The session of a request."""
+        return self.sessions.known(self.cookie(request))
 
     async def caller(self, request: Request) -> Caller:
         """Who asks; counts the request as one of theirs. Raises NotIdentifiedError, StorageError."""
         client = request.client
         address = "web:unknown" if client is None else f"web:{client.host}:{client.port}"
-        caller = self.admission.caller(await self.session(request), address)
+        caller = self.admission.caller(self.session(request), address)
         with self._quotas.used(caller.identity_id, "web"):
             set_caller(caller)
         return caller
@@ -103,7 +99,7 @@ class Asking:
         return await _in(self._threads, answer)
 
     async def of_stranger(self, answer: Callable[[], Told]) -> Told:
-        """What ``answer`` returns, for somebody whom this server does not know: few are answered at a time.
+        """What ``answer`` returns, for somebody who is not logged in: few are answered at a time.
 
         So who is logged in has the page, even while the database hangs. Raises StorageError if many wait.
         """

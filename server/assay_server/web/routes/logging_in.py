@@ -55,7 +55,7 @@ class LoggingIn:
     async def log_out(self, request: Request) -> Response:
         """End the session."""
         asking = self._asking
-        form, session = await asking.form(request), await asking.session(request)
+        form, session = await asking.form(request), asking.session(request)
         if session is not None:
             asking.require_csrf(request, form)
             await asking.thread(partial(asking.sessions.end, session))

@@ -49,7 +49,7 @@ class Watching:
         kind = request.path_params["kind"]
         if kind not in STANDS_FOR:
             raise ParameterError("page", f"there is no {kind[:40]!r}", "open the page again")
-        caller, session = await self._asking.caller(request), await self._asking.session(request)
+        caller, session = await self._asking.caller(request), self._asking.session(request)
         asked = _asked(kind, request)
         acts = await self._asking.thread(partial(self._let_in, caller, asked))
         if request.query_params.get("release", "") != release():
