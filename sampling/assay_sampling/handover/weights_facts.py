@@ -1,4 +1,4 @@
-"""Facts by which a weights file scores as its selection does: labels, and how representatives were drawn.
+"""Facts by which a weights file has the total and interval of its selection: how representatives were drawn.
 
 Each is left out where the selection has nothing to say, and releases that do not know one ignore it. Values
 of representatives are in the order of process and launch, so that lines of the table may be sorted otherwise.
@@ -13,7 +13,7 @@ from typing import Any
 
 from assay_sampling.documents.selection import SelectionDocument
 
-_WHOLE = ("unit", "drawing", "launches_without_time", "two_level", "operations", "labels")
+_WHOLE = ("unit", "drawing", "launches_without_time", "two_level", "operations")
 _OF_GROUPS = ("instruction_share", "kernels", "cost_cov")
 _OF_REPRESENTATIVES = ("draws", "light_time")
 _OPERATION = "operation"
@@ -31,15 +31,14 @@ class FactError(ValueError):
 
 
 def more_facts(document: SelectionDocument) -> dict[str, Any]:
-    """The facts of a selection by name, the longest last."""
+    """The facts of a selection by name. Labels are left out: they are packed, and a weights file is text."""
     groups = [group.model_dump(mode="json") for group in document.groups]
     entries = _in_order(each for group in groups for each in group["representatives"])
     whole = document.to_dict()
     found = {
-        **{name: whole.get(name) for name in _WHOLE[:-1]},
+        **{name: whole.get(name) for name in _WHOLE},
         "groups": _columns(groups, _OF_GROUPS),
         "representatives": {**_columns(entries, _OF_REPRESENTATIVES), **_operations(entries)},
-        "labels": whole.get("labels"),
     }
     return {name: value for name, value in found.items() if value is not None and value != {}}
 

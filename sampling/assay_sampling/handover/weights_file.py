@@ -2,9 +2,9 @@
 
 Lines of facts begin with ``#`` and hold JSON; then comes a table with one line a representative, by operation
 one a launch of it, separated by tabs. With the facts of :mod:`assay_sampling.handover.weights_facts` it
-scores as the selection does; files of other programs lack them.
+has the total and interval of the selection; files of other programs lack them.
 
-Format: docs/weights-format.md. Memory to read it: about 1 KiB a representative, and the labels.
+Format: docs/weights-format.md. Memory to read it: about 1 KiB a representative.
 """
 
 from __future__ import annotations
