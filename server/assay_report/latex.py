@@ -56,9 +56,12 @@ def latex_inputs(report: Report) -> dict[str, str]:
     verdicts = verdicts_of(report)
     tables = {"suite": suite_table(verdicts), "methods": best_table(verdicts)}
     label = SYNTHETIC if report.campaign.synthetic else ""
-    return {
-        name: "\n".join(_tabular(table, label)) + "\n" for name, table in tables.items() if table is not None
-    }
+    return {name: latex_tabular(table, label) for name, table in tables.items() if table is not None}
+
+
+def latex_tabular(table: Table, label: str = "") -> str:
+    r"""A ``tabular`` and nothing else, for ``\input``; its last line is ``label``, if there is one."""
+    return "\n".join(_tabular(table, label)) + "\n"
 
 
 def _tabular(table: Table, label: str) -> Iterator[str]:

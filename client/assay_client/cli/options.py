@@ -116,6 +116,15 @@ ProjectionParameterOption = Annotated[
         help="A parameter of the projection, as in assay project; repeatable.",
     ),
 ]
+TablesOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--tables",
+        readable=False,
+        metavar="DIR",
+        help=r"Also write the tables as LaTeX, a tabular each for \input in a paper.",
+    ),
+]
 DocumentOption = Annotated[
     Path | None,
     typer.Option("--output", "-o", readable=False, metavar="FILE", help="Also write the JSON document here."),

@@ -10,9 +10,10 @@ from rich.console import Console
 from assay_client.cli.reporters import on_targets
 from assay_client.cli.reporters.report import render_table
 from assay_client.cli.reporters.tables import Table, origin_mark, print_facts
-from assay_client.cli.reporters.text import count, profile_text, quantity
+from assay_client.cli.reporters.text import count, profile_text, quantity, words_of
 from assay_client.cli.reporters.verdict import render_verdict
 from assay_report.tables.decomposition import Decomposed, decomposition_table
+from assay_report.texts import percent, ratio
 from assay_sampling.documents.common import ErrorDecomposition
 from assay_sampling.notes.registry import note_text
 
@@ -47,22 +48,7 @@ def render_comparison(document: Mapping[str, Any], console: Console) -> None:
         *[("note", note_text(note)) for note in profile.get("notes", ())],
     ]
     print_facts(pairs, console)
-    # A cost that all share is above the table already.
-    several = len({entry["cost"]["quantity"] for entry in scored}) > 1
-    heads = _BY_OPERATION if document.get("unit") == "operation" else {}
-    numbers = [heads.get(name, name) for name in _NUMBERS]
-    there = document.get("at_speedup")
-    drawn = Table(
-        "Methods (*: no other has less fair error and more fair speedup)"
-        if there is None
-        else "Methods on this recording (*: by the other GPUs, below)",
-        ["method", "", *numbers, *(["cost"] if several else []), "interval holds"],
-        right=numbers,
-        spare=[name for name in _SPARE if name in numbers],
-    )
-    for entry in scored:
-        drawn.add_row(*_row(entry, with_cost=several))
-    drawn.print(console)
+    methods_table(document).print(console)
     console.print(f"fair scores: {'; '.join(_bases(scored))}", soft_wrap=True)
     _render_parts(scored, console)
     on_targets.render(document, console)
@@ -81,6 +67,36 @@ def render_comparison(document: Mapping[str, Any], console: Console) -> None:
     if found.get("parameters"):
         given = " ".join(f"-p {name}={value}" for name, value in found["parameters"].items())
         console.print(f"  assay select {found['method']} FILE {given}", soft_wrap=True)
+
+
+def methods_table(document: Mapping[str, Any]) -> Table:
+    """A line for each method that applies."""
+    scored = [entry for entry in document["methods"] if entry["status"] == "ok"]
+    # A cost that all share is above the table already.
+    several = len({entry["cost"]["quantity"] for entry in scored}) > 1
+    heads = _BY_OPERATION if document.get("unit") == "operation" else {}
+    numbers = [heads.get(name, name) for name in _NUMBERS]
+    there = document.get("at_speedup")
+    drawn = Table(
+        "Methods (*: no other has less fair error and more fair speedup)"
+        if there is None
+        else "Methods on this recording (*: by the other GPUs, below)",
+        ["method", "", *numbers, *(["cost"] if several else []), "interval holds"],
+        right=numbers,
+        spare=[name for name in _SPARE if name in numbers],
+    )
+    for entry in scored:
+        drawn.add_row(*_row(entry, with_cost=several))
+    return drawn
+
+
+def tables_for_papers(document: Mapping[str, Any]) -> dict[str, Table]:
+    """By name: every method here, and on other GPUs at one speedup where there are some."""
+    there = document.get("at_speedup")
+    found = {"methods": methods_table(document)}
+    if there is not None:
+        found["other_gpus"] = on_targets.at_speedup_table(there, words_of(document))
+    return found
 
 
 def _unit_facts(document: Mapping[str, Any]) -> list[tuple[str, str]]:
@@ -131,15 +147,15 @@ def _row(entry: Mapping[str, Any], *, with_cost: bool) -> list[str]:
         "*" if entry["pareto"] else "",
         count(entry["groups"]),
         count(entry["launches_to_simulate"]),
-        _number(fair["error_percent"]),
-        _number(fair["speedup"]),
+        percent(fair["error_percent"]),
+        ratio(fair["speedup"]),
         _NONE if fair["coverage_percent"] is None else f"{fair['coverage_percent']:,.0f}",
-        _number(entry["error_percent"]),
-        _number(entry["group_error_percent"]),
-        _NONE if interval is None else _number(interval["expected_error_percent"]),
-        _number(entry["speedup"]),
-        _number(entry["speedup_instructions"]),
-        _number(entry["speedup_launches"]),
+        percent(entry["error_percent"]),
+        percent(entry["group_error_percent"]),
+        _NONE if interval is None else percent(interval["expected_error_percent"]),
+        ratio(entry["speedup"]),
+        ratio(entry["speedup_instructions"]),
+        ratio(entry["speedup_launches"]),
         *([entry["cost"]["quantity"]] if with_cost else []),
         _NONE if interval is None else _holds(interval, entry["cost"]["total"]),
     ]
@@ -151,7 +167,3 @@ def _holds(interval: Mapping[str, float], total: float) -> str:
 
 def _reason(entry: Mapping[str, Any]) -> str:
     return str(entry["reason"]) if entry["status"] == "refused" else f"failed: {entry['reason']}"
-
-
-def _number(value: float | None) -> str:
-    return _NONE if value is None else f"{value:,.2f}"

@@ -7,6 +7,7 @@ from rich.console import Console
 from assay_client.cli.reporters.tables import Table, print_facts
 from assay_client.cli.reporters.text import clipped, count, counted, percent, times
 from assay_client.simulating.driver import Outcome, Progress
+from assay_report.texts import ratio
 from assay_sampling.documents.designs import DesignEntry, DesignLaunch, DesignsDocument, SpeedupEntry
 
 _SHOWN_RUNNING = 3
@@ -44,9 +45,8 @@ def ended_line(outcome: Outcome) -> str:
 
 def render_designs(document: DesignsDocument, console: Console) -> None:
     """Draw the designs, their speedups, what failed, and what it cost."""
-    _designs(document, console)
-    if document.speedups:
-        _speedups(document.speedups, console)
+    for table in design_tables(document).values():
+        table.print(console)
     if projected := [each for each in document.launches if each.stop_cycles is not None]:
         _projected(projected, console)
     for failure in document.failures[:_SHOWN_FAILURES]:
@@ -67,7 +67,15 @@ def render_designs(document: DesignsDocument, console: Console) -> None:
     print_facts(_facts(document), console)
 
 
-def _designs(document: DesignsDocument, console: Console) -> None:
+def design_tables(document: DesignsDocument) -> dict[str, Table]:
+    """By name: what each design did, and its speedup over the first."""
+    found = {"designs": _designs(document)}
+    if document.speedups:
+        found["speedups"] = _speedups(document.speedups)
+    return found
+
+
+def _designs(document: DesignsDocument) -> Table:
     right = ["launches", "cycles", "IPC", "L2 requests", "L2 misses", "DRAM reads", "DRAM writes", "CPU s"]
     table = Table(f"{document.workload} by design, weighted totals", ["design", *right], right=right)
     for each in document.designs:
@@ -75,17 +83,17 @@ def _designs(document: DesignsDocument, console: Console) -> None:
             each.name,
             f"{each.simulated:,}" + (f" ({each.failed:,} failed)" if each.failed else ""),
             _whole(each.cycles),
-            "n/a" if each.ipc is None else f"{each.ipc:,.1f}",
+            ratio(each.ipc),
             _whole(each.l2_accesses),
-            percent(each.l2_miss_percent, 1),
+            percent(each.l2_miss_percent),
             _whole(each.dram_reads),
             _whole(each.dram_writes),
-            "n/a" if each.cpu_seconds is None else f"{each.cpu_seconds:,.1f}",
+            ratio(each.cpu_seconds),
         )
-    table.print(console)
+    return table
 
 
-def _speedups(speedups: list[SpeedupEntry], console: Console) -> None:
+def _speedups(speedups: list[SpeedupEntry]) -> Table:
     right = ["speedup", "interval", "without latency", "not vouched for"]
     table = Table(f"speedup over {speedups[0].over}, in cycles", ["design", *right], right=right)
     for each in speedups:
@@ -93,11 +101,11 @@ def _speedups(speedups: list[SpeedupEntry], console: Console) -> None:
         table.add_row(
             each.design,
             times(each.speedup),
-            "none" if interval is None else f"{interval.low:,.3f} to {interval.high:,.3f}",
+            "none" if interval is None else f"{ratio(interval.low)} to {ratio(interval.high)}",
             times(each.active_speedup),
-            percent(each.not_vouched_percent, 1),
+            percent(each.not_vouched_percent),
         )
-    table.print(console)
+    return table
 
 
 def _projected(launches: list[DesignLaunch], console: Console) -> None:

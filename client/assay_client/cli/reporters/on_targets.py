@@ -9,9 +9,9 @@ from rich.console import Console
 
 from assay_client.cli.reporters.tables import Table, print_facts
 from assay_client.cli.reporters.text import UnitWords, profile_text, words_of
+from assay_report.texts import percent, ratio
 from assay_sampling.visible import visible
 
-_NONE = "-"
 _SPARE = ("launches", "operations", "mean error %", "mean by kernel %", "mean by stratum %")
 
 
@@ -59,7 +59,8 @@ def _scored(document: Mapping[str, Any]) -> list[tuple[int, str]]:
     return [(number, f"GPU {number}") for number in numbers]
 
 
-def _at_speedup(there: Mapping[str, Any], words: UnitWords, console: Console) -> None:
+def at_speedup_table(there: Mapping[str, Any], words: UnitWords) -> Table:
+    """A line for each method and kind of weights that reaches the speedup."""
     columns = [
         "speedup", "worst error %", f"worst by {words.kind} %", "mean error %", f"mean by {words.kind} %",
         words.several,
@@ -77,15 +78,19 @@ def _at_speedup(there: Mapping[str, Any], words: UnitWords, console: Console) ->
                 row["method"],
                 _weights(row),
                 "*" if row["star"] else "",
-                f"{row['speedup']:,.1f}",
-                _number(row["worst_error_percent"]),
-                _number(row["worst_part_error_percent"]),
-                _number(row["mean_error_percent"]),
-                _number(row["mean_part_error_percent"]),
+                ratio(row["speedup"]),
+                percent(row["worst_error_percent"]),
+                percent(row["worst_part_error_percent"]),
+                percent(row["mean_error_percent"]),
+                percent(row["mean_part_error_percent"]),
                 f"{row['launches_to_simulate']:,.0f}",
                 _given(row["parameters"]),
             )
-    drawn.print(console)
+    return drawn
+
+
+def _at_speedup(there: Mapping[str, Any], words: UnitWords, console: Console) -> None:
+    at_speedup_table(there, words).print(console)
     console.print(
         f"root mean squares over {there['draws']} draws of each method that draws; worst and mean over the "
         "GPUs",
@@ -105,7 +110,7 @@ def _by_target(document: Mapping[str, Any], console: Console) -> None:
     for row in document["at_speedup"]["rows"]:
         if row["status"] == "ok":
             numbers = [
-                _number(each[key])
+                percent(each[key])
                 for each in row["targets"]
                 for key in ("error_percent", "part_error_percent")
             ]
@@ -128,10 +133,12 @@ def _as_they_are(document: Mapping[str, Any], console: Console) -> None:
         if not any(each["status"] == "ok" for each in found):
             continue
         numbers = [
-            _number(each[key]) for each in found for key in ("signed_error_percent", "part_error_percent")
+            percent(each[key], signed=key == "signed_error_percent")
+            for each in found
+            for key in ("signed_error_percent", "part_error_percent")
         ]
         weights = next(each["weights"] for each in found if each["status"] == "ok")
-        drawn.add_row(entry["method"], weights.replace("_", " "), f"{entry['speedup']:,.1f}", *numbers)
+        drawn.add_row(entry["method"], weights.replace("_", " "), ratio(entry["speedup"]), *numbers)
     drawn.print(console)
 
 
@@ -141,7 +148,3 @@ def _weights(row: Mapping[str, Any]) -> str:
 
 def _given(parameters: Mapping[str, Any]) -> str:
     return ", ".join(f"{name}={value}" for name, value in parameters.items() if name != "weights")
-
-
-def _number(value: float | None) -> str:
-    return _NONE if value is None else f"{value:,.2f}"

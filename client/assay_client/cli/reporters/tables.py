@@ -166,6 +166,11 @@ def print_facts(pairs: Sequence[tuple[str, str]], console: Console) -> None:
         console.print(f"{name.ljust(width)}{_GAP}{' '.join(visible(value).split())}".rstrip(), soft_wrap=True)
 
 
+def origin_label(profile: Mapping[str, Any]) -> str:
+    """What every table of a recording that is not of silicon says; empty for measured data."""
+    return "; ".join(text for _, text in origin_mark(profile))
+
+
 def origin_mark(profile: Mapping[str, Any]) -> list[tuple[str, str]]:
     """The line that every rendering of a recording that is not of silicon carries."""
     if profile.get("simulated"):

@@ -17,6 +17,7 @@ from assay_client.cli.options import (
     RanksOption,
     SeedOption,
     SyntheticOption,
+    TablesOption,
     UnitOption,
     one_or_each,
     parse_parameters,
@@ -24,7 +25,9 @@ from assay_client.cli.options import (
 from assay_client.cli.output import show
 from assay_client.cli.plotting import PlotOption, require_plot, write_plot
 from assay_client.cli.progress import activity
-from assay_client.cli.reporters.comparison import render_comparison
+from assay_client.cli.reporters.comparison import render_comparison, tables_for_papers
+from assay_client.cli.reporters.for_papers import write_tables
+from assay_client.cli.reporters.tables import origin_label
 from assay_client.cli.verb import FileVerbCommand, verb_app
 from assay_client.recordings import analyses, comparing
 from assay_client.recordings.units import unit_choice
@@ -99,6 +102,7 @@ def compare(
         ),
     ] = None,
     plot: PlotOption = None,
+    tables: TablesOption = None,
     synthetic: SyntheticOption = False,
     launch_offset: LaunchOffsetOption = None,
     memory_limit: MemoryLimitOption = None,
@@ -141,6 +145,8 @@ def compare(
             progress=lambda name: shown.say(f"selecting with {name}"),
         )
     write_plot(plot, lambda: _figure(document))
+    if tables is not None:
+        write_tables(tables, tables_for_papers(document), origin_label(document["profile"]))
     show(document, as_json, lambda console: render_comparison(document, console))
 
 

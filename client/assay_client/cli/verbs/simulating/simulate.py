@@ -9,11 +9,20 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from assay_client.cli.inputs import SELECTION, require
-from assay_client.cli.options import JsonOption, MatchOption, WeightsOption, match_kind, weight_kind
+from assay_client.cli.options import (
+    JsonOption,
+    MatchOption,
+    TablesOption,
+    WeightsOption,
+    match_kind,
+    weight_kind,
+)
 from assay_client.cli.output import console, json_text, show
 from assay_client.cli.plotting import PlotOption, require_plot, write_plot
 from assay_client.cli.progress import activity
-from assay_client.cli.reporters.designs import ended_line, progress_line, render_designs
+from assay_client.cli.reporters.designs import design_tables, ended_line, progress_line, render_designs
+from assay_client.cli.reporters.for_papers import write_tables
+from assay_client.cli.reporters.tables import SIMULATED_NOTICE
 from assay_client.cli.verb import verb_app
 from assay_client.files import require_folder_of, write_atomically
 from assay_client.recordings.analyses import load_selection
@@ -134,6 +143,7 @@ def simulate(
         typer.Option("--document", readable=False, metavar="FILE", help="Also write the JSON document here."),
     ] = None,
     plot: PlotOption = None,
+    tables: TablesOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Simulate the selected launches on designs of a GPU, and compare these.
@@ -172,6 +182,7 @@ def simulate(
     if document_file is not None:
         write_atomically(document_file, json_text(document.to_dict()))
     write_plot(plot, lambda: _figure(document))
+    write_tables(tables, design_tables(document), SIMULATED_NOTICE)
     show(document.to_dict(), as_json, lambda drawn: render_designs(document, drawn))
     if document.failures:
         first = document.failures[0]
