@@ -9,11 +9,12 @@ from assay_sampling.files.reading import is_folder
 from assay_sampling.simulators.accel_sim.kernels_list import KernelsList, read_kernels_list
 from assay_sampling.simulators.accel_sim.launch_traces import LaunchTraces
 from assay_sampling.simulators.accel_sim.trace_folder import open_trace_folder
+from assay_sampling.simulators.accel_sim.trace_text import PACKED_SUFFIX
 
 
 def traces_of(given: list[Path]) -> tuple[list[Path], KernelsList | None]:
     """The traces, and the list where one was given; raises ParameterError if both kinds are mixed."""
-    lists = [path for path in given if ".traceg" not in path.suffixes]
+    lists = [path for path in given if not {".traceg", PACKED_SUFFIX} & set(path.suffixes)]
     if not lists:
         return given, None
     if len(given) > 1:

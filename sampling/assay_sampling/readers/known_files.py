@@ -122,7 +122,7 @@ _TABLES = (
     ({"kernel id", "kernel mangled name"}, STATS),
 )
 _TOKEN = re.compile(r'"((?:[^"\\]|\\.)*)"(\s*:)?|[{}\[\]]', re.DOTALL)
-_LIST_LINE = re.compile(rb"(?:kernel-[^\s,]*\.traceg(?:\.xz)?|MemcpyHtoD,[^\n]*)\s*(?:\n|$)")
+_LIST_LINE = re.compile(rb"(?:kernel-[^\s,]*\.trace(?:g(?:\.xz)?|z)|MemcpyHtoD,[^\n]*)\s*(?:\n|$)")
 
 
 def known_file(head: bytes) -> FileKind | None:

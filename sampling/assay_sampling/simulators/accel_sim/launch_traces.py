@@ -27,7 +27,7 @@ from assay_sampling.simulators.accel_sim.trace_text import (
 )
 
 _REPLAY = "kernel-mem-"
-_NUMBERED = re.compile(r"kernel-(\d{1,15})(?:-ctx_0x[0-9a-fA-F]+)?\.traceg(?:\.\w+)?")
+_NUMBERED = re.compile(r"kernel-(\d{1,15})(?:-ctx_0x[0-9a-fA-F]+)?\.trace(?:g(?:\.\w+)?|z)")
 _INSTRUCTIONS = re.compile(rb"^insts *= *(\d{1,9})[ \r]*$", re.MULTILINE)
 _BLOCK = re.compile(rb"^thread block *= *(\d{1,10}) *, *(\d{1,10}) *, *(\d{1,10})[ \r]*$", re.MULTILINE)
 _AGAIN = "copy the trace again, or trace the launch again"

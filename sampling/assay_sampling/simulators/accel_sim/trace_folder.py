@@ -1,7 +1,7 @@
 """A folder of traces: its list, and which launch of the traced process each trace is.
 
-Accel-Sim's reader takes traces that end in ``.traceg`` or ``.xz``; newer tracers add the CUDA context to the
-names. Source: docs/simulator-files.md, "Traces".
+Accel-Sim's reader takes traces that end in ``.traceg`` or ``.xz``, that of Accel-Sim 2.0 also ``.tracez``;
+newer tracers add the CUDA context to the names. Source: docs/simulator-files.md, "Traces".
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from assay_sampling.files.reading import is_folder
 from assay_sampling.simulators.accel_sim.kernels_list import KernelsList, read_kernels_list
 from assay_sampling.simulators.accel_sim.trace_text import TraceHeader, read_header
 
-_NUMBERED = re.compile(r"kernel-(\d{1,15})(?:-ctx_0x[0-9a-fA-F]+)?\.traceg(?:\.xz)?")
+_NUMBERED = re.compile(r"kernel-(\d{1,15})(?:-ctx_0x[0-9a-fA-F]+)?\.trace(?:g(?:\.xz)?|z)")
 _GROUPED = "group the traces with post-traces-processing, and name their folder"
 
 

@@ -1,5 +1,7 @@
 """Opens a trace of Accel-Sim in any compression, and reads its header and its text block by block.
 
+Of ``.tracez``, the packed form of Accel-Sim 2.0, only the header is read: text that ends with a NUL.
+
 Source: docs/simulator-files.md, "Traces".
 """
 
@@ -17,6 +19,7 @@ from assay_sampling.errors import InputError
 from assay_sampling.files.reading import open_binary, reading, require_file
 
 HEADER_BYTES = 1 << 16
+PACKED_SUFFIX = ".tracez"
 WARP = re.compile(rb"^warp *= *(\d+)[ \r]*$", re.MULTILINE)
 _XZ_MAGIC = b"\xfd7zXZ\x00"
 _CHUNK_BYTES = 1 << 20
@@ -56,15 +59,38 @@ class TraceHeader:
 
 
 def read_header(path: Path) -> TraceHeader:
-    """The header of a trace; raises InputError unless the file is a grouped trace."""
+    """The header of a trace, packed or not; raises InputError unless the file is a grouped trace."""
+    if is_packed(path):
+        return parse_header(path, _packed_header(path))[0]
     with open_trace(path) as file:
         return parse_header(path, file.read(HEADER_BYTES))[0]
 
 
+def is_packed(path: Path) -> bool:
+    """Whether a trace is one of Accel-Sim 2.0, by its name."""
+    return path.suffix == PACKED_SUFFIX
+
+
+def _packed_header(path: Path) -> bytes:
+    require_file(path, _AGAIN)
+    with reading(path), path.open("rb") as file:
+        text, end, _ = file.read(HEADER_BYTES).partition(b"\0")
+    if not end:
+        raise InputError(path, "its header does not end, as that of a .tracez does by a NUL", _AGAIN)
+    return text
+
+
 @contextmanager
 def open_trace(path: Path) -> Iterator[TraceText]:
-    """The decompressed trace; a damaged file raises InputError."""
+    """The decompressed trace; raises InputError for a damaged file, and for one of which we read the header
+    alone."""
     require_file(path, _AGAIN)
+    if is_packed(path):
+        raise InputError(
+            path,
+            "of a .tracez only the header is read, and here its instructions are needed",
+            "group the traces as text: post-traces-processing FOLDER --text",
+        )
     try:
         with reading(path):
             with path.open("rb") as raw:

@@ -17,6 +17,7 @@ from assay_sampling.errors import ParameterError
 from assay_sampling.simulators.accel_sim.kernels_list import KernelsList
 from assay_sampling.simulators.accel_sim.trace_text import (
     HEADER_BYTES,
+    PACKED_SUFFIX,
     WARP,
     block_texts,
     instruction_pattern,
@@ -58,7 +59,7 @@ def memory_only_trace(path: Path, last_blocks: int | None = None) -> Iterator[by
 
 def memory_only_path(trace: Path) -> Path:
     """The path of ``kernel-N.traceg``'s memory-only trace: ``kernel-mem-N.traceg`` next to it."""
-    stem = trace.name.removesuffix(".xz").removesuffix(".traceg")
+    stem = trace.name.removesuffix(".xz").removesuffix(".traceg").removesuffix(PACKED_SUFFIX)
     if not stem.startswith("kernel-"):
         raise ParameterError(str(trace), "it is not called kernel-N.traceg", "name it as the tracer does")
     return trace.with_name(f"kernel-mem-{stem.removeprefix('kernel-')}.traceg")
