@@ -26,7 +26,7 @@ from tests.gpu import build, plan
 from tests.gpu.box import CannotRunError, real_box, virtual_box, with_tool_folders
 from tests.gpu.claims import Claim
 from tests.gpu.lab import LabError, running_lab
-from tests.gpu.proof import Proof, Results, Say, TimeLimit
+from tests.gpu.proof import Proof, Results, Say, TimeLimit, not_proved_in
 
 HOLDS, FAILS, PARTLY, NOTHING_TO_RUN_ON = 0, 1, 4, 77
 
@@ -54,6 +54,7 @@ class Options:
     virtual: str
     light: str
     torch_python: str
+    again: Path | None
     cache: Path
     programs: Path | None
 
@@ -115,7 +116,8 @@ def _parsed(arguments: Sequence[str] | None) -> Options:
     add("--repeats", type=int, default=2, help="of each run")
     add("--time-limit", type=float, default=0.0, metavar="SECONDS", help="of everything; 0: none")
     add("--virtual", default="", metavar="KIND", help="rehearse on a virtual GPU; synthetic")
-    add("--light", default="", choices=("", "nsys", "cupti"), help="what measures light runs")
+    add("--light", default="", choices=("", "nsys", "cupti", "kineto"), help="what measures light runs")
+    add("--again", type=Path, metavar="DIR", help="only what the results of earlier calls in DIR lack")
     add("--torch-python", default="", help="a Python with PyTorch; default: looked for")
     add("--cache", type=Path, default=build.default_cache(), help="of compiled workloads")
     add("--programs", type=Path, help="folder of workloads that were compiled elsewhere")
@@ -154,7 +156,9 @@ def _prove(options: Options, limit: TimeLimit, say: Say) -> int:
         left = [str(pipe) for pipe in mps_daemons() if Path(pipe).is_relative_to(temporary)]
     proof.compare_tracers()
     proof.add("box", [_nothing_left(left)])
-    manifest = results.write(list(proof.measured.values()), proof.claims, ended=True)
+    manifest = results.write(
+        list(proof.measured.values()), proof.claims, ended=True, not_proved=proof.not_proved
+    )
     kept, left_out = len(manifest["runs"]), len(manifest["left_out"])
     say(f"{folder / 'recordings.tar.gz'}: {manifest['bytes']:,} bytes, {kept} runs, {left_out} left out")
     return _concluded(options, proof, say)
@@ -200,16 +204,23 @@ def _concluded(options: Options, proof: Proof, say: Say) -> int:
 def _workloads(options: Options, box: plan.Box, say: Say) -> dict[str, list[plan.Workload]]:
     """The workloads of each part, in the order asked for; a part that cannot be had is left out and said."""
     found = {part: plan.rehearsal_part(part) for part in options.parts} if options.virtual else {}
-    if not options.virtual and {"cuda", "launches", "tracers"} & set(options.parts):
+    if box.light == (plan.KINETO,) and set(options.parts) - set(plan.OF_PYTORCH):
+        say("only PyTorch's own profiler is here for light runs, so there are none of CUDA workloads")
+    elif not options.virtual and {"cuda", "launches", "tracers"} & set(options.parts):
         found |= _cuda_parts(options, box, say)
-    if not options.virtual and "torch" in options.parts:
+    if not options.virtual and set(plan.OF_PYTORCH) & set(options.parts):
         python, why = plan.find_torch(options.torch_python)
         if python:
-            found["torch"] = plan.torch_part(python)
+            found |= dict.fromkeys(plan.OF_PYTORCH, plan.torch_part(python))
         else:
             say(f"no PyTorch workloads: {why}")
     if options.workloads:
         found = {part: [w for w in ws if w.name in options.workloads] for part, ws in found.items()}
+    if options.again is not None:
+        wanted = set(not_proved_in(options.again))
+        lacking = ", ".join(" ".join(pair) for pair in sorted(wanted))
+        say(f"what earlier calls did not prove: {lacking or 'nothing'}")
+        found = {part: [w for w in ws if (part, w.name) in wanted] for part, ws in found.items()}
     return {part: found[part] for part in options.parts if found.get(part)}
 
 

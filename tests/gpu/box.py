@@ -65,7 +65,8 @@ def real_box(light_asked: str) -> tuple[plan.Box, dict[str, Any]]:
     if gpu is None:
         raise CannotRunError("; ".join(f"{gpu['name']}: {gpu['takes_no_runs']}" for gpu in found["gpus"]))
     levels = gpu["levels"]
-    light = (light_asked,) if light_asked else tuple(levels["light"])
+    # PyTorch's own profiler is there with PyTorch, whatever else the box lacks.
+    light = (light_asked,) if light_asked else tuple(levels["light"]) or (plan.KINETO,)
     for level, there in (("detailed", levels["detailed"]), ("light", light)):
         if not there:
             problems = [

@@ -1,7 +1,7 @@
 """Take along what a borrowed GPU box lacks and cannot fetch, and run the proof there with it.
 
     python tests/gpu/carry.py pack [--to DIR] [--python 3.12] [--architecture sm_90]     here
-    python3 tests/gpu/carry.py run [--carried DIR] [arguments of python -m tests.gpu]    there
+    python3 tests/gpu/carry.py run [--carried DIR] [--call A] [arguments of python -m tests.gpu]    there
 
 Packed are the small Python packages that Assay needs (wheels, for another Python and processor than ours),
 the CUPTI tracer, and with --architecture the compiled workloads (V100 and other names of ARCHITECTURES will
@@ -51,6 +51,22 @@ ARCHITECTURES: Mapping[str, str] = {
     "V100": "sm_70", "RTX 2060": "sm_75", "A100": "sm_80", "RTX 3070": "sm_86", "L4": "sm_89", "L40": "sm_89",
     "H100": "sm_90", "H200": "sm_90", "B200": "sm_100",
 }  # fmt: skip
+# What each call of a loan runs: the module, and its arguments but for those that are given. A looks, B has
+# a million launches and CUDA workloads, C PyTorch's by the tracer and by its own profiler, D what failed.
+CALLS: Mapping[str, tuple[str, tuple[str, ...]]] = {
+    "A": ("tests.gpu.first_call", ("--time-limit=360",)),
+    "B": ("tests.gpu", (
+        "--part=launches,cuda", "--workloads=short_kernels,saxpy,matmul_tiled,chain,graph_loop",
+        "--repeats=2", "--slices=1", "--time-limit=560",
+    )),
+    "C": ("tests.gpu", (
+        "--part=torch,kineto", "--workloads=resnet50_64,transformer,lstm", "--repeats=1", "--slices=1",
+        "--time-limit=560",
+    )),
+    "D": ("tests.gpu", ("--repeats=1", "--slices=1", "--time-limit=560")),
+}  # fmt: skip
+MOST_BYTES = 30_000_000
+_RESULTS = "results"
 _GLIBC = (17, 24, 26, 27, 28, 31, 34, 35)
 _PIP_SECONDS = 900
 _MANIFEST = "manifest.json"
@@ -96,6 +112,8 @@ def _pack(words: Sequence[str]) -> int:
     (options.to / _MANIFEST).write_text(json.dumps(manifest, indent=1))
     total = sum(path.stat().st_size for path in options.to.rglob("*") if path.is_file())
     print(f"{options.to}: {len(wheels)} wheels for Python {options.python}, {tracer}, {programs} workloads,")
+    if total > MOST_BYTES:
+        print(f"beware: more than {MOST_BYTES / 1e6:.0f} MB", file=sys.stderr)
     print(f"{total / 1e6:.1f} MB. There: python3 tests/gpu/carry.py run --carried {options.to.name} --help")
     return 0
 
@@ -165,18 +183,29 @@ def _compiled(folder: Path, architecture: str) -> int:
 def _run(words: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="carry.py run", add_help=False)
     parser.add_argument("--carried", type=Path, default=Path("gpu-carry"))
+    parser.add_argument("--call", choices=tuple(CALLS), default="")
     options, rest = parser.parse_known_args(words)
     carried = options.carried.absolute()
     _require(carried)
+    module, preset = CALLS.get(options.call, ("tests.gpu", ()))
+    if options.call == "D":
+        preset = (*preset, f"--again={carried / _RESULTS}")
+    rest = [*_without_given(preset, rest), *rest]
     with tempfile.TemporaryDirectory(prefix="assay-carried-") as temporary:
         site = Path(temporary) / "site"
         unpack(carried / "wheels", site)
         name_ourselves(site)
-        command = [sys.executable, "-m", "tests.gpu", *_added(rest, carried, Path(temporary)), *rest]
+        command = [sys.executable, "-m", module, *_added(rest, carried, Path(temporary)), *rest]
         process = subprocess.Popen(command, cwd=ROOT, env=environment(os.environ, carried, site))
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda received, _: process.send_signal(received))
         return process.wait()
+
+
+def _without_given(preset: Sequence[str], rest: Sequence[str]) -> list[str]:
+    """The arguments of a call whose options were not given."""
+    given = {word.partition("=")[0] for word in rest}
+    return [word for word in preset if word.partition("=")[0] not in given]
 
 
 def _require(carried: Path) -> None:

@@ -18,8 +18,13 @@ HERE = Path(__file__).resolve().parent
 TORCH_SCRIPT = HERE / "workloads" / "torch_workloads.py"
 REHEARSAL = HERE / "rehearsal"
 # "tracers": the CUDA workloads again, their light runs by our own tracer, to compare with Nsight Systems.
-PARTS = ("cuda", "torch", "launches", "tracers")
-_LIGHT_ALONE = ("launches", "tracers")
+# "kineto": the PyTorch workloads again, their light runs by PyTorch's own profiler.
+PARTS = ("cuda", "torch", "launches", "tracers", "kineto")
+_LIGHT_ALONE = ("launches", "tracers", "kineto")
+FEATURES = "table2"
+# Parts whose light runs PyTorch's own profiler can make.
+OF_PYTORCH = ("torch", "kineto")
+KINETO = "kineto"
 _TORCH_SECONDS = 120.0
 MOST_SECONDS_OF_A_RUN = 1800.0
 
@@ -70,7 +75,8 @@ class Box:
     Args:
         gpu: the kind of GPU.
         synthetic: whether it is a virtual one.
-        light: what measures light runs, "nsys" or "cupti", the preferred first.
+        light: what measures light runs, "nsys" or "cupti", the preferred first; "kineto" alone where the box
+            has neither.
         shares: whether shares of the SMs can be had.
         compute_capability: of the GPU, such as "9.0"; "": not known.
     """
@@ -83,7 +89,13 @@ class Box:
 
     def light_of(self, part: str) -> str:
         """What measures the light runs of a part: our own tracer where it is what is to be proved."""
+        if self.by_kineto(part):
+            return "auto"  # the key of the workload counts
         return "cupti" if part in _LIGHT_ALONE and "cupti" in self.light else self.light[0]
+
+    def by_kineto(self, part: str) -> bool:
+        """Whether PyTorch's own profiler measures the light runs of a part."""
+        return part == KINETO or (part in OF_PYTORCH and self.light == (KINETO,))
 
 
 def workload_names() -> list[str]:
@@ -159,6 +171,7 @@ def campaign(
     for the tracer alone a detailed window of no account, and no other condition.
     """
     launches_only = part in _LIGHT_ALONE
+    by_kineto = box.by_kineto(part)
     conditions: list[dict[str, Any]] = [] if launches_only else [{"cache": "all"}]
     if box.shares and not launches_only:
         conditions.append({"sm_percent": 50})
@@ -174,11 +187,17 @@ def campaign(
             "first": window,
             "slice_launches": max(1, -(-window // slices)),
             "sets": ["features"] if launches_only else ["cycles", "features"],
-            "features": "table2",
+            "features": FEATURES,
         },
         **({"conditions": conditions} if conditions else {}),
         "workloads": [
-            {"name": w.name, "command": list(w.command), "timeout_s": timeout_seconds} for w in workloads
+            {
+                "name": w.name,
+                "command": list(w.command),
+                "timeout_s": timeout_seconds,
+                **({"kineto": f"{w.name}.json.gz"} if by_kineto else {}),
+            }
+            for w in workloads
         ],
         "analysis": {"methods": ["pks", {"random": {"launches": 20}}]},
     }
@@ -198,6 +217,7 @@ def write_policy(path: Path, workloads: Sequence[Workload], folder: Path) -> Pat
         rules.append(
             f"[[allow]]\nname = {json.dumps(workload.name)}\nprogram = {json.dumps(_literal(program))}\n"
             f"arguments = {json.dumps([_literal(word) for word in words])}\n"
+            'environment = ["ASSAY_KINETO_FILE"]\n'
         )
     path.write_text("\n".join(rules))
     path.chmod(0o600)

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.gpu import plan
-from tests.gpu.claims import Claim, Measured, agreement, claims_of
+from tests.gpu.claims import Claim, Measured, agreement, claims_of, flaws_of
 from tests.gpu.lab import Lab
 from tests.gpu.pack import pack_logs, pack_recordings
 
@@ -24,6 +24,8 @@ Say = Callable[[str], None]
 _RESERVE_SECONDS = 40.0
 # No workload is begun for less.
 _LEAST_SECONDS = 15.0
+# The key of claims.json that says what another call should try again.
+NOT_PROVED = "not_proved"
 
 
 class TimeLimit:
@@ -74,9 +76,17 @@ class Results:
     work: Path
     facts: Mapping[str, Any]
 
-    def write(self, measured: Sequence[Measured], claims: Sequence[Claim], *, ended: bool) -> dict[str, Any]:
-        """Write all that there is; the manifest of the recordings."""
+    def write(
+        self,
+        measured: Sequence[Measured],
+        claims: Sequence[Claim],
+        *,
+        ended: bool,
+        not_proved: Sequence[Sequence[str]] = (),
+    ) -> dict[str, Any]:
+        """Write all that there is; the manifest of the recordings. ``not_proved``: parts and workloads."""
         summary = {**self.facts, "ended": ended, "claims": [claim.to_dict() for claim in claims]}
+        summary[NOT_PROVED] = [list(pair) for pair in not_proved]
         partial = self.folder / "claims.json.partial"
         partial.write_text(json.dumps(summary, indent=1))
         partial.replace(self.folder / "claims.json")
@@ -100,6 +110,12 @@ class Proof:
         self._least_launches, self._say = least_launches, say
         self.measured: dict[str, Measured] = {}
         self._claims: dict[str, list[Claim]] = {}
+        self._not_proved: dict[str, list[str]] = {}
+
+    @property
+    def not_proved(self) -> list[tuple[str, str]]:
+        """(part, workload) of each that was not run to its end, or has a run that no claim may rest on."""
+        return [(part, name) for part, names in self._not_proved.items() for name in names]
 
     @property
     def claims(self) -> list[Claim]:
@@ -139,14 +155,19 @@ class Proof:
         """Judge what there is of a part, and write it."""
         part = result.part
         self.measured[part] = result.measured(self._lab.state, self._least_launches)
+        flawed = [run["workload"] for run in result.runs if flaws_of(run)]
+        self._not_proved[part] = list(dict.fromkeys([*flawed, *result.without_report, *result.left_out]))
         more = [*_reported(result.without_report), *_time_was_over(result.left_out)]
         self._claims[part] = named(part, claims_of(self.measured[part]) + more)
-        self._results.write(list(self.measured.values()), self.claims, ended=False)
+        self._results.write(
+            list(self.measured.values()), self.claims, ended=False, not_proved=self.not_proved
+        )
 
     def compare_tracers(self) -> None:
         """Whether two tracers saw the same, where both measured."""
-        if {"cuda", "tracers"} <= set(self.measured):
-            self.add("box", [agreement(self.measured["cuda"], self.measured["tracers"])])
+        for one, other in (("cuda", "tracers"), ("torch", "kineto")):
+            if {one, other} <= set(self.measured):
+                self.add(other, [agreement(self.measured[one], self.measured[other])])
 
     def add(self, part: str, claims: list[Claim]) -> None:
         """Claims that belong to no campaign."""
@@ -159,6 +180,14 @@ class Proof:
             self._say(f"[{claim.state}] {claim.name}{f' - {claim.why}' if claim.why else ''}")
             for line in claim.lines:
                 self._say(f"    {line}")
+
+
+def not_proved_in(folder: Path) -> list[tuple[str, str]]:
+    """(part, workload) of what earlier calls, whose claims.json lie in or below a folder, did not prove."""
+    found: dict[tuple[str, str], None] = {}
+    for path in sorted(folder.rglob("claims.json")):
+        found |= dict.fromkeys((str(a), str(b)) for a, b in json.loads(path.read_text()).get(NOT_PROVED, ()))
+    return list(found)
 
 
 def named(part: str, claims: list[Claim]) -> list[Claim]:

@@ -132,12 +132,13 @@ def test_the_campaigns_of_a_real_gpu_are_valid(tmp_path: Path, part: str, shares
         "launches": plan.launches_part(programs),
         "tracers": plan.cuda_part(programs),
         "torch": plan.torch_part("/usr/bin/python3"),
+        "kineto": plan.torch_part("/usr/bin/python3"),
     }[part]
     box = plan.Box("NVIDIA H100 80GB HBM3", synthetic=False, light=("nsys", "cupti"), shares=shares)
     path = plan.write_campaign(tmp_path / "c.yaml", plan.campaign(part, made, box, first=120, repeats=2))
     campaign = load_campaign(path.read_text(), str(path))
-    alone = part in ("launches", "tracers")
-    assert campaign.light == ("cupti" if alone else "nsys")
+    alone = part in ("launches", "tracers", "kineto")
+    assert campaign.light == {"launches": "cupti", "tracers": "cupti", "kineto": "auto"}.get(part, "nsys")
     assert campaign.bare is True
     asked = [c.sm_percent for c in campaign.conditions if not c.flushed]
     assert asked == ([50] if shares and not alone else [])
