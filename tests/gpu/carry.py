@@ -3,11 +3,12 @@
     python tests/gpu/carry.py pack [--to DIR] [--python 3.12] [--architecture sm_90]     here
     python3 tests/gpu/carry.py run [--carried DIR] [--call A] [arguments of python -m tests.gpu]    there
 
-Packed are the small Python packages that Assay needs (wheels, for another Python and processor than ours),
-the CUPTI tracer, and with --architecture the compiled workloads (V100 and other names of ARCHITECTURES will
-do). The large ones (numpy, pyarrow, scikit-learn, ...) the box must have: every image for PyTorch work does.
-Only the standard library is used, so that any Python of the box will do; nothing is installed there. Exit
-status 77: something cannot be had.
+Packed are this project, the small Python packages that it needs (wheels, for another Python and processor
+than ours), the CUPTI tracer, and with --architecture the compiled workloads (V100 and other names of
+ARCHITECTURES will do), together 30 MB at most. The copy of this script in that folder runs without a
+checkout. The large packages (numpy, pyarrow, scikit-learn, ...) the box must have: every image for PyTorch
+work does. Only the standard library is used, so that any Python of the box will do; nothing is installed
+there. Exit status 77: something cannot be had.
 """
 
 from __future__ import annotations
@@ -21,10 +22,12 @@ import shutil
 import signal
 import subprocess
 import sys
+import tarfile
 import tempfile
 import zipfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE_FOLDERS = ("protos", "sampling", "agent", "server", "client")
@@ -66,11 +69,16 @@ CALLS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "D": ("tests.gpu", ("--repeats=1", "--slices=1", "--time-limit=560")),
 }  # fmt: skip
 MOST_BYTES = 30_000_000
+_FOLDERS = ("--out", "--work", "--cache", "--programs", "--again", "--torch-python")
 _RESULTS = "results"
 _GLIBC = (17, 24, 26, 27, 28, 31, 34, 35)
 _PIP_SECONDS = 900
 _MANIFEST = "manifest.json"
 _TRACER = "libassay-tracer.so"
+_PROJECT, _PROGRAMS = "project.tar.xz", "programs.tar.xz"
+# What runs the proof, of the project.
+_TAKEN = (*PACKAGE_FOLDERS, "pyproject.toml", "tests/gpu")
+_LEFT = re.compile(r".*/(__pycache__|test_[^/]*\.py|.*\.pyc)$")
 
 
 class CannotCarryError(Exception):
@@ -108,13 +116,15 @@ def _pack(words: Sequence[str]) -> int:
     wheels = _download(options.to / "wheels", options.python, options.machine)
     tracer = _copied_tracer(options.to / _TRACER)
     programs = _compiled(options.to / "programs", options.architecture) if options.architecture else 0
+    _archive(options.to / _PROJECT, ROOT, _TAKEN)
+    shutil.copyfile(__file__, options.to / "carry.py")
     manifest = {"python": options.python, "machine": options.machine, "wheels": wheels}
     (options.to / _MANIFEST).write_text(json.dumps(manifest, indent=1))
     total = sum(path.stat().st_size for path in options.to.rglob("*") if path.is_file())
     print(f"{options.to}: {len(wheels)} wheels for Python {options.python}, {tracer}, {programs} workloads,")
+    print(f"{total / 1e6:.1f} MB. There: python3 {options.to.name}/carry.py run --call A --out OUT")
     if total > MOST_BYTES:
-        print(f"beware: more than {MOST_BYTES / 1e6:.0f} MB", file=sys.stderr)
-    print(f"{total / 1e6:.1f} MB. There: python3 tests/gpu/carry.py run --carried {options.to.name} --help")
+        raise CannotCarryError(f"{options.to} has more than {MOST_BYTES / 1e6:.0f} MB")
     return 0
 
 
@@ -171,10 +181,18 @@ def _compiled(folder: Path, architecture: str) -> int:
         programs = build.build(build.find_compiler(cache, architecture=architecture), cache, architecture)
     except build.CannotBuildError as problem:
         raise CannotCarryError(f"the workloads cannot be compiled: {problem}") from problem
-    folder.mkdir()
-    for program in programs.values():
-        shutil.copy2(program, folder)
+    with tempfile.TemporaryDirectory() as gathered:
+        for program in programs.values():
+            shutil.copy2(program, gathered)
+        _archive(folder.with_name(_PROGRAMS), Path(gathered), [program.name for program in programs.values()])
     return len(programs)
+
+
+def _archive(target: Path, root: Path, names: Sequence[str]) -> None:
+    """Files and folders of a folder, as small as they get."""
+    with tarfile.open(target, "w:xz", preset=9) as archive:
+        for name in names:
+            archive.add(root / name, name, filter=lambda member: None if _LEFT.match(member.name) else member)
 
 
 # ---- there ----
@@ -182,7 +200,9 @@ def _compiled(folder: Path, architecture: str) -> int:
 
 def _run(words: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="carry.py run", add_help=False)
-    parser.add_argument("--carried", type=Path, default=Path("gpu-carry"))
+    beside = Path(__file__).parent
+    found = beside if (beside / _MANIFEST).is_file() else Path("gpu-carry")
+    parser.add_argument("--carried", type=Path, default=found)
     parser.add_argument("--call", choices=tuple(CALLS), default="")
     options, rest = parser.parse_known_args(words)
     carried = options.carried.absolute()
@@ -194,9 +214,10 @@ def _run(words: Sequence[str]) -> int:
     with tempfile.TemporaryDirectory(prefix="assay-carried-") as temporary:
         site = Path(temporary) / "site"
         unpack(carried / "wheels", site)
-        name_ourselves(site)
-        command = [sys.executable, "-m", module, *_added(rest, carried, Path(temporary)), *rest]
-        process = subprocess.Popen(command, cwd=ROOT, env=environment(os.environ, carried, site))
+        root = _unpacked(carried / _PROJECT, Path(temporary) / "project") or ROOT
+        name_ourselves(site, root)
+        command = [sys.executable, "-m", module, *_absolute(rest), *_added(rest, carried, Path(temporary))]
+        process = subprocess.Popen(command, cwd=root, env=environment(os.environ, carried, site, root))
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda received, _: process.send_signal(received))
         return process.wait()
@@ -233,18 +254,43 @@ def unpack(wheels: Path, site: Path) -> None:
         shutil.copytree(data, site, dirs_exist_ok=True)
 
 
-def name_ourselves(site: Path) -> None:
+def _unpacked(archive: Path, folder: Path) -> Path | None:
+    """The folder with what an archive of ours holds; None without one."""
+    if not archive.is_file():
+        return None
+    safely: Any = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}
+    with tarfile.open(archive) as packed:
+        packed.extractall(folder, **safely)
+    return folder
+
+
+def _absolute(rest: Sequence[str]) -> list[str]:
+    """The arguments with folders as they are meant here: the proof runs in another folder."""
+    made, before = [], ""
+    for word in rest:
+        name, equals, value = word.partition("=")
+        if before in _FOLDERS:
+            made.append(str(Path(word).absolute()))
+        elif equals and name in _FOLDERS:
+            made.append(f"{name}={Path(value).absolute()}")
+        else:
+            made.append(word)
+        before = word
+    return made
+
+
+def name_ourselves(site: Path, root: Path = ROOT) -> None:
     """Let this checkout count as installed: reports name its release, as that of every program."""
-    found = re.search(r'^version = "(.+)"$', (ROOT / "pyproject.toml").read_text(), re.MULTILINE)
+    found = re.search(r'^version = "(.+)"$', (root / "pyproject.toml").read_text(), re.MULTILINE)
     version = found[1] if found else "0"
     folder = site / f"assay_gpu-{version}.dist-info"
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "METADATA").write_text(f"Metadata-Version: 2.1\nName: assay-gpu\nVersion: {version}\n")
 
 
-def environment(given: Mapping[str, str], carried: Path, site: Path) -> dict[str, str]:
+def environment(given: Mapping[str, str], carried: Path, site: Path, root: Path = ROOT) -> dict[str, str]:
     """The environment of the proof: what was carried, before what the box has."""
-    path = [str(site), str(ROOT), *(str(ROOT / name) for name in PACKAGE_FOLDERS)]
+    path = [str(site), str(root), *(str(root / name) for name in PACKAGE_FOLDERS)]
     made = {**given, "PYTHONPATH": os.pathsep.join([*path, *filter(None, [given.get("PYTHONPATH")])])}
     tracer = carried / _TRACER
     return {**made, "ASSAY_TRACER": str(tracer)} if tracer.is_file() else made
@@ -254,8 +300,8 @@ def _added(rest: Sequence[str], carried: Path, temporary: Path) -> list[str]:
     """Arguments of the proof that were not given: states go where nobody fetches them."""
     given = {word.partition("=")[0] for word in rest}
     added = [] if "--work" in given else ["--work", str(temporary / "work")]
-    programs = carried / "programs"
-    if programs.is_dir() and "--programs" not in given:
+    programs = _unpacked(carried / _PROGRAMS, temporary / "programs")
+    if programs is not None and "--programs" not in given:
         for program in programs.iterdir():
             program.chmod(0o755)
         added += ["--programs", str(programs)]

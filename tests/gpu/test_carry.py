@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.metadata
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -117,9 +118,42 @@ def test_another_python_and_another_folder_are_refused(tmp_path: Path) -> None:
 
 
 def test_what_is_made_there_stays_out_of_the_results(tmp_path: Path) -> None:
-    (tmp_path / "c" / "programs").mkdir(parents=True)
-    (tmp_path / "c" / "programs" / "saxpy").touch(0o600)
-    words = ["--work", str(tmp_path / "t" / "work"), "--programs", str(tmp_path / "c" / "programs")]
+    (tmp_path / "c").mkdir()
+    (tmp_path / "saxpy").touch(0o600)
+    carry._archive(tmp_path / "c" / "programs.tar.xz", tmp_path, ["saxpy"])
+    words = ["--work", str(tmp_path / "t" / "work"), "--programs", str(tmp_path / "t" / "programs")]
     assert carry._added(["--part", "cuda"], tmp_path / "c", tmp_path / "t") == words
-    assert os.access(tmp_path / "c" / "programs" / "saxpy", os.X_OK)
+    assert os.access(tmp_path / "t" / "programs" / "saxpy", os.X_OK)
     assert carry._added(["--work=x", "--programs", "y"], tmp_path / "c", tmp_path / "t") == []
+
+
+def test_folders_are_those_of_the_caller_wherever_the_proof_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir("/tmp")
+    given = ["--out", "o", "--part", "cuda", "--work=w", "--first", "3", "--out=/x"]
+    assert carry._absolute(given) == [
+        "--out",
+        "/tmp/o",
+        "--part",
+        "cuda",
+        "--work=/tmp/w",
+        "--first",
+        "3",
+        "--out=/x",
+    ]
+
+
+@pytest.mark.processes
+def test_the_kit_rehearses_without_a_checkout(tmp_path: Path) -> None:
+    """Its own copy of the script and the project, in a folder far from this one."""
+    kit = carried(tmp_path / "kit")
+    carry._archive(kit / "project.tar.xz", ROOT, carry._TAKEN)
+    shutil.copyfile(carry.__file__, kit / "carry.py")
+    assert (kit / "project.tar.xz").stat().st_size < 4_000_000
+    done = subprocess.run(
+        [sys.executable, "kit/carry.py", "run", "--call", "A", "--out", "out", "--time-limit", "16"],
+        cwd=tmp_path, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 4, done.stderr
+    [results] = (tmp_path / "out").iterdir()
+    assert {path.name for path in results.iterdir()} == {"steps.json", "first-call.tar.gz"}
+    assert str(ROOT) not in done.stdout
