@@ -20,6 +20,7 @@ from tests.gpu import carry, first_call, looks, plan
 from tests.gpu.__main__ import _parsed
 from tests.gpu.first_call import Ending, Step, made, pack, steps
 from tests.gpu.proof import not_proved_in
+from tests.support.integration.harness import wait_until
 from tests.support.tracer.traced_runs import BuiltTracer
 
 pytest_plugins = ["tests.tracer.conftest"]
@@ -74,8 +75,15 @@ def test_what_a_look_started_ends_with_it(tmp_path: Path) -> None:
     code = "import subprocess, time; print(subprocess.Popen(['sleep', '90']).pid, flush=True); time.sleep(90)"
     assert made(Step("parent", 1.0, python(code)), tmp_path, 20.0).state == "cut"
     child = int((tmp_path / "parent.txt").read_text())
-    state = Path(f"/proc/{child}/stat")
-    assert not state.exists() or state.read_text().rpartition(")")[2].split()[0] == "Z"
+    wait_until(lambda: not _lives(child), "the end of what the look started", 20)
+
+
+def _lives(process: int) -> bool:
+    try:
+        state = Path(f"/proc/{process}/stat").read_text()
+    except OSError:
+        return False
+    return state.rpartition(")")[2].split()[0] != "Z"
 
 
 @pytest.mark.processes
