@@ -18,7 +18,7 @@ from assay_core.records import (
     lab,
     lease,
     machine,
-    runs_request,
+    runs,
     upload,
     work,
 )
@@ -70,7 +70,7 @@ SPOOL = campaign.AgentSpool("box", 7, 9, waits=True, damaged=2)
 SHORT = campaign.Shortage(1, 2, 3, 4)
 RECORD_FILE = archive.RecordFile("c-1.0000", "w", 1, "c-1.0000/slice-00001.parquet", 5, "h", 6)
 HEADER = upload.SegmentHeader(4, 10, 5, 6, b"n" * 32, b"l" * 32)
-DETAIL = campaign.AttemptDetail(
+DETAIL = runs.AttemptDetail(
     key=KEY, state=campaign.AttemptState.EXPIRED, agent="box", slot="GPU-1", leased_at_ms=1, ended_at_ms=2,
     launches=3, failure=WHY, log=LOG, gang=("GPU-2",),
 )  # fmt: skip
@@ -88,7 +88,7 @@ QUEUED = lab.QueuedRuns(
     kind=lab.QueueKind.EXCLUSIVE, reason="why", ahead=("c-0",), runs_ahead=4,
     estimate=campaign.Estimate(True, 8, "no slice has ended", True), owner_name="vera", project="vision",
 )  # fmt: skip
-ASKED = runs_request.RunsRequest("c-1", "w", "c-1.0000", True)
+ASKED = runs.RunsRequest("c-1", "w", "c-1.0000", True)
 ENTRY = lab.AuditEntry(1, 2, "i", "vera", "viewer", "socket", "unix:", "Cancel", "c-1", "done", "x")
 
 RECORDS: list[Any] = [
@@ -124,11 +124,11 @@ RECORDS: list[Any] = [
     campaign.Submitted("", 0, (FOLDER,)),
     campaign.CampaignsPage(1, 2), campaign.StatusRequest("c-1", 1, 2, without_runs=True),
     campaign.ReportRequest("c-1", campaign.ReportFormat.HTML), campaign.NamedCampaign("c-1"),
-    campaign.NamedRun("c-1.0000"), REST, ASIDE, CHANGED, RUN, STATUS,
+    runs.NamedRun("c-1.0000"), REST, ASIDE, CHANGED, RUN, STATUS,
     campaign.Overview((STATUS,), (REST,), (ASIDE,), (CHANGED,), 3, (SPOOL,), SHORT), DETAIL,
     archive.DeleteRequest("c-1", confirmed=True), archive.DeletedCampaign("c-1", 2, 3, 4),
     archive.ExportRequest("c-1"), archive.ArchiveChunk(b"x"), archive.ImportedCampaign("c-1", 2, 3, 4),
-    campaign.RunDetail(RUN, (DETAIL,), ("records/x",)), campaign.ReportChunk(b"data", (CHANGED,)),
+    runs.RunDetail(RUN, (DETAIL,), ("records/x",)), campaign.ReportChunk(b"data", (CHANGED,)),
     lab.AuditAsked(1, 2, "vera", 3), ENTRY, lab.AuditPage((ENTRY,), 7),
     lab.RoleSet("i", "vera", Role.VIEWER, "p"), lab.RoleChange("vera", Role.ADMIN),
     lab.RoleChange("vera", Role.ADMIN, ""),
@@ -137,7 +137,7 @@ RECORDS: list[Any] = [
     lab.PersonBudget("i", "vera", Role.VIEWER, "p", 0.0, None, 0.0),
     LAB_SLOT, replace(LAB_SLOT, health=lab.SlotHealth.MAINTENANCE),
     lab.LabAgents((LAB_AGENT,)), lab.LabQueue((QUEUED,), 2), ASKED,
-    runs_request.RunsAnswer(STATUS, 1, 2, 3),
+    runs.RunsAnswer(STATUS, 1, 2, 3),
 ]  # fmt: skip
 
 

@@ -33,6 +33,7 @@ def records() -> list[tuple[type[Message], Callable[[Any], object]]]:
             read = getattr(kind, "from_proto", None)
             hints = {} if read is None else typing.get_type_hints(read)
             message = next((hint for key, hint in hints.items() if key != "return"), None)
+            message = getattr(kind, "message_type", message)
             if read is not None and inspect.isclass(message) and issubclass(message, Message):
                 found[message, name] = read
     return [(message, found[message, name]) for message, name in sorted(found, key=str)]

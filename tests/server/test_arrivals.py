@@ -12,7 +12,7 @@ import pytest
 
 from assay_core.identity.roles import Role
 from assay_core.records.campaign import CampaignState, RunState, Submission
-from assay_core.records.runs_request import RunsRequest
+from assay_core.records.runs import RunsRequest
 from assay_sampling.errors import CampaignError, ParameterError, StorageError
 from assay_server.access.audit import AuditedStore, begin_note, forget_note
 from assay_server.access.caller import Caller, called_by

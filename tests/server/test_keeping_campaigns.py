@@ -19,7 +19,7 @@ import pytest
 from assay_client.cli.main import main
 from assay_client.remote.archives import export_to, import_from
 from assay_client.remote.connection import Connection
-from assay_core.records.campaign import RunDetail
+from assay_core.records.runs import RunDetail
 from assay_sampling.errors import CampaignError, InputError, ParameterError, StorageError
 from assay_server.app import Server, ServerSettings
 from assay_server.maintenance.check import check_state

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from assay_core.records.campaign import Estimate, RunState
 from assay_core.records.lab import LabAgents, LabQuestion, LabQueue, QueueKind, SlotHealth
 from assay_core.records.machine import InstalledDevice, Inventory, Slot
-from assay_core.records.runs_request import RunsAction
+from assay_core.records.runs import RunsAction
 from assay_core.records.work import CommandSource
 from assay_protos import lab_pb2_grpc
 from assay_server.app import Server

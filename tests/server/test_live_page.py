@@ -13,7 +13,7 @@ import httpx
 import pytest
 
 from assay_core.records.attempt import AttemptLog
-from assay_core.records.runs_request import RunsAction
+from assay_core.records.runs import RunsAction
 from assay_server.app import Server
 from assay_server.web.views.templating import release
 from tests.support.server.made_segments import made_segments

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import grpc
 import pytest
 
-from assay_core.records.runs_request import RunsAction
+from assay_core.records.runs import RunsAction
 from assay_server.app import Server
 from tests.support.server.made_segments import made_segments
 from tests.support.server.playing_agent import PlayingAgent

@@ -10,7 +10,7 @@ import grpc
 import pytest
 
 from assay_core.records.campaign import Submission
-from assay_core.records.runs_request import RunsAction, RunsRequest
+from assay_core.records.runs import RunsAction, RunsRequest
 from assay_sampling.errors import StorageError
 from assay_server.app import Server
 from assay_server.campaigns.carry_out import RequestRunner

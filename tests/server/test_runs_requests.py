@@ -13,7 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from assay_core.records.attempt import AttemptKey
 from assay_core.records.campaign import AttemptState, CampaignState, RunState
 from assay_core.records.failure import Failure
-from assay_core.records.runs_request import RunsAction, RunsRequest
+from assay_core.records.runs import RunsAction, RunsRequest
 from assay_sampling.errors import AssayError, ParameterError, RefusedError
 from assay_server.campaigns.errors import UnknownThingError
 from assay_server.campaigns.scheduling.attempt_results import FinishOutcome, SegmentOutcome

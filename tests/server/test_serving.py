@@ -141,7 +141,7 @@ def test_a_report_is_refused_until_it_is_there(
             list(agent.campaigns.GetReport(unknown, timeout=60))
         assert typed(caught)[1] == {
             "type": "ParameterError",
-            "subject": "report",
+            "subject": "made-1",
             "cause": "its ReportFormat has the number 77, which is not one of json, html",
             "remedy": "run the same release of Assay on agent, server and client",
         }

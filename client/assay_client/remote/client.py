@@ -35,7 +35,7 @@ from assay_core.records.archive import LaunchesCursor
 from assay_core.records.campaign import ReportFormat
 from assay_core.records.identity import TokenAsked
 from assay_core.records.lab import AuditAsked, BudgetChange, BudgetsAsked, RoleChange, role_named
-from assay_core.records.runs_request import RunsAction, RunsRequest
+from assay_core.records.runs import RunsAction, RunsRequest
 from assay_sampling.errors import ParameterError
 
 if TYPE_CHECKING:

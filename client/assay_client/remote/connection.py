@@ -34,12 +34,10 @@ from assay_core.records.campaign import (
     CampaignsPage,
     CampaignStatus,
     ChangedFile,
-    NamedRun,
     Overview,
     ReportChunk,
     ReportFormat,
     ReportRequest,
-    RunDetail,
     StatusRequest,
     Submission,
     Submitted,
@@ -68,7 +66,7 @@ from assay_core.records.lab import (
     RoleChange,
     RoleSet,
 )
-from assay_core.records.runs_request import RunsAction, RunsAnswer, RunsRequest
+from assay_core.records.runs import NamedRun, RunDetail, RunsAction, RunsAnswer, RunsRequest
 from assay_core.records.upload import Bundle, BundleChunk, BundlesMissing, BundlesNamed, StoredBundle
 from assay_core.server_address import ServerAddress, parse_address, require_our_socket
 from assay_protos import (

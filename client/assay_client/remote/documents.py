@@ -10,12 +10,10 @@ from typing import Any
 
 from assay_core.records.campaign import (
     AgentSpool,
-    AttemptDetail,
     AttemptState,
     CampaignStatus,
     ChangedFile,
     Estimate,
-    RunDetail,
     RunStatus,
     SetAside,
     SlotRest,
@@ -23,7 +21,7 @@ from assay_core.records.campaign import (
 from assay_core.records.failure import Failure
 from assay_core.records.identity import Identities, TokenMade
 from assay_core.records.lab import AuditEntry
-from assay_core.records.runs_request import RunsAction, RunsAnswer, RunsRequest
+from assay_core.records.runs import AttemptDetail, RunDetail, RunsAction, RunsAnswer, RunsRequest
 
 
 def campaign_document(

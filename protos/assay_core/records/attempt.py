@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from assay_core.records.wire import WireError
+from assay_core.records.wire import Record, WireError
 from assay_protos import agent_pb2, common_pb2
 from assay_sampling.running.attempt_facts import AttemptFacts, parse_facts
 
@@ -20,7 +20,7 @@ _RUN_ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,199}")
 
 
 @dataclass(frozen=True, order=True)
-class AttemptKey:
+class AttemptKey(Record[common_pb2.AttemptKey], slice_index="slice"):
     """One execution under one lease.
 
     ``token`` grows with every lease that a server gives, and by an epoch with every start of the server: it
@@ -52,30 +52,13 @@ class AttemptKey:
     def __str__(self) -> str:
         return f"run {self.run_id} slice {self.slice_index} attempt {self.attempt}"
 
-    def to_proto(self) -> common_pb2.AttemptKey:
-        return common_pb2.AttemptKey(
-            run_id=self.run_id, slice=self.slice_index, attempt=self.attempt, token=self.token
-        )
-
-    @classmethod
-    def from_proto(cls, message: common_pb2.AttemptKey) -> AttemptKey:
-        """Raises WireError for a key that is not valid."""
-        return cls(message.run_id, message.slice, message.attempt, message.token)
-
 
 @dataclass(frozen=True)
-class HeldAttempt:
+class HeldAttempt(Record[agent_pb2.HeldAttempt]):
     """An attempt that an agent found on its disk, and the secret of its lease."""
 
     key: AttemptKey
     write_secret: bytes = field(repr=False)
-
-    def to_proto(self) -> agent_pb2.HeldAttempt:
-        return agent_pb2.HeldAttempt(key=self.key.to_proto(), write_secret=self.write_secret)
-
-    @classmethod
-    def from_proto(cls, message: agent_pb2.HeldAttempt) -> HeldAttempt:
-        return cls(AttemptKey.from_proto(message.key), message.write_secret)
 
 
 class _WritesAttempt(Protocol):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import get_args
 
-from assay_core.records.wire import ClosedSet
+from assay_core.records.wire import ClosedSet, convert_by
 from assay_protos import common_pb2
 from assay_sampling.running.identity import CacheCondition, ClockCondition, Condition, RunLevel, SmShareKind
 
@@ -32,3 +32,7 @@ def condition_from_proto(message: common_pb2.Condition, subject: str) -> Conditi
         sm_percent=message.sm_percent or None,
         sm_share=_SM_SHARES.optional_from_proto(message.sm_share, subject) or "limit",
     )
+
+
+convert_by(Condition, condition_to_proto, condition_from_proto)
+convert_by(RunLevel, LEVELS.to_proto, LEVELS.from_proto)

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from assay_core.identity.roles import Role
-from assay_core.records.campaign import QUEUE_KINDS, Estimate
+from assay_core.records.campaign import Estimate
 from assay_core.records.campaign import QueueKind as QueueKind  # noqa: PLC0414 - a word of this module too
 from assay_core.records.machine import GpuSample, Inventory, Slot
-from assay_core.records.wire import ClosedSet
+from assay_core.records.wire import Record, closed_set
 from assay_protos import lab_pb2
 from assay_sampling.errors import ParameterError
 
@@ -17,7 +17,7 @@ _MOST_HOURS = 1_000_000_000
 
 
 @dataclass(frozen=True)
-class AuditAsked:
+class AuditAsked(Record[lab_pb2.ReadAuditRequest]):
     """A page of the audit log, newest first.
 
     ``before``: only entries with a smaller number; ``most`` 0: as many as the server gives; ``identity``: an
@@ -29,18 +29,9 @@ class AuditAsked:
     identity: str = ""
     since_ms: int = 0
 
-    def to_proto(self) -> lab_pb2.ReadAuditRequest:
-        return lab_pb2.ReadAuditRequest(
-            before=self.before, most=self.most, identity=self.identity, since_ms=self.since_ms
-        )
-
-    @classmethod
-    def from_proto(cls, message: lab_pb2.ReadAuditRequest) -> AuditAsked:
-        return cls(message.before, message.most, message.identity, message.since_ms)
-
 
 @dataclass(frozen=True)
-class AuditEntry:
+class AuditEntry(Record[lab_pb2.AuditEntry]):
     """One changing call: who, when, which role, from where, what, about what, with which outcome.
 
     ``entry_id``: 0 before it is stored; numbers only grow, so that a removed entry leaves a gap. ``name`` and
@@ -60,51 +51,13 @@ class AuditEntry:
     outcome: str
     detail: str
 
-    def to_proto(self) -> lab_pb2.AuditEntry:
-        return lab_pb2.AuditEntry(
-            entry_id=self.entry_id,
-            at_ms=self.at_ms,
-            identity_id=self.identity_id,
-            name=self.name,
-            role=self.role,
-            how=self.how,
-            address=self.address,
-            call=self.call,
-            subject=self.subject,
-            outcome=self.outcome,
-            detail=self.detail,
-        )
-
-    @classmethod
-    def from_proto(cls, message: lab_pb2.AuditEntry) -> AuditEntry:
-        return cls(
-            message.entry_id,
-            message.at_ms,
-            message.identity_id,
-            message.name,
-            message.role,
-            message.how,
-            message.address,
-            message.call,
-            message.subject,
-            message.outcome,
-            message.detail,
-        )
-
 
 @dataclass(frozen=True)
-class AuditPage:
+class AuditPage(Record[lab_pb2.ReadAuditResponse]):
     """Entries, newest first; ``next``: ``before`` of the next page, 0 on the last."""
 
     entries: tuple[AuditEntry, ...] = ()
     next: int = 0
-
-    def to_proto(self) -> lab_pb2.ReadAuditResponse:
-        return lab_pb2.ReadAuditResponse(entries=[e.to_proto() for e in self.entries], next=self.next)
-
-    @classmethod
-    def from_proto(cls, message: lab_pb2.ReadAuditResponse) -> AuditPage:
-        return cls(tuple(AuditEntry.from_proto(each) for each in message.entries), message.next)
 
 
 @dataclass(frozen=True)
@@ -150,17 +103,10 @@ class RoleSet:
 
 
 @dataclass(frozen=True)
-class BudgetsAsked:
+class BudgetsAsked(Record[lab_pb2.ListBudgetsRequest]):
     """People's budgets; ``identity``: an id, or the name of one person; "": everybody."""
 
     identity: str = ""
-
-    def to_proto(self) -> lab_pb2.ListBudgetsRequest:
-        return lab_pb2.ListBudgetsRequest(identity=self.identity)
-
-    @classmethod
-    def from_proto(cls, message: lab_pb2.ListBudgetsRequest) -> BudgetsAsked:
-        return cls(message.identity)
 
 
 @dataclass(frozen=True)
@@ -204,18 +150,11 @@ class PersonBudget:
 
 
 @dataclass(frozen=True)
-class Budgets:
+class Budgets(Record[lab_pb2.ListBudgetsResponse]):
     """People with their budgets, which count the GPU time of ``days`` days."""
 
     people: tuple[PersonBudget, ...] = ()
     days: int = 0
-
-    def to_proto(self) -> lab_pb2.ListBudgetsResponse:
-        return lab_pb2.ListBudgetsResponse(people=[each.to_proto() for each in self.people], days=self.days)
-
-    @classmethod
-    def from_proto(cls, message: lab_pb2.ListBudgetsResponse) -> Budgets:
-        return cls(tuple(PersonBudget.from_proto(each) for each in message.people), message.days)
 
 
 @dataclass(frozen=True)
@@ -258,11 +197,11 @@ class SlotHealth(StrEnum):
     MAINTENANCE = "maintenance"
 
 
-_HEALTH: ClosedSet[SlotHealth] = ClosedSet(lab_pb2.SlotHealth, SlotHealth)
+_HEALTH = closed_set(lab_pb2.SlotHealth, SlotHealth)
 
 
 @dataclass(frozen=True)
-class LabSlot:
+class LabSlot(Record[lab_pb2.LabSlot], slice_index="slice"):
     """A slot, its health, and the run that it has had since ``leased_at_ms`` (Unix time); "": none, or,
     with a time, one that the caller may not know of.
 
@@ -280,36 +219,9 @@ class LabSlot:
     maintenance_until_ms: int = 0
     sample: GpuSample | None = None
 
-    def to_proto(self) -> lab_pb2.LabSlot:
-        return lab_pb2.LabSlot(
-            slot=self.slot.to_proto(),
-            health=_HEALTH.to_proto(self.health),
-            why=self.why,
-            rest_remaining_ms=self.rest_remaining_ms,
-            run_id=self.run_id,
-            slice=self.slice_index,
-            leased_at_ms=self.leased_at_ms,
-            maintenance_until_ms=self.maintenance_until_ms,
-            sample=None if self.sample is None else self.sample.to_proto(),
-        )
-
-    @classmethod
-    def from_proto(cls, message: lab_pb2.LabSlot) -> LabSlot:
-        return cls(
-            Slot.from_proto(message.slot),
-            _HEALTH.from_proto(message.health, message.slot.slot_id),
-            message.why,
-            message.rest_remaining_ms,
-            message.run_id,
-            message.slice,
-            message.leased_at_ms,
-            message.maintenance_until_ms,
-            GpuSample.from_proto(message.sample) if message.HasField("sample") else None,
-        )
-
 
 @dataclass(frozen=True)
-class LabAgent:
+class LabAgent(Record[lab_pb2.LabAgent]):
     """An agent. ``present``: it gave a sign of life lately; ``since_ms``: when its process registered (Unix
     time)."""
 
@@ -322,60 +234,21 @@ class LabAgent:
     since_ms: int
     slots: tuple[LabSlot, ...]
 
-    def to_proto(self) -> lab_pb2.LabAgent:
-        return lab_pb2.LabAgent(
-            agent_id=self.agent_id,
-            name=self.name,
-            inventory=self.inventory.to_proto(),
-            labels=self.labels,
-            present=self.present,
-            seen_at_ms=self.seen_at_ms,
-            since_ms=self.since_ms,
-            slots=[slot.to_proto() for slot in self.slots],
-        )
-
-    @classmethod
-    def from_proto(cls, message: lab_pb2.LabAgent) -> LabAgent:
-        return cls(
-            message.agent_id,
-            message.name,
-            Inventory.from_proto(message.inventory),
-            tuple(message.labels),
-            message.present,
-            message.seen_at_ms,
-            message.since_ms,
-            tuple(LabSlot.from_proto(slot) for slot in message.slots),
-        )
-
 
 @dataclass(frozen=True)
-class LabAgents:
+class LabAgents(Record[lab_pb2.LabAgents]):
     """All agents that the server remembers."""
 
     agents: tuple[LabAgent, ...] = ()
 
-    def to_proto(self) -> lab_pb2.LabAgents:
-        return lab_pb2.LabAgents(agents=[agent.to_proto() for agent in self.agents])
-
-    @classmethod
-    def from_proto(cls, message: lab_pb2.LabAgents) -> LabAgents:
-        return cls(tuple(LabAgent.from_proto(agent) for agent in message.agents))
-
 
 @dataclass(frozen=True)
-class LabQuestion:
+class LabQuestion(Record[lab_pb2.ListAgentsRequest]):
     """A question about the whole lab."""
-
-    def to_proto(self) -> lab_pb2.ListAgentsRequest:
-        return lab_pb2.ListAgentsRequest()
-
-    @classmethod
-    def from_proto(cls, _message: object) -> LabQuestion:
-        return cls()
 
 
 @dataclass(frozen=True, kw_only=True)
-class QueuedRuns:
+class QueuedRuns(Record[lab_pb2.QueuedRuns]):
     """Waiting runs of a campaign with one need: why they wait (``reason`` for people), and who is ahead.
 
     ``ahead``: campaigns that get the same slots first, the next of them first, with ``runs_ahead`` waiting
@@ -396,58 +269,10 @@ class QueuedRuns:
     owner_name: str = ""
     project: str = ""
 
-    def to_proto(self) -> lab_pb2.QueuedRuns:
-        estimate = self.estimate
-        return lab_pb2.QueuedRuns(
-            campaign_id=self.campaign_id,
-            first_run_id=self.first_run_id,
-            device_kind=self.device_kind,
-            profiler=self.profiler,
-            runs=self.runs,
-            kind=QUEUE_KINDS.to_proto(self.kind),
-            reason=self.reason,
-            ahead=self.ahead,
-            runs_ahead=self.runs_ahead,
-            estimate=lab_pb2.Estimate(
-                known=estimate.known,
-                remaining_ms=estimate.remaining_ms,
-                missing=estimate.missing,
-                at_least=estimate.at_least,
-            ),
-            owner_name=self.owner_name,
-            project=self.project,
-        )
-
-    @classmethod
-    def from_proto(cls, message: lab_pb2.QueuedRuns) -> QueuedRuns:
-        told = message.estimate
-        return cls(
-            campaign_id=message.campaign_id,
-            first_run_id=message.first_run_id,
-            device_kind=message.device_kind,
-            profiler=message.profiler,
-            runs=message.runs,
-            kind=QUEUE_KINDS.from_proto(message.kind, message.first_run_id),
-            reason=message.reason,
-            ahead=tuple(message.ahead),
-            runs_ahead=message.runs_ahead,
-            estimate=Estimate(told.known, told.remaining_ms, told.missing, told.at_least),
-            owner_name=message.owner_name,
-            project=message.project,
-        )
-
 
 @dataclass(frozen=True)
-class LabQueue:
+class LabQueue(Record[lab_pb2.LabQueue]):
     """The waiting runs of all campaigns; ``campaigns_left_out``: younger ones, if there are too many."""
 
     queued: tuple[QueuedRuns, ...] = ()
     campaigns_left_out: int = 0
-
-    def to_proto(self) -> lab_pb2.LabQueue:
-        queued = [each.to_proto() for each in self.queued]
-        return lab_pb2.LabQueue(queued=queued, campaigns_left_out=self.campaigns_left_out)
-
-    @classmethod
-    def from_proto(cls, message: lab_pb2.LabQueue) -> LabQueue:
-        return cls(tuple(QueuedRuns.from_proto(q) for q in message.queued), message.campaigns_left_out)

@@ -8,7 +8,7 @@ from assay_core.records.attempt import AttemptKey, AttemptLog, Claim
 from assay_core.records.failure import Failure
 from assay_core.records.machine import GpuSample
 from assay_core.records.validity_flag import ValidityFlag
-from assay_core.records.wire import WireError
+from assay_core.records.wire import Record, WireError
 from assay_core.records.work import Work
 from assay_protos import agent_pb2
 
@@ -16,22 +16,13 @@ _MOST_GPUS = 256
 
 
 @dataclass(frozen=True)
-class LeaseRequest:
+class LeaseRequest(Record[agent_pb2.LeaseRequest]):
     """A free slot asks for work; the answer comes after ``wait_ms`` at most."""
 
     agent_id: str
     session_id: str = field(repr=False)
     slot_id: str = ""
     wait_ms: int = 0
-
-    def to_proto(self) -> agent_pb2.LeaseRequest:
-        return agent_pb2.LeaseRequest(
-            agent_id=self.agent_id, session_id=self.session_id, slot_id=self.slot_id, wait_ms=self.wait_ms
-        )
-
-    @classmethod
-    def from_proto(cls, message: agent_pb2.LeaseRequest) -> LeaseRequest:
-        return cls(message.agent_id, message.session_id, message.slot_id, message.wait_ms)
 
 
 @dataclass(frozen=True)
@@ -76,7 +67,7 @@ class AttemptProgress:
 
 
 @dataclass(frozen=True)
-class SpoolState:
+class SpoolState(Record[agent_pb2.SpoolState]):
     """How full an agent's spool is.
 
     ``waits``: it is full, so no run begins, and runs under way wait with what they have measured.
@@ -87,15 +78,6 @@ class SpoolState:
     limit_bytes: int
     waits: bool = False
     damaged: int = 0
-
-    def to_proto(self) -> agent_pb2.SpoolState:
-        return agent_pb2.SpoolState(
-            used_bytes=self.used_bytes, limit_bytes=self.limit_bytes, waits=self.waits, damaged=self.damaged
-        )
-
-    @classmethod
-    def from_proto(cls, message: agent_pb2.SpoolState) -> SpoolState:
-        return cls(message.used_bytes, message.limit_bytes, message.waits, message.damaged)
 
 
 @dataclass(frozen=True)
@@ -146,20 +128,11 @@ class Heartbeat:
 
 
 @dataclass(frozen=True)
-class HeartbeatAnswer:
+class HeartbeatAnswer(Record[agent_pb2.HeartbeatResponse]):
     """Attempts that the agent must drop; ``register_again``: the server does not know this session."""
 
     drop: tuple[AttemptKey, ...] = ()
     register_again: bool = False
-
-    def to_proto(self) -> agent_pb2.HeartbeatResponse:
-        return agent_pb2.HeartbeatResponse(
-            drop=[key.to_proto() for key in self.drop], register_again=self.register_again
-        )
-
-    @classmethod
-    def from_proto(cls, message: agent_pb2.HeartbeatResponse) -> HeartbeatAnswer:
-        return cls(tuple(AttemptKey.from_proto(key) for key in message.drop), message.register_again)
 
 
 @dataclass(frozen=True)
@@ -196,17 +169,10 @@ class FinishedAttempt:
 
 
 @dataclass(frozen=True)
-class FinishAnswer:
+class FinishAnswer(Record[agent_pb2.FinishAttemptResponse]):
     """``published`` False: superseded, or another agent holds the lease; the agent drops the attempt."""
 
     published: bool
-
-    def to_proto(self) -> agent_pb2.FinishAttemptResponse:
-        return agent_pb2.FinishAttemptResponse(published=self.published)
-
-    @classmethod
-    def from_proto(cls, message: agent_pb2.FinishAttemptResponse) -> FinishAnswer:
-        return cls(message.published)
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from assay_core.records.attempt import AttemptKey, HeldAttempt
+from assay_core.records.wire import Record
 from assay_protos import agent_pb2, common_pb2
 from assay_sampling.running.identity import device_key
 
@@ -124,7 +125,7 @@ class Inventory:
 
 
 @dataclass(frozen=True)
-class Slot:
+class Slot(Record[agent_pb2.Slot]):
     """A place of an agent that takes one run at a time: a GPU, or a player of recordings that needs none.
 
     ``slot_id`` is the UUID of the device, or "recorded-0". ``profilers`` are the names of those that can
@@ -151,31 +152,6 @@ class Slot:
     def device_key(self) -> str:
         """The key of its GPU's name; "" if it has no GPU."""
         return device_key(self.device_name)
-
-    def to_proto(self) -> agent_pb2.Slot:
-        return agent_pb2.Slot(
-            slot_id=self.slot_id,
-            device=None if self.device is None else self.device.to_proto(),
-            profilers=self.profilers,
-            synthetic=self.synthetic,
-            quarantine_reason=self.quarantine_reason,
-            sm_partitions=self.sm_partitions,
-            gangs=self.gangs,
-            bundles=self.bundles,
-        )
-
-    @classmethod
-    def from_proto(cls, message: agent_pb2.Slot) -> Slot:
-        return cls(
-            message.slot_id,
-            tuple(message.profilers),
-            message.synthetic,
-            InstalledDevice.from_proto(message.device) if message.HasField("device") else None,
-            message.quarantine_reason,
-            message.sm_partitions,
-            message.gangs,
-            message.bundles,
-        )
 
 
 @dataclass(frozen=True)
@@ -223,7 +199,7 @@ class Registration:
 
 
 @dataclass(frozen=True)
-class Registered:
+class Registered(Record[agent_pb2.RegisterResponse]):
     """The answer to a registration: ``resume`` are the held attempts still wanted, ``drop`` the others.
 
     ``lease_ms`` is how long a lease lasts. ``idle_heartbeat_ms``: how often an agent without attempts sends a
@@ -236,24 +212,3 @@ class Registered:
     drop: tuple[AttemptKey, ...] = ()
     server_version: str = ""
     idle_heartbeat_ms: int = 0
-
-    def to_proto(self) -> agent_pb2.RegisterResponse:
-        return agent_pb2.RegisterResponse(
-            heartbeat_ms=self.heartbeat_ms,
-            lease_ms=self.lease_ms,
-            resume=[key.to_proto() for key in self.resume],
-            drop=[key.to_proto() for key in self.drop],
-            server_version=self.server_version,
-            idle_heartbeat_ms=self.idle_heartbeat_ms,
-        )
-
-    @classmethod
-    def from_proto(cls, message: agent_pb2.RegisterResponse) -> Registered:
-        return cls(
-            message.heartbeat_ms,
-            message.lease_ms,
-            tuple(AttemptKey.from_proto(key) for key in message.resume),
-            tuple(AttemptKey.from_proto(key) for key in message.drop),
-            message.server_version,
-            message.idle_heartbeat_ms,
-        )

@@ -8,7 +8,7 @@ from enum import StrEnum
 
 from assay_core.records.attempt import AttemptKey, Claim
 from assay_core.records.failure import Failure
-from assay_core.records.wire import ClosedSet
+from assay_core.records.wire import Record, closed_set
 from assay_protos import bundle_pb2, common_pb2, ingest_pb2
 
 CHUNK_BYTES = 1 << 20
@@ -21,7 +21,7 @@ class Part(StrEnum):
     LAUNCHES = "launches"
 
 
-_PARTS = ClosedSet(ingest_pb2.Part, Part)
+_PARTS = closed_set(ingest_pb2.Part, Part)
 
 
 @dataclass(frozen=True)
@@ -136,98 +136,53 @@ class SegmentAnswer:
 
 
 @dataclass(frozen=True)
-class Bundle:
+class Bundle(Record[common_pb2.Bundle]):
     """The files of a workload: the SHA-256 of their archive, its bytes uncompressed, and how many files."""
 
     sha256: str
     bytes: int
     files: int
 
-    def to_proto(self) -> common_pb2.Bundle:
-        return common_pb2.Bundle(sha256=self.sha256, bytes=self.bytes, files=self.files)
-
-    @classmethod
-    def from_proto(cls, message: common_pb2.Bundle) -> Bundle:
-        return cls(message.sha256, message.bytes, message.files)
-
 
 @dataclass(frozen=True)
-class BundlesNamed:
+class BundlesNamed(Record[bundle_pb2.FindMissingRequest]):
     """Bundles that a campaign will name."""
 
     bundles: tuple[Bundle, ...]
 
-    def to_proto(self) -> bundle_pb2.FindMissingRequest:
-        return bundle_pb2.FindMissingRequest(bundles=[each.to_proto() for each in self.bundles])
-
-    @classmethod
-    def from_proto(cls, message: bundle_pb2.FindMissingRequest) -> BundlesNamed:
-        return cls(tuple(Bundle.from_proto(each) for each in message.bundles))
-
 
 @dataclass(frozen=True)
-class BundlePart:
+class BundlePart(Record[bundle_pb2.BundlePart]):
     """The first ``bytes`` of a compressed bundle, which a server has, and their SHA-256."""
 
     sha256: str
     bytes: int
     part_sha256: str
 
-    def to_proto(self) -> bundle_pb2.BundlePart:
-        return bundle_pb2.BundlePart(sha256=self.sha256, bytes=self.bytes, part_sha256=self.part_sha256)
-
-    @classmethod
-    def from_proto(cls, message: bundle_pb2.BundlePart) -> BundlePart:
-        return cls(message.sha256, message.bytes, message.part_sha256)
-
 
 @dataclass(frozen=True)
-class BundlesMissing:
+class BundlesMissing(Record[bundle_pb2.FindMissingResponse]):
     """Names of those that the caller must send, and what streams of theirs brought before they broke."""
 
     missing: tuple[str, ...]
     parts: tuple[BundlePart, ...] = ()
 
-    def to_proto(self) -> bundle_pb2.FindMissingResponse:
-        parts = [part.to_proto() for part in self.parts]
-        return bundle_pb2.FindMissingResponse(missing=self.missing, parts=parts)
-
-    @classmethod
-    def from_proto(cls, message: bundle_pb2.FindMissingResponse) -> BundlesMissing:
-        return cls(tuple(message.missing), tuple(map(BundlePart.from_proto, message.parts)))
-
 
 @dataclass(frozen=True)
-class BundleChunk:
+class BundleChunk(Record[bundle_pb2.BundleChunk]):
     """A piece of a compressed bundle; the first one of a stream says which, and where the stream begins."""
 
     data: bytes
     bundle: Bundle | None = None
     offset: int = 0
 
-    def to_proto(self) -> bundle_pb2.BundleChunk:
-        said = None if self.bundle is None else self.bundle.to_proto()
-        return bundle_pb2.BundleChunk(bundle=said, data=self.data, offset=self.offset)
-
-    @classmethod
-    def from_proto(cls, message: bundle_pb2.BundleChunk) -> BundleChunk:
-        bundle = Bundle.from_proto(message.bundle) if message.HasField("bundle") else None
-        return cls(message.data, bundle, message.offset)
-
 
 @dataclass(frozen=True)
-class StoredBundle:
+class StoredBundle(Record[bundle_pb2.StoredBundle]):
     """A bundle that is durable on the server; ``stored_bytes``: compressed."""
 
     bundle: Bundle
     stored_bytes: int
-
-    def to_proto(self) -> bundle_pb2.StoredBundle:
-        return bundle_pb2.StoredBundle(bundle=self.bundle.to_proto(), stored_bytes=self.stored_bytes)
-
-    @classmethod
-    def from_proto(cls, message: bundle_pb2.StoredBundle) -> StoredBundle:
-        return cls(Bundle.from_proto(message.bundle), message.stored_bytes)
 
 
 @dataclass(frozen=True)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from assay_core.records.wire import Record
 from assay_protos import common_pb2
 from assay_sampling.running.validity import FLAGS, invalidates
 
 
 @dataclass(frozen=True)
-class ValidityFlag:
+class ValidityFlag(Record[common_pb2.ValidityFlag]):
     """A flag of docs/validity.md, or one that only another release knows, kept unchanged.
 
     ``invalidates``: no result may use the run.
@@ -23,10 +24,3 @@ class ValidityFlag:
     def of_kind(cls, name: str, detail: str) -> ValidityFlag:
         """The flag with its effect from the registry; an unknown flag invalidates."""
         return cls(name, detail, name not in FLAGS or invalidates(name))
-
-    def to_proto(self) -> common_pb2.ValidityFlag:
-        return common_pb2.ValidityFlag(name=self.name, detail=self.detail, invalidates=self.invalidates)
-
-    @classmethod
-    def from_proto(cls, message: common_pb2.ValidityFlag) -> ValidityFlag:
-        return cls(message.name, message.detail, message.invalidates)

@@ -1,16 +1,25 @@
-"""Helpers of all conversions: the error for unreadable messages, and closed sets as enumerations."""
+"""Messages of other programs: the error for unreadable ones, closed sets as enumerations, and records.
+
+A record crosses the wire field by field: each of its fields is the field of its message with the same name.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
-from typing import Any, Generic, TypeVar
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, fields
+from functools import cache
+from types import NoneType, UnionType
+from typing import Any, ClassVar, Generic, Self, TypeVar, Union, get_args, get_origin, get_type_hints
+
+from google.protobuf.message import Message
 
 from assay_sampling.errors import ParameterError
 
 ONE_RELEASE = "run the same release of Assay on agent, server and client"
 
 Value = TypeVar("Value", bound=str)
+M = TypeVar("M", bound=Message)
 
 
 class WireError(ParameterError):
@@ -54,3 +63,113 @@ class ClosedSet(Generic[Value]):
     def optional_from_proto(self, number: int, subject: str) -> Value | None:
         """The value of a number; None if it is unspecified. Raises as :meth:`from_proto` does."""
         return self.from_proto(number, subject) if number else None
+
+
+class Record(Generic[M]):
+    """A dataclass with its message; ``class Left(Record[LeaveResponse], serial="number")`` renames a field.
+
+    A field is text, a number, bytes, a value of a closed set (:func:`closed_set`), a condition, another
+    record, a tuple or a mapping of those, or None if the message has no such field.
+    """
+
+    message_type: ClassVar[type[Message]]
+    _wire_names: ClassVar[Mapping[str, str]]
+
+    def __init_subclass__(cls, **wire_names: str) -> None:
+        super().__init_subclass__()
+        base = next(each for each in cls.__orig_bases__ if get_origin(each) is Record)  # type: ignore[attr-defined]
+        cls.message_type, cls._wire_names = get_args(base)[0], wire_names
+
+    def to_proto(self) -> M:
+        """The record as a message."""
+        kind: Any = type(self)
+        values = {each.wire_name: each.to_proto(getattr(self, each.name)) for each in _fields(kind)}
+        message: M = kind.message_type(**values)
+        return message
+
+    @classmethod
+    def from_proto(cls, message: M) -> Self:
+        """The record of a message; raises WireError for a value that no field may have."""
+        kind: Any = cls
+        values: dict[str, Any] = {}
+        subject = cls.message_type.DESCRIPTOR.name
+        for each in _fields(kind):
+            value = None
+            if not each.optional or message.HasField(each.wire_name):
+                value = each.from_proto(getattr(message, each.wire_name), subject)
+            # Errors are about what the record names first.
+            if not values and isinstance(value, str | Record):
+                subject = str(value)
+            values[each.name] = value
+        return cls(**values)
+
+
+@dataclass(frozen=True)
+class _Field:
+    """A field and its conversions; ``from_proto`` is given the value and what it is about."""
+
+    name: str
+    wire_name: str
+    to_proto: Callable[[Any], Any]
+    from_proto: Callable[[Any, str], Any]
+    optional: bool = False
+
+
+@cache
+def _fields(record: Any) -> tuple[_Field, ...]:
+    hints = get_type_hints(record)
+    return tuple(
+        _field(each.name, record._wire_names.get(each.name, each.name), hints[each.name])
+        for each in fields(record)
+    )
+
+
+def _field(name: str, wire_name: str, hint: Any) -> _Field:
+    some = [each for each in get_args(hint) if each is not NoneType]
+    if get_origin(hint) in (Union, UnionType) and len(some) == 1:
+        to_proto, from_proto = _conversions(some[0])
+        return _Field(
+            name, wire_name, lambda value: None if value is None else to_proto(value), from_proto, True
+        )
+    return _Field(name, wire_name, *_conversions(hint))
+
+
+_Conversions = tuple[Callable[[Any], Any], Callable[[Any, str], Any]]
+# Of types that are neither records nor plain values.
+_SPECIAL: dict[Any, _Conversions] = {}
+
+
+def _conversions(hint: Any) -> _Conversions:
+    """How values of a type become those of a message, and back."""
+    if hint in _SPECIAL:
+        return _SPECIAL[hint]
+    if hasattr(hint, "from_proto"):
+        return (lambda value: value.to_proto()), (lambda message, _subject: hint.from_proto(message))
+    origin, inner = get_origin(hint), get_args(hint)
+    if origin is tuple and inner[1:] == (...,):
+        one, back = _conversions(inner[0])
+        return (
+            lambda values: [one(each) for each in values],
+            lambda messages, subject: tuple([back(each, subject) for each in messages]),
+        )
+    if origin is Mapping:
+        one, back = _conversions(inner[1])
+        return (
+            lambda values: {key: one(each) for key, each in values.items()},
+            lambda messages, subject: {key: back(each, subject) for key, each in messages.items()},
+        )
+    if hint not in (str, int, float, bool, bytes):
+        raise TypeError(f"no field of a record can be a {hint}")
+    return (lambda value: value), (lambda value, _subject: value)
+
+
+def convert_by(kind: Any, to_proto: Callable[[Any], Any], from_proto: Callable[[Any, str], Any]) -> None:
+    """Let fields of records have values of a type; ``from_proto`` is given what a message is about, too."""
+    _SPECIAL[kind] = to_proto, from_proto
+
+
+def closed_set(wire: Any, values: type[Value]) -> ClosedSet[Value]:
+    """The closed set of an enumeration, whose values fields of records may have from now on."""
+    found: ClosedSet[Value] = ClosedSet(wire, values)  # type: ignore[arg-type]
+    convert_by(values, found.to_proto, found.from_proto)
+    return found

@@ -10,6 +10,7 @@ from typing import Self
 from assay_core.records.attempt import AttemptKey
 from assay_core.records.condition import LEVELS, condition_from_proto, condition_to_proto
 from assay_core.records.upload import Bundle
+from assay_core.records.wire import Record
 from assay_protos import agent_pb2
 from assay_sampling.running.identity import BASELINE, Condition, Level, RunLevel
 
@@ -30,7 +31,7 @@ class RecordedSource:
 
 
 @dataclass(frozen=True)
-class CommandSource:
+class CommandSource(Record[agent_pb2.CommandSource]):
     """The command that a live run measures.
 
     ``timeout_s`` 0: the agent's own limit. ``memory_limit_bytes`` covers all processes of the workload and
@@ -49,33 +50,6 @@ class CommandSource:
     processes: int = 0
     bundle: Bundle | None = None
     operations: bool = False
-
-    def to_proto(self) -> agent_pb2.CommandSource:
-        return agent_pb2.CommandSource(
-            argv=self.argv,
-            environment=self.environment,
-            working_directory=self.working_directory,
-            timeout_s=self.timeout_s,
-            memory_limit_bytes=self.memory_limit_bytes,
-            kineto_file=self.kineto_file,
-            processes=self.processes,
-            bundle=None if self.bundle is None else self.bundle.to_proto(),
-            operations=self.operations,
-        )
-
-    @classmethod
-    def from_proto(cls, message: agent_pb2.CommandSource) -> CommandSource:
-        return cls(
-            tuple(message.argv),
-            dict(message.environment),
-            message.working_directory,
-            message.timeout_s,
-            message.memory_limit_bytes,
-            message.kineto_file,
-            message.processes,
-            Bundle.from_proto(message.bundle) if message.HasField("bundle") else None,
-            message.operations,
-        )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 
 from assay_core.records.campaign import AttemptState, CampaignState, RunState
-from assay_core.records.runs_request import RunsAction, RunsRequest
+from assay_core.records.runs import RunsAction, RunsRequest
 from assay_sampling.errors import StorageError
 from assay_server.campaigns.scheduling.coordinator import Coordinator
 from assay_server.campaigns.slicing.after_light import awaited_lights, plan_from

@@ -13,16 +13,14 @@ from assay_core.records.campaign import (
     CampaignStatus,
     ChangedFile,
     NamedCampaign,
-    NamedRun,
     Overview,
     ReportChunk,
     ReportRequest,
-    RunDetail,
     StatusRequest,
     Submission,
     Submitted,
 )
-from assay_core.records.runs_request import RunsAction, RunsAnswer, RunsRequest
+from assay_core.records.runs import NamedRun, RunDetail, RunsAction, RunsAnswer, RunsRequest
 from assay_server.access.caller import current_caller
 from assay_server.access.visibility import sight_of
 from assay_server.campaigns.analysing.job import Pages

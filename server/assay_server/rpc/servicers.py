@@ -15,14 +15,13 @@ from assay_core.records.campaign import (
     CampaignsPage,
     CampaignStatus,
     NamedCampaign,
-    NamedRun,
     ReportRequest,
     StatusRequest,
     Submission,
 )
 from assay_core.records.lease import FailedAttempt, FinishedAttempt, Heartbeat, LeaseAnswer, LeaseRequest
 from assay_core.records.machine import Registration
-from assay_core.records.runs_request import RunsRequest
+from assay_core.records.runs import NamedRun, RunsRequest
 from assay_protos import agent_pb2_grpc, campaign_pb2_grpc
 from assay_sampling.errors import AssayError
 from assay_server.campaigns.ingest.publish import MOST_SMALL_SEGMENTS

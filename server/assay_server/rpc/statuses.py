@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from assay_core.records.campaign import (
-    AttemptDetail,
     AttemptState,
     CampaignState,
     CampaignStatus,
@@ -14,6 +13,7 @@ from assay_core.records.campaign import (
     SetAside,
     SlotRest,
 )
+from assay_core.records.runs import AttemptDetail
 from assay_core.records.work import RunSpec, Work
 from assay_server.campaigns.scheduling.leases import Lease
 from assay_server.campaigns.scheduling.resting import NO_RESTS, Row

@@ -15,7 +15,7 @@ from assay_core.records.attempt import AttemptKey, AttemptLog, Claim
 from assay_core.records.campaign import AttemptState, CampaignState, RunState
 from assay_core.records.failure import Failure
 from assay_core.records.machine import Inventory, Slot
-from assay_core.records.runs_request import RunsAction, RunsRequest
+from assay_core.records.runs import RunsAction, RunsRequest
 from assay_core.records.upload import Bundle
 from assay_core.records.validity_flag import ValidityFlag
 from assay_core.records.work import CommandSource, RunSpec

@@ -13,12 +13,10 @@ from assay_core.records.campaign import (
     CampaignsPage,
     CampaignStatus,
     NamedCampaign,
-    NamedRun,
     Overview,
     ReportChunk,
     ReportFormat,
     ReportRequest,
-    RunDetail,
     StatusRequest,
     Submission,
     Submitted,
@@ -35,7 +33,7 @@ from assay_core.records.lease import (
     LeaseRequest,
 )
 from assay_core.records.machine import Inventory, Registered, Registration, Slot
-from assay_core.records.runs_request import RunsAction, RunsAnswer, RunsRequest
+from assay_core.records.runs import NamedRun, RunDetail, RunsAction, RunsAnswer, RunsRequest
 from assay_core.records.upload import AnnouncedSegment, SegmentAnswer, SegmentHeader
 from assay_core.records.validity_flag import ValidityFlag
 from assay_core.records.work import Work

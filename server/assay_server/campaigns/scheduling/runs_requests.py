@@ -21,7 +21,7 @@ from dataclasses import replace
 
 from assay_core.records.campaign import ENDED_CAMPAIGNS, AttemptState, CampaignState, RunState
 from assay_core.records.failure import failure
-from assay_core.records.runs_request import RunsAction, RunsRequest
+from assay_core.records.runs import RunsAction, RunsRequest
 from assay_sampling.errors import ParameterError, RefusedError
 from assay_sampling.running.failures import FailureClass
 from assay_server.campaigns.errors import UnknownThingError, known_campaign

@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from assay_core.records.attempt import AttemptKey
 from assay_core.records.campaign import AttemptState
 from assay_core.records.failure import Failure
-from assay_core.records.runs_request import RunsRequest
+from assay_core.records.runs import RunsRequest
 from assay_server.store import statements, tables
 from assay_server.store.model import Attempt
 from assay_server.store.parts.tokens import TokenRows

@@ -9,7 +9,7 @@ from collections.abc import Collection, Sequence
 import sqlalchemy as sa
 
 from assay_core.records.campaign import RunState
-from assay_core.records.runs_request import RunsRequest
+from assay_core.records.runs import RunsRequest
 from assay_server.store import statements, tables
 from assay_server.store.model import OPEN_RUNS, Hold, Run
 from assay_server.store.parts.known import KnownRows

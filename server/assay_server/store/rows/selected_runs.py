@@ -9,7 +9,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from assay_core.records.campaign import AttemptState, RunState
-from assay_core.records.runs_request import RunsAction, RunsRequest
+from assay_core.records.runs import RunsAction, RunsRequest
 from assay_server.store import tables
 from assay_server.store.model import OPEN_RUNS, Hold, PendingRequest, SliceState
 

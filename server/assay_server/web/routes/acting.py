@@ -10,7 +10,7 @@ from types import MappingProxyType
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
-from assay_core.records.runs_request import RunsRequest
+from assay_core.records.runs import RunsRequest
 from assay_server.web.routes.context import Asking, campaign_path
 
 ACTIONS: Mapping[str, str] = MappingProxyType(

@@ -18,7 +18,7 @@ from assay_core.records.campaign import (
     RunState,
     StatusRequest,
 )
-from assay_core.records.runs_request import RunsRequest
+from assay_core.records.runs import RunsRequest
 from assay_report.forms import Form, single
 from assay_report.reading import parse_report
 from assay_sampling.errors import RefusedError

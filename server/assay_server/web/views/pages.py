@@ -12,11 +12,11 @@ from assay_core.records.campaign import (
     CampaignsPage,
     CampaignState,
     CampaignStatus,
-    NamedRun,
     ReportRequest,
     StatusRequest,
 )
 from assay_core.records.lab import LabQuestion
+from assay_core.records.runs import NamedRun
 from assay_report.forms import Form
 from assay_server.rpc.campaign_handler import CampaignHandler
 from assay_server.rpc.lab.handler import LabHandler

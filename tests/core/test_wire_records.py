@@ -1,0 +1,42 @@
+"""Records convert their fields by name: what an unreadable field is said to be about, and what no field may be."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pytest
+
+from assay_core.records.attempt import AttemptKey
+from assay_core.records.campaign import ChangedFile
+from assay_core.records.identity import TokenAsked
+from assay_core.records.lease import LeaseRequest
+from assay_core.records.wire import Record, WireError
+from assay_protos import campaign_pb2, common_pb2, identity_pb2
+
+
+def test_an_unknown_number_is_about_what_the_record_names_first() -> None:
+    with pytest.raises(WireError, match="^c-1.0000: its FileChange has the number 77"):
+        ChangedFile.from_proto(campaign_pb2.ChangedFile(run_id="c-1.0000", file="x", what=77))
+
+
+def test_an_unknown_number_in_front_is_about_the_message() -> None:
+    with pytest.raises(WireError, match="^MakeTokenRequest: its Role has the number 77"):
+        TokenAsked.from_proto(identity_pb2.MakeTokenRequest(role=77))
+
+
+def test_a_field_whose_name_differs_is_renamed_on_the_wire() -> None:
+    message = AttemptKey("c-1.0000", 2, 3, 4).to_proto()
+    assert message == common_pb2.AttemptKey(run_id="c-1.0000", slice=2, attempt=3, token=4)
+
+
+def test_a_record_makes_its_own_message() -> None:
+    assert type(LeaseRequest("a", "s", "g", 7).to_proto()) is LeaseRequest.message_type
+
+
+def test_a_field_that_no_conversion_knows_is_refused() -> None:
+    @dataclass(frozen=True)
+    class Odd(Record[campaign_pb2.BundleFolder]):
+        folder: complex
+
+    with pytest.raises(TypeError, match="no field of a record can be a"):
+        Odd(1j).to_proto()
