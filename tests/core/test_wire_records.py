@@ -1,4 +1,4 @@
-"""Records convert their fields by name: what an unreadable field is said to be about, and what no field may be."""
+"""Records convert their fields by name: what an unreadable one is about, and what no field may be."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from assay_protos import campaign_pb2, common_pb2, identity_pb2
 
 
 def test_an_unknown_number_is_about_what_the_record_names_first() -> None:
-    with pytest.raises(WireError, match="^c-1.0000: its FileChange has the number 77"):
+    with pytest.raises(WireError, match=r"^c-1\.0000: its FileChange has the number 77"):
         ChangedFile.from_proto(campaign_pb2.ChangedFile(run_id="c-1.0000", file="x", what=77))
 
 
 def test_an_unknown_number_in_front_is_about_the_message() -> None:
-    with pytest.raises(WireError, match="^MakeTokenRequest: its Role has the number 77"):
+    with pytest.raises(WireError, match=r"^MakeTokenRequest: its Role has the number 77"):
         TokenAsked.from_proto(identity_pb2.MakeTokenRequest(role=77))
 
 
