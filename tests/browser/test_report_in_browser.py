@@ -66,6 +66,20 @@ CHART_TEXT = """() => {
   }
   return [least === Infinity ? 0 : least, where];
 }"""
+# Pictures that are cut or scroll within their place, and text that reaches beyond its picture.
+CUT_FIGURES = """() => [...document.querySelectorAll('.plate')].flatMap(plate => {
+    const svg = plate.querySelector('svg'), name = plate.dataset.drawn;
+    if (!svg || !plate.offsetParent) return [];
+    const cut = plate.scrollHeight > plate.clientHeight + 1 || plate.scrollWidth > plate.clientWidth + 1;
+    const room = svg.getBoundingClientRect();
+    const outside = [...svg.querySelectorAll('text')].filter(text => {
+      const box = text.getBoundingClientRect();
+      return box.width && (box.left < room.left - 1 || box.right > room.right + 1
+        || box.top < room.top - 1 || box.bottom > room.bottom + 1);
+    });
+    return [...(cut ? [`${name} is cut`] : []), ...outside.map(text => `${name}: ${text.textContent}`)];
+  })"""
+FIGURES_SHOWN = "[...document.querySelectorAll('.plate svg')].filter(each => each.checkVisibility()).length"
 CUT_TABLES = """() => [...document.querySelectorAll('table')].filter(table => table.offsetParent
     && table.getBoundingClientRect().right > document.documentElement.clientWidth + 1)
   .map(table => `${table.getBoundingClientRect().right}: ${table.innerText.slice(0, 80)}`).slice(0, 3)"""
@@ -172,6 +186,16 @@ def test_text_in_charts_is_at_least_eleven_pixels(
     page.evaluate(UNFOLD)
     least, where = page.evaluate(CHART_TEXT)
     assert least >= LEAST_CHART_PX - 0.01, where
+
+
+@every_page
+def test_no_figure_is_cut(open_page: OpenPage, pages: dict[str, Path], name: str) -> None:
+    page = open_page(page_of(pages, name), DESK)
+    page.evaluate(UNFOLD)
+    assert page.evaluate(FIGURES_SHOWN) >= 6
+    cut = page.evaluate(CUT_FIGURES)
+    # Letters that no font of the drawing has are wider in a browser; they are not cut either.
+    assert [each for each in cut if name != "hostile" or each.endswith(" is cut")] == []
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import hashlib
 import re
 from xml.etree import ElementTree
 
-from assay_report.figures.theme import CLASS, STYLE
+from assay_report.figures.theme import CLASS, style
 
 _SVG = "http://www.w3.org/2000/svg"
 _REFERENCE = re.compile(r"^url\(#(.+)\)$")
@@ -38,7 +38,8 @@ def finished(drawn: str, title: str, described: str, identity: bytes, *, styled:
     root.set("class", CLASS)
     head = [_element("title", title), _element("desc", described or title)]
     if styled:
-        head.append(_element("style", STYLE))
+        used = {each.get(what, "") for each in root.iter() for what in ("fill", "stroke")}
+        head.append(_element("style", style(used)))
     for place, element in enumerate(head):
         root.insert(place, element)
     ElementTree.register_namespace("", _SVG)

@@ -7,9 +7,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from assay_report.figures.text import labels
-from assay_report.figures.theme import DASHES, MARKS, PAPER, QUIET, SERIES
+from assay_report.figures.theme import DASHES, MARKS, MORE, PAPER, QUIET, SERIES
 
 View = dict[str, Any]
+_COLOURS = (*SERIES, *MORE)
 # Differences below this share of a percent are rounding, so a log axis does not reach further down.
 LEAST_ERROR_PERCENT = 0.01
 # Marks at the end of an axis look cut.
@@ -29,7 +30,7 @@ def series(
     A single series has a legend only with ``always``.
     """
     shown, legend = _legend(names, title, columns, always=always)
-    return {"color": _scaled(field, shown, SERIES, legend), "shape": _scaled(field, shown, MARKS, legend)}
+    return {"color": _scaled(field, shown, _COLOURS, legend), "shape": _scaled(field, shown, MARKS, legend)}
 
 
 def lines(
@@ -38,7 +39,7 @@ def lines(
     """Encodings of lines by colour and dash, with one legend."""
     shown, legend = _legend(names, title, columns, always=always)
     return {
-        "color": _scaled(field, shown, SERIES, legend),
+        "color": _scaled(field, shown, _COLOURS, legend),
         "strokeDash": _scaled(field, shown, DASHES, legend),
     }
 
@@ -52,9 +53,7 @@ def _legend(
 
 
 def _scaled(field: str, shown: Sequence[str], values: Sequence[Any], legend: View | None) -> View:
-    # From the second round on, a colour comes with another mark or dash than before.
-    turn = 0 if values is SERIES else 1
-    repeated = [values[(i + turn * (i // len(values))) % len(values)] for i in range(len(shown))]
+    repeated = [values[(i + i // len(values)) % len(values)] for i in range(len(shown))]
     scale = {"domain": list(shown), "range": repeated}
     return {"field": field, "type": "nominal", "scale": scale, "legend": legend}
 

@@ -7,10 +7,14 @@ colours; :data:`STYLE` replaces them where the reader prefers dark, except in pr
 
 from __future__ import annotations
 
+from collections.abc import Container
 from typing import Any
 
 INK, QUIET, GRID, PAPER = "#1f2933", "#5b6770", "#d5dbe0", "#ffffff"
 SERIES = ("#2b3fe5", "#a22b11", "#33a85e", "#9983bc", "#b29000", "#2b8bf6", "#49368a", "#737373")
+# Where there are more series than that: twelve, each as far from all others as there was one left.
+MORE = ("#303048", "#6c0c18", "#48009c", "#605484", "#0000fc", "#fc2448", "#cc0ccc", "#484848", "#247830",
+        "#9c90a8", "#183060", "#a89084")  # fmt: skip
 # Letters inside coloured bars keep their colours in the dark.
 INSIDE, AROUND_INSIDE = "#fffffe", "#000001"
 
@@ -18,6 +22,8 @@ DARK = {
     INK: "#e6e9ec", QUIET: "#a3adb5", GRID: "#3a444c", PAPER: "#14181b",
     "#2b3fe5": "#7081b6", "#a22b11": "#cf570c", "#33a85e": "#35f065", "#9983bc": "#ddd9b2",
     "#b29000": "#f9fe20", "#2b8bf6": "#2d67d9", "#49368a": "#ddcfff", "#737373": "#a0a0a0",
+    **dict(zip(MORE, ("#cc0048", "#603cfc", "#909cfc", "#fc9000", "#c00084", "#90b46c", "#d8d8d8", "#248460",
+                      "#cc603c", "#90a8cc", "#606cc0", "#fc1878"), strict=True)),
 }  # fmt: skip
 
 MARKS = (
@@ -35,17 +41,18 @@ WIDTH_PX = 640
 CLASS = "assay-figure"
 
 
-def _style() -> str:
+def style(used: Container[str] = DARK) -> str:
+    """The style sheet that draws the colours ``used`` as dark ones where the reader asks for them."""
     rules = "".join(
         f'.{CLASS} [{what}="{light}"]{{{what}:{dark}}}'
         for light, dark in DARK.items()
+        if light in used
         for what in ("fill", "stroke")
     )
     return f"@media (prefers-color-scheme:dark){{@media not print{{{rules}}}}}"
 
 
-STYLE = _style()
-"""A style sheet that draws figures in dark colours where the reader asks for them."""
+STYLE = style()
 
 
 def config(text_px: int = TEXT_PX) -> dict[str, Any]:

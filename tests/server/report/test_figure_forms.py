@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations
 from pathlib import Path
 from types import SimpleNamespace
@@ -24,6 +24,7 @@ from assay_report.model.drawn import Drawn
 from assay_report.model.scores import Row
 from assay_report.reading import read_report
 from assay_sampling.errors import MissingExtraError, ParameterError
+from assay_sampling.methods.built_in import BUILT_IN
 from tests.support.server.made_figures import HOSTILE, SVG, drawn_part, hints, picture, texts
 from tests.support.server.report_forms import markdown_files, render_html, render_markdown
 
@@ -305,8 +306,9 @@ def test_a_report_of_an_earlier_release_has_fewer_figures(report: dict[str, Any]
 
 def test_colours_stay_apart_for_everybody_and_from_the_ground() -> None:
     """Simulated after Machado, Oliveira and Fernandes (2009), Table 1; contrast as WCAG 2.1, 1.4.11 asks."""
-    dark = [theme.DARK[colour] for colour in theme.SERIES]
-    for names, paper in ((theme.SERIES, theme.PAPER), (dark, theme.DARK[theme.PAPER])):
+    every = (*theme.SERIES, *theme.MORE)
+    dark = [theme.DARK[colour] for colour in every]
+    for names, paper in ((every, theme.PAPER), (dark, theme.DARK[theme.PAPER])):
         colours = np.array([rgb(found) for found in names])
         ground = rgb(paper)
         for colour in colours:
@@ -314,8 +316,21 @@ def test_colours_stay_apart_for_everybody_and_from_the_ground() -> None:
             assert (lighter + 0.05) / (darker + 0.05) >= 3
         for seen in (np.eye(3), PROTANOPIA, DEUTERANOPIA):
             places = [lab(linear(colour) @ seen.T) for colour in colours]
-            assert min(float(np.linalg.norm(a - b)) for a, b in combinations(places, 2)) > 20
+            assert least_distance(places[: len(theme.SERIES)]) > 20
+            assert least_distance(places) > 14
     assert len(set(theme.MARKS)) == len(set(map(tuple, theme.DASHES))) == len(theme.SERIES)
+
+
+def least_distance(places: Sequence[np.ndarray]) -> float:
+    return min(float(np.linalg.norm(a - b)) for a, b in combinations(places, 2))
+
+
+def test_no_two_methods_have_one_colour_or_one_mark_in_one_colour() -> None:
+    methods = [f"method {number}" for number in range(20)]
+    looks = parts.series(methods, "method")
+    colours = looks["color"]["scale"]["range"]
+    assert looks["color"]["scale"]["domain"] == methods
+    assert len(set(colours)) == len(methods) > len(BUILT_IN)
 
 
 def test_the_hostile_name_is_hostile() -> None:

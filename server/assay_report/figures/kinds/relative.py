@@ -16,7 +16,7 @@ from assay_report.texts import condition_text, method_names, share_kind
 from assay_sampling.documents.common import ConditionEntry
 
 MOST_LINES = 40
-_WIDTH_PX = 460
+_WIDTH_PX = 440
 _LINE_PX, _MARK_PX = 12, 11
 # As long as fits beside the plot; the end names the GPUs.
 _LABEL = 50
