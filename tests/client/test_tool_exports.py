@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from assay_client import exports
+from assay_core.processes import tool_exports as exports
 from assay_core.processes import tool_run
 from assay_virtual.tools.scripts import write_tool_scripts
 from tests.support.agent.stand_ins import PROCESS_0, PROCESS_1, Bench
@@ -92,6 +92,27 @@ def test_a_report_of_nsight_compute_is_imported_and_selected_from(assay: Assay, 
     assert file["launches"] == LAUNCHES
     ended = assay("select", "random", report, "--param", "launches=4", "--json")
     assert json.loads(ended.stdout)["profile"]["launches"] == LAUNCHES
+
+
+@pytest.mark.processes
+@pytest.mark.usefixtures("stand_ins")
+def test_reports_are_imported_and_played_back_in_campaigns(assay: Assay, bench: Bench) -> None:
+    report = nsys_report(bench)
+    named = ("--workload", "w", "--device", "RTX 3070", "--state", bench.folder / "state", "--json")
+    ended = assay("import", "--light", report.rename(bench.folder / "light.nsys-rep"), *named)
+    assert (ended.code, ended.stderr) == (0, "")
+    [run] = json.loads(ended.stdout)["campaign"]["runs"]
+    assert (run["level"], run["state"], run["launches"]) == ("light", "done", LAUNCHES)
+
+
+@pytest.mark.usefixtures("path")
+def test_a_report_without_its_tool_is_not_imported(assay: Assay, bench: Bench) -> None:
+    report = nsys_report(bench).rename(bench.folder / "light.nsys-rep")
+    named = ("--workload", "w", "--device", "RTX 3070", "--state", bench.folder / "state", "--json")
+    ended = assay("import", "--light", report, *named)
+    error = json.loads(ended.stderr)["error"]
+    assert error["cause"] == "it is a report of Nsight Systems, and nsys is not in the PATH to export it"
+    assert error["remedy"].startswith("put nsys into the PATH")
 
 
 @pytest.mark.usefixtures("path")

@@ -46,12 +46,16 @@ class RecordedProfiler:
         return None
 
     def run(self, work: Work, cancelled: threading.Event) -> RecordedMeasurement:
-        """Open the file; raises ProfilerError if the run cannot use it."""
-        from assay_sampling.readers import open_recording  # noqa: PLC0415
+        """Open the file, a report of Nsight through this box's own tool.
+
+        Raises ProfilerError if the run cannot use it.
+        """
+        from assay_core.processes.tool_exports import export_report  # noqa: PLC0415
+        from assay_sampling.readers import ReadOptions, open_recording  # noqa: PLC0415
 
         source = _source(work)
         try:
-            recording = open_recording(source.path)
+            recording = open_recording(source.path, ReadOptions(export=export_report))
         except AssayError as error:
             raise _unreadable(error) from error
         try:

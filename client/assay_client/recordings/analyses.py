@@ -8,10 +8,10 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from assay_client.exports import export_report
 from assay_client.files import AnyPath
 from assay_client.recordings import evaluated, operations
 from assay_client.recordings.units import UnitChoice, require_unit, unit_for, with_the_other_unit
+from assay_core.processes.tool_exports import export_report
 from assay_sampling.counters.features import own_metrics
 from assay_sampling.documents.reading import WRITE_AGAIN
 from assay_sampling.documents.selection import SelectionDocument, SequenceHashes

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from assay_client.files import AnyPath
+from assay_core.processes.tool_exports import export_report
 from assay_sampling.errors import ParameterError, RefusedError
 from assay_sampling.launches.levels import refuse_other_devices
 from assay_sampling.launches.table import TableMetadata, table_metadata
@@ -56,7 +57,7 @@ def recorded_run(
         raise ParameterError("FILE", "no file was given", "name a recording, or give --detailed or --light")
     found: dict[str, Path] = {}
     opened: dict[Path, TableMetadata] = {}
-    options = ReadOptions(synthetic=True if synthetic else None)
+    options = ReadOptions(synthetic=True if synthetic else None, export=export_report)
     for path, wanted in given:
         with open_recording(path, options) as recording:
             metadata = table_metadata(recording.schema)
