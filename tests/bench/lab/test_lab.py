@@ -111,10 +111,12 @@ def test_the_table_counts_what_came_late():
     ]
 
 
-def _phase(finished: int = 0, cores: float = 0.05, heartbeat: float = 0.1, lease: float = 0.01) -> Phase:
+def _phase(
+    finished: int = 0, cores: float = 0.05, heartbeat: float = 0.1, lease: float = 0.01, mib: float = 100.0
+) -> Phase:
     counts = Counts(leases=[lease] * 10, finished=[AttemptKey("r", 0, 1, n) for n in range(finished)])
     counts.note_heartbeat(heartbeat, 1.0)
-    return Phase("some", 10.0, cores, 100.0, 1.0, counts)
+    return Phase("some", 10.0, cores, mib, 1.0, counts)
 
 
 @pytest.mark.parametrize(
@@ -122,7 +124,9 @@ def _phase(finished: int = 0, cores: float = 0.05, heartbeat: float = 0.1, lease
     [
         (Phases(_phase(), _phase(), _phase(), _phase(600)), []),
         (Phases(_phase(cores=0.11), _phase(), _phase(), _phase(600)), ["9 idle slots"]),
-        (Phases(_phase(), _phase(lease=0.021), _phase(), _phase(600)), ["lease call"]),
+        (Phases(_phase(), _phase(lease=0.101), _phase(), _phase(600)), ["lease call"]),
+        (Phases(_phase(), _phase(cores=1.01), _phase(), _phase(600)), ["server while runs last, cores"]),
+        (Phases(_phase(), _phase(mib=401), _phase(), _phase(600)), ["server while runs last, MiB"]),
         (Phases(_phase(), _phase(), _phase(heartbeat=0.2), _phase(600)), ["heartbeats with"]),
         (Phases(_phase(), _phase(), _phase(), _phase(600, heartbeat=1.1)), ["heartbeats late"]),
         (Phases(_phase(), _phase(), _phase(), _phase(599)), ["finished runs"]),
