@@ -31,7 +31,7 @@ from assay_sampling.launches.profile import Profile as Levels
 from assay_sampling.notes.registry import note_text
 from assay_sampling.parameters import WeightKind
 from assay_sampling.scoring.saved.verdict_facts import verdict_of_selection
-from assay_sampling.scoring.selection import SavedSelection
+from assay_sampling.scoring.saved_selection import SavedSelection
 from assay_sampling.scoring.selection import Selection as MadeSelection
 from assay_sampling.verdicts.sentences import sentence_of_verdict
 

@@ -20,7 +20,8 @@ from assay_sampling.scoring.carried import score_on_by_weights
 from assay_sampling.scoring.elsewhere import score_saved_by_weights
 from assay_sampling.scoring.error_parts.cells import Cells, CellTimes, kernel_and_size
 from assay_sampling.scoring.saved.labels import cell_times_from, labels_document, right_labels_from
-from assay_sampling.scoring.selection import SavedSelection, Selection
+from assay_sampling.scoring.saved_selection import SavedSelection
+from assay_sampling.scoring.selection import Selection
 from tests.support.sampling.made_launches import made_launches
 
 KERNELS = ["a", "b"] * 20

@@ -12,7 +12,7 @@ from assay_sampling.handover.target import Given
 from assay_sampling.launches.profile import Profile
 from assay_sampling.methods import registry
 from assay_sampling.readers import read_launches
-from assay_sampling.scoring.selection import SavedSelection
+from assay_sampling.scoring.saved_selection import SavedSelection
 from assay_sampling.simulators.macsim import TracedWarps, read_traced_warps
 from tests.support.client import hand_made
 from tests.support.sampling.macsim_traces import write_warps

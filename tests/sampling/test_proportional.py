@@ -17,7 +17,7 @@ from assay_sampling.estimation.target_intervals import LEAST_LAUNCHES, TargetInt
 from assay_sampling.launches.profile import Profile
 from assay_sampling.methods.registry import select
 from assay_sampling.notes.registry import make_note
-from assay_sampling.scoring.selection import SavedSelection
+from assay_sampling.scoring.saved_selection import SavedSelection
 from tests.support.sampling.made_launches import made_launches
 
 

@@ -24,7 +24,7 @@ from assay_sampling.notes.registry import make_note
 from assay_sampling.readers import ReadOptions, open_recording, read_launches
 from assay_sampling.readers.kineto import json_events
 from assay_sampling.scoring.elsewhere import score_saved_by_weights
-from assay_sampling.scoring.selection import SavedSelection
+from assay_sampling.scoring.saved_selection import SavedSelection
 from tests.support.sampling.reader_files import (
     kernel_names,
     sentences,

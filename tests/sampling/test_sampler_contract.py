@@ -20,7 +20,8 @@ from assay_sampling.errors import AssayError
 from assay_sampling.launches.in_memory import Launches
 from assay_sampling.launches.profile import Profile
 from assay_sampling.methods.registry import samplers, select
-from assay_sampling.scoring.selection import SavedSelection, Selection
+from assay_sampling.scoring.saved_selection import SavedSelection
+from assay_sampling.scoring.selection import Selection
 from tests.support.sampling.counted_launches import counted_launches
 from tests.support.sampling.made_launches import made_launches
 from tests.support.sampling.saved_scores import score_saved

@@ -15,7 +15,8 @@ from assay_sampling.launches.profile import Profile
 from assay_sampling.methods.by_operation import operation_profile, select_operations, try_operations
 from assay_sampling.methods.registry import samplers, select
 from assay_sampling.scoring.by_operation import score_saved_operations
-from assay_sampling.scoring.selection import SavedSelection, Selection
+from assay_sampling.scoring.saved_selection import SavedSelection
+from assay_sampling.scoring.selection import Selection
 from tests.support.sampling.made_operations import made_training
 
 METHODS = list(samplers())

@@ -17,7 +17,8 @@ from assay_sampling.errors import InputError, MisalignedError
 from assay_sampling.launches.profile import Profile
 from assay_sampling.methods.registry import select
 from assay_sampling.scoring.saved.labels import Checkpoints, first_difference, labels_document, labels_from
-from assay_sampling.scoring.selection import SavedSelection, Selection
+from assay_sampling.scoring.saved_selection import SavedSelection
+from assay_sampling.scoring.selection import Selection
 from tests.support.sampling.made_launches import made_launches
 from tests.support.sampling.saved_scores import score_saved
 

@@ -18,7 +18,8 @@ from assay_sampling.methods.by_operation import operation_profile, select_by_uni
 from assay_sampling.readers import read_launches
 from assay_sampling.running.identity import Device
 from assay_sampling.scoring.by_operation import SelectedCalls, score_operations, score_saved_operations
-from assay_sampling.scoring.selection import SavedSelection, Selection
+from assay_sampling.scoring.saved_selection import SavedSelection
+from assay_sampling.scoring.selection import Selection
 from tests.support.sampling.made_operations import Call, made_calls
 
 HERE = TableMetadata("light", devices=(Device(0, "H100"),))

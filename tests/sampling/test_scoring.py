@@ -21,7 +21,8 @@ from assay_sampling.launches.in_memory import Launches
 from assay_sampling.launches.table import Condition, Device, TableMetadata
 from assay_sampling.scoring.carried import score_on
 from assay_sampling.scoring.evaluation import cost_of, evaluate
-from assay_sampling.scoring.selection import ProfileSummary, Representatives, SavedSelection, Selection
+from assay_sampling.scoring.saved_selection import SavedSelection
+from assay_sampling.scoring.selection import ProfileSummary, Representatives, Selection
 from tests.support.sampling.made_launches import CYCLES, made_launches
 from tests.support.sampling.saved_scores import score_relative, score_saved
 

@@ -33,7 +33,7 @@ from assay_sampling.launches.profile import Profile
 from assay_sampling.launches.table import LaunchBatch, Names, TableMetadata, launch_schema, make_batch
 from assay_sampling.methods.registry import select, select_and_try
 from assay_sampling.scoring.elsewhere import score_saved_by_weights
-from assay_sampling.scoring.selection import SavedSelection
+from assay_sampling.scoring.saved_selection import SavedSelection
 
 pytest.importorskip("duckdb", reason="the extra 'engine' is not installed")
 

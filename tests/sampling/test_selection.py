@@ -14,7 +14,8 @@ from assay_sampling.documents.selection import SelectionDocument
 from assay_sampling.errors import InputError
 from assay_sampling.launches.profile import Profile
 from assay_sampling.methods.registry import select
-from assay_sampling.scoring.selection import ProfileSummary, Representatives, SavedSelection, Selection
+from assay_sampling.scoring.saved_selection import SavedSelection
+from assay_sampling.scoring.selection import ProfileSummary, Representatives, Selection
 from tests.support.sampling.counted_launches import table2_launches
 from tests.support.sampling.made_launches import made_launches
 from tests.support.sampling.published import PUBLISHED_PKS

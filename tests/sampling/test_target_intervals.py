@@ -35,7 +35,7 @@ from assay_sampling.methods.registry import select
 from assay_sampling.notes.registry import make_note
 from assay_sampling.parameters import WeightKind
 from assay_sampling.scoring.carried import score_on
-from assay_sampling.scoring.selection import SavedSelection
+from assay_sampling.scoring.saved_selection import SavedSelection
 from tests.support.sampling.made_launches import made_launches
 from tests.support.sampling.saved_scores import score_saved
 

@@ -22,7 +22,8 @@ from assay_sampling.methods.registry import select
 from assay_sampling.readers import ReadOptions, read_launches
 from assay_sampling.scoring.error_parts.cells import kernel_and_size
 from assay_sampling.scoring.error_parts.decomposition import UNKNOWN_GROUP
-from assay_sampling.scoring.selection import SavedSelection, Selection
+from assay_sampling.scoring.saved_selection import SavedSelection
+from assay_sampling.scoring.selection import Selection
 from tests.support.sampling.made_launches import CYCLES, made_launches
 from tests.support.sampling.published import PUBLISHED_PKS
 from tests.support.sampling.saved_scores import score_saved

@@ -22,7 +22,8 @@ from assay_sampling.methods import registry
 from assay_sampling.methods.baselines.random_sampling import RandomParameters, RandomSampler
 from assay_sampling.methods.registry import samplers, select
 from assay_sampling.scoring.carried import score_on, score_on_by_weights
-from assay_sampling.scoring.selection import SavedSelection, Selection
+from assay_sampling.scoring.saved_selection import SavedSelection
+from assay_sampling.scoring.selection import Selection
 from assay_sampling.scoring.weights import WeightRule, light_time_of, light_time_weights, mean_light_time
 from tests.support.sampling.counted_launches import counted_launches, table2_launches
 from tests.support.sampling.made_launches import made_launches

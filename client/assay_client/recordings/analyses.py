@@ -37,7 +37,8 @@ from assay_sampling.scoring.elsewhere import (
 from assay_sampling.scoring.evaluation import Evaluation
 from assay_sampling.scoring.matching import same_sequence
 from assay_sampling.scoring.relative import score_relative_by_weights
-from assay_sampling.scoring.selection import ProfileSummary, SavedSelection, Selection
+from assay_sampling.scoring.saved_selection import SavedSelection
+from assay_sampling.scoring.selection import ProfileSummary, Selection
 from assay_sampling.simulators.accel_sim.run import SimulatorRun
 
 # A selection, its document, the JSON value of that, or the file it was written to.

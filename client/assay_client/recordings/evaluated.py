@@ -12,7 +12,7 @@ from assay_sampling.scoring.elsewhere import is_at_home, saved_quantity
 from assay_sampling.scoring.evaluation import Evaluation
 from assay_sampling.scoring.relative import RelativeScore
 from assay_sampling.scoring.saved.verdict_facts import verdict_of_score
-from assay_sampling.scoring.selection import SavedSelection
+from assay_sampling.scoring.saved_selection import SavedSelection
 from assay_sampling.verdicts.verdict import most_cautious, verdict_from
 
 

@@ -24,7 +24,7 @@ from assay_sampling.scoring.by_operation import place_saved_operations
 from assay_sampling.scoring.elsewhere import saved_quantity, score_saved_by_weights
 from assay_sampling.scoring.placement import scored_cost
 from assay_sampling.scoring.saved.verdict_facts import verdict_of_selection
-from assay_sampling.scoring.selection import SavedSelection
+from assay_sampling.scoring.saved_selection import SavedSelection
 
 # "{one}" is a launch or an operation, "{all}" several.
 _BY_PARAMETER = {

@@ -22,7 +22,8 @@ from assay_sampling.scale_model.rules import RULES
 from assay_sampling.scale_model.scaling_table import Workload
 from assay_sampling.scoring.by_operation import place_saved_operations
 from assay_sampling.scoring.elsewhere import placed_on
-from assay_sampling.scoring.selection import SavedSelection, Selection
+from assay_sampling.scoring.saved_selection import SavedSelection
+from assay_sampling.scoring.selection import Selection
 from assay_sampling.simulators.accel_sim.run import SimulatorRun
 from assay_sampling.simulators.accel_sim.visualizer import IntervalLog, looks_like_intervals
 

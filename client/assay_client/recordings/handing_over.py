@@ -21,7 +21,7 @@ from assay_sampling.handover.offered import target_called
 from assay_sampling.handover.target import Given, HandOver, Target
 from assay_sampling.launches.alignment import MatchKind
 from assay_sampling.launches.in_memory import DEFAULT_MEMORY_LIMIT_BYTES
-from assay_sampling.scoring.selection import SavedSelection
+from assay_sampling.scoring.saved_selection import SavedSelection
 
 _PIECE_BYTES = 1 << 20
 _NOT_IN_A_NAME = re.compile(r"[^A-Za-z0-9._-]+")

@@ -11,7 +11,8 @@ from assay_sampling.scoring.by_operation import OperationScores, score_saved_ope
 from assay_sampling.scoring.elsewhere import default_weights
 from assay_sampling.scoring.evaluation import Evaluation
 from assay_sampling.scoring.relative_by_operation import score_relative_operations
-from assay_sampling.scoring.selection import ProfileSummary, SavedSelection
+from assay_sampling.scoring.saved_selection import SavedSelection
+from assay_sampling.scoring.selection import ProfileSummary
 
 
 def evaluated(

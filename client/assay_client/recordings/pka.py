@@ -18,7 +18,7 @@ from assay_sampling.launches.in_memory import DEFAULT_MEMORY_LIMIT_BYTES
 from assay_sampling.projection.files import ProjectionOptions
 from assay_sampling.projection.pka_table import PkaRow, SimulatedWorkload, application_row, pka_table
 from assay_sampling.projection.runs import LaunchProjection, project_run
-from assay_sampling.scoring.selection import SavedSelection
+from assay_sampling.scoring.saved_selection import SavedSelection
 from assay_sampling.simulators.accel_sim.run import SimulatorRun
 
 

@@ -13,7 +13,7 @@ from assay_sampling.launches.profile import Profile
 from assay_sampling.operations.collapsing import how_to_record, knows_operations, require_operations
 from assay_sampling.parameters import Unit
 from assay_sampling.scoring.matching import on_the_same_gpu
-from assay_sampling.scoring.selection import SavedSelection
+from assay_sampling.scoring.saved_selection import SavedSelection
 
 _COMPARE = "assay compare FILE --unit operation --on OTHER"
 UnitChoice = Literal["launch", "operation", "auto"]

@@ -34,7 +34,7 @@ from assay_sampling.launches.alignment import MatchKind
 from assay_sampling.notes.registry import Note, distinct_notes
 from assay_sampling.parameters import WeightKind
 from assay_sampling.projection.projector import ProjectionParameters
-from assay_sampling.scoring.selection import SavedSelection
+from assay_sampling.scoring.saved_selection import SavedSelection
 from assay_sampling.simulators.accel_sim.launch_traces import LaunchTraces
 
 WARM_UPS: tuple[WarmUp, ...] = ("none", "tail", "whole")

@@ -23,7 +23,7 @@ from assay_sampling.handover.weights import weights_entry
 from assay_sampling.notes.registry import Note, make_note
 from assay_sampling.readers.listed_launches import read_listed_launches
 from assay_sampling.scoring.matching import DIFFERENCES_SHOWN
-from assay_sampling.scoring.selection import SavedSelection
+from assay_sampling.scoring.saved_selection import SavedSelection
 from assay_sampling.simulators.accel_sim.kernels_list import KernelsList, MemoryCopy
 from assay_sampling.simulators.accel_sim.trace_folder import TraceFolder, open_trace_folder
 from assay_sampling.simulators.accel_sim.trace_text import TraceHeader

@@ -24,7 +24,7 @@ from assay_sampling.documents.designs import (
 from assay_sampling.estimation.speedup_intervals import speedup_interval
 from assay_sampling.notes.registry import Note, make_note
 from assay_sampling.parameters import WeightKind
-from assay_sampling.scoring.selection import SavedSelection
+from assay_sampling.scoring.saved_selection import SavedSelection
 
 
 @dataclass(frozen=True)

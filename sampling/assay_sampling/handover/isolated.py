@@ -20,7 +20,7 @@ from assay_sampling.handover.accel_sim import check_traces
 from assay_sampling.handover.target import Given, of_one_process, the_traces
 from assay_sampling.notes.registry import Note
 from assay_sampling.scoring.matching import DIFFERENCES_SHOWN
-from assay_sampling.scoring.selection import SavedSelection
+from assay_sampling.scoring.saved_selection import SavedSelection
 from assay_sampling.simulators.accel_sim.kernels_list import KernelsList, MemoryCopy
 from assay_sampling.simulators.accel_sim.trace_folder import TraceFolder, open_trace_folder
 from assay_sampling.simulators.accel_sim.warm_up import memory_only_path, memory_only_trace

@@ -23,7 +23,7 @@ from assay_sampling.handover.weights import weights_entry
 from assay_sampling.launches.alignment import MatchKind
 from assay_sampling.notes.registry import make_note
 from assay_sampling.scoring.matching import DIFFERENCES_SHOWN
-from assay_sampling.scoring.selection import SavedSelection
+from assay_sampling.scoring.saved_selection import SavedSelection
 from assay_sampling.simulators.macsim import (
     LIST_NAME,
     TRACE_NAME,

@@ -15,7 +15,7 @@ import numpy as np
 from assay_sampling.handover.target import Given, HandedFile, HandOver, Need, of_one_process
 from assay_sampling.handover.weights import weights_entry
 from assay_sampling.notes.registry import Note, make_note
-from assay_sampling.scoring.selection import SavedSelection
+from assay_sampling.scoring.saved_selection import SavedSelection
 
 # Linux takes at most so many bytes of one variable of the environment, its name included.
 _MOST_VARIABLE_BYTES = 131_071

@@ -26,7 +26,7 @@ from assay_sampling.notes.registry import Note, make_note
 from assay_sampling.scoring.by_operation import place_saved_operations
 from assay_sampling.scoring.elsewhere import placed_on, saved_quantity
 from assay_sampling.scoring.placement import scored_cost
-from assay_sampling.scoring.selection import SavedSelection
+from assay_sampling.scoring.saved_selection import SavedSelection
 
 _BLOCK_LAUNCHES = 1 << 16
 _GZIP = 31

@@ -17,7 +17,8 @@ from assay_sampling.launches.in_memory import Launches
 from assay_sampling.notes.registry import Note, make_note
 from assay_sampling.scoring.matching import DIFFERENCES_SHOWN, same_sequence
 from assay_sampling.scoring.saved.labels import first_difference
-from assay_sampling.scoring.selection import ProfileSummary, SavedSelection
+from assay_sampling.scoring.saved_selection import SavedSelection
+from assay_sampling.scoring.selection import ProfileSummary
 from assay_sampling.simulators.kernel_names import is_mangled, same_kernel
 
 _SAME = "use the traces and logs of the workload, with its input, that the selection was made on"

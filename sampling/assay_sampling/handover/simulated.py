@@ -36,7 +36,7 @@ from assay_sampling.parameters import WeightKind
 from assay_sampling.projection.pka_table import SimulatedWorkload, application_row, totals_of
 from assay_sampling.readers.opening import read_launches
 from assay_sampling.scoring.matching import DIFFERENCES_SHOWN
-from assay_sampling.scoring.selection import SavedSelection
+from assay_sampling.scoring.saved_selection import SavedSelection
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from assay_sampling.errors import ParameterError, RefusedError
 from assay_sampling.launches.alignment import MatchKind
 from assay_sampling.launches.in_memory import Launches
 from assay_sampling.notes.registry import Note
-from assay_sampling.scoring.selection import SavedSelection
+from assay_sampling.scoring.saved_selection import SavedSelection
 
 Need = Literal["traces", "recording"]
 

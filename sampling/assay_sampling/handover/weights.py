@@ -8,7 +8,7 @@ import numpy as np
 
 from assay_sampling.handover.target import Given, HandedFile, HandOver, Need
 from assay_sampling.handover.weights_file import weights_text
-from assay_sampling.scoring.selection import SavedSelection
+from assay_sampling.scoring.saved_selection import SavedSelection
 
 FILE_NAME = "weights.txt"
 

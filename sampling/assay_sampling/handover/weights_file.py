@@ -20,7 +20,7 @@ from assay_sampling.errors import InputError
 from assay_sampling.files.reading import read_blocks, require_file
 from assay_sampling.handover.weights_facts import FactError, added, more_facts, of_operations
 from assay_sampling.readers.known_files import WEIGHTS_MAGIC, known_file
-from assay_sampling.scoring.selection import SavedSelection
+from assay_sampling.scoring.saved_selection import SavedSelection
 
 WEIGHTS_VERSION = 1
 MAGIC = WEIGHTS_MAGIC

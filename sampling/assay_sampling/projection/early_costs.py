@@ -18,7 +18,7 @@ from assay_sampling.projection.runs import LaunchProjection, project_run
 from assay_sampling.scoring.error_parts.decomposition import ErrorParts, all_together, with_costs_elsewhere
 from assay_sampling.scoring.evaluation import Evaluation, cost_of
 from assay_sampling.scoring.matching import row_keys
-from assay_sampling.scoring.selection import SavedSelection
+from assay_sampling.scoring.saved_selection import SavedSelection
 from assay_sampling.simulators.accel_sim.run import SimulatorRun
 
 

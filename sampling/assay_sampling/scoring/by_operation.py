@@ -35,7 +35,8 @@ from assay_sampling.scoring.evaluation import Evaluation, instructions_of
 from assay_sampling.scoring.matching import source_of
 from assay_sampling.scoring.placement import Placed, checked_scale, refuse_mixed_origins, scored_cost
 from assay_sampling.scoring.saved.operations import sequence_from
-from assay_sampling.scoring.selection import SavedSelection, Selection
+from assay_sampling.scoring.saved_selection import SavedSelection
+from assay_sampling.scoring.selection import Selection
 
 _RECORD_SELECTION = "write it again with: assay select METHOD FILE --unit operation -o selection.json"
 

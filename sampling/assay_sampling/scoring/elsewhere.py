@@ -29,7 +29,8 @@ from assay_sampling.scoring.matching import (
 )
 from assay_sampling.scoring.placement import Placed, checked_scale, refuse_mixed_origins, scored_cost
 from assay_sampling.scoring.saved.labels import first_difference
-from assay_sampling.scoring.selection import ProfileSummary, SavedSelection
+from assay_sampling.scoring.saved_selection import SavedSelection
+from assay_sampling.scoring.selection import ProfileSummary
 
 
 def score_saved_by_weights(

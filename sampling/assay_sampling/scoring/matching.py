@@ -18,7 +18,8 @@ from assay_sampling.errors import MisalignedError
 from assay_sampling.launches.alignment import Alignment, MatchKind, Shape, shape_totals, totals_only
 from assay_sampling.launches.in_memory import Launches
 from assay_sampling.running.identity import told_apart
-from assay_sampling.scoring.selection import SavedSelection, Selection
+from assay_sampling.scoring.saved_selection import SavedSelection
+from assay_sampling.scoring.selection import Selection
 
 DIFFERENCES_SHOWN = 5
 SAME_COMMAND = "score it on a recording of the same command, input and seeds"

@@ -20,7 +20,8 @@ from assay_sampling.scoring.error_parts.ratio_spread import Chosen, GroupSpread,
 from assay_sampling.scoring.evaluation import Evaluation, cost_of
 from assay_sampling.scoring.matching import row_keys, same_sequence, source_of
 from assay_sampling.scoring.placement import measured
-from assay_sampling.scoring.selection import ProfileSummary, SavedSelection
+from assay_sampling.scoring.saved_selection import SavedSelection
+from assay_sampling.scoring.selection import ProfileSummary
 
 
 @dataclass(frozen=True)

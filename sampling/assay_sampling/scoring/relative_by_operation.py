@@ -18,7 +18,7 @@ from assay_sampling.parameters import WeightKind
 from assay_sampling.scoring.by_operation import OperationScores, PlacedOperations, place_saved_operations
 from assay_sampling.scoring.error_parts.ratio_spread import Chosen, GroupSpread, widest_groups
 from assay_sampling.scoring.relative import RelativeScore, common_quantity
-from assay_sampling.scoring.selection import SavedSelection
+from assay_sampling.scoring.saved_selection import SavedSelection
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from assay_sampling.scoring.selection import SavedSelection
+from assay_sampling.scoring.saved_selection import SavedSelection
 
 # As in the header of a trace: one line, no blanks around it.
 LINE_NAMES = st.text(

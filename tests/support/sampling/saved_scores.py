@@ -7,7 +7,7 @@ from assay_sampling.parameters import WeightKind
 from assay_sampling.scoring.elsewhere import default_weights, score_saved_by_weights
 from assay_sampling.scoring.evaluation import Evaluation
 from assay_sampling.scoring.relative import RelativeScore, score_relative_by_weights
-from assay_sampling.scoring.selection import SavedSelection
+from assay_sampling.scoring.saved_selection import SavedSelection
 
 
 def score_saved(
