@@ -6,6 +6,7 @@ from typing import Annotated, ClassVar
 
 from assay_report.model.common import FlagEntry, Judged, Match, OverlapEntry, Placed
 from assay_sampling.documents.base import ArrangedPart, Part, says
+from assay_sampling.documents.by_method import Accuracies, LabelScores, Window
 from assay_sampling.documents.common import (
     ConditionEntry,
     FairEntry,
@@ -17,7 +18,7 @@ from assay_sampling.documents.common import (
     VerdictEntry,
     WeightedScores,
 )
-from assay_sampling.documents.selection import Accuracies, IntervalEntry, LabelScores, Window
+from assay_sampling.documents.selection import IntervalEntry
 from assay_sampling.parameters import Unit, WeightKind
 
 

@@ -10,9 +10,7 @@ from assay_report.texts import (
     ABSENT,
     percent,
 )
-from assay_sampling.documents.selection import (
-    Accuracies,
-)
+from assay_sampling.documents.by_method import Accuracies
 
 Entry = TypeVar("Entry")
 

@@ -21,9 +21,7 @@ from assay_report.texts import (
     share_kind,
     text,
 )
-from assay_sampling.documents.selection import (
-    Accuracies,
-)
+from assay_sampling.documents.by_method import Accuracies
 
 _OF_THE_MODEL = "Accuracies are held out, of the model that labels the launches after the window."
 _LIGHT_ALONE = (

@@ -20,9 +20,7 @@ from assay_report.texts import (
     percent,
     ratio,
 )
-from assay_sampling.documents.selection import (
-    Window,
-)
+from assay_sampling.documents.by_method import Window
 
 
 @dataclass(frozen=True)

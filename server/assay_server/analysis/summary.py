@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from assay_report.model.compared import ColdStartEntry, Compared, SelectionDifference, SmShareEntry
 from assay_report.model.report import Comparisons
 from assay_report.model.scores import Row, ShareSummary, SummaryEntry
-from assay_sampling.documents.selection import Accuracies
+from assay_sampling.documents.by_method import Accuracies
 from assay_sampling.launches.table import BASELINE
 
 _OF_THE_ROW = (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from assay_report.model.scores import ChosenModel, LabelModel, Row, Unknown
 from assay_sampling.documents.base import plain
-from assay_sampling.documents.selection import Accuracies, TwoLevels
+from assay_sampling.documents.by_method import Accuracies, TwoLevels
 from assay_sampling.scoring.selection import Selection
 
 

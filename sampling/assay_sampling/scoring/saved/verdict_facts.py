@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from assay_sampling.documents.selection import SelectionDocument, TwoLevels
+from assay_sampling.documents.by_method import TwoLevels
+from assay_sampling.documents.selection import SelectionDocument
 from assay_sampling.estimation.intervals import Interval
 from assay_sampling.scoring.evaluation import Evaluation
 from assay_sampling.verdicts.facts import VerdictFacts
