@@ -22,11 +22,10 @@ from assay_core.records import (
     upload,
     work,
 )
-from assay_core.records.condition import condition_from_proto, condition_to_proto
 from assay_core.records.error_metadata import MOST_BYTES, MOST_DIFFERENCES, ErrorMetadata
 from assay_core.records.failure import Failure, failure
 from assay_core.records.validity_flag import ValidityFlag
-from assay_core.records.wire import WireError
+from assay_core.records.wire import WireError, condition_from_proto, condition_to_proto
 from assay_protos import agent_pb2, campaign_pb2, common_pb2
 from assay_sampling import errors
 from assay_sampling.running.failures import FailureClass

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from dataclasses import dataclass
 
 import pytest
@@ -40,3 +42,17 @@ def test_a_field_that_no_conversion_knows_is_refused() -> None:
 
     with pytest.raises(TypeError, match="no field of a record can be a"):
         Odd(1j).to_proto()
+
+
+@pytest.mark.parametrize("module", ["campaign", "identity", "work"])
+def test_a_module_of_records_converts_where_no_other_is_imported(module: str) -> None:
+    """A conversion that another module must be imported for first would fail in some programs."""
+    convert = (
+        "import importlib, inspect, sys\n"
+        "from assay_core.records import wire\n"
+        "module = importlib.import_module(sys.argv[1])\n"
+        "kinds = [each for _, each in inspect.getmembers(module, inspect.isclass)]\n"
+        "kinds = [each for each in kinds if issubclass(each, wire.Record) and each is not wire.Record]\n"
+        "assert [wire.fields_of(each) for each in kinds]\n"
+    )
+    subprocess.run([sys.executable, "-c", convert, f"assay_core.records.{module}"], check=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from assay_core.records.condition import condition_from_proto, condition_to_proto
+from assay_core.records.wire import condition_from_proto, condition_to_proto
 from assay_protos import common_pb2
 from assay_sampling.launches.table import BASELINE, Condition, TableMetadata
 from assay_server.store.model import Run

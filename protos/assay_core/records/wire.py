@@ -1,4 +1,4 @@
-"""Messages of other programs: the error for unreadable ones, closed sets as enumerations, and records.
+"""Messages of other programs: the error for unreadable ones, closed sets, conditions, and records.
 
 A record crosses the wire field by field: each of its fields is the field of its message with the same name.
 """
@@ -14,7 +14,9 @@ from typing import Any, ClassVar, Generic, Self, TypeVar, Union, get_args, get_o
 
 from google.protobuf.message import Message
 
+from assay_protos import common_pb2
 from assay_sampling.errors import ParameterError
+from assay_sampling.running.identity import CacheCondition, ClockCondition, Condition, RunLevel, SmShareKind
 
 ONE_RELEASE = "run the same release of Assay on agent, server and client"
 
@@ -83,7 +85,7 @@ class Record(Generic[M]):
     def to_proto(self) -> M:
         """The record as a message."""
         kind: Any = type(self)
-        values = {each.wire_name: each.to_proto(getattr(self, each.name)) for each in _fields(kind)}
+        values = {each.wire_name: each.to_proto(getattr(self, each.name)) for each in fields_of(kind)}
         message: M = kind.message_type(**values)
         return message
 
@@ -93,7 +95,7 @@ class Record(Generic[M]):
         kind: Any = cls
         values: dict[str, Any] = {}
         subject = cls.message_type.DESCRIPTOR.name
-        for each in _fields(kind):
+        for each in fields_of(kind):
             value = None
             if not each.optional or message.HasField(each.wire_name):
                 value = each.from_proto(getattr(message, each.wire_name), subject)
@@ -116,7 +118,8 @@ class _Field:
 
 
 @cache
-def _fields(record: Any) -> tuple[_Field, ...]:
+def fields_of(record: Any) -> tuple[_Field, ...]:
+    """The fields of a record, each with its conversions; raises TypeError for one that has none."""
     hints = get_type_hints(record)
     return tuple(
         _field(each.name, record._wire_names.get(each.name, each.name), hints[each.name])
@@ -173,3 +176,33 @@ def closed_set(wire: Any, values: type[Value]) -> ClosedSet[Value]:
     found: ClosedSet[Value] = ClosedSet(wire, values)  # type: ignore[arg-type]
     convert_by(values, found.to_proto, found.from_proto)
     return found
+
+
+LEVELS: ClosedSet[RunLevel] = ClosedSet(common_pb2.Level, get_args(RunLevel))
+_CACHES: ClosedSet[CacheCondition] = ClosedSet(common_pb2.Cache, get_args(CacheCondition))
+_CLOCKS: ClosedSet[ClockCondition] = ClosedSet(common_pb2.Clock, get_args(ClockCondition))
+_SM_SHARES: ClosedSet[SmShareKind] = ClosedSet(common_pb2.SmShare, get_args(SmShareKind))
+
+
+def condition_to_proto(condition: Condition) -> common_pb2.Condition:
+    """A condition as a message, without the fields that were not recorded."""
+    return common_pb2.Condition(
+        cache=None if condition.cache is None else _CACHES.to_proto(condition.cache),
+        clock=None if condition.clock is None else _CLOCKS.to_proto(condition.clock),
+        sm_percent=condition.sm_percent or 0.0,
+        sm_share=_SM_SHARES.to_proto(condition.sm_share),
+    )
+
+
+def condition_from_proto(message: common_pb2.Condition, subject: str) -> Condition:
+    """A condition from a message about ``subject``; raises WireError for unknown values."""
+    return Condition(
+        cache=_CACHES.optional_from_proto(message.cache, subject),
+        clock=_CLOCKS.optional_from_proto(message.clock, subject),
+        sm_percent=message.sm_percent or None,
+        sm_share=_SM_SHARES.optional_from_proto(message.sm_share, subject) or "limit",
+    )
+
+
+convert_by(Condition, condition_to_proto, condition_from_proto)
+convert_by(RunLevel, LEVELS.to_proto, LEVELS.from_proto)

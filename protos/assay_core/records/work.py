@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import Self
 
 from assay_core.records.attempt import AttemptKey
-from assay_core.records.condition import LEVELS, condition_from_proto, condition_to_proto
 from assay_core.records.upload import Bundle
-from assay_core.records.wire import Record
+from assay_core.records.wire import LEVELS, Record, condition_from_proto, condition_to_proto
 from assay_protos import agent_pb2
 from assay_sampling.running.identity import BASELINE, Condition, Level, RunLevel
 
