@@ -97,3 +97,22 @@ def test_a_kind_of_virtual_gpu_that_does_not_exist_is_refused(tmp_path: Path) ->
     ran = assay(tmp_path, "run", "auto.yaml", "--virtual", "V101", "--state", "state")
     assert ran.returncode == ParameterError.exit_code
     assert "there is no kind 'V101'" in ran.stderr
+
+
+@pytest.mark.parametrize(
+    ("fault", "said", "stays"),
+    [
+        ("permission", "ERR_NVGPUCTRPERM", True),
+        ("application_failed:3", "the last words of its output: assay-virtual: the workload failed", False),
+    ],
+)
+def test_a_command_that_cannot_be_measured_says_why_and_what_was_measured_stays(
+    fault: str, said: str, stays: bool, tmp_path: Path
+) -> None:
+    (tmp_path / "late.toml").write_text(LATE)
+    options = ("--virtual", "V100", "--state", "state", "-o", "report", "-e", f"ASSAY_VIRTUAL_FAULTS={fault}")
+    ran = assay(tmp_path, "run", *options, "--", "late.toml")
+    assert ran.returncode == 6 and said in ran.stderr.splitlines()[-1]
+    assert ("The kernels with the most time, of 1,200 launches" in ran.stdout) is stays
+    assert ("\nlight run: " in ran.stdout) is stays
+    assert (tmp_path / "report" / "selection.json").exists() is stays

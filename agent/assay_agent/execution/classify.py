@@ -120,6 +120,22 @@ _RULES: tuple[Rule, ...] = (
     ),
     Rule(_APPLICATION_ENDED, FailureClass.APPLICATION_FAILED),
 )
+# What a workload itself says before it ends with an error, where its words tell more than "fix it" can.
+_OF_WORKLOAD: tuple[Rule, ...] = (
+    Rule(
+        r"EOF when reading a line|Inappropriate ioctl for device|(not|isn't) a (tty|terminal|TTY)|"
+        r"/dev/tty\b|Error opening terminal|TERM environment variable not set",
+        FailureClass.APPLICATION_FAILED,
+        "it asks for a terminal or for input, and a run has neither: give it its answers as arguments or in "
+        "a file, and switch its progress display off",
+    ),
+    Rule(
+        r"invalid device ordinal|CUDA error 101\b|cudaErrorInvalidDevice|CUDA_ERROR_INVALID_DEVICE",
+        FailureClass.APPLICATION_FAILED,
+        "it asks for a GPU that the run does not have: let it use GPU 0 alone, or give the workload so many "
+        "GPUs with 'gang' in a campaign file",
+    ),
+)
 _OWN_LINE = re.compile(r"^(==(ERROR|WARNING|PROF)==|ERROR:|Importer|Exportation error|.*Failed to create)")
 _ENDED_WITH = re.compile(r"The application returned an error code \((\d+)\)")
 
@@ -179,6 +195,11 @@ def workload_failed(subject: str, cause: str, output: str) -> ProfilerError:
     if disk is not None:
         words = f"{cause}; the workload says: {quoted(disk)}"
         return ProfilerError(FailureClass.DISK_FULL, subject, words, tool_said=disk)
+    for rule in _OF_WORKLOAD:
+        said = next((text for text in output.splitlines() if rule.search(text)), None)
+        if said is not None:
+            words = f"{cause}; the workload says: {quoted(said)}"
+            return ProfilerError(rule.failure_class, subject, words, rule.remedy, tool_said=said)
     words = f"{cause}; the last words of its output: {last_words(output)}"
     return ProfilerError(FailureClass.APPLICATION_FAILED, subject, words)
 

@@ -173,7 +173,9 @@ class CuptiMeasurement(LiveMeasurement):
         if with_kernels:
             require_processes(self.work, with_kernels)
         else:
-            raise ProfilerError(FailureClass.NOTHING_PROFILED, subject, _nothing(processes))
+            raise ProfilerError(
+                FailureClass.NOTHING_PROFILED, subject, _nothing(processes) + self.told_of_background
+            )
 
 
 def require_tracer() -> Path:

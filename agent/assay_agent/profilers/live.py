@@ -90,6 +90,7 @@ class LiveMeasurement(abc.ABC):
         self._watch: GpuWatch | None = None
         self._others: OtherGpus | None = None
         self._wall_seconds = 0.0
+        self._left = 0
         self._libraries: LoadedLibraries | None = None
         self._tool_facts: dict[str, ToolFact] = {}
         self._program: StartedProgram | None = None
@@ -259,6 +260,16 @@ class LiveMeasurement(abc.ABC):
         return self._libraries.forked if self._libraries is not None else ()
 
     @property
+    def told_of_background(self) -> str:
+        """What to add to the failure of a command that launched nothing and left processes behind, or ""."""
+        if not self._left:
+            return ""
+        return (
+            f"; it ended and left {self._left} processes in the background, which were ended with it: a "
+            "program that is measured must run in the foreground"
+        )
+
+    @property
     def cancelled(self) -> bool:
         return self.cancellation.is_set()
 
@@ -374,6 +385,9 @@ class LiveMeasurement(abc.ABC):
                 held=held,
             )
         self._wall_seconds += result.seconds
+        self._left = len(result.left)
+        if result.left and not (result.timed_out or result.cancelled):
+            self.note(f"note: it left {self._left} processes in the background, which were ended with it")
         self._require_disk(result)
         self._program = started.after_run()
         self._require_judged("was changed while it ran")

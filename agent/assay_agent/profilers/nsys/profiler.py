@@ -179,7 +179,7 @@ class NsightSystemsMeasurement(LiveMeasurement):
         return ProfilerError(
             FailureClass.NOTHING_PROFILED if nothing else FailureClass.REPORT_SHORT,
             str(self.work.key),
-            error.cause,
+            error.cause + (self.told_of_background if nothing else ""),
             "" if not nothing else FailureClass.NOTHING_PROFILED.remedy,
         )
 
