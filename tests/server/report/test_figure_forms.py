@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from itertools import combinations
 from pathlib import Path
 from types import SimpleNamespace
@@ -18,7 +19,9 @@ from hypothesis import strategies as st
 
 from assay_report.figures import forms, gallery, parts, theme
 from assay_report.figures.figure import Figure
+from assay_report.figures.finishing import width_of
 from assay_report.figures.kinds import composition, errors, timeline
+from assay_report.figures.paper import fitted, in_paper_text
 from assay_report.figures.text import labels, number, shortened
 from assay_report.model.drawn import Drawn
 from assay_report.model.scores import Row
@@ -248,6 +251,14 @@ def test_a_page_and_a_markdown_show_the_same_figures(with_figures: dict[str, Any
         assert (root.findtext(f"{SVG}title") or "").endswith("(synthetic)") and root.findtext(f"{SVG}desc")
     assert "<script" not in page
     assert set(render_markdown(with_figures).splitlines()) <= set(text.splitlines())
+
+
+def test_names_beside_lanes_move_with_a_narrower_plot(figures: tuple[Figure, ...]) -> None:
+    [lanes] = [figure for figure in figures if figure.name == "training-pks-launches"]
+    draw = partial(forms.converter().vegalite_to_svg, vl_version=forms.VEGA_LITE)
+    wide = width_of(draw(in_paper_text(lanes.spec)))
+    narrow = width_of(draw(fitted(lanes.spec, 400, wide)))
+    assert wide > 450 and narrow <= 401
 
 
 def test_a_paper_gets_a_pdf_of_its_width_with_fonts_inside(figures: tuple[Figure, ...]) -> None:

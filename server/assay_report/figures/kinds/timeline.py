@@ -226,8 +226,8 @@ def _names(lanes: Lanes, *, by_kernel: bool) -> list[parts.View]:
         }
         for lane, (group, kernel) in enumerate(zip(lanes.groups, lanes.kernels, strict=True))
     ]
-    left = {"align": "right", "color": INK}
-    right = {"align": "left", "color": QUIET, "fontSize": 11}
+    left = {"align": "right", "color": INK, "dx": -8}
+    right = {"align": "left", "color": QUIET, "dx": 8}
     return [
         {
             "data": parts.data(rows),
@@ -239,7 +239,7 @@ def _names(lanes: Lanes, *, by_kernel: bool) -> list[parts.View]:
                 "description": {"field": "hint", "type": "nominal"},
             },
         }
-        for field, across, look in (("group", -8, left), ("kernel", _WIDTH_PX + 8, right))
+        for field, across, look in (("group", 0, left), ("kernel", "width", right))
     ]
 
 
