@@ -431,9 +431,8 @@ def _moderated(
     sample: _Sample, factor: np.ndarray, own: np.ndarray, prior: float | np.ndarray
 ) -> tuple[float, float]:
     """Standard error, and its degrees of freedom, of the groups that spread; shape (g,) each."""
-    used = sample.spreads
-    prior = np.broadcast_to(prior, own.shape)[used]
-    return moderated_error(factor[used], own[used], prior, sample.drawn[used] - 1.0)
+    of_all = factor, own, np.broadcast_to(prior, own.shape), sample.drawn - 1.0
+    return moderated_error(*(values[sample.spreads] for values in of_all))
 
 
 def _unlike(design: SampleDesign, sample: _Sample, confidence: float) -> tuple[float, float]:
