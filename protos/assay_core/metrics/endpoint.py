@@ -1,8 +1,8 @@
 """The endpoint ``/metrics``: HTTP for one path, bounded, on a socket, on loopback or over mutual TLS.
 
 prometheus-client has a server of its own, but it knows no Unix socket, reads its certificate once, takes any
-number of readers, however slow they are, and shakes hands in the thread that accepts: one stranger who connects
-over TLS and says nothing would keep everybody out.
+number of readers, however slow they are, and shakes hands in the thread that accepts: one stranger who
+connects over TLS and says nothing would keep everybody out.
 """
 
 from __future__ import annotations
