@@ -7,6 +7,7 @@ import os
 import time
 from collections.abc import Iterator
 from concurrent.futures import BrokenExecutor
+from dataclasses import replace
 from multiprocessing import resource_tracker
 from pathlib import Path
 from typing import Any
@@ -175,6 +176,17 @@ def test_an_analysis_that_breaks_its_pool_twice_is_given_up(lab: Lab) -> None:
         campaign.failure.cause
         == "its process died, most likely because the system ran out of memory and killed it"
     )
+
+
+def test_a_campaign_that_is_tried_again_has_both_its_tries_again(lab: Lab) -> None:
+    lab.end_runs()
+    for _ in range(2):
+        lab.futures[-1].set_exception(BrokenExecutor("a process died"))
+    with lab.metadata.transaction() as store:
+        store.save_campaign(replace(lab.campaign(), state=CampaignState.ANALYSING, failure=None, retried=1))
+    lab.analyses.look()
+    lab.futures[-1].set_exception(BrokenExecutor("a process died"))
+    assert (lab.campaign().state, len(lab.futures)) == (CampaignState.ANALYSING, 4)
 
 
 @pytest.mark.parametrize("tries", [0, 2])

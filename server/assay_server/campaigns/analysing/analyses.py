@@ -251,9 +251,10 @@ class Analyses:
         self._pause(begun, pause, error)
 
     def _forget_refusals(self, campaign_id: str) -> None:
-        """What storage refused until now does not count against the next analysis."""
+        """What went wrong until now does not count against the next analysis."""
         self._refused.pop(campaign_id, None)
         self._bucket_away.pop(campaign_id, None)
+        self._broken.discard(campaign_id)
 
     def _wait_for_workers(self, begun: AnalysisTry, error: WorkersAwayError) -> None:
         """Nobody can analyse now: the campaign says why, and it is tried again until somebody can."""
