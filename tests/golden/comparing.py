@@ -44,7 +44,7 @@ ADDED: frozenset[str] = frozenset(
         "properties.priority", "properties.budget_gpu_hours", "properties.requires", "properties.exclusive",
         "properties.after", "properties.gang", "properties.processes", "properties.unit",
         "properties.project", "properties.bundle", "$defs.RequiresSpec", "bundles", "facts.bundle",
-        "programs", "facts.program",
+        "programs", "facts.program", "facts.compile_cache",
         "weight_kinds", "part_error_percent", "judged_on", "worst_error_percent", "worst_part_error_percent",
         "unseen_time_percent", "two_level.notes", "window.slices", "window.weighted_group_error_percent",
         "decomposition", "decomposition.group_spread", "decomposition.unmatched", "started_cold.group_spread",
