@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import socket
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -140,6 +141,25 @@ def test_an_error_of_the_server_is_the_same_error_here(
     assert type(caught.value) is kind
     assert str(caught.value) == "c.yaml:3: unknown key 'x'; drop it"
     assert caught.value.exit_code == kind.exit_code
+
+
+def test_a_submission_ends_in_silence_where_grpc_looks_at_the_channel_late(
+    server: FakeServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a busy machine its thread raised, with a traceback: the channel was closed before it looked."""
+    made = type(grpc.insecure_channel(server.address))
+    subscribe = made.subscribe
+
+    def late(channel: grpc.Channel, callback: Callable[[grpc.ChannelConnectivity], None]) -> None:
+        threading.Timer(0.3, subscribe, (channel, callback)).start()
+
+    raised: list[object] = []
+    monkeypatch.setattr(made, "subscribe", late)
+    monkeypatch.setattr(threading, "excepthook", raised.append)
+    with Connection(server.address) as connection:
+        assert connection.submit("", "c.yaml", "/").campaign_id == "c-1"
+    time.sleep(0.5)
+    assert raised == []
 
 
 def test_a_submission_whose_answer_was_lost_is_sent_again_under_its_key(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -97,6 +98,7 @@ _CALL_SECONDS = 60.0
 _REQUEST_SECONDS = 600.0
 _RECONNECT_SECONDS = 60.0
 _RESUBMIT_SECONDS = 0.5
+_FIRST_LOOK_SECONDS = 1.0
 _LARGEST_MESSAGE_BYTES = 32 << 20
 
 Answer = TypeVar("Answer")
@@ -235,15 +237,18 @@ class Connection:
     @contextmanager
     def _noticing_answers(self) -> Iterator[None]:
         """Note, too, if a server was connected that then answers no call of the block."""
-        channel = self._channel
+        channel, looked = self._channel, threading.Event()
 
         def changed(now: grpc.ChannelConnectivity) -> None:
             self._reached |= now is grpc.ChannelConnectivity.READY
+            looked.set()
 
         channel.subscribe(changed)
         try:
             yield
         finally:
+            # gRPC's thread raises where the channel is closed before it has looked once.
+            looked.wait(_FIRST_LOOK_SECONDS)
             channel.unsubscribe(changed)
 
     def missing_bundles(self, bundles: tuple[Bundle, ...]) -> BundlesMissing:
