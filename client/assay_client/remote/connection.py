@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
@@ -98,7 +97,6 @@ _CALL_SECONDS = 60.0
 _REQUEST_SECONDS = 600.0
 _RECONNECT_SECONDS = 60.0
 _RESUBMIT_SECONDS = 0.5
-_FIRST_LOOK_SECONDS = 1.0
 _LARGEST_MESSAGE_BYTES = 32 << 20
 
 Answer = TypeVar("Answer")
@@ -222,34 +220,25 @@ class Connection:
         again for some time, perhaps to another server: it becomes one campaign all the same."""
         names = utf8(file_name), utf8(base_directory)
         submission = Submission(text, *names, bundles or {}, asks_for_folders=asks_for_folders, key=key)
+        if key and not self._reached:
+            self._reach()
         until = time.monotonic() + _RECONNECT_SECONDS
         while True:
             try:
-                with self._noticing_answers():
-                    return self._call(
-                        lambda: self._stub.Submit, submission, Submitted.from_proto, seconds=_REQUEST_SECONDS
-                    )
+                return self._call(
+                    lambda: self._stub.Submit, submission, Submitted.from_proto, seconds=_REQUEST_SECONDS
+                )
             except ServerUnreachableError:
                 if not key or not self._reached or time.monotonic() >= until:
                     raise
                 time.sleep(_RESUBMIT_SECONDS)
 
-    @contextmanager
-    def _noticing_answers(self) -> Iterator[None]:
-        """Note, too, if a server was connected that then answers no call of the block."""
-        channel, looked = self._channel, threading.Event()
-
-        def changed(now: grpc.ChannelConnectivity) -> None:
-            self._reached |= now is grpc.ChannelConnectivity.READY
-            looked.set()
-
-        channel.subscribe(changed)
-        try:
-            yield
-        finally:
-            # gRPC's thread raises where the channel is closed before it has looked once.
-            looked.wait(_FIRST_LOOK_SECONDS)
-            channel.unsubscribe(changed)
+    def _reach(self) -> None:
+        """Note that a server is there, which a call that it never answers does not tell; raises
+        ServerUnreachableError if none is."""
+        with contextlib.suppress(RefusedError):  # a server without the health service has answered, too
+            self.is_serving()
+        self._reached = True
 
     def missing_bundles(self, bundles: tuple[Bundle, ...]) -> BundlesMissing:
         """Those that must be sent first."""
