@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from assay_report.figures import forms, gallery, interactive
 from assay_report.figures.figure import Figure
+from assay_report.figures.finishing import width_of
 from assay_report.headings import mark, origin
 from assay_report.model.report import Report
 from assay_report.tables.sections import DEFINITIONS, Section, further_sections, workload_sections
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 _WORKLOAD_LINES = 40
 # Figures of more than this height do not fit half the width of a landscape sheet.
 _TALL_PX = 820
+# Beside another one its text would be smaller than 11 px in a window of 1400.
+_WIDE_PX = 720
 
 
 @dataclass(frozen=True)
@@ -41,7 +44,7 @@ class Plate:
     """A figure of the page; ``svg`` is markup already, in which every text is escaped.
 
     Without it the figure is not drawn, and the caption says how to see it. ``tall``: on paper it takes a page
-    of its own.
+    of its own. ``wide``: it has no other figure beside it.
     """
 
     name: str
@@ -49,6 +52,7 @@ class Plate:
     caption: str
     svg: Markup | None
     tall: bool = False
+    wide: bool = False
 
 
 @dataclass(frozen=True)
@@ -159,7 +163,8 @@ def _plates(figures: Sequence[Figure], *, with_scripts: bool) -> dict[str | None
         else:
             caption = figure.caption if drawn else _how_to_see(figure, with_scripts=with_scripts)
         tall = drawn is not None and forms.height_px(figure) > _TALL_PX
-        plate = Plate(figure.name, figure.title, caption, drawn, tall)
+        wide = drawn is not None and width_of(drawn) > _WIDE_PX
+        plate = Plate(figure.name, figure.title, caption, drawn, tall, wide)
         found[figure.workload] = (*found.get(figure.workload, ()), plate)
     return found
 

@@ -226,8 +226,9 @@ def _names(lanes: Lanes, *, by_kernel: bool) -> list[parts.View]:
         }
         for lane, (group, kernel) in enumerate(zip(lanes.groups, lanes.kernels, strict=True))
     ]
-    left = {"align": "right", "color": INK, "dx": -8}
-    right = {"align": "left", "color": QUIET, "dx": 8}
+    left = {"align": "right", "color": INK}
+    right = {"align": "left", "color": QUIET}
+    behind = {"expr": "width + 8"}
     return [
         {
             "data": parts.data(rows),
@@ -239,7 +240,7 @@ def _names(lanes: Lanes, *, by_kernel: bool) -> list[parts.View]:
                 "description": {"field": "hint", "type": "nominal"},
             },
         }
-        for field, across, look in (("group", 0, left), ("kernel", "width", right))
+        for field, across, look in (("group", -8, left), ("kernel", behind, right))
     ]
 
 
