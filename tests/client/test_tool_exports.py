@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import gzip
+import importlib.util
 import json
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -29,7 +31,12 @@ def bench(tmp_path: Path) -> Bench:
 
 @pytest.fixture
 def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder that is the whole PATH, with no tool in it."""
+    """A folder that is the whole PATH, with no tool in it; NVIDIA's package is not installed either."""
+    find = importlib.util.find_spec
+    monkeypatch.setattr(
+        importlib.util, "find_spec", lambda name: None if name == "ncu_report" else find(name)
+    )
+    monkeypatch.delitem(sys.modules, "ncu_report", raising=False)
     folder = tmp_path / "bin"
     folder.mkdir()
     for name in ("sh", "cat", "sleep"):
