@@ -178,6 +178,23 @@ def test_a_submission_whose_answer_was_lost_is_sent_again_under_its_key(
         assert keys == [""]
 
 
+def test_a_first_submission_whose_answer_was_lost_is_sent_again_too(
+    server: FakeServer, script: Script
+) -> None:
+    keys: list[str] = []
+
+    def dying(request: campaign_pb2.SubmitRequest) -> campaign_pb2.SubmitResponse:
+        keys.append(request.key)
+        if len(keys) < 2:
+            raise Refusal(grpc.StatusCode.UNAVAILABLE, "the server died")
+        return campaign_pb2.SubmitResponse(campaign_id="c-1", runs=2)
+
+    script.submit = dying
+    with Connection(server.address) as connection:  # that has asked nothing before
+        assert connection.submit("", "c.yaml", "/", key="mine").campaign_id == "c-1"
+    assert keys == ["mine"] * 2
+
+
 @pytest.mark.parametrize(
     ("metadata", "expected"),
     [

@@ -55,6 +55,17 @@ def test_a_selection_is_simulated_as_by_the_verb(bench: Bench, assay: Assay, tmp
     assert "small over big" in drawn.read_text()
 
 
+def test_where_one_launch_stands_for_all_the_figure_has_no_interval(tmp_path: Path, assay: Assay) -> None:
+    bench = made_bench(tmp_path, assay, "random", "launches=1")
+    selection = notebook.Selection.read(bench.selection)
+    simulation = selection.simulate(bench.traces, bench.simulator, DESIGNS, output=bench.output, jobs=2)
+    assert simulation.interval("small") is None
+    (row,) = data_rows(simulation.plot()._figure.spec)
+    assert (row["low"], row["high"]) == (row["speedup"],) * 2
+    assert row["vouched"] == "nothing vouches for an interval"
+    assert row["hint"].endswith("% of the cycles are not vouched for")
+
+
 def test_one_design_has_no_speedup_and_the_figure_says_so(bench: Bench) -> None:
     selection = notebook.Selection.read(bench.selection)
     simulation = selection.simulate(bench.traces, bench.simulator, {"big": "BIG"}, output=bench.output)
