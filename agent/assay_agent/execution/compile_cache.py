@@ -91,7 +91,7 @@ def cache_key(command: CommandSource, device: Device, driver_version: str, path:
 
 
 def _identity(path: Path) -> tuple[int, int]:
-    """Size in bytes and time of the last change (ns) of a file; zeros where there is none."""
+    """Size in bytes and time of the last change (ns) of a file; (0, 0) if it cannot be read."""
     try:
         state = path.stat()
     except (OSError, ValueError):

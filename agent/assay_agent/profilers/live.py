@@ -318,13 +318,13 @@ class LiveMeasurement(abc.ABC):
     def warm_up(self) -> None:
         """Run the workload by itself where nothing is known yet of what it compiles.
 
-        For profilers whose first run would be no warm-up like another: launches are handed on meanwhile, or
-        replayed. Raises as :meth:`measure`.
+        For profilers that hand launches on, or replay them, while the workload runs: their first run is no
+        warm-up, whose launches are thrown away. Raises as :meth:`measure`.
         """
         if self._warm_up is not None and self._warm_up.is_needed:
             assert self.work.command is not None
             self._warm_up.keep(self._run_once(self.work.command.argv, ()))
-            self._warm_up.is_needed = False  # a run under the tool is none
+            self._warm_up.is_needed = False  # a run under the tool cannot be the warm-up
             self._forget_run()
 
     def measure(self, argv: Sequence[str], held: tuple[int, ...] = ()) -> ToolResult:

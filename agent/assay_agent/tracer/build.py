@@ -164,7 +164,7 @@ def build(generation: Generation, cache: Path, *, portable: bool = False) -> Pat
 
 
 def _require_portable(library: Path, *, portable: bool) -> None:
-    """Raises TracerBuildError for a portable build that is none."""
+    """Raise TracerBuildError for a portable build that needs a newer glibc than it may."""
     needed = needed_glibc(library)
     if portable and not (0, 0) < needed <= PORTABLE_GLIBC:
         raise TracerBuildError(
