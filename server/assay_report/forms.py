@@ -8,7 +8,7 @@ from enum import StrEnum
 
 from assay_report.data.comma_separated import csv_text
 from assay_report.data.flat import data_tables, main_table
-from assay_report.data.parquet import parquet_bytes
+from assay_report.data.parquet import parquet_bytes, report_parquet
 from assay_report.html import render_html
 from assay_report.latex import latex_inputs, render_latex
 from assay_report.markdown import markdown_files, render_markdown
@@ -56,7 +56,7 @@ def single(report: Report, form: Form) -> bytes:
         Form.JSON: _json, Form.HTML: render_html, Form.MARKDOWN: render_markdown, Form.LATEX: render_latex,
         Form.CSV: lambda found: csv_text(main_table(found)),
     }  # fmt: skip
-    return parquet_bytes(main_table(report)) if form is Form.PARQUET else makers[form](report).encode()
+    return report_parquet(report) if form is Form.PARQUET else makers[form](report).encode()
 
 
 def _json(report: Report) -> str:

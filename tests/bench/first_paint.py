@@ -28,7 +28,7 @@ from tests.bench.lab.goals import Goal
 from tests.bench.made_data import light_table, names_for
 from tests.browser import unpack
 from tests.real_tools.root import why_not
-from tests.support.server.made_reports import made_report
+from tests.support.server.made_reports import made_report, made_rows
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, BrowserContext
@@ -138,7 +138,9 @@ def _timeline(context: BrowserContext, place: str) -> str:
 def _end_with(folder: Path, campaign_id: str, report: dict[str, Any]) -> None:
     """End the campaign with a made-up report, as another process would."""
     data = json.dumps(report).encode()
-    LocalRecordStore(folder / "state").write_report(campaign_id, "json", data)
+    records = LocalRecordStore(folder / "state")
+    records.write_report(campaign_id, "json", data)
+    records.write_report(campaign_id, "parquet", made_rows(report))
     store = SqliteStore(folder / "state" / "metadata.sqlite")
     with store.transaction() as transaction:
         campaign = transaction.campaign(campaign_id)

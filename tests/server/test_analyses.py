@@ -60,13 +60,13 @@ def test_an_analysis_starts_with_the_end_of_the_last_run_and_is_told_what_there_
 
 def test_its_report_is_kept_and_the_campaign_done(lab: Lab) -> None:
     lab.end_runs()
-    lab.futures[0].set_result((b"{}", b"<p>"))
+    lab.futures[0].set_result((b"{}", b"<p>", b"PAR1"))
     assert (lab.campaign().state, lab.campaign().failure, lab.campaign().has_report) == (
         CampaignState.DONE,
         None,
         True,
     )
-    assert (lab.report("json"), lab.report("html")) == (b"{}", b"<p>")
+    assert (lab.report("json"), lab.report("html"), lab.report("parquet")) == (b"{}", b"<p>", b"PAR1")
 
 
 def test_runs_without_data_are_named_and_fail_the_campaign_with_its_report(lab: Lab) -> None:
@@ -79,7 +79,7 @@ def test_runs_without_data_are_named_and_fail_the_campaign_with_its_report(lab: 
     [failed] = request.failed_runs
     assert failed.failure is not None and failed.failure.subject == "/data/y"
     assert failed.reason == "input_unreadable: /data/y: it is cut off"
-    lab.futures[0].set_result((b"{}", b"<p>"))
+    lab.futures[0].set_result((b"{}", b"<p>", b"PAR1"))
     campaign = lab.campaign()
     assert (campaign.state, campaign.has_report) == (CampaignState.FAILED, True)
     assert campaign.failure is not None
@@ -118,7 +118,7 @@ def test_a_restart_begins_the_analysis_again(lab: Lab) -> None:
     lab.analyses.look()
     lab.analyses.look()
     assert len(lab.futures) == 2
-    lab.futures[1].set_result((b"{}", b"<p>"))
+    lab.futures[1].set_result((b"{}", b"<p>", b"PAR1"))
     assert (lab.campaign().state, lab.report("json")) == (CampaignState.DONE, b"{}")
 
 
@@ -160,7 +160,7 @@ def test_a_broken_pool_is_replaced_and_the_analysis_begun_once_more(lab: Lab) ->
     lab.executors[0].broken = True
     lab.futures[0].set_exception(BrokenExecutor("a process died"))
     assert [len(e.futures) for e in lab.executors] == [1, 1]
-    lab.futures[1].set_result((b"{}", b"<p>"))
+    lab.futures[1].set_result((b"{}", b"<p>", b"PAR1"))
     assert lab.campaign().state is CampaignState.DONE
 
 
@@ -210,7 +210,7 @@ def test_a_report_that_the_disk_refuses_again_and_again_fails_the_campaign(
     for made in range(tries + 1):
         eventually(lambda made=made: len(lab.futures) == made + 1, "the next analysis")
         assert lab.campaign().state is CampaignState.ANALYSING
-        lab.futures[made].set_result((b"{}", b"<p>"))
+        lab.futures[made].set_result((b"{}", b"<p>", b"PAR1"))
     campaign = when_it_is(lab, CampaignState.FAILED)
     assert not campaign.has_report
     assert campaign.failure is not None and campaign.failure.failure_class == "disk_full"
@@ -249,7 +249,7 @@ def test_records_that_cannot_be_read_are_waited_for_and_the_campaign_says_so(
     assert campaign.state is CampaignState.ANALYSING and campaign.failure is not None
     assert (campaign.failure.failure_class, campaign.failure.retryable) == ("disk_full", True)
     assert (campaign.failure.subject, campaign.failure.cause) == (AWAY.subject, AWAY.cause)
-    next_analysis(lab, 2).set_result((b"{}", b"<p>"))
+    next_analysis(lab, 2).set_result((b"{}", b"<p>", b"PAR1"))
     assert when_it_is(lab, CampaignState.DONE).failure is None
 
 
@@ -325,7 +325,7 @@ def test_a_buckets_file_whose_copy_cannot_be_read_is_not_measured_again(
     refuse_to_read(monkeypatch, *([file] if what else []))
     tell_of(lab, 1, FileChange.UNREADABLE)
     assert lab.campaign().state is CampaignState.ANALYSING and file.exists()
-    next_analysis(lab, 2).set_result((b"{}", b"<p>"))
+    next_analysis(lab, 2).set_result((b"{}", b"<p>", b"PAR1"))
     when_it_is(lab, CampaignState.DONE)
 
 
@@ -353,7 +353,7 @@ def test_a_folders_file_that_can_be_read_again_is_not_measured_again(
     next_analysis(lab, 2)
     assert all(file.exists() for file in files)
     assert states_of_runs(lab) == [RunState.DONE, RunState.DONE]
-    lab.futures[1].set_result((b"{}", b"<p>"))
+    lab.futures[1].set_result((b"{}", b"<p>", b"PAR1"))
     when_it_is(lab, CampaignState.DONE)
 
 
@@ -461,8 +461,8 @@ class TestWorkloadsSideBySide:
         assert [arguments[1:] for arguments in executor.calls] == [
             ("w0",), ("w1",), ("w2",), (["part 0", "part 1", "part 2"],)
         ]  # fmt: skip
-        executor.futures[3].set_result((b"{}", b"<p>"))
-        assert report.result(0) == (b"{}", b"<p>")
+        executor.futures[3].set_result((b"{}", b"<p>", b"PAR1"))
+        assert report.result(0) == (b"{}", b"<p>", b"PAR1")
 
     def test_the_first_failure_ends_it_and_the_rest_is_not_begun(self) -> None:
         executor = HandExecutor()

@@ -20,7 +20,7 @@ from assay_server.store.model import AnalysisTry
 from tests.support.server.analysis_lab import HandExecutor, Lab
 from tests.support.server.server_support import eventually
 
-REPORT = (b"{}", b"<p>")
+REPORT = (b"{}", b"<p>", b"PAR1")
 AWAY = WorkersAwayError("dask://h:1", "it does not answer", "start it")
 
 
@@ -77,13 +77,14 @@ def test_an_analysis_that_is_under_way_is_not_begun_again(pair: Pair) -> None:
 def test_who_takes_over_begins_it_again_and_the_earlier_server_does_no_harm(pair: Pair) -> None:
     pair.end_runs()
     pair.other.look()
-    pair.their_futures[0].set_result((b"theirs", b"<p>"))
+    pair.their_futures[0].set_result((b"theirs", b"<p>", b"PAR1"))
     # The first one stood still all the time, and comes back with a report of its own.
-    pair.futures[0].set_result((b"late", b"<late>"))
+    pair.futures[0].set_result((b"late", b"<late>", b"PAR1 late"))
     assert (pair.campaign().state, pair.report("json"), pair.report("html")) == (
         CampaignState.DONE, b"theirs", b"<p>"
     )  # fmt: skip
-    assert sorted(p.name for p in (pair.state / "reports/made-1").iterdir()) == ["report.html", "report.json"]
+    names = sorted(p.name for p in (pair.state / "reports/made-1").iterdir())
+    assert names == ["report.html", "report.json", "report.parquet"]
 
 
 def test_a_late_failure_of_the_first_server_does_not_fail_what_the_second_one_makes(pair: Pair) -> None:
@@ -102,7 +103,7 @@ def test_a_late_report_never_replaces_the_one_of_a_campaign_that_was_tried_again
     # The first one writes its report and stands still at the very moment before it is put in its place.
     records = pair.coordinator.records
     records.stage_report("made-1", "1", {"json": b"late", "html": b"late"})
-    pair.their_futures[0].set_result((b"newer", b"newer"))
+    pair.their_futures[0].set_result((b"newer", b"newer", b"newer"))
     with pytest.raises(Exception, match="staged-1"):
         records.put_report("made-1", "1", ("json", "html"))
     assert pair.report("json") == b"newer"
@@ -133,7 +134,7 @@ def test_a_campaign_that_a_person_tried_again_meanwhile_is_analysed_once_more(pa
     pair.end_runs()
     with pair.metadata.transaction() as store:
         store.save_campaign(replace(pair.campaign(), retried=1))
-    pair.futures[0].set_result((b"without the new runs", b"<p>"))
+    pair.futures[0].set_result((b"without the new runs", b"<p>", b"PAR1"))
     assert pair.campaign().state is CampaignState.ANALYSING
     assert (pair.row().attempts, pair.row().retried) == (1, 1)
     pair.futures[1].set_result(REPORT)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import ssl
 from collections.abc import Callable
 from contextlib import closing
@@ -23,11 +24,11 @@ from assay_server.web.auth.guarding import host_of
 from assay_server.web.auth.sessions import csrf_token
 from assay_server.web.live import LivePages
 from assay_server.web.views.region import Drawing, Region, difference
-from assay_server.web.views.results import Results, results_of
+from assay_server.web.views.results import results_of
 from assay_server.web.views.words import amount, span
 from assay_server.web_place import web_place
 from tests.support.identity.tls_lab import authority_of
-from tests.support.server.made_reports import HOSTILE, made_report
+from tests.support.server.made_reports import HOSTILE, made_report, made_rows
 from tests.support.server.web_lab import web_lab
 
 VERA = Caller("vera-id", "vera", Role.VIEWER, serial="5")
@@ -191,9 +192,14 @@ def test_a_report_is_had_in_every_form(make_server: Callable[..., Server], short
     store.close()
     folder = lab.server.settings.state_dir / "reports" / "made-1"
     folder.mkdir(parents=True)
-    (folder / "report.json").write_text(json.dumps(made_report(workloads=3, kernel=HOSTILE)))
+    # Longer than what this process should ever read at once.
+    report = made_report(workloads=3, kernel=HOSTILE)
+    report["versions"]["padding"] = "x" * (17 << 20)
+    (folder / "report.json").write_text(json.dumps(report))
+    (folder / "report.parquet").write_bytes(made_rows(made_report(workloads=3, kernel=HOSTILE)))
     with closing(lab.browser("viewer")) as browser:
         page = browser.get("/campaigns/made-1").text
+        assert re.findall(r'<th scope="row">(workload-\d+)</th>', page)[:3] == ["workload-000"] * 3
         begins = {"json": b"{", "csv": b"", "parquet": b"PAR1", "md": b"#", "tex": b""}
         for form, begin in begins.items():
             assert f'href="/campaigns/made-1/report.{form}"' in page
@@ -207,22 +213,29 @@ def test_a_report_is_had_in_every_form(make_server: Callable[..., Server], short
 
 
 def test_results_have_the_interval_as_differences_and_the_reason_of_a_refusal() -> None:
-    found = results_of(made_report(workloads=40)).rows
-    assert len(found) == 120
-    assert all(each.error_percent is not None or each.refused for each in found)
-    assert any(each.refused for each in found)
-    narrow = {
-        "summary": [{"workload": "w", "device": "V100", "method": "random", "error_percent": 1.5}],
-        "rows": [
-            {
-                "workload": "w",
-                "device": "V100",
-                "method": "random",
-                "cost": {"projected": 200.0},
-                "interval": {"low": 190.0, "high": 212.0},
-            }
-        ],
-    }
-    [one] = results_of(narrow).rows
-    assert (one.low_percent, one.high_percent) == (pytest.approx(-5.0), pytest.approx(6.0))
-    assert results_of({}) == Results()
+    report = made_report(workloads=40)
+    found = results_of(made_rows(report))
+    # Of each workload and GPU the first method that has numbers: one is refused for all methods.
+    assert [(each.workload, each.device, each.method) for each in found.rows] == [
+        (row["workload"], row["device"], "pks") for row in report["summary"]
+    ]
+    assert len(found.every) == len(report["rows"]) == 360
+    refused = [each for each in found.rows if each.refused]
+    assert [(each.workload, each.device) for each in refused] == [
+        ("workload-016", "RTX 2060"), ("workload-033", "RTX 2060")
+    ]  # fmt: skip
+    assert "only 98.11 % of the launches match" in refused[0].refused
+    drawn = next(each for each in found.every if each.method == "random")
+    assert (drawn.low_percent, drawn.high_percent) == (pytest.approx(-3.0), pytest.approx(3.0))
+    assert found.rows[0].low_percent is None
+    assert found.verdict == "Do not trust this report: none of its rows has a verdict."
+
+
+def test_a_method_with_numbers_goes_before_one_that_was_refused() -> None:
+    report = made_report(workloads=17)
+    rows = [
+        row for row in report["rows"] if row["workload"] == "workload-016" and row["device"] == "RTX 2060"
+    ]
+    rows[2] |= {"status": "ok", "error_percent": 1.5, "reason": ""}
+    [cell] = results_of(made_rows({**report, "rows": rows})).rows
+    assert (cell.method, cell.error_percent, cell.refused) == (rows[2]["method"], 1.5, "")

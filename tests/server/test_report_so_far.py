@@ -12,7 +12,7 @@ from assay_core.records.runs import RunsAction
 from assay_server.app import Server
 from tests.support.server.made_segments import made_segments
 from tests.support.server.playing_agent import PlayingAgent
-from tests.support.server.server_support import CAMPAIGN, PAGE, REPORT, StandInExecutor, eventually
+from tests.support.server.server_support import CAMPAIGN, PAGE, REPORT, ROWS, StandInExecutor, eventually
 
 
 def read(agent: PlayingAgent, campaign_id: str, form: str = "json") -> bytes:
@@ -66,10 +66,10 @@ def test_one_is_made_at_a_time(
 ) -> None:
     asked, release = threading.Event(), threading.Event()
 
-    def slow() -> tuple[bytes, bytes]:
+    def slow() -> tuple[bytes, bytes, bytes]:
         asked.set()
         release.wait(60)
-        return REPORT, PAGE
+        return REPORT, PAGE, ROWS
 
     with PlayingAgent(server.addresses[0]) as agent:
         campaign_id = begun(agent)
@@ -88,7 +88,7 @@ def test_one_is_made_at_a_time(
 def test_what_an_analysis_refuses_is_said_and_asked_again(
     server: Server, analysis: StandInExecutor, begun: Callable[[PlayingAgent], str]
 ) -> None:
-    def refuse() -> tuple[bytes, bytes]:
+    def refuse() -> tuple[bytes, bytes, bytes]:
         raise MemoryError("no room")
 
     with PlayingAgent(server.addresses[0]) as agent:

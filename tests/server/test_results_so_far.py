@@ -16,12 +16,13 @@ from assay_sampling.errors import InputError
 from assay_server.analysis.runs.facts import RunFacts
 from assay_server.campaign_file.compiling import compile_campaign
 from assay_server.campaign_file.reading import load_campaign
+from assay_server.campaigns.analysing.job import Pages
 from assay_server.campaigns.analysing.request_builder import analysis_request
 from assay_server.campaigns.errors import NotYetError
 from assay_server.campaigns.planning.plan import plan_campaign
 from assay_server.store.model import Campaign, Run, Slice, SliceState
 from assay_server.web.views.so_far import ResultsSoFar
-from tests.support.server.made_reports import made_report
+from tests.support.server.made_reports import made_report, made_rows
 from tests.support.server.server_support import HandClock
 
 SLICED = """\
@@ -114,7 +115,7 @@ class Lab:
         self.coordinator, self.thread = Coordinator(), Waiting()
         self.now, self.changes, self.took = 0.0, 0, 1.0
         self.made: list[str] = []
-        self.outcome: Callable[[], tuple[bytes, bytes] | None] = lambda: (self.report(), b"")
+        self.outcome: Callable[[], Pages | None] = lambda: (self.report(), b"", made_rows(made_report(2)))
         self.found = ResultsSoFar(
             self.coordinator,  # type: ignore[arg-type]
             self.analysed,  # type: ignore[arg-type]
@@ -127,7 +128,7 @@ class Lab:
     def report(self) -> bytes:
         return json.dumps(made_report(2)).encode()
 
-    def analysed(self, campaign_id: str, *, windows_so_far: bool) -> tuple[bytes, bytes] | None:
+    def analysed(self, campaign_id: str, *, windows_so_far: bool) -> Pages | None:
         assert (campaign_id, windows_so_far) == ("made-1", True)
         self.now += self.took
         return self.outcome()
@@ -145,7 +146,7 @@ def test_an_analysis_begins_with_the_first_look_and_never_keeps_a_page_waiting()
     assert lab.made == ["made-1"]
     found = lab.looks()
     assert {each.workload for each in found.results.rows}
-    assert len(found.results.rows) == len(made_report(2)["rows"])
+    assert len(found.results.every) == len(made_report(2)["rows"])
     assert lab.thread.work == []
 
 
@@ -181,7 +182,7 @@ def test_results_stay_when_a_later_analysis_fails(error: Exception) -> None:
     lab.thread.go()
     before = lab.looks()
 
-    def refuse() -> tuple[bytes, bytes]:
+    def refuse() -> Pages:
         raise error
 
     lab.outcome, lab.changes, lab.now = refuse, 1, 1_000.0
@@ -196,7 +197,7 @@ def test_results_stay_when_a_later_analysis_fails(error: Exception) -> None:
 def test_why_there_are_no_results_is_said() -> None:
     lab = Lab()
 
-    def refuse() -> tuple[bytes, bytes]:
+    def refuse() -> Pages:
         raise InputError("run", "it has no <script>")
 
     lab.outcome = refuse

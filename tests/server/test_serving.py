@@ -28,7 +28,7 @@ from assay_server.store.records import LocalRecordStore
 from tests.support.identity.authorities import made_authority
 from tests.support.server.made_segments import MadeSegment, made_segments
 from tests.support.server.playing_agent import PlayingAgent
-from tests.support.server.server_support import CAMPAIGN, PAGE, REPORT, StandInExecutor, eventually
+from tests.support.server.server_support import CAMPAIGN, PAGE, REPORT, ROWS, StandInExecutor, eventually
 
 
 def play_campaign(agent: PlayingAgent) -> str:
@@ -119,9 +119,9 @@ def test_a_report_is_refused_until_it_is_there(
 ) -> None:
     release = threading.Event()
 
-    def slow() -> tuple[bytes, bytes]:
+    def slow() -> tuple[bytes, bytes, bytes]:
         release.wait(60)
-        return REPORT, PAGE
+        return REPORT, PAGE, ROWS
 
     analysis.outcome = slow
     with PlayingAgent(make_server().addresses[0]) as agent:
@@ -160,7 +160,7 @@ def test_a_report_of_many_chunks_comes_whole(
     make_server: Callable[..., Server], analysis: StandInExecutor
 ) -> None:
     page = bytes(range(256)) * 4096 * 3 + b"end"
-    analysis.outcome = lambda: (REPORT, page)
+    analysis.outcome = lambda: (REPORT, page, ROWS)
     with PlayingAgent(make_server().addresses[0]) as agent:
         agent.register()
         campaign_id = play_campaign(agent)

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from assay_report.data.flat import DataTable, Kind
+from assay_report.data.flat import DataTable, Kind, main_table
+from assay_report.model.report import Report
+from assay_report.verdicts.verdicts import verdicts_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+SENTENCE = "assay.sentence"
 
 
 def arrow_table(table: DataTable) -> pa.Table:
@@ -28,4 +32,15 @@ def parquet_bytes(table: DataTable) -> bytes:
 
     sink = pa.BufferOutputStream()
     pq.write_table(arrow_table(table), sink)
+    return bytes(sink.getvalue().to_pybytes())
+
+
+def report_parquet(report: Report) -> bytes:
+    """The table of rows; the file's metadata have the report's first sentence under :data:`SENTENCE`."""
+    import pyarrow as pa  # noqa: PLC0415
+    import pyarrow.parquet as pq  # noqa: PLC0415
+
+    sentence = verdicts_of(report).overall.sentence
+    sink = pa.BufferOutputStream()
+    pq.write_table(arrow_table(main_table(report)).replace_schema_metadata({SENTENCE: sentence}), sink)
     return bytes(sink.getvalue().to_pybytes())

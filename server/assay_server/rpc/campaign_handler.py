@@ -191,7 +191,7 @@ class CampaignHandler:
         pages = self._report_so_far(campaign.campaign_id) if campaign.state in _UNFINISHED else None
         if pages is None:
             raise _no_report(campaign)
-        document, page = pages
+        document, page, _ = pages
         data = page if request.form == "html" else document
         for start in range(0, len(data), _CHUNK_BYTES):
             yield ReportChunk(data[start : start + _CHUNK_BYTES])

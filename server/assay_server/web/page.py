@@ -18,6 +18,7 @@ from assay_server.web.application import Application
 from assay_server.web.auth.admission import Admission
 from assay_server.web.auth.links import WebLinks
 from assay_server.web.auth.sessions import Sessions
+from assay_server.web.figures.conversion import Conversions
 from assay_server.web.figures.figure_worker import Studio
 from assay_server.web.live import LivePages
 from assay_server.web.routes.context import Handlers
@@ -69,13 +70,14 @@ class LivePage:
         self._threads = ThreadPoolExecutor(_THREADS, "assay-page")
         self._strangers = BoundedThreads(_STRANGERS, "assay-page-strangers", _STRANGERS_WAITING)
         self._waiting = ThreadPoolExecutor(1, "assay-page-so-far")
+        self._conversions = Conversions()
         pool = WorkerPool(1)
         self._studio = studio = Studio(pool, pool.end, pulse.touch)
         so_far = ResultsSoFar(coordinator, reports, self._waiting, version=pulse.version, made=pulse.touch)
         campaign = CampaignPage(coordinator, campaigns, pulse, so_far, studio)
         pages = Pages(campaign, campaigns, lab, pulse)
         self.application = Application(
-            Handlers(pages, campaigns, published, studio),
+            Handlers(pages, campaigns, published, studio, self._conversions),
             admission=admission,
             sessions=sessions,
             live=self.live,
@@ -98,4 +100,5 @@ class LivePage:
         self._threads.shutdown(cancel_futures=True)
         self._strangers.shutdown(cancel_futures=True)
         self._studio.close()
+        self._conversions.close()
         self._waiting.shutdown(wait=False, cancel_futures=True)

@@ -23,6 +23,7 @@ from assay_server.campaigns.analysing.request_builder import analysis_request
 from assay_server.campaigns.scheduling.coordinator import Coordinator
 from assay_server.campaigns.scheduling.transitions import SchedulePolicy
 from assay_server.content_hash import hash_of_file
+from assay_server.store.folders.reports import REPORT_FORMS
 from assay_server.store.model import Slice, SliceState
 from assay_server.store.records import LocalRecordStore
 from assay_server.store.sqlite import SqliteStore
@@ -55,7 +56,7 @@ class Inline(Executor):
             if part:
                 self._before(arguments[1])
                 self.computed.append(arguments[1])
-            made_up = zlib.compress(b"made up") if part else (b"{}", b"")
+            made_up = zlib.compress(b"made up") if part else (b"{}", b"", b"")
             future.set_result(function(*arguments) if self._really else made_up)
         except Exception as error:  # noqa: BLE001 - whoever asked hears of it
             future.set_exception(error)
@@ -115,9 +116,8 @@ class Ended:
         assert found is not None
         return found.state
 
-    def report(self) -> tuple[bytes, bytes]:
-        json, html = (self.records.report_path(ID, form).read_bytes() for form in ("json", "html"))
-        return json, html
+    def report(self) -> tuple[bytes, ...]:
+        return tuple(self.records.report_path(ID, form).read_bytes() for form in REPORT_FORMS)
 
     def close(self) -> None:
         self.metadata.close()

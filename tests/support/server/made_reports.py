@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import math
 from typing import Any
+
+from assay_report.data.parquet import report_parquet
+from assay_report.reading import parse_report
 
 GPUS = ("V100", "RTX 2060", "RTX 3070")
 METHODS = ("pks", "random", "systematic")
@@ -37,6 +41,11 @@ def made_report(
             f"{name}/{method}": _selection(method, kernel) for name in names for method in METHODS
         },
     }
+
+
+def made_rows(report: dict[str, Any]) -> bytes:
+    """The Parquet file of a made-up report."""
+    return report_parquet(parse_report(json.dumps(report).encode()))
 
 
 def _spread(number: int, gpu: int, method: str) -> float:

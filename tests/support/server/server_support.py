@@ -22,6 +22,7 @@ workloads:
 """
 REPORT = b'{"report": "made by a stand-in"}\n'
 PAGE = b"<!doctype html><title>made by a stand-in</title>\n"
+ROWS = b"rows made by a stand-in\n"
 
 
 class StandInExecutor(Executor):
@@ -29,7 +30,7 @@ class StandInExecutor(Executor):
 
     def __init__(self) -> None:
         self.requests: list[Any] = []
-        self.outcome: Callable[[], tuple[bytes, bytes]] = lambda: (REPORT, PAGE)
+        self.outcome: Callable[[], tuple[bytes, bytes, bytes]] = lambda: (REPORT, PAGE, ROWS)
         self._pool = ThreadPoolExecutor(1)
 
     def submit(self, function: Any, /, *arguments: Any, **_keywords: Any) -> Future[Any]:

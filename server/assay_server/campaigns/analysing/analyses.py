@@ -33,6 +33,7 @@ from assay_server.campaigns.ingest.lost_records import lose_records
 from assay_server.campaigns.planning.repeats import repeats_wanted
 from assay_server.campaigns.scheduling.coordinator import Coordinator
 from assay_server.campaigns.scheduling.transitions import Effects
+from assay_server.store.folders.reports import REPORT_FORMS
 from assay_server.store.model import AnalysisTry
 from assay_server.threads.repeating import repeated_in_thread
 
@@ -194,7 +195,7 @@ class Analyses:
                 self._forget(begun)
                 return
             # Where nobody sees it.
-            forms = dict(zip(_FORMS, pages, strict=True))
+            forms = dict(zip(REPORT_FORMS, pages, strict=True))
             self._coordinator.records.stage_report(begun.campaign_id, str(begun.token), forms)
         except CancelledError:
             return
@@ -360,7 +361,7 @@ class Analyses:
                 newest = schedule.leave_analysis(begun)
                 if newest:
                     if why is None:
-                        self._coordinator.records.put_report(campaign_id, str(begun.token), _FORMS)
+                        self._coordinator.records.put_report(campaign_id, str(begun.token), REPORT_FORMS)
                     schedule.end_analysis(campaign_id, why, begun.retried)
         except StorageError as error:
             self._start_after_refusal(begun, error, away=self._records_are_away())
@@ -376,9 +377,6 @@ class Analyses:
         with self._lock:
             if self._running.get(begun.campaign_id) is begun:
                 del self._running[begun.campaign_id]
-
-
-_FORMS = ("json", "html")
 
 
 def _reads_otherwise(error: RecordsChangedError) -> WorkersAwayError:

@@ -20,12 +20,13 @@ if TYPE_CHECKING:
     from assay_server.analysis.runs.request import AnalysisRequest, RunData
     from assay_server.analysis.workload import WorkloadAnalysis
 
-Pages = tuple[bytes, bytes]
+Pages = tuple[bytes, bytes, bytes]
+"""A report in the forms of :data:`assay_server.store.folders.reports.REPORT_FORMS`, in that order."""
 _SUBJECT = "records of an analysis"
 
 
 def analyse_campaign(request: AnalysisRequest) -> Pages:
-    """The report of a campaign as JSON and as an HTML page, UTF-8.
+    """The report of a campaign as JSON and as an HTML page, UTF-8, and its rows as Parquet.
 
     Raises RecordsChangedError if a file changed since it was published, StorageError if a disk does not give
     it now, AssayError.
@@ -77,10 +78,11 @@ def _facts_in_file(run: RunData) -> bool:
 
 
 def _pages(report: Report) -> Pages:
+    from assay_report.data.parquet import report_parquet  # noqa: PLC0415
     from assay_report.html import render_html  # noqa: PLC0415
 
     text = json.dumps(report.to_document(), ensure_ascii=False, allow_nan=False, indent=1)
-    return text.encode() + b"\n", render_html(report).encode()
+    return text.encode() + b"\n", render_html(report).encode(), report_parquet(report)
 
 
 def end_with_server(lifeline: Connection) -> None:

@@ -31,7 +31,7 @@ class ProvisionalReports:
         self._kept: OrderedDict[str, tuple[AnalysisRequest, Pages]] = OrderedDict()
 
     def __call__(self, campaign_id: str, *, windows_so_far: bool = False) -> Pages | None:
-        """JSON and HTML of what a campaign has now; None while none of its runs has data.
+        """The report, in each stored form, of what a campaign has now; None while none of its runs has data.
 
         ``windows_so_far``: with the first launches of detailed runs under way.
         Blocks until the analysis has ended. Raises NotYetError while another such report is being made, or

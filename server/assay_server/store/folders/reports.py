@@ -11,11 +11,11 @@ from assay_sampling.errors import ParameterError
 
 # A report that no campaign has yet; the name of its analysis and the file's own name follow.
 _STAGED = "staged-"
-REPORT_FORMS = ("json", "html")
+REPORT_FORMS = ("json", "html", "parquet")
 
 
 class ReportFolder:
-    """``<folder>/<campaign_id>/report.json`` and ``report.html``."""
+    """``<folder>/<campaign_id>/report.json``, ``report.html`` and ``report.parquet``."""
 
     def __init__(self, folder: Path) -> None:
         self.reports_folder = folder

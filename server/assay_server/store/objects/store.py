@@ -4,7 +4,7 @@ only if absent.
     staging/<run_id>/slice-00000-attempt-0001/000003-9d5c...    segments that arrived together; their hash
                                                                 (:mod:`assay_server.store.objects.staging`)
     records/<run_id>/slice-00000-1f-9d5c....parquet             the attempt's token, the content's hash
-    reports/<campaign_id>/report.json, report.html              replaced whole
+    reports/<campaign_id>/report.json, .html, .parquet           replaced whole
     bundles/<sha256>-9d5c.tar.z                                 files of submitters, under a name of their own
     set-aside/2026-11-22T04-05-06Z-.../records/...              objects that the database does not know
     state.json, probes/                                         whose records these are; checks

@@ -23,6 +23,7 @@ from assay_server.rpc.published.handler import PublishedHandler
 from assay_server.store.access.people import WebLogin
 from assay_server.web.auth.admission import Admission
 from assay_server.web.auth.sessions import Sessions, csrf_token, require_csrf
+from assay_server.web.figures.conversion import Conversions
 from assay_server.web.figures.figure_worker import Studio
 from assay_server.web.views.pages import Pages
 from assay_server.web.views.region import Drawing
@@ -37,12 +38,13 @@ COOKIE, SECURE_COOKIE = "assay-session", "__Host-assay-session"
 
 @dataclass(frozen=True)
 class Handlers:
-    """What answers: the handlers of gRPC, and the drawing of pages and figures."""
+    """What answers: the handlers of gRPC, the drawing of pages and figures, and other forms of reports."""
 
     pages: Pages
     campaigns: CampaignHandler
     published: PublishedHandler
     studio: Studio
+    conversions: Conversions
 
 
 class Asking:

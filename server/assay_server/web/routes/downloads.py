@@ -45,8 +45,14 @@ class Downloads:
         form = request.path_params["form"]
         if form in _MADE:
             made, media = _MADE[form]
-            make = partial(asking.handlers.pages.report_in, campaign_id, made)
-            data = await asking.of_campaign(REPORT_CALL, caller, make, campaign_id)
+            if form == "parquet":
+                stored = partial(asking.handlers.pages.report_rows, campaign_id)
+                rows = await asking.of_campaign(REPORT_CALL, caller, stored, campaign_id)
+                if rows is not None:
+                    return _download(rows, media, f"{campaign_id}.parquet", {})
+            find = partial(asking.handlers.pages.report, ReportRequest(campaign_id, ReportFormat.JSON))
+            found = await asking.of_campaign(REPORT_CALL, caller, find, campaign_id)
+            data = await asking.handlers.conversions.form(found, made)
             return Response(data, media_type=media, headers=_kept_as(f"{campaign_id}.{form}"))
         if form not in tuple(ReportFormat):
             known = ", ".join((*ReportFormat, *_MADE))

@@ -7,21 +7,16 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from assay_core.files.durable import storage_errors
 from assay_core.records.archive import RecordFile
 from assay_core.records.campaign import (
     AttemptState,
     CampaignState,
     CampaignStatus,
-    ReportFormat,
     ReportRequest,
     RunState,
     StatusRequest,
 )
 from assay_core.records.runs import RunsRequest
-from assay_report.forms import Form, single
-from assay_report.reading import parse_report
-from assay_sampling.errors import RefusedError
 from assay_sampling.verdicts.rules import GOAL_ERROR_PERCENT
 from assay_server.campaigns.errors import NotYetError, UnknownThingError, known_campaign, unknown_run
 from assay_server.campaigns.scheduling.coordinator import Coordinator
@@ -33,7 +28,7 @@ from assay_server.web.activity import Pulse
 from assay_server.web.figures.figure_worker import Source, Studio
 from assay_server.web.views.attention import MOST_REASONS, Reason, reasons
 from assay_server.web.views.region import Drawing, Region
-from assay_server.web.views.results import MOST_BYTES, Result, Results, ResultsCache
+from assay_server.web.views.results import Result, Results, ResultsCache
 from assay_server.web.views.so_far import ResultsSoFar, SoFar
 from assay_server.web.views.templating import element_id, rendered
 
@@ -114,20 +109,13 @@ class CampaignPage:
             return self._coordinator.records.report_path(asked.campaign_id, asked.form)
         return b"".join(chunk.data for chunk in (first, *chunks) if chunk is not None)
 
-    def report_in(self, campaign_id: str, form: Form) -> bytes:
-        """The report in a form that is made when somebody asks for it.
-
-        Raises NotYetError before the report is made, RefusedError for one so large that others would wait.
-        """
-        found = self.report(ReportRequest(campaign_id, ReportFormat.JSON))
-        if isinstance(found, bytes):
-            data = found
-        else:
-            with storage_errors(found):
-                _require_small(found.stat().st_size, campaign_id)
-                data = found.read_bytes()
-        _require_small(len(data), campaign_id)
-        return single(parse_report(data, f"report of {campaign_id}"), form)
+    def report_rows(self, campaign_id: str) -> Path | None:
+        """The Parquet file of a stored report; None before there is one. Raises UnknownThingError."""
+        with self._coordinator.snapshot() as store:
+            campaign = known_campaign(store.campaign(campaign_id), campaign_id)
+        if not campaign.has_report:
+            return None
+        return self._coordinator.records.report_path(campaign_id, "parquet")
 
     def figure_source(self, campaign_id: str) -> Source:
         """The report whose figures the campaign's page shows; raises NotYetError, UnknownThingError."""
@@ -140,7 +128,7 @@ class CampaignPage:
         return found
 
     def _figure_source(self, campaign: Campaign, so_far: SoFar | None) -> Source | None:
-        """None without a report, and for one so large that only its file is there for download."""
+        """None without a report."""
         if so_far is not None:
             return Source(campaign.campaign_id, so_far.key, so_far.document) if so_far.document else None
         if not campaign.has_report:
@@ -149,8 +137,6 @@ class CampaignPage:
         try:
             state = path.stat()
         except OSError:
-            return None
-        if state.st_size > MOST_BYTES:
             return None
         return Source(campaign.campaign_id, f"{state.st_mtime_ns:x}-{state.st_size:x}", path)
 
@@ -201,15 +187,6 @@ def _has_more_to_come(campaign: Campaign) -> bool:
     """Whether the campaign has what it has so far, instead of a report of all."""
     cancelled = campaign.state is CampaignState.CANCELLED and not campaign.has_report
     return cancelled or campaign.state is CampaignState.RUNNING
-
-
-def _require_small(report_bytes: int, campaign_id: str) -> None:
-    if report_bytes > MOST_BYTES:
-        raise RefusedError(
-            f"report of {campaign_id}",
-            f"it is larger than {MOST_BYTES >> 20} MiB, which the page does not convert",
-            f"take it as JSON, or convert it on your machine: assay report {campaign_id}",
-        )
 
 
 def _active(store: SqlTransaction, campaign_id: str) -> list[tuple[Attempt, Run]]:

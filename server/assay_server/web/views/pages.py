@@ -17,7 +17,6 @@ from assay_core.records.campaign import (
 )
 from assay_core.records.lab import LabQuestion
 from assay_core.records.runs import NamedRun
-from assay_report.forms import Form
 from assay_server.rpc.campaign_handler import CampaignHandler
 from assay_server.rpc.lab.handler import LabHandler
 from assay_server.web.activity import Pulse
@@ -95,9 +94,9 @@ class Pages:
         """The file of a stored report, or the content of one of what is there so far; raises NotYetError."""
         return self._campaign.report(asked)
 
-    def report_in(self, campaign_id: str, form: Form) -> bytes:
-        """The report in another form; raises NotYetError before the report is made."""
-        return self._campaign.report_in(campaign_id, form)
+    def report_rows(self, campaign_id: str) -> Path | None:
+        """The Parquet file of a stored report; None before there is one. Raises UnknownThingError."""
+        return self._campaign.report_rows(campaign_id)
 
     def figure_source(self, campaign_id: str) -> Source:
         """The report whose figures a campaign's page shows; raises NotYetError, UnknownThingError."""

@@ -1,32 +1,57 @@
-"""Results of a campaign for its page, out of the report that its analysis wrote."""
+"""Results of a campaign for its page, out of the Parquet file that its analysis wrote."""
 
 from __future__ import annotations
 
+import io
 import json
 import logging
 import threading
 from collections import OrderedDict
-from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from assay_report.data.parquet import SENTENCE
+from assay_sampling.verdicts.rules import GOAL_ERROR_PERCENT
 from assay_server.store.model import Campaign
 from assay_server.store.record_store import RecordStore
 
 _log = logging.getLogger(__name__)
 
-# Reading JSON holds all threads of the process: larger reports are only for download.
-MOST_BYTES = 16 << 20
 _MOST_KEPT = 32
-_MOST_ROWS = 200
+# Of a cell of the summary that row is shown which comes first here, then in the report.
+_RANKS = {"ok": 0, "refused": 1, "failed": 1, "not applicable": 2}
+# Columns of the report's rows, by the argument of _result that each fills.
+_COLUMNS = {
+    "workload": "workload",
+    "device": "device",
+    "cache": "condition.cache",
+    "clock": "condition.clock",
+    "sm_percent": "condition.sm_percent",
+    "method": "method",
+    "status": "status",
+    "reason": "reason",
+    "level": "verdict.level",
+    "error_percent": "error_percent",
+    "speedup": "speedup",
+    "launches": "launches",
+    "low": "interval.low",
+    "high": "interval.high",
+    "projected": "cost.projected",
+    "flags": "flags",
+}
 
 
 @dataclass(frozen=True)
 class Result:
-    """The numbers of a workload on a kind of GPU, as the report's summary has them.
+    """The numbers of a method on a workload and a kind of GPU, as the report's rows have them.
 
     ``low_percent``, ``high_percent``: the interval of the projected total, as differences to it;
-    ``refused``: why there are no numbers.
+    ``refused``: why there are no numbers. ``level``: of its verdict, "" without one.
     """
 
     workload: str
@@ -40,14 +65,26 @@ class Result:
     high_percent: float | None = None
     refused: str = ""
     flags: tuple[str, ...] = ()
+    level: str = ""
+    status: str = "ok"
+
+    @property
+    def is_off(self) -> bool:
+        """Whether its error is above the goal of :mod:`assay_sampling.verdicts.rules`."""
+        return self.error_percent is not None and abs(self.error_percent) > GOAL_ERROR_PERCENT
 
 
 @dataclass(frozen=True)
 class Results:
-    """The results of a campaign, and the sentence that its report begins with; "" without a report."""
+    """The results of a campaign, and the sentence that its report begins with; "" without a report.
+
+    ``rows``: of each workload, GPU and condition the first method that gave numbers, as the report's summary;
+    ``every``: those of all methods.
+    """
 
     rows: tuple[Result, ...] = ()
     verdict: str = ""
+    every: tuple[Result, ...] = ()
 
 
 class ResultsCache:
@@ -60,7 +97,7 @@ class ResultsCache:
 
     def of(self, campaign: Campaign) -> Results:
         """Its results in the report's order; none for a report that cannot be read here."""
-        path = self._records.report_path(campaign.campaign_id, "json")
+        path = self._records.report_path(campaign.campaign_id, "parquet")
         try:
             state = path.stat()
             key = (campaign.campaign_id, state.st_mtime_ns, state.st_size)
@@ -68,75 +105,79 @@ class ResultsCache:
                 if key in self._kept:
                     self._kept.move_to_end(key)
                     return self._kept[key]
-                small = state.st_size <= MOST_BYTES
-                found = results_of(json.loads(path.read_bytes())) if small else Results()
+            found = results_of(path)
+            with self._lock:
                 self._kept[key] = found
-                if len(self._kept) > _MOST_KEPT:
+                while len(self._kept) > _MOST_KEPT:
                     self._kept.popitem(last=False)
-                return found
-        except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
+            return found
+        except (OSError, pa.ArrowException, ValueError, KeyError) as error:
             _log.warning("the report of %s cannot be shown: %s", campaign.campaign_id, error)
             return Results()
 
 
-def results_of(report: Mapping[str, Any], *, every_method: bool = False) -> Results:
-    """The results in a report's document, of this or another release: what is not there is left out.
-
-    ``every_method``: of each workload and GPU those by every method, if that are not too many to read.
-    """
-    rows = {
-        (row.get("workload"), row.get("device"), json.dumps(row.get("condition")), row.get("method")): row
-        for row in report.get("rows", ())
-    }
-    part = "rows" if every_method and len(rows) <= _MOST_ROWS else "summary"
-    overall = (report.get("verdicts") or {}).get("overall") or {}
-    return Results(
-        tuple(_result(entry, rows) for entry in report.get(part, ())), str(overall.get("sentence", ""))
+def results_of(report: Path | bytes) -> Results:
+    """The results in a report's Parquet file; raises OSError, and what Arrow raises for a damaged file."""
+    file = io.BytesIO(report) if isinstance(report, bytes) else report
+    table = pq.read_table(file, columns=list(_COLUMNS.values()))
+    columns = [table.column(column).to_pylist() for column in _COLUMNS.values()]
+    every = tuple(
+        _result(**dict(zip(_COLUMNS, values, strict=True))) for values in zip(*columns, strict=True)
     )
+    cells: dict[tuple[str, str, str], Result] = {}
+    for each in every:
+        cell = (each.workload, each.device, each.condition)
+        if _rank(each) < _rank(cells.setdefault(cell, each)):
+            cells[cell] = each
+    sentence = (table.schema.metadata or {}).get(SENTENCE.encode(), b"")
+    return Results(tuple(cells.values()), sentence.decode(), every)
 
 
-def _result(entry: Mapping[str, Any], rows: Mapping[Any, Mapping[str, Any]]) -> Result:
-    condition = entry.get("condition")
-    key = (entry.get("workload"), entry.get("device"), json.dumps(condition), entry.get("method"))
-    low, high = _interval(rows.get(key, {}))
+def _rank(result: Result) -> int:
+    return _RANKS.get(result.status, len(_RANKS))
+
+
+def _result(
+    *,
+    cache: str | None,
+    clock: str | None,
+    sm_percent: float | None,
+    reason: str | None,
+    low: float | None,
+    high: float | None,
+    projected: float | None,
+    flags: str | None,
+    level: str | None,
+    status: str,
+    **same: Any,
+) -> Result:
     return Result(
-        workload=str(entry.get("workload", "")),
-        device=str(entry.get("device", "")),
-        condition=_condition(condition),
-        method=str(entry.get("method", "")),
-        error_percent=_number(entry.get("error_percent")),
-        speedup=_number(entry.get("speedup")),
-        launches=entry.get("launches"),
-        low_percent=low,
-        high_percent=high,
-        refused="" if entry.get("status", "ok") == "ok" else str(entry.get("reason") or entry["status"]),
-        flags=tuple(map(str, entry.get("flags", ()))),
+        condition=condition_in_words(cache, clock, sm_percent),
+        low_percent=_difference_percent(low, projected),
+        high_percent=_difference_percent(high, projected),
+        refused="" if status == "ok" else reason or status,
+        flags=_flag_names(flags or "[]"),
+        level=level or "",
+        status=status,
+        **same,
     )
 
 
-def _condition(condition: object) -> str:
+def condition_in_words(cache: str | None, clock: str | None, sm_percent: float | None) -> str:
     """What is special about a condition; "" for free clocks, caches left alone and all SMs."""
-    if not isinstance(condition, Mapping):
-        return ""
-    told = ["flushed caches"] if condition.get("cache") == "all" else []
-    if condition.get("clock") not in (None, "none"):
-        told.append(f"clock {condition['clock']}")
-    share = _number(condition.get("sm_percent"))
-    if share is not None and share < 100:
-        told.append(f"{share:g} % of the SMs")
+    told = ["flushed caches"] if cache == "all" else []
+    if clock not in (None, "none"):
+        told.append(f"clock {clock}")
+    if sm_percent is not None and sm_percent < 100:
+        told.append(f"{sm_percent:g} % of the SMs")
     return ", ".join(told)
 
 
-def _interval(row: Mapping[str, Any]) -> tuple[float | None, float | None]:
-    """The ends of a row's interval as percentages of its projected total."""
-    interval, cost = row.get("interval"), row.get("cost")
-    projected = _number(cost.get("projected")) if isinstance(cost, Mapping) else None
-    if not isinstance(interval, Mapping) or not projected:
-        return None, None
-    ends = [_number(interval.get(end)) for end in ("low", "high")]
-    low, high = (None if end is None else 100 * (end / projected - 1) for end in ends)
-    return low, high
+def _difference_percent(end: float | None, projected: float | None) -> float | None:
+    return 100 * (end / projected - 1) if end is not None and projected else None
 
 
-def _number(value: Any) -> float | None:
-    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+@lru_cache(maxsize=1024)
+def _flag_names(flags: str) -> tuple[str, ...]:
+    """The names in the JSON of a row's flags, each once."""
+    return tuple(dict.fromkeys(str(flag["name"]) for flag in json.loads(flags)))

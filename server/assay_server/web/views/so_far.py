@@ -6,7 +6,6 @@ took. A page that nobody watches asks for none.
 
 from __future__ import annotations
 
-import json
 import logging
 import threading
 import time
@@ -23,7 +22,7 @@ from assay_server.campaigns.errors import NotYetError
 from assay_server.campaigns.scheduling.coordinator import Coordinator
 from assay_server.store.model import Run, Slice
 from assay_server.store.sql import SqlTransaction
-from assay_server.web.views.results import MOST_BYTES, Results, results_of
+from assay_server.web.views.results import Results, results_of
 
 _log = logging.getLogger(__name__)
 
@@ -136,10 +135,9 @@ class ResultsSoFar:
         with self._coordinator.snapshot() as store:
             there = _there(store, campaign_id)
         pages = self._reports(campaign_id, windows_so_far=True)
-        if pages is None or len(pages[0]) > MOST_BYTES:
-            why = "no launches are there yet" if pages is None else "the report is for download only"
-            return SoFar(there_percent=there, problem=why, made_at_ms=now_ms)
-        results = results_of(json.loads(pages[0]), every_method=True)
+        if pages is None:
+            return SoFar(there_percent=there, problem="no launches are there yet", made_at_ms=now_ms)
+        results = results_of(pages[2])
         key = blake2b(pages[0], digest_size=8).hexdigest()
         return SoFar(results, there, pages[0], key, made_at_ms=now_ms)
 
