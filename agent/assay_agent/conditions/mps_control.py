@@ -4,7 +4,7 @@ The daemon runs in the foreground (``-f``) and logs to its standard output. Its 
 status 0 even for unknown commands and refused values: only its text shows the error. Nothing here looks at
 the default pipe folder, so we never talk to another user's daemon.
 
-Source: docs/conditions.md, "SM shares"; docs/real-tools.md, "How the tools behave".
+Source: docs/conditions.md, "SM shares"; docs/nvidia-tools.md, "MPS".
 """
 
 from __future__ import annotations
