@@ -16,7 +16,6 @@ from assay_agent.main import app as agent_app
 from assay_client.cli.main import app as assay_app
 from assay_client.cli.verb_list import ADMIN, LAB, MODULES
 from assay_sampling.launches.alignment import match_flags
-from assay_sampling.running.failures import FailureClass
 from assay_server.cli.program import program as server_app
 from assay_server.limits import DEFAULT_LIMITS
 
@@ -30,13 +29,6 @@ def rows(page: str) -> dict[str, list[str]]:
         if match := re.match(r"\| `([a-z_]+)` \| (.*) \|$", line):
             found[match[1]] = match[2].split(" | ")
     return found
-
-
-def test_failures_are_those_of_the_program() -> None:
-    expected = {
-        c.value: [c.meaning, c.remedy, "yes" if c.retryable else "no", str(c.fault)] for c in FailureClass
-    }
-    assert rows("failures.md") == expected
 
 
 def test_limits_are_those_of_the_program() -> None:

@@ -25,11 +25,13 @@ from assay_sampling.documents.selection import SelectionDocument
 from assay_sampling.methods.parameter_help import parameter_table
 from assay_sampling.methods.registry import samplers
 from assay_sampling.notes.registry import note_table
+from assay_sampling.running.failures import FailureClass
 from assay_sampling.verdicts.rules import rule_table
 from assay_server.access.table import RULES
 from assay_server.config import ServerSettings
 from tests.bench.scale import cost_model
 from tests.support.client.python_names import python_names
+from tests.support.room_tables import PACKAGES, room_table
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 
@@ -65,13 +67,23 @@ def _python_names() -> str:
     return "\n".join(("```", *python_names(), "```"))
 
 
+def _failures() -> str:
+    rows = ["| class | what happened | what to do | tried again | whose fault |", "|---|---|---|---|---|"]
+    for each in FailureClass:
+        tried_again = "yes" if each.retryable else "no"
+        rows.append(f"| `{each.value}` | {each.meaning} | {each.remedy} | {tried_again} | {each.fault} |")
+    return "\n".join(rows)
+
+
 def _cost_model() -> str:
     return cost_model.page(cost_model.measured(cost_model.MEASURED.read_text().splitlines()))
 
 
 PARTS: Mapping[str, Callable[[], str]] = {
     **{f"parameters-{method}": partial(_parameters, method) for method in samplers()},
+    **{f"rooms-{package}": partial(room_table, package) for package in PACKAGES},
     "simulated-counters": _simulated_counters,
+    "failures": _failures,
     "calls-and-roles": _calls_and_roles,
     "notes": note_table,
     "verdict-rules": rule_table,

@@ -1,1 +1,1 @@
-"""The subcommands of assay-agent that have their own subcommands."""
+"""The verbs ``policy`` and ``quarantine`` of assay-agent."""

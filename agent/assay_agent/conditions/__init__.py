@@ -1,4 +1,4 @@
-"""The conditions of a run on a real GPU: a share of the SMs, locked clocks, no other users; always undone.
+"""Conditions of a run on a real GPU: a share of the SMs, locked clocks, no strangers; always undone.
 
 Each change is journalled before it is made (:mod:`assay_agent.conditions.journal`), so that the next start
 of the agent undoes what a killed one left (:mod:`assay_agent.conditions.leftovers`). The stand-ins

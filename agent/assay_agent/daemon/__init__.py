@@ -1,1 +1,1 @@
-"""The agent process: its slots, their attempts, and the state that outlives it."""
+"""The agent itself: its slots, their attempts, and its persistent state."""

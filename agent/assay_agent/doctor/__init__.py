@@ -1,1 +1,1 @@
-"""Reports what is missing on this box, and what an agent on it would offer. Only reads."""
+"""Read-only checks: what is missing on this box, and what an agent on it would offer."""

@@ -1,1 +1,1 @@
-"""Running tools: their environment, confinement, versions, locks, and the causes of failures."""
+"""Running tools: environment, confinement, versions, locks, errors."""

@@ -1,1 +1,1 @@
-"""The GPUs of a box: which there are, how they are queried, and the interface of modelled ones."""
+"""The GPUs of a box: inventory, driver queries, and the interface for modelled GPUs."""

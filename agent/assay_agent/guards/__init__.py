@@ -1,1 +1,1 @@
-"""What is watched during a run: memory, disk, and whether DCGM uses the counters."""
+"""Guards of a run: memory, disk, and whether DCGM holds the counters."""

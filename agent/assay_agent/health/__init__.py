@@ -1,1 +1,1 @@
-"""Which GPUs take no runs because they were lost, and when they return to service."""
+"""Lost GPUs: quarantine and return to service."""

@@ -1,1 +1,1 @@
-"""Jobs of a batch system: which one this process is, and which GPUs it was given."""
+"""The batch job of this process, and its GPUs."""

@@ -1,1 +1,1 @@
-"""The agent's metrics for Prometheus: attempts, spool, acknowledgements, heartbeats, and the GPUs' health."""
+"""The agent's metrics: attempts, spool, acknowledgements, heartbeats, and the GPUs' health."""

@@ -1,1 +1,1 @@
-"""Ways of measuring a run: each a module with one class that satisfies ``seam.Profiler``."""
+"""Profilers, a module each with one class that implements ``seam.Profiler``."""

@@ -1,1 +1,1 @@
-"""What an attempt's numbers depend on besides the GPU: tools, loaded libraries, conditions in force."""
+"""Facts of an attempt besides the GPU: tools, loaded libraries, active conditions."""

@@ -1,1 +1,1 @@
-"""Launches on the agent's disk, until the server has acknowledged them."""
+"""Unacknowledged launches on the agent's disk."""

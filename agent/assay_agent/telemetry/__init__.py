@@ -1,4 +1,4 @@
-"""Watching the GPU while it measures: sensors, samples, the thermal gate, and the rules that set flags.
+"""Watching the GPU during a run: sensors, samples, the thermal gate, and the rules that set flags.
 
 Measurements use ``watch.GpuWatch``, which uses everything else.
 """

@@ -1,1 +1,1 @@
-"""Our own CUPTI tracer: the C library that is injected into a workload, and the agent's end of its socket."""
+"""Our CUPTI tracer: the C library injected into a workload, and the agent's end of its socket."""

@@ -1,1 +1,1 @@
-"""The model: what a workload's launches do on a kind of GPU, how long they take, and their counters."""
+"""The model: durations and counters of a workload's launches on a kind of GPU."""

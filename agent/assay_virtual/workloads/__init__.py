@@ -1,1 +1,1 @@
-"""Workload files, which virtual GPUs run."""
+"""Workload files for virtual GPUs."""

@@ -1,1 +1,1 @@
-"""The command ``assay``: one file per verb in ``verbs``; only ``main`` catches errors."""
+"""The command ``assay``: a file per verb in ``verbs``, listed in ``verb_list``; ``main`` catches errors."""

@@ -1,1 +1,1 @@
-"""The demonstration: a server and agents as separate processes, kept alive and stopped in order."""
+"""``assay demo``: a server and agents as separate processes, kept alive and stopped in order."""

@@ -1,1 +1,1 @@
-"""One box and its person: a command as a campaign, and runs that go on where they were interrupted."""
+"""``assay run`` on one box: a command as a campaign, resumed after interruptions."""

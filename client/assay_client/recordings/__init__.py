@@ -1,1 +1,1 @@
-"""Work on recordings without a server: inspect, select, score, classify, import."""
+"""Recordings without a server: inspect, select, score, classify, import."""

@@ -1,1 +1,1 @@
-"""Selected launches simulated, each in a process of its own: resumed, and put into a table of designs."""
+"""Simulates selected launches, a process each, resumable, into a table of designs."""

@@ -1,1 +1,1 @@
-"""Agents as Slurm jobs: the job script, what is checked before it, and its submission with sbatch."""
+"""Agents as Slurm jobs: the job script, its checks, and its submission with sbatch."""

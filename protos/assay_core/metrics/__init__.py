@@ -1,1 +1,1 @@
-"""Metrics of the daemons for Prometheus: the endpoint, who may read it, and what both programs measure."""
+"""Prometheus metrics of the daemons: the endpoint, its readers, the metrics that both programs share."""

@@ -1,1 +1,1 @@
-"""Tools as processes of ours: run in order, within limits, and ended with everything that they started."""
+"""Child processes: run within limits, and ended with everything that they started."""

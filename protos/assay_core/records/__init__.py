@@ -1,1 +1,1 @@
-"""Records that cross a boundary: each is defined once, with its conversion to and from protobuf."""
+"""Records on the wire, each with its conversion to and from protobuf."""

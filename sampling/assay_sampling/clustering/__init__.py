@@ -1,1 +1,1 @@
-"""Launches grouped by numbers: feature space, k-means, complete linkage, contiguous segments."""
+"""Grouping launches by their features: feature space, k-means, complete linkage, contiguous segments."""

@@ -1,1 +1,1 @@
-"""Cold caches: what they cost each launch, measured and estimated."""
+"""The cost of cold caches to each launch, measured and estimated."""

@@ -1,1 +1,1 @@
-"""Counters: their definitions, what to do where some are missing, passes they cost, impossible numbers."""
+"""Counters: definitions, missing ones, the passes they cost, impossible values."""

@@ -1,1 +1,1 @@
-"""Engines: group-by and sort over launches, in memory or beyond it, and columns on disk read in blocks."""
+"""Engines: group-by and sort over launches, in memory or on disk."""

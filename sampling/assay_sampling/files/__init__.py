@@ -1,1 +1,1 @@
-"""Reading files, plain or compressed, in blocks; the mark of synthetic data."""
+"""Files: read in blocks, plain or compressed; Parquet from columns; the mark of synthetic data."""

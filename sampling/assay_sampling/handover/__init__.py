@@ -1,1 +1,1 @@
-"""Selections handed over to simulators and other tools, and simulated launches brought back."""
+"""Selections exported to simulators and other tools, and simulated launches imported."""

@@ -1,1 +1,1 @@
-"""Groups for launches that were seen only lightly: encoding, classifiers, their vote."""
+"""Labels for launches without counters: encoding, classifiers, their vote."""

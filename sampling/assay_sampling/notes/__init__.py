@@ -1,1 +1,1 @@
-"""Notes: remarks that accompany numbers, each a code, its parameters and the sentence made from them."""
+"""Notes on numbers: a code, its parameters and the sentence made from them."""

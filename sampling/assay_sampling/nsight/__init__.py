@@ -1,4 +1,4 @@
-"""NVIDIA's Nsight tools as pure data and functions: the options of a release, and command lines for it.
+"""NVIDIA's Nsight tools: what each release supports, and its command lines. Pure data and functions.
 
 The agent drives the tools with these command lines, and ``assay metrics`` prints them for people.
 """

@@ -1,1 +1,1 @@
-"""Operations: launches added up by the call that made them, put in strata, and matched across GPUs."""
+"""Operations: launches summed by the call that made them, in strata, matched across GPUs."""

@@ -1,1 +1,1 @@
-"""Within a launch: when its simulation may stop, and what its cycles then will be."""
+"""Projection within a launch: when its simulation may stop, and its projected cycles."""

@@ -1,4 +1,4 @@
-"""Readers of profile files: a file of any known kind becomes a stream of launch batches."""
+"""Readers of profile files: from a file to a stream of launch batches."""
 
 from assay_sampling.readers.base import ProfileReader, ReadOptions, Recording
 from assay_sampling.readers.inspection.recording import inspect_recording

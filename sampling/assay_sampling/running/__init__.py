@@ -1,1 +1,1 @@
-"""The words of running: conditions, devices, failures, validity flags, facts of attempts."""
+"""The vocabulary of runs: conditions, devices, failures, validity flags, facts of attempts."""

@@ -3,7 +3,7 @@
 A failure is a result: agent and server store it with the run, the command line shows it with its remedy,
 and the server tries the run again only where the class says that a retry can help.
 
-``docs/failures.md`` is the page for readers; a test holds both equal.
+The table in ``docs/failures.md`` is generated from it.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""Selections and their scores: where they were made, elsewhere, and under two conditions."""
+"""Scores of selections: on their own recording, on others, and between two conditions."""

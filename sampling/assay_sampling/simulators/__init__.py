@@ -1,1 +1,1 @@
-"""Readers and writers of simulators' files: traces, logs and lists of launches."""
+"""Files of simulators: traces, logs and lists of launches."""

@@ -1,1 +1,1 @@
-"""Verdicts: may a selection or a score be trusted? One function of typed facts, and one sentence."""
+"""Verdicts: whether to trust a selection or a score, from typed facts to one sentence."""

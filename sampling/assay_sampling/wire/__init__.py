@@ -1,1 +1,1 @@
-"""Launches on the wire: columns packed in few bytes, and read again."""
+"""Launches on the wire: packed columns."""

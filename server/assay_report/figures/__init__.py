@@ -1,1 +1,1 @@
-"""Figures: one Vega-Lite document each, from which page, SVG, PNG, PDF and interactive page are drawn."""
+"""Figures: one Vega-Lite document each, drawn as SVG, PNG, PDF and interactive page."""

@@ -1,1 +1,1 @@
-"""The report document: a module per part; each field has its unit and meaning."""
+"""The report document: one module per part, each field with its unit and meaning."""

@@ -1,1 +1,1 @@
-"""The tables of a report: made here once, drawn by the terminal, Markdown and HTML."""
+"""The tables of a report, for terminal, Markdown and HTML."""

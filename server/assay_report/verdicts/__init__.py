@@ -1,1 +1,1 @@
-"""Verdicts: from the rows of a report to the sentences on its first screen."""
+"""Verdicts: the sentences on a report's first screen."""

@@ -1,1 +1,1 @@
-"""Access: who is calling, the table of what each role may call, and the record of who did what."""
+"""Access: the caller, the table of roles and calls, and the audit log."""

@@ -1,1 +1,1 @@
-"""The campaign file: its text, its allowed content, and its compiled form for later steps."""
+"""The campaign file: text, keys, checks, and the compiled form."""

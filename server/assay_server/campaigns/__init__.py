@@ -1,1 +1,1 @@
-"""Campaigns on the server: planning of runs, leases and retries, ingest, publishing, analysis."""
+"""Campaigns on the server: the plan of runs, leases and retries, ingest, publishing, analysis."""

@@ -1,1 +1,1 @@
-"""The verbs of assay-server besides serving; each is a module."""
+"""The verbs of assay-server besides serving, a module each."""

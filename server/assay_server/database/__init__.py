@@ -1,1 +1,1 @@
-"""Which database holds a state's metadata, how it is opened, and how all of it moves to another one."""
+"""The database of a state's metadata: opening it, and moving to another one."""

@@ -1,1 +1,1 @@
-"""Who is who: the lab's certificate authority, join tokens, enrolment, renewal and revocation."""
+"""The lab's certificate authority, join tokens, enrolment, renewal and revocation."""

@@ -1,1 +1,1 @@
-"""The server's metrics for Prometheus: what it counts, and what it asks the store when it is read."""
+"""The server's metrics: counters, and values read from the store."""

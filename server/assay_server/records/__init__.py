@@ -1,1 +1,1 @@
-"""Which folder or bucket holds a state's records, how it is opened, and how they move to another one."""
+"""The folder or bucket of a state's records: opening it, and moving to another one."""

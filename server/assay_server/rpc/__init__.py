@@ -1,1 +1,1 @@
-"""gRPC: servicers hand requests to plain handlers, which know neither sockets nor event loops."""
+"""gRPC: servicers hand requests to plain handlers, which know no sockets."""

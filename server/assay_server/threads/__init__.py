@@ -1,1 +1,1 @@
-"""Threads that work for others: one does a step again and again, one handles many things together."""
+"""Background threads: one repeats a step, one handles items in batches."""

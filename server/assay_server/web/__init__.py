@@ -1,1 +1,1 @@
-"""The live page: people's browsers over HTTP, with sessions, on the handlers and the access table of gRPC."""
+"""The live page over HTTP: sessions, on the handlers and the access table of gRPC."""
