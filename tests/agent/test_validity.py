@@ -1,4 +1,4 @@
-"""The registry of validity flags: its page, its users in the code, and that each is set where it is due."""
+"""The registry of validity flags: its users in the code, and that each is set where it is due."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 from assay_core.records.validity_flag import ValidityFlag
 from assay_sampling.launches.alignment import match_flags
-from assay_sampling.running.validity import FLAGS, flag_table, invalidates
+from assay_sampling.running.validity import FLAGS, invalidates
 from assay_virtual.sensors import FAULTS
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -29,12 +29,6 @@ def flags_set_in_the_code() -> set[str]:
             for pattern in _SET:
                 found |= set(re.findall(pattern, text))
     return found
-
-
-def test_the_page_holds_the_registry_word_for_word() -> None:
-    page = (ROOT / "docs" / "validity.md").read_text()
-    assert f"## On runs\n\n{flag_table('run')}\n\n" in page
-    assert f"## On results\n\n{flag_table('result')}\n\n" in page
 
 
 def test_every_flag_that_the_code_sets_is_in_the_registry() -> None:

@@ -26,6 +26,7 @@ from assay_sampling.methods.parameter_help import parameter_table
 from assay_sampling.methods.registry import samplers
 from assay_sampling.notes.registry import note_table
 from assay_sampling.running.failures import FailureClass
+from assay_sampling.running.validity import flag_table
 from assay_sampling.verdicts.rules import rule_table
 from assay_server.access.table import RULES
 from assay_server.config import ServerSettings
@@ -86,6 +87,8 @@ PARTS: Mapping[str, Callable[[], str]] = {
     "failures": _failures,
     "calls-and-roles": _calls_and_roles,
     "notes": note_table,
+    "run-flags": partial(flag_table, "run"),
+    "result-flags": partial(flag_table, "result"),
     "verdict-rules": rule_table,
     "python-names": _python_names,
     "cost-model": _cost_model,

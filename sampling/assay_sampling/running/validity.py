@@ -5,7 +5,7 @@ numbers. A flag's name decides its cause, remedy and effect, no matter who sets 
 failure class, the server tries the run again while that class has retries left, and keeps the flagged
 launches of the last try.
 
-``docs/validity.md`` is the page for readers; a test holds both equal. It also says which clock event reasons
+The tables of ``docs/validity.md`` are made from it. That page also says which clock event reasons
 reject a measurement ("How the GPU is watched").
 """
 
