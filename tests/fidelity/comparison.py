@@ -39,8 +39,8 @@ def section(effort: Effort) -> Section:
         missed += [f"{name}: {entry['method']} has a star" for entry in scored if _lucky(entry)]
     return Section(
         "Methods compared",
-        "Real PyTorch traces (nanoseconds), and a synthetic raw page with counters (cycles); seed 0. Before: "
-        "the selection's own score. Bounds: no star where the interval held in less than "
+        "Real PyTorch traces (nanoseconds) and a synthetic raw page with counters (cycles), seed 0; "
+        "before: the selection's own score. Bounds: no star where the interval held in less than "
         f"{LEAST_COVERAGE_PERCENT:g} % of the tries, or above {MOST_ERROR_PERCENT:g} % of fair error.",
         _COLUMNS,
         rows,

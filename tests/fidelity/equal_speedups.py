@@ -93,11 +93,11 @@ def table(
                 missed += missed_goals(found, speedup)
     goals = ", ".join(f"{most:g} % at {speedup:g}" for speedup, most in GOALS.items())
     about = (
-        "`three_gpus` is synthetic, `infer` and `graph` are Accel-Sim's output, the others PyTorch traces of "
-        "real GPUs, by operation. Selections are made on the first GPU; errors are root mean squares over "
-        f"{draws} draws, means over the other GPUs; held: intervals there that hold the total. Methods that "
-        f"cannot reach a speedup are left out there. Bounds: on `three_gpus` `balanced` has at most {goals}, "
-        "and less than `proportional` and `random`."
+        "`three_gpus` is synthetic, `infer` and `graph` are simulated, the others PyTorch traces of real "
+        f"GPUs, by operation; errors are root mean squares over {draws} draws, means over the GPUs that "
+        "were not selected on, held: intervals there that hold the total, and methods that cannot reach a "
+        f"speedup are left out. Bounds: on `three_gpus` `balanced` has at most {goals}, and less than "
+        "`proportional` and `random`."
     )
     return Section("Methods at equal speedups", about, _COLUMNS, rows, missed)
 

@@ -43,7 +43,7 @@ def section(effort: Effort) -> Section:
     worse = [way for way in _BY_LABEL if medians[way] <= medians[_BY_GRID]]
     return Section(
         "Cost of new signatures where no light time exists",
-        "The windows and workloads of the labels above (synthetic and simulated). The truth is the light "
+        "The windows and workloads of the labels above (synthetic and simulated); the truth is the light "
         "time, which the methods did not see. Group error: over signatures, so that errors do not cancel.",
         _COLUMNS,
         rows,

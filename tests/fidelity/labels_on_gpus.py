@@ -37,10 +37,9 @@ def section(effort: Effort) -> Section:
     """A row for each grouping and model, means over the other GPUs; without a bound."""
     models = MODELS[:1] if effort is Effort.SHORT else MODELS
     about = (
-        "Synthetic: `three_gpus` and workloads on virtual GPUs. A window of the V100 and its light run, "
-        f"weights by light time, means over the RTX 2060 and the RTX 3070. `k={COUNTER_GROUPS}` divides "
-        "groups of kernel and size by counters, so that labels count; `mixing=allowed` takes the clusters "
-        "alone. No bound."
+        "Synthetic: a window of the V100 and its light run, weights by light time, means over the RTX 2060 "
+        f"and the RTX 3070. `k={COUNTER_GROUPS}` divides groups of kernel and size by counters, so that "
+        "labels count; `mixing=allowed` takes the clusters alone; no bound."
     )
     known = sources()
     rows = [

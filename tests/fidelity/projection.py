@@ -40,13 +40,11 @@ COLUMNS = (
     "saved",
 )
 ABOUT = (
-    "Launches of real Accel-Sim runs of synthetic kernels (simulated, not measured) that have interval logs, "
-    "in both corpora of the shared data. Rules were chosen on the half of the kernel families called "
-    "`choosing` (`tests/fidelity/kernel_families.py`); nothing was chosen on the half called `reporting`. "
-    "Two numbers are percent of all cycles / percent of active cycles, without the launch latency. A launch "
-    "that does not stop is simulated whole: error 0, nothing saved. Goal for the default on `reporting`: "
-    f"saves at least {LEAST_SAVED_PERCENT:g} % of the cycles, mean error over all launches at most "
-    f"{GREATEST_MEAN_ERROR_PERCENT:g} %."
+    "Launches of real Accel-Sim runs of synthetic kernels (simulated) that have interval logs, in percent "
+    "of all cycles / of active cycles, without the launch latency; a launch that does not stop has an "
+    "error of 0 and saves nothing. Rules were chosen on the half of the kernel families called `choosing`; "
+    f"goal for the default on `reporting`: saves at least {LEAST_SAVED_PERCENT:g} % of the cycles, mean "
+    f"error over all launches at most {GREATEST_MEAN_ERROR_PERCENT:g} %"
 )
 
 
@@ -55,7 +53,7 @@ def section(effort: Effort) -> Section:
     title = "Projection within a launch (PKP), by rule and family"
     data = shared_data()
     if data is None:
-        return Section(title, f"{ABOUT} The shared data is not here.", COLUMNS, ())
+        return Section(title, f"{ABOUT}. The shared data is not here.", COLUMNS, ())
     rules = dict(list(RULES.items())[: IN_SHORT if effort is Effort.SHORT else None])
     found = {name: projections(data, parameters) for name, parameters in rules.items()}
     rows = [
@@ -72,7 +70,7 @@ def section(effort: Effort) -> Section:
         for name in list(found)[:IN_SHORT]:
             rows.append(_row(f"{half.value}: {family}", name, summary_of(of_family(found[name], family))))
     score = summary_of(of_half(found[DEFAULT], Half.REPORTING))
-    return Section(title, f"{ABOUT} {stricter(found)}", COLUMNS, rows, missed(score))
+    return Section(title, f"{ABOUT}; {stricter(found)}", COLUMNS, rows, missed(score))
 
 
 @cache
@@ -124,7 +122,7 @@ def stricter(found: Mapping[str, Iterable[LaunchProjection]]) -> str:
     ]
     default = scores[DEFAULT]["mean_active_error_percent"]
     found_text = f"{', '.join(keep)} keep it" if keep else "no rule here keeps it"
-    return f"Counted over the launches that stop alone, {found_text}: the default has {default:.1f} %."
+    return f"counted over the launches that stop alone, {found_text}: the default has {default:.1f} %."
 
 
 def _family(launch: LaunchProjection) -> str:

@@ -39,11 +39,10 @@ def section(effort: Effort) -> Section:
             missed += texts
     return Section(
         "Across simulated GPUs",
-        "`infer`, 139 launches simulated whole by Accel-Sim on three GPUs (simulated; traces are synthetic). "
-        f"Selected on {MADE_ON}, in active cycles, which are the light time there too. Own weights are by "
-        "launches, in Sieve by instructions. Bounds, for PKS as published with a given number of groups: "
-        f"the group error by light time is at most {MOST_GROUP_ERROR_PERCENT:g} % "
-        "and below that of the own weights.",
+        f"`infer`, 139 launches simulated whole by Accel-Sim on three GPUs, selected on {MADE_ON} in active "
+        "cycles, which are the light time there too; own weights are by launches, in Sieve by "
+        "instructions. Bounds, for PKS as published with a given number of groups: the group error by "
+        f"light time is at most {MOST_GROUP_ERROR_PERCENT:g} % and below that of the own weights.",
         _COLUMNS,
         rows,
         missed,

@@ -45,12 +45,12 @@ def section(effort: Effort) -> Section:
     """The table by length of the window and GPU; without shared data one of no rows."""
     title = "Two levels by default, by length and beginning of the window"
     about = (
-        "Synthetic: `three_gpus` of the shared data, 20,000 launches; a window on the V100 and its light run "
-        f"carried by light time to the others. {STARTS[effort]} beginnings, evenly spread, each with its own "
-        "seed. Group errors are by kernel and size, whatever the groups. Bounds: total error at most "
-        f"{MOST_ERROR_PERCENT:g} %, group error at most {MOST_GROUP_ERROR_PERCENT:g} % and speedup at least "
-        f"{LEAST_SPEEDUP:g} in {100 * KEPT_SHARE:g} % of the beginnings, and no longer window worse by more "
-        f"than {MOST_WORSE_POINTS:g} point on average."
+        "Synthetic: `three_gpus` of the shared data, 20,000 launches; a window on the V100 and its light "
+        f"run, carried by light time to the others, at {STARTS[effort]} evenly spread beginnings; group "
+        f"errors are by kernel and size. Bounds: total error at most {MOST_ERROR_PERCENT:g} %, group error "
+        f"at most {MOST_GROUP_ERROR_PERCENT:g} % and speedup at least {LEAST_SPEEDUP:g} in "
+        f"{100 * KEPT_SHARE:g} % of the beginnings, and no longer window worse by more than "
+        f"{MOST_WORSE_POINTS:g} point on average."
     )
     data = shared_data()
     if data is None or not (data / "three_gpus").is_dir():

@@ -26,8 +26,8 @@ DEMO_WINDOW = 1000
 WINDOW_PERCENT = 1.0
 GOAL_ERROR_PERCENT, GOAL_GROUP_ERROR_PERCENT = 3.0, 6.0
 _SYNTHETIC = (
-    "Synthetic: the example workloads of `campaigns/virtual` on virtual GPUs. Selections are made on the "
-    "V100 and scored in nanoseconds of light runs on the others. Two numbers: total error / group error in %."
+    "Synthetic: the example workloads of `campaigns/virtual` on virtual GPUs, selected on the V100 and "
+    "scored in nanoseconds of light runs on the others, total error / group error in %"
 )
 _COLUMNS = ("workload", "method", "on", "speedup", "by launches (or instructions)", "by light time")
 
@@ -86,8 +86,9 @@ def section(effort: Effort) -> Section:
                 if isinstance(outcome, Found) and outcome.own is not None:
                     found.append(outcome)
     about = (
-        f"{_SYNTHETIC} Of methods that draw, root mean squares over {_SEEDS[effort]} draws. Bound: over all "
-        "rows with both weights the median error is not larger by light time, and so the median group error."
+        f"{_SYNTHETIC}; of methods that draw, root mean squares over {_SEEDS[effort]} draws. Bound: over "
+        "all rows with both weights the median error is not larger by light time, and so the median group "
+        "error."
     )
     return Section("Weights on other GPUs, by method", about, _COLUMNS, rows, missed(found))
 
@@ -118,11 +119,9 @@ def two_levels(effort: Effort) -> Section:
                 kept += good
                 rows.append((*_row(workload, title, target, outcome), "kept" if good else "missed"))
     about = (
-        f"{_SYNTHETIC} The window has {WINDOW_PERCENT:g} % of the launches. Goal by light time: total error "
-        f"at most {GOAL_ERROR_PERCENT:g} %, group error at most {GOAL_GROUP_ERROR_PERCENT:g} %; {kept} of "
-        f"{len(rows)} rows keep it. As published it fails where a group holds kernels whose ratios of "
-        "target to source differ: weights by light time cannot tell them apart, and K is chosen on the "
-        "source, where they cost alike."
+        f"{_SYNTHETIC}; the window has {WINDOW_PERCENT:g} % of the launches. Goal by light time: total "
+        f"error at most {GOAL_ERROR_PERCENT:g} %, group error at most {GOAL_GROUP_ERROR_PERCENT:g} %; "
+        f"{kept} of {len(rows)} rows keep it."
     )
     return Section("Two levels with a window of 1 %, by weights", about, (*_COLUMNS, "goal"), rows)
 
