@@ -191,29 +191,27 @@ _PAGE_FOOT = """
 
 - *Ingest* begins with launches on the sender's disk and ends with one fsynced zstd Parquet file for each
   sender, in row groups of 131,072 launches, columns encoded alike. Only ours validates every batch and name,
-  fsyncs every segment before acknowledging it, keeps an attempt's state in SQLite, writes checksums, and
-  sends segments packed and compressed. Servers are processes of their own, with the system's allocator for
-  Arrow, which makes both faster; senders share one process. Cases alternate, and a promise takes the median
-  of each round's ratios.
-- *Download* takes published launches over a Unix socket. A copy neither checks nor decodes; `assay lab fetch`
-  checks each file's hash and makes it durable; record batches are decoded by the server, packed with LZ4, and
-  validated by the receiver, which has names as text.
-- *PKS* groups the same standardised, projected rows (5,000 launches: the synthetic raw page of the tests) as
-  the peer, which runs `KMeans(n_init=10)` for each K on all of them. The peer's time is that of one seed; its
-  inertias are medians of the seeds 0 to 9.
-- *Encode and predict* gives every launch a group by SGD, GaussianNB and an MLP trained before the clock
-  starts. Plain scikit-learn takes every launch, 100,000 at a time, and its first chunk gives the rate; ours
-  classifies distinct signatures once and broadcasts.
+  fsyncs every segment before acknowledging it, keeps state in SQLite, writes checksums, and sends segments
+  packed and compressed. Each server is a process with the system's allocator for Arrow, which makes both
+  faster; senders share a process. Cases alternate, and a promise takes the median of each round's ratios.
+- *Download* is over a Unix socket. A copy neither checks nor decodes; `assay lab fetch` checks each file's
+  hash and makes it durable; record batches are decoded by the server, packed with LZ4, and validated by the
+  receiver.
+- *PKS* groups the same standardised, projected rows (of the tests' synthetic raw page) as the peer, which
+  runs `KMeans(n_init=10)` for each K. The peer's time is that of one seed, its inertias are medians of the
+  seeds 0 to 9.
+- *Encode and predict* gives every launch a group by SGD, GaussianNB and an MLP trained beforehand. Plain
+  scikit-learn takes 100,000 launches at a time, and its first chunk gives the rate; ours classifies distinct
+  signatures once.
 - *Sieve and STEM+ROOT* are CPU seconds, the best of three in each process. "To weights" goes from the columns
   to representatives and weights; "scored and hashed" is `select(...)`.
-- *Streams* never hold all launches, so their memory must not grow with the launches.
 - *A lab* has simulated agents in one process, each with a connection of its own; heartbeats are timed from
   the moment they are due. Runs of 0 s show the most that server and machine finish together; a lease's ratios
-  are of CPU time. `make bench BENCH_ARGS='--only lab'` takes about five minutes on two idle cores.
-- *A live page* is drawn anew when something has changed, which is twice a second here; watching is compared
-  with the same changes without anybody who watches.
-- The command ends with exit code 1 if a promise is missed, and names it on standard error.
-- Peak memory is that of the whole process, including the generated launches.
+  are of CPU time.
+- *A live page* is drawn anew when something has changed, twice a second here; watching is compared with the
+  same changes without watchers.
+- The command exits with 1 if a promise is missed, and names it on standard error. Peak memory is that of the
+  whole process, including the generated launches.
 """
 
 
