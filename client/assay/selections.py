@@ -247,6 +247,7 @@ class Selection:
         warm_up: WarmUp = "none",
         stop: EarlyStop = "none",
         jobs: int | None = None,
+        workers: str | None = None,
         weights: WeightKind | None = None,
         match: MatchKind = "exact",
         force: bool = False,
@@ -264,7 +265,8 @@ class Selection:
             warm_up: what is replayed before each: ``none``, ``tail`` (memory instructions of the last 160
                 blocks of the launch before) or ``whole``.
             stop: the rule of projection that ends simulations early; ``none``: they are simulated whole.
-            jobs: processes at a time; None: a core each.
+            jobs: processes at a time on this machine; None: a core each.
+            workers: ``dask://HOST:PORT`` of the Dask scheduler whose workers simulate; None: none.
             weights: ``launches``, ``instructions`` or ``light_time``; None: the selection's own.
             match: how closely traces must be the selected launches: ``exact`` or ``name_block``.
             force: simulate anew what was simulated with another simulator, configuration or trace.
@@ -273,14 +275,12 @@ class Selection:
         launches, RefusedError for a folder of other simulations, StorageError for a full disk. Launches that
         fail do not raise: ``failures`` has them.
         """
-        from assay_client.simulating.attempts import Limits, default_jobs  # noqa: PLC0415 - only if asked for
-        from assay_client.simulating.selections import (  # noqa: PLC0415
+        from assay_client.simulating.selections import (  # noqa: PLC0415 - only if asked for
             Follower,
             SimulateRequest,
             simulate_selection,
         )
 
-        running = jobs or default_jobs()
         request = SimulateRequest(
             selection=self._saved,
             selection_file=Path("selection"),
@@ -290,8 +290,8 @@ class Selection:
             output=Path(output),
             warm_up=warm_up,
             stop=stop,
-            jobs=running,
-            limits=Limits.shared(running),
+            jobs=jobs,
+            workers=workers,
             weights=weights,
             match=match,
             force=force,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import signal
@@ -15,7 +14,7 @@ from typing import Any
 import pytest
 
 from tests.support.agent.fake_server import wait_for
-from tests.support.client.simulate_bench import BLOCKS, Bench, made_bench
+from tests.support.client.simulate_bench import BLOCKS, Bench, made_bench, processes_in
 from tests.support.sampling.stand_in_simulator import CLUSTERS, cycles_of
 
 Assay = Callable[..., Any]
@@ -32,16 +31,6 @@ def bench(tmp_path: Path, assay: Assay) -> Bench:
 def small(tmp_path: Path, assay: Assay) -> Bench:
     """With three launches."""
     return made_bench(tmp_path, assay, "random", "launches=3")
-
-
-def processes_in(folder: Path) -> list[str]:
-    """The processes whose working directory lies in a folder."""
-    found = []
-    for process in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError):
-            if (process / "cwd").resolve().is_relative_to(folder):
-                found.append(process.name)
-    return found
 
 
 def document_of(ended: Any, code: int = 0) -> dict[str, Any]:

@@ -42,8 +42,8 @@ class TlsFiles:
 class OwnDask:
     """A cluster that lives as long as the block."""
 
-    def __init__(self, tls: TlsFiles | None = None, workers: int = 2) -> None:
-        self._tls, self._workers = tls, workers
+    def __init__(self, tls: TlsFiles | None = None, workers: int = 2, options: Sequence[str] = ()) -> None:
+        self._tls, self._workers, self._options = tls, workers, options
         self._folder = Path(tempfile.mkdtemp(prefix="assay-dask-"))
         self._scheduler: subprocess.Popen[bytes] | None = None
         self._nanny: subprocess.Popen[bytes] | None = None
@@ -86,7 +86,7 @@ class OwnDask:
         """Start the workers under a nanny; they find the scheduler when it is there."""
         folder = ("--local-directory", str(self._folder / "workers"))
         count = ("--name", "made", "--nthreads", "1", "--nworkers", str(self._workers))
-        self._nanny = self._run("dask_worker", self.place.address, *count, *folder)
+        self._nanny = self._run("dask_worker", self.place.address, *count, *folder, *self._options)
 
     def kill_scheduler(self) -> None:
         """Kill -9 the scheduler; workers end with it."""

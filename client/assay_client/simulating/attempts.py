@@ -6,16 +6,14 @@ address space that it may have.
 
 from __future__ import annotations
 
-import os
 import shutil
-import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from assay_client.simulating.installation import Simulator
 from assay_client.simulating.launch_folder import LaunchFolder
-from assay_client.simulating.stopping import StopRule
+from assay_client.simulating.stopping import StopRule, Watch
 from assay_core.files.durable import storage_errors
 from assay_core.processes.tool_run import EndingSteps, ToolResult, run_tool
 from assay_sampling.documents.designs import LaunchNumbers, SimulationFailure, SimulationFailureKind
@@ -50,51 +48,26 @@ REMEDIES: dict[SimulationFailureKind, str] = {
     "hung": "the simulator wrote nothing for that long: raise --hang-after if the machine is that slow",
     "incomplete": "the same command tries it again; leave out options that end a simulation early",
     "damaged_trace": "copy or trace it again; --stop none simulates it as far as the simulator reads it",
+    "occupied": "an earlier process of this launch still runs, perhaps on another machine: end it, or wait",
+    "worker_differs": "give it the same paths, files and release of Assay; the same command tries again",
+    "worker_died": "read these workers' logs: they may need more memory; the same command tries it again",
     "another_launch": "give the traces that the tracer's post-processing wrote, with their own ids",
 }
 
 
 @dataclass(frozen=True)
 class Limits:
-    """The limits of each process: its address space, and for how long it may write nothing."""
+    """The limits of a process: its address space, and for how long it may write nothing."""
 
     memory_bytes: int
     hang_seconds: float = HANG_SECONDS
-
-    @classmethod
-    def shared(cls, jobs: int, hang_seconds: float = HANG_SECONDS) -> Limits:
-        """This machine's memory divided by so many processes."""
-        whole = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-        return cls(max(whole // jobs, LEAST_MEMORY_BYTES), hang_seconds)
-
-
-def default_jobs() -> int:
-    """A process for each core that this one may use."""
-    return len(os.sched_getaffinity(0))
-
-
-class Stop:
-    """Why a process is ended before its end: ``hung``, ``reached`` (the stop of a rule), or because
-    everything ends."""
-
-    def __init__(self) -> None:
-        self.event = threading.Event()
-        self.hung = self.reached = False
-
-    def because_it_hung(self) -> None:
-        self.hung = True
-        self.event.set()
-
-    def because_a_rule_said_so(self) -> None:
-        self.reached = True
-        self.event.set()
 
 
 def simulate(
     folder: LaunchFolder,
     simulator: Simulator,
     limits: Limits,
-    stop: Stop,
+    watch: Watch,
     *,
     held: Sequence[int],
     rule: StopRule | None = None,
@@ -105,7 +78,7 @@ def simulate(
         folder: where it runs; it is emptied.
         simulator: what runs.
         limits: of the process.
-        stop: ends it before its end.
+        watch: ends it before its end.
         held: descriptors of locks that stay held until the last of its processes has ended.
         rule: of projection, by which the launch is stopped; None: it is simulated whole.
 
@@ -121,14 +94,14 @@ def simulate(
         environment=simulator.environment(),
         directory=folder.path,
         timeout_seconds=_FOR_EVER,
-        cancelled=stop.event,
+        cancelled=watch,
         stdout_path=folder.log,
         held=held,
         ending=_ENDING,
     )
-    if ended.cancelled and not (stop.hung or stop.reached):
+    if ended.cancelled and not (watch.hung or watch.reached):
         return None
-    result = _outcome(folder, ended, limits, stop, rule)
+    result = _outcome(folder, ended, limits, watch, rule)
     if isinstance(result, SimulationFailure):
         _refuse_full_disk(folder)
         folder.keep_failure(result)
@@ -152,10 +125,10 @@ def command(folder: LaunchFolder, simulator: Simulator, memory_bytes: int) -> li
 
 
 def _outcome(
-    folder: LaunchFolder, ended: ToolResult, limits: Limits, stop: Stop, rule: StopRule | None
+    folder: LaunchFolder, ended: ToolResult, limits: Limits, watch: Watch, rule: StopRule | None
 ) -> LaunchNumbers | SimulationFailure:
     projected = None
-    if rule is not None and (stop.reached or ended.exit_code == 0):
+    if rule is not None and (watch.reached or ended.exit_code == 0):
         projected = rule.projection(folder)
     try:
         own, before, output = _launches(folder.log)
@@ -170,11 +143,11 @@ def _outcome(
     if whole and ended.exit_code == 0 and own[0].traced_id == folder.launch.launch + 1:
         assert output is not None
         return _numbers(own[0], before, output, ended)
-    kind, cause = _why(folder, ended, limits, hung=stop.hung)
+    kind, cause = _why(folder, ended, limits, hung=watch.hung)
     if kind is None and whole:
         kind, cause = "another_launch", f"its trace is of launch {own[0].traced_id}"
     lines = _last_lines(folder.log, ended.stderr)
-    return _failure(folder, kind or "incomplete", cause or unreadable, lines)
+    return failure_of(folder, kind or "incomplete", cause or unreadable, lines)
 
 
 def _damage(folder: LaunchFolder, rule: StopRule | None) -> SimulationFailure | None:
@@ -184,13 +157,14 @@ def _damage(folder: LaunchFolder, rule: StopRule | None) -> SimulationFailure | 
     try:
         rule.count(folder)
     except InputError as error:
-        return _failure(folder, "damaged_trace", f"{error.subject}: {error.cause}", [])
+        return failure_of(folder, "damaged_trace", f"{error.subject}: {error.cause}")
     return None
 
 
-def _failure(
-    folder: LaunchFolder, kind: SimulationFailureKind, cause: str, last_lines: list[str]
+def failure_of(
+    folder: LaunchFolder, kind: SimulationFailureKind, cause: str, last_lines: Sequence[str] = ()
 ) -> SimulationFailure:
+    """The failure of a launch, with what to do about one of its kind."""
     return SimulationFailure(
         design=folder.design.name,
         sim_id=folder.launch.launch + 1,
@@ -199,7 +173,7 @@ def _failure(
         cause=cause,
         remedy=REMEDIES[kind],
         log=str(folder.log),
-        last_lines=last_lines,
+        last_lines=list(last_lines),
     )
 
 

@@ -27,7 +27,12 @@ class Simulator:
 
     def digest(self) -> str:
         """A hash of everything that is executed; raises InputError where a file cannot be read."""
-        return digest_of([self.program, *([] if self.library is None else [self.library])])
+        return digest_of(self.executed)
+
+    @property
+    def executed(self) -> list[Path]:
+        """The files that are executed."""
+        return [self.program, *([] if self.library is None else [self.library])]
 
     def environment(self) -> dict[str, str]:
         """The environment of its processes."""

@@ -3,6 +3,7 @@
     DESIGN/configuration/          the configuration's files, as they were when the design was begun
     DESIGN/launch-N/               (launch-N-tail, launch-N-whole: after a warm-up; launch-N-waves,
                                    launch-N-tail-waves: until that rule stopped it)
+        .lock                      held as long as a process of the launch runs, on whichever machine
         kernelslist.g              its list; links to the trace and the configuration beside it
         output.log                 what the simulator prints
         gpgpusim_visualizer__*     its interval log
@@ -59,6 +60,11 @@ class LaunchFolder:
         return f"{self.design.name}, launch {self.launch.launch + 1}"
 
     @property
+    def lock(self) -> Path:
+        """The file that whoever simulates the launch has locked."""
+        return self.path / ".lock"
+
+    @property
     def log(self) -> Path:
         """The simulator's standard output."""
         return self.path / "output.log"
@@ -101,9 +107,12 @@ class LaunchFolder:
         """Empty the folder, and put into it what a process reads; raises StorageError, and InputError where
         the trace to replay cannot be read."""
         with storage_errors(self.path, _FREE):
-            if self.path.exists():
-                shutil.rmtree(self.path)
-            self.path.mkdir(parents=True)
+            self.path.mkdir(parents=True, exist_ok=True)
+            for entry in self.path.iterdir():
+                if entry.is_dir() and not entry.is_symlink():
+                    shutil.rmtree(entry)
+                elif entry != self.lock:
+                    entry.unlink()
         for name, _ in self.design.files:
             link_to(self.path / name, Path("..") / "configuration" / name)
         link_to(self.path / self.launch.trace.name, self.launch.trace.resolve())
@@ -147,8 +156,11 @@ def copy_configuration(folder: Path, design: Design) -> None:
 def key_of(
     simulator: str, design: Design, configuration: str, launch: IsolatedLaunch, *, traces: str, stop: str
 ) -> dict[str, str]:
-    """The key of a launch: hashes of simulator, configuration and traces, and of what is said on top, among
-    it the rule that stops it with its parameters."""
+    """The key of a launch.
+
+    ``simulator``, ``configuration`` and ``traces`` are hashes of their files (:func:`read_by` names those of
+    traces), ``stop`` is the rule that stops it with its parameters.
+    """
     blocks = None if launch.replay is None else launch.replay.last_blocks
     options = json.dumps([*design.completed, *design.options])
     listed = json.dumps([launch.lines, blocks])
@@ -159,3 +171,8 @@ def key_of(
         "trace": hashlib.sha256((traces + listed).encode()).hexdigest(),
         "rule that stops it": hashlib.sha256(stop.encode()).hexdigest(),
     }
+
+
+def read_by(launch: IsolatedLaunch) -> list[Path]:
+    """The traces that the process of a launch reads."""
+    return [launch.trace, *([] if launch.replay is None else [launch.replay.trace])]

@@ -4,17 +4,25 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from assay_client.files import write_atomically
 from assay_client.recordings.handing_over import made_by, workload_name
-from assay_client.simulating.attempts import Limits
+from assay_client.simulating.attempts import HANG_SECONDS
 from assay_client.simulating.designs import Design, parse_designs
 from assay_client.simulating.driver import Driver, Outcome, Progress, folder_locked
 from assay_client.simulating.installation import Simulator, digest_of, open_simulator
-from assay_client.simulating.launch_folder import LaunchFolder, copy_configuration, folder_name, key_of
+from assay_client.simulating.launch_folder import (
+    LaunchFolder,
+    copy_configuration,
+    folder_name,
+    key_of,
+    read_by,
+)
 from assay_client.simulating.stopping import StopRule
+from assay_client.simulating.tasks import LaunchTask
+from assay_client.simulating.workers import LocalWorkers, Workers, default_jobs
 from assay_sampling.documents.common import NoteEntry
 from assay_sampling.documents.designs import DesignsDocument, EarlyStop, LaunchNumbers, WarmUp
 from assay_sampling.documents.handover import SelectedOn
@@ -55,8 +63,10 @@ class SimulateRequest:
         output: the folder of the simulations.
         warm_up: what is replayed before each representative.
         stop: the rule of projection that ends simulations; "none": they are simulated whole.
-        jobs: processes at a time.
-        limits: of each process.
+        jobs: processes at a time on this machine; None: a core each.
+        workers: ``dask://HOST:PORT`` of the scheduler whose workers simulate; None: this machine does.
+        memory_bytes: the address space of each process; None: its share of its machine's memory.
+        hang_seconds: for how long a process may write nothing.
         weights: the kind of weights; None: the selection's own.
         workload: its name in the document; "" takes the selection's file.
         match: how closely traces must be the selected launches.
@@ -71,8 +81,10 @@ class SimulateRequest:
     output: Path
     warm_up: WarmUp
     stop: EarlyStop
-    jobs: int
-    limits: Limits
+    jobs: int | None = None
+    workers: str | None = None
+    memory_bytes: int | None = None
+    hang_seconds: float = HANG_SECONDS
     weights: WeightKind | None = None
     workload: str = ""
     match: MatchKind = "exact"
@@ -93,8 +105,10 @@ def simulate_selection(request: SimulateRequest, follower: Follower) -> DesignsD
 
     Raises ParameterError for a simulator or design that is not there, RefusedError and MisalignedError for
     traces or a folder of another workload, and for results of another simulator, configuration or trace
-    without ``force``; StorageError for a full disk.
+    without ``force``; StorageError for a full disk; NotReadyError if workers elsewhere are lost.
     """
+    if request.workers is not None:  # they have working folders of their own
+        request = replace(request, traces=request.traces.absolute(), output=request.output.absolute())
     simulator = open_simulator(request.accel_sim)
     designs = parse_designs(request.designs, simulator)
     saved = request.selection.by_launch()
@@ -103,7 +117,7 @@ def simulate_selection(request: SimulateRequest, follower: Follower) -> DesignsD
     follower.say("checking the traces")
     given = Given(selection=request.selection_file, traces=request.traces, match=request.match)
     launches, notes = isolated_launches(saved, given, request.warm_up)
-    with folder_locked(request.output) as lock:
+    with folder_locked(request.output):
         _claim(request.output, saved)
         rule = _rule(request.stop, launches)
         keys = _Keys(simulator.digest(), rule, follower.say)
@@ -115,20 +129,26 @@ def simulate_selection(request: SimulateRequest, follower: Follower) -> DesignsD
         there = _results(folders, force=request.force)
         for design in designs:
             copy_configuration(request.output / design.name, design)
-        missing = [folder for folder in folders if folder.path not in there]
-        driver = Driver(
-            simulator,
-            request.limits,
-            request.jobs,
-            follow=follower.follow,
-            ended=follower.ended,
-            rule=rule,
-        )
+        missing = [
+            LaunchTask(folder, simulator, request.hang_seconds, request.memory_bytes, rule)
+            for folder in folders
+            if folder.path not in there
+        ]
         outcomes = [Outcome(folder, numbers, None, resumed=True) for folder, numbers in there.values()]
-        outcomes += driver.run(missing, (lock,))
+        if missing:
+            driver = Driver(_workers(request), follow=follower.follow, ended=follower.ended)
+            outcomes += driver.run(missing)
         others = _other_warm_ups(request, saved, given, designs, keys)
     simulated = [_simulated(request, chosen, design, outcomes, others) for design in designs]
     return _document(request, simulator, chosen, simulated, [*notes, *notes_on(simulated, request.warm_up)])
+
+
+def _workers(request: SimulateRequest) -> Workers:
+    if request.workers is None:
+        return LocalWorkers(request.jobs or default_jobs())
+    from assay_client.simulating.dask_workers import DaskWorkers  # noqa: PLC0415 - only who has a cluster
+
+    return DaskWorkers(request.workers)
 
 
 class _Keys:
@@ -136,12 +156,12 @@ class _Keys:
 
     def __init__(self, simulator: str, rule: StopRule | None, say: Callable[[str], None]) -> None:
         self._simulator, self._say = simulator, say
-        self._stop = "" if rule is None else rule.parameters.model_dump_json()
+        self._stop = "" if rule is None else rule.key
         self._traces: dict[Path, str] = {}
         self._configurations: dict[str, str] = {}
 
     def of(self, design: Design, launch: IsolatedLaunch) -> dict[str, str]:
-        traces = [launch.trace, *([] if launch.replay is None else [launch.replay.trace])]
+        traces = read_by(launch)
         for path in traces:
             if path not in self._traces:
                 self._say(f"reading {path}")

@@ -1,4 +1,4 @@
-"""Ends a simulation once a rule of projection says so, and projects the launch.
+"""Ends a simulation once a rule of projection says so, and projects the launch; ends one that hangs.
 
 The growing interval log only says when to look: whether the launch stops, and its projected cycles, come from
 the function behind ``assay project``, on what the simulator has written. So a launch that the rule stops has
@@ -7,11 +7,14 @@ the same numbers whenever its process was ended. Source: docs/methods/projection
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from assay_client.simulating.launch_folder import LaunchFolder
-from assay_client.simulating.watching import GrowingSample
+from assay_client.simulating.watching import GrowingIntervals, GrowingSample, LaunchProgress
+from assay_core.processes.tool_run import Cancellation
 from assay_sampling.errors import InputError, ParameterError, RefusedError
 from assay_sampling.projection.projector import ProjectionParameters, Projector
 from assay_sampling.projection.runs import LaunchProjection, project_run, size_of
@@ -20,6 +23,7 @@ from assay_sampling.simulators.accel_sim.launch_traces import LaunchTraces
 from assay_sampling.simulators.accel_sim.output import SimulatorOutput
 from assay_sampling.simulators.accel_sim.run import SimulatorRun
 
+_LOOK_SECONDS = 0.5
 _UNREADABLE = (InputError, ParameterError, RefusedError)
 
 
@@ -29,6 +33,16 @@ class StopRule:
 
     parameters: ProjectionParameters
     traces: LaunchTraces
+
+    @property
+    def key(self) -> str:
+        """The rule with its parameters, as text."""
+        return self.parameters.model_dump_json()
+
+    def of(self, folder: LaunchFolder) -> StopRule:
+        """The rule with the trace of one launch alone, for a process that runs no other."""
+        launch = folder.launch
+        return StopRule(self.parameters, LaunchTraces({launch.launch + 1: launch.trace}))
 
     def count(self, folder: LaunchFolder) -> int:
         """Thread instructions of a launch, counted once; raises InputError for a damaged trace."""
@@ -111,3 +125,64 @@ class OnlineStop:
         size = size_of(launch, output.config, total, output.config.sms)
         self._projector = None if size is None else Projector(size, self._rule.parameters)
         return self._projector is not None
+
+
+class Watch:
+    """Watches a launch while its process runs, and says when that is to end: if everything ends, if its rule
+    stops it (``reached``), or if it has written nothing for so long (``hung``).
+
+    Args:
+        folder: where it runs.
+        hang_seconds: for how long it may write nothing.
+        cancelled: whether everything ends.
+        report: called each half second with how far it is.
+        rule: that stops it; None: it is simulated whole.
+    """
+
+    def __init__(
+        self,
+        folder: LaunchFolder,
+        hang_seconds: float,
+        cancelled: Cancellation,
+        report: Callable[[LaunchProgress], None],
+        rule: StopRule | None,
+    ) -> None:
+        self._folder, self._hang_seconds = folder, hang_seconds
+        self._cancelled, self._report = cancelled, report
+        self._online = None if rule is None else OnlineStop(folder, rule)
+        self._intervals: GrowingIntervals | None = None
+        self._written: tuple[int, ...] = ()
+        self._wrote_at = self._looked_at = time.monotonic()
+        self.hung = self.reached = False
+
+    def is_set(self) -> bool:
+        """Whether the process is to end."""
+        if self._cancelled.is_set():
+            return True
+        now = time.monotonic()
+        if not (self.hung or self.reached) and now - self._looked_at >= _LOOK_SECONDS:
+            self._look(now)
+            self._looked_at = time.monotonic()
+        return self.hung or self.reached
+
+    def _look(self, now: float) -> None:
+        intervals = self._folder.intervals
+        if self._intervals is None and intervals.is_file():
+            self._intervals = GrowingIntervals(intervals)
+        if self._intervals is None:
+            self._report(LaunchProgress())
+        else:
+            self._report(self._intervals.look())
+            self.reached = self._online is not None and self._online.reached(self._intervals.samples())
+        written = tuple(_size(path) for path in (self._folder.log, intervals))
+        if written != self._written:
+            self._written, self._wrote_at = written, now
+        elif now - self._wrote_at > self._hang_seconds:
+            self.hung = True
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0

@@ -18,12 +18,20 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 from assay_core.processes import supervisor
 
 _LOOK_SECONDS = 0.05
 _KEPT_BYTES = 64 << 10
 _READ_BYTES = 1 << 16
+
+
+class Cancellation(Protocol):
+    """Says whether a tool is to end, such as an event; once it says so it never says otherwise. It is asked
+    about twenty times a second, in the thread that runs the tool."""
+
+    def is_set(self) -> bool: ...
 
 
 @dataclass(frozen=True)
@@ -75,7 +83,7 @@ def run_tool(
     environment: Mapping[str, str],
     directory: Path,
     timeout_seconds: float,
-    cancelled: threading.Event | None = None,
+    cancelled: Cancellation | None = None,
     stdout_path: Path | None = None,
     held: Sequence[int] = (),
     ending: EndingSteps = EndingSteps(),
@@ -132,13 +140,13 @@ class _Run:
         status: object,
         ending: EndingSteps,
         deadline: float,
-        cancelled: threading.Event | None,
+        cancelled: Cancellation | None,
         *,
         before_ending: Callable[[], None] | None,
     ) -> None:
         self._process, self._ending, self._deadline = process, ending, deadline
         self._before_ending = before_ending or (lambda: None)
-        self._cancelled = cancelled or threading.Event()
+        self._cancelled: Cancellation = cancelled or threading.Event()
         self._status, self._stdout, self._stderr = _Kept(), _Kept(), _Kept()
         self._selector = selectors.DefaultSelector()
         self._selector.register(status, selectors.EVENT_READ, self._status)  # type: ignore[arg-type]

@@ -15,7 +15,7 @@ WarmUp = Literal["none", "tail", "whole"]
 EarlyStop = Literal["none", "waves"]
 SimulationFailureKind = Literal[
     "refused", "crashed", "killed", "out_of_memory", "deadlock", "hung", "incomplete", "another_launch",
-    "damaged_trace",
+    "damaged_trace", "occupied", "worker_differs", "worker_died",
 ]  # fmt: skip
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -48,3 +49,13 @@ def made_bench(tmp_path: Path, assay: Assay, method: str, parameter: str) -> Ben
     simulator = write_stand_in(tmp_path / "accel-sim")
     weights = {each["sim_id"]: each["weight"] for each in chosen}
     return Bench(selection, traces, simulator, tmp_path / "sim", weights)
+
+
+def processes_in(folder: Path) -> list[str]:
+    """The processes whose working directory lies in a folder."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if (process / "cwd").resolve().is_relative_to(folder):
+                found.append(process.name)
+    return found

@@ -23,10 +23,12 @@ def progress_line(progress: Progress) -> str:
         parts.append(f"{progress.failed} failed")
     for each in progress.running[:_SHOWN_RUNNING]:
         ipc = "" if each.progress.ipc is None else f" at IPC {each.progress.ipc:,.0f}"
-        parts.append(f"{each.folder.name}: {100 * each.share:.0f} %{ipc}")
+        parts.append(f"{each.folder.name}{_on(each.where)}: {100 * each.share:.0f} %{ipc}")
+    if (more := len(progress.running) - _SHOWN_RUNNING) > 0:
+        parts.append(f"{more} more run")
     if progress.seconds_left is not None:
         parts.append(f"about {_span(progress.seconds_left)} left")
-    return "; ".join(parts)
+    return "; ".join([*parts, *progress.notices])
 
 
 def ended_line(outcome: Outcome) -> str:
@@ -36,11 +38,11 @@ def ended_line(outcome: Outcome) -> str:
         ipc = numbers.instructions / max(numbers.cycles, 1)
         early = "" if numbers.stop_cycles is None else f", projected at cycle {numbers.stop_cycles:,}"
         return (
-            f"{outcome.folder.name}: {numbers.cycles:,} cycles{early}, IPC {ipc:,.1f}, "
+            f"{outcome.folder.name}{_on(outcome.where)}: {numbers.cycles:,} cycles{early}, IPC {ipc:,.1f}, "
             f"{numbers.wall_seconds:,.1f} s"
         )
     assert outcome.failure is not None
-    return f"{outcome.folder.name}: {outcome.failure.kind}: {outcome.failure.cause}"
+    return f"{outcome.folder.name}{_on(outcome.where)}: {outcome.failure.kind}: {outcome.failure.cause}"
 
 
 def render_designs(document: DesignsDocument, console: Console) -> None:
@@ -170,6 +172,10 @@ def _cost(design: DesignEntry) -> str:
         f"{design.name}: {design.cpu_seconds:,.1f} CPU s; all launches would take about "
         f"{design.whole_cpu_seconds:,.0f}, {times(saved)} as much (estimated by the weights)"
     )
+
+
+def _on(where: str) -> str:
+    return f" on {where}" if where else ""
 
 
 def _whole(value: float | None) -> str:

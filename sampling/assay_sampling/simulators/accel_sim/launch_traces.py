@@ -43,6 +43,9 @@ class LaunchTraces:
     _counted: dict[Path, int] = field(default_factory=dict, compare=False, repr=False)
     _lock: threading.Lock = field(default_factory=threading.Lock, compare=False, repr=False)
 
+    def __reduce__(self) -> tuple[object, ...]:
+        return LaunchTraces, (self.by_id,)  # another process counts again
+
     @classmethod
     def of(cls, paths: Iterable[Path]) -> LaunchTraces:
         """Traces known by their names, ``kernel-N.traceg``, else by the headers in them. Traces of memory

@@ -19,15 +19,15 @@ from assay_client.cli.options import (
 )
 from assay_client.cli.output import console, json_text, show
 from assay_client.cli.plotting import PlotOption, require_plot, write_plot
-from assay_client.cli.progress import activity
+from assay_client.cli.progress import Activity, activity
 from assay_client.cli.reporters.designs import design_tables, ended_line, progress_line, render_designs
 from assay_client.cli.reporters.for_papers import write_tables
 from assay_client.cli.reporters.tables import SIMULATED_NOTICE
 from assay_client.cli.verb import verb_app
 from assay_client.files import require_folder_of, write_atomically
 from assay_client.recordings.analyses import load_selection
-from assay_client.simulating.attempts import HANG_SECONDS, LEAST_MEMORY_BYTES, Limits, default_jobs
-from assay_client.simulating.driver import Outcome
+from assay_client.simulating.attempts import HANG_SECONDS, LEAST_MEMORY_BYTES
+from assay_client.simulating.driver import Outcome, Progress
 from assay_client.simulating.selections import STOPS, WARM_UPS, Follower, SimulateRequest, simulate_selection
 from assay_core.settings.quantities import parse_bytes
 from assay_sampling.documents.designs import DesignsDocument, EarlyStop, WarmUp
@@ -99,6 +99,15 @@ def simulate(
         int | None,
         typer.Option("--jobs", "-j", metavar="N", min=1, help="Processes at a time; default: a core each."),
     ] = None,
+    workers: Annotated[
+        str | None,
+        typer.Option(
+            "--workers",
+            metavar="ADDRESS",
+            help="Simulate on the workers of a Dask scheduler, dask://HOST:PORT, which see traces, simulator "
+            "and the folder of -o at the same paths; a launch for each of their threads.",
+        ),
+    ] = None,
     output: Annotated[
         Path,
         typer.Option(
@@ -114,7 +123,8 @@ def simulate(
         typer.Option(
             "--process-memory",
             metavar="SIZE",
-            help="The address space of a process, such as 4GiB; default: this machine's memory / jobs.",
+            help="The address space of a process, such as 4GiB; default: this machine's (with --workers: "
+            "the worker's) memory / processes at a time.",
         ),
     ] = None,
     hang_after: Annotated[
@@ -154,7 +164,10 @@ def simulate(
     require_plot(plot)
     if document_file is not None:
         require_folder_of(document_file)
-    running = jobs or default_jobs()
+    if jobs is not None and workers is not None:
+        raise ParameterError(
+            "--jobs", "the workers' threads say how many launches run at a time", "leave it out"
+        )
     request = SimulateRequest(
         selection=load_selection(selection),
         selection_file=selection,
@@ -164,21 +177,17 @@ def simulate(
         output=output,
         warm_up=_warm_up(warm_up),
         stop=_stop(stop),
-        jobs=running,
-        limits=_limits(process_memory, running, hang_after),
+        jobs=jobs,
+        workers=workers,
+        memory_bytes=_memory(process_memory),
+        hang_seconds=hang_after,
         weights=weight_kind(weights),
         workload=workload,
         match=match_kind(match),
         force=force,
     )
     with activity("reading") as shown:
-
-        def ended(outcome: Outcome) -> None:
-            if not sys.stderr.isatty():
-                console(error=True).print(ended_line(outcome), soft_wrap=True)
-
-        follower = Follower(shown.say, lambda progress: shown.say(progress_line(progress)), ended)
-        document = simulate_selection(request, follower)
+        document = simulate_selection(request, _Said(shown).follower())
     if document_file is not None:
         write_atomically(document_file, json_text(document.to_dict()))
     write_plot(plot, lambda: _figure(document))
@@ -191,6 +200,31 @@ def simulate(
             f"{first.kind}: {first.cause}",
             first.remedy,
         )
+
+
+class _Said:
+    """What is said on standard error while launches are simulated."""
+
+    def __init__(self, shown: Activity) -> None:
+        self._shown = shown
+        self._drawn = console(error=True)
+        self._live = sys.stderr.isatty()
+        self._notices: set[str] = set()
+
+    def follower(self) -> Follower:
+        return Follower(self._shown.say, self._follow, self._ended)
+
+    def _follow(self, progress: Progress) -> None:
+        self._shown.say(progress_line(progress))
+        if not self._live:
+            for notice in progress.notices:
+                if notice not in self._notices:
+                    self._notices.add(notice)
+                    self._drawn.print(notice, soft_wrap=True)
+
+    def _ended(self, outcome: Outcome) -> None:
+        if not self._live:
+            self._drawn.print(ended_line(outcome), soft_wrap=True)
 
 
 def _figure(document: DesignsDocument) -> Figure:
@@ -211,7 +245,5 @@ def _stop(text: str) -> EarlyStop:
     return text
 
 
-def _limits(memory: str | None, jobs: int, hang_seconds: float) -> Limits:
-    if memory is None:
-        return Limits.shared(jobs, hang_seconds)
-    return Limits(parse_bytes(memory, "--process-memory", least=LEAST_MEMORY_BYTES), hang_seconds)
+def _memory(text: str | None) -> int | None:
+    return None if text is None else parse_bytes(text, "--process-memory", least=LEAST_MEMORY_BYTES)
