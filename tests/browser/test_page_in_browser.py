@@ -76,9 +76,9 @@ def test_a_campaign_is_watched_from_its_submission_to_its_report_without_a_reloa
     page.locator("[data-region=now] tbody tr").first.wait_for(timeout=_LONG_MS)
     page.screenshot(path=screenshots / "page-running.png", full_page=True)
     state.locator(".badge.done").wait_for(timeout=_LONG_MS)
-    page.locator("[data-region=results] tbody tr").first.wait_for(timeout=_LONG_MS)
+    page.locator("[data-region=verdict] tbody tr").first.wait_for(timeout=_LONG_MS)
     assert page.evaluate("window.untouched"), "the page was not loaded again"
-    results = page.locator("[data-region=results]").inner_text()
+    results = page.locator("[data-region=workloads]").inner_text()
     assert "stencil" in results
     assert re.search(r"\d\.\d\d %", results)
     figure = page.locator("[data-region=figures] img").first

@@ -22,10 +22,6 @@ from tests.support.server.server_support import eventually
 REPORT = json.dumps(made_report(2, kernel=HOSTILE, prefix=f"a'\"><b>{HOSTILE}")).encode()
 
 
-class Status:
-    campaign_id = "c-1"
-
-
 class Counting(ThreadPoolExecutor):
     """A thread in place of the process; counts what it does, and may be broken."""
 
@@ -116,13 +112,15 @@ def test_a_report_that_cannot_be_read_is_said_on_the_page(workshop: Workshop, tm
     for report in (b"{}", b"[", tmp_path / "gone.json"):
         assert listed(workshop, Source("c-1", str(report), report)) == ()
     page = rendered(
-        "part_figures.html.j2", c=Status, source=Source("c-1", "a", b""), figures=(), so_far=False
+        "part_figures.html.j2", campaign_id="c-1", source=Source("c-1", "a", b""), figures=(), so_far=False
     )
     assert "cannot be shown" in page
 
 
 def test_names_in_figures_are_text_on_the_page() -> None:
     source = Source("c-1", "a", REPORT)
-    page = rendered("part_figures.html.j2", c=Status, source=source, figures=described(REPORT), so_far=True)
+    page = rendered(
+        "part_figures.html.j2", campaign_id="c-1", source=source, figures=described(REPORT), so_far=True
+    )
     assert "<b>" not in page and "<script" not in page
     assert page.count("<img ") == len([each for each in described(REPORT) if not each.empty])

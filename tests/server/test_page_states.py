@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -10,51 +9,70 @@ from types import SimpleNamespace
 
 import pytest
 
+from assay_core.records.campaign import RunState
 from assay_core.records.lab import SlotHealth
 from assay_server.app import Server
+from assay_server.store.values.overviews import RunsAlike
+from assay_server.web.views.cells import STANDINGS, cells_of
 from assay_server.web.views.results import Result, Results
-from assay_server.web.views.so_far import SoFar
 from assay_server.web.views.templating import rendered
 from tests.support.server.web_lab import WebLab, web_lab
 
 NO_COUNTERS = "10 counters were not measured; record both again"
 
 
-def result(workload: str, error_percent: float | None = None, refused: str = "") -> Result:
-    return Result(workload, "V100", "", "pks", error_percent, 2.0, 10, refused=refused)
-
-
-def table(*rows: Result, open_cells: frozenset[tuple[str, str]] = frozenset()) -> dict[str, str]:
-    """The cells behind the method of each workload in the table of results so far."""
-    results = Results(rows)
-    html = rendered(
-        "part_results.html.j2",
-        c=SimpleNamespace(campaign_id="made-1", ended=False, state="running", runs_done=1),
-        campaign=SimpleNamespace(has_report=False),
-        acts=False,
-        results=results,
-        so_far=SoFar(results),
-        open_cells=open_cells,
+def shown(name: str, *results: Result, running: int = 0, so_far: bool = False) -> str:
+    """The row of a workload with these results, of which so many runs still run."""
+    alike = [RunsAlike(name, "V100", RunState.DONE, 3), RunsAlike(name, "V100", RunState.RUNNING, running)]
+    [cell] = cells_of(alike, Results(results, every=results), ended=not so_far, so_far=so_far)
+    return rendered(
+        "row_cell.html.j2",
+        row="w-1",
+        cell=cell,
+        total=3 + running,
+        ended=3,
+        states=[],
+        words=STANDINGS,
         goal=3.0,
+        has_buttons=False,
+        c=SimpleNamespace(campaign_id="made-1", ended=not so_far),
+        acts=False,
+        so_far=None,
     )
-    cells = re.findall(r'<th scope="row">(\w+)</th>.*?<td>pks</td>\n(.*?)</tr>', html, re.DOTALL)
-    return dict(cells)
 
 
-def test_errors_within_and_far_above_the_goal_do_not_look_alike() -> None:
-    shown = table(result("good", 0.15), result("bad", 119.0), result("low", -119.0), result("edge", 3.0))
+def result(error_percent: float | None = None, refused: str = "", level: str = "") -> Result:
+    return Result("w", "V100", "", "pks", error_percent, 2.0, 10, refused=refused, level=level)
+
+
+def test_an_error_above_the_goal_never_looks_like_one_within_it() -> None:
     over = '<span class="badge failed">over 3 %</span>'
-    assert "0.15 %" in shown["good"] and over not in shown["good"]
-    assert over not in shown["edge"]
-    assert f"119.0 % {over}" in shown["bad"] and f"-119.0 % {over}" in shown["low"]
+    cells = {error: shown("w", result(error)) for error in (0.15, 119.0, -119.0, 3.0)}
+    assert "0.15 %" in cells[0.15] and over not in cells[0.15]
+    assert over not in cells[3.0]
+    assert f"119.0 % {over}" in cells[119.0] and f"-119.0 % {over}" in cells[-119.0]
+
+
+@pytest.mark.parametrize(
+    ("level", "badge"),
+    [
+        ("trust", '<span class="badge trust">trust</span>'),
+        ("total_only", '<span class="badge total_only">trust the total only</span>'),
+        ("do_not", '<span class="badge do_not">do not trust</span>'),
+        ("", '<span class="badge no_verdict">no verdict</span>'),
+    ],
+)
+def test_the_verdict_of_a_result_is_its_badge(level: str, badge: str) -> None:
+    assert badge in shown("w", result(0.15, level=level))
 
 
 def test_what_lacks_runs_that_are_to_come_waits_and_what_lacks_none_is_refused() -> None:
-    rows = result("early", refused=NO_COUNTERS), result("late", refused=NO_COUNTERS)
-    shown = table(*rows, open_cells=frozenset({("early", "V100")}))
-    assert '<span class="badge waiting">waiting</span>' in shown["early"]
-    assert NO_COUNTERS not in shown["early"]
-    assert '<span class="badge flag">refused</span>' in shown["late"] and NO_COUNTERS in shown["late"]
+    refused = result(refused=NO_COUNTERS)
+    early, late = shown("w", refused, running=1, so_far=True), shown("w", refused, so_far=True)
+    assert '<span class="badge to_come">to come</span>' in early
+    assert NO_COUNTERS not in early
+    assert '<span class="badge refused">refused</span>' in late and NO_COUNTERS in late
+    assert '<span class="badge refused">refused</span>' in shown("w", refused)
 
 
 @pytest.mark.parametrize(("leased_at_ms", "badge"), [(0, "badge away"), (5, "badge lost")])

@@ -20,9 +20,12 @@ from assay_server.web.routes.acting import ACTIONS
 from assay_server.web.routes.context import Asking, number
 from assay_server.web.streaming import EventStream
 from assay_server.web.views import pages as kinds
+from assay_server.web.views.filters import NO_FILTER, Filter
 from assay_server.web.views.pages import STANDS_FOR, PageAsked
 from assay_server.web.views.region import Drawing, event
 from assay_server.web.views.templating import release
+
+_LISTS = (kinds.CAMPAIGN, kinds.RUNS)
 
 
 class Watching:
@@ -100,11 +103,13 @@ def _asked(kind: str, request: Request) -> PageAsked:
         kind,
         named("campaign_id") or "-" if of_campaign else "",
         named("run_id") or "-" if kind == kinds.RUN else "",
-        number(request.query_params.get("from", "")) if kind == kinds.RUNS else 0,
+        number(request.query_params.get("from", "")) if kind in _LISTS else 0,
+        Filter.of(request.query_params) if kind in _LISTS else NO_FILTER,
     )
 
 
 def _arguments(asked: PageAsked, drawn: str) -> dict[str, str]:
     """The query of a page's stream."""
     given = {"campaign_id": asked.campaign_id, "run_id": asked.run_id, "from": str(asked.first or "")}
+    given |= asked.filter.query
     return {"seen": drawn, "release": release(), **{name: value for name, value in given.items() if value}}

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
+from functools import partial
 from pathlib import Path
+from urllib.parse import quote
 
 from assay_core.records.archive import RecordFile
 from assay_core.records.campaign import (
     AttemptState,
     CampaignState,
-    CampaignStatus,
     ReportRequest,
     RunState,
     StatusRequest,
@@ -21,18 +21,29 @@ from assay_sampling.verdicts.rules import GOAL_ERROR_PERCENT
 from assay_server.campaigns.errors import NotYetError, UnknownThingError, known_campaign, unknown_run
 from assay_server.campaigns.scheduling.coordinator import Coordinator
 from assay_server.rpc.campaign_handler import CampaignHandler
-from assay_server.store.model import ACTIVE_ATTEMPTS, OPEN_RUNS, Attempt, Campaign, Run
+from assay_server.store.model import ACTIVE_ATTEMPTS, Attempt, Campaign, Run
 from assay_server.store.sql import SqlTransaction
-from assay_server.store.values.overviews import RunsAlike
 from assay_server.web.activity import Pulse
 from assay_server.web.figures.figure_worker import Source, Studio
 from assay_server.web.views.attention import MOST_REASONS, Reason, reasons
+from assay_server.web.views.cells import (
+    BY_ERROR,
+    BY_NAME,
+    EVERY_METHOD,
+    STANDINGS,
+    Cell,
+    by_gpu,
+    cells_of,
+    matching,
+)
+from assay_server.web.views.filters import NO_FILTER, Choice, Filter, choice, page_of
 from assay_server.web.views.region import Drawing, Region
-from assay_server.web.views.results import Result, Results, ResultsCache
+from assay_server.web.views.results import Results, ResultsCache
 from assay_server.web.views.so_far import ResultsSoFar, SoFar
 from assay_server.web.views.templating import element_id, rendered
 
 _MOST_RUNNING = 200
+_CELLS_OF_A_PAGE = 100
 _ORDER = (RunState.RUNNING, RunState.WAITING, RunState.DONE, RunState.FAILED, RunState.CANCELLED)
 
 
@@ -140,47 +151,50 @@ class CampaignPage:
             return None
         return Source(campaign.campaign_id, f"{state.st_mtime_ns:x}-{state.st_size:x}", path)
 
-    def drawn(self, campaign_id: str, acts: bool) -> Drawing:
-        """Raises UnknownThingError if there is no such campaign."""
+    def drawn(self, campaign_id: str, acts: bool, first: int = 0, asked: Filter = NO_FILTER) -> Drawing:
+        """The page with the workloads that a filter asks for, from the place ``first`` on.
+
+        Raises UnknownThingError if there is no such campaign.
+        """
         status = self._campaigns.status(StatusRequest(campaign_id, without_runs=True))
         with self._coordinator.snapshot() as store:
             campaign = known_campaign(store.campaign(campaign_id), campaign_id)
             alike = store.runs_alike(campaign_id)
             noted = store.noted_runs(campaign_id)
             active = [] if status.ended else _active(store, campaign_id)
-        shown = self._results.of(campaign) if campaign.has_report else Results()
         so_far = self._so_far.of(campaign_id) if _has_more_to_come(campaign) else None
-        results = so_far.results if so_far is not None else shown
-        source = self._figure_source(campaign, so_far)
-        figures = None if source is None else self._studio.figures(source)
-        ingest = self._pulse.ingest(campaign_id)
-        # What is refused for want of runs that are still to come is not wrong yet.
-        open_cells = {(each.workload, each.device_kind) for each in alike if each.state in OPEN_RUNS}
-        given = {"c": status, "campaign": campaign, "acts": acts}
-        judged = {"open_cells": open_cells if so_far is not None else set(), "goal": GOAL_ERROR_PERCENT}
+        results = so_far.results if so_far is not None else self._results.of(campaign)
+        known = partial(cells_of, alike, results, ended=status.ended, so_far=so_far is not None)
+        shown = page_of(
+            matching(cells := known(method=asked.method), asked), first, _CELLS_OF_A_PAGE, len(cells)
+        )
+        given = {"c": status, "campaign": campaign, "acts": acts, "so_far": so_far, "results": results}
         regions = {
-            "state": Region({"": rendered("part_state.html.j2", **given, ingest=ingest)}),
-            "actions": Region({"": rendered("part_actions.html.j2", **given)}),
-            "now": Region({"": rendered("part_now.html.j2", active=active, most=_MOST_RUNNING)}),
-            "waiting": Region({"": rendered("part_waiting.html.j2", c=status)}),
+            "state": _part("state", **given, ingest=self._pulse.ingest(campaign_id)),
+            "actions": _part("actions", **given),
+            "verdict": _part("verdict", **given, gpus=by_gpu(known()), words=STANDINGS),
+            "now": _part("now", active=active, most=_MOST_RUNNING),
+            "waiting": _part("waiting", c=status),
             "noted": Region({"": _attention(campaign_id, reasons(noted))}),
-            "results": Region(
-                {"": rendered("part_results.html.j2", **given, **judged, results=results, so_far=so_far)}
-            ),
-            "figures": Region(
-                {
-                    "": rendered(
-                        "part_figures.html.j2",
-                        c=status,
-                        source=source,
-                        figures=figures,
-                        so_far=so_far is not None,
-                    )
-                }
-            ),
-            "workloads": Region(_workload_rows(status, alike, results.rows, acts, judged)),
+            "figures": self._figures(campaign, so_far, {each.workload for each in shown.entries}),
+            "shown": _part("shown", shown=shown, filter=asked, path=f"/campaigns/{quote(campaign_id)}"),
+            "workloads": Region(_rows(shown.entries, given)),
         }
-        return Drawing(status.campaign_id, "campaign.html.j2", regions, given)
+        facts = {**given, "filter": asked, "choices": _choices(cells, results), "some": bool(shown.total)}
+        return Drawing(status.campaign_id, "campaign.html.j2", regions, facts)
+
+    def _figures(self, campaign: Campaign, so_far: SoFar | None, workloads: Set[str]) -> Region:
+        """The figures of the campaign, and of these workloads."""
+        source = self._figure_source(campaign, so_far)
+        found = None if source is None else self._studio.figures(source)
+        figures = found and [each for each in found if not each.workload or each.workload in workloads]
+        return _part(
+            "figures",
+            campaign_id=campaign.campaign_id,
+            source=source,
+            figures=figures,
+            so_far=so_far is not None,
+        )
 
 
 def _has_more_to_come(campaign: Campaign) -> bool:
@@ -207,36 +221,42 @@ def _attention(campaign_id: str, found: Sequence[Reason]) -> str:
     )
 
 
-def _workload_rows(
-    status: CampaignStatus,
-    alike: list[RunsAlike],
-    results: Sequence[Result],
-    acts: bool,
-    judged: dict[str, object],
-) -> dict[str, str]:
-    """One row for each workload, in the campaign's order."""
-    counts: dict[str, Counter[RunState]] = {}
-    devices: dict[str, dict[str, None]] = {}
-    for each in alike:
-        counts.setdefault(each.workload, Counter())[each.state] += each.runs
-        devices.setdefault(each.workload, {})[each.device_kind] = None
-    by_workload: dict[str, list[Result]] = {}
-    for result in results:
-        by_workload.setdefault(result.workload, []).append(result)
+def _part(name: str, **given: object) -> Region:
+    return Region({"": rendered(f"part_{name}.html.j2", **given)})
+
+
+def _rows(cells: Sequence[Cell], given: Mapping[str, object]) -> dict[str, str]:
+    """A row for each cell; the first of each workload has its buttons."""
+    firsts = {each.workload: each for each in reversed(cells)}
     return {
         row: rendered(
-            "row_workload.html.j2",
+            "row_cell.html.j2",
             row=row,
-            name=name,
-            total=sum(counted.values()),
-            ended=counted[RunState.DONE],
-            states=[(state, counted[state]) for state in _ORDER if counted[state]],
-            devices=list(devices[name]),
-            results=by_workload.get(name, []),
-            c=status,
-            acts=acts,
-            **judged,
+            cell=each,
+            total=sum(each.runs.values()),
+            ended=each.runs.get(RunState.DONE, 0),
+            states=[(state, each.runs[state]) for state in _ORDER if each.runs.get(state)],
+            words=STANDINGS,
+            goal=GOAL_ERROR_PERCENT,
+            has_buttons=firsts[each.workload] is each,
+            **given,
         )
-        for name, counted in counts.items()
-        if (row := element_id("w", name))
+        for each in cells
+        if (row := element_id("w", each.key))
     }
+
+
+def _choices(cells: Sequence[Cell], results: Results) -> tuple[Choice, ...]:
+    """What the workloads of a campaign can be filtered by."""
+    standings = {each.standing for each in cells}
+    states = {str(each): STANDINGS[each] for each in STANDINGS if each in standings}
+    runs = {state for each in cells for state in each.runs}
+    states |= {str(each): f"runs {each}" for each in _ORDER if each in runs and str(each) not in states}
+    methods = dict.fromkeys(each.method for each in results.every)
+    return (
+        choice("gpu", "GPU", list(dict.fromkeys(each.device for each in cells))),
+        choice("state", "State", states),
+        choice("flag", "Flag", sorted({flag for each in results.every for flag in each.flags})),
+        choice("method", "Method", {EVERY_METHOD: "every method", **{each: each for each in methods}}),
+        choice("sort", "Order", {BY_ERROR: "largest error first", BY_NAME: "by name"}),
+    )

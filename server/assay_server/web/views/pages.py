@@ -22,6 +22,7 @@ from assay_server.rpc.lab.handler import LabHandler
 from assay_server.web.activity import Pulse
 from assay_server.web.figures.figure_worker import Source
 from assay_server.web.views.campaign_page import CampaignPage
+from assay_server.web.views.filters import NO_FILTER, Filter
 from assay_server.web.views.region import Drawing, Region
 from assay_server.web.views.templating import element_id, rendered
 
@@ -44,23 +45,13 @@ _MOST_PAGES = 100
 
 @dataclass(frozen=True)
 class PageAsked:
-    """A page: its kind, the campaign or run that it is about, and the first run of a list."""
+    """A page: its kind, the campaign or run that it is about, and what its list shows from which place on."""
 
     kind: str
     campaign_id: str = ""
     run_id: str = ""
     first: int = 0
-
-    @property
-    def path(self) -> str:
-        """Its path on the server."""
-        if self.kind == CAMPAIGN:
-            return f"/campaigns/{self.campaign_id}"
-        if self.kind == RUNS:
-            return f"/campaigns/{self.campaign_id}/runs?from={self.first}"
-        if self.kind == RUN:
-            return f"/runs/{self.run_id}"
-        return {CAMPAIGNS: "/", GPUS: "/gpus", QUEUE: "/queue"}[self.kind]
+    filter: Filter = NO_FILTER
 
 
 class Pages:
@@ -78,7 +69,7 @@ class Pages:
         """The page; ``acts``: with buttons. Raises UnknownThingError."""
         draw: dict[str, Callable[[], Drawing]] = {
             CAMPAIGNS: self._campaigns_page,
-            CAMPAIGN: lambda: self._campaign.drawn(asked.campaign_id, acts),
+            CAMPAIGN: lambda: self._campaign.drawn(asked.campaign_id, acts, asked.first, asked.filter),
             RUNS: lambda: self._runs_page(asked, acts),
             RUN: lambda: self._run_page(asked.run_id, acts),
             GPUS: self._gpus_page,

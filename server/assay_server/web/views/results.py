@@ -7,7 +7,8 @@ import json
 import logging
 import threading
 from collections import OrderedDict
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from assay_server.store.record_store import RecordStore
 
 _log = logging.getLogger(__name__)
 
+SELECTED_HERE = "selected_here"
 _MOST_KEPT = 32
 # Of a cell of the summary that row is shown which comes first here, then in the report.
 _RANKS = {"ok": 0, "refused": 1, "failed": 1, "not applicable": 2}
@@ -37,12 +39,14 @@ _COLUMNS = {
     "reason": "reason",
     "level": "verdict.level",
     "error_percent": "error_percent",
+    "group_error_percent": "group_error_percent",
     "speedup": "speedup",
     "launches": "launches",
     "low": "interval.low",
     "high": "interval.high",
     "projected": "cost.projected",
     "flags": "flags",
+    "selected_on": "selected_on.device",
 }
 
 
@@ -51,7 +55,8 @@ class Result:
     """The numbers of a method on a workload and a kind of GPU, as the report's rows have them.
 
     ``low_percent``, ``high_percent``: the interval of the projected total, as differences to it;
-    ``refused``: why there are no numbers. ``level``: of its verdict, "" without one.
+    ``refused``: why there are no numbers. ``level``: of its verdict, "" without one; :data:`SELECTED_HERE`
+    where its selection was made and other GPUs say whether to trust it.
     """
 
     workload: str
@@ -67,6 +72,7 @@ class Result:
     flags: tuple[str, ...] = ()
     level: str = ""
     status: str = "ok"
+    group_error_percent: float | None = None
 
     @property
     def is_off(self) -> bool:
@@ -124,6 +130,7 @@ def results_of(report: Path | bytes) -> Results:
     every = tuple(
         _result(**dict(zip(_COLUMNS, values, strict=True))) for values in zip(*columns, strict=True)
     )
+    every = tuple(_judged_elsewhere(every, table.column(_COLUMNS["selected_on"]).to_pylist()))
     cells: dict[tuple[str, str, str], Result] = {}
     for each in every:
         cell = (each.workload, each.device, each.condition)
@@ -131,6 +138,19 @@ def results_of(report: Path | bytes) -> Results:
             cells[cell] = each
     sentence = (table.schema.metadata or {}).get(SENTENCE.encode(), b"")
     return Results(tuple(cells.values()), sentence.decode(), every)
+
+
+def _judged_elsewhere(every: Sequence[Result], selected_on: Sequence[str | None]) -> Iterator[Result]:
+    """Expectations of other GPUs give way to what was seen there."""
+    places = list(zip(every, selected_on, strict=True))
+    seen = {
+        (each.workload, each.method)
+        for each, home in places
+        if home not in (None, each.device) and each.level
+    }
+    for each, home in places:
+        here = home == each.device and (each.workload, each.method) in seen and each.level and not each.is_off
+        yield replace(each, level=SELECTED_HERE) if here else each
 
 
 def _rank(result: Result) -> int:
@@ -149,6 +169,7 @@ def _result(
     flags: str | None,
     level: str | None,
     status: str,
+    selected_on: str | None,
     **same: Any,
 ) -> Result:
     return Result(
