@@ -163,7 +163,8 @@ class CampaignPage:
             noted = store.noted_runs(campaign_id)
             active = [] if status.ended else _active(store, campaign_id)
         so_far = self._so_far.of(campaign_id) if _has_more_to_come(campaign) else None
-        results = so_far.results if so_far is not None else self._results.of(campaign)
+        stored = self._results.of(campaign) if campaign.has_report else Results()
+        results = so_far.results if so_far is not None else stored
         known = partial(cells_of, alike, results, ended=status.ended, so_far=so_far is not None)
         shown = page_of(
             matching(cells := known(method=asked.method), asked), first, _CELLS_OF_A_PAGE, len(cells)
