@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 
 from assay_core.records.campaign import CampaignState
+from assay_core.records.validity_flag import ValidityFlag
+from assay_sampling.running.identity import Condition
 from assay_server.app import Server
 from assay_server.store.sqlite import SqliteStore
 from assay_server.web.views.filters import Filter
@@ -138,6 +140,32 @@ def test_where_a_selection_was_made_other_gpus_say_whether_to_trust_it() -> None
     assert {each.level for each in within} == {"selected_here"}
     alone = [row for row in made["rows"] if row["device"] == "V100"]
     assert {each.level for each in results_of(made_rows({**made, "rows": alone})).rows} == {"do_not"}
+
+
+def test_runs_are_searched_and_filtered_and_show_their_condition(lab: WebLab) -> None:
+    store = SqliteStore(lab.server.settings.state_dir / "metadata.sqlite")
+    with store.transaction() as write:
+        found = write.runs("large-1")
+        flushed = Condition("all", "base", 50.0)
+        write.save_run(replace(found[7], condition=flushed, flags=(ValidityFlag("power_capped", ""),)))
+        write.save_run(replace(found[8], condition=Condition("none", "none", 100.0), flags=()))
+    store.close()
+
+    def runs(html: str) -> list[str]:
+        return re.findall(r'<th scope="row"><a href="/runs/[^"]+">([^<]+)</a></th>', html)
+
+    with closing(lab.browser("owner")) as browser:
+        path = "/campaigns/large-1/runs"
+        whole = browser.get(path).text
+        assert (len(runs(whole)), counted(whole)) == (100, "1 to 100 of 120")
+        assert "flushed caches, clock base, 50 % of the SMs" in whole
+        assert "free clocks, caches as they are" in whole
+        later = browser.get(path, params={"gpu": "V100", "from": "39"}).text
+        assert (runs(later), counted(later)) == (["large-1.0117"], "40 to 40 of 40, out of 120")
+        assert runs(browser.get(path, params={"flag": "power_capped"}).text) == ["large-1.0007"]
+        assert runs(browser.get(path, params={"q": "load-002", "gpu": "RTX 3070"}).text) == ["large-1.0008"]
+        assert runs(browser.get(path, params={"state": "failed"}).text) == []
+        assert "flushed caches, clock base" in browser.get("/runs/large-1.0007").text
 
 
 def test_an_address_gives_the_filter_that_made_it() -> None:

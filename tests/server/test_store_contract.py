@@ -6,6 +6,7 @@ import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,6 +17,7 @@ from assay_core.records.failure import Failure
 from assay_core.records.machine import InstalledDevice, Inventory, Slot
 from assay_core.records.runs import RunsAction, RunsRequest
 from assay_core.records.upload import Bundle
+from assay_core.records.validity_flag import ValidityFlag
 from assay_core.records.work import CommandSource
 from assay_sampling.errors import AssayError, StorageError
 from assay_sampling.launches.table import Condition
@@ -38,7 +40,7 @@ from assay_server.store.model import (
 from assay_server.store.record_store import KnownFiles, RecordStore
 from assay_server.store.records import DamagedSegmentError, LocalRecordStore
 from assay_server.store.sql import MetadataStore, SqlTransaction
-from assay_server.store.values.overviews import NotedRuns, WorkloadCost
+from assay_server.store.values.overviews import NotedRuns, RunFilter, WorkloadCost
 from assay_server.store.visibility import Belonging, Sight
 from tests.support.server.made_segments import MadeSegment, made_segments
 from tests.support.server.metadata_stores import METADATA_STORES
@@ -646,6 +648,40 @@ class TestMetadataStore:
             assert (first.slices, first.slices_done, first.retries) == (1, 0, 1)
             assert (second.slices, second.slices_done, second.retries) == (1, 0, 0)
             assert read.run_overviews("made-1", "made-1.0001") == [second]
+
+    def test_runs_are_shown_by_workload_gpu_state_and_flag(self, metadata: MetadataStore) -> None:
+        capped = ValidityFlag("power_capped", 'said "throttled" once')
+        names = ("a_b", "axb", "A_B two", "other", "other", "100%")
+        flags = {1: (capped,), 3: (capped, ValidityFlag("throttled", ""))}
+        kinds = {2: "A100"}
+        runs = [
+            replace(run(n), workload=name, flags=flags.get(n, ()), device_kind=kinds.get(n, "V100"))
+            for n, name in enumerate(names)
+        ]
+        runs[4] = replace(runs[4], state=RunState.FAILED, holds=(Hold.PAUSED,))
+        with metadata.transaction() as store:
+            store.add_campaign(campaign(), runs, [Slice(each.run_id, 0) for each in runs])
+
+        def shown(first: int = 0, most: int | None = None, **chosen: Any) -> list[int]:
+            with metadata.snapshot() as read:
+                found = read.run_overviews("made-1", first=first, most=most, chosen=RunFilter(**chosen))
+                if not first and most is None:
+                    assert read.runs_chosen("made-1", RunFilter(**chosen)) == len(found)
+                assert all(each.slices == 1 for each in found)
+                return [each.run.ordinal for each in found]
+
+        assert shown() == [0, 1, 2, 3, 4, 5]
+        assert shown(search="a_b") == [0, 2], "an underscore is one, in any case"
+        assert shown(search="0%") == [5]
+        assert shown(search="made-1.0003") == [3]
+        assert shown(search="a_b", device_kind="A100") == [2]
+        assert shown(state=RunState.FAILED) == shown(paused=True) == [4]
+        assert shown(flag="power_capped") == [1, 3]
+        assert shown(flag="throttled") == [3], "a word of a detail is no flag"
+        assert shown(search="o") == [2, 3, 4]
+        assert shown(search="o", first=1, most=1) == [3]
+        assert shown(first=4) == [4, 5]
+        assert shown(search="'; drop") == []
 
     def test_an_overview_tells_slices_from_retries(self, metadata: MetadataStore) -> None:
         """Three attempts: one for each of two slices, and one more because the first of them failed."""

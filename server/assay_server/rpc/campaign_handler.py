@@ -16,6 +16,7 @@ from assay_core.records.campaign import (
     Overview,
     ReportChunk,
     ReportRequest,
+    RunStatus,
     StatusRequest,
     Submission,
     Submitted,
@@ -36,6 +37,7 @@ from assay_server.rpc.status_board import StatusBoard
 from assay_server.rpc.statuses import attempt_detail, campaign_status, run_status, set_aside, slot_rests
 from assay_server.store.model import Campaign
 from assay_server.store.sql import SqlTransaction
+from assay_server.store.values.overviews import EVERY_RUN, RunFilter
 from assay_server.store.visibility import Sight
 
 _CHUNK_BYTES = 1 << 20
@@ -96,11 +98,26 @@ class CampaignHandler:
         """The campaign with a page of its runs; raises CampaignError if no campaign has that name."""
         if request.without_runs:
             return self._board.status(request.campaign_id)
+        status, runs = self._with_runs(request, EVERY_RUN)
+        end = max(0, request.first) + len(runs)
+        return replace(status, runs=tuple(runs), runs_next=end if end < status.runs_total else 0)
+
+    def chosen_runs(self, request: StatusRequest, chosen: RunFilter) -> tuple[CampaignStatus, int]:
+        """The campaign with a page of the runs that a filter chooses, and how many it chooses.
+
+        The request's first run is the place among these. Raises CampaignError.
+        """
+        status, runs = self._with_runs(request, chosen)
+        with self._coordinator.snapshot() as store:
+            matching = store.runs_chosen(request.campaign_id, chosen)
+        return replace(status, runs=tuple(runs)), matching
+
+    def _with_runs(self, request: StatusRequest, chosen: RunFilter) -> tuple[CampaignStatus, list[RunStatus]]:
         most = min(request.most or self._limits.status_page_runs, self._limits.status_page_runs)
         with self._coordinator.snapshot() as store:
             campaign = known_campaign(store.campaign(request.campaign_id), request.campaign_id)
             overviews = store.run_overviews(
-                campaign.campaign_id, first=max(0, request.first), most=max(1, most)
+                campaign.campaign_id, first=max(0, request.first), most=max(1, most), chosen=chosen
             )
             agents = store.agents()
             runs = [overview.run for overview in overviews]
@@ -112,12 +129,7 @@ class CampaignHandler:
         unsliced = {each.run.run_id for each in overviews if not each.slices}
         waiting |= held_lines(open_runs, campaign.paused, unsliced)
         status = self._board.status(request.campaign_id)
-        end = runs[-1].ordinal + 1 if runs else 0
-        return replace(
-            status,
-            runs=tuple(run_status(each, waiting.get(each.run.run_id, "")) for each in overviews),
-            runs_next=end if end < status.runs_total else 0,
-        )
+        return status, [run_status(each, waiting.get(each.run.run_id, "")) for each in overviews]
 
     def cancel(self, request: NamedCampaign) -> CampaignStatus:
         self._requests.ask(RunsAction.CANCEL, RunsRequest(request.campaign_id))

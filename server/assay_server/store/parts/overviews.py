@@ -13,11 +13,13 @@ from assay_server.store import statements, tables
 from assay_server.store.model import Campaign, Run, Slice
 from assay_server.store.parts.campaigns import CampaignRows
 from assay_server.store.parts.slices import SliceRows
-from assay_server.store.rows import costing
+from assay_server.store.rows import costing, selected_runs
 from assay_server.store.values.campaigns import campaign_values
 from assay_server.store.values.fields import Row
 from assay_server.store.values.overviews import (
+    EVERY_RUN,
     CampaignProgress,
+    RunFilter,
     RunOverview,
     StoreLoad,
     WorkloadCost,
@@ -32,32 +34,48 @@ class OverviewRows(CampaignRows, SliceRows):
     """Campaigns with what belongs to them, counted by the database."""
 
     def run_overviews(
-        self, campaign_id: str, run_id: str | None = None, *, first: int = 0, most: int | None = None
+        self,
+        campaign_id: str,
+        run_id: str | None = None,
+        *,
+        first: int = 0,
+        most: int | None = None,
+        chosen: RunFilter = EVERY_RUN,
     ) -> list[RunOverview]:
         """The runs of a campaign (or the given one), in its order, with facts of their attempts.
 
-        ``first``: the place in that order to begin at; ``most``: how many (None: all).
+        ``first``: the place to begin at, in that order, or among the ``chosen`` ones; ``most``: how many
+        (None: all).
         """
         r = tables.runs.c
-        within = [r.campaign_id == campaign_id, r.ordinal >= first]
+        within = selected_runs.shown(campaign_id, chosen)
         if run_id is not None:
             within.append(r.run_id == run_id)
+        if chosen == EVERY_RUN:
+            within.append(r.ordinal >= first)
         query = sa.select(tables.runs).where(*within).order_by(r.ordinal).limit(most)
+        if chosen != EVERY_RUN:
+            query = query.offset(first)
         runs = [run_of(row) for row in self.rows(query)]
         if not runs:
             return []
-        chosen = sa.select(r.run_id).where(*within, r.ordinal <= runs[-1].ordinal)
+        these = sa.select(r.run_id).where(*within, r.ordinal.between(runs[0].ordinal, runs[-1].ordinal))
         a = tables.attempts.c
         columns = (a.run_id, a.slice, a.token, a.state, a.agent_name, a.launches, a.launches_spooled)
         attempts: dict[str, list[Row]] = {}
-        query = sa.select(*columns).where(a.run_id.in_(chosen)).order_by(a.token)
+        query = sa.select(*columns).where(a.run_id.in_(these)).order_by(a.token)
         for row in self.rows(query):
             attempts.setdefault(row["run_id"], []).append(row)
         s, slices = tables.slices.c, dict[str, dict[str, int]]()
-        query = sa.select(s.run_id, s.state, sa.func.count().label("slices")).where(s.run_id.in_(chosen))
+        query = sa.select(s.run_id, s.state, sa.func.count().label("slices")).where(s.run_id.in_(these))
         for row in self.rows(query.group_by(s.run_id, s.state)):
             slices.setdefault(row["run_id"], {})[row["state"]] = row["slices"]
         return [overview_of(run, attempts.get(run.run_id, []), slices.get(run.run_id, {})) for run in runs]
+
+    def runs_chosen(self, campaign_id: str, chosen: RunFilter) -> int:
+        """How many runs of a campaign a filter chooses."""
+        within = selected_runs.shown(campaign_id, chosen)
+        return int(self.connection.scalar(sa.select(sa.func.count()).where(*within)) or 0)
 
     def progress(self, campaign_id: str) -> CampaignProgress:
         """How far a campaign is, and what its open runs need, counted by the database."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -12,6 +13,7 @@ from assay_core.records.campaign import AttemptState, RunState
 from assay_core.records.runs import RunsAction, RunsRequest
 from assay_server.store import tables
 from assay_server.store.model import OPEN_RUNS, Hold, PendingRequest, SliceState
+from assay_server.store.values.overviews import RunFilter
 
 
 def select_places(
@@ -63,6 +65,26 @@ def _requested(asked: RunsRequest) -> list[sa.ColumnElement[bool]]:
         within.append(r.run_id == asked.run_id)
     if asked.workload:
         within.append(r.workload == asked.workload)
+    return within
+
+
+def shown(campaign_id: str, chosen: RunFilter) -> list[sa.ColumnElement[bool]]:
+    """Conditions of the runs of a campaign that somebody wants to see."""
+    r = tables.runs.c
+    within: list[sa.ColumnElement[bool]] = [r.campaign_id == campaign_id]
+    if chosen.search:
+        wanted = chosen.search.lower()
+        names = (r.workload, r.run_id)
+        within.append(sa.or_(*(sa.func.lower(name).contains(wanted, autoescape=True) for name in names)))
+    if chosen.device_kind:
+        within.append(r.device_kind == chosen.device_kind)
+    if chosen.state is not None:
+        within.append(r.state == str(chosen.state))
+    if chosen.flag:
+        # Flags are JSON; a quote within a value has a backslash before it, so this is a whole value.
+        within.append(sa.cast(r.flags, sa.Text).contains(json.dumps(chosen.flag), autoescape=True))
+    if chosen.paused:
+        within.append(_paused())
     return within
 
 

@@ -95,6 +95,23 @@ class NotedRuns:
 
 
 @dataclass(frozen=True)
+class RunFilter:
+    """Which runs of a campaign somebody wants to see; "" and None: any.
+
+    ``search``: a part of the workload's or the run's name, in any case; ``flag``: the name of one.
+    """
+
+    search: str = ""
+    device_kind: str = ""
+    state: RunState | None = None
+    flag: str = ""
+    paused: bool = False
+
+
+EVERY_RUN = RunFilter()
+
+
+@dataclass(frozen=True)
 class RunOverview:
     """A run with facts of its slices and attempts: their numbers, the newest's agent, launches so far.
 

@@ -42,6 +42,7 @@ from assay_server.web.views.results import Results, ResultsCache
 from assay_server.web.views.so_far import ResultsSoFar, SoFar
 from assay_server.web.views.templating import element_id, rendered
 
+PAUSED = "paused"
 _MOST_RUNNING = 200
 _CELLS_OF_A_PAGE = 100
 _ORDER = (RunState.RUNNING, RunState.WAITING, RunState.DONE, RunState.FAILED, RunState.CANCELLED)
@@ -64,6 +65,17 @@ class CampaignPage:
         self._so_far = so_far
         self._studio = studio
         self._results = ResultsCache(coordinator.records)
+
+    def run_choices(self, campaign_id: str) -> tuple[Choice, ...]:
+        """What the runs of a campaign can be filtered by."""
+        with self._coordinator.snapshot() as store:
+            alike, noted = store.runs_alike(campaign_id), store.noted_runs(campaign_id)
+        states = {each.state for each in alike}
+        return (
+            choice("gpu", "GPU", list(dict.fromkeys(each.device_kind for each in alike))),
+            choice("state", "State", [*(str(each) for each in _ORDER if each in states), PAUSED]),
+            choice("flag", "Flag", sorted({flag.name for each in noted for flag in each.flags})),
+        )
 
     def of_run(self, run_id: str) -> str:
         """The campaign of a run; raises UnknownThingError."""
@@ -166,14 +178,14 @@ class CampaignPage:
         stored = self._results.of(campaign) if campaign.has_report else Results()
         results = so_far.results if so_far is not None else stored
         known = partial(cells_of, alike, results, ended=status.ended, so_far=so_far is not None)
-        shown = page_of(
-            matching(cells := known(method=asked.method), asked), first, _CELLS_OF_A_PAGE, len(cells)
-        )
+        summary = known()
+        cells = known(method=asked.method) if asked.method else summary
+        shown = page_of(matching(cells, asked), first, _CELLS_OF_A_PAGE, len(cells))
         given = {"c": status, "campaign": campaign, "acts": acts, "so_far": so_far, "results": results}
         regions = {
             "state": _part("state", **given, ingest=self._pulse.ingest(campaign_id)),
             "actions": _part("actions", **given),
-            "verdict": _part("verdict", **given, gpus=by_gpu(known()), words=STANDINGS),
+            "verdict": _part("verdict", **given, gpus=by_gpu(summary), words=STANDINGS),
             "now": _part("now", active=active, most=_MOST_RUNNING),
             "waiting": _part("waiting", c=status),
             "noted": Region({"": _attention(campaign_id, reasons(noted))}),

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
+from urllib.parse import quote
 
 from assay_core.records.archive import RecordFile
 from assay_core.records.campaign import (
@@ -13,16 +14,18 @@ from assay_core.records.campaign import (
     CampaignState,
     CampaignStatus,
     ReportRequest,
+    RunState,
     StatusRequest,
 )
 from assay_core.records.lab import LabQuestion
 from assay_core.records.runs import NamedRun
 from assay_server.rpc.campaign_handler import CampaignHandler
 from assay_server.rpc.lab.handler import LabHandler
+from assay_server.store.values.overviews import RunFilter
 from assay_server.web.activity import Pulse
 from assay_server.web.figures.figure_worker import Source
-from assay_server.web.views.campaign_page import CampaignPage
-from assay_server.web.views.filters import NO_FILTER, Filter
+from assay_server.web.views.campaign_page import PAUSED, CampaignPage
+from assay_server.web.views.filters import NO_FILTER, Filter, Shown
 from assay_server.web.views.region import Drawing, Region
 from assay_server.web.views.templating import element_id, rendered
 
@@ -132,21 +135,24 @@ class Pages:
 
     def _runs_page(self, asked: PageAsked, acts: bool) -> Drawing:
         request = StatusRequest(asked.campaign_id, asked.first, _RUNS_OF_A_PAGE)
-        status = self._campaigns.status(request)
+        status, found = self._campaigns.chosen_runs(request, _chosen(asked.filter))
+        shown = Shown(status.runs, asked.first, found, status.runs_total, _RUNS_OF_A_PAGE)
+        path = f"/campaigns/{quote(asked.campaign_id)}/runs"
         rows = {
             row: rendered("row_run.html.j2", r=run, row=row, acts=acts, campaign_id=asked.campaign_id)
             for run in status.runs
             if (row := element_id("r", run.run_id))
         }
+        counted = rendered("part_shown.html.j2", shown=shown, filter=asked.filter, path=path)
         facts = {
             "campaign_id": asked.campaign_id,
-            "first": asked.first,
-            "next": status.runs_next,
-            "before": max(0, asked.first - _RUNS_OF_A_PAGE) if asked.first else None,
-            "total": status.runs_total,
+            "filter": asked.filter,
+            "choices": self._campaign.run_choices(asked.campaign_id),
+            "path": path,
             "acts": acts,
         }
-        return Drawing(f"Runs of {asked.campaign_id}", "runs.html.j2", {"runs": Region(rows)}, facts)
+        regions = {"shown": Region({"": counted}), "runs": Region(rows)}
+        return Drawing(f"Runs of {asked.campaign_id}", "runs.html.j2", regions, facts)
 
     def _run_page(self, run_id: str, acts: bool) -> Drawing:
         detail = self._campaigns.run(NamedRun(run_id))
@@ -189,3 +195,9 @@ class Pages:
         }
         left_out = rendered("part_queue.html.j2", queue=queue)
         return Drawing("Queue", "queue.html.j2", {"summary": Region({"": left_out}), "queue": Region(rows)})
+
+
+def _chosen(asked: Filter) -> RunFilter:
+    """The runs that a filter asks for; a state that there is not asks for any."""
+    state = RunState(asked.state) if asked.state in tuple(RunState) else None
+    return RunFilter(asked.search, asked.device, state, asked.flag, paused=asked.state == PAUSED)

@@ -20,6 +20,7 @@ from assay_report.data.parquet import SENTENCE
 from assay_sampling.verdicts.rules import GOAL_ERROR_PERCENT
 from assay_server.store.model import Campaign
 from assay_server.store.record_store import RecordStore
+from assay_server.web.views import words
 
 _log = logging.getLogger(__name__)
 
@@ -173,7 +174,7 @@ def _result(
     **same: Any,
 ) -> Result:
     return Result(
-        condition=condition_in_words(cache, clock, sm_percent),
+        condition=words.special_condition(cache, clock, sm_percent),
         low_percent=_difference_percent(low, projected),
         high_percent=_difference_percent(high, projected),
         refused="" if status == "ok" else reason or status,
@@ -182,16 +183,6 @@ def _result(
         status=status,
         **same,
     )
-
-
-def condition_in_words(cache: str | None, clock: str | None, sm_percent: float | None) -> str:
-    """What is special about a condition; "" for free clocks, caches left alone and all SMs."""
-    told = ["flushed caches"] if cache == "all" else []
-    if clock not in (None, "none"):
-        told.append(f"clock {clock}")
-    if sm_percent is not None and sm_percent < 100:
-        told.append(f"{sm_percent:g} % of the SMs")
-    return ", ".join(told)
 
 
 def _difference_percent(end: float | None, projected: float | None) -> float | None:

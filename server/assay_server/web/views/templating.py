@@ -30,6 +30,7 @@ def environment() -> Environment:
         loader=PackageLoader("assay_server.web", "templates"),
         autoescape=True,
         undefined=StrictUndefined,
+        auto_reload=False,  # it would ask the disk with every row
         trim_blocks=True,
         lstrip_blocks=True,
         finalize=_shown,
@@ -40,6 +41,7 @@ def environment() -> Environment:
         "amount": words.amount,
         "size": words.size,
         "percent": words.percent,
+        "condition": words.condition,
         "figure_id": lambda name: element_id("f", name),
     }
     return made

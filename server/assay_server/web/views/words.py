@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
+from assay_sampling.running.identity import Condition
+
 
 def span(milliseconds: float) -> str:
     """A time span in at most two units: "3 d 4 h", "12 min", "40 s"."""
@@ -46,3 +48,21 @@ def percent(value: float | None) -> str:
     if value is None:
         return "-"
     return f"{value:.2f} %" if abs(value) < 10 else f"{value:.1f} %"
+
+
+def special_condition(cache: str | None, clock: object, sm_percent: float | None) -> str:
+    """What is special about a condition; "" for free clocks, caches left alone and all SMs."""
+    told = ["flushed caches"] if cache == "all" else []
+    if clock not in (None, "none"):
+        told.append(f"clock {clock}")
+    if sm_percent is not None and sm_percent < 100:
+        told.append(f"{sm_percent:g} % of the SMs")
+    return ", ".join(told)
+
+
+def condition(given: Condition) -> str:
+    """The condition of a run; what was not recorded is not said."""
+    if given == Condition():
+        return "not recorded"
+    words = special_condition(given.cache, given.clock, given.sm_percent)
+    return words or "free clocks, caches as they are"
