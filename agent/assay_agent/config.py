@@ -78,7 +78,7 @@ class AgentSettings(ProgramSettings):
     socket_owner: Annotated[
         str,
         Setting(
-            "User whose shared socket is trusted; what its group may ask for, a policy file must say.",
+            "User whose shared socket is trusted; a policy file must say what its group may ask for.",
             default="only this user's own",
             variable=SOCKET_OWNER_VARIABLE,
             metavar="USER",
@@ -93,13 +93,12 @@ class AgentSettings(ProgramSettings):
         ),
     ] = Path("assay-agent-state")
     name: Annotated[
-        str, Setting("What people call this agent.", default="the one it joined with, else the host's name")
+        str, Setting("Name of this agent.", default="the one it joined with, else the host's name")
     ] = Field(default_factory=socket.gethostname, min_length=1)
     agent_id: Annotated[
         str,
         Setting(
-            "Identity in a new state directory, 32 hexadecimal digits. No two agents of a server may have "
-            "the same.",
+            "Identity in a new state directory, 32 hexadecimal digits. Must be unique on the server.",
             default="a random one",
             variable="ASSAY_AGENT_ID",
         ),
@@ -125,7 +124,7 @@ class AgentSettings(ProgramSettings):
         ),
     ] = ()
     installed_gpus: Annotated[
-        bool, Setting("Offer the GPUs of this box, if their tools are found.", metavar="true|false")
+        bool, Setting("Offer this box's GPUs, if their tools are installed.", metavar="true|false")
     ] = True
     gpus: Annotated[
         tuple[str, ...],
@@ -138,7 +137,7 @@ class AgentSettings(ProgramSettings):
     spool_limit_bytes: Annotated[
         int | None,
         Setting(
-            "The most bytes that the spool may take.",
+            "Maximum size of the spool.",
             default="a quarter of the free disk, at most 4 GiB",
             at_runtime=True,
         ),
@@ -148,7 +147,7 @@ class AgentSettings(ProgramSettings):
         int, Setting("Free bytes that the spool leaves on the disk."), Field(ge=0)
     ] = DEFAULT_FLOOR_BYTES
     flush_seconds: Annotated[
-        float, Setting("The longest that launches wait for their segment to fill."), Field(ge=0)
+        float, Setting("How long launches wait at most for their segment to fill."), Field(ge=0)
     ] = 2.0
     lease_wait_ms: Annotated[
         int, Setting("How long one request for work may wait at the server."), Field(ge=0)

@@ -63,7 +63,7 @@ def new_identity(
     settings: AgentSettings,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
-    """Give the state folder of a cloned box a new identity; its agent must not run.
+    """Give the state folder of a cloned box a new identity; stop its agent first.
 
     The new agent joins with a new token; it has the labels of that token, not those of the old identity."""
     with StateDirectory(settings.state_dir) as folder:
@@ -81,7 +81,7 @@ def new_identity(
 def inventory(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
-    """Say what this box has: processors, memory, GPUs, or why it has no GPU."""
+    """Show what this box has: processors, memory, GPUs, or why it has no GPU."""
     found = read_inventory()
     typer.echo(json.dumps(found.to_dict(), indent=2) if as_json else _described(found))
 
@@ -93,7 +93,7 @@ def probe(
     settings: AgentSettings,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
-    """Say what an agent on this box would offer: GPUs, profilers, conditions, and what may run."""
+    """Show what an agent on this box would offer: GPUs, profilers, conditions, and what may run."""
     from assay_agent.doctor.probe import describe_probe, probe_box  # noqa: PLC0415 - see above
 
     found = probe_box(settings.state_dir, settings.virtual, policy_in_force(settings.policy_file))
@@ -106,11 +106,11 @@ def doctor(
     *,
     settings: AgentSettings,
     need: Annotated[
-        str, typer.Option("--for", metavar="client|agent|server|all", help="Whose needs count.")
+        str, typer.Option("--for", metavar="client|agent|server|all", help="Which program's needs to check.")
     ] = "agent",
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
-    """Say what is missing on this box, with remedies; exit code 10 if something needed is missing."""
+    """List what this box lacks, with remedies; exit code 10 if something needed is missing."""
     from assay_agent.daemon.agent import server_of  # noqa: PLC0415 - see above
     from assay_agent.doctor.examination import examine, require_nothing_missing  # noqa: PLC0415
 

@@ -51,7 +51,9 @@ class ClientSettings(ProgramSettings):
     ] = Field(default_factory=lambda: _config_home() / "assay" / "servers")
     memory_limit_bytes: Annotated[
         int,
-        Setting("Refuse before holding more launches than this; K, M, G, Ki, Mi, Gi may follow the number."),
+        Setting(
+            "Stop with an error before launches take more memory than this; suffixes K, M, G, Ki, Mi, Gi."
+        ),
     ] = Field(default=8 << 30, ge=1)
     log_level: Annotated[
         LogLevel | None,

@@ -36,27 +36,30 @@ class ServerSettings(ProgramSettings):
 
     state_dir: Annotated[
         Path,
-        Setting("Folder of metadata, records and reports; made if missing.", flag="state", metavar="DIR"),
+        Setting("Folder of metadata, records and reports; created if missing.", flag="state", metavar="DIR"),
     ]
     database: Annotated[
         str,
         Setting(
-            "postgresql://USER@HOST:PORT/NAME: metadata there instead of in the folder. No password in it.",
-            default="the one the folder uses, first SQLite",
+            "postgresql://USER@HOST:PORT/NAME: keep metadata there instead of in the folder. Must not "
+            "contain a password.",
+            default="the one the folder uses, initially SQLite",
             metavar="URL",
         ),
     ] = ""
     database_file: Annotated[
         Path | None,
         Setting(
-            "Private file (mode 0600) whose first line is such a URL, also with a password.", metavar="FILE"
+            "Private file (mode 0600) whose first line is such a URL; it may contain a password.",
+            metavar="FILE",
         ),
     ] = None
     records: Annotated[
         str,
         Setting(
-            "s3://BUCKET/PREFIX, or a folder that servers share: records there, not in the state folder.",
-            default="where the folder's records are, first in it",
+            "s3://BUCKET/PREFIX, or a folder that servers share: keep records there, not in the state "
+            "folder.",
+            default="where they are, initially in the state folder",
             metavar="PLACE",
         ),
     ] = ""
@@ -79,7 +82,9 @@ class ServerSettings(ProgramSettings):
         ),
     ] = None
     records_cache_limit_bytes: Annotated[
-        int, Setting("How much that folder holds; what was used longest ago goes first."), Field(ge=1)
+        int,
+        Setting("Size limit of that folder; the least recently used files are removed first."),
+        Field(ge=1),
     ] = DEFAULT_CACHE_BYTES
     listen: Annotated[
         tuple[str, ...],
@@ -92,7 +97,7 @@ class ServerSettings(ProgramSettings):
     socket_group: Annotated[
         str,
         Setting(
-            "Group whose members open the socket, as its owner with every right; its folder has mode 2770.",
+            "Group whose members may use the socket with all rights of its owner; its folder has mode 2770.",
             default="only this user",
             metavar="NAME",
         ),
@@ -108,28 +113,28 @@ class ServerSettings(ProgramSettings):
     advertise_join: Annotated[
         str,
         Setting(
-            "HOST:PORT at which joiners reach --join, if it is another name; told with tokens.",
+            "HOST:PORT under which joiners reach --join, if it differs; printed with tokens.",
             default="the port of --join",
             metavar="ADDRESS",
         ),
     ] = ""
     certificate_validity_seconds: Annotated[
         float,
-        Setting("How long certificates of agents and people are valid, who renew them when a third is left."),
+        Setting(
+            "How long certificates of agents and people are valid; they are renewed when a third is left."
+        ),
         Field(ge=3, le=400 * 86_400),
     ] = 86_400.0
     renewal_grace_seconds: Annotated[
         float,
-        Setting(
-            "How long after its certificate expired an agent or a person renews it at --join without a token."
-        ),
+        Setting("How long agents and people can renew an expired certificate at --join without a token."),
         Field(ge=0, le=30 * 86_400),
     ] = 7 * 86_400.0
     lease_ms: Annotated[
         int, Setting("If an agent is silent for this long, its attempt goes to another slot."), Field(ge=1)
     ] = 60_000
     heartbeat_ms: Annotated[
-        int, Setting("How often agents send a heartbeat; idle ones do a third as often."), Field(ge=1)
+        int, Setting("How often agents send a heartbeat; idle ones a third as often."), Field(ge=1)
     ] = 5_000
     analysis_workers: Annotated[
         int, Setting("Processes that analyse campaigns, each one workload at a time."), Field(ge=1)
@@ -144,7 +149,7 @@ class ServerSettings(ProgramSettings):
     ] = ""
     analysis_ca: Annotated[
         Path | None,
-        Setting("Certificates (PEM) by which scheduler and server know each other.", metavar="FILE"),
+        Setting("Authority (PEM) that scheduler and server trust.", metavar="FILE"),
     ] = None
     analysis_certificate: Annotated[
         Path | None, Setting("The server's certificate (PEM) for that scheduler.", metavar="FILE")
@@ -152,13 +157,13 @@ class ServerSettings(ProgramSettings):
     analysis_key: Annotated[Path | None, Setting("Its private key (PEM).", metavar="FILE")] = None
     retry_delay_ms: Annotated[
         int,
-        Setting("How long a failed slice rests before its next try, doubled each time.", at_runtime=True),
+        Setting("Delay before a failed slice is tried again, doubled each time.", at_runtime=True),
         Field(ge=0),
     ] = 1_000
     audit_days: Annotated[int, Setting("How long the audit log is kept, in days."), Field(ge=1)] = 400
     drain_seconds: Annotated[
         float,
-        Setting("How long calls under way may continue after SIGTERM.", at_runtime=True),
+        Setting("How long running calls may continue after SIGTERM.", at_runtime=True),
         Field(ge=0),
     ] = 10.0
     metrics: MetricsSetting = ""
@@ -191,15 +196,17 @@ class ServerSettings(ProgramSettings):
     web_key: Annotated[Path | None, Setting("Private key (PEM) of that certificate.", metavar="FILE")] = None
     records_limit_bytes: Annotated[
         int | None,
-        Setting("Published records at most; beyond it no new work is taken.", default="none"),
+        Setting("Maximum size of published records; beyond it no new work is accepted.", default="none"),
         Field(ge=1),
     ] = None
     minimum_free_bytes: Annotated[
-        int, Setting("Free bytes on the disk of the state below which no new work is taken."), Field(ge=0)
+        int, Setting("Free bytes on the disk of the state below which no new work is accepted."), Field(ge=0)
     ] = DEFAULT_FLOOR_BYTES
     keep_logs_seconds: Annotated[
         float,
-        Setting("Logs of attempts without a result go so long after the end of their campaign; 0: never."),
+        Setting(
+            "How long after the end of a campaign logs of attempts without a result are kept; 0: forever."
+        ),
         Field(ge=0),
     ] = 90 * 86_400.0
     maintenance: Annotated[
@@ -219,7 +226,7 @@ class ServerSettings(ProgramSettings):
     limits: Annotated[
         tuple[str, ...],
         Setting(
-            "Another number for a limit of 'assay docs limits', which says what SIGHUP reloads.",
+            "Change a limit of 'assay docs limits', which says what SIGHUP reloads.",
             default="none",
             flag="limit",
             metavar="NAME=NUMBER",

@@ -43,7 +43,7 @@ def join(
     """Join a lab with a token; the certificate is kept in the state folder, and renewed while the agent runs.
 
     Joining again, after the certificate has expired, keeps the agent's identity and its spool; a running
-    agent takes the new certificate over."""
+    agent picks up the new certificate."""
     from assay_core.identity.join_token import JoinToken  # noqa: PLC0415 - other commands do not need it
 
     before = credentials_folder(settings.state_dir).read()

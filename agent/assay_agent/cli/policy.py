@@ -16,7 +16,7 @@ from assay_core.records.work import CommandSource
 from assay_core.settings.command_line import with_settings
 from assay_sampling.errors import ParameterError, RefusedError
 
-policy_app = typer.Typer(help="What a server may ask this agent to run.", no_args_is_help=True)
+policy_app = typer.Typer(help="Check what a server may ask this agent to run.", no_args_is_help=True)
 
 
 def policy_in_force(given: Path | None) -> Path | None:
@@ -28,7 +28,7 @@ def policy_in_force(given: Path | None) -> Path | None:
 
 @policy_app.callback()
 def _policy() -> None:
-    """What a server may ask this agent to run."""
+    """Check what a server may ask this agent to run."""
 
 
 @policy_app.command()

@@ -16,7 +16,7 @@ from assay_core.settings.command_line import with_settings
 from assay_sampling.errors import ParameterError, RefusedError
 
 quarantine_app = typer.Typer(
-    help="GPUs that were lost and take no runs: list them, let one be used again.", no_args_is_help=True
+    help="List lost GPUs that take no runs, or return one to service.", no_args_is_help=True
 )
 
 _Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
@@ -24,7 +24,7 @@ _Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 
 @quarantine_app.callback()
 def _quarantine() -> None:
-    """GPUs that were lost and take no runs: list them, let one be used again."""
+    """List lost GPUs that take no runs, or return one to service."""
 
 
 @quarantine_app.command("list")
@@ -34,7 +34,7 @@ def list_(
     settings: AgentSettings,
     as_json: _Json = False,
 ) -> None:
-    """Say which GPUs are out of service, since when, and why."""
+    """List GPUs that are out of service, since when, and why."""
     entries = Quarantine(settings.state_dir).entries()
     if as_json:
         typer.echo(json.dumps({"quarantined": [_document(entry) for entry in entries]}, indent=2))
@@ -55,7 +55,7 @@ def clear(
     settings: AgentSettings,
     as_json: _Json = False,
 ) -> None:
-    """Let a GPU take runs again; a running agent notices within a second or two.
+    """Return a GPU to service; a running agent notices within a second or two.
 
     The driver is asked first: a GPU that does not answer, or has an error pending, stays out of service
     unless --force is given.

@@ -56,7 +56,7 @@ def slurm_job(
         typer.Option(metavar="FILE", help=f"Private file with the join token; without it ${TOKEN_VARIABLE}."),
     ] = None,
     requeue: Annotated[
-        bool, typer.Option("--requeue", help="Have Slurm run the job again after its time limit.")
+        bool, typer.Option("--requeue", help="Have Slurm requeue the job after its time limit.")
     ] = False,
 ) -> None:
     """Work as a Slurm job: identity, name, state folder and GPUs are those of the job.

@@ -122,7 +122,7 @@ class _Spool(Collector):
             ("attempts", "Attempts in the spool.", depth.attempts),
             ("segments", "Segments on the disk that the server has not acknowledged.", depth.segments),
             ("bytes", "Bytes that the spool takes.", depth.used_bytes),
-            ("limit_bytes", "The most bytes that the spool may take.", depth.limit_bytes),
+            ("limit_bytes", "Maximum size of the spool.", depth.limit_bytes),
             ("waits", "1 while the spool is so full that no run begins.", state.waits),
             ("damaged", "Damaged files that are kept for a person to look at.", state.damaged),
         ):

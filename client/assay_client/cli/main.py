@@ -74,7 +74,7 @@ def assay(
     version: Annotated[bool, version_option("assay")] = False,
     debug: Annotated[
         bool,
-        typer.Option("--debug", help="Show the traceback of an internal error; so does ASSAY_DEBUG=1."),
+        typer.Option("--debug", help="Show the traceback of an internal error, as ASSAY_DEBUG=1 does."),
     ] = False,
     log_level: Annotated[str | None, option_of(ClientSettings, "log_level")] = None,
     log_format: Annotated[str | None, option_of(ClientSettings, "log_format")] = None,

@@ -32,7 +32,7 @@ OptionalCampaignArgument = Annotated[
     str | None,
     typer.Argument(
         metavar="ID",
-        help="A campaign's id, such as demo-1; without it, all campaigns.",
+        help="A campaign's id, such as demo-1; default: all campaigns.",
         autocompletion=completing.campaigns,
     ),
 ]
@@ -50,7 +50,7 @@ OptionalMethodArgument = Annotated[
     str,
     typer.Argument(
         metavar="[METHOD]",
-        help=f"{_METHODS_HELP} Left out: the best verdict of a few fast ones.",
+        help=f"{_METHODS_HELP} Default: the best verdict of a few fast ones.",
         autocompletion=completing.methods,
     ),
 ]
@@ -70,7 +70,7 @@ CountOption = Annotated[
 ]
 TargetOption = Annotated[
     float | None,
-    typer.Option("--target", metavar="PERCENT", help="The error of the total to stay below."),
+    typer.Option("--target", metavar="PERCENT", help="Keep the error of the total below this."),
 ]
 SeedOption = Annotated[
     int, typer.Option("--seed", metavar="NUMBER", min=0, help="Seed of every random choice.")
@@ -86,16 +86,16 @@ LaunchOffsetOption = Annotated[
         "--launch-offset",
         metavar="NUMBER",
         min=0,
-        help="Number launches from here in file order, instead of by the file's own ids: how many "
-        "launches the profiler skipped. Once for all FILEs, or once for each.",
+        help="Number of launches that the profiler skipped: launches are numbered from it in file order, "
+        "instead of by the file's ids. Once for all FILEs, or once for each.",
     ),
 ]
 RanksOption = Annotated[
     bool,
     typer.Option(
         "--ranks",
-        help="Each FILE of a level is a rank of one job, on one kind of GPU; the order of the files numbers "
-        "their processes. Without it files must be windows of one run.",
+        help="Each FILE of a level is a rank of one job on one kind of GPU, in the order of their "
+        "processes; default: the files are windows of one run.",
     ),
 ]
 UnitOption = Annotated[
@@ -103,8 +103,8 @@ UnitOption = Annotated[
     typer.Option(
         "--unit",
         metavar="UNIT",
-        help="launch, operation (calls of operators, whose kernels differ by GPU) or auto: launches, "
-        "unless another recording is named on which fewer than 99 % of them agree.",
+        help="launch, operation (calls of operators, whose kernels differ by GPU), or auto: operation only "
+        "if fewer than 99 % of launches agree with another recording that is given.",
     ),
 ]
 ProjectionParameterOption = Annotated[

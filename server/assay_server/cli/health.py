@@ -34,7 +34,7 @@ def health(
     ] = "",
     json_output: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
-    """Ask a server on this machine whether it does its work.
+    """Check the health of a server on this machine.
 
     Ends with 0 if it serves, 5 if nothing answers, 10 if it is ending or cannot write its state."""
     found = parse_address(address or default_address(), "ADDRESS")

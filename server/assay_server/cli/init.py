@@ -25,16 +25,17 @@ from assay_server.identity.authority import (
 def init(
     *,
     settings: ServerSettings,
-    name: Annotated[str, typer.Option(metavar="TEXT", help="What people call the lab.")] = "Assay lab",
+    name: Annotated[str, typer.Option(metavar="TEXT", help="Name of the lab.")] = "Assay lab",
     validity: Annotated[
-        str, typer.Option(metavar="SPAN", help="How long the authority is valid; ends everybody's access.")
+        str,
+        typer.Option(metavar="SPAN", help="How long the authority is valid; afterwards nobody can connect."),
     ] = "3650d",
     if_needed: Annotated[
-        bool, typer.Option("--if-needed", help="Keep the authority that is there, instead of refusing.")
+        bool, typer.Option("--if-needed", help="Keep an existing authority instead of failing.")
     ] = False,
     json_output: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
-    """Make the lab's certificate authority, once; then the server may listen on HOST:PORT.
+    """Create the lab's certificate authority, once; the server can then listen on HOST:PORT.
 
     Its private key stays in the state folder (mode 0600). Everybody who enrols trusts this authority, so a
     second init is refused."""

@@ -35,7 +35,7 @@ def move(
     to_file: Annotated[
         Path | None,
         typer.Option(
-            metavar="FILE", help="Private file with the URL, also with its password; instead of --to."
+            metavar="FILE", help="Private file with the URL, which may contain a password; instead of --to."
         ),
     ] = None,
     records_to: Annotated[
@@ -49,7 +49,7 @@ def move(
 ) -> None:
     """Move a stopped server's metadata to PostgreSQL, or its records to a bucket or folder, or back.
 
-    Every row and file is checked. Interrupted at any moment, the old place is still in force."""
+    Every row and file is checked. If it is interrupted, the old place stays in use."""
     with server_extra():
         from assay_server.database.moving import move_to_postgresql, move_to_sqlite  # noqa: PLC0415
         from assay_server.database.opening import asked_database  # noqa: PLC0415

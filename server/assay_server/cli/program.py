@@ -45,7 +45,7 @@ def _serve_options(
     json_output: Annotated[bool, typer.Option("--json", help="Print the addresses as JSON.")] = False,
     version: Annotated[bool, version_option("assay-server")] = False,
 ) -> None:
-    """Serve campaigns until SIGTERM or Ctrl-C: plan, lease, store, analyse. Verbs do something else."""
+    """Serve campaigns until SIGTERM or Ctrl-C: plan, lease, store, analyse."""
     set_up_log(settings.log_level, settings.log_format)
     log_crashes()
     # gRPC's own messages on standard error only help its authors; our errors say what people need.

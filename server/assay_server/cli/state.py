@@ -81,17 +81,17 @@ def backup(
 
 @with_settings(ServerSettings, "state_dir")
 def restore(
-    source: Annotated[Path, typer.Argument(metavar="BACKUP", help="What 'backup' made.")],
+    source: Annotated[Path, typer.Argument(metavar="BACKUP", help="A folder or file that 'backup' wrote.")],
     *,
     settings: ServerSettings,
     passphrase_file: PassphraseOption = None,
     without_authority: WithoutAuthorityOption = False,
     replace: Annotated[
-        bool, typer.Option(help="Move a state folder that is there beside it, with the time in its name.")
+        bool, typer.Option(help="Rename an existing state folder, adding the time to its name.")
     ] = False,
     json_output: JsonOption = False,
 ) -> None:
-    """Make a state folder from a backup; every file is checked first. Refused while a server uses it."""
+    """Create a state folder from a backup; every file is checked first. Refused while a server uses it."""
     from assay_server.maintenance.authority_key import read_passphrase  # noqa: PLC0415
     from assay_server.maintenance.restore import restore_backup  # noqa: PLC0415
 
@@ -130,7 +130,7 @@ def _revoked_again(revocations: int | None) -> str:
 
 @with_settings(ServerSettings, "state_dir", "database", "database_file")
 def check(*, settings: ServerSettings, json_output: JsonOption = False) -> None:
-    """Compare every published file with its hash, and every record with its rules. Mends nothing."""
+    """Compare every published file with its hash, and every record with its rules. Changes nothing."""
     from assay_server.database.opening import asked_database  # noqa: PLC0415
     from assay_server.maintenance.backup_log import Done, Task, note_done  # noqa: PLC0415
     from assay_server.maintenance.check import check_state  # noqa: PLC0415

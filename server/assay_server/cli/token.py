@@ -27,19 +27,19 @@ if TYPE_CHECKING:
 def token(
     *,
     settings: ServerSettings,
-    role: Annotated[Role, typer.Option(help="What whoever joins may do.")],
+    role: Annotated[Role, typer.Option(help="Role of whoever joins.")],
     name: Annotated[str, typer.Option(metavar="TEXT", help="The person's name; agents have their own.")] = "",
     project: Annotated[str, typer.Option(metavar="TEXT", help="A person's project; * for all.")] = "",
     label: Annotated[
-        list[str] | None, typer.Option("--label", metavar="TEXT", help="Of the agents. Repeatable.")
+        list[str] | None, typer.Option("--label", metavar="TEXT", help="A label of the agents. Repeatable.")
     ] = None,
     uses: Annotated[int, typer.Option(metavar="NUMBER", min=1, help="How often it can be used.")] = 1,
     valid: Annotated[str, typer.Option(metavar="SPAN", help="How long it can be used.")] = "1h",
     json_output: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
-    """Make a join token; whoever has it can join, so hand it over in private.
+    """Make a join token; anyone who has it can join, so hand it over in private.
 
-    It can be used once and for an hour, unless --uses and --valid say otherwise. The server may run."""
+    By default it can be used once, within an hour. The server may be running."""
     with server_extra():
         from assay_server.database.opening import asked_database, open_database  # noqa: PLC0415
 

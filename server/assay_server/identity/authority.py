@@ -45,7 +45,7 @@ class Authority:
 
     @property
     def name(self) -> str:
-        """What people call the lab."""
+        """Name of the lab."""
         names = self.certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
         return str(names[0].value) if names else ""
 

@@ -21,12 +21,15 @@ app = verb_app()
 def audit(
     *,
     identity: Annotated[
-        str, typer.Option(metavar="WHO", help="Only entries of this identity, by its id or its name then.")
+        str,
+        typer.Option(metavar="WHO", help="Only entries of this identity, by its id or its name at the time."),
     ] = "",
     since: Annotated[
         str | None, typer.Option(metavar="SPAN", help="Only entries of the last SPAN, such as 2h or 7d.")
     ] = None,
-    most: Annotated[int, typer.Option("--most", metavar="NUMBER", min=1, help="How many at most.")] = 100,
+    most: Annotated[
+        int, typer.Option("--most", metavar="NUMBER", min=1, help="Maximum number of entries.")
+    ] = 100,
     server: ServerOption = None,
     as_json: JsonOption = False,
 ) -> None:

@@ -23,7 +23,9 @@ def budget(
     *,
     gpu_hours: Annotated[
         str | None,
-        typer.Option(metavar="HOURS|none", help="The person's own budget; none: the server's holds."),
+        typer.Option(
+            metavar="HOURS|none", help="The person's own budget; none: the server's default applies."
+        ),
     ] = None,
     server: ServerOption = None,
     as_json: JsonOption = False,

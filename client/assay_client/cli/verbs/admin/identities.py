@@ -15,7 +15,7 @@ app = verb_app()
 def identities(*, server: ServerOption = None, as_json: JsonOption = False) -> None:
     """Show who may connect to a server, and until when.
 
-    And which join tokens can still be used."""
+    Also lists join tokens that can still be used."""
     with Client(server) as client:
         found = client.identities()
     show(found, as_json, lambda console: render_identities(found, console))

@@ -23,16 +23,14 @@ def revoke(
     ],
     *,
     tokens: Annotated[
-        bool, typer.Option("--tokens", help="Also the open join tokens that it has joined with.")
+        bool, typer.Option("--tokens", help="Also revoke the open join tokens that it used.")
     ] = False,
     server: ServerOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Withdraw an identity, a key or a join token.
+    """Revoke an identity, a key or a join token.
 
-    An identity with all its certificates, or only those of one key.
-
-    It holds within a minute, for calls under way too. A serial number withdraws all certificates of its
+    It takes effect within a minute, also for running calls. A serial number revokes all certificates of its
     key: one machine of a person, who may log in again with a new token."""
     with Client(server) as client:
         done = client.revoke(subject, tokens=tokens)

@@ -22,14 +22,14 @@ def role(
     new: Annotated[Role, typer.Argument(metavar="ROLE", help="viewer, submitter, operator or admin.")],
     *,
     project: Annotated[
-        str | None, typer.Option(metavar="TEXT", help="Also another project; * for all.")
+        str | None, typer.Option(metavar="TEXT", help="Also change the project; * for all.")
     ] = None,
     server: ServerOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Give a person another role.
 
-    It holds at once, for calls under way too. For admins."""
+    It takes effect at once, also for running calls. Admins only."""
     with Client(server) as client:
         now = client.set_role(who, new, project=project)
     show(now, as_json, lambda console: render_role(now, console))

@@ -26,7 +26,7 @@ def token(
     name: Annotated[str, typer.Option(metavar="TEXT", help="The person's name; agents have their own.")] = "",
     project: Annotated[str, typer.Option(metavar="TEXT", help="A person's project; * for all.")] = "",
     label: Annotated[
-        list[str] | None, typer.Option("--label", metavar="TEXT", help="Of the agents. Repeatable.")
+        list[str] | None, typer.Option("--label", metavar="TEXT", help="A label of the agents. Repeatable.")
     ] = None,
     uses: Annotated[int, typer.Option(metavar="NUMBER", min=1, help="How often it can be used.")] = 1,
     valid: Annotated[str, typer.Option(metavar="SPAN", help="How long it can be used.")] = "1h",
@@ -35,8 +35,7 @@ def token(
 ) -> None:
     """Make a join token.
 
-    Whoever has it can join, so hand it over in private. It can be used once and for an hour, unless
-    --uses and --valid say otherwise."""
+    Anyone who has it can join, so hand it over in private. By default it can be used once, within an hour."""
     with Client(server) as client:
         seconds = parse_span_seconds(valid, "--valid")
         made = client.make_token(

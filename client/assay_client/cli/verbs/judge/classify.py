@@ -85,10 +85,10 @@ def classify(
     memory_limit: MemoryLimitOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Give every launch of a workload a group.
+    """Assign every launch of a workload to a group.
 
-    Groups come from the counters of a part of the launches (PKS); models give them to the rest, and the
-    table says how far each can be trusted."""
+    Groups come from the counters of some launches (PKS); models assign the others, and the table says how far
+    each can be trusted."""
     if light is None and listed is None:
         raise ParameterError(
             "assay classify",

@@ -110,10 +110,10 @@ def compare(
 ) -> None:
     """Compare selection methods on a workload.
 
-    Methods that draw are scored over many draws, methods that choose by costs on launches that did not
-    choose. A star marks those that no other beats in both error and speedup; with --on, those that no other
-    beats on the other GPUs, in the worst error of the total and the worst by kernel and grid, at one speedup.
-    Methods that do not apply are listed with the reason; last comes the method to take, and why."""
+    Methods that draw at random are scored over many draws, methods that choose by costs on held-out launches.
+    A star marks those that no other beats in both error and speedup; with --on, those that no other beats on
+    the other GPUs, in the worst error of the total and the worst by kernel and grid, at one speedup. Methods
+    that do not apply are listed with the reason; the last line recommends a method, and says why."""
     methods = method or []
     given = parse_parameters(param or [], example="pks.k_max=20")
     limit = settings_of(memory_limit_bytes=memory_limit).memory_limit_bytes

@@ -41,8 +41,8 @@ def evaluate(
         typer.Argument(
             readable=False,
             metavar="FILE...",
-            help="A recording that holds the same launches; with a second one: how much faster is it than "
-            "the first, truly and as predicted? With --ranks: the recording's files, one a rank.",
+            help="A recording of the same launches; a second one adds its speedup over the first, true and "
+            "predicted. With --ranks: the recording's files, one a rank.",
         ),
     ],
     *,
@@ -65,8 +65,8 @@ def evaluate(
         typer.Option(
             "--scales-at-most",
             metavar="F",
-            help="The assumption of the interval: no launch scales more than F times as its kernel does; 3 "
-            "unless given.",
+            help="For the interval, assume that no launch scales more than F times as its kernel does; "
+            "default: 3.",
         ),
     ] = None,
     intervals: Annotated[

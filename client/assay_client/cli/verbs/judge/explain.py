@@ -47,24 +47,25 @@ def explain(
         typer.Argument(
             readable=False,
             metavar="FILE",
-            help="The recordings that the selection was made on: they tell the group of any launch.",
+            help="The recordings that the selection was made on, to find the group of any launch.",
         ),
     ] = None,
     *,
     launch: Annotated[
         str | None,
-        typer.Option("--launch", metavar="[PROCESS:]LAUNCH", help="A launch, counted from 0; process 0."),
+        typer.Option(
+            "--launch", metavar="[PROCESS:]LAUNCH", help="A launch, counted from 0; default process: 0."
+        ),
     ] = None,
     memory_limit: MemoryLimitOption = None,
     server: ServerOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Say why: of a launch, a run, or a code.
+    """Explain a selection, a launch, a run, or a code.
 
-    Of a selection, why each launch was chosen; with --launch, which group a launch is in and what stands for
-    it. Of a note, flag or failure, what it means and what to do. Of a campaign or run, why it waits, failed,
-    or is flagged; of a run also its attempts: command, environment, log and facts.
-    """
+    For a selection: why each launch was chosen; with --launch, the group of a launch and its representative.
+    For a note, flag or failure: what it means and what to do. For a campaign or run: why it waits, failed, or
+    is flagged; for a run also its attempts: command, environment, log and facts."""
     path = Path(what)
     if path.exists() or path.suffix == ".json" or files:
         limit = settings_of(memory_limit_bytes=memory_limit).memory_limit_bytes

@@ -37,12 +37,11 @@ def inspect(
     synthetic: SyntheticOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Show what recordings hold.
+    """Show what recordings contain.
 
     Format, launches, kernels, devices, levels and counters; with --top where the time goes, or the cycles
-    where a recording has no times. Formats are found by content, not by file name. A file that cannot be read
-    does not hide the others: it has an error of its own, and the exit code is that of the first.
-    """
+    where a recording has no times. Formats are found by content, not by file name. Each file that cannot be
+    read has its own error, and the others are still shown; the exit code is that of the first error."""
     documents: list[dict[str, Any]] = []
     errors: list[AssayError] = []
     with activity("") as shown:

@@ -84,7 +84,7 @@ def select(
             "--on",
             readable=False,
             metavar="FILE",
-            help="A recording of another GPU, on which the selection is to be used: it decides the unit.",
+            help="A recording of the GPU on which the selection will be used; it decides the unit.",
         ),
     ] = None,
     output: Annotated[
@@ -106,7 +106,7 @@ def select(
     launch_offset: LaunchOffsetOption = None,
     memory_limit: MemoryLimitOption = None,
     show_all: Annotated[
-        bool, typer.Option("--all", help="Print the groups, the scores and all else that is known.")
+        bool, typer.Option("--all", help="Also print the groups, the scores and all details.")
     ] = False,
     as_json: JsonOption = False,
 ) -> None:

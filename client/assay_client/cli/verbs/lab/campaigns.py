@@ -83,7 +83,7 @@ def export(
 
 @app.command("import")
 def import_(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="What export or archive wrote.")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A file that export or archive wrote.")],
     *,
     server: ServerOption = None,
     as_json: JsonOption = False,

@@ -8,8 +8,8 @@ from assay_client.remote.client import Client
 app = request_verb(
     "cancel",
     Client.cancel,
-    """Cancel what has not finished of a campaign.
+    """Cancel the unfinished runs of a campaign.
 
-    Of all of it, of a workload, or one run. Everything already stored stays. 'assay lab retry' takes
-    cancelled runs up again.""",
+    All of them, those of a workload, or one. Stored records stay. 'assay lab retry' re-queues cancelled
+    runs.""",
 )

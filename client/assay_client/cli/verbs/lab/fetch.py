@@ -32,9 +32,10 @@ def fetch(
     server: ServerOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Get a campaign's report and published records as files.
+    """Download a campaign's report and published records.
 
-    Each file is checked against its hash. What is there is not fetched again: after a break, run it again."""
+    Each file is checked against its hash. Existing files are not fetched again, so the same command continues
+    after a break."""
     with Client(server) as client, Connection(server) as connection:
         fetched = fetch_campaign(
             client, connection, campaign_id, output, lambda line: typer.echo(visible(line), err=True)

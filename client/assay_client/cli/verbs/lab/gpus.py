@@ -13,7 +13,7 @@ app = verb_app()
 
 @app.command()
 def gpus(*, server: ServerOption = None, as_json: JsonOption = False) -> None:
-    """Show all GPUs, what they are and what they run."""
+    """List GPUs and what each is running."""
     with Client(server) as client:
         found = client.gpus()
     show(found, as_json, lambda console: render_gpus(found, console))

@@ -23,7 +23,10 @@ _RETRY_SECONDS = 0.2
 def health(
     *,
     wait: Annotated[
-        str, typer.Option("--wait", metavar="TIME", help="How long to wait for one that starts: 60s, 2m.")
+        str,
+        typer.Option(
+            "--wait", metavar="TIME", help="How long to wait for a server that is starting: 60s, 2m."
+        ),
     ] = "0",
     server: ServerOption = None,
     as_json: JsonOption = False,

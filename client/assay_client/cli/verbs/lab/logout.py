@@ -15,7 +15,7 @@ app = verb_app()
 
 @app.command()
 def logout(*, server: ServerOption = None, as_json: JsonOption = False) -> None:
-    """Withdraw and forget the login to a server.
+    """Log out of a server: revoke and delete the certificate.
 
     If the server does not answer, the certificate stays valid until it expires or an admin revokes it."""
     address = server_address(server)

@@ -22,14 +22,14 @@ def pause(
     workload: WorkloadOption = "",
     run_id: RunOption = "",
     now: Annotated[
-        bool, typer.Option("--now", help="Hand back what is running; its slices are measured again.")
+        bool, typer.Option("--now", help="Hand back running slices; they are measured again.")
     ] = False,
     server: ServerOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Hold a campaign, a workload or a run.
+    """Pause a campaign, a workload or a run.
 
-    What is running ends its slice first. Nothing is lost: 'assay lab resume' lets it go on."""
+    Running slices finish first. 'assay lab resume' continues it."""
     with Client(server) as client:
         done = client.pause(campaign_id, workload=workload, run_id=run_id, at_once=now)
     show(done, as_json, lambda console: render_request(done, console))

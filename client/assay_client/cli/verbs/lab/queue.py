@@ -13,7 +13,7 @@ app = verb_app()
 
 @app.command()
 def queue(*, server: ServerOption = None, as_json: JsonOption = False) -> None:
-    """Show why runs wait, who is ahead, and until when."""
+    """Show why runs wait, who is ahead, and for how long."""
     with Client(server) as client:
         found = client.queue()
     show(found, as_json, lambda console: render_queue(found, console))

@@ -8,7 +8,7 @@ from assay_client.remote.client import Client
 app = request_verb(
     "resume",
     Client.resume,
-    """Let a paused campaign, workload or run go on.
+    """Resume a paused campaign, workload or run.
 
-    A campaign goes on with all its runs, also those that were paused alone.""",
+    Resuming a campaign also resumes runs that were paused separately.""",
 )

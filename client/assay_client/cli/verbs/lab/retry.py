@@ -10,6 +10,6 @@ app = request_verb(
     Client.retry,
     """Re-queue failed and cancelled runs.
 
-    Of a campaign, of a workload, or one run. Slices that are done stay, and earlier attempts stay in the
-    record. A campaign that had ended goes on and is analysed again.""",
+    Those of a campaign, of a workload, or one. Finished slices and the record of earlier attempts stay. A
+    campaign that had ended continues and is analysed again.""",
 )

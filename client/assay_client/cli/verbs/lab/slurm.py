@@ -40,7 +40,10 @@ def sbatch(
     *,
     state_root: Annotated[
         Path,
-        typer.Option(metavar="DIR", help="Private folder that all nodes see; each job has its state in it."),
+        typer.Option(
+            metavar="DIR",
+            help="Private folder on a file system shared by all nodes; each job keeps its state in it.",
+        ),
     ],
     join: Annotated[
         str,
@@ -50,14 +53,15 @@ def sbatch(
         Path | None,
         typer.Option(
             metavar="FILE",
-            help=f"Private file with the join token, seen by all nodes; else ${TOKEN_VARIABLE}.",
+            help=f"Private file with the join token, visible to all nodes; else ${TOKEN_VARIABLE}.",
         ),
     ] = None,
     server: Annotated[
-        str, typer.Option(metavar="ADDRESS", help="Of the server, if it is not the one that was joined.")
+        str,
+        typer.Option(metavar="ADDRESS", help="Address of the server, if it is not the one that was joined."),
     ] = "",
     policy: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Policy file of the agents, seen by all nodes.")
+        Path | None, typer.Option(metavar="FILE", help="Policy file of the agents, visible to all nodes.")
     ] = None,
     agents: Annotated[
         int, typer.Option(metavar="NUMBER", min=1, max=10_000, help="How many; a job array if more than one.")
@@ -90,15 +94,16 @@ def sbatch(
     agent: Annotated[
         str,
         typer.Option(
-            metavar="COMMAND", help="What starts assay-agent on a node. [default: the one of this Python]"
+            metavar="COMMAND",
+            help="Command that starts assay-agent on a node. [default: the one of this Python]",
         ),
     ] = "",
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the job script; submit nothing.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Submit agents as Slurm jobs, which measure on the GPUs that their job was given.
+    """Submit agents as Slurm jobs, which measure on their job's GPUs.
 
-    A requeued job goes on as the same agent, with the same runs. docs/slurm.md says more."""
+    A requeued job continues as the same agent with the same runs ('assay docs slurm')."""
     root = Path(os.path.abspath(state_root))  # noqa: PTH100 - links are the business of the nodes
     program = _program(agent)
     if not join and not server:

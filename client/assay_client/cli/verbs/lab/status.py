@@ -32,8 +32,8 @@ def status(
 ) -> None:
     """Show all campaigns of a server, or one with its runs.
 
-    With --follow, on a terminal, a live table: runs, GPUs at work, flags, and the time that is left;
-    elsewhere a line for every change. Its exit code says whether every run succeeded."""
+    --follow shows a live table on a terminal (runs, busy GPUs, flags, remaining time), elsewhere a line for
+    every change; its exit code says whether every run succeeded."""
     if following and campaign_id is None:
         raise ParameterError("--follow", "no campaign is named", "write: assay lab status ID --follow")
     with Client(server) as client:

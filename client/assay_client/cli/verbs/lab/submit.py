@@ -28,7 +28,7 @@ def submit(
     server: ServerOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Hand a campaign file to a server.
+    """Submit a campaign file to a server.
 
     It checks the file, plans the runs and gives them to agents. A warning names files that are not on this
     machine: the agents must have them."""

@@ -56,7 +56,7 @@ app = verb_app(ImportGroup)
 
 @app.callback()
 def import_() -> None:
-    """Take recordings into a store, read other tools' tables, or join simulated launches."""
+    """Import recordings into a store, other tools' tables, or simulated launches."""
 
 
 @app.command(name="recordings")
@@ -113,7 +113,7 @@ def recordings(
     synthetic: SyntheticOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Bring recordings into a campaign's store as a recorded run.
+    """Import recordings into a campaign's store as a recorded run.
 
     The word 'recordings' may be left out. Takes any file that `assay inspect` reads. Without --server it
     imports inside this process, and the exit code is 6 if the run failed.
@@ -168,7 +168,7 @@ def table(
     synthetic: SyntheticOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Make a recording of another tool's table.
+    """Convert another tool's table to a recording.
 
     The result is a Parquet file that every verb reads. A mapping says which columns are kernel, times,
     shapes and counters; 'assay docs foreign-tables' has those for KTT, Kernel Tuner and aiconfigurator."""
@@ -249,7 +249,7 @@ def accel_sim(
     memory_limit: MemoryLimitOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Join simulated launches to their selection, with the errors.
+    """Score simulated launches against their selection.
 
     Simulator, PKS and PKA error as in PKA's Table 4, in all cycles and in active ones; with --full also what
     starting cold costs. Logs of other workloads, simulators or GPUs are refused with the first difference."""

@@ -39,7 +39,8 @@ def init(
         typer.Option(
             "--command",
             metavar="COMMAND",
-            help="A program with its arguments, in one text, or a workload file of virtual GPUs. Repeatable.",
+            help="A program with its arguments, as one string, or a workload file of virtual GPUs. "
+            "Repeatable.",
         ),
     ] = None,
     suite: Annotated[
@@ -53,17 +54,16 @@ def init(
         typer.Option(
             "--gpus",
             metavar="NAMES",
-            help="The GPUs to measure on, with commas between them; default: those of this machine.",
+            help="The GPUs to measure on, separated by commas; default: those of this machine.",
         ),
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace existing files.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Write a commented campaign file, valid as it stands.
+    """Write a commented, valid campaign file.
 
-    Of commands or a suite it is one that runs; of neither, a template to fill in. Next to it goes
-    campaign.schema.json, with which editors complete and check it.
-    """
+    With --command or --suite it runs as it is; without them it is a template to fill in.
+    campaign.schema.json, written next to it, lets editors complete and check it."""
     is_folder = path.is_dir() or (not path.suffix and not path.exists())
     campaign_file = path / "campaign.yaml" if is_folder else path
     campaign = _campaign(command or [], suite, gpus or [], campaign_file)

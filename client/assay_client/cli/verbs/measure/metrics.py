@@ -55,8 +55,8 @@ def metrics(
 ) -> None:
     """Print the ncu and nsys command lines for a method.
 
-    Metrics, cache and clock control, page, window of launches and names are those that Assay's own agent asks
-    for and its readers need. The output is a shell script: assay metrics pks > measure.sh
+    The commands use the metrics, cache and clock control, page, window and names that Assay's own agent uses.
+    The output is a shell script: assay metrics pks > measure.sh
 
     A method without counters needs only nsys.
     """

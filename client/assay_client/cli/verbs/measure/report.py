@@ -60,7 +60,7 @@ def report(
         str | None,
         typer.Argument(
             metavar="ID",
-            help="A campaign's id, such as demo-1; not needed where --state has only one.",
+            help="A campaign's id, such as demo-1; optional if --state has only one.",
             autocompletion=completing.campaigns,
             show_default=False,
         ),
@@ -100,7 +100,7 @@ def report(
             "--beside",
             readable=False,
             metavar="FILE",
-            help="A CSV of published results to set beside.",
+            help="A CSV of published results to show next to ours.",
         ),
     ] = None,
     simulated: Annotated[
@@ -115,7 +115,7 @@ def report(
     interactive: Annotated[
         bool,
         typer.Option(
-            "--interactive", help="Of the HTML: a button at each figure, and what draws it (0.9 MB)."
+            "--interactive", help="For HTML: a button that makes each figure interactive (adds 0.9 MB)."
         ),
     ] = False,
     server: ServerOption = None,
@@ -123,8 +123,7 @@ def report(
 ) -> None:
     """Show or write the report of a campaign.
 
-    A campaign that has not ended, or was cancelled, has a report of what is there. With --state no server is
-    needed.
+    A running or cancelled campaign gives a partial report. With --state no server is needed.
     """
     form = None if form_name is None else report_format(form_name)
     if as_json and output is None and form not in (None, ReportFormat.JSON):

@@ -63,24 +63,27 @@ def run(
     budget: Annotated[
         str | None,
         typer.Option(
-            "--budget", metavar="TIME", help="Of a command: what counters may take, 30m by default; 90s, 2h."
+            "--budget",
+            metavar="TIME",
+            help="For a command: time for counters, such as 90s or 2h; default: 30m.",
         ),
     ] = None,
     sm_share: Annotated[
         float | None,
         typer.Option(
-            "--sm-share", metavar="PERCENT", help="Of a command: another light run at this share of the SMs."
+            "--sm-share", metavar="PERCENT", help="For a command: another light run at this share of the SMs."
         ),
     ] = None,
     flush: Annotated[
-        bool, typer.Option("--flush", help="Of a command: also profile with flushed caches.")
+        bool, typer.Option("--flush", help="For a command: also profile with flushed caches.")
     ] = False,
     unit: Annotated[
         str,
         typer.Option(
             "--unit",
             metavar="UNIT",
-            help="Of a command: operation records operators and routines, too; auto: for programs of Python.",
+            help="For a command: operation also records operators and routines; auto: only for Python "
+            "programs.",
         ),
     ] = "auto",
     environment: Annotated[
@@ -89,7 +92,7 @@ def run(
             "--environment",
             "-e",
             metavar="NAME[=VALUE]",
-            help="Of a command: a variable besides PATH, Python's, PyTorch's and the like. Repeatable.",
+            help="For a command: a variable besides PATH, Python's, PyTorch's and the like. Repeatable.",
         ),
     ] = None,
     state: Annotated[
@@ -108,7 +111,7 @@ def run(
             "-o",
             readable=False,
             metavar="DIR",
-            help="The folder for report.json and report.html, and of a command for its selection.",
+            help="The folder for report.json and report.html, and for a command's selection.",
         ),
     ] = None,
     virtual: Annotated[
@@ -120,7 +123,7 @@ def run(
         ),
     ] = None,
     new: Annotated[
-        bool, typer.Option("--new", help="Begin again, though an earlier run of it is not finished.")
+        bool, typer.Option("--new", help="Start over, even if an earlier run is unfinished.")
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -130,8 +133,8 @@ def run(
     its time, within the budget; then the kernels with the most time, the selection, and what to do next.
 
     It runs the usual server and agent on a private socket. If it is interrupted or killed, the same command
-    goes on where it was, unless the campaign, a program, the driver or the GPUs have changed since.
-    The exit code is 6 if a run failed; the report then covers the others.
+    continues where it stopped, unless the campaign, a program, the driver or the GPUs have changed since. The
+    exit code is 6 if a run failed; the report then covers the others.
     """
     command = ctx.meta[_COMMAND]
     options = _options(budget, sm_share, unit, environment, flush=flush)

@@ -68,8 +68,8 @@ def export_(
             "--warm-up",
             metavar="COUNT",
             min=0,
-            help="For accel-sim: also write a list that replays the memory instructions of so many launches "
-            "before each; for nvbit: trace those launches, too.",
+            help="For accel-sim: also write a list that replays the memory instructions of this many "
+            "launches before each; for nvbit: also trace those launches.",
         ),
     ] = 0,
     workload: Annotated[
@@ -86,15 +86,15 @@ def export_(
             help="For accel-sim and macsim: copy traces instead of linking to them (links are relative).",
         ),
     ] = False,
-    force: Annotated[bool, typer.Option("--force", help="Write over existing files.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite existing files.")] = False,
     memory_limit: MemoryLimitOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Hand a selection to a simulator, a tracer or a viewer.
+    """Export a selection to a simulator, a tracer or a viewer.
 
-    What is read must belong to the selection: traces with other kernels or grids are refused with the first
-    differences. The folder of the traces stays unchanged: links lead to them, or --copy copies them.
-    'assay docs handover' shows the way into the simulator and back."""
+    Traces with other kernels or grids than the selection are refused with the first differences. The folder
+    of the traces stays unchanged: the output links to them, or copies them with --copy. 'assay docs handover'
+    shows the way into the simulator and back."""
     limit = settings_of(memory_limit_bytes=memory_limit).memory_limit_bytes
     require(SELECTION, selection)
     require(RECORDING, recording)

@@ -78,16 +78,16 @@ def project(
 ) -> None:
     """Say how much of a launch to simulate; project the rest.
 
-    From where waves of blocks agree, from where the IPC is stable (PKP), or by skipping thread blocks that
-    run alike (TBPoint).
+    Simulation stops where waves of blocks agree or the IPC is stable (PKP), or skips thread blocks that run
+    alike (TBPoint).
 
     A CSV has the columns cycles,instructions,ctas and needs --param wave_ctas= and --param total_ctas=;
     total_instructions= lets the default rule project by instructions. With --rule tbpoint, traces alone give
     the regions of each launch (--param sms= and compute_capability= name the GPU); a standard output and
     --traces show what skipping blocks would have saved, and the error of that.
 
-    A run that was ended within a launch is projected from its interval log, and the launch's instructions
-    are counted in its trace: --traces."""
+    A run that ended within a launch is projected from its interval log; --traces gives the launch's
+    instructions."""
     require_plot(plot)
     given = with_rule(parse_parameters(param or [], example="rule=paper"), rule)
     if given.get("rule") == TBPOINT:

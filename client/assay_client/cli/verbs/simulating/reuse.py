@@ -76,7 +76,7 @@ def reuse(
     plot: PlotOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Measure what each launch touches that the next touches again.
+    """Measure how much of each launch's data the next one touches again.
 
     With --warm-up it shows the list of kernels that warms launches; with --output it writes the list, the
     memory-only traces that it names, and links to the others. The folder of the traces stays unchanged."""

@@ -44,12 +44,11 @@ def demo(
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Show the whole way on virtual GPUs, in under two minutes.
+    """Run everything once on virtual GPUs, in under two minutes.
 
-    A server and three agents as processes, seven workloads at two levels, flushed caches, half of the SMs.
-    If it is killed, run it again and it continues. Everything is synthetic: no silicon is measured. On a
-    terminal it serves its live page on at the end, until Enter or Ctrl-C; elsewhere it ends.
-    """
+    A server and three agents as processes, nine workloads at two levels, flushed caches, half of the SMs. If
+    it is killed, run it again and it continues. Everything is synthetic: no silicon is measured. On a
+    terminal it then keeps serving its live page, until Enter or Ctrl-C."""
     if page:
         show_page(out, say=_say)
         return

@@ -20,7 +20,7 @@ app = verb_app()
 def docs(
     name: Annotated[
         str | None,
-        typer.Argument(metavar="PAGE", help="A page's name, such as failures; without it, all names."),
+        typer.Argument(metavar="PAGE", help="A page's name, such as failures; default: list all names."),
     ] = None,
     *,
     as_json: JsonOption = False,

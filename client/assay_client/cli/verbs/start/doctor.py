@@ -32,7 +32,7 @@ class Need(StrEnum):
 def doctor(
     *,
     need: Annotated[
-        Need, typer.Option("--for", metavar="|".join(Need), help="Whose needs count as missing.")
+        Need, typer.Option("--for", metavar="|".join(Need), help="Which program's needs to check.")
     ] = Need.ALL,
     state: Annotated[
         Path | None,

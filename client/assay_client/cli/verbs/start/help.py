@@ -15,7 +15,8 @@ app = verb_app()
 def help_(
     ctx: typer.Context,
     words: Annotated[
-        list[str] | None, typer.Argument(metavar="VERB...", help="A verb, and a verb or method behind it.")
+        list[str] | None,
+        typer.Argument(metavar="VERB...", help="A verb, optionally followed by its own verb or method."),
     ] = None,
 ) -> None:
     """Show the help of a verb, or list all verbs."""

@@ -25,7 +25,7 @@ def samples(
         ),
     ],
     *,
-    force: Annotated[bool, typer.Option("--force", help="Replace a sample that is there.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace an existing sample.")] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Write a synthetic sample of recordings and traces to try the commands on.
