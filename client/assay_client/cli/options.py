@@ -70,7 +70,7 @@ CountOption = Annotated[
 ]
 TargetOption = Annotated[
     float | None,
-    typer.Option("--target", metavar="PERCENT", help="Keep the error of the total below this."),
+    typer.Option("--target", metavar="PERCENT", help="Upper bound of the error of the total."),
 ]
 SeedOption = Annotated[
     int, typer.Option("--seed", metavar="NUMBER", min=0, help="Seed of every random choice.")

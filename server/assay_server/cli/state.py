@@ -21,7 +21,9 @@ PassphraseOption = Annotated[
     Path | None,
     typer.Option(metavar="FILE", help="Its first line encrypts the certificate authority's key."),
 ]
-WithoutAuthorityOption = Annotated[bool, typer.Option(help="Leave the certificate authority out.")]
+WithoutAuthorityOption = Annotated[
+    bool, typer.Option("--without-authority", help="Leave the certificate authority out.")
+]
 # So many findings are printed; --json has all.
 _MOST_PRINTED = 50
 
@@ -34,7 +36,8 @@ def backup(
     passphrase_file: PassphraseOption = None,
     without_authority: WithoutAuthorityOption = False,
     copy: Annotated[
-        bool, typer.Option(help="Copy published files on the same disk too, instead of hard links.")
+        bool,
+        typer.Option("--copy", help="Copy published files even on the same disk, instead of hard links."),
     ] = False,
     json_output: JsonOption = False,
 ) -> None:
@@ -87,7 +90,7 @@ def restore(
     passphrase_file: PassphraseOption = None,
     without_authority: WithoutAuthorityOption = False,
     replace: Annotated[
-        bool, typer.Option(help="Rename an existing state folder, adding the time to its name.")
+        bool, typer.Option("--replace", help="Rename an existing state folder, adding the time to its name.")
     ] = False,
     json_output: JsonOption = False,
 ) -> None:
