@@ -149,9 +149,6 @@ class AgentSettings(ProgramSettings):
     flush_seconds: Annotated[
         float, Setting("How long launches wait at most for their segment to fill."), Field(ge=0)
     ] = 2.0
-    lease_wait_ms: Annotated[
-        int, Setting("How long one request for work may wait at the server."), Field(ge=0)
-    ] = 30_000
     drain_seconds: Annotated[
         float, Setting("How long a run may continue after SIGTERM.", at_runtime=True), Field(ge=0)
     ] = 5.0

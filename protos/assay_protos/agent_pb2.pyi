@@ -237,16 +237,14 @@ class Work(_message.Message):
     def __init__(self, key: _Optional[_Union[_common_pb2.AttemptKey, _Mapping]] = ..., run: _Optional[_Union[RunSpec, _Mapping]] = ..., launch_skip: _Optional[int] = ..., launch_count: _Optional[int] = ..., lease_remaining_ms: _Optional[int] = ..., write_secret: _Optional[bytes] = ..., gang: _Optional[_Iterable[str]] = ..., packed_columns: _Optional[bool] = ...) -> None: ...
 
 class LeaseRequest(_message.Message):
-    __slots__ = ("agent_id", "session_id", "slot_id", "wait_ms")
+    __slots__ = ("agent_id", "session_id", "slot_id")
     AGENT_ID_FIELD_NUMBER: _ClassVar[int]
     SESSION_ID_FIELD_NUMBER: _ClassVar[int]
     SLOT_ID_FIELD_NUMBER: _ClassVar[int]
-    WAIT_MS_FIELD_NUMBER: _ClassVar[int]
     agent_id: str
     session_id: str
     slot_id: str
-    wait_ms: int
-    def __init__(self, agent_id: _Optional[str] = ..., session_id: _Optional[str] = ..., slot_id: _Optional[str] = ..., wait_ms: _Optional[int] = ...) -> None: ...
+    def __init__(self, agent_id: _Optional[str] = ..., session_id: _Optional[str] = ..., slot_id: _Optional[str] = ...) -> None: ...
 
 class LeaseResponse(_message.Message):
     __slots__ = ("work", "register_again")

@@ -80,7 +80,7 @@ class AgentServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def Lease(self, request, context):
-        """Ask for work for one free slot; answers after at most wait_ms, with an empty work when there is none.
+        """Ask for work for one free slot; answers at once, with an empty work when there is none.
         Until the agent confirms an attempt with a heartbeat or a segment, its slot gets the same work again,
         because the earlier answer may have been lost.
         """

@@ -67,8 +67,7 @@ class CallLimits:
 class CallerLimits:
     """Bounds of each caller with a certificate (:mod:`assay_server.rpc.admission.quotas`).
 
-    ``place_share_percent``: how much of ``watch_streams``, ``waiting_leases`` and ``upload_streams`` one
-    caller may take.
+    ``place_share_percent``: how much of ``watch_streams`` and ``upload_streams`` one caller may take.
     """
 
     caller_calls: int = 256
@@ -108,7 +107,6 @@ class QueryLimits:
     records_page_files: int = 25_000
     watch_streams: int = 256
     download_streams: int = 16
-    waiting_leases: int = 2_048
     answer_stalled_seconds: int = 60
 
 

@@ -94,7 +94,7 @@ def expected(run_id: str) -> Any:
 
 
 def config_for(server: FakeServer, state: Path, **options: Any) -> AgentSettings:
-    fields = {"minimum_free_bytes": 0, "flush_seconds": 0.0, "lease_wait_ms": 200, "name": "box", **options}
+    fields = {"minimum_free_bytes": 0, "flush_seconds": 0.0, "name": "box", **options}
     return AgentSettings(server=server.address, state_dir=state, **fields)
 
 

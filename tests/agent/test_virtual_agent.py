@@ -43,7 +43,6 @@ def running(server: FakeServer, state: Path, *virtual: str, recorded_slots: int 
         name="box",
         recorded_slots=recorded_slots,
         virtual=tuple(VirtualGPUs.parse(text) for text in virtual),
-        lease_wait_ms=200,
         minimum_free_bytes=0,
     )
     agent = Agent(config, inventory=lambda: NO_GPU)

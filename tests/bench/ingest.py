@@ -178,8 +178,8 @@ def _agent(socket: str, root: Path, number: int, launches: int, tls: bool) -> _A
         identity.agent_id, identity.session_id, slot, Inventory(), (Slot(slot, ("recorded",)),)
     )
     connection.register(registration, threading.Event())
-    asked = LeaseRequest(identity.agent_id, identity.session_id, slot, 5000)
-    work = connection.lease(connection.start_lease(asked)).work
+    asked = LeaseRequest(identity.agent_id, identity.session_id, slot)
+    work = connection.lease(asked).work
     assert isinstance(work, Work)
     spool = Spool(root / f"spool-{number}", minimum_free_bytes=0)
     attempt = spool.create(work)

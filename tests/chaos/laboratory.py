@@ -271,7 +271,7 @@ class Laboratory:
         command = [
             *inside, sys.executable, "-m", "tests.chaos.repeating_agent", "run", "--server", wire.address,
             "--state", str(state), "--name", name, "--policy", str(self.root / "policy.toml"),
-            "--recorded-slots", str(self.size.slots), "--installed-gpus", "false", "--lease-wait", "2s",
+            "--recorded-slots", str(self.size.slots), "--installed-gpus", "false",
             "--spool-limit", f"{_DISK_MIB // 3}MiB", "--minimum-free", "4MiB", "--flush", "700ms",
             *(["--virtual", "V100"] if self.size.live_runs else []),
         ]  # fmt: skip

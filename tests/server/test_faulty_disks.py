@@ -129,7 +129,7 @@ def test_an_agent_whose_disk_fails_once_anywhere_delivers_every_launch_once(
 ) -> None:
     recording = str(trace(tmp_path / "trace.json", kernels=200))
     numbers = itertools.count()
-    with agent_of(tmp_path / "agent", fake.address, lease_wait_ms=100):
+    with agent_of(tmp_path / "agent", fake.address):
         wait_for(lambda: fake.registrations)
 
         def played() -> str:

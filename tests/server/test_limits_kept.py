@@ -139,14 +139,6 @@ def test_streams_beyond_the_limit_are_refused_and_signs_of_life_are_not(make_ser
         eventually(lambda: not _refused(lambda: agent.campaigns.Watch(request, timeout=60).next()), "a place")
 
 
-def test_an_agent_that_waits_for_work_beyond_the_limit_is_answered_at_once(make_server: MakeServer) -> None:
-    server = make_server(limits=Limits(queries=QueryLimits(waiting_leases=0)))
-    with PlayingAgent(server.addresses[0]) as agent:
-        agent.register()
-        # Its call ends after a minute: whoever waited would be told of a deadline.
-        assert agent.lease(wait_ms=3_600_000).work is None
-
-
 def test_registrations_and_heartbeats_are_bounded(make_server: MakeServer) -> None:
     limits = AgentLimits(registration_bytes=10_000, registration_slots=3, registration_attempts=2,
                          heartbeat_attempts=5)  # fmt: skip

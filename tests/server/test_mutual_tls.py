@@ -9,6 +9,7 @@ import ssl
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import grpc
 import pytest
@@ -33,7 +34,7 @@ from assay_core.identity.keys import key_pem, new_key
 from assay_core.identity.roles import IdentityKind, Role
 from assay_core.records.campaign import CampaignsPage
 from assay_core.records.identity import JoinAsked, RenewalAsked
-from assay_core.records.lease import Heartbeat, LeaseRequest
+from assay_core.records.lease import Heartbeat
 from assay_core.records.machine import Inventory, Registration, Slot
 from assay_core.server_address import parse_address
 from assay_protos import campaign_pb2_grpc, identity_pb2_grpc, ingest_pb2, ingest_pb2_grpc
@@ -192,6 +193,12 @@ def test_the_join_listener_serves_joining_and_nothing_else(lab: Server) -> None:
         assert caught.value.code() is grpc.StatusCode.PERMISSION_DENIED
 
 
+def nothing_until(end: threading.Event) -> Iterator[Any]:
+    """The messages of a stream on which nothing is sent."""
+    assert end.wait(60)
+    yield from ()
+
+
 def test_an_agent_renews_in_time_and_calls_under_way_go_on(
     make_server: MakeServer, short_path: Path, tmp_path: Path
 ) -> None:
@@ -203,17 +210,19 @@ def test_an_agent_renews_in_time_and_calls_under_way_go_on(
     left_behind = AgentConnection(first.server, first)
     registered(connection)
     renewal = Renewal(folder, connection)
-    waiting = connection.start_lease(LeaseRequest(BOX, "session", "r", 7_000))
-    line = connection.line
-    eventually(lambda: (renewal.tick(), connection.line is not line)[1], "the renewal")
-    assert not waiting.done()
+    end = threading.Event()
+    with connection.upload(nothing_until(end)) as answers:
+        line = connection.line
+        eventually(lambda: (renewal.tick(), connection.line is not line)[1], "the renewal")
+        assert answers.is_active()
+        end.set()
+        assert list(answers) == []
     second = connection.credentials
     assert second is not None and second.identity.serial != first.identity.serial
     kept = folder.read()
     assert kept is not None and kept.certificate == second.certificate
     assert not connection.heartbeat(Heartbeat(BOX, "session", ()), timeout=60).register_again
     assert not left_behind.heartbeat(Heartbeat(BOX, "session", ()), timeout=60).register_again
-    assert connection.lease(waiting).work is None
     # Its first certificate has expired: an open connection is worth nothing without a valid one.
     eventually(lambda: first.expired, "the end of the first certificate")
     with pytest.raises(ServerRefusedError, match="its certificate has expired"):

@@ -44,7 +44,7 @@ def agent(server: Server, folder: Path, name: str, address: str = "") -> Iterato
     CredentialsFolder(state / "credentials").write(joined(server, Role.AGENT, name, identity))
     settings = AgentSettings(
         server=address or server.addresses[0], state_dir=state, name=name, agent_id=identity,
-        policy_file=policy, minimum_free_bytes=0, flush_seconds=0.1, lease_wait_ms=200,
+        policy_file=policy, minimum_free_bytes=0, flush_seconds=0.1,
     )  # fmt: skip
     made = Agent(settings, inventory=lambda: NOBODY)
     thread = threading.Thread(target=made.run)

@@ -387,8 +387,10 @@ def test_an_agent_in_maintenance_gets_no_runs_until_it_ends() -> None:
     [told] = LabHandler(lab.coordinator).agents(LabQuestion()).agents[0].slots
     assert (told.health, told.maintenance_until_ms) == (SlotHealth.MAINTENANCE, HOUR_MS)
     assert told.why == "a maintenance window keeps new runs from it until 1970-01-01T01:00+00:00"
-    look = lab.coordinator.queue.look_again_ms("v100", "v100-0", lab.coordinator.slots, windows, lab.clock.ms)
-    assert look == HOUR_MS - 1_000_000
+    slot = ("v100", "session", "v100-0")
+    asked = {"resting": lab.coordinator.slots, "windows": windows}
+    assert not lab.coordinator.queue.may_serve(*slot, **asked, now_ms=lab.clock.ms)
+    assert lab.coordinator.queue.may_serve(*slot, **asked, now_ms=HOUR_MS)
     lab.clock.ms = HOUR_MS
     lab.register(replace(lab.agents["v100"], seen_at_ms=HOUR_MS))
     [told] = LabHandler(lab.coordinator).agents(LabQuestion()).agents[0].slots

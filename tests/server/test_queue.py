@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -93,8 +92,6 @@ def test_a_lane_rests_until_it_is_due_and_leaves_when_it_is_empty() -> None:
     standing.add([entrant(1, "v100 a100"), entrant(2)])
     standing.rest(10, 500)
     assert line_up(standing, Shares()) == ["c-2"]
-    assert standing.next_due_ms("v100", lambda need: need.device_key == "v100") == 500
-    assert standing.next_due_ms("a100", lambda need: need.device_key == "a100") is None
     assert line_up(standing, Shares(), now_ms=500) == ["c-1", "c-2"]
     standing.drop(10)
     standing.drop(20)
@@ -159,7 +156,14 @@ class KeptQueue(RuleBasedStateMachine):
             fresh.add(schedule.store.entrants())
             chooser = Chooser(schedule.store, self.coordinator.slots, fresh, self.clock.ms)
             expected = chooser.choose(seat_of(agent, slot))
-            worth = self.coordinator.queue.may_serve(agent.agent_id, "session", slot.slot_id, self.clock.ms)
+            worth = self.coordinator.queue.may_serve(
+                agent.agent_id,
+                "session",
+                slot.slot_id,
+                resting=self.coordinator.slots,
+                windows=(),
+                now_ms=self.clock.ms,
+            )
             lease = schedule.lease(agent.agent_id, slot.slot_id)
             campaign = None if lease is None else schedule.store.campaign(lease.run.campaign_id)
         if lease is None:
@@ -217,28 +221,23 @@ TestKeptQueue.settings = settings(max_examples=15, stateful_step_count=20, deadl
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """When the server looked for work in its store."""
     looks: list[float] = []
-    real = AgentHandler.leases
+    real = AgentHandler.lease
 
-    def leases(self: AgentHandler, requests: Sequence[LeaseRequest]) -> list[LeaseAnswer | Exception]:
-        looks.extend(time.monotonic() for _ in requests)
-        return real(self, requests)
+    def lease(self: AgentHandler, request: LeaseRequest) -> LeaseAnswer:
+        looks.append(time.monotonic())
+        return real(self, request)
 
-    monkeypatch.setattr(AgentHandler, "leases", leases)
+    monkeypatch.setattr(AgentHandler, "lease", lease)
     return looks
 
 
 def test_an_idle_slot_asks_the_store_once_until_a_campaign_comes(server: Server, asked: list[float]) -> None:
     with PlayingAgent(server.addresses[0]) as agent:
         agent.register()
-        answers: list[LeaseAnswer] = []
-        waiting = threading.Thread(target=lambda: answers.append(agent.lease(wait_ms=20_000)))
-        waiting.start()
-        eventually(lambda: len(asked) == 1, "its question")
-        time.sleep(1.3)
+        assert agent.lease(wait_ms=300).work is None
         assert len(asked) == 1
         agent.submit(CAMPAIGN)
-        waiting.join(timeout=60)
-        assert answers[0].work is not None and len(asked) == 2
+        assert agent.lease().work is not None and len(asked) == 2
 
 
 def test_a_slot_that_asks_again_is_answered_from_memory_until_its_agent_starts_anew(
@@ -246,26 +245,26 @@ def test_a_slot_that_asks_again_is_answered_from_memory_until_its_agent_starts_a
 ) -> None:
     with PlayingAgent(server.addresses[0]) as agent:
         agent.register()
-        assert [agent.lease(wait_ms=0).work for _ in range(3)] == [None] * 3
+        assert [agent.lease().work for _ in range(3)] == [None] * 3
         assert len(asked) == 1
         agent.session_id = "the process after it"
-        assert agent.lease(wait_ms=0).register_again
+        assert agent.lease().register_again
         agent.register()
-        agent.lease(wait_ms=0)
+        agent.lease()
         assert len(asked) == 3
 
 
 def test_a_lost_answer_is_given_again_also_to_a_slot_that_got_nothing_before(server: Server) -> None:
     with PlayingAgent(server.addresses[0]) as agent:
         agent.register()
-        assert agent.lease(wait_ms=0).work is None
+        assert agent.lease().work is None
         agent.submit(ONE_RUN)
         first = agent.lease(wait_ms=20_000).work
         assert first is not None
-        assert agent.lease(wait_ms=0).work == first
+        assert agent.lease().work == first
 
 
-def test_a_slice_that_rests_wakes_a_slot_when_it_is_due(
+def test_a_slice_that_rests_is_given_once_it_is_due(
     make_server: Callable[..., Server], asked: list[float]
 ) -> None:
     server = make_server(retry_delay_ms=700)

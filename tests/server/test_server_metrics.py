@@ -90,16 +90,6 @@ def test_a_played_campaign_is_counted_exactly(make_server: Callable[..., Server]
     assert value(registry, "assay_server_calls_running", call="Lease") == 0
 
 
-def test_a_lease_that_waits_for_work_does_not_look_slow(make_server: Callable[..., Server]) -> None:
-    server = make_server()
-    with PlayingAgent(server.addresses[0]) as agent:
-        agent.register()
-        assert agent.lease(wait_ms=600).work is None
-    registry = server.metrics.registry
-    assert value(registry, "assay_server_call_seconds_count", call="Lease") == 1
-    assert value(registry, "assay_server_call_seconds_sum", call="Lease") < 0.3
-
-
 def test_no_label_can_multiply(make_server: Callable[..., Server]) -> None:
     """Names of campaigns, runs, kernels, agents and calls that somebody makes up reach no label."""
     server = make_server(metrics="127.0.0.1:0")

@@ -14,7 +14,6 @@ import pyarrow as pa
 import pytest
 
 from assay_core.records.attempt import AttemptKey, AttemptLog
-from assay_core.records.lease import LeaseAnswer
 from assay_core.records.validity_flag import ValidityFlag
 from assay_core.records.work import RecordedSource
 from assay_protos import campaign_pb2, ingest_pb2
@@ -195,16 +194,12 @@ def test_watch_tells_every_change_at_once_and_ends_with_the_campaign(
         assert all(one != two for one, two in itertools.pairwise(statuses))
 
 
-def test_a_lease_waits_for_work_and_hears_of_it(server: Server) -> None:
+def test_a_lease_is_what_waits_now(server: Server) -> None:
     with PlayingAgent(server.addresses[0]) as agent:
         agent.register()
-        assert agent.lease(wait_ms=50).work is None
-        answers: list[LeaseAnswer] = []
-        waiting = threading.Thread(target=lambda: answers.append(agent.lease(wait_ms=30_000)))
-        waiting.start()
+        assert agent.lease().work is None
         campaign_id = agent.submit(CAMPAIGN)
-        waiting.join(timeout=60)
-        [answer] = answers
+        answer = agent.lease(wait_ms=5_000)
         assert answer.work.key.run_id == f"{campaign_id}.0000"
         assert answer.work.recorded == RecordedSource(Path("/data/detailed.csv"))
         assert (answer.work.level, answer.work.profiler, answer.work.synthetic) == (

@@ -275,7 +275,6 @@ class _Process:
             connection=self._connection,
             runner=self._runner_of(place.profilers, health),
             spool=self._spool,
-            wait_ms=self._agent.settings.lease_wait_ms,
         )
 
     def _runner_of(
@@ -381,9 +380,6 @@ class _Process:
                 self._heartbeat()
         else:
             self._register_again(inventory)
-        if not self._spool.takes_runs():
-            for worker in self._workers:
-                worker.interrupt()
         self._uplink.watch()
 
     def _until_heartbeat(self) -> float:
@@ -441,8 +437,6 @@ class _Process:
 
     def _drain(self) -> None:
         """Let runs under way finish for a while, keeping their leases alive."""
-        for worker in self._workers:
-            worker.interrupt()
         began = beat = time.monotonic()
         while (busy := self._busy()) and (rest := began + self._agent._drain_seconds - time.monotonic()) > 0:
             busy[0].join(min(rest, _DRAIN_STEP_SECONDS))
@@ -462,8 +456,6 @@ class _Process:
                 FailureClass.AGENT_RESTARTED, str(attempt.key), "the agent was told to stop"
             )
             attempt.end(handed_back, keep_sealed=True)
-        for worker in self._workers:
-            worker.interrupt()
         at_once = self._agent._at_once
         _join(self._threads, _LAST_WORDS_AT_ONCE_SECONDS if at_once else _LAST_WORDS_SECONDS)
         self._hand_back(attempts)

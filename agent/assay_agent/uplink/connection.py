@@ -235,20 +235,11 @@ class Connection:
                 self._translated(lambda: line.agent.Heartbeat(request, timeout=timeout))
             )
 
-    def start_lease(self, request: LeaseRequest) -> Any:
-        """Ask for work; the future can be cancelled, and its answer is read with :meth:`lease`."""
+    def lease(self, request: LeaseRequest) -> LeaseAnswer:
+        """Ask for work once."""
+        message = request.to_proto()
         with self._open_line() as line:
-            future = line.agent.Lease.future(request.to_proto(), timeout=request.wait_ms / 1000 + 15)
-            line.begin()
-        future.add_done_callback(lambda _: line.end())
-        return future
-
-    def lease(self, future: Any) -> LeaseAnswer:
-        """The answer of a future; raises ServerUnreachableError also if it was cancelled."""
-        try:
-            return LeaseAnswer.from_proto(self._translated(future.result))
-        except grpc.FutureCancelledError as error:
-            raise ServerUnreachableError(f"server {self.address}", "the call was cancelled") from error
+            return LeaseAnswer.from_proto(self._translated(lambda: line.agent.Lease(message, timeout=10)))
 
     def finish(self, finished: FinishedAttempt, give_up: threading.Event) -> FinishAnswer:
         # Publishing a large run takes long, and asking again meanwhile does not help.

@@ -17,12 +17,11 @@ _MOST_GPUS = 256
 
 @dataclass(frozen=True)
 class LeaseRequest(Record[agent_pb2.LeaseRequest]):
-    """A free slot asks for work; the answer comes after ``wait_ms`` at most."""
+    """A free slot asks for work that waits now."""
 
     agent_id: str
     session_id: str = field(repr=False)
     slot_id: str = ""
-    wait_ms: int = 0
 
 
 @dataclass(frozen=True)

@@ -64,7 +64,7 @@ class Rule:
 RULES: Mapping[str, Rule] = {
     "assay.v1.AgentService/Register": Rule(_AGENTS, sender="agent_id"),
     "assay.v1.AgentService/Heartbeat": Rule(_AGENTS, sender="agent_id", audited=False),
-    "assay.v1.AgentService/Lease": Rule(_AGENTS, sender="agent_id", lasts=True, audited=False),
+    "assay.v1.AgentService/Lease": Rule(_AGENTS, sender="agent_id", audited=False),
     "assay.v1.AgentService/FinishAttempt": Rule(_AGENTS, sender="agent_id", audited=False),
     "assay.v1.AgentService/FailAttempt": Rule(_AGENTS, sender="agent_id", audited=False),
     "assay.v1.IngestService/Upload": Rule(_AGENTS, sender="header.agent_id", lasts=True, audited=False),

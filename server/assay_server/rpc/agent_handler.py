@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Future
 from dataclasses import replace
-from typing import TypeVar
 
 from assay_core.program import distribution_version
 from assay_core.records.lease import (
@@ -20,14 +18,12 @@ from assay_core.records.lease import (
     LeaseRequest,
 )
 from assay_core.records.machine import Registered, Registration
-from assay_sampling.errors import AssayError, ParameterError
+from assay_sampling.errors import ParameterError
 from assay_server.access.audit import note_nothing_new
 from assay_server.access.caller import current_caller
 from assay_server.campaigns.heartbeats.answering import Heartbeats
 from assay_server.campaigns.ingest.publish import Publisher
 from assay_server.campaigns.scheduling.coordinator import Coordinator
-from assay_server.campaigns.scheduling.leases import Lease
-from assay_server.campaigns.scheduling.schedule import Schedule
 from assay_server.identity.agent_names import require_free_name
 from assay_server.limits import DEFAULT_LIMITS, AgentLimits
 from assay_server.rpc.bounds import agent_of, bounded_failure, bounded_flags, bounded_log
@@ -35,11 +31,6 @@ from assay_server.rpc.statuses import work_of
 from assay_server.store.connections.retry import repeated
 from assay_server.store.model import Agent
 from assay_server.store.sql import SqlTransaction
-
-_LOOK_FOR_ROOM_SECONDS = 5.0
-
-Asked = TypeVar("Asked")
-Told = TypeVar("Told")
 
 
 class AgentHandler:
@@ -102,74 +93,36 @@ class AgentHandler:
         self._require("heartbeat", "attempts", len(heartbeat.attempts), self._limits.heartbeat_attempts)
         return self._heartbeats.from_memory(heartbeat) or self._heartbeats.take(heartbeat)
 
-    def lease(self, request: LeaseRequest) -> LeaseAnswer:
-        """Work for a slot, now; an empty answer if nothing waits for it."""
-        [told] = self._lease_together([request])
-        if isinstance(told, Exception):
-            raise told
-        return told
-
-    def leases(self, requests: Sequence[LeaseRequest]) -> list[LeaseAnswer | Exception]:
-        """The answer of :meth:`lease` to each request, or its error; all in one transaction."""
-        try:
-            return self._lease_together(requests)
-        except AssayError:  # one of them spoiled the transaction for all
-            return [_told(self.lease, request) for request in requests]
-
     @repeated
-    def _lease_together(self, requests: Sequence[LeaseRequest]) -> list[LeaseAnswer | Exception]:
-        queue, lease_ms = self._coordinator.queue, self._coordinator.policy.lease_ms
-        for request in requests:
-            queue.asks(request.agent_id, request.slot_id)
-        found: list[Lease | LeaseAnswer | ParameterError | None] = []
-        with self._coordinator.schedule() as schedule:
-            for request in requests:
-                try:
-                    found.append(self._leased(schedule, request))
-                except ParameterError as error:  # a slot that its agent did not register
-                    found.append(error)
-        told: list[LeaseAnswer | Exception] = []
-        for request, each in zip(requests, found, strict=True):
-            if each is None:
-                queue.got_nothing(request.agent_id, request.session_id, request.slot_id)
-            told.append(
-                LeaseAnswer(work_of(each, lease_ms)) if isinstance(each, Lease) else each or LeaseAnswer()
-            )
-        return told
+    def lease(self, request: LeaseRequest) -> LeaseAnswer:
+        """Work for a slot; an empty answer if nothing waits for it.
 
-    def _leased(self, schedule: Schedule, request: LeaseRequest) -> Lease | LeaseAnswer | None:
-        """The lease for a slot; None if it gets none, an answer if it was not looked for."""
-        if not schedule.is_registered(request.agent_id, request.session_id):
-            return LeaseAnswer(register_again=True)
-        if self._is_short_of_room():
-            return LeaseAnswer()
-        return schedule.lease(request.agent_id, request.slot_id)
+        Raises ParameterError for a slot that the agent did not register.
+        """
+        slot = request.agent_id, request.session_id, request.slot_id
+        with self._coordinator.schedule() as schedule:
+            if not schedule.is_registered(request.agent_id, request.session_id):
+                return LeaseAnswer(register_again=True)
+            lease = None if self._is_short_of_room() else schedule.lease(request.agent_id, request.slot_id)
+            self._coordinator.queue.answered(*slot, with_work=lease is not None)
+        return LeaseAnswer(None if lease is None else work_of(lease, self._coordinator.policy.lease_ms))
 
     def _is_short_of_room(self) -> bool:
         """Whether no new work is given out, because there is no room for its records."""
         return self._coordinator.room is not None and self._coordinator.room.shortage is not None
 
     def must_ask(self, request: LeaseRequest) -> bool:
-        """Whether a new request must look into the store. Looks only in memory."""
-        now_ms = self._coordinator.clock.now_ms()
-        return self._coordinator.queue.must_ask(request.agent_id, request.session_id, request.slot_id, now_ms)
-
-    def is_worth_asking(self, request: LeaseRequest) -> bool:
-        """Whether a slot that got no work may get some now. Looks only in memory."""
-        if self._is_short_of_room():
-            return False
-        queue, now_ms = self._coordinator.queue, self._coordinator.clock.now_ms()
-        return queue.may_serve(request.agent_id, request.session_id, request.slot_id, now_ms)
-
-    def look_again_seconds(self, request: LeaseRequest) -> float:
-        """How long a slot without work need not ask unless there is news; infinite if nothing falls due."""
-        queue, slots = self._coordinator.queue, self._coordinator.slots
-        now_ms = self._coordinator.clock.now_ms()
-        if self._is_short_of_room():
-            return _LOOK_FOR_ROOM_SECONDS
-        windows = self._coordinator.policy.windows
-        pause_ms = queue.look_again_ms(request.agent_id, request.slot_id, slots, windows, now_ms)
-        return math.inf if pause_ms is None else pause_ms / 1000
+        """Whether a request for work must look into the store. Looks only in memory."""
+        coordinator = self._coordinator
+        slot = request.agent_id, request.session_id, request.slot_id
+        if not coordinator.queue.got_nothing_before(*slot):
+            return True
+        return not self._is_short_of_room() and coordinator.queue.may_serve(
+            *slot,
+            resting=coordinator.slots,
+            windows=coordinator.policy.windows,
+            now_ms=coordinator.clock.now_ms(),
+        )
 
     def finish(self, attempt: FinishedAttempt) -> FinishAnswer:
         """Publish; answers once the slice's file is durable. After a StorageError the agent asks again."""
@@ -187,13 +140,6 @@ class AgentHandler:
             if schedule.is_held(attempt.claim):
                 schedule.fail(attempt.claim.key, bounded_failure(attempt.failure), bounded_log(attempt.log))
         return FailAnswer()
-
-
-def _told(answer: Callable[[Asked], Told], asked: Asked) -> Told | Exception:
-    try:
-        return answer(asked)
-    except AssayError as error:
-        return error
 
 
 def _bounded(attempt: FinishedAttempt) -> FinishedAttempt:

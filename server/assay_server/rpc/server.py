@@ -95,6 +95,7 @@ class RpcServer:
         self._limits = limits
         self._observing = Observing(meter)
         self._health: HealthServicer | None = None
+        self._agent_servicer: AgentServicer | None = None
         self._draining = False
         self._listen = listen
         self._socket_group = group_called(socket_group) if socket_group else None
@@ -150,6 +151,8 @@ class RpcServer:
         self._draining = True
         self._set_serving(False)
         self._changes.stop()
+        if self._agent_servicer is not None:
+            self._agent_servicer.drain()
         loop = asyncio.get_running_loop()
         until = loop.time() + seconds
         while self._observing.busy and loop.time() < until:
@@ -198,7 +201,7 @@ class RpcServer:
             connection_idle_seconds=joins.join_idle_seconds,
         )
         server, joining = self._server(self._limits.calls), self._server(bounds, joining=True)
-        agents = AgentServicer(self._agents, threads, self._changes, self._limits)
+        self._agent_servicer = agents = AgentServicer(self._agents, threads, self._limits)
         try:
             self._add_services(server, threads, agents)
             add_joining(joining, self._identified.enrolment, threads)

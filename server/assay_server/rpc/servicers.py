@@ -28,14 +28,11 @@ from assay_server.campaigns.ingest.publish import MOST_SMALL_SEGMENTS
 from assay_server.limits import DEFAULT_LIMITS, Limits
 from assay_server.rpc.agent_handler import AgentHandler
 from assay_server.rpc.campaign_handler import CampaignHandler
-from assay_server.rpc.changes import WORK, Changes
+from assay_server.rpc.changes import Changes
 from assay_server.rpc.errors import abort, send_in_time
-from assay_server.rpc.observing.calls import waiting
 from assay_server.rpc.places import BoundedThreads, Gathering, Places
 from assay_server.rpc.watching.shared import SharedStatuses
 from assay_server.store.records import MOST_SMALL_LAUNCHES
-
-_LONGEST_WAIT_MS = 60_000
 
 Asked = TypeVar("Asked")
 Told = TypeVar("Told")
@@ -144,26 +141,18 @@ def _next(pieces: Iterator[Sent]) -> Sent | None:
 class AgentServicer(agent_pb2_grpc.AgentServiceServicer):
     """The AgentService of assay_protos."""
 
-    def __init__(
-        self,
-        handler: AgentHandler,
-        threads: Threads,
-        changes: Changes,
-        limits: Limits = DEFAULT_LIMITS,
-    ) -> None:
-        self._places = Places(
-            lambda: limits.queries.waiting_leases, lambda: limits.callers.place_share_percent
-        )
+    def __init__(self, handler: AgentHandler, threads: Threads, limits: Limits = DEFAULT_LIMITS) -> None:
         self._handler = handler
         self._threads = threads
-        self._changes = changes
-        most = limits.calls.calls_waiting
-        self._leases = Gathering("assay-leases", self._lease_all, most)
-        self._finishes = Gathering("assay-finishes", self._finish_all, most)
+        self._draining = False
+        self._finishes = Gathering("assay-finishes", self._finish_all, limits.calls.calls_waiting)
+
+    def drain(self) -> None:
+        """Give no more work: a lease that this server gave now would outlive it."""
+        self._draining = True
 
     def close(self) -> None:
         """Answer what was asked and stop; no call is under way any more."""
-        self._leases.close()
         self._finishes.close()
 
     async def Register(self, request: Any, context: Context) -> Any:
@@ -180,39 +169,10 @@ class AgentServicer(agent_pb2_grpc.AgentServiceServicer):
             await abort(context, error, "heartbeat")
 
     async def Lease(self, request: Any, context: Context) -> Any:
-        asked = LeaseRequest.from_proto(request)
-        until = asyncio.get_running_loop().time() + min(max(asked.wait_ms, 0), _LONGEST_WAIT_MS) / 1000
-        if self._changes.stopping:  # a lease that this server gave now would outlive it
+        """Most idle slots are answered here, from memory."""
+        if self._draining or not self._handler.must_ask(LeaseRequest.from_proto(request)):
             return LeaseAnswer().to_proto()
-        with self._places.taken() as place:
-            return (await self._lease(asked, context, until if place else 0.0)).to_proto()
-
-    async def _lease(self, request: LeaseRequest, context: Context, until: float) -> LeaseAnswer:
-        loop = asyncio.get_running_loop()
-        told = LeaseAnswer(None)
-        first = True
-        while True:
-            seen = self._changes.version(WORK)
-            # Most slots that news wakes, or that ask again, find in memory that there is nothing for them.
-            worth = self._handler.must_ask if first else self._handler.is_worth_asking
-            if worth(request):
-                try:
-                    told = await self._leases.ask((request, first))
-                except Exception as error:  # noqa: BLE001 - as in answer()
-                    await abort(context, error, "lease")
-            first, rest = False, until - loop.time()
-            if told.work is not None or told.register_again or rest <= 0 or self._changes.stopping:
-                return told
-            pause = self._handler.look_again_seconds(request)
-            with waiting():
-                await self._changes.wait(WORK, seen, min(rest, pause))
-
-    def _lease_all(self, asked: Sequence[tuple[LeaseRequest, bool]]) -> list[LeaseAnswer | Exception]:
-        """Answers requests for work; with each, whether it has not waited yet."""
-        # Work may have been taken while a request waited for its turn.
-        due = [request for request, first in asked if first or self._handler.is_worth_asking(request)]
-        told = dict(zip(map(id, due), self._handler.leases(due), strict=True)) if due else {}
-        return [told.get(id(request), LeaseAnswer(None)) for request, _ in asked]
+        return await sent(context, self._threads.short, self._handler.lease, LeaseRequest.from_proto, request)
 
     async def FinishAttempt(self, request: Any, context: Context) -> Any:
         if request.launches <= MOST_SMALL_LAUNCHES and request.segments <= MOST_SMALL_SEGMENTS:

@@ -15,7 +15,7 @@ from typing import Any
 
 import grpc
 
-from assay_agent.config import AgentSettings
+from assay_agent.daemon.slots import idle_pauses
 from assay_core.records.attempt import AttemptLog, Claim
 from assay_core.records.campaign import StatusRequest
 from assay_core.records.lease import (
@@ -35,7 +35,6 @@ from tests.bench.lab.figures import Counts
 from tests.support.server.made_segments import MadeSegment, made_segments
 
 PROFILER = "nsight_systems"
-LEASE_WAIT_MS = int(AgentSettings.model_fields["lease_wait_ms"].default)  # as a real agent
 LAUNCHES = 50
 _PATIENCE_SECONDS = 60.0
 
@@ -119,23 +118,28 @@ class SimulatedAgent:
         timeout = max(self.heartbeat_seconds, self._fleet.least_heartbeat_patience_seconds)
         return HeartbeatAnswer.from_proto(await self._agent.Heartbeat(message, timeout=timeout))
 
-    async def work(self, wait_ms: int = LEASE_WAIT_MS) -> None:
-        """Take runs until the fleet rests."""
+    async def work(self) -> None:
+        """Take runs until the fleet rests; while there is none, ask as often as a real agent."""
+        pauses = idle_pauses()
         while not self._fleet.resting:
             self.busy = True
-            work = await self.lease(wait_ms)
+            work = await self.lease()
             if work is not None:
                 await self._fleet.run()
                 await self.deliver(work)
             self.busy = False
+            if work is None:
+                await asyncio.sleep(next(pauses))
+            else:
+                pauses = idle_pauses()
 
-    async def lease(self, wait_ms: int = LEASE_WAIT_MS) -> Work | None:
+    async def lease(self) -> Work | None:
         """One request for work; only answers with work count as leases."""
         clock = asyncio.get_running_loop().time
-        message = LeaseRequest(self.agent_id, self._session_id, self._slot_id, wait_ms).to_proto()
+        message = LeaseRequest(self.agent_id, self._session_id, self._slot_id).to_proto()
         began = clock()
         try:
-            answer = await self._agent.Lease(message, timeout=wait_ms / 1000 + 15)
+            answer = await self._agent.Lease(message, timeout=10)
         except grpc.aio.AioRpcError as error:
             await self._refused("lease", error)
             return None
@@ -144,6 +148,7 @@ class SimulatedAgent:
             await self.register()
         if told.work is not None:
             self._fleet.counts.leases.append(clock() - began)
+            self._fleet.counts.leased_at.append(clock())
         self._held = told.work if isinstance(told.work, Work) else None
         return self._held
 
@@ -172,7 +177,7 @@ class SimulatedAgent:
             self._fleet.counts.refused.append("finish: not wanted")
 
     async def _upload(self, claim: Claim, segment: MadeSegment) -> None:
-        if self._stream is None:
+        if self._stream is None or self._stream.done():  # the server ends streams that are idle
             self._stream = self._ingest.Upload()
         announced = AnnouncedSegment(claim, _header(segment))
         for message in upload_messages(announced, segment.names, segment.data):

@@ -13,11 +13,13 @@ from assay_core.records.attempt import AttemptKey
 class Counts:
     """What a fleet saw in one phase; seconds are those of the caller.
 
+    ``leased_at``: the moment of each lease, by the loop's clock.
     ``heartbeats``: from the moment a heartbeat was due to its answer. ``heartbeats_late``: answered when the
     next was due already; ``heartbeats_missed``: not answered at all, or with a request to register again.
     """
 
     leases: list[float] = field(default_factory=list)
+    leased_at: list[float] = field(default_factory=list)
     heartbeats: list[float] = field(default_factory=list)
     heartbeats_late: int = 0
     heartbeats_missed: int = 0

@@ -13,6 +13,7 @@ SERVER_CORES = 1.0
 SERVER_MIB = 400.0
 FINISHED_A_SECOND = 60.0
 IDLE_CORES = 0.1
+START_P50_MS, START_P99_MS = 1_000.0, 2_000.0
 LEASE_RATIO = 1.5
 WATCHED_RATIO = 1.5
 
@@ -46,9 +47,11 @@ class Phase:
 
 @dataclass(frozen=True)
 class Phases:
-    """Those of a lab, by what the agents did."""
+    """Those of a lab, by what the agents did. ``starts``: seconds from a submission to the lease of each idle
+    slot that it has work for."""
 
     idle: Phase
+    starts: list[float]
     paced: Phase
     watched: Phase
     at_once: Phase
@@ -60,6 +63,9 @@ class Phases:
 
 def goals_of(phases: Phases, agents: int) -> Iterator[Goal]:
     """The goals that are measured over sockets."""
+    start = "idle slot to work that is submitted"
+    yield _at_most(f"{start}, median, ms", milliseconds(phases.starts, 50), START_P50_MS)
+    yield _at_most(f"{start}, 99th percentile, ms", milliseconds(phases.starts, 99), START_P99_MS)
     lease_ms = milliseconds(phases.paced.counts.leases, 99)
     yield _at_most("lease call, 99th percentile, ms", lease_ms, LEASE_P99_MS)
     yield _at_most("server while runs last, cores", phases.paced.server_cores, SERVER_CORES)

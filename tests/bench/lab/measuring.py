@@ -89,13 +89,14 @@ def _measured(size: LabSize, root: Path, goals: list[Goal]) -> Iterator[str]:
         yield f"- start-up: {empty_seconds:.1f} s without runs, {full_seconds:.1f} s with; "
         yield f"  memory {empty_mib:.0f} MiB, {full_mib:.0f} MiB; submitting took {submitted_seconds:.1f} s\n"
         yield from _HEAD
-        seen = []
+        seen: list[Phase] = []
+        starts: list[float] = []
         with asyncio.Runner() as runner:
-            phases = _phases(server, size)
+            phases = _phases(server, size, starts)
             while (phase := runner.run(anext(phases, None))) is not None:
                 seen.append(phase)
                 yield from rows(phase)
-        goals.extend(goals_of(Phases(*seen), size.agents))
+        goals.extend(goals_of(Phases(seen[0], starts, *seen[1:]), size.agents))
     finally:
         server.stop()
 
@@ -111,13 +112,28 @@ def _submit(address: str, size: LabSize) -> None:
             campaigns.Submit(submission, timeout=_SUBMIT_SECONDS, wait_for_ready=True)
 
 
-async def _phases(server: ServerProcess, size: LabSize) -> AsyncIterator[Phase]:
+async def _started(server: ServerProcess, fleet: Fleet) -> list[float]:
+    """Seconds from a submission to the lease of each agent, all of which are idle."""
+    counts = fleet.count_anew()
+    text = campaign_of("sudden", len(fleet.agents), OTHER_KIND)
+    async with grpc.aio.insecure_channel(server.address) as channel:
+        campaigns: Any = campaign_pb2_grpc.CampaignServiceStub(channel)
+        await campaigns.Submit(Submission(text, "sudden.yaml", "/lab").to_proto(), timeout=_SUBMIT_SECONDS)
+    submitted_at = asyncio.get_running_loop().time()
+    while len(counts.leased_at) < len(fleet.agents):
+        await asyncio.sleep(_PROBE_SECONDS)
+    return [max(0.0, at - submitted_at) for at in counts.leased_at]
+
+
+async def _phases(server: ServerProcess, size: LabSize, starts: list[float]) -> AsyncIterator[Phase]:
+    """The phases one after another; fills ``starts`` after the first."""
     async with simulated_lab(server.address, size.agents, OTHER_KIND) as fleet:
         watch_it = Stopwatch(server, fleet)
         began = time.perf_counter()
         await fleet.register()
         rate = size.agents / (time.perf_counter() - began)
         yield await watch_it.phase(f"idle ({rate:,.0f} registrations a second)", size.phase_seconds)
+        starts.extend(await _started(server, fleet))
         fleet.run_seconds = size.run_seconds
         await fleet.become(KIND, over_seconds=size.run_seconds)
         await asyncio.sleep(size.run_seconds / 2)

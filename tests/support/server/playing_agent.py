@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from types import TracebackType
 from typing import Any, Self
@@ -41,6 +42,7 @@ from assay_protos import agent_pb2_grpc, campaign_pb2_grpc, ingest_pb2, ingest_p
 from tests.support.server.made_segments import MadeSegment
 
 _CHUNK = 1 << 20
+_POLL_SECONDS = 0.02
 
 
 class PlayingAgent:
@@ -139,8 +141,14 @@ class PlayingAgent:
         self._secrets[key] = secret
 
     def lease(self, slot: str = "recorded-0", wait_ms: int = 0) -> LeaseAnswer:
-        asked = LeaseRequest(self.agent_id, self.session_id, slot, wait_ms).to_proto()
-        answer = LeaseAnswer.from_proto(self.agent.Lease(asked, timeout=60, wait_for_ready=True))
+        """The answer to a request for work, which is repeated for ``wait_ms`` while there is none."""
+        asked = LeaseRequest(self.agent_id, self.session_id, slot).to_proto()
+        until = time.monotonic() + wait_ms / 1000
+        while True:
+            answer = LeaseAnswer.from_proto(self.agent.Lease(asked, timeout=60, wait_for_ready=True))
+            if answer.work is not None or answer.register_again or time.monotonic() >= until:
+                break
+            time.sleep(_POLL_SECONDS)
         if answer.work is not None:
             self.know(answer.work.key, answer.work.write_secret)
         return answer

@@ -125,11 +125,6 @@ class Standing:
             self._wake(now_ms)
             return bool(self._fitting(place, fits))
 
-    def next_due_ms(self, place: object, fits: Fits) -> int | None:
-        """When the first of the resting lanes that fit a place is due; None if none rests."""
-        with self._lock:
-            return min((at for lane, at in self._due.items() if fits(self._lanes[lane][0])), default=None)
-
     def _ranked(self, place: object, fits: Fits, shares: Shares, now_ms: int) -> list[list[list[Turn]]]:
         """The lines of each group, the next group first.
 

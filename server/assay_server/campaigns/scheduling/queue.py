@@ -24,9 +24,6 @@ from assay_server.campaigns.scheduling.resting import RestingSlots
 from assay_server.store.model import Agent
 from assay_server.store.sql import SqlTransaction
 
-# A slot that got nothing although work may fit it (another slot is to have it) asks again after this long.
-_ASK_AGAIN_MS = 1_000
-
 
 @dataclass(frozen=True)
 class GpuLease:
@@ -138,45 +135,36 @@ class Queue:
             self._sessions[agent.agent_id] = agent.session_id
         return seat
 
-    def asks(self, agent_id: str, slot_id: str) -> None:
-        """A slot is about to be given work, if there is any."""
+    def answered(self, agent_id: str, session_id: str, slot_id: str, *, with_work: bool) -> None:
+        """A slot's request for work was decided in the store."""
         with self._lock:
-            self._empty_handed.pop((agent_id, slot_id), None)
+            if with_work:
+                self._empty_handed.pop((agent_id, slot_id), None)
+            else:
+                self._empty_handed[agent_id, slot_id] = session_id
 
-    def got_nothing(self, agent_id: str, session_id: str, slot_id: str) -> None:
-        """A slot asked, held no lease whose answer may have been lost, and got none."""
-        with self._lock:
-            self._empty_handed[agent_id, slot_id] = session_id
+    def got_nothing_before(self, agent_id: str, session_id: str, slot_id: str) -> bool:
+        """Whether a slot asked, and was given nothing since: it holds no lease whose answer was lost."""
+        return self._empty_handed.get((agent_id, slot_id)) == session_id
 
-    def must_ask(self, agent_id: str, session_id: str, slot_id: str, now_ms: int) -> bool:
-        """Whether a new request for a slot must look into the store; looks only in memory."""
-        if self._empty_handed.get((agent_id, slot_id)) != session_id:
-            return True
-        return self.may_serve(agent_id, session_id, slot_id, now_ms)
-
-    def may_serve(self, agent_id: str, session_id: str, slot_id: str, now_ms: int) -> bool:
-        """Whether it is worth asking for work for a slot that got none before; looks only in memory."""
+    def may_serve(
+        self,
+        agent_id: str,
+        session_id: str,
+        slot_id: str,
+        *,
+        resting: RestingSlots,
+        windows: Sequence[Window],
+        now_ms: int,
+    ) -> bool:
+        """Whether a slot that got nothing may get work now; looks only in memory."""
         if not self._built or self._sessions.get(agent_id) != session_id:
             return True
         seat = self._seats.get((agent_id, slot_id))
         if seat is None:
             return True
-        return not seat.slot.quarantine_reason and self._standing.may_serve(seat, seat.fits, now_ms)
-
-    def look_again_ms(
-        self, agent_id: str, slot_id: str, resting: RestingSlots, windows: Sequence[Window], now_ms: int
-    ) -> int | None:
-        """How long a slot without work need not ask unless there is news; None: for ever."""
-        seat = self._seats.get((agent_id, slot_id))
-        if seat is None or seat.slot.quarantine_reason:
-            return None
-        window = window_of(windows, seat.agent, now_ms)
-        if window is not None:
-            return window.end_ms - now_ms
-        rest = resting.at(agent_id, slot_id, now_ms)
-        if rest is not None:
-            return max(1, rest.until_ms - now_ms)
-        if self._standing.may_serve(seat, seat.fits, now_ms):
-            return _ASK_AGAIN_MS
-        due_ms = self._standing.next_due_ms(seat, seat.fits)
-        return None if due_ms is None else max(1, due_ms - now_ms)
+        if seat.slot.quarantine_reason or resting.at(agent_id, slot_id, now_ms) is not None:
+            return False
+        if window_of(windows, seat.agent, now_ms) is not None:
+            return False
+        return self._standing.may_serve(seat, seat.fits, now_ms)

@@ -1,6 +1,6 @@
 """Establishes the caller of every call and refuses what the table does not allow, before anything is read.
 
-Calls that last (streams, a lease that waits) are checked again when their caller's identity changes and
+Calls that last (streams, say) are checked again when their caller's identity changes and
 every few seconds, so a revocation and the end of a certificate end them too.
 """
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterator
-from contextvars import ContextVar
 from typing import Any, Protocol
 
 import grpc
@@ -23,21 +21,7 @@ class CallMeter(Protocol):
         """A call has arrived; ``call`` is the name of its RPC."""
 
     def ended(self, call: str, code: str, seconds: float | None) -> None:
-        """It has ended with this status. ``seconds``: without waits on purpose; None for streams."""
-
-
-_current: ContextVar[_Observed | None] = ContextVar("assay_call", default=None)
-
-
-@contextlib.contextmanager
-def waiting() -> Iterator[None]:
-    """The call waits on purpose in this block, for work say: the time does not count as its own."""
-    began = time.perf_counter()
-    try:
-        yield
-    finally:
-        if (call := _current.get()) is not None:
-            call.waited += time.perf_counter() - began
+        """It has ended with this status. ``seconds``: None for streams."""
 
 
 class Observing(Surrounding):
@@ -59,7 +43,7 @@ class Observing(Surrounding):
         self._meter.began(call.name)
 
     def ended(self, call: ServedCall, code: str, seconds: float) -> None:
-        """A call has ended, after so many seconds of work."""
+        """A call has ended, after so many seconds."""
         self.busy -= not call.streams
         self._meter.ended(call.name, code, None if call.streams else seconds)
 
@@ -69,11 +53,9 @@ class _Observed(contextlib.AbstractAsyncContextManager[None]):
 
     def __init__(self, observing: Observing, call: ServedCall, context: Context) -> None:
         self._observing, self._call, self._context = observing, call, context
-        self.waited = 0.0
 
     async def __aenter__(self) -> None:
         self._began = time.perf_counter()
-        _current.set(self)  # for good: each call has a task of its own
         log_about_from_now(call=self._call.name, address=_peer(self._context))
         self._observing.began(self._call)
 
@@ -84,7 +66,7 @@ class _Observed(contextlib.AbstractAsyncContextManager[None]):
             code = _code_of(self._context, grpc.StatusCode.UNKNOWN)
         else:  # the task is cancelled
             code = grpc.StatusCode.CANCELLED.name
-        seconds = time.perf_counter() - self._began - self.waited
+        seconds = time.perf_counter() - self._began
         self._observing.ended(self._call, code, seconds)
 
 
