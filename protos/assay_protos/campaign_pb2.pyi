@@ -213,16 +213,18 @@ class SetAside(_message.Message):
     def __init__(self, folder: _Optional[str] = ..., set_aside_at_ms: _Optional[int] = ..., files: _Optional[int] = ..., bytes: _Optional[int] = ..., names: _Optional[_Iterable[str]] = ..., reason: _Optional[_Union[SetAsideReason, str]] = ...) -> None: ...
 
 class GetStatusRequest(_message.Message):
-    __slots__ = ("campaign_id", "runs_from", "runs_most", "without_runs")
+    __slots__ = ("campaign_id", "runs_from", "runs_most", "without_runs", "following")
     CAMPAIGN_ID_FIELD_NUMBER: _ClassVar[int]
     RUNS_FROM_FIELD_NUMBER: _ClassVar[int]
     RUNS_MOST_FIELD_NUMBER: _ClassVar[int]
     WITHOUT_RUNS_FIELD_NUMBER: _ClassVar[int]
+    FOLLOWING_FIELD_NUMBER: _ClassVar[int]
     campaign_id: str
     runs_from: int
     runs_most: int
     without_runs: bool
-    def __init__(self, campaign_id: _Optional[str] = ..., runs_from: _Optional[int] = ..., runs_most: _Optional[int] = ..., without_runs: _Optional[bool] = ...) -> None: ...
+    following: bool
+    def __init__(self, campaign_id: _Optional[str] = ..., runs_from: _Optional[int] = ..., runs_most: _Optional[int] = ..., without_runs: _Optional[bool] = ..., following: _Optional[bool] = ...) -> None: ...
 
 class CancelRequest(_message.Message):
     __slots__ = ("campaign_id",)

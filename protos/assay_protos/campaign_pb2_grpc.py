@@ -49,11 +49,6 @@ class CampaignServiceStub:
                 request_serializer=assay__protos_dot_campaign__pb2.GetStatusRequest.SerializeToString,
                 response_deserializer=assay__protos_dot_campaign__pb2.CampaignStatus.FromString,
                 _registered_method=True)
-        self.Watch = channel.unary_stream(
-                '/assay.v1.CampaignService/Watch',
-                request_serializer=assay__protos_dot_campaign__pb2.GetStatusRequest.SerializeToString,
-                response_deserializer=assay__protos_dot_campaign__pb2.CampaignStatus.FromString,
-                _registered_method=True)
         self.Cancel = channel.unary_unary(
                 '/assay.v1.CampaignService/Cancel',
                 request_serializer=assay__protos_dot_campaign__pb2.CancelRequest.SerializeToString,
@@ -108,13 +103,6 @@ class CampaignServiceServicer:
 
     def GetStatus(self, request, context):
         """Missing associated documentation comment in .proto file."""
-        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
-        context.set_details('Method not implemented!')
-        raise NotImplementedError('Method not implemented!')
-
-    def Watch(self, request, context):
-        """The status without runs now, and again after every change, until the campaign has ended.
-        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
@@ -181,11 +169,6 @@ def add_CampaignServiceServicer_to_server(servicer, server):
             ),
             'GetStatus': grpc.unary_unary_rpc_method_handler(
                     servicer.GetStatus,
-                    request_deserializer=assay__protos_dot_campaign__pb2.GetStatusRequest.FromString,
-                    response_serializer=assay__protos_dot_campaign__pb2.CampaignStatus.SerializeToString,
-            ),
-            'Watch': grpc.unary_stream_rpc_method_handler(
-                    servicer.Watch,
                     request_deserializer=assay__protos_dot_campaign__pb2.GetStatusRequest.FromString,
                     response_serializer=assay__protos_dot_campaign__pb2.CampaignStatus.SerializeToString,
             ),
@@ -304,33 +287,6 @@ class CampaignService:
             request,
             target,
             '/assay.v1.CampaignService/GetStatus',
-            assay__protos_dot_campaign__pb2.GetStatusRequest.SerializeToString,
-            assay__protos_dot_campaign__pb2.CampaignStatus.FromString,
-            options,
-            channel_credentials,
-            insecure,
-            call_credentials,
-            compression,
-            wait_for_ready,
-            timeout,
-            metadata,
-            _registered_method=True)
-
-    @staticmethod
-    def Watch(request,
-            target,
-            options=(),
-            channel_credentials=None,
-            call_credentials=None,
-            insecure=False,
-            compression=None,
-            wait_for_ready=None,
-            timeout=None,
-            metadata=None):
-        return grpc.experimental.unary_stream(
-            request,
-            target,
-            '/assay.v1.CampaignService/Watch',
             assay__protos_dot_campaign__pb2.GetStatusRequest.SerializeToString,
             assay__protos_dot_campaign__pb2.CampaignStatus.FromString,
             options,

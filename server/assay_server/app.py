@@ -59,7 +59,6 @@ from assay_server.rpc.agent_handler import AgentHandler
 from assay_server.rpc.archives.handler import ArchiveHandler
 from assay_server.rpc.bundles.handler import BundleHandler
 from assay_server.rpc.campaign_handler import CampaignHandler
-from assay_server.rpc.changes import Changes, topics_of
 from assay_server.rpc.lab.handler import LabHandler
 from assay_server.rpc.observing.standby import answering_not_serving
 from assay_server.rpc.published.handler import PublishedHandler
@@ -342,8 +341,6 @@ class Server:
     ) -> RpcServer:
         """The RPC server with all handlers; it does not listen yet."""
         limits, settings, withdrawn = self._limits, self.settings, access.withdrawn
-        changes = Changes()
-        coordinator.listen(lambda effects: changes.announce(topics_of(effects)))
         ingest, heartbeats = Ingest(coordinator), Heartbeats(coordinator)
         resources.callback(ingest.close)
         resources.callback(heartbeats.close)
@@ -352,7 +349,6 @@ class Server:
             AgentHandler(coordinator, publisher, heartbeats, settings.heartbeat_ms, limits.agents),
             handlers.campaigns,
             ingest,
-            changes,
             recognition=Recognition(access.directory, is_withdrawn=lambda one: one.serial in withdrawn),
             lab=handlers.lab,
             budgets=BudgetHandler(coordinator),

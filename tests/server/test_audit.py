@@ -136,7 +136,7 @@ class TestCalls:
         async def test(server: GuardedServer) -> None:
             async with server.channel(credentials_of(vera)) as channel:
                 assert await call(channel, METHODS["GetStatus"]) is grpc.StatusCode.OK
-                assert await call(channel, METHODS["Watch"]) is grpc.StatusCode.OK
+                assert await call(channel, METHODS["GetReport"]) is grpc.StatusCode.OK
 
         assert serving(stored(vera), short_path, test) == []
 

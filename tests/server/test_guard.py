@@ -103,14 +103,14 @@ def test_a_new_identity_may_call_at_once_and_a_changed_role_holds_at_once(
     serving(store, short_path, test)
 
 
-@pytest.mark.parametrize(("who", "name"), [(VIEWER, "Watch"), (AGENT, "Upload")])
+@pytest.mark.parametrize(("who", "name"), [(VIEWER, "GetReport"), (AGENT, "Upload")])
 def test_a_revocation_ends_a_stream_that_is_silent(
     store: MetadataStore, short_path: Path, who: Identity, name: str
 ) -> None:
     async def test(server: GuardedServer) -> None:
         async with server.channel(credentials_of(who)) as channel:
             path = f"/{METHODS[name].containing_service.full_name}/{name}"
-            if name == "Watch":
+            if name == "GetReport":
                 stream = aiter(channel.unary_stream(path)(b""))
             else:
                 request = ingest_pb2.UploadRequest(header={"agent_id": who.identity_id})
@@ -132,7 +132,7 @@ def test_a_stream_goes_on_after_a_change_that_leaves_it_allowed(
 ) -> None:
     async def test(server: GuardedServer) -> None:
         async with server.channel(credentials_of(VIEWER)) as channel:
-            path = f"/{METHODS['Watch'].containing_service.full_name}/Watch"
+            path = f"/{METHODS['GetReport'].containing_service.full_name}/GetReport"
             stream = aiter(channel.unary_stream(path)(b""))
             await anext(stream)
             put(store, server.directory, replace(VIEWER, role=Role.OPERATOR))
@@ -276,8 +276,8 @@ def test_a_watch_ends_when_its_caller_may_know_of_other_campaigns(
 
     async def test(server: GuardedServer) -> None:
         async with server.channel(credentials_of(before)) as channel:
-            path = f"/{METHODS['Watch'].containing_service.full_name}/Watch"
-            request = campaign_pb2.GetStatusRequest(campaign_id="seen-1").SerializeToString()
+            path = f"/{METHODS['GetReport'].containing_service.full_name}/GetReport"
+            request = campaign_pb2.GetReportRequest(campaign_id="seen-1").SerializeToString()
             stream = aiter(channel.unary_stream(path)(request))
             await anext(stream)
             put(store, server.directory, replace(before, **now))
@@ -300,7 +300,8 @@ def changed_rule(monkeypatch: pytest.MonkeyPatch, name: str, **changes: Any) -> 
 
 
 @pytest.mark.parametrize(
-    ("name", "field"), [("Watch", "campaign_id"), ("Export", "campaign_id"), ("Upload", "header.session_id")]
+    ("name", "field"),
+    [("GetReport", "campaign_id"), ("Export", "campaign_id"), ("Upload", "header.session_id")],
 )
 def test_a_submitter_acts_on_their_own_campaigns_in_streams_too(
     short_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, field: str
@@ -332,17 +333,17 @@ def test_an_agent_speaks_only_for_itself_in_calls_answered_in_parts_too(
     store: MetadataStore, short_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     roles = frozenset({Role.AGENT})
-    changed_rule(monkeypatch, "Watch", roles=roles, sender="campaign_id", seen_campaign="")
+    changed_rule(monkeypatch, "GetReport", roles=roles, sender="campaign_id", seen_campaign="")
 
     async def test(server: GuardedServer) -> None:
         async with server.channel(credentials_of(AGENT)) as agent:
-            other = campaign_pb2.GetStatusRequest(campaign_id=VIEWER.identity_id)
-            assert await call(agent, METHODS["Watch"], other) is grpc.StatusCode.PERMISSION_DENIED
-            mine = campaign_pb2.GetStatusRequest(campaign_id=AGENT.identity_id)
-            assert await call(agent, METHODS["Watch"], mine) is grpc.StatusCode.OK
+            other = campaign_pb2.GetReportRequest(campaign_id=VIEWER.identity_id)
+            assert await call(agent, METHODS["GetReport"], other) is grpc.StatusCode.PERMISSION_DENIED
+            mine = campaign_pb2.GetReportRequest(campaign_id=AGENT.identity_id)
+            assert await call(agent, METHODS["GetReport"], mine) is grpc.StatusCode.OK
 
     server = serving(store, short_path, test)
-    assert server.answered == [("Watch", AGENT.identity_id)]
+    assert server.answered == [("GetReport", AGENT.identity_id)]
 
 
 def test_every_call_of_agents_says_who_sends_it() -> None:

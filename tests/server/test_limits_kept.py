@@ -9,10 +9,11 @@ from concurrent.futures import Future
 
 import grpc
 import pytest
+from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from assay_core.records.attempt import AttemptKey, Claim
 from assay_core.records.upload import AnnouncedSegment, SegmentHeader
-from assay_protos import campaign_pb2, ingest_pb2
+from assay_protos import ingest_pb2
 from assay_server.app import Server
 from assay_server.campaigns.ingest.segments import Ingest
 from assay_server.campaigns.ingest.upload import Answer, Upload
@@ -122,11 +123,11 @@ def test_streams_beyond_the_limit_are_refused_and_signs_of_life_are_not(make_ser
     server = make_server(limits=limits)
     end = threading.Event()
     with PlayingAgent(server.addresses[0]) as agent:
-        campaign_id = agent.submit(CAMPAIGN)
-        request = campaign_pb2.GetStatusRequest(campaign_id=campaign_id)
-        watches = [agent.campaigns.Watch(request) for _ in range(2)]
-        assert [next(watch).runs_total for watch in watches] == [3, 3]
-        assert code(lambda: next(agent.campaigns.Watch(request, timeout=60)))[0] == "RESOURCE_EXHAUSTED"
+        agent.submit(CAMPAIGN)
+        health, request = health_pb2_grpc.HealthStub(agent.channel), health_pb2.HealthCheckRequest()
+        watches = [health.Watch(request) for _ in range(2)]
+        assert [next(watch).status for watch in watches] == [health_pb2.HealthCheckResponse.SERVING] * 2
+        assert code(lambda: next(health.Watch(request, timeout=60)))[0] == "RESOURCE_EXHAUSTED"
         uploads = [agent.ingest.Upload(slowly(end, header())) for _ in range(3)]
         eventually(lambda: running(server, "Upload") == 3, "the uploads")
         name, said = code(lambda: list(agent.ingest.Upload(iter(()), timeout=60)))
@@ -136,7 +137,7 @@ def test_streams_beyond_the_limit_are_refused_and_signs_of_life_are_not(make_ser
         end.set()
         for call in (*watches, *uploads):
             call.cancel()
-        eventually(lambda: not _refused(lambda: agent.campaigns.Watch(request, timeout=60).next()), "a place")
+        eventually(lambda: not _refused(lambda: health.Watch(request, timeout=60).next()), "a place")
 
 
 def test_registrations_and_heartbeats_are_bounded(make_server: MakeServer) -> None:
@@ -181,8 +182,8 @@ def test_bytes_that_are_no_request_get_one_line_and_a_typed_error(
         call = channel.unary_unary(f"/assay.v1.{method}")
         name, said = code(lambda call=call: call(b"\xff\xff\xff", timeout=60))  # type: ignore[misc]
         assert (name, "its bytes are not such a request" in said) == ("INVALID_ARGUMENT", True)
-    watch = channel.unary_stream("/assay.v1.CampaignService/Watch")
-    assert code(lambda: next(watch(b"\xff\xff", timeout=60)))[0] == "INVALID_ARGUMENT"
+    report = channel.unary_stream("/assay.v1.CampaignService/GetReport")
+    assert code(lambda: next(report(b"\xff\xff", timeout=60)))[0] == "INVALID_ARGUMENT"
     upload = channel.stream_stream("/assay.v1.IngestService/Upload")
     assert code(lambda: next(upload(iter([b"\xff\xff"]), timeout=60)))[0] == "INVALID_ARGUMENT"
     channel.close()

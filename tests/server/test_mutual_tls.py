@@ -308,7 +308,7 @@ def test_a_persons_certificate_is_renewed_by_use(make_server: MakeServer, short_
         assert client.campaigns() == []
 
 
-def test_a_revocation_ends_calls_under_way_and_refuses_the_next(lab: Server, tmp_path: Path) -> None:
+def test_a_revocation_refuses_the_next_call(lab: Server, tmp_path: Path) -> None:
     log_in(lab.joins[0], token_of(lab, Role.SUBMITTER, "alice"))
     campaign = tmp_path / "c.yaml"
     campaign.write_text(CAMPAIGN)

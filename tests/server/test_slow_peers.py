@@ -12,11 +12,12 @@ from typing import Any
 
 import grpc
 import pytest
+from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from assay_core.identity.roles import Role
 from assay_core.records.archive import ExportRequest, LaunchesAsked, RecordWanted
 from assay_core.records.attempt import AttemptKey, Claim
-from assay_core.records.campaign import ReportFormat, ReportRequest, StatusRequest
+from assay_core.records.campaign import ReportFormat, ReportRequest
 from assay_core.records.upload import BundleWanted
 from assay_server.access.caller import Caller, How, set_caller
 from assay_server.app import Server
@@ -30,13 +31,12 @@ from assay_server.limits import (
 )
 from assay_server.rpc.archives.servicer import ArchiveServicer
 from assay_server.rpc.bundles.servicer import BundleServicer
-from assay_server.rpc.changes import Changes
 from assay_server.rpc.errors import send_in_time
 from assay_server.rpc.published.servicer import PublishedServicer
 from assay_server.rpc.servicers import CampaignServicer, Threads
 from tests.support.identity.tls_lab import channel_of, joined, tls_server
 from tests.support.server.playing_agent import PlayingAgent
-from tests.support.server.server_support import CAMPAIGN, eventually
+from tests.support.server.server_support import eventually
 
 
 def test_who_reads_nothing_is_cut_off_and_told_so_when_it_reads_again(short_path: Path) -> None:
@@ -104,15 +104,12 @@ class Answers:
         )
 
 
-@pytest.mark.parametrize(
-    "call", ["Watch", "GetReport", "Export", "ReadRecords", "StreamLaunches", "FetchBundle"]
-)
+@pytest.mark.parametrize("call", ["GetReport", "Export", "ReadRecords", "StreamLaunches", "FetchBundle"])
 def test_every_answer_in_parts_cuts_off_who_reads_nothing_and_frees_its_place(call: str) -> None:
-    queries = QueryLimits(answer_stalled_seconds=0, watch_streams=1, download_streams=1)  # type: ignore[arg-type]
+    queries = QueryLimits(answer_stalled_seconds=0, download_streams=1)  # type: ignore[arg-type]
     bundles = BundleLimits(bundle_idle_seconds=0, bundle_streams=1)
     limits = replace(DEFAULT_LIMITS, queries=queries, archives=ArchiveLimits(1, 0), bundles=bundles)
     request = {
-        "Watch": StatusRequest("c-1"),
         "GetReport": ReportRequest("c-1", ReportFormat("json")),
         "Export": ExportRequest("c-1"),
         "ReadRecords": RecordWanted("c-1", "c-1.0000", 0),
@@ -125,7 +122,7 @@ def test_every_answer_in_parts_cuts_off_who_reads_nothing_and_frees_its_place(ca
     async def test() -> list[grpc.StatusCode]:
         handler: Any = Answers()
         threads = Threads.of(limits)
-        campaigns = CampaignServicer(handler, threads, Changes(), limits)
+        campaigns = CampaignServicer(handler, threads, limits)
         others: dict[str, Any] = {
             "Export": ArchiveServicer(handler, threads, limits.archives),
             "ReadRecords": PublishedServicer(handler, threads, limits),
@@ -184,8 +181,8 @@ def test_quotas_of_one_caller_over_tls_and_another_is_not_bounded_by_them(
             return stack.enter_context(PlayingAgent.over(channel, name))
 
         vera, otto = member("vera"), member("otto")
-        campaign_id = stack.enter_context(PlayingAgent(server.addresses[1])).submit(CAMPAIGN)
-        watches = [vera.campaigns.Watch(StatusRequest(campaign_id).to_proto(), timeout=60) for _ in range(2)]
+        health = health_pb2_grpc.HealthStub(vera.channel)
+        watches = [health.Watch(health_pb2.HealthCheckRequest(), timeout=60) for _ in range(2)]
         for each in watches:
             next(each)
         # Both of her calls are under way.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 
 import grpc
@@ -121,6 +122,31 @@ def test_however_many_ask_a_summary_is_made_once_for_each_change(
         assert len(made) == 2
         with pytest.raises(grpc.RpcError):
             agent.status("another-1")
+
+
+def test_who_follows_a_campaign_whose_status_takes_long_gets_one_of_a_moment_ago(
+    make_server: Callable[..., Server], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = StatusBoard._made
+
+    def slow(board: StatusBoard, campaign_id: str) -> CampaignStatus:
+        time.sleep(0.2)
+        return real(board, campaign_id)
+
+    monkeypatch.setattr(StatusBoard, "_made", slow)
+    server = make_server()
+    with PlayingAgent(server.addresses[0]) as agent:
+        agent.submit(many(5))
+        watches = [agent.watch("many-1"), agent.watch("many-1")]
+        assert next(watches[0]).runs_running == 0
+        made_at = time.monotonic()
+        agent.register(("recorded-0", "recorded-1"))
+        agent.lease()
+        assert next(watches[1]).runs_running == 0, "made for the other"
+        assert next(watches[0]).runs_running == 1
+        assert time.monotonic() - made_at > 1.5, "ten times as long as it took"
+        agent.lease("recorded-1")
+        assert asked(agent, runs=False).runs_running == 2, "who asks once is told what is so now"
 
 
 @pytest.mark.parametrize(("large_runs", "kept_seconds", "read"), [(4, 3600, 1), (4, 0, 2), (5, 3600, 2)])

@@ -10,7 +10,6 @@ from typing import Any
 
 from assay_core.records.campaign import NamedCampaign, Submission, Submitted
 from assay_server.limits import DEFAULT_LIMITS
-from assay_server.rpc.changes import Changes
 from assay_server.rpc.servicers import CampaignServicer, Threads
 
 
@@ -22,7 +21,7 @@ def test_a_person_cancels_while_more_submissions_wait_than_threads_serve() -> No
         return Submitted("large-1", 1)
 
     handler: Any = SimpleNamespace(submit=submit, cancel=lambda asked: asked)
-    servicer, context = CampaignServicer(handler, threads, Changes()), SimpleNamespace()
+    servicer, context = CampaignServicer(handler, threads), SimpleNamespace()
 
     async def calls() -> tuple[Any, list[Any]]:
         message = Submission("campaign: large", "c.yaml", "/data").to_proto()

@@ -1,4 +1,4 @@
-"""The connection to a server: address, channel, the server's typed errors, and a watch that reconnects."""
+"""The connection to a server: address, channel, calls, and the server's typed errors."""
 
 from __future__ import annotations
 
@@ -97,6 +97,7 @@ _CALL_SECONDS = 60.0
 _REQUEST_SECONDS = 600.0
 _RECONNECT_SECONDS = 60.0
 _RESUBMIT_SECONDS = 0.5
+FOLLOW_SECONDS = 0.3
 _LARGEST_MESSAGE_BYTES = 32 << 20
 
 Answer = TypeVar("Answer")
@@ -423,47 +424,44 @@ class Connection:
     def watch(
         self, campaign_id: str, *, give_up_seconds: float = _RECONNECT_SECONDS
     ) -> Iterator[CampaignStatus]:
-        """Yield each new status of a campaign until it has ended, reconnecting if the connection breaks.
+        """Yield each new status of a campaign until it has ended.
 
         Waits ``give_up_seconds`` for a server that went away, then raises ServerUnreachableError.
         The campaign itself continues anyway.
         """
-        # By hand: tenacity repeats a call from its beginning, and this continues where a stream broke.
+        asked = StatusRequest(utf8(campaign_id), without_runs=True, following=True)
         last: CampaignStatus | None = None
         give_up_at = time.monotonic() + (give_up_seconds if self._reached else 0.0)
-        while True:
-            try:
-                for status in self._watch_once(campaign_id):
-                    give_up_at = time.monotonic() + give_up_seconds
+        with ended_in_order():
+            while True:
+                raise_if_asked()
+                try:
+                    status = self._call(self._cancellable_status, asked, CampaignStatus.from_proto)
+                except ServerUnreachableError:
+                    if time.monotonic() >= give_up_at:
+                        raise
+                else:
                     if status != last:
                         yield status
-                    last = status
-            except ServerUnreachableError:
-                if time.monotonic() >= give_up_at:
-                    raise
-            if last is not None and last.ended:
-                return
-            raise_if_asked()
-            time.sleep(0.2)
+                    if status.ended:
+                        return
+                    last, give_up_at = status, time.monotonic() + give_up_seconds
+                raise_if_asked()
+                time.sleep(FOLLOW_SECONDS)
 
-    def _watch_once(self, campaign_id: str) -> Iterator[CampaignStatus]:
-        self._renew_if_due()
-        # A stream ends with its certificate, so the next one begins in time with the renewed one.
-        seconds = self._login.seconds_to_renewal if self._login is not None else None
-        stream = self._stub.Watch(StatusRequest(utf8(campaign_id)).to_proto(), timeout=seconds)
-        try:
-            with ended_in_order(stream.cancel):
-                for message in stream:
-                    self._reached = True
-                    yield CampaignStatus.from_proto(message)
+    def _cancellable_status(self) -> Callable[..., Any]:
+        """GetStatus, which ends at once if a signal asks for the end."""
+
+        def call(message: Any, timeout: float) -> Any:
+            future = self._stub.GetStatus.future(message, timeout=timeout)
+            with ended_in_order(future.cancel):
+                try:
+                    return future.result()
+                except grpc.FutureCancelledError:
                     raise_if_asked()
-        except grpc.RpcError as error:
-            raise_if_asked()
-            if seconds is not None and error.code() is grpc.StatusCode.DEADLINE_EXCEEDED and self._reached:
-                return
-            raise self._typed(error) from None
-        finally:
-            stream.cancel()
+                    raise
+
+        return call
 
     def _call(
         self,

@@ -151,12 +151,16 @@ class CampaignsPage(Record[campaign_pb2.ListCampaignsRequest], first="campaigns_
 
 @dataclass(frozen=True)
 class StatusRequest(Record[campaign_pb2.GetStatusRequest], first="runs_from", most="runs_most"):
-    """A request for a campaign with at most ``most`` runs (0: the server decides) from index ``first`` on."""
+    """A request for a campaign with at most ``most`` runs (0: the server decides) from index ``first`` on.
+
+    ``following``: it is repeated until the campaign has ended, so the answer may be of a moment ago.
+    """
 
     campaign_id: str
     first: int = 0
     most: int = 0
     without_runs: bool = False
+    following: bool = False
 
 
 @dataclass(frozen=True)

@@ -71,7 +71,6 @@ RULES: Mapping[str, Rule] = {
     "assay.v1.CampaignService/Submit": Rule(_SUBMITTERS),
     "assay.v1.CampaignService/ListCampaigns": Rule(_READERS, lists_campaigns=True, audited=False),
     "assay.v1.CampaignService/GetStatus": Rule(_READERS, seen_campaign="campaign_id", audited=False),
-    "assay.v1.CampaignService/Watch": Rule(_READERS, lasts=True, seen_campaign="campaign_id", audited=False),
     "assay.v1.CampaignService/Cancel": Rule(_SUBMITTERS, own_campaign="campaign_id"),
     "assay.v1.CampaignService/Pause": Rule(_SUBMITTERS, own_campaign="campaign_id"),
     "assay.v1.CampaignService/Resume": Rule(_SUBMITTERS, own_campaign="campaign_id"),

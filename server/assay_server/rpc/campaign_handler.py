@@ -97,7 +97,7 @@ class CampaignHandler:
     def status(self, request: StatusRequest) -> CampaignStatus:
         """The campaign with a page of its runs; raises CampaignError if no campaign has that name."""
         if request.without_runs:
-            return self._board.status(request.campaign_id)
+            return self._board.status(request.campaign_id, following=request.following)
         status, runs = self._with_runs(request, EVERY_RUN)
         end = max(0, request.first) + len(runs)
         return replace(status, runs=tuple(runs), runs_next=end if end < status.runs_total else 0)

@@ -44,7 +44,6 @@ from assay_server.rpc.binding import bound, group_called, places_taken
 from assay_server.rpc.bundles.handler import BundleHandler
 from assay_server.rpc.bundles.servicer import BundleServicer
 from assay_server.rpc.campaign_handler import CampaignHandler
-from assay_server.rpc.changes import Changes
 from assay_server.rpc.identity_servicers import add_identity_services, add_joining
 from assay_server.rpc.ingest_servicer import IngestServicer
 from assay_server.rpc.lab.handler import LabHandler
@@ -76,7 +75,6 @@ class RpcServer:
         agents: AgentHandler,
         campaigns: CampaignHandler,
         ingest: Ingest,
-        changes: Changes,
         *,
         archives: ArchiveHandler,
         bundles: BundleHandler,
@@ -107,7 +105,6 @@ class RpcServer:
         self._lab = lab
         self._budgets = budgets
         self._ingest = ingest
-        self._changes = changes
         self._recognition = recognition
         self._metadata = metadata
         self._identified = identified
@@ -140,7 +137,7 @@ class RpcServer:
             self._health.set_serving(serving and not self._draining)
 
     def drain(self, seconds: float) -> None:
-        """Give no more work, tell who watches, and wait until calls have ended, at most that long.
+        """Give no more work, and wait until calls have ended, at most that long.
 
         Agents may still send what they hold, finish attempts and keep leases.
         """
@@ -150,7 +147,6 @@ class RpcServer:
     async def _drain(self, seconds: float) -> None:
         self._draining = True
         self._set_serving(False)
-        self._changes.stop()
         if self._agent_servicer is not None:
             self._agent_servicer.drain()
         loop = asyncio.get_running_loop()
@@ -189,7 +185,6 @@ class RpcServer:
     async def _serve(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._end = asyncio.Event()
-        self._changes.attach(self._loop)
         threads = Threads.of(self._limits)
         joins = self._limits.joins
         bounds = replace(
@@ -212,7 +207,6 @@ class RpcServer:
             self._listening.set_result(addresses)
             await self._end.wait()
         finally:
-            self._changes.stop()
             await asyncio.gather(server.stop(_GRACE_SECONDS), joining.stop(_GRACE_SECONDS))
             await asyncio.to_thread(agents.close)
             await asyncio.to_thread(threads.close)
@@ -255,7 +249,7 @@ class RpcServer:
         health_pb2_grpc.add_HealthServicer_to_server(self._health, server)
         agent_pb2_grpc.add_AgentServiceServicer_to_server(agents, server)  # type: ignore[no-untyped-call]
         campaign_pb2_grpc.add_CampaignServiceServicer_to_server(  # type: ignore[no-untyped-call]
-            CampaignServicer(self._campaigns, threads, self._changes, self._limits), server
+            CampaignServicer(self._campaigns, threads, self._limits), server
         )
         lab_pb2_grpc.add_LabServiceServicer_to_server(  # type: ignore[no-untyped-call]
             LabServicer(self._people, self._lab, self._budgets, threads), server

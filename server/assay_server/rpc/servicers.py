@@ -13,7 +13,6 @@ import grpc
 
 from assay_core.records.campaign import (
     CampaignsPage,
-    CampaignStatus,
     NamedCampaign,
     ReportRequest,
     StatusRequest,
@@ -28,10 +27,8 @@ from assay_server.campaigns.ingest.publish import MOST_SMALL_SEGMENTS
 from assay_server.limits import DEFAULT_LIMITS, Limits
 from assay_server.rpc.agent_handler import AgentHandler
 from assay_server.rpc.campaign_handler import CampaignHandler
-from assay_server.rpc.changes import Changes
 from assay_server.rpc.errors import abort, send_in_time
-from assay_server.rpc.places import BoundedThreads, Gathering, Places
-from assay_server.rpc.watching.shared import SharedStatuses
+from assay_server.rpc.places import BoundedThreads, Gathering
 from assay_server.store.records import MOST_SMALL_LAUNCHES
 
 Asked = TypeVar("Asked")
@@ -206,21 +203,10 @@ def _read_finished(request: Any) -> FinishedAttempt | AssayError:
 class CampaignServicer(campaign_pb2_grpc.CampaignServiceServicer):
     """The CampaignService of assay_protos."""
 
-    def __init__(
-        self,
-        handler: CampaignHandler,
-        threads: Threads,
-        changes: Changes,
-        limits: Limits = DEFAULT_LIMITS,
-    ) -> None:
-        self._places = Places(
-            lambda: limits.queries.watch_streams, lambda: limits.callers.place_share_percent
-        )
+    def __init__(self, handler: CampaignHandler, threads: Threads, limits: Limits = DEFAULT_LIMITS) -> None:
         self._queries = limits.queries
-        self._shared = SharedStatuses(changes)
         self._handler = handler
         self._threads = threads
-        self._changes = changes
 
     async def Submit(self, request: Any, context: Context) -> Any:
         read = Submission.from_proto
@@ -233,35 +219,6 @@ class CampaignServicer(campaign_pb2_grpc.CampaignServiceServicer):
     async def GetStatus(self, request: Any, context: Context) -> Any:
         read = StatusRequest.from_proto
         return await sent(context, self._threads.status, self._handler.status, read, request)
-
-    async def Watch(self, request: Any, context: Context) -> AsyncIterator[Any]:
-        with self._places.taken() as place:
-            if not place:
-                await abort(context, self._places.refusal("watches"), "Watch")
-            campaign_id = StatusRequest.from_proto(request).campaign_id
-            async for message in self._watch(campaign_id, context):
-                await send_in_time(context, message, self._queries.answer_stalled_seconds)
-        return
-        yield  # a call that answers in parts
-
-    async def _watch(self, campaign_id: str, context: Context) -> AsyncIterator[Any]:
-        """The campaign's statuses as messages."""
-        asked, last = StatusRequest(campaign_id, without_runs=True), None
-
-        async def make() -> CampaignStatus:
-            return await answer(context, self._threads.status, self._handler.status, as_it_is, asked)
-
-        with self._shared.watching(campaign_id) as watching:
-            while True:
-                made = await watching.next(make)
-                if made.status != last:
-                    yield made.message
-                    last = made.status
-                if made.status.ended:
-                    return
-                if self._changes.stopping:
-                    await context.abort(grpc.StatusCode.UNAVAILABLE, "the server ends")
-                await watching.rest()
 
     async def Cancel(self, request: Any, context: Context) -> Any:
         read = NamedCampaign.from_proto

@@ -28,6 +28,9 @@ from assay_server.store.values.overviews import WorkloadCost
 
 # The reason for waiting also depends on time: agents go away, slots rest.
 _KEPT_SECONDS = 5.0
+# The status of a large campaign takes a good part of a second to make. For those who follow the campaign,
+# however many, the server rests for ten times as long before it makes the next.
+_REST_RATIO = 10.0
 # What a large campaign costs is read from all of its attempts: not with every run that ends.
 _LARGE_RUNS = 5_000
 _COSTS_KEPT_SECONDS = 15.0
@@ -42,6 +45,7 @@ class _Summary:
     changes: int = 0
     seen_changes: int = -1
     made_at: float = 0.0
+    took_seconds: float = 0.0
     status: CampaignStatus | None = None
     costs_at: float = 0.0
     costs: list[WorkloadCost] | None = None
@@ -69,12 +73,18 @@ class StatusBoard:
         self._summaries: dict[str, _Summary] = {}
         coordinator.listen(self._changed)
 
-    def status(self, campaign_id: str) -> CampaignStatus:
-        """Raises UnknownThingError if there is no such campaign."""
+    def status(self, campaign_id: str, *, following: bool = False) -> CampaignStatus:
+        """The status now, or, for a caller that is ``following`` the campaign, of a moment ago.
+
+        Raises UnknownThingError if there is no such campaign.
+        """
         summary = self._summary(campaign_id)
         with summary.lock:
             changes, now = summary.changes, time.monotonic()
-            fresh = summary.seen_changes == changes and now - summary.made_at < _KEPT_SECONDS
+            kept = _KEPT_SECONDS
+            if summary.seen_changes != changes:
+                kept = min(_REST_RATIO * summary.took_seconds, kept) if following else 0.0
+            fresh = now - summary.made_at < kept
             if summary.status is None or not fresh:
                 try:
                     summary.status = self._made(campaign_id)
@@ -82,7 +92,8 @@ class StatusBoard:
                     with self._lock:
                         self._summaries.pop(campaign_id, None)
                     raise
-                summary.seen_changes, summary.made_at = changes, now
+                summary.seen_changes, summary.made_at = changes, time.monotonic()
+                summary.took_seconds = summary.made_at - now
             return summary.status
 
     def _changed(self, effects: Effects) -> None:

@@ -16,6 +16,7 @@ from typing import Any
 import grpc
 
 from assay_agent.daemon.slots import idle_pauses
+from assay_client.remote.connection import FOLLOW_SECONDS
 from assay_core.records.attempt import AttemptLog, Claim
 from assay_core.records.campaign import StatusRequest
 from assay_core.records.lease import (
@@ -260,8 +261,12 @@ class Fleet:
 
     async def _watch(self, channel: grpc.aio.Channel, campaign_id: str) -> None:
         campaigns: Any = campaign_pb2_grpc.CampaignServiceStub(channel)
-        async for _ in campaigns.Watch(StatusRequest(campaign_id).to_proto()):
-            self.counts.statuses += 1
+        asked, last = StatusRequest(campaign_id, without_runs=True, following=True).to_proto(), None
+        while True:  # as often as the client
+            told = await campaigns.GetStatus(asked, timeout=_PATIENCE_SECONDS)
+            self.counts.statuses += told != last
+            last = told
+            await asyncio.sleep(FOLLOW_SECONDS)
 
 
 @contextlib.asynccontextmanager

@@ -69,6 +69,7 @@ class Script:
     )
     status: Callable[[str], campaign_pb2.CampaignStatus] = lambda _: status("running", 1)
     cancel: Callable[[str], campaign_pb2.CampaignStatus] = lambda _: status("cancelled", 1)
+    # The answers to who follows a campaign, one after the other.
     watch: Callable[[str], Iterator[campaign_pb2.CampaignStatus]] = lambda _: iter([status("done", 2)])
     run: Callable[[str], campaign_pb2.RunDetail] = lambda _: campaign_pb2.RunDetail(
         run=status("done", 1).runs[0]
@@ -108,6 +109,7 @@ class _Servicer(campaign_pb2_grpc.CampaignServiceServicer):
     def __init__(self, script: Script) -> None:
         self._script = script
         self._ended: dict[str, campaign_pb2.CampaignStatus] = {}
+        self._followed_by: dict[str, Iterator[campaign_pb2.CampaignStatus]] = {}
 
     def _answer(self, context: grpc.ServicerContext, request: Any, call: Callable[[], Any]) -> Any:
         self._script.requests.append(request)
@@ -126,11 +128,24 @@ class _Servicer(campaign_pb2_grpc.CampaignServiceServicer):
         return self._answer(context, request, lambda: answer)
 
     def GetStatus(self, request: Any, context: grpc.ServicerContext) -> Any:
-        # What a watch told last is what a status is then.
+        if request.following:
+            return self._answer(context, request, lambda: self._followed(request.campaign_id))
+        # What was told last to who follows is what a status is then.
         status = self._ended.get(request.campaign_id)
         return self._answer(
             context, request, lambda: summed(status or self._script.status(request.campaign_id))
         )
+
+    def _followed(self, campaign_id: str) -> campaign_pb2.CampaignStatus:
+        """The next status of the script for who follows a campaign, without runs."""
+        statuses = self._followed_by.setdefault(campaign_id, self._script.watch(campaign_id))
+        told = next(statuses)
+        if told.state >= campaign_pb2.CAMPAIGN_STATE_DONE:  # or failed, or cancelled
+            self._ended[campaign_id] = told
+            del self._followed_by[campaign_id]
+        without_runs = summed(told)
+        del without_runs.runs[:]
+        return without_runs
 
     def CancelRuns(self, request: Any, context: grpc.ServicerContext) -> Any:
         def cancelled() -> Any:
@@ -150,18 +165,6 @@ class _Servicer(campaign_pb2_grpc.CampaignServiceServicer):
 
     def GetRun(self, request: Any, context: grpc.ServicerContext) -> Any:
         return self._answer(context, request, lambda: self._script.run(request.run_id))
-
-    def Watch(self, request: Any, context: grpc.ServicerContext) -> Iterator[Any]:
-        self._script.requests.append(request)
-        try:
-            for told in self._script.watch(request.campaign_id):
-                if told.state >= campaign_pb2.CAMPAIGN_STATE_DONE:  # or failed, or cancelled
-                    self._ended[request.campaign_id] = told
-                without_runs = summed(told)
-                del without_runs.runs[:]
-                yield without_runs
-        except Refusal as refusal:
-            _abort(context, refusal)
 
     def GetReport(self, request: Any, context: grpc.ServicerContext) -> Iterator[Any]:
         self._script.requests.append(request)

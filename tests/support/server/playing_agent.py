@@ -91,8 +91,16 @@ class PlayingAgent:
         return CampaignStatus.from_proto(self.campaigns.GetStatus(asked, timeout=20, wait_for_ready=True))
 
     def watch(self, campaign_id: str, timeout: float = 60) -> Iterator[CampaignStatus]:
-        for message in self.campaigns.Watch(StatusRequest(campaign_id).to_proto(), timeout=timeout):
-            yield CampaignStatus.from_proto(message)
+        """Each new status, without runs, until the campaign has ended."""
+        asked = StatusRequest(campaign_id, without_runs=True, following=True).to_proto()
+        last, until = None, time.monotonic() + timeout
+        while last is None or not last.ended:
+            assert time.monotonic() < until, "the campaign does not end"
+            status = CampaignStatus.from_proto(self.campaigns.GetStatus(asked, timeout=timeout))
+            if status != last:
+                yield status
+            last = status
+            time.sleep(_POLL_SECONDS)
 
     def cancel(self, campaign_id: str) -> CampaignStatus:
         asked = NamedCampaign(campaign_id).to_proto()

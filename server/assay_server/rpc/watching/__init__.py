@@ -1,1 +1,0 @@
-"""Watching campaigns: one status for all who watch a campaign."""
