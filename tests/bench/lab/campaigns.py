@@ -8,6 +8,7 @@ _MOST_REPEATS = 1000
 
 KIND = "Simulated A100"
 WATCHED_KIND = "Simulated B200"
+SUDDEN_KIND = "Simulated L40"
 OTHER_KIND = "Simulated H100"  # nobody asks for it
 
 

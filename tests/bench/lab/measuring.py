@@ -22,7 +22,7 @@ import psutil
 from assay_core.records.campaign import Submission
 from assay_protos import campaign_pb2_grpc
 from tests.bench.lab.agents import Fleet, simulated_lab
-from tests.bench.lab.campaigns import KIND, OTHER_KIND, WATCHED_KIND, campaign_of, shared_out
+from tests.bench.lab.campaigns import KIND, OTHER_KIND, SUDDEN_KIND, WATCHED_KIND, campaign_of, shared_out
 from tests.bench.lab.figures import milliseconds
 from tests.bench.lab.goals import Goal, Phase, Phases, goals_of, lease_goals
 from tests.bench.lab.server_process import ServerProcess
@@ -113,14 +113,18 @@ def _submit(address: str, size: LabSize) -> None:
 
 
 async def _started(server: ServerProcess, fleet: Fleet) -> list[float]:
-    """Seconds from a submission to the lease of each agent, all of which are idle."""
+    """Seconds from a submission to the lease of each of a tenth of the agents, while all are idle."""
+    few = fleet.agents[::10]
+    for agent in few:
+        agent.kind = SUDDEN_KIND
+        await agent.register()
     counts = fleet.count_anew()
-    text = campaign_of("sudden", len(fleet.agents), OTHER_KIND)
+    text = campaign_of("sudden", len(few), SUDDEN_KIND)
     async with grpc.aio.insecure_channel(server.address) as channel:
         campaigns: Any = campaign_pb2_grpc.CampaignServiceStub(channel)
         await campaigns.Submit(Submission(text, "sudden.yaml", "/lab").to_proto(), timeout=_SUBMIT_SECONDS)
     submitted_at = asyncio.get_running_loop().time()
-    while len(counts.leased_at) < len(fleet.agents):
+    while len(counts.leased_at) < len(few):
         await asyncio.sleep(_PROBE_SECONDS)
     return [max(0.0, at - submitted_at) for at in counts.leased_at]
 

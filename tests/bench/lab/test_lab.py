@@ -123,7 +123,7 @@ def _phase(
     ("phases", "broken"),
     [
         (Phases(_phase(), [0.5] * 9, _phase(), _phase(), _phase(600)), []),
-        (Phases(_phase(cores=0.11), [0.5] * 9, _phase(), _phase(), _phase(600)), ["9 idle slots"]),
+        (Phases(_phase(cores=0.51), [0.5] * 9, _phase(), _phase(), _phase(600)), ["9 idle slots"]),
         (Phases(_phase(), [0.5] * 9, _phase(lease=0.101), _phase(), _phase(600)), ["lease call"]),
         (
             Phases(_phase(), [0.5] * 9, _phase(cores=1.01), _phase(), _phase(600)),
