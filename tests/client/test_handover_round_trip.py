@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import re
 import shutil
@@ -18,6 +17,7 @@ from assay_sampling.errors import InputError, MisalignedError, RefusedError, Sto
 from assay_sampling.handover.simulated_logs import GivenLog, read_log
 from assay_sampling.projection.files import ProjectionOptions
 from assay_sampling.simulators.accel_sim.output import read_output
+from tests.support.client.silicon_pages import write_silicon
 from tests.support.client.simulate_bench import made_bench
 from tests.support.sampling import accel_sim_logs as logs
 from tests.support.sampling.accel_sim_traces import Listed, write_listed
@@ -28,27 +28,10 @@ COPIES = ("MemcpyHtoD,0x00007f5c40000000,1048576", "MemcpyHtoD,0x00007f5c4400000
 RULE = ("-p", "rule=instructions", "-p", "s=10", "-p", "window_cycles=1500")
 # Notes that say which launches of a log count.
 COUNTS = ("log_counts_launches", "log_cut_after_launches")
-METRICS = ("gpc__cycles_elapsed.avg", "smsp__inst_executed.sum")
 
 
 def launches_of(log: Path) -> list[Any]:
     return read_output(log)[1]
-
-
-def write_silicon(path: Path, launches: list[Any], cycles: list[float]) -> Path:
-    """An Nsight Compute page of the launches of a log, with cycles and instructions."""
-    lines = [
-        ["ID", "Process ID", "Process Name", "Host Name", "Kernel Name", "Context", "Stream", "Block Size",
-         "Grid Size", "Device", "CC", *METRICS],
-        [""] * 11 + ["cycle", "inst"],
-    ]  # fmt: skip
-    for index, (launch, count) in enumerate(zip(launches, cycles, strict=True)):
-        block, grid = (f"({', '.join(map(str, axes))})" for axes in (launch.block, launch.grid))
-        identity = [str(index), "7", "app", "box", launch.kernel.strip(), "1", "7", block, grid, "0", "7.0"]
-        lines.append([*identity, repr(count), str(launch.instructions)])
-    with path.open("w", newline="") as file:
-        csv.writer(file, quoting=csv.QUOTE_ALL).writerows(lines)
-    return path
 
 
 def document_of(ended: Any) -> dict[str, Any]:

@@ -57,6 +57,7 @@ def test_every_command_of_the_page_works(tmp_path: Path, monkeypatch: pytest.Mon
         assert (program, main(words)) == ("assay", 0), line
     assert "DYNAMIC_KERNEL_RANGE" in (work / "tracing" / "tracer.env").read_text()
     assert (work / "handed" / "warm-kernelslist.g").is_file()
+    assert (work / "jobs" / "define-app.yml").is_file()
     assert (work / "handed-macsim" / "kernel_config.txt").read_text().startswith("-1 newptx\nKernel")
     assert json.loads((work / "simulated.json").read_text())["simulation_version"] == 1
     assert (work / "selection.trace.json.gz").is_file()
@@ -65,7 +66,7 @@ def test_every_command_of_the_page_works(tmp_path: Path, monkeypatch: pytest.Mon
 
 def test_the_page_names_every_form() -> None:
     text = PAGE.read_text()
-    for form in ("nvbit", "accel-sim", "macsim", "perfetto", "weights"):
+    for form in ("nvbit", "accel-sim", "accel-sim-jobs", "macsim", "perfetto", "weights"):
         assert f"--to {form}" in text
 
 

@@ -44,6 +44,7 @@ Counted = dict[int, int]
 
 def write(handed: HandOver, folder: Path) -> None:
     for entry in handed.files:
+        (folder / entry.name).parent.mkdir(parents=True, exist_ok=True)
         with (folder / entry.name).open("wb") as file:
             for piece in entry.pieces():
                 file.write(piece if isinstance(piece, bytes) else piece.encode("utf-8", "surrogateescape"))
@@ -56,7 +57,7 @@ def inputs(saved: SavedSelection, needs: frozenset[str], kind: str) -> Iterator[
     """What a target needs for a selection: traces, in the form that it reads, of all launches."""
     with tempfile.TemporaryDirectory(prefix="assay-") as name:
         folder = Path(name)
-        if "traces" in needs and kind == "accel-sim":
+        if "traces" in needs and kind.startswith("accel-sim"):
             whole = {int(launch): row for row, launch in enumerate(saved.launch)}
             write_listed(
                 folder,
@@ -84,10 +85,13 @@ def inputs(saved: SavedSelection, needs: frozenset[str], kind: str) -> Iterator[
 
 def counted_in(kind: str, folder: Path) -> Counted:
     """How often each launch is named in the files of a form, read as the tool would."""
-    if kind == "accel-sim":
-        lines = (folder / "kernelslist.g").read_text().splitlines()
+    if kind.startswith("accel-sim"):
+        (one,) = [folder] if kind == "accel-sim" else folder.glob("traces/*/selected/traces")
+        lines = (one / "kernelslist.g").read_text().splitlines()
         names = [int(line.split("-")[1].split(".")[0]) - 1 for line in lines if line.startswith("kernel")]
-        assert all((folder / line).is_file() for line in lines if line.startswith("kernel"))
+        assert all((one / line).is_file() for line in lines if line.startswith("kernel"))
+        alone = [int(each.name.partition("_")[2]) - 1 for each in folder.glob("traces/*/launch_*")]
+        assert kind == "accel-sim" or sorted(alone) == sorted(names)
     elif kind == "macsim":
         lines = (folder / "kernel_config.txt").read_text().splitlines()
         assert lines[0] == "-1 newptx"
@@ -236,11 +240,11 @@ def test_every_target_keeps_the_contract(kind: str, light: tuple[Launches, Saved
 
 
 def test_what_is_not_a_target_is_said() -> None:
-    with pytest.raises(ParameterError, match="accel-sim, macsim, nvbit, weights, perfetto"):
+    with pytest.raises(ParameterError, match="accel-sim, accel-sim-jobs, macsim, nvbit, weights, perfetto"):
         target_called("gem5")
 
 
-@pytest.mark.parametrize("kind", ["accel-sim", "macsim", "nvbit"])
+@pytest.mark.parametrize("kind", ["accel-sim", "accel-sim-jobs", "macsim", "nvbit"])
 def test_launches_of_several_processes_are_refused(kind: str, light: tuple[Launches, SavedSelection]) -> None:
     _, saved = light
     document = saved.document.to_dict()

@@ -20,7 +20,7 @@ from typing import Any
 
 import pytest
 
-from assay_client.simulating.installation import Simulator, open_simulator
+from assay_client.simulating.installation import Simulator
 from assay_sampling.simulators.accel_sim.output import read_output
 
 pytestmark = [pytest.mark.simulator, pytest.mark.timeout(1800)]
@@ -51,25 +51,6 @@ class WholeRun:
     cycles: int
     cpu_seconds: float
     wall_seconds: float
-
-
-@pytest.fixture(scope="module")
-def simulator() -> Simulator:
-    cache = os.environ.get("ASSAY_SIMULATOR", "")
-    root = Path(cache) / "accel-sim"
-    if not cache or not root.is_dir():
-        pytest.skip("there is no simulator: 'make test-simulator' builds it and runs this")
-    return open_simulator(root)
-
-
-@pytest.fixture(scope="module")
-def traces(shared_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    script = shared_data.parent / "tools" / "accel_sim" / "solver_traces.py"
-    if not script.is_file():
-        pytest.skip(f"there is no {script}, which makes the traces")
-    folder = tmp_path_factory.mktemp("solver")
-    subprocess.run([sys.executable, script, folder, "--steps", "4", "--scale", "0.5"], check=True)
-    return folder
 
 
 @pytest.fixture(scope="module")

@@ -22,7 +22,9 @@ class WrittenFileEntry(Part):
 class HandOverDocument(Part):
     """What `assay export` wrote."""
 
-    target: Annotated[str, says("the form: `accel-sim`, `macsim`, `nvbit`, `weights` or `perfetto`")]
+    target: Annotated[
+        str, says("the form: `accel-sim`, `accel-sim-jobs`, `macsim`, `nvbit`, `weights` or `perfetto`")
+    ]
     selection: Annotated[str, says("the selection's file")]
     output: Annotated[str, says("the folder, or the one file")]
     files: Annotated[list[WrittenFileEntry], says("what was written")]

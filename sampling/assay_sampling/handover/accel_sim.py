@@ -178,15 +178,8 @@ def _warm_up(
     """The list that replays earlier launches, with the memory-only traces that it names; nothing without."""
     if not given.warm_up:
         return (), {}
+    refuse_unwarmed(saved, given, folder, launches)
     order = warm_up_order(saved.document.profile.launches, launches.tolist(), given.warm_up)
-    missing = [launch + 1 for launch, _ in order if launch + 1 not in folder.by_id]
-    if missing:
-        raise MisalignedError(
-            f"{folder.kernels.path} and --warm-up {given.warm_up}",
-            f"{len(missing)} of the launches to replay have no trace",
-            "trace them too: assay export SELECTION --to nvbit --warm-up COUNT, or give --warm-up 0",
-            tuple(f"kernel-{number}.traceg is not in the list" for number in missing[:DIFFERENCES_SHOWN]),
-        )
     names, files = [], []
     for launch, memory_only in order:
         trace = folder.by_id[launch + 1]
@@ -196,3 +189,18 @@ def _warm_up(
             files.append(HandedFile(names[-1], about, partial(memory_only_trace, trace)))
     about = "the same, each representative after the launches that warm its caches"
     return (HandedFile(WARM_LIST_NAME, about, partial(_lines, names)), *files), {}
+
+
+def refuse_unwarmed(saved: SavedSelection, given: Given, folder: TraceFolder, launches: np.ndarray) -> None:
+    """Raise MisalignedError where launches that warm caches have no trace."""
+    if not given.warm_up:
+        return
+    order = warm_up_order(saved.document.profile.launches, launches.tolist(), given.warm_up)
+    missing = [launch + 1 for launch, _ in order if launch + 1 not in folder.by_id]
+    if missing:
+        raise MisalignedError(
+            f"{folder.kernels.path} and --warm-up {given.warm_up}",
+            f"{len(missing)} of the launches to replay have no trace",
+            "trace them too: assay export SELECTION --to nvbit --warm-up COUNT, or give --warm-up 0",
+            tuple(f"kernel-{number}.traceg is not in the list" for number in missing[:DIFFERENCES_SHOWN]),
+        )

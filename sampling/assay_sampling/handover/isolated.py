@@ -86,17 +86,17 @@ def isolated_launches(
 
 def _isolated(folder: TraceFolder, launch: int, warm_up: WarmUp) -> IsolatedLaunch:
     trace, blocks = folder.by_id[launch + 1], folder.header(launch + 1).blocks
-    own = [*(copy.line for copy in _copies_before(folder.kernels, trace)), trace.name]
+    own = [*(copy.line for copy in copies_before(folder.kernels, trace)), trace.name]
     if warm_up == "none" or launch == 0:
         return IsolatedLaunch(launch, trace, blocks, tuple(own))
     before, its_blocks = folder.by_id[launch], folder.header(launch).blocks
     replay = Replay(before, None if warm_up == "whole" else TAIL_BLOCKS)
-    lines = [*(copy.line for copy in _copies_before(folder.kernels, before)), replay.name, *own]
+    lines = [*(copy.line for copy in copies_before(folder.kernels, before)), replay.name, *own]
     replayed = its_blocks if replay.last_blocks is None else min(its_blocks, replay.last_blocks)
     return IsolatedLaunch(launch, trace, blocks + replayed, tuple(lines), replay, replayed)
 
 
-def _copies_before(kernels: KernelsList, trace: Path) -> list[MemoryCopy]:
+def copies_before(kernels: KernelsList, trace: Path) -> list[MemoryCopy]:
     """The copies between a launch and the one before it in the list."""
     copies: list[MemoryCopy] = []
     for entry in kernels.entries:

@@ -7,6 +7,7 @@ from types import MappingProxyType
 
 from assay_sampling.errors import ParameterError
 from assay_sampling.handover.accel_sim import AccelSimTarget
+from assay_sampling.handover.accel_sim_jobs import AccelSimJobsTarget
 from assay_sampling.handover.macsim import MacSimTarget
 from assay_sampling.handover.nvbit import NvbitTarget
 from assay_sampling.handover.perfetto import PerfettoTarget
@@ -15,6 +16,7 @@ from assay_sampling.handover.weights import WeightsTarget
 
 _OFFERED: tuple[Target, ...] = (
     AccelSimTarget(),
+    AccelSimJobsTarget(),
     MacSimTarget(),
     NvbitTarget(),
     WeightsTarget(),

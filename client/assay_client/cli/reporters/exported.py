@@ -12,6 +12,8 @@ _SHOWN_FILES = 12
 _NEXT = {
     "accel-sim": "accel-sim.out -trace {output}/kernelslist.g -config ..., then assay import accel-sim LOG "
     "--selection {selection}",
+    "accel-sim-jobs": "copy {output}/define-*.yml to util/job_launching/apps, then run_simulations.py -B "
+    "WORKLOAD -T {output}/traces; hardware for plot-correlation.py -H: {output}/hardware",
     "nvbit": "trace with {output}/tracer.env, then assay export {selection} --to accel-sim --traces DIR",
     "macsim": "copy {output}/trace_file_list next to MacSim's params.in",
     "weights": "wherever a SELECTION is read: assay evaluate, export, import accel-sim",

@@ -32,7 +32,9 @@ def export_(
     *,
     to: Annotated[
         str,
-        typer.Option("--to", metavar="TARGET", help="accel-sim, macsim, nvbit, weights or perfetto."),
+        typer.Option(
+            "--to", metavar="TARGET", help="accel-sim, accel-sim-jobs, macsim, nvbit, weights or perfetto."
+        ),
     ],
     traces: Annotated[
         Path | None,
@@ -40,7 +42,7 @@ def export_(
             "--traces",
             readable=False,
             metavar="DIR",
-            help="For accel-sim and macsim: the folder of the traces, or the list in it.",
+            help="For accel-sim, accel-sim-jobs and macsim: the folder of the traces, or the list in it.",
         ),
     ] = None,
     recording: Annotated[
@@ -49,7 +51,7 @@ def export_(
             "--recording",
             readable=False,
             metavar="FILE",
-            help="For perfetto: the recording whose launches are drawn.",
+            help="For perfetto: the recording to draw; for accel-sim-jobs: the cycles of silicon.",
         ),
     ] = None,
     output: Annotated[
@@ -68,8 +70,8 @@ def export_(
             "--warm-up",
             metavar="COUNT",
             min=0,
-            help="For accel-sim: also write a list that replays the memory instructions of this many "
-            "launches before each; for nvbit: also trace those launches.",
+            help="For accel-sim, accel-sim-jobs: replay the memory instructions of this many launches before "
+            "each; for nvbit: also trace those launches.",
         ),
     ] = 0,
     workload: Annotated[
@@ -83,7 +85,7 @@ def export_(
         bool,
         typer.Option(
             "--copy",
-            help="For accel-sim and macsim: copy traces instead of linking to them (links are relative).",
+            help="With --traces: copy them instead of linking to them (links are relative).",
         ),
     ] = False,
     force: Annotated[bool, typer.Option("--force", help="Overwrite existing files.")] = False,
