@@ -199,7 +199,7 @@ def test_a_report_is_had_in_every_form(make_server: Callable[..., Server], short
     (folder / "report.parquet").write_bytes(made_rows(made_report(workloads=3, kernel=HOSTILE)))
     with closing(lab.browser("viewer")) as browser:
         page = browser.get("/campaigns/made-1").text
-        assert re.findall(r'<th scope="row">(workload-\d+)</th>', page)[:3] == ["workload-000"] * 3
+        assert re.findall(r">(workload-\d+)</a></th>", page)[:3] == ["workload-000"] * 3
         begins = {"json": b"{", "csv": b"", "parquet": b"PAR1", "md": b"#", "tex": b""}
         for form, begin in begins.items():
             assert f'href="/campaigns/made-1/report.{form}"' in page

@@ -126,7 +126,7 @@ def test_the_verdict_comes_first_and_by_gpu(lab: WebLab, report: bytes) -> None:
     here = [each for each in found if each.device == "RTX 2060"]
     off = sum(each.is_off for each in here)
     assert re.findall(r">(\d+ [a-z ]+)</a>", rtx) == [f"{38 - off} trust", f"{off} do not trust", "2 refused"]
-    assert 'href="/campaigns/large-1?gpu=RTX+2060&amp;state=refused"' in rtx.replace("RTX%202060", "RTX+2060")
+    assert 'href="/campaigns/large-1?gpu=RTX+2060&amp;state=refused"' in rtx
     assert '114.0 % <span class="faint">workload-012 (pks)</span>' in rtx
 
 
@@ -166,6 +166,31 @@ def test_runs_are_searched_and_filtered_and_show_their_condition(lab: WebLab) ->
         assert runs(browser.get(path, params={"q": "load-002", "gpu": "RTX 3070"}).text) == ["large-1.0008"]
         assert runs(browser.get(path, params={"state": "failed"}).text) == []
         assert "flushed caches, clock base" in browser.get("/runs/large-1.0007").text
+
+
+def test_campaigns_of_one_name_have_a_history_with_their_results(lab: WebLab) -> None:
+    with PlayingAgent(lab.server.addresses[-1]) as owner:
+        owner.submit(
+            "campaign: large\nworkloads:\n  - {name: w, recordings: [{device: V100, light: l.csv}]}\n"
+        )
+
+    def campaigns(html: str) -> list[str]:
+        return re.findall(r'<th scope="row"><a href="/campaigns/[^"]+">([^<]+)</a></th>', html)
+
+    with closing(lab.browser("owner")) as browser, closing(lab.browser("viewer")) as viewer:
+        assert campaigns(browser.get("/").text) == ["large-2", "large-1", "made-1"]
+        assert campaigns(browser.get("/", params={"q": "GE-2"}).text) == ["large-2"]
+        assert campaigns(browser.get("/", params={"state": "done"}).text) == ["large-1"]
+        assert campaigns(viewer.get("/", params={"name": "large"}).text) == [], "of nobody in that project"
+        page = browser.get("/campaigns/large-1").text
+        history = browser.get(re.findall(r'<a href="([^"]+)">history of large</a>', page)[0]).text
+    assert "<h1>History of large</h1>" in history
+    assert campaigns(history) == ["large-2", "large-1"]
+    newer, older = re.findall(r"<tr id=.*?</tr>", history, re.DOTALL)
+    assert "no report" in newer
+    assert re.findall(r"<strong>([^<]+)</strong>", older) == ["V100", "RTX 2060", "RTX 3070"]
+    assert "114.0 % workload-012" in older
+    assert 'href="/campaigns/large-1?gpu=RTX+2060&amp;state=refused"' in older
 
 
 def test_an_address_gives_the_filter_that_made_it() -> None:

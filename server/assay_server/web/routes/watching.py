@@ -25,7 +25,7 @@ from assay_server.web.views.pages import STANDS_FOR, PageAsked
 from assay_server.web.views.region import Drawing, event
 from assay_server.web.views.templating import release
 
-_LISTS = (kinds.CAMPAIGN, kinds.RUNS)
+_LISTS = (kinds.CAMPAIGNS, kinds.CAMPAIGN, kinds.RUNS)
 
 
 class Watching:

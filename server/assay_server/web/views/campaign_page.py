@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Mapping, Sequence, Set
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from urllib.parse import quote
@@ -32,6 +33,7 @@ from assay_server.web.views.cells import (
     EVERY_METHOD,
     STANDINGS,
     Cell,
+    GpuSummary,
     by_gpu,
     cells_of,
     matching,
@@ -46,6 +48,14 @@ PAUSED = "paused"
 _MOST_RUNNING = 200
 _CELLS_OF_A_PAGE = 100
 _ORDER = (RunState.RUNNING, RunState.WAITING, RunState.DONE, RunState.FAILED, RunState.CANCELLED)
+
+
+@dataclass(frozen=True)
+class Past:
+    """A campaign in the history of its name: when it was submitted (Unix time), and its results by GPU."""
+
+    created_at_ms: int
+    gpus: tuple[GpuSummary, ...]
 
 
 class CampaignPage:
@@ -65,6 +75,13 @@ class CampaignPage:
         self._so_far = so_far
         self._studio = studio
         self._results = ResultsCache(coordinator.records)
+
+    def past(self, campaign_id: str) -> Past:
+        """What the history of a name shows of a campaign; raises UnknownThingError."""
+        with self._coordinator.snapshot() as store:
+            campaign = known_campaign(store.campaign(campaign_id), campaign_id)
+        results = self._results.of(campaign) if campaign.has_report else Results()
+        return Past(campaign.created_at_ms, tuple(by_gpu(cells_of((), results, ended=True))))
 
     def run_choices(self, campaign_id: str) -> tuple[Choice, ...]:
         """What the runs of a campaign can be filtered by."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -24,8 +24,9 @@ from assay_server.rpc.lab.handler import LabHandler
 from assay_server.store.values.overviews import RunFilter
 from assay_server.web.activity import Pulse
 from assay_server.web.figures.figure_worker import Source
-from assay_server.web.views.campaign_page import PAUSED, CampaignPage
-from assay_server.web.views.filters import NO_FILTER, Filter, Shown
+from assay_server.web.views.campaign_page import PAUSED, CampaignPage, Past
+from assay_server.web.views.cells import STANDINGS
+from assay_server.web.views.filters import NO_FILTER, Filter, Shown, choice, page_of
 from assay_server.web.views.region import Drawing, Region
 from assay_server.web.views.templating import element_id, rendered
 
@@ -42,6 +43,7 @@ STANDS_FOR: Mapping[str, str] = MappingProxyType(
     }
 )
 _RUNS_OF_A_PAGE = 100
+_CAMPAIGNS_OF_A_PAGE, _CAMPAIGNS_OF_A_HISTORY = 100, 30
 _MOST_ESTIMATED = 50
 _MOST_PAGES = 100
 
@@ -71,7 +73,7 @@ class Pages:
     def drawn(self, asked: PageAsked, acts: bool) -> Drawing:
         """The page; ``acts``: with buttons. Raises UnknownThingError."""
         draw: dict[str, Callable[[], Drawing]] = {
-            CAMPAIGNS: self._campaigns_page,
+            CAMPAIGNS: lambda: self._campaigns_page(asked),
             CAMPAIGN: lambda: self._campaign.drawn(asked.campaign_id, acts, asked.first, asked.filter),
             RUNS: lambda: self._runs_page(asked, acts),
             RUN: lambda: self._run_page(asked.run_id, acts),
@@ -106,7 +108,7 @@ class Pages:
         """A number that changes when the page may have."""
         return self._pulse.version(asked.campaign_id)
 
-    def _campaigns_page(self) -> Drawing:
+    def _campaigns_page(self, asked: PageAsked) -> Drawing:
         overview = self._campaigns.list_campaigns(CampaignsPage())
         found = list(overview.campaigns)
         following, pages = overview.campaigns_next, 1
@@ -114,17 +116,36 @@ class Pages:
             page = self._campaigns.list_campaigns(CampaignsPage(following))
             found += page.campaigns
             following, pages = page.campaigns_next, pages + 1
-        newest = self._with_estimates(found[::-1])
+        wanted = [each for each in reversed(found) if _is_wanted(each, asked.filter)]
+        # The history of a name has results, of which only some are kept at hand.
+        size = _CAMPAIGNS_OF_A_HISTORY if asked.filter.name else _CAMPAIGNS_OF_A_PAGE
+        shown = page_of(wanted, asked.first, size, len(found))
         rows = {
-            element_id("c", each.campaign_id): rendered("row_campaign.html.j2", c=each, row=row)
-            for each in newest
+            row: rendered(
+                "row_campaign.html.j2", c=each, row=row, past=self._past(each, asked.filter), words=STANDINGS
+            )
+            for each in self._with_estimates(shown.entries)
             if (row := element_id("c", each.campaign_id))
         }
-        news = rendered("part_news.html.j2", o=overview, ingest=self._pulse.ingest())
-        regions = {"news": Region({"": news}), "campaigns": Region(rows)}
-        return Drawing("Campaigns", "campaigns.html.j2", regions, {"some": bool(rows)})
+        states = dict.fromkeys(str(each.state) for each in found)
+        regions = {
+            "news": Region({"": rendered("part_news.html.j2", o=overview, ingest=self._pulse.ingest())}),
+            "shown": Region({"": rendered("part_shown.html.j2", shown=shown, filter=asked.filter, path="/")}),
+            "campaigns": Region(rows),
+        }
+        choices = (
+            choice("name", "Name", sorted({each.name for each in found})),
+            choice("state", "State", sorted(states)),
+        )
+        facts = {"some": bool(found), "filter": asked.filter, "choices": choices}
+        title = f"History of {asked.filter.name}" if asked.filter.name else "Campaigns"
+        return Drawing(title, "campaigns.html.j2", regions, facts)
 
-    def _with_estimates(self, found: list[CampaignStatus]) -> list[CampaignStatus]:
+    def _past(self, status: CampaignStatus, asked: Filter) -> Past | None:
+        """What the history of a name shows of a campaign; None in other lists."""
+        return self._campaign.past(status.campaign_id) if asked.name else None
+
+    def _with_estimates(self, found: Sequence[CampaignStatus]) -> list[CampaignStatus]:
         """Running campaigns with their time left, which the list does not have."""
         running = [each for each in found if each.state is CampaignState.RUNNING][:_MOST_ESTIMATED]
         told = {
@@ -201,3 +222,11 @@ def _chosen(asked: Filter) -> RunFilter:
     """The runs that a filter asks for; a state that there is not asks for any."""
     state = RunState(asked.state) if asked.state in tuple(RunState) else None
     return RunFilter(asked.search, asked.device, state, asked.flag, paused=asked.state == PAUSED)
+
+
+def _is_wanted(status: CampaignStatus, asked: Filter) -> bool:
+    return (
+        asked.finds(status.campaign_id, status.owner_name, status.project)
+        and asked.name in ("", status.name)
+        and asked.state in ("", str(status.state))
+    )
