@@ -10,10 +10,14 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
+
+import adbc_driver_manager
+import adbc_driver_sqlite.dbapi
+import pyarrow as pa
 
 from assay_sampling.errors import InputError
 from assay_sampling.files.synthetic_mark import SYNTHETIC_MARK
@@ -34,6 +38,7 @@ KERNEL_COLUMNS = (
     "staticSharedMemory", "dynamicSharedMemory", "graphNodeId",
 )  # fmt: skip
 _FETCH = 65536
+_BATCHES = {adbc_driver_sqlite.StatementOptions.BATCH_ROWS.value: str(_FETCH)}
 _LONGEST_VALUE_BYTES = 16 << 20
 _EXPORT_AGAIN = "export the report again: nsys export -t sqlite -f true REPORT"
 
@@ -50,9 +55,10 @@ class Database:
         self.path = path
         _check_size(path, plain)
         _check_companions(path, plain)
+        self._address = f"file:{quote(str(plain.absolute()))}?mode=ro&immutable=1"
         with self.reading():
             self._connection = sqlite3.connect(
-                f"file:{quote(str(plain.absolute()))}?mode=ro&immutable=1",
+                self._address,
                 uri=True,
                 isolation_level=None,
                 check_same_thread=False,
@@ -103,18 +109,44 @@ class Database:
                 return
             yield rows
 
+    def integer_batches(
+        self, table: str, query: str, parameters: Sequence[Any] = ()
+    ) -> Iterator[pa.RecordBatch]:
+        """The result of a query on ``table`` in batches of at most 65,536 rows, all columns int64.
+
+        Raises InputError where a value is not a whole number. Arrow's driver fetches them: Python's own makes
+        a tuple a row, which takes three times the CPU.
+        """
+        connection = adbc_driver_sqlite.dbapi.connect(self._address, autocommit=True)
+        with closing(connection), closing(connection.cursor(adbc_stmt_kwargs=_BATCHES)) as cursor:
+            try:
+                cursor.execute(query, parameters or None)
+                for batch in cursor.fetch_record_batch():
+                    self._check_whole(table, batch)
+                    yield batch
+            # An OSError: a value whose type is not that of its column, or a damaged page.
+            except (adbc_driver_manager.Error, OSError) as error:
+                cause = f"a value is not a whole number, or a page is damaged ({error})"
+                raise InputError(self.path, cause, _EXPORT_AGAIN, field=table) from error
+
+    def _check_whole(self, table: str, batch: pa.RecordBatch) -> None:
+        for field in batch.schema:
+            if field.type != pa.int64():
+                cause = f"a value of {field.name} is not a whole number"
+                raise InputError(self.path, cause, _EXPORT_AGAIN, field=table)
+
     def first(self, query: str, parameters: Sequence[Any] = ()) -> tuple[Any, ...] | None:
         """The first row of a query, or None."""
         with self.reading():
             row: tuple[Any, ...] | None = self._connection.execute(query, parameters).fetchone()
         return row
 
-    def texts(self, query: str) -> dict[int, str]:
+    def texts(self, query: str, parameters: Sequence[Any] = ()) -> dict[int, str]:
         """The entries of StringIds whose ids ``query`` selects."""
         if not self.has(STRINGS, "id", "value"):
             return {}
         found: dict[int, str] = {}
-        for rows in self.rows(f"SELECT id, value FROM {STRINGS} WHERE id IN ({query})"):
+        for rows in self.rows(f"SELECT id, value FROM {STRINGS} WHERE id IN ({query})", parameters):
             found.update((row[0], row[1]) for row in rows if isinstance(row[1], str))
         return found
 
