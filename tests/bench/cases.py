@@ -85,6 +85,16 @@ STEM_DECADES = tuple(Case(f"STEM+ROOT, {n:,}", _SELECTION, "stem", n) for n in D
 BY_LAUNCH = Case("`assay select stem TRACE`", _BY_OPERATION, "by_launch", 500_000)
 BY_OPERATION = Case("... `--unit operation`", _BY_OPERATION, "by_operation", 500_000)
 
+NSYS = Case(
+    "Assay: Nsight Systems SQLite, 3.85 runtime calls a launch",
+    "tests.bench.reading",
+    "nsys_sqlite",
+    1_000_000,
+)
+NSYS_PEER = Case(
+    "pandas.read_sql_query, joined and sorted", "tests.bench.reading", "pandas_read_sql", 1_000_000
+)
+
 PROJECT = tuple(Case(f"PKP over a series, {n:,}", _STREAMING, "project", n) for n in (20_000, 200_000))
 INSPECT = tuple(
     Case(f"inspect a recording, {n:,}", _STREAMING, "inspect", n) for n in (1_000_000, 10_000_000)
@@ -153,6 +163,13 @@ SECTIONS = (
         alternating=True,
         runs=3,
     ),
+    Section(
+        "reading",
+        "Reading recordings, CPU seconds",
+        (NSYS, NSYS_PEER),
+        alternating=True,
+        runs=3,
+    ),
     Section("decades", "Sieve and STEM+ROOT by size", (*SIEVE_DECADES, *STEM_DECADES)),
     Section("download", "Download of published launches", DOWNLOAD, runs=3),
     Section("streaming", "Streams: ten times the launches", (*PROJECT, *INSPECT)),
@@ -196,6 +213,7 @@ PROMISES = (
     Promise(
         "selecting by operation / by launch, CPU", BY_OPERATION, BY_LAUNCH, at_most=1.3, figure="seconds"
     ),
+    Promise("reading an Nsight Systems export / pandas", NSYS, NSYS_PEER, at_most=0.6, figure="seconds"),
     Promise("Sieve / one pyarrow sort", SIEVE, SIEVE_SORT, at_most=10),
     Promise("STEM+ROOT / one numpy.lexsort", STEM, STEM_SORT, at_most=6),
     *(

@@ -1,0 +1,55 @@
+"""Reading recordings, in CPU seconds of one process, beside the library that a script would use.
+
+The recordings are synthetic (:mod:`tests.bench.made_recordings`).
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import tempfile
+import time
+from contextlib import closing
+from pathlib import Path
+
+import pandas
+
+from assay_sampling.readers.opening import open_recording
+from tests.bench.made_recordings import write_nsys
+from tests.bench.measure import Measurement
+
+_KERNEL_COLUMNS = (
+    'start, "end", deviceId, streamId, correlationId, globalPid, demangledName, registersPerThread, '
+    "gridX, gridY, gridZ, blockX, blockY, blockZ, staticSharedMemory + dynamicSharedMemory"
+)
+
+
+def nsys_sqlite(launches: int) -> Measurement:
+    """All launches of a SQLite export with 3.85 runtime calls a launch."""
+    with tempfile.TemporaryDirectory(prefix="assay-") as folder:
+        path = Path(folder) / "report.sqlite"
+        write_nsys(path, launches)
+        began = time.process_time()
+        with open_recording(path) as recording:
+            read = sum(batch.records.num_rows for batch in recording.batches())
+        return Measurement(read, time.process_time() - began, {})
+
+
+def pandas_read_sql(launches: int) -> Measurement:
+    """The same columns by ``pandas.read_sql_query``, kernels joined to their calls and in their order."""
+    with tempfile.TemporaryDirectory(prefix="assay-") as folder:
+        path = Path(folder) / "report.sqlite"
+        write_nsys(path, launches)
+        began = time.process_time()
+        with closing(sqlite3.connect(path)) as database:
+            kernels = pandas.read_sql_query(
+                f"SELECT {_KERNEL_COLUMNS} FROM CUPTI_ACTIVITY_KIND_KERNEL", database
+            )
+            calls = pandas.read_sql_query(
+                'SELECT start AS called, "end" AS returned, globalTid, correlationId '
+                "FROM CUPTI_ACTIVITY_KIND_RUNTIME",
+                database,
+            )
+        calls["globalPid"] = calls["globalTid"] & ~0xFFFFFF
+        joined = kernels.merge(calls, on=["globalPid", "correlationId"], how="left")
+        ordered = joined.sort_values(["globalPid", "called", "start", "correlationId"])
+        return Measurement(len(ordered), time.process_time() - began, {})
