@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 import adbc_driver_manager
-import adbc_driver_sqlite.dbapi
+import adbc_driver_sqlite
 import pyarrow as pa
 
 from assay_sampling.errors import InputError
@@ -117,11 +117,24 @@ class Database:
         Raises InputError where a value is not a whole number. Arrow's driver fetches them: Python's own makes
         a tuple a row, which takes three times the CPU.
         """
-        connection = adbc_driver_sqlite.dbapi.connect(self._address, autocommit=True)
-        with closing(connection), closing(connection.cursor(adbc_stmt_kwargs=_BATCHES)) as cursor:
+        # Not the driver's cursors, which import pandas.
+        with (
+            adbc_driver_sqlite.connect(self._address) as opened,
+            adbc_driver_manager.AdbcConnection(opened) as connection,
+            adbc_driver_manager.AdbcStatement(connection) as statement,
+        ):
             try:
-                cursor.execute(query, parameters or None)
-                for batch in cursor.fetch_record_batch():
+                statement.set_options(**_BATCHES)
+                statement.set_sql_query(query)
+                if parameters:
+                    statement.bind(
+                        pa.record_batch(
+                            [[value] for value in parameters],
+                            [str(place) for place in range(len(parameters))],
+                        )
+                    )
+                stream, _ = statement.execute_query()
+                for batch in pa.RecordBatchReader.from_stream(stream):
                     self._check_whole(table, batch)
                     yield batch
             # An OSError: a value whose type is not that of its column, or a damaged page.
