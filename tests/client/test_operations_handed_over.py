@@ -19,6 +19,7 @@ from assay_sampling.running.identity import Device
 from tests.support.sampling import accel_sim_logs as logs
 from tests.support.sampling.accel_sim_traces import Listed, write_listed
 from tests.support.sampling.made_operations import Call, made_calls
+from tests.support.sampling.stand_in_simulator import CLUSTERS, cycles_of, write_stand_in
 
 Assay = Callable[..., Any]
 CYCLES = CounterColumn("cycles_gpc_avg", "cycle", "gpc__cycles_elapsed.avg", "hardware")
@@ -213,6 +214,19 @@ def test_a_simulator_gets_the_launches_and_their_cycles_come_back_with_the_opera
     ended = assay("import", "accel-sim", few, "--selection", made.selection)
     assert "1 of the" in ended.stderr
     assert "selected launches were not simulated" in ended.stderr
+
+
+def test_launches_of_operations_are_simulated_with_the_operations_weight(
+    made: Made, tmp_path: Path, assay: Assay
+) -> None:
+    one = (1, 1, 1)
+    traces = write_listed(tmp_path / "traces", [Listed(n + 1, name_of(n), one, one) for n in range(11)])
+    root = write_stand_in(tmp_path / "accel-sim")
+    places = ("--traces", traces.parent, "--accel-sim", root, "-o", tmp_path / "sim")
+    found = document_of(assay("simulate", made.selection, *places, "--design", "big=BIG", "--json"))
+    assert {each["launch"]: each["weight"] for each in found["launches"]} == made.weight_of
+    cycles = cycles_of(1, CLUSTERS["BIG"])
+    assert found["designs"][0]["cycles"] == pytest.approx(cycles * sum(made.weight_of.values()))
 
 
 def test_traces_of_other_launches_are_refused(made: Made, tmp_path: Path, assay: Assay) -> None:

@@ -150,6 +150,62 @@ def test_results_of_another_configuration_are_not_replaced_unless_it_is_said(
     assert forced["designs"][0]["cycles"] == pytest.approx(total(small, "SMALL", "cycles"))
 
 
+def other_program(bench: Bench) -> None:
+    program = bench.simulator / "bin" / "release" / "accel-sim.out"
+    program.write_text(program.read_text() + "# another release\n")
+
+
+def other_trace(bench: Bench) -> None:
+    (trace,) = bench.traces.glob(f"kernel-{min(bench.weights)}.traceg*")
+    trace.write_text(trace.read_text() + "\n")
+
+
+@pytest.mark.parametrize(("change", "what"), [(other_program, "simulator"), (other_trace, "trace")])
+def test_results_of_another_simulator_or_trace_are_not_taken_for_these(
+    small: Bench, assay: Assay, change: Callable[[Bench], None], what: str
+) -> None:
+    document_of(assay(*small.command("--design", "big=BIG", "--json")))
+    change(small)
+    refused = assay(*small.command("--design", "big=BIG", "--json"))
+    assert (refused.code, f"simulated with another {what}" in refused.stderr) == (7, True), refused.stderr
+
+
+def other_binary(bench: Bench) -> str:
+    """The kernel of a selected launch has another name."""
+    (trace,) = bench.traces.glob(f"kernel-{min(bench.weights)}.traceg*")
+    text = trace.read_text()
+    trace.write_text(text.replace("_Z4evenPf", "_Z5thirdPf").replace("_Z3oddPf", "_Z5thirdPf"))
+    return "third"
+
+
+def missing_trace(bench: Bench) -> str:
+    (trace,) = bench.traces.glob(f"kernel-{min(bench.weights)}.traceg*")
+    (listed,) = bench.traces.glob("kernelslist.g")
+    listed.write_text(listed.read_text().replace(f"{trace.name}\n", ""))
+    return f"kernel-{min(bench.weights)}.traceg is not in the list"
+
+
+def shifted_ids(bench: Bench) -> str:
+    """The tracer missed the first launch, so that each other one has the number of the one before."""
+    for number in range(2, len(BLOCKS) + 1):
+        (trace,) = bench.traces.glob(f"kernel-{number}.traceg*")
+        text = trace.read_text().replace(f"-kernel id = {number}\n", f"-kernel id = {number - 1}\n")
+        trace.with_name(trace.name.replace(f"-{number}.", f"-{number - 1}.")).write_text(text)
+    (listed,) = bench.traces.glob("kernelslist.g")
+    listed.write_text(listed.read_text().replace(f"kernel-{len(BLOCKS)}.traceg\n", ""))
+    return "differ"
+
+
+@pytest.mark.parametrize("spoil", [other_binary, missing_trace, shifted_ids])
+def test_traces_that_are_not_those_of_the_selection_are_refused_before_anything_runs(
+    small: Bench, assay: Assay, spoil: Callable[[Bench], str]
+) -> None:
+    words = spoil(small)
+    refused = assay(*small.command("--design", "big=BIG"))
+    assert (refused.code, words in refused.stderr) == (7, True), refused.stderr
+    assert not small.output.exists()
+
+
 def test_a_folder_of_another_workload_is_refused(small: Bench, assay: Assay) -> None:
     document_of(assay(*small.command("--design", "big=BIG", "--json")))
     claim = json.loads((small.output / "workload.json").read_text())

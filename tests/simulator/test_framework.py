@@ -1,9 +1,10 @@
-"""The framework's own scripts on what ``assay export --to accel-sim-jobs`` writes."""
+"""The framework's own scripts on what ``assay export --to accel-sim-jobs`` writes, and cut traces."""
 
 from __future__ import annotations
 
 import ast
 import csv
+import json
 import os
 import re
 import shutil
@@ -40,6 +41,30 @@ def functions_of(script: Path, *names: str) -> dict[str, Any]:
     found: dict[str, Any] = {"csv": csv, "re": re, "sys": sys, "copy": __import__("copy")}
     exec(compile(ast.Module(kept, []), str(script), "exec"), found)
     return found
+
+
+def test_a_trace_that_is_cut_off_is_a_failure_and_never_a_number(
+    simulator: Simulator, traces: Path, shared_data: Path, tmp_path: Path
+) -> None:
+    """Cut within a line, and between two blocks: the simulator asserts in both cases."""
+    log = shared_data / "accel_sim_parts" / "solver.10sm.out.gz"
+    cut = shutil.copytree(traces, tmp_path / "cut")
+    trace = cut / "kernel-2.traceg"
+    text = trace.read_bytes()
+    half = text[: len(text) // 2]
+    design = f"ten=SM7_QV100:{SHRUNK.replace(chr(92) + 'n', ' ')}"
+    selection = tmp_path / "one.json"
+    one = ("-p", "launches=1", "-p", "start=1", "-o", selection)
+    subprocess.run([ASSAY, "select", "systematic", log, *one], check=True, stdout=subprocess.DEVNULL)
+    for kept in (half, half[: half.rindex(b"#END_TB") + len("#END_TB\n")]):
+        trace.write_bytes(kept)
+        places = ("--traces", cut, "--accel-sim", simulator.root, "-o", tmp_path / "sim", "--design", design)
+        ended = subprocess.run(
+            [ASSAY, "simulate", selection, *places, "--json"], check=False, capture_output=True, text=True
+        )
+        (failure,) = json.loads(ended.stdout)["failures"]
+        assert (ended.returncode, failure["kind"]) == (6, "crashed")
+        assert "trace" in failure["last_lines"][-1] and "failed" in failure["last_lines"][-1]
 
 
 def test_run_simulations_runs_a_launch_and_plot_correlation_joins_it(
