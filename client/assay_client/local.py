@@ -144,7 +144,7 @@ def run_source(
             )
         except (KeyboardInterrupt, SystemExit):
             if note is not None:
-                say(f"{campaign_id} is interrupted: run the same again, and it goes on where it was")
+                say(f"{campaign_id} is interrupted: run the same command again to continue")
             raise
         finally:
             service.raise_agent_error()

@@ -81,7 +81,7 @@ def command_box(virtual_gpus: Sequence[str], say: Say) -> CommandBox:
         say("nsys (Nsight Systems) is not in the PATH: the light run is made by Assay's own tracer")
     counters = shutil.which("ncu") is not None
     if not counters:
-        say("ncu (Nsight Compute) is not in the PATH: no counters, and selections go by times alone")
+        say("ncu (Nsight Compute) is not in the PATH: no counters, so selections use times alone")
     return CommandBox(tuple(names), counters=counters, operations=shutil.which("nsys") is not None)
 
 

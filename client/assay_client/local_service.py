@@ -24,12 +24,12 @@ _AGENT_STOP_SECONDS = 30.0
 _LOOK_SECONDS = 0.02
 _HEARTBEAT_MS = 500
 _ELSEWHERE = (
-    "correct the campaign's gpus, or run it where they are: a server takes it with assay lab submit, "
-    "and an agent there measures; see assay doctor --for agent"
+    "correct the campaign's gpus, or submit it to a server whose agents have them (assay lab submit); see "
+    "assay doctor --for agent"
 )
 _HERE_VIRTUAL = (
-    "a synthetic campaign runs on virtual GPUs alone: offer each of its gpus with assay run --virtual KIND, "
-    "or with assay-agent run --virtual KIND to a server that takes it with assay lab submit"
+    "a synthetic campaign runs only on virtual GPUs: offer each of its gpus with assay run --virtual KIND, "
+    "or submit it (assay lab submit) to a server whose agents run with --virtual KIND"
 )
 
 
@@ -95,7 +95,7 @@ class LocalService:
             client.cancel(campaign_id)
             raise NotReadyError(
                 f"campaign {campaign_id}",
-                f"{stuck:,} of {status['runs_total']:,} runs can never begin here: {reason}",
+                f"{stuck:,} of {status['runs_total']:,} runs can never start here: {reason}",
                 _HERE_VIRTUAL if status["synthetic"] else _ELSEWHERE,
             )
 
@@ -113,7 +113,7 @@ class LocalService:
                 client.cancel(status["campaign_id"])
                 raise NotReadyError(
                     f"campaign {status['campaign_id']}",
-                    f"{left:,} of {status['runs_total']:,} runs cannot go on here: {reason}",
+                    f"{left:,} of {status['runs_total']:,} runs cannot continue here: {reason}",
                     f"the agent's state folder is {self._state / 'agent'} (assay-agent quarantine --state)",
                 )
 

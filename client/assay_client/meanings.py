@@ -43,7 +43,7 @@ def all_codes() -> list[str]:
 def _flag(code: str) -> Meaning:
     kind = FLAGS[code]
     again = f"; the run is tried again as after {kind.retry_as.value}" if kind.retry_as else ""
-    rests = "results refuse to rest on the run" if kind.invalidates else "shown next to the numbers"
+    rests = "results exclude the run" if kind.invalidates else "shown next to the numbers"
     return Meaning(
         kind="flag",
         code=code,

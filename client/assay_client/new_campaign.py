@@ -142,9 +142,7 @@ def _gpus(given: Sequence[str], *, synthetic: bool) -> list[str]:
     """Names of GPUs, each once; raises ParameterError for one that no agent could have."""
     names = [name.strip() for text in given for name in text.split(",")]
     if any(not name for name in names):
-        raise ParameterError(
-            "--gpus", "a name is empty", "write names with commas between them: V100, RTX 2060"
-        )
+        raise ParameterError("--gpus", "a name is empty", "separate names by commas: V100, RTX 2060")
     if synthetic:
         return list(dict.fromkeys(virtual_kind(name, "--gpus") for name in names)) or [_VIRTUAL_GPU]
     here = gpu_names_here()
@@ -152,7 +150,7 @@ def _gpus(given: Sequence[str], *, synthetic: bool) -> list[str]:
         if not here:
             raise ParameterError(
                 "--gpus",
-                "this machine has no GPU whose name could be taken",
+                "this machine has no GPU to name",
                 "name those of your boxes, as 'assay-agent inventory' prints them there: --gpus 'H100 PCIe'",
             )
         return list(here)

@@ -105,7 +105,7 @@ def test_run_for_people_shows_the_table_and_where_the_page_is(run_twice: tuple[P
     assert page.is_file()
     for text in ("Workload x GPU", "loop", "V100", "A100", "stem", "systematic"):
         assert text in ended.stdout, text
-    assert ended.stderr.splitlines()[0] == "by-hand-1 is finished: this run begins anew"
+    assert ended.stderr.splitlines()[0] == "by-hand-1 is finished: this run starts over"
     assert ended.stderr.splitlines()[-1].startswith("by-hand-2 done: 3 of 3 runs done")
 
 
@@ -188,7 +188,7 @@ def test_a_terminated_run_leaves_its_campaign_to_the_next_one_and_no_process(tmp
     assert process.returncode == 128 + signal.SIGTERM
     assert stdout == ""
     assert "Traceback" not in stderr
-    assert "by-hand-1 is interrupted: run the same again, and it goes on where it was" in stderr
+    assert "by-hand-1 is interrupted: run the same command again to continue" in stderr
     with running_service(state, tmp_path / "logs") as service:
         ended = subprocess.run(
             [PROGRAM, "lab", "status", "by-hand-1", "--json", "--server", service.address],
@@ -223,7 +223,7 @@ def test_a_gpu_that_this_machine_has_not_ends_the_run_at_once(tmp_path: Path) ->
     with pytest.raises(NotReadyError) as caught:
         run_campaign(campaign, tmp_path / "state")
     assert caught.value.subject == "campaign live-1"
-    assert "3 of 3 runs can never begin here: no agent offers a synthetic V100" in caught.value.cause
+    assert "3 of 3 runs can never start here: no agent offers a synthetic V100" in caught.value.cause
     assert "assay lab submit" in caught.value.remedy
     with running_service(tmp_path / "state", tmp_path / "logs") as service, Client(service.address) as client:
         assert client.status("live-1")["state"] == "cancelled"

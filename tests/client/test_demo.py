@@ -80,7 +80,7 @@ def test_the_demo_ends_with_a_table_pages_and_honest_labels(
     *_, page, served, heading, json_file, html_file, markdown = printed.splitlines()
     port = (out / "page-port").read_text().strip()
     assert page == f"page: http://127.0.0.1:{port}/"
-    assert served == f"  served there again by: assay demo --page --out {out}"
+    assert served == f"  serve it again with: assay demo --page --out {out}"
     assert [heading, json_file, html_file, markdown] == [
         "report, all of it synthetic:",
         *(f"  {out / name}" for name in ("report.json", "report.html", "report.md")),
@@ -195,7 +195,7 @@ def test_a_child_that_cannot_run_ends_the_demo_with_its_own_words(campaign: Path
     )
     assert ended.returncode == StorageError.exit_code
     assert "agent-V100 ended with exit code" in ended.stderr
-    assert "agent-V100: it ends soon after every start" in ended.stderr
+    assert "agent-V100: it exits soon after every start" in ended.stderr
     assert "Traceback" not in ended.stderr
     assert wait_until_gone(out, 0.0) == []
 
@@ -218,7 +218,7 @@ def test_two_demos_in_one_folder_are_refused(tmp_path: Path) -> None:
         pass
     with (
         _held(tmp_path / "out"),
-        pytest.raises(AssayError, match="another demo runs there"),
+        pytest.raises(AssayError, match="another demo is running there"),
         _held(tmp_path / "out"),
     ):
         pass

@@ -119,9 +119,7 @@ def test_every_code_has_a_meaning() -> None:
 def test_a_flag_says_what_it_does(assay: Callable[..., Any]) -> None:
     (found,) = json.loads(assay("explain", "launches_dropped", "--json").stdout)["meanings"]
     assert found["kind"] == "flag"
-    assert found["effect"] == (
-        "results refuse to rest on the run; the run is tried again as after dropped_events"
-    )
+    assert found["effect"] == ("results exclude the run; the run is tried again as after dropped_events")
     assert "profile again" in assay("explain", "launches_dropped").stdout
 
 
@@ -174,6 +172,6 @@ def test_a_word_that_is_neither_code_nor_id_is_told_from_a_server_that_is_away(
     away = ("--server", f"unix:{tmp_path}/away.sock")
     word = assay("explain", "invalidates", *away)
     assert word.code == 2
-    assert "'invalidates' is no file, no code, and no id" in word.stderr
+    assert "'invalidates' is not a file, a code, or the id" in word.stderr
     for given_id in ("training-1", "training-1.0004"):
         assert assay("explain", given_id, *away).code == 5

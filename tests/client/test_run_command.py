@@ -244,7 +244,7 @@ def test_the_recordings_of_a_command_are_those_of_the_baseline(tmp_path: Path) -
         (["--"], "COMMAND"),
         (["c.yaml", "--", "ls"], "a command is the program and its arguments after --"),
         (["--budget", "30", "--", "ls"], "--budget: '30' has no unit"),
-        (["--budget", "0s", "--", "ls"], "--budget: 0s is no time"),
+        (["--budget", "0s", "--", "ls"], "--budget: 0s is not a time"),
         (["--sm-share", "100", "--", "ls"], "--sm-share: 100 is not between 0 and 100"),
         (["--unit", "grid", "--", "ls"], "--unit: there is no unit 'grid'"),
         (["-e", "NOT_SET_HERE", "--", "ls"], "--environment: NOT_SET_HERE is not set here"),

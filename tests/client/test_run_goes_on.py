@@ -90,7 +90,7 @@ def box(tmp_path: Path) -> Box:
 def test_a_first_run_says_nothing_and_an_interrupted_one_goes_on(box: Box) -> None:
     assert (box.begin(), box.said) == ("c-1", [])
     assert box.begin() == "c-1"
-    assert box.said == ["c-1 goes on where it was interrupted: 1 of 4 runs are done (--new begins again)"]
+    assert box.said == ["c-1 continues where it was interrupted: 1 of 4 runs are done (--new starts over)"]
     assert box.server.asked == []
 
 
@@ -105,7 +105,7 @@ def test_a_run_that_was_killed_before_the_server_answered_is_found_by_its_key(bo
 def test_a_finished_run_begins_anew_and_says_so(box: Box) -> None:
     box.begin()
     box.end()
-    assert (box.begin(), box.said) == ("c-2", ["c-1 is finished: this run begins anew"])
+    assert (box.begin(), box.said) == ("c-2", ["c-1 is finished: this run starts over"])
     assert box.server.asked == []
 
 
@@ -125,7 +125,7 @@ def test_a_run_that_would_rest_on_something_else_begins_anew_and_says_why(
 ) -> None:
     box.begin()
     assert box.begin(now) == "c-2"
-    assert box.said == [f"c-1 is not finished, and this run begins anew: {said}"]
+    assert box.said == [f"c-1 is not finished, and this run starts over: {said}"]
     assert box.server.asked == [("cancel", "c-1")]
     assert box.begin(now) == "c-2"
 
@@ -133,7 +133,7 @@ def test_a_run_that_would_rest_on_something_else_begins_anew_and_says_why(
 def test_new_begins_again(box: Box) -> None:
     box.begin()
     assert box.begin(anew=True) == "c-2"
-    assert box.said == ["c-1 is not finished, and this run begins anew: --new asks for it"]
+    assert box.said == ["c-1 is not finished, and this run starts over: --new asks for it"]
 
 
 def test_another_file_holds_the_unfinished_one_until_it_is_run_again(box: Box) -> None:
@@ -195,7 +195,8 @@ def test_a_killed_run_goes_on_and_measures_nothing_twice(tmp_path: Path) -> None
     last = run_until(words, None, signal.SIGKILL)
     assert (killed.code, last.code) == (-signal.SIGKILL, 0)
     assert (
-        last.lines[0] == "chaos-1 goes on where it was interrupted: 1 of 2 runs are done (--new begins again)"
+        last.lines[0] == "chaos-1 continues where it was interrupted: 1 of 2 runs are done (--new starts "
+        "over)"
     )
     assert last.lines[-1].startswith("chaos-1 done: 2 of 2 runs done")
     assert lost_attempts(tmp_path / "state", "chaos-1") <= 1

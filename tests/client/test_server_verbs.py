@@ -174,12 +174,12 @@ def test_cancel_shows_the_state_after(assay: Assay) -> None:
     [
         (
             ["lab", "pause", "c-1"],
-            "c-1: 3 runs paused, 2 slices running, which end first; go on with: assay lab resume",
+            "c-1: 3 runs paused, 2 slices running, which finish first; resume with: assay lab resume",
         ),
         (["lab", "pause", "c-1", "--now"], "c-1: 3 runs paused, 1 attempt handed back, 2 slices running"),
         (["lab", "resume", "c-1", "--workload", "w"], "c-1: 3 runs resumed"),
         (["lab", "cancel", "c-1", "--run", "c-1.0001"], "c-1: 3 runs cancelled, 1 attempt stopped"),
-        (["lab", "retry", "c-1"], "c-1: 3 runs tried again; follow it with: assay lab status c-1 --follow"),
+        (["lab", "retry", "c-1"], "c-1: 3 runs re-queued; follow with: assay lab status c-1 --follow"),
     ],
 )
 def test_requests_about_runs_name_them_and_say_what_changed(
@@ -511,10 +511,10 @@ def test_a_report_whose_records_changed_since_is_shown_with_a_warning(
     assert (ended.code, json.loads(ended.stdout)) == (0, REPORT)
     assert ended.stderr.splitlines() == [
         "",
-        "warning: 1 file of records is no longer what this report was made of:",
+        "warning: 1 file of records is not what this report was made from:",
         f"  {file} of run c-1.0000: missing",
-        "The report stays valid: it was made when they were whole. But nobody can make it again from them: "
-        "check the server's disk, and submit the campaign again to measure anew.",
+        "The report stays valid, because it was made from intact files, but it cannot be made again: check "
+        "the server's disk, and submit the campaign again.",
     ]
     written = json.loads(assay("report", "c-1", "-o", tmp_path, "--json").stdout)
     assert written["changed_records"] == [{"run_id": "c-1.0000", "file": file, "what": "missing"}]

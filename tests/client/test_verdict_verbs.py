@@ -65,7 +65,7 @@ def test_without_a_method_the_best_verdict_is_taken(assay: Assay, raw_page: Path
 def test_what_is_wrong_with_a_command_line_without_a_method(assay: Assay, trace: Path) -> None:
     for words, code, text in (
         (("select", trace, "-p", "k=3"), 2, "no method is named"),
-        (("select", "stem"), 2, "no file is named behind stem"),
+        (("select", "stem"), 2, "no file is named after stem"),
         (("select", trace, "stem"), 2, "the method comes before the files"),
         (("select", "stme", trace), 2, "did you mean stem?"),
         (("select", "nothing.csv"), 3, "there is no such file"),

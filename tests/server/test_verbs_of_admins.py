@@ -72,10 +72,10 @@ def test_a_member_comes_changes_role_and_goes(server: Server, assay: Any) -> Non
     assert {each["outcome"] for each in of_ada} == {"permission_denied"}
 
     code, out, _ = assay("admin", "revoke", ada["identity_id"], *owner)
-    assert code == 0 and "could join anew" not in out  # a person's open tokens always go with them
+    assert code == 0 and "could join again" not in out  # a person's open tokens always go with them
     assert assay("lab", "status", *member)[0] == 11
     code, out, _ = assay("lab", "logout", *member)
-    assert code == 0 and "not withdrawn (its identity was revoked)" in out
+    assert code == 0 and "could not be revoked (its identity was revoked)" in out
     assert assay("lab", "logout", *member)[0] == 2
 
 
@@ -85,10 +85,10 @@ def test_revoking_a_box_offers_the_tokens_that_let_it_back(server: Server, assay
     token = json.loads(out)
     join(server.joins[0], token["token"], name="box", identity_id=BOX)
     code, out, _ = assay("admin", "revoke", "box", *owner)
-    assert code == 0 and f"could join anew: {token['token_id']}" in out
+    assert code == 0 and f"could join again: {token['token_id']}" in out
     assert f"assay admin revoke {BOX} --tokens" in out
     code, out, _ = assay("admin", "revoke", BOX, "--tokens", *owner)
-    assert code == 0 and f"and the join tokens that it has joined with: {token['token_id']}" in out
+    assert code == 0 and f"and the join tokens that it used: {token['token_id']}" in out
     assert json.loads(assay("admin", "identities", "--json", *owner)[1])["tokens"] == []
 
 

@@ -132,7 +132,7 @@ def method_and_files(verb: str, first: str, others: Sequence[Path]) -> tuple[str
         return None, [Path(first), *others]
     if not others:
         raise ParameterError(
-            f"assay {verb}", f"no file is named behind {first}", f"write: assay {verb} {first} FILE"
+            f"assay {verb}", f"no file is named after {first}", f"write: assay {verb} {first} FILE"
         )
     return first, list(others)
 

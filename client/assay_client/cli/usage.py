@@ -44,7 +44,7 @@ def usage_failure(error: Any) -> Failure:
         parameter = _parameter(error.option_name, context)
         cause, remedy = f"{error.option_name} needs a value", _form(parameter, context, command)
     elif hasattr(getattr(context, "command", None), "list_commands"):
-        cause = "no verb is named behind it"
+        cause = "no verb is named after it"
         verbs, listing = _verbs(context, command), f"'{command} --help' says what each does"
         remedy = f"write one of: {', '.join(verbs)}; {listing}" if len(verbs) <= _FEW else listing
     else:

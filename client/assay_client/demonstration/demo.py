@@ -220,7 +220,7 @@ def _held(out: Path) -> Iterator[None]:
     except BlockingIOError:
         os.close(handle)
         raise StorageError(
-            str(out), "another demo runs there", "wait for it, or name another folder with --out"
+            str(out), "another demo is running there", "wait for it, or name another folder with --out"
         ) from None
     try:
         yield

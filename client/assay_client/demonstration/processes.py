@@ -217,7 +217,7 @@ class _Child:
         short = code != -signal.SIGKILL and time.monotonic() - self._began < _SHORT_LIFE_SECONDS
         self._short_lives = self._short_lives + 1 if short else 0
         if self._short_lives >= _MOST_SHORT_LIVES:
-            raise self._failed(f"it ends soon after every start: {self.ended()}", 0)
+            raise self._failed(f"it exits soon after every start: {self.ended()}", 0)
         self.start()
 
     def terminate(self) -> None:
@@ -245,7 +245,7 @@ class _Child:
             if ended is not None:
                 raise self._failed(f"it ended at once with exit code {ended}", known)
             time.sleep(0.02)
-        raise AssayError(self.name, f"it did not come up within {_START_SECONDS:g} s", f"see {self.log}")
+        raise AssayError(self.name, f"it did not start within {_START_SECONDS:g} s", f"see {self.log}")
 
     def _said(self, known: int) -> str:
         with self.log.open("rb") as stream:

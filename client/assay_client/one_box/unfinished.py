@@ -125,12 +125,12 @@ def _taken_up(client: Client, earlier: Note, basis: Basis, anew: bool, say: Say)
     """The earlier run if it can go on; None after saying why it begins anew."""
     name = earlier.campaign_id or "the last run"
     if earlier.ended:
-        say(f"{name} is finished: this run begins anew")
+        say(f"{name} is finished: this run starts over")
         return None
     changes = earlier.basis.changes(basis)
     if not anew and not changes:
         return earlier
-    say(f"{name} is not finished, and this run begins anew: {'--new asks for it' if anew else changes}")
+    say(f"{name} is not finished, and this run starts over: {'--new asks for it' if anew else changes}")
     if earlier.campaign_id:
         with contextlib.suppress(AssayError):  # it has ended, or its records were removed
             client.cancel(earlier.campaign_id)
@@ -141,7 +141,7 @@ def _go_on(client: Client, campaign_id: str, say: Say) -> None:
     """Let a campaign go on that was held for another one, or cancelled because its box could not go on."""
     status = client.summary(campaign_id)
     done = f"{status['runs_done']} of {status['runs_total']} runs are done"
-    say(f"{campaign_id} goes on where it was interrupted: {done} (--new begins again)")
+    say(f"{campaign_id} continues where it was interrupted: {done} (--new starts over)")
     if status["state"] == CampaignState.CANCELLED:
         client.retry(campaign_id)
     elif status["paused"] or status["runs_paused"]:

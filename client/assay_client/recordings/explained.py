@@ -40,7 +40,7 @@ _BY_METHOD = {
     "sieve": "it is the first {one} of its stratum with the most frequent thread-block size",
     "tbpoint": "it is the {one} nearest to the centre of its cluster",
     "photon": "it is the first {one} that executed these basic blocks about as often",
-    "single_iteration": "it is in the iteration that stands for all others",
+    "single_iteration": "it is in the iteration that represents all others",
     "first_instructions": "it is among the first {all} of the workload",
 }
 _DRAWN = {
@@ -189,7 +189,7 @@ def _asked(saved: SavedSelection, whole: Launches | None, asked: tuple[int, int]
             "--launch",
             f"launch {launch} of process {process} is not among the {len(selected.launch):,} launches that "
             "were chosen, and a selection does not say which group another launch is in",
-            "name the recording that the selection was made on behind it",
+            "name the recording that the selection was made on after it",
         )
     at = int(chosen[0])
     return LaunchExplained(

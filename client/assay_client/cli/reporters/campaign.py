@@ -42,7 +42,7 @@ def _shortage(shortage: Mapping[str, Any]) -> str:
         free, least = size(shortage["free_bytes"]), size(shortage["minimum_free_bytes"])
         why = f"its disk has {free} left, and {least} must stay free (--minimum-free)"
     return (
-        f"the server takes no new work: {why}; archive or delete campaigns that have ended "
+        f"the server accepts no new work: {why}; archive or delete campaigns that have ended "
         "(assay lab campaigns archive ID -o FILE --yes)"
     )
 
@@ -52,8 +52,8 @@ def _spool_lines(spool: Mapping[str, Any]) -> Iterator[str]:
     if spool["waits"]:
         used, limit = size(spool["used_bytes"]), size(spool["limit_bytes"])
         yield (
-            f"the spool of agent {agent} is full ({used} of {limit}): no run begins there until this server "
-            "has taken some of it"
+            f"the spool of agent {agent} is full ({used} of {limit}): no run starts there until it has sent "
+            "some of it to this server"
         )
     if spool["damaged"]:
         found = counted(spool["damaged"], "damaged file", "damaged files")

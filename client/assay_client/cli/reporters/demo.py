@@ -29,7 +29,7 @@ def render_demo(outcome: Outcome, out: Path, console: Console, *, stays: bool = 
     console.print(f"page: {page_address(out)}", soft_wrap=True)
     if not stays:
         console.print(
-            f"  served there again by: assay demo --page --out {shlex.quote(str(out))}", soft_wrap=True
+            f"  serve it again with: assay demo --page --out {shlex.quote(str(out))}", soft_wrap=True
         )
     console.print("report, all of it synthetic:")
     for path in outcome.files.values():

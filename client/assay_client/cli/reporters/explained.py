@@ -106,7 +106,7 @@ def render_campaign_explained(found: CampaignExplained, console: Console) -> Non
         if each.remedy:
             console.print(visible(f"  what to do: {each.remedy}"), soft_wrap=True)
     if not found.reasons:
-        console.print("nothing failed, nothing is flagged, and no run waits for a reason of its own")
+        console.print("no failures, no flags, and no run waits for a reason of its own")
     if found.run is not None:
         console.print()
         render_run(found.run, console)

@@ -18,7 +18,7 @@ def render_login(document: Mapping[str, Any], console: Console) -> None:
         f"logged in to {document['server']} as {document['name']} ({document['role']})", soft_wrap=True
     )
     console.print(f"authority {document['fingerprint']}", soft_wrap=True)
-    console.print(f"renewed by use until {until:%Y-%m-%d %H:%M} UTC", soft_wrap=True)
+    console.print(f"renewed when used until {until:%Y-%m-%d %H:%M} UTC", soft_wrap=True)
     console.print(f"use it with --server {document['server']} or $ASSAY_SERVER", soft_wrap=True)
 
 
@@ -34,9 +34,9 @@ def render_logout(document: Mapping[str, Any], console: Console) -> None:
     if not document["withdrawn"]:
         until = datetime.fromtimestamp(document["expires_at_ms"] / 1000, UTC)
         console.print(
-            f"its certificate is not withdrawn ({document['not_withdrawn']}), and valid until "
-            f"{until:%Y-%m-%d %H:%M} UTC; an admin withdraws it with: "
-            f"assay admin revoke {document['serial']}",
+            f"its certificate could not be revoked ({document['not_withdrawn']}), and stays valid until "
+            f"{until:%Y-%m-%d %H:%M} UTC; an admin can revoke it with: assay admin revoke "
+            f"{document['serial']}",
             soft_wrap=True,
         )
 
@@ -75,12 +75,12 @@ def render_revoked(done: Mapping[str, Any], console: Console) -> None:
     console.print(f"revoked {done['what']} {done['id']} {done['name']}".rstrip(), soft_wrap=True)
     tokens = ", ".join(done["tokens"])
     if tokens and done["tokens_withdrawn"]:
-        console.print(f"and the join tokens that it has joined with: {tokens}", soft_wrap=True)
+        console.print(f"and the join tokens that it used: {tokens}", soft_wrap=True)
     elif tokens:
         console.print(
-            f"it has joined with tokens that still have uses, and could join anew: {tokens}", soft_wrap=True
+            f"it used join tokens that are still valid, and could join again: {tokens}", soft_wrap=True
         )
-        console.print(f"withdraw them, too: assay admin revoke {done['id']} --tokens", soft_wrap=True)
+        console.print(f"revoke them, too: assay admin revoke {done['id']} --tokens", soft_wrap=True)
 
 
 def _until(identity: Mapping[str, Any]) -> str:

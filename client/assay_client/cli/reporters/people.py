@@ -34,13 +34,13 @@ def render_audit(found: Mapping[str, Any], console: Console) -> None:
         )
     drawn.print(console)
     if found["more"]:
-        console.print("there are earlier entries: give a larger --most, or --since")
+        console.print("there are older entries: give a larger --most, or --since")
 
 
 def render_budgets(found: Mapping[str, Any], console: Console) -> None:
     """One line for each person."""
     if not found["people"]:
-        console.print("no people; whoever opens the server's socket has no budget")
+        console.print("no people have joined; users of the server's socket have no budget")
         return
     drawn = Table(
         f"GPU hours in {found['days']} days", ["person", "role", "project", "used", "budget", "of", "left"]

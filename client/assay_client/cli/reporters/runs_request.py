@@ -27,11 +27,11 @@ def _told(campaign: Mapping[str, Any]) -> str:
     if request["action"] == "pause":
         parts = [f"{runs} paused"]
         parts += [f"{counted(ended, 'attempt', 'attempts')} handed back"] if ended else []
-        parts += [f"{counted(running, 'slice', 'slices')} running, which end first"] if running else []
-        return f"{campaign_id}: {', '.join(parts)}; go on with: assay lab resume {campaign_id}"
+        parts += [f"{counted(running, 'slice', 'slices')} running, which finish first"] if running else []
+        return f"{campaign_id}: {', '.join(parts)}; resume with: assay lab resume {campaign_id}"
     if request["action"] == "cancel":
         stopped = f", {counted(ended, 'attempt', 'attempts')} stopped" if ended else ""
         return f"{campaign_id}: {runs} cancelled{stopped}"
     if request["action"] == "retry":
-        return f"{campaign_id}: {runs} tried again; follow it with: assay lab status {campaign_id} --follow"
+        return f"{campaign_id}: {runs} re-queued; follow with: assay lab status {campaign_id} --follow"
     return f"{campaign_id}: {runs} resumed"

@@ -30,13 +30,13 @@ def render_changed_records(changed: Sequence[Mapping[str, Any]], console: Consol
     if not changed:
         return
     files = counted(len(changed), "file of records is", "files of records are")
-    console.print(f"\nwarning: {files} no longer what this report was made of:", soft_wrap=True)
+    console.print(f"\nwarning: {files} not what this report was made from:", soft_wrap=True)
     for each in changed[:_MOST]:
         console.print(visible(f"  {each['file']} of run {each['run_id']}: {each['what']}"), soft_wrap=True)
     if len(changed) > _MOST:
         console.print(f"  and {len(changed) - _MOST:,} more")
     console.print(
-        "The report stays valid: it was made when they were whole. But nobody can make it again from them: "
-        "check the server's disk, and submit the campaign again to measure anew.",
+        "The report stays valid, because it was made from intact files, but it cannot be made again: check "
+        "the server's disk, and submit the campaign again.",
         soft_wrap=True,
     )

@@ -130,6 +130,6 @@ def _unknown(what: str, close: str) -> ParameterError:
 def _no_code(what: str) -> ParameterError:
     return ParameterError(
         "assay explain",
-        f"{what!r} is no file, no code, and no id of a campaign or run such as my-campaign-1.0004",
+        f"{what!r} is not a file, a code, or the id of a campaign or run such as my-campaign-1.0004",
         "assay docs notes, assay docs validity and assay docs failures list all codes",
     )

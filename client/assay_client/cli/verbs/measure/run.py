@@ -172,7 +172,7 @@ def _options(
     """The options of a command; raises ParameterError."""
     seconds = CommandOptions.budget_seconds if budget is None else parse_span_seconds(budget, "--budget")
     if seconds <= 0:
-        raise ParameterError("--budget", f"{budget} is no time", "write 30m, or 90s")
+        raise ParameterError("--budget", f"{budget} is not a time", "write 30m, or 90s")
     if sm_share is not None and not 0 < sm_share < 100:
         raise ParameterError("--sm-share", f"{sm_share:g} is not between 0 and 100", "write --sm-share 50")
     given = command_environment(environment or (), os.environ, home_of_person())
