@@ -67,6 +67,11 @@ def refuse_other_launches(
     return (make_note("names_compared_without_arguments"),) if mangled else ()
 
 
+def is_launch(saved: SavedSelection, row: int, seen: SeenLaunch, match: MatchKind) -> bool:
+    """Whether a launch can be a representative of the selection."""
+    return not any(_differences(saved, row, seen, match))
+
+
 def require_shapes(subject: str, saved: SavedSelection, match: MatchKind) -> None:
     """Raise RefusedError for a representative without the shapes that ``match`` compares: it could be taken
     for another launch."""
