@@ -307,7 +307,7 @@ class WaitingRuns(_message.Message):
     def __init__(self, reason: _Optional[str] = ..., first_run_id: _Optional[str] = ..., runs: _Optional[int] = ..., kind: _Optional[_Union[_lab_pb2.WaitKind, str]] = ...) -> None: ...
 
 class CampaignStatus(_message.Message):
-    __slots__ = ("campaign_id", "name", "synthetic", "runs", "failure", "runs_total", "runs_done", "runs_failed", "resting", "runs_running", "slices", "slices_done", "retries", "waiting", "runs_next", "state", "owner", "owner_name", "project", "paused", "runs_paused", "runs_cancelled", "gpu_seconds", "eta_known", "eta_ms", "eta_missing", "eta_at_least")
+    __slots__ = ("campaign_id", "name", "synthetic", "runs", "failure", "runs_total", "runs_done", "runs_failed", "resting", "runs_running", "slices", "slices_done", "retries", "waiting", "runs_next", "state", "owner", "owner_name", "project", "paused", "runs_paused", "runs_cancelled", "gpu_seconds", "eta_known", "eta_ms", "eta_missing", "eta_at_least", "eta_low_ms", "eta_high_ms", "eta_assumed")
     CAMPAIGN_ID_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
     SYNTHETIC_FIELD_NUMBER: _ClassVar[int]
@@ -335,6 +335,9 @@ class CampaignStatus(_message.Message):
     ETA_MS_FIELD_NUMBER: _ClassVar[int]
     ETA_MISSING_FIELD_NUMBER: _ClassVar[int]
     ETA_AT_LEAST_FIELD_NUMBER: _ClassVar[int]
+    ETA_LOW_MS_FIELD_NUMBER: _ClassVar[int]
+    ETA_HIGH_MS_FIELD_NUMBER: _ClassVar[int]
+    ETA_ASSUMED_FIELD_NUMBER: _ClassVar[int]
     campaign_id: str
     name: str
     synthetic: bool
@@ -362,7 +365,10 @@ class CampaignStatus(_message.Message):
     eta_ms: int
     eta_missing: str
     eta_at_least: bool
-    def __init__(self, campaign_id: _Optional[str] = ..., name: _Optional[str] = ..., synthetic: _Optional[bool] = ..., runs: _Optional[_Iterable[_Union[RunStatus, _Mapping]]] = ..., failure: _Optional[_Union[_common_pb2.Failure, _Mapping]] = ..., runs_total: _Optional[int] = ..., runs_done: _Optional[int] = ..., runs_failed: _Optional[int] = ..., resting: _Optional[_Iterable[_Union[SlotRest, _Mapping]]] = ..., runs_running: _Optional[int] = ..., slices: _Optional[int] = ..., slices_done: _Optional[int] = ..., retries: _Optional[int] = ..., waiting: _Optional[_Iterable[_Union[WaitingRuns, _Mapping]]] = ..., runs_next: _Optional[int] = ..., state: _Optional[_Union[CampaignState, str]] = ..., owner: _Optional[str] = ..., owner_name: _Optional[str] = ..., project: _Optional[str] = ..., paused: _Optional[bool] = ..., runs_paused: _Optional[int] = ..., runs_cancelled: _Optional[int] = ..., gpu_seconds: _Optional[float] = ..., eta_known: _Optional[bool] = ..., eta_ms: _Optional[int] = ..., eta_missing: _Optional[str] = ..., eta_at_least: _Optional[bool] = ...) -> None: ...
+    eta_low_ms: int
+    eta_high_ms: int
+    eta_assumed: bool
+    def __init__(self, campaign_id: _Optional[str] = ..., name: _Optional[str] = ..., synthetic: _Optional[bool] = ..., runs: _Optional[_Iterable[_Union[RunStatus, _Mapping]]] = ..., failure: _Optional[_Union[_common_pb2.Failure, _Mapping]] = ..., runs_total: _Optional[int] = ..., runs_done: _Optional[int] = ..., runs_failed: _Optional[int] = ..., resting: _Optional[_Iterable[_Union[SlotRest, _Mapping]]] = ..., runs_running: _Optional[int] = ..., slices: _Optional[int] = ..., slices_done: _Optional[int] = ..., retries: _Optional[int] = ..., waiting: _Optional[_Iterable[_Union[WaitingRuns, _Mapping]]] = ..., runs_next: _Optional[int] = ..., state: _Optional[_Union[CampaignState, str]] = ..., owner: _Optional[str] = ..., owner_name: _Optional[str] = ..., project: _Optional[str] = ..., paused: _Optional[bool] = ..., runs_paused: _Optional[int] = ..., runs_cancelled: _Optional[int] = ..., gpu_seconds: _Optional[float] = ..., eta_known: _Optional[bool] = ..., eta_ms: _Optional[int] = ..., eta_missing: _Optional[str] = ..., eta_at_least: _Optional[bool] = ..., eta_low_ms: _Optional[int] = ..., eta_high_ms: _Optional[int] = ..., eta_assumed: _Optional[bool] = ...) -> None: ...
 
 class GetRunRequest(_message.Message):
     __slots__ = ("run_id",)

@@ -259,13 +259,19 @@ class QueuedRuns(_message.Message):
     def __init__(self, campaign_id: _Optional[str] = ..., first_run_id: _Optional[str] = ..., device_kind: _Optional[str] = ..., profiler: _Optional[str] = ..., runs: _Optional[int] = ..., kind: _Optional[_Union[WaitKind, str]] = ..., reason: _Optional[str] = ..., ahead: _Optional[_Iterable[str]] = ..., runs_ahead: _Optional[int] = ..., estimate: _Optional[_Union[Estimate, _Mapping]] = ..., owner_name: _Optional[str] = ..., project: _Optional[str] = ...) -> None: ...
 
 class Estimate(_message.Message):
-    __slots__ = ("known", "remaining_ms", "missing", "at_least")
+    __slots__ = ("known", "remaining_ms", "missing", "at_least", "low_ms", "high_ms", "assumed")
     KNOWN_FIELD_NUMBER: _ClassVar[int]
     REMAINING_MS_FIELD_NUMBER: _ClassVar[int]
     MISSING_FIELD_NUMBER: _ClassVar[int]
     AT_LEAST_FIELD_NUMBER: _ClassVar[int]
+    LOW_MS_FIELD_NUMBER: _ClassVar[int]
+    HIGH_MS_FIELD_NUMBER: _ClassVar[int]
+    ASSUMED_FIELD_NUMBER: _ClassVar[int]
     known: bool
     remaining_ms: int
     missing: str
     at_least: bool
-    def __init__(self, known: _Optional[bool] = ..., remaining_ms: _Optional[int] = ..., missing: _Optional[str] = ..., at_least: _Optional[bool] = ...) -> None: ...
+    low_ms: int
+    high_ms: int
+    assumed: bool
+    def __init__(self, known: _Optional[bool] = ..., remaining_ms: _Optional[int] = ..., missing: _Optional[str] = ..., at_least: _Optional[bool] = ..., low_ms: _Optional[int] = ..., high_ms: _Optional[int] = ..., assumed: _Optional[bool] = ...) -> None: ...

@@ -38,7 +38,14 @@ def test_names_that_the_caller_may_not_know_are_null_in_the_queue() -> None:
     found = queue_document(LabQueue((HIDDEN,), 2))
     [queued] = found["queue"]
     assert (queued["campaign_id"], queued["first_run_id"], queued["ahead"]) == (None, None, [None, "c-1"])
-    assert queued["eta"] == {"remaining_ms": None, "at_least": False, "missing": "x"}
+    assert queued["eta"] == {
+        "remaining_ms": None,
+        "low_ms": None,
+        "high_ms": None,
+        "assumed": False,
+        "at_least": False,
+        "missing": "x",
+    }
     assert found["campaigns_left_out"] == 2
 
 

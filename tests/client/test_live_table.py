@@ -21,7 +21,7 @@ def _status(done: int, total: int = 40, **changes: Any) -> dict[str, Any]:
         "campaign_id": "c-1", "state": "running", "paused": False, "synthetic": True, "runs_done": done,
         "runs_total": total, "runs_running": 2, "runs_failed": 0, "runs_cancelled": 0, "runs_paused": 0,
         "slices": total, "slices_done": done, "retries": 0, "gpu_hours": 1.25, "waiting": [], "resting": [],
-        "eta": {"remaining_ms": 7_500_000, "at_least": False, "missing": None},
+        "eta": {"remaining_ms": 7_500_000, "low_ms": 0, "high_ms": 0, "at_least": False, "missing": None},
     }  # fmt: skip
     return {**plain, **changes}
 

@@ -280,7 +280,14 @@ def test_queue_says_why_who_is_ahead_and_until_when(assay: Assay, script: Script
     ]
     first, second = json.loads(assay("lab", "queue", "--json").stdout)["queue"]
     assert (first["kind"], first["ahead"], first["runs_ahead"]) == ("queued", ["c-1"], 7)
-    assert first["eta"] == {"remaining_ms": 3_900_000, "at_least": False, "missing": None}
+    assert first["eta"] == {
+        "remaining_ms": 3_900_000,
+        "low_ms": 0,
+        "high_ms": 0,
+        "assumed": False,
+        "at_least": False,
+        "missing": None,
+    }
     assert second["eta"]["missing"] == "it is held"
 
 
@@ -318,7 +325,8 @@ def test_status_tells_gpu_hours_and_until_when(assay: Assay, script: Script) -> 
     )
     document = json.loads(assay("lab", "status", "c-1", "--json").stdout)
     assert (document["gpu_hours"], document["eta"]) == (
-        2.0, {"remaining_ms": 90_000, "at_least": True, "missing": None},
+        2.0, {"remaining_ms": 90_000, "low_ms": 0, "high_ms": 0, "assumed": False, "at_least": True,
+              "missing": None},
     )  # fmt: skip
 
 

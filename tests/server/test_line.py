@@ -7,8 +7,6 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from assay_core.records.campaign import Estimate, RunState
 from assay_core.records.lab import LabAgents, LabQuestion, LabQueue, QueueKind, SlotHealth
@@ -21,7 +19,6 @@ from assay_server.campaigns.queue.candidates import Standing
 from assay_server.campaigns.queue_view import (
     Lab,
     ahead_of,
-    estimate,
     held_lines,
     held_reason,
     reason_of,
@@ -30,7 +27,6 @@ from assay_server.campaigns.queue_view import (
 from assay_server.campaigns.scheduling.resting import Rest, Row
 from assay_server.campaigns.scheduling.waiting import WaitKind
 from assay_server.store.model import Agent, Hold, Run
-from assay_server.store.values.overviews import WorkloadCost
 from tests.support.server.desk import HANG, Desk
 from tests.support.server.made_segments import made_segments
 from tests.support.server.playing_agent import PlayingAgent
@@ -106,33 +102,6 @@ def test_who_is_ahead_is_the_schedulers_own_order() -> None:
     desk.store.close()
 
 
-def cost(workload: str = "w", **fields: Any) -> WorkloadCost:
-    return WorkloadCost(workload, **{"device_key": "v100", "level": "light", **fields})
-
-
-def test_an_estimate_is_the_measured_mean_over_the_slots_of_the_busiest_kind_of_gpu() -> None:
-    costs = [
-        cost("w", open_slices=6, published=2, published_seconds=20.0),
-        cost("v", open_slices=1, published=1, published_seconds=8.0),
-        cost("w", device_key="a100", open_slices=2, published=4, published_seconds=4.0),
-        cost("over", published=0),
-    ]
-    assert estimate(costs, {"v100": 2, "a100": 1}) == Estimate(True, 34_000)
-    assert estimate(costs, {"v100": 2, "a100": 1}, at_least=True).at_least
-    assert estimate([replace(costs[0], gpus=2)], {"v100": 2}) == Estimate(True, 60_000)
-    assert estimate([], {}) == Estimate()
-    assert estimate(costs, {"v100": 2}).missing == "no slot in service for a100"
-
-
-@given(st.integers(1, 10), st.integers(0, 3))
-def test_no_estimate_is_invented_for_what_has_not_been_measured(open_slices: int, slots: int) -> None:
-    measured = cost("w", open_slices=1, published=1, published_seconds=1.0)
-    costs = [measured, cost("new", level="detailed", open_slices=open_slices)]
-    found = estimate(costs, {"v100": slots})
-    assert (found.known, found.remaining_ms) == (False, 0)
-    assert found.missing == "no detailed slice of new has finished yet"
-
-
 def test_slots_count_if_their_agent_is_there_and_they_are_in_service() -> None:
     away = replace(box("GPU-3"), agent_id="b", seen_at_ms=NOW_MS - 200_000)
     assert slots_by_gpu(Lab([box("GPU-1", "GPU-2"), away], NOW_MS)) == {"v100": 2, "": 2}
@@ -171,7 +140,9 @@ def test_agents_and_queue_over_the_wire(make_server: Callable[..., Server]) -> N
         ]
         assert [q.ahead for q in told] == [(), (), (first,), (first,)]
         assert [q.runs_ahead for q in told] == [0, 0, 2, 2]
-        assert told[0].estimate.missing == "no detailed slice of training has finished yet"
+        first_told = told[0].estimate
+        assert first_told.known and first_told.assumed, "by the assumptions of plans, before anything has run"
+        assert 0 < first_told.low_ms < first_told.remaining_ms < first_told.high_ms
         agent.ask(RunsAction.PAUSE, second)
         assert [q.kind for q in queue().queued][2:] == [QueueKind.CAMPAIGN_PAUSED] * 2
         status = agent.status(second)
@@ -184,4 +155,4 @@ def test_agents_and_queue_over_the_wire(make_server: Callable[..., Server]) -> N
         assert agent.finish(key, 1, 30).published
         agent.play(made_segments((100, 50)))
         eta = agent.status(first, runs=False).eta
-        assert eta.known and eta.remaining_ms >= 0, "every level that is left has a finished slice"
+        assert eta.known and not eta.assumed, "every level that is left has a finished slice"

@@ -184,11 +184,16 @@ class TestMetadataStore:
             store.save_slice(Slice("made-1.0000", 0, state=SliceState.DONE))
             store.save_slice(Slice("made-1.0000", 1, state=SliceState.LEASED))
             store.add_attempt(attempt(1, state=AttemptState.FAILED, ended_at_ms=1_010))
-            store.add_attempt(attempt(2, 2, state=AttemptState.PUBLISHED, ended_at_ms=3_010, log=log))
+            store.add_attempt(
+                attempt(2, 2, state=AttemptState.PUBLISHED, ended_at_ms=3_010, log=log, launches=70)
+            )
             store.add_attempt(attempt(3, ordinal=1, leased_at_ms=5_000))
+            store.save_slice(Slice("made-1.0002", 1, launch_count=400))
         with metadata.snapshot() as read:
+            assert read.measured("made-1") == (3_010, 70)
+            assert read.measured("made-2") == (0, 0)
             assert read.workload_costs("made-1", 6_000) == [
-                WorkloadCost("training", "", "detailed", 2),
+                WorkloadCost("training", "", "detailed", 2, launches=200.0),
                 WorkloadCost("training", "v100", "light", 3, 1, 2.5, 5.0),
             ]
             assert read.workload_costs("made-2", 6_000) == []

@@ -65,9 +65,13 @@ def campaign_document(
 def estimate_document(estimate: Estimate) -> dict[str, Any]:
     """How long work takes yet (``remaining_ms``, null: no estimate yet), or what is missing for an estimate.
 
-    ``at_least``: more slices may be cut while it runs."""
+    ``at_least``: more slices may be cut while it runs. ``assumed``: in part from other GPUs, earlier
+    campaigns or the assumptions of plans."""
     return {
         "remaining_ms": estimate.remaining_ms if estimate.known else None,
+        "low_ms": estimate.low_ms if estimate.known else None,
+        "high_ms": estimate.high_ms if estimate.known else None,
+        "assumed": estimate.assumed,
         "at_least": estimate.at_least,
         "missing": estimate.missing or None,
     }

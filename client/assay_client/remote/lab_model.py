@@ -104,9 +104,12 @@ class GpusDocument(Part):
 
 
 class EstimateEntry(Part):
-    """How long work takes yet, from the measured times of finished slices."""
+    """How long work takes yet, from the times of finished slices."""
 
     remaining_ms: Annotated[int | None, says("until it is done; `null`: no estimate yet", "ms")]
+    low_ms: Annotated[int | None, says("at least so long, of the interval that it is in", "ms")]
+    high_ms: Annotated[int | None, says("at most so long", "ms")]
+    assumed: Annotated[bool, says("in part from other GPUs, earlier campaigns or the assumptions of plans")]
     at_least: Annotated[bool, says("more slices may be cut while it runs")]
     missing: Annotated[str | None, says("what is missing for an estimate, for people")]
 

@@ -251,15 +251,19 @@ class RunStatus(Record[campaign_pb2.RunStatus]):
 
 @dataclass(frozen=True)
 class Estimate(Record[lab_pb2.Estimate]):
-    """How long work takes yet, from the measured times of finished slices.
+    """How long work takes yet, from the times of finished slices, with the interval that it is in.
 
     ``missing``: why it is not ``known`` yet, for people. ``at_least``: more slices may be cut while it runs.
+    ``assumed``: in part from other GPUs, earlier campaigns or the assumptions of plans.
     """
 
     known: bool = False
     remaining_ms: int = 0
     missing: str = ""
     at_least: bool = False
+    low_ms: int = 0
+    high_ms: int = 0
+    assumed: bool = False
 
 
 NO_ESTIMATE = Estimate()
@@ -273,7 +277,7 @@ class CampaignStatus:
     runs. ``waiting``: what its open runs need and no agent offers. ``runs_next``: where the next page of runs
     begins; 0 on the last page. ``owner``: the identity that submitted it, with its name then. ``paused``: its
     waiting runs are held; ``runs_paused`` are paused themselves. ``gpu_seconds``: the time that all of its
-    attempts have had GPUs. ``eta``: until its runs are done.
+    attempts have had GPUs. ``eta``: until its runs are done; of one that is analysed, its analysis.
     """
 
     campaign_id: str
@@ -325,6 +329,9 @@ class CampaignStatus:
             eta_ms=self.eta.remaining_ms,
             eta_missing=self.eta.missing,
             eta_at_least=self.eta.at_least,
+            eta_low_ms=self.eta.low_ms,
+            eta_high_ms=self.eta.high_ms,
+            eta_assumed=self.eta.assumed,
             slices=self.slices,
             slices_done=self.slices_done,
             retries=self.retries,
@@ -353,7 +360,15 @@ class CampaignStatus:
             runs_paused=message.runs_paused,
             paused=message.paused,
             gpu_seconds=message.gpu_seconds,
-            eta=Estimate(message.eta_known, message.eta_ms, message.eta_missing, message.eta_at_least),
+            eta=Estimate(
+                message.eta_known,
+                message.eta_ms,
+                message.eta_missing,
+                message.eta_at_least,
+                message.eta_low_ms,
+                message.eta_high_ms,
+                message.eta_assumed,
+            ),
             slices=message.slices,
             slices_done=message.slices_done,
             retries=message.retries,

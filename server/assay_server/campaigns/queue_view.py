@@ -1,15 +1,14 @@
-"""Who waits, why, behind whom and for how long: the queue as people see it. Pure.
+"""Who waits, why and behind whom: the queue as people see it. Pure.
 
-The order is the scheduler's own (:mod:`assay_server.campaigns.queue.candidates`). Estimates come from the
-measured times of finished slices; without one for every workload that is left there is no estimate.
+The order is the scheduler's own (:mod:`assay_server.campaigns.queue.candidates`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
-from assay_core.records.campaign import Estimate, QueueKind, RunState
+from assay_core.records.campaign import QueueKind, RunState
 from assay_server.campaigns.queue.candidates import Standing
 from assay_server.campaigns.queue.fair_share import NO_SHARES, Shares
 from assay_server.campaigns.queue.places import AWAY_AFTER_MS
@@ -17,7 +16,6 @@ from assay_server.campaigns.scheduling.choice import Seat, seat_of
 from assay_server.campaigns.scheduling.resting import NO_RESTS, Row
 from assay_server.campaigns.scheduling.waiting import NO_LINE, Line, wait_reasons, worth_saying
 from assay_server.store.model import Agent, Run, need_of
-from assay_server.store.values.overviews import WorkloadCost
 
 
 @dataclass(frozen=True)
@@ -114,31 +112,6 @@ def ahead_of(
             break
         found.setdefault(candidate.campaign_id)
     return tuple(found)
-
-
-def estimate(costs: Sequence[WorkloadCost], slots: Mapping[str, int], *, at_least: bool = False) -> Estimate:
-    """How long the open slices of one or more campaigns take on these slots, by the key of their GPU ("":
-    players of recordings).
-
-    A workload's slices are taken to last as long as its published ones at that level on that kind of GPU,
-    on as many GPUs as those had.
-    """
-    seconds: dict[str, float] = {}
-    for cost in costs:
-        if not cost.open_slices:
-            continue
-        if not cost.published:
-            missing = f"no {cost.level} slice of {cost.workload} has finished yet"
-            return Estimate(missing=missing)
-        mean_s = cost.published_seconds / cost.published
-        seconds[cost.device_key] = seconds.get(cost.device_key, 0.0) + cost.open_slices * mean_s * cost.gpus
-    if not seconds:
-        return Estimate()
-    without = sorted(key or "recordings" for key in seconds if not slots.get(key))
-    if without:
-        return Estimate(missing=f"no slot in service for {without[0]}")
-    longest_s = max(total / slots[key] for key, total in seconds.items())
-    return Estimate(known=True, remaining_ms=round(1000 * longest_s), at_least=at_least)
 
 
 def slots_by_gpu(lab: Lab) -> dict[str, int]:

@@ -17,7 +17,8 @@ from assay_core.records.campaign import (
     WaitingRuns,
 )
 from assay_server.campaigns.errors import known_campaign
-from assay_server.campaigns.queue_view import Lab, estimate, slots_by_gpu, told_reasons
+from assay_server.campaigns.planning.time_left import Analysed, Elsewhere, estimate, estimate_of_analysis
+from assay_server.campaigns.queue_view import Lab, slots_by_gpu, told_reasons
 from assay_server.campaigns.scheduling.coordinator import Coordinator
 from assay_server.campaigns.scheduling.transitions import Effects
 from assay_server.campaigns.scheduling.waiting import waiting_alike
@@ -34,6 +35,7 @@ _REST_RATIO = 10.0
 # What a large campaign costs is read from all of its attempts: not with every run that ends.
 _LARGE_RUNS = 5_000
 _COSTS_KEPT_SECONDS = 15.0
+_EARLIER_CAMPAIGNS = 3
 _MOST_KEPT = 256
 
 _Kind = tuple[Need, str, bool, RunState, Collection[Hold]]
@@ -49,6 +51,7 @@ class _Summary:
     status: CampaignStatus | None = None
     costs_at: float = 0.0
     costs: list[WorkloadCost] | None = None
+    earlier: Elsewhere | None = None
 
 
 def _measured(store: SqlTransaction, campaign_id: str) -> Counter[_Kind]:
@@ -116,6 +119,8 @@ class StatusBoard:
             costs = self._costs(store, campaign, sum(counts.values()))
             runs = [run for run, _ in progress.needs]
             line = self._coordinator.line(store, campaign, runs)
+            earlier = self._earlier(store, campaign)
+            last_ended_ms, launches = _until_analysis(store, campaign)
             measured = _measured(store, campaign_id) if line.budget_left_hours <= 0 else {}
         resting = self._coordinator.resting()
         status = campaign_status(campaign, counts, resting, paused)
@@ -124,12 +129,14 @@ class StatusBoard:
         if campaign.state is CampaignState.RUNNING:
             lab = Lab(agents, now_ms, resting)
             told = told_reasons(runs, lab, line, campaign.paused, progress.awaiting_light)
-            eta = _eta(campaign, costs, lab)
+            eta = _eta(campaign, costs, lab, replace(earlier, runs=runs))
             waiting = tuple(
                 WaitingRuns(told[run.run_id].text, run.run_id, count, told[run.run_id].kind)
                 for run, runs_alike in waiting_alike(progress.needs, line)
                 if run.run_id in told and (count := runs_alike - measured.get(_kind_of(run), 0)) > 0
             )
+        elif campaign.state is CampaignState.ANALYSING:
+            eta = estimate_of_analysis(launches, (now_ms - last_ended_ms) / 1000, earlier.analysed)
         return replace(
             status,
             slices=progress.slices,
@@ -150,10 +157,40 @@ class StatusBoard:
             summary.costs, summary.costs_at = store.workload_costs(campaign.campaign_id, now_ms), now
         return summary.costs
 
+    def _earlier(self, store: SqlTransaction, campaign: Campaign) -> Elsewhere:
+        """What earlier campaigns of the name tell of one that has not ended, read once."""
+        if campaign.state not in (CampaignState.RUNNING, CampaignState.ANALYSING):
+            return Elsewhere()
+        summary = self._summary(campaign.campaign_id)
+        if summary.earlier is None:
+            summary.earlier = _earlier_of_name(store, campaign, self._coordinator.clock.now_ms())
+        return summary.earlier
 
-def _eta(campaign: Campaign, costs: list[WorkloadCost], lab: Lab) -> Estimate:
+
+def _earlier_of_name(store: SqlTransaction, campaign: Campaign, now_ms: int) -> Elsewhere:
+    """Of the newest campaigns of the name and project before this one."""
+    costs: list[WorkloadCost] = []
+    analysed: Analysed | None = None
+    for number in range(campaign.number - 1, max(0, campaign.number - 1 - _EARLIER_CAMPAIGNS), -1):
+        found = store.campaign(f"{campaign.name}-{number}")
+        if found is not None and (found.owner, found.project) == (campaign.owner, campaign.project):
+            costs += store.workload_costs(found.campaign_id, now_ms)
+            ended_at_ms, launches = store.measured(found.campaign_id)
+            if analysed is None and found.has_report and found.ended_at_ms > ended_at_ms > 0:
+                analysed = Analysed((found.ended_at_ms - ended_at_ms) / 1000, launches)
+    return Elsewhere(tuple(costs), analysed=analysed)
+
+
+def _until_analysis(store: SqlTransaction, campaign: Campaign) -> tuple[int, int]:
+    """Of a campaign that is analysed: when its last attempt ended, and its launches; zeros for others."""
+    return store.measured(campaign.campaign_id) if campaign.state is CampaignState.ANALYSING else (0, 0)
+
+
+def _eta(campaign: Campaign, costs: list[WorkloadCost], lab: Lab, elsewhere: Elsewhere) -> Estimate:
     """Until the open slices of a campaign are done, if it has the lab for itself."""
     if campaign.paused:
         return Estimate(missing="it is paused")
     slicing = campaign.compiled.slicing
-    return estimate(costs, slots_by_gpu(lab), at_least=slicing is not None and not slicing.is_fixed)
+    return estimate(
+        costs, slots_by_gpu(lab), at_least=slicing is not None and not slicing.is_fixed, elsewhere=elsewhere
+    )

@@ -190,7 +190,7 @@ def cost_parts(campaign: Mapping[str, Any]) -> list[str]:
     """GPU hours so far, and the estimate until the runs are done, of a campaign that runs."""
     hours, eta = campaign["gpu_hours"], campaign["eta"]
     parts = [f"{hours:.1f} GPU hours"] if hours >= 0.05 else []
-    if campaign["state"] == "running" and eta["remaining_ms"] is not None:
+    if campaign["state"] in ("running", "analysing") and eta["remaining_ms"] is not None:
         parts.append(f"done in {eta_in_words(eta)}")
     return parts
 

@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from assay_sampling.counters.replay_passes import PassCount, replay_passes
+from assay_sampling.counters.replay_passes import replay_passes
 from assay_server.campaign_file.compiled import Slicing
 from assay_server.campaign_file.reading import CampaignFile
 from assay_server.campaign_file.slices.assumptions import Assumptions, assumptions
@@ -101,7 +101,7 @@ def _run_document(run: Run, slices: list[Slice], slicing: Slicing, assumed: Assu
         "passes": passes.passes,
         "passes_exact": passes.exact,
         "launches": launches,
-        "hours": _seconds(run, len(planned), launches, passes, assumed) / _SECONDS_AN_HOUR,
+        "hours": assumed_seconds(run, len(planned), launches, assumed) / _SECONDS_AN_HOUR,
         "bytes": round(launches * (assumed.launch_bytes + assumed.counter_bytes * len(run.counters))),
     }
 
@@ -112,13 +112,17 @@ def _skipped_percent(run: Run, windows: list[Window], assumed: Assumptions) -> f
     return max((cost.skipped_percent(skip, count) for skip, count in windows), default=0.0)
 
 
-def _seconds(run: Run, slices: int, launches: int, passes: PassCount, assumed: Assumptions) -> float:
-    """Every slice of a live run starts its program again; the program also runs its unprofiled part."""
+def assumed_seconds(run: Run, slices: int, launches: int, assumed: Assumptions) -> float:
+    """How long slices of a run take by assumptions.
+
+    Every slice of a live run starts its program again; the program also runs its unprofiled part.
+    """
     if run.command is None:
         played = launches / assumed.playback_launches_per_second
         return max(played, assumed.program_seconds) if run.recorded and run.recorded.recorded_time else played
     if run.level == "light":
         return assumed.start_seconds + assumed.program_seconds * assumed.trace_slowdown
+    passes = replay_passes(run.counters)
     # One pass needs no copy of the memory.
     restore = assumed.restore_milliseconds if passes.passes > 1 else 0.0
     profiling = launches * (passes.passes * assumed.pass_milliseconds + restore) / 1000.0

@@ -18,13 +18,13 @@ from assay_core.records.machine import Slot
 from assay_server.access.caller import current_caller
 from assay_server.access.visibility import sight_of
 from assay_server.campaigns.gpu_samples import GpuSamples
+from assay_server.campaigns.planning.time_left import Elsewhere, estimate
 from assay_server.campaigns.queue.candidates import Standing
 from assay_server.campaigns.queue.places import AWAY_AFTER_MS
 from assay_server.campaigns.queue.windows import Window, window_of
 from assay_server.campaigns.queue_view import (
     Lab,
     ahead_of,
-    estimate,
     held_reason,
     reason_of,
     slots_by_gpu,
@@ -159,7 +159,8 @@ def _until_done(lines: list[_Line], device_key: str, lab: Lab, held: bool) -> Es
         line.campaign.compiled.slicing is not None and not line.campaign.compiled.slicing.is_fixed
         for line in lines
     )
-    return estimate(costs, slots_by_gpu(lab), at_least=open_ended)
+    runs = [run for line in lines for run, _ in line.progress.needs]
+    return estimate(costs, slots_by_gpu(lab), at_least=open_ended, elsewhere=Elsewhere(runs=runs))
 
 
 @dataclass(frozen=True)

@@ -100,7 +100,7 @@ class OverviewRows(CampaignRows, SliceRows):
         costs: dict[tuple[str, str, str], WorkloadCost] = {}
         for row in self.rows(costing.open_slices(), given):
             key = (row["workload"], row["device_key"], row["level"])
-            costs[key] = WorkloadCost(*key, open_slices=int(row["slices"]))
+            costs[key] = WorkloadCost(*key, open_slices=int(row["slices"]), launches=float(row["launches"]))
         for row in self.rows(costing.spent(), {**given, "now_ms": now_ms}):
             key = (row["workload"], row["device_key"], row["level"])
             costs[key] = dataclasses.replace(
@@ -111,6 +111,11 @@ class OverviewRows(CampaignRows, SliceRows):
                 gpus=int(row["gpus"]),
             )
         return [costs[key] for key in sorted(costs)]
+
+    def measured(self, campaign_id: str) -> tuple[int, int]:
+        """When a campaign's last attempt ended (Unix time in ms; 0: none has), and its published launches."""
+        [row] = self.rows(costing.measured(), {"campaign_id": campaign_id})
+        return int(row["ended_at_ms"] or 0), int(row["launches"] or 0)
 
     def load(self) -> StoreLoad:
         """How much there is to do; states without members are left out."""

@@ -14,12 +14,15 @@ from assay_server.store.model import SliceState
 
 @cache
 def open_slices() -> sa.Select[Any]:
-    """How many slices of each workload, kind of GPU and level of a campaign have not ended."""
+    """How many slices of each workload, kind of GPU and level of a campaign have not ended.
+
+    With their launches on average, 0 where all go on to the end of their program.
+    """
     r, s = tables.runs.c, tables.slices.c
     group = (r.workload, r.device_key, r.level)
     not_ended = s.state.in_([str(SliceState.WAITING), str(SliceState.LEASED)])
     return (
-        sa.select(*group, sa.func.count().label("slices"))
+        sa.select(*group, sa.func.count().label("slices"), sa.func.avg(s.launch_count).label("launches"))
         .join_from(tables.runs, tables.slices, s.run_id == r.run_id)
         .where(r.campaign_id == sa.bindparam("campaign_id"), not_ended)
         .group_by(*group)
@@ -50,4 +53,16 @@ def spent() -> sa.Select[Any]:
         .join_from(tables.runs, tables.attempts, a.run_id == r.run_id)
         .where(r.campaign_id == sa.bindparam("campaign_id"))
         .group_by(*group)
+    )
+
+
+@cache
+def measured() -> sa.Select[Any]:
+    """When the last attempt of a campaign ended, and how many launches were published."""
+    r, a = tables.runs.c, tables.attempts.c
+    launches = sa.case((a.state == str(AttemptState.PUBLISHED), a.launches), else_=0)
+    return (
+        sa.select(sa.func.max(a.ended_at_ms).label("ended_at_ms"), sa.func.sum(launches).label("launches"))
+        .join_from(tables.runs, tables.attempts, a.run_id == r.run_id)
+        .where(r.campaign_id == sa.bindparam("campaign_id"))
     )

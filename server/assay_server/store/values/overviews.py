@@ -61,8 +61,9 @@ class CampaignProgress:
 class WorkloadCost:
     """What a workload has cost at one level on one kind of GPU, and how much of it is left.
 
-    ``open_slices`` wait or run; ``published`` slices took ``published_seconds``; ``gpu_seconds``: for how
-    long attempts have had GPUs, with any outcome (0 for recordings). ``gpus``: how many each attempt has.
+    ``open_slices`` wait or run, of ``launches`` on average (0: to the end of the program); ``published``
+    slices took ``published_seconds``; ``gpu_seconds``: for how long attempts have had GPUs, with any outcome
+    (0 for recordings). ``gpus``: how many each attempt has.
     """
 
     workload: str
@@ -73,6 +74,7 @@ class WorkloadCost:
     published_seconds: float = 0.0
     gpu_seconds: float = 0.0
     gpus: int = 1
+    launches: float = 0.0
 
 
 @dataclass(frozen=True)
