@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -187,7 +188,9 @@ def simulate(
         force=force,
     )
     with activity("reading") as shown:
-        document = simulate_selection(request, _Said(shown).follower())
+        said = _Said(shown)
+        document = simulate_selection(request, said.follower())
+    said.last_notices()
     if document_file is not None:
         write_atomically(document_file, json_text(document.to_dict()))
     write_plot(plot, lambda: _figure(document))
@@ -210,17 +213,26 @@ class _Said:
         self._drawn = console(error=True)
         self._live = sys.stderr.isatty()
         self._notices: set[str] = set()
+        self._last: Sequence[str] = ()
 
     def follower(self) -> Follower:
         return Follower(self._shown.say, self._follow, self._ended)
 
     def _follow(self, progress: Progress) -> None:
         self._shown.say(progress_line(progress))
+        self._last = progress.notices
         if not self._live:
-            for notice in progress.notices:
-                if notice not in self._notices:
-                    self._notices.add(notice)
-                    self._drawn.print(notice, soft_wrap=True)
+            self._print(progress.notices)
+
+    def last_notices(self) -> None:
+        """Print what is still to be known once nothing moves on the terminal any more."""
+        self._print(self._last)
+
+    def _print(self, notices: Sequence[str]) -> None:
+        for notice in notices:
+            if notice not in self._notices:
+                self._notices.add(notice)
+                self._drawn.print(notice, soft_wrap=True)
 
     def _ended(self, outcome: Outcome) -> None:
         if not self._live:
