@@ -261,13 +261,12 @@ class Server:
         self, metadata: AuditedStore, database: SqliteStore | PostgresqlStore, *, shared: bool
     ) -> _Access:
         directory, withdrawn = IdentityDirectory(metadata), WithdrawnCertificates(metadata)
-        refusals = self._limits.log.refusals_audited_per_minute
         return _Access(
             metadata,
             directory,
             withdrawn,
             identified(self.settings, metadata, directory, withdrawn, shared_by=database if shared else None),
-            AuditLog(metadata, self.settings.audit_days, refusals),
+            AuditLog(metadata, self.settings.audit_days),
         )
 
     def _handlers(

@@ -17,7 +17,7 @@ from assay_client.cli.main import app as assay_app
 from assay_client.cli.verb_list import ADMIN, LAB, MODULES
 from assay_sampling.launches.alignment import match_flags
 from assay_server.cli.program import program as server_app
-from assay_server.limits import DEFAULT_LIMITS
+from assay_server.limits import DEFAULT_LIMITS, built_in
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -33,9 +33,13 @@ def rows(page: str) -> dict[str, list[str]]:
 
 def test_limits_are_those_of_the_program() -> None:
     groups = [getattr(DEFAULT_LIMITS, group.name) for group in dataclasses.fields(DEFAULT_LIMITS)]
-    numbers = {name: f"{number:,}" for group in groups for name, number in dataclasses.asdict(group).items()}
+    settable = {name: number for group in groups for name, number in dataclasses.asdict(group).items()}
+    numbers = {name: f"{number:,}" for name, number in (settable | built_in()).items()}
     assert {name: cells[0] for name, cells in rows("limits.md").items()} == numbers
     assert all(cells[1] for cells in rows("limits.md").values())
+    introduction = (ROOT / "docs" / "limits.md").read_text().partition("\n## ")[0]
+    named = {match[1] for match in re.finditer(r"`([a-z_]+)`", introduction)}
+    assert named == set(settable), "the page says first which of them have other numbers on other servers"
 
 
 def test_every_flag_that_the_code_sets_has_its_row() -> None:

@@ -379,10 +379,10 @@ def test_a_stream_that_is_no_bundle_is_refused(chunks: object, person: Connectio
 
 
 def test_bundles_are_in_backups_archives_and_checks(
-    make_server: Callable[..., Server], tmp_path: Path
+    make_server: Callable[..., Server], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    bundles = replace(DEFAULT_LIMITS.bundles, bundle_unnamed_seconds=0)
-    server = make_server(limits=replace(DEFAULT_LIMITS, bundles=bundles))
+    monkeypatch.setattr(BundleLimits, "bundle_unnamed_seconds", 0)
+    server = make_server()
     with Connection(server.addresses[0]) as person:
         _kept_everywhere(server, person, tmp_path)
 

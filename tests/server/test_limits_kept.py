@@ -17,7 +17,7 @@ from assay_protos import ingest_pb2
 from assay_server.app import Server
 from assay_server.campaigns.ingest.segments import Ingest
 from assay_server.campaigns.ingest.upload import Answer, Upload
-from assay_server.limits import AgentLimits, CallLimits, Limits, LogLimits, QueryLimits, UploadLimits
+from assay_server.limits import AgentLimits, CallLimits, Limits, QueryLimits, UploadLimits
 from assay_server.store.sqlite import SqliteStore
 from tests.support.server.made_segments import made_segments
 from tests.support.server.playing_agent import PlayingAgent
@@ -70,9 +70,12 @@ def test_what_is_announced_and_never_sent_holds_nobody_up(make_server: MakeServe
 
 
 @pytest.mark.parametrize("drip", [False, True])
-def test_a_segment_that_is_not_complete_in_time_ends_its_stream(make_server: MakeServer, drip: bool) -> None:
-    limits = UploadLimits(upload_idle_seconds=60 if drip else 1, upload_segment_seconds=2)
-    server = make_server(limits=Limits(uploads=limits))
+def test_a_segment_that_is_not_complete_in_time_ends_its_stream(
+    make_server: MakeServer, monkeypatch: pytest.MonkeyPatch, drip: bool
+) -> None:
+    monkeypatch.setattr(UploadLimits, "upload_idle_seconds", 60 if drip else 1)
+    monkeypatch.setattr(UploadLimits, "upload_segment_seconds", 2)
+    server = make_server()
     end = threading.Event()
     with PlayingAgent(server.addresses[0]) as agent:
         name, said = code(lambda: list(agent.ingest.Upload(slowly(end, header(), drip=drip), timeout=30)))
@@ -81,8 +84,11 @@ def test_a_segment_that_is_not_complete_in_time_ends_its_stream(make_server: Mak
     assert ("was not complete after 2 s" if drip else "nothing came for 1 s") in said
 
 
-def test_a_stream_that_says_nothing_at_all_ends_too(make_server: MakeServer) -> None:
-    server = make_server(limits=Limits(uploads=UploadLimits(upload_idle_seconds=1)))
+def test_a_stream_that_says_nothing_at_all_ends_too(
+    make_server: MakeServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(UploadLimits, "upload_idle_seconds", 1)
+    server = make_server()
     end = threading.Event()
     with PlayingAgent(server.addresses[0]) as agent:
         name, _ = code(lambda: list(agent.ingest.Upload(slowly(end), timeout=30)))
@@ -90,9 +96,11 @@ def test_a_stream_that_says_nothing_at_all_ends_too(make_server: MakeServer) -> 
     assert name == "INVALID_ARGUMENT"
 
 
-def test_bytes_that_came_and_find_no_room_end_their_stream_for_later(make_server: MakeServer) -> None:
-    limits = UploadLimits(upload_held_bytes=3 << 20, upload_wait_seconds=1)
-    server = make_server(limits=Limits(uploads=limits))
+def test_bytes_that_came_and_find_no_room_end_their_stream_for_later(
+    make_server: MakeServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(UploadLimits, "upload_wait_seconds", 1)
+    server = make_server(limits=Limits(uploads=UploadLimits(upload_held_bytes=3 << 20)))
     end = threading.Event()
     chunk = ingest_pb2.SegmentChunk(part=ingest_pb2.PART_LAUNCHES, data=b"x" * (1 << 20))
     sent = [header(), *[ingest_pb2.UploadRequest(chunk=chunk)] * 4]
@@ -102,10 +110,12 @@ def test_bytes_that_came_and_find_no_room_end_their_stream_for_later(make_server
     assert (name, "not yet stored" in said) == ("RESOURCE_EXHAUSTED", True)
 
 
-def test_streams_that_break_off_within_a_segment_leave_nothing_held(make_server: MakeServer) -> None:
+def test_streams_that_break_off_within_a_segment_leave_nothing_held(
+    make_server: MakeServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Of a budget of 3 MiB each stream held 2: the second would be refused, were they not given back."""
-    limits = UploadLimits(upload_held_bytes=3 << 20, upload_wait_seconds=2)
-    server = make_server(limits=Limits(uploads=limits))
+    monkeypatch.setattr(UploadLimits, "upload_wait_seconds", 2)
+    server = make_server(limits=Limits(uploads=UploadLimits(upload_held_bytes=3 << 20)))
     chunk = ingest_pb2.SegmentChunk(part=ingest_pb2.PART_LAUNCHES, data=b"x" * (1 << 20))
     sent = [header(), *[ingest_pb2.UploadRequest(chunk=chunk)] * 2]
     with PlayingAgent(server.addresses[0]) as agent:
@@ -116,10 +126,13 @@ def test_streams_that_break_off_within_a_segment_leave_nothing_held(make_server:
     assert answers == [[]] * 4
 
 
-def test_streams_beyond_the_limit_are_refused_and_signs_of_life_are_not(make_server: MakeServer) -> None:
+def test_streams_beyond_the_limit_are_refused_and_signs_of_life_are_not(
+    make_server: MakeServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
     # On a busy machine the test takes longer than streams may be idle.
-    patient = UploadLimits(upload_streams=3, upload_idle_seconds=3600, upload_segment_seconds=3600)
-    limits = Limits(uploads=patient, queries=QueryLimits(watch_streams=2))
+    monkeypatch.setattr(UploadLimits, "upload_idle_seconds", 3600)
+    monkeypatch.setattr(UploadLimits, "upload_segment_seconds", 3600)
+    limits = Limits(uploads=UploadLimits(upload_streams=3), queries=QueryLimits(watch_streams=2))
     server = make_server(limits=limits)
     end = threading.Event()
     with PlayingAgent(server.addresses[0]) as agent:
@@ -140,10 +153,14 @@ def test_streams_beyond_the_limit_are_refused_and_signs_of_life_are_not(make_ser
         eventually(lambda: not _refused(lambda: health.Watch(request, timeout=60).next()), "a place")
 
 
-def test_registrations_and_heartbeats_are_bounded(make_server: MakeServer) -> None:
-    limits = AgentLimits(registration_bytes=10_000, registration_slots=3, registration_attempts=2,
-                         heartbeat_attempts=5)  # fmt: skip
-    server = make_server(limits=Limits(agents=limits))
+def test_registrations_and_heartbeats_are_bounded(
+    make_server: MakeServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(AgentLimits, "registration_bytes", 10_000)
+    monkeypatch.setattr(AgentLimits, "registration_slots", 3)
+    monkeypatch.setattr(AgentLimits, "registration_attempts", 2)
+    monkeypatch.setattr(AgentLimits, "heartbeat_attempts", 5)
+    server = make_server()
     keys = [AttemptKey("r", 0, 1, i) for i in range(6)]
     with PlayingAgent(server.addresses[0]) as agent:
         said = code(lambda: agent.register([f"recorded-{i}" for i in range(4)]))
@@ -174,9 +191,10 @@ def test_agents_that_were_away_longest_are_forgotten_unless_they_hold_a_run(make
 
 
 def test_bytes_that_are_no_request_get_one_line_and_a_typed_error(
-    make_server: MakeServer, caplog: pytest.LogCaptureFixture
+    make_server: MakeServer, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    server = make_server(limits=Limits(log=LogLimits(bad_requests_logged_per_minute=2)))
+    monkeypatch.setattr("assay_server.rpc.admission.decoding.BAD_REQUESTS_LOGGED_PER_MINUTE", 2)
+    server = make_server()
     channel = grpc.insecure_channel(server.addresses[0])
     for method in ("AgentService/Heartbeat", "CampaignService/GetStatus", "AgentService/Register"):
         call = channel.unary_unary(f"/assay.v1.{method}")
@@ -193,9 +211,10 @@ def test_bytes_that_are_no_request_get_one_line_and_a_typed_error(
 
 
 def test_messages_beyond_their_bytes_and_calls_beyond_their_number_are_refused(
-    make_server: MakeServer,
+    make_server: MakeServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    server = make_server(limits=Limits(calls=CallLimits(calls=2, request_bytes=5_000)))
+    monkeypatch.setattr(CallLimits, "request_bytes", 5_000)
+    server = make_server(limits=Limits(calls=CallLimits(calls=2)))
     end = threading.Event()
     with PlayingAgent(server.addresses[0]) as agent:
         name, said = code(lambda: agent.submit(CAMPAIGN + "#" * 5_000))
@@ -220,16 +239,22 @@ def _refused(call: Callable[[], object]) -> bool:
     return False
 
 
-def test_an_answer_beyond_its_bytes_ends_its_call_and_nothing_else(make_server: MakeServer) -> None:
-    server = make_server(limits=Limits(calls=CallLimits(answer_bytes=100)))
+def test_an_answer_beyond_its_bytes_ends_its_call_and_nothing_else(
+    make_server: MakeServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(CallLimits, "answer_bytes", 100)
+    server = make_server()
     with PlayingAgent(server.addresses[0]) as agent:
         campaign_id = agent.submit(CAMPAIGN)
         assert code(lambda: agent.status(campaign_id))[0] == "RESOURCE_EXHAUSTED"
         assert agent.submit(CAMPAIGN) == "made-2"
 
 
-def test_a_chunk_beyond_its_bytes_ends_its_stream(make_server: MakeServer) -> None:
-    server = make_server(limits=Limits(uploads=UploadLimits(upload_chunk_bytes=1_000)))
+def test_a_chunk_beyond_its_bytes_ends_its_stream(
+    make_server: MakeServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(UploadLimits, "upload_chunk_bytes", 1_000)
+    server = make_server()
     chunk = ingest_pb2.SegmentChunk(part=ingest_pb2.PART_LAUNCHES, data=b"x" * 1_001)
     sent = [header(), ingest_pb2.UploadRequest(chunk=chunk)]
     with PlayingAgent(server.addresses[0]) as agent:
@@ -248,7 +273,8 @@ def test_no_more_segments_are_read_than_may_be_in_flight(
 
     monkeypatch.setattr(Ingest, "take", never_stored)
     monkeypatch.setattr(Ingest, "take_small", never_stored)
-    server = make_server(limits=Limits(uploads=UploadLimits(upload_segments_in_flight=3)))
+    monkeypatch.setattr(UploadLimits, "upload_segments_in_flight", 3)
+    server = make_server()
     chunk = ingest_pb2.SegmentChunk(part=ingest_pb2.PART_LAUNCHES, data=b"x" * 10)
     end = threading.Event()
     with PlayingAgent(server.addresses[0]) as agent:

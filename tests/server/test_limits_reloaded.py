@@ -5,9 +5,11 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import grpc
 import pytest
+from grpc_health.v1 import health_pb2, health_pb2_grpc
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -20,7 +22,6 @@ from assay_server.limits import (
     AT_RUNTIME,
     DEFAULT_LIMITS,
     CallerLimits,
-    CampaignFileLimits,
     Limits,
     limits_asked,
     limits_with,
@@ -28,9 +29,6 @@ from assay_server.limits import (
 )
 from assay_server.rpc.admission.quotas import Quotas
 from assay_server.rpc.places import Places
-from tests.support.server.playing_agent import PlayingAgent
-
-CAMPAIGN_FILES = {each.name for each in dataclasses.fields(CampaignFileLimits)}
 
 
 def numbers(limits: Limits) -> dict[str, int]:
@@ -38,7 +36,7 @@ def numbers(limits: Limits) -> dict[str, int]:
     return {name: number for group in groups for name, number in dataclasses.asdict(group).items()}
 
 
-SETTABLE = sorted(set(numbers(DEFAULT_LIMITS)) - CAMPAIGN_FILES)
+SETTABLE = sorted(numbers(DEFAULT_LIMITS))
 ASKED = st.dictionaries(st.sampled_from(SETTABLE), st.integers(1, 100))
 
 
@@ -67,8 +65,8 @@ def test_a_reload_changes_what_may_change_and_nothing_else(
         ("caller_calls=0", "'0' is not a whole number from 1"),
         ("caller_calls=many", "'many' is not a whole number"),
         ("caller_calls=" + "9" * 5000, "is not a whole number from 1"),
-        ("place_share_percent=101", "from 1 to 100"),
         ("campaign_file_bytes=5", "campaign_file_bytes is built in"),
+        ("place_share_percent=50", "place_share_percent is built in"),
     ],
 )
 def test_what_is_not_a_limit_is_refused(text: str, cause: str) -> None:
@@ -80,7 +78,7 @@ def test_quotas_and_places_follow_new_numbers() -> None:
     limits = limits_with(Limits(callers=CallerLimits(caller_registrations_per_minute=12)), {})
     quotas = Quotas(limits.callers, lambda: 0.0)
     share = Places(lambda: limits.queries.watch_streams, lambda: limits.callers.place_share_percent)
-    asked = limits_with(limits, {"caller_calls_per_second": 1, "watch_streams": 4, "place_share_percent": 50})
+    asked = limits_with(limits, {"caller_calls_per_second": 1, "watch_streams": 8})
     take_over(limits, asked)
 
     def passed(call: str) -> int:
@@ -109,17 +107,30 @@ def test_a_running_server_takes_new_limits_over_and_names_those_that_wait(
         server.reload(ServerSettings(**{**dict(server.settings), "limits": limits}))
         return re.findall(r"limit \w+ (?:is now|becomes) \d+.*", caplog.text)
 
-    with PlayingAgent(server.addresses[0]) as agent:
-        agent.register(["recorded-0", "recorded-1"])
-        assert reload("registration_slots=1", "request_bytes=4096") == [
-            "limit registration_slots is now 1 (was 1024)",
-            "limit request_bytes becomes 4096 only with a restart",
+    def is_watched() -> bool:
+        """Whether one more may watch the server's health."""
+        watch = health.Watch(health_pb2.HealthCheckRequest(), timeout=60)
+        try:
+            next(watch)
+        except grpc.RpcError as error:
+            assert error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+            return False
+        watches.append(watch)
+        return True
+
+    watches: list[Any] = []
+    with grpc.insecure_channel(server.addresses[0]) as channel:
+        health = health_pb2_grpc.HealthStub(channel)
+        assert is_watched()
+        assert reload("watch_streams=1", "connections=4096") == [
+            "limit connections becomes 4096 only with a restart",
+            "limit watch_streams is now 1 (was 256)",
         ]
-        with pytest.raises(grpc.RpcError, match="at most 1 are taken"):
-            agent.register(["recorded-0", "recorded-1"])
+        assert not is_watched()
         with pytest.raises(ParameterError, match="there is no limit"):
-            reload("registration_slots=5", "nonsense=1")
-        with pytest.raises(grpc.RpcError, match="at most 1 are taken"):
-            agent.register(["recorded-0", "recorded-1"])
-        assert reload() == ["limit registration_slots is now 1024 (was 1)"]
-        agent.register(["recorded-0", "recorded-1"])
+            reload("watch_streams=5", "nonsense=1")
+        assert not is_watched()
+        assert reload() == ["limit watch_streams is now 256 (was 1)"]
+        assert is_watched()
+        for watch in watches:
+            watch.cancel()

@@ -105,10 +105,15 @@ class Answers:
 
 
 @pytest.mark.parametrize("call", ["GetReport", "Export", "ReadRecords", "StreamLaunches", "FetchBundle"])
-def test_every_answer_in_parts_cuts_off_who_reads_nothing_and_frees_its_place(call: str) -> None:
-    queries = QueryLimits(answer_stalled_seconds=0, download_streams=1)  # type: ignore[arg-type]
-    bundles = BundleLimits(bundle_idle_seconds=0, bundle_streams=1)
-    limits = replace(DEFAULT_LIMITS, queries=queries, archives=ArchiveLimits(1, 0), bundles=bundles)
+def test_every_answer_in_parts_cuts_off_who_reads_nothing_and_frees_its_place(
+    call: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(QueryLimits, "answer_stalled_seconds", 0)
+    monkeypatch.setattr(ArchiveLimits, "archive_idle_seconds", 0)
+    monkeypatch.setattr(BundleLimits, "bundle_idle_seconds", 0)
+    monkeypatch.setattr(BundleLimits, "bundle_streams", 1)
+    queries = QueryLimits(download_streams=1)
+    limits = replace(DEFAULT_LIMITS, queries=queries, archives=ArchiveLimits(archive_streams=1))
     request = {
         "GetReport": ReportRequest("c-1", ReportFormat("json")),
         "Export": ExportRequest("c-1"),

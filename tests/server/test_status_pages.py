@@ -13,7 +13,7 @@ from assay_client.api import Client
 from assay_core.records.campaign import CampaignState, CampaignStatus
 from assay_protos import campaign_pb2
 from assay_server.app import Server
-from assay_server.limits import Limits, QueryLimits
+from assay_server.limits import QueryLimits
 from assay_server.rpc.campaign_handler import CampaignHandler
 from assay_server.rpc.status_board import StatusBoard
 from assay_server.store.parts import campaigns as campaign_rows
@@ -66,7 +66,8 @@ def test_runs_come_in_pages_and_a_client_puts_them_together(server: Server) -> N
 def test_campaigns_come_in_pages_without_their_files(
     make_server: Callable[..., Server], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    server = make_server(limits=Limits(queries=QueryLimits(status_page_campaigns=3)))
+    monkeypatch.setattr(QueryLimits, "status_page_campaigns", 3)
+    server = make_server()
     with PlayingAgent(server.addresses[0]) as agent:
         for _ in range(8):
             agent.submit(many(2))

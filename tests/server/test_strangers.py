@@ -8,6 +8,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -17,7 +18,7 @@ from assay_core.records.machine import Inventory, Registration, Slot
 from assay_server.access.audit import AuditLog, Note
 from assay_server.access.caller import Caller
 from assay_server.app import Server
-from assay_server.limits import CallLimits, JoinLimits, Limits
+from assay_server.limits import CallLimits, JoinLimits
 from assay_server.rpc.bounds import agent_of
 from assay_server.store.sqlite import SqliteStore
 from tests.support.identity.tls_lab import tls_server, token_of
@@ -52,13 +53,13 @@ def is_open(connection: socket.socket) -> bool:
 
 
 def test_connections_that_do_not_join_are_few_and_end(
-    make_server: Callable[..., Server], short_path: Path
+    make_server: Callable[..., Server], short_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A stranger who only connects does not take the files that the process may open."""
-    limits = Limits(
-        calls=CallLimits(handshake_seconds=4), joins=JoinLimits(join_connections=4, join_idle_seconds=1)
-    )
-    lab = tls_server(make_server, short_path, limits=limits)
+    monkeypatch.setattr(CallLimits, "handshake_seconds", 4)
+    few = JoinLimits(join_connections=4, join_idle_seconds=1)
+    monkeypatch.setattr("assay_server.rpc.server.JOIN_LIMITS", few)
+    lab = tls_server(make_server, short_path)
     with ExitStack() as stack:
         silent = [stack.enter_context(connected(lab.joins[0])) for _ in range(12)]
         eventually(lambda: sum(map(is_open, silent)) <= 4, "the end of connections beyond the limit")

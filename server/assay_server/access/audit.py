@@ -22,6 +22,7 @@ from assay_core.records.lab import AuditEntry
 from assay_sampling.errors import StorageError
 from assay_server.access.caller import Caller
 from assay_server.clock import wall_ms
+from assay_server.limits import REFUSALS_AUDITED_PER_MINUTE
 from assay_server.store.sql import MetadataStore, SqlTransaction
 
 _log = logging.getLogger(__name__)
@@ -172,7 +173,7 @@ class AuditLog:
         self,
         store: MetadataStore,
         days: int,
-        most_per_minute: int,
+        most_per_minute: int = REFUSALS_AUDITED_PER_MINUTE,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._store, self._days = store, days

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from assay_sampling.errors import CampaignError, MissingExtraError
-from assay_server.limits import DEFAULT_LIMITS, CampaignFileLimits
+from assay_server.limits import CAMPAIGN_FILE_LIMITS, CampaignFileLimits
 
 REMEDY = "correct the file; 'assay docs campaign-file' shows every key"
 _LIMITS_REMEDY = "make it smaller; 'assay docs limits' has every bound"
@@ -70,9 +70,7 @@ class _Open:
     key: str | None = None
 
 
-def parse_yaml(
-    text: str, file_name: str, limits: CampaignFileLimits = DEFAULT_LIMITS.campaign_file
-) -> Document:
+def parse_yaml(text: str, file_name: str, limits: CampaignFileLimits = CAMPAIGN_FILE_LIMITS) -> Document:
     """Read one YAML document; raises CampaignError naming the line of the fault."""
     if len(text.encode(errors="surrogatepass")) > limits.campaign_file_bytes:
         raise CampaignError(

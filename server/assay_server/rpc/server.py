@@ -8,7 +8,6 @@ import logging
 import threading
 from collections.abc import Iterable, Sequence
 from concurrent.futures import Future
-from dataclasses import replace
 
 import grpc
 from grpc_health.v1 import health_pb2_grpc
@@ -31,7 +30,7 @@ from assay_server.access.table import services
 from assay_server.campaigns.budgets import BudgetHandler
 from assay_server.campaigns.ingest.segments import Ingest
 from assay_server.identity.identified import Identified
-from assay_server.limits import DEFAULT_LIMITS, CallLimits, Limits
+from assay_server.limits import DEFAULT_LIMITS, JOIN_LIMITS, CallLimits, Limits
 from assay_server.rpc.admission.auditing import Auditing
 from assay_server.rpc.admission.claims import Claims
 from assay_server.rpc.admission.decoding import Decoding
@@ -186,16 +185,7 @@ class RpcServer:
         self._loop = asyncio.get_running_loop()
         self._end = asyncio.Event()
         threads = Threads.of(self._limits)
-        joins = self._limits.joins
-        bounds = replace(
-            self._limits.calls,
-            calls=joins.join_calls,
-            request_bytes=joins.join_message_bytes,
-            answer_bytes=joins.join_message_bytes,
-            connections=joins.join_connections,
-            connection_idle_seconds=joins.join_idle_seconds,
-        )
-        server, joining = self._server(self._limits.calls), self._server(bounds, joining=True)
+        server, joining = self._server(joining=False), self._server(joining=True)
         self._agent_servicer = agents = AgentServicer(self._agents, threads, self._limits)
         try:
             self._add_services(server, threads, agents)
@@ -211,7 +201,9 @@ class RpcServer:
             await asyncio.to_thread(agents.close)
             await asyncio.to_thread(threads.close)
 
-    def _server(self, limits: CallLimits, *, joining: bool = False) -> grpc.aio.Server:
+    def _server(self, *, joining: bool) -> grpc.aio.Server:
+        limits = self._limits.calls
+        options = _options(limits) | (_joining_options() if joining else {})
         return grpc.aio.server(
             interceptors=[
                 Composed(
@@ -220,13 +212,13 @@ class RpcServer:
                         Auditing(self._audit),
                         Guard(self._recognition, joining=joining),
                         QuotaKeeper(Quotas(self._limits.callers)),
-                        Decoding(self._limits.log),
+                        Decoding(),
                         Claims(self._metadata),
                     ]
                 )
             ],
-            options=_options(limits),
-            maximum_concurrent_rpcs=limits.calls,
+            options=list(options.items()),
+            maximum_concurrent_rpcs=JOIN_LIMITS.join_calls if joining else limits.calls,
         )
 
     def _bind(self, server: grpc.aio.Server, joining: grpc.aio.Server) -> tuple[str, ...]:
@@ -269,23 +261,33 @@ class RpcServer:
         add_identity_services(server, self._identified, threads)
 
 
-def _options(limits: CallLimits) -> list[tuple[str, int]]:
-    return [
-        ("grpc.max_receive_message_length", limits.request_bytes),
-        ("grpc.max_send_message_length", limits.answer_bytes),
+def _options(limits: CallLimits) -> dict[str, int]:
+    return {
+        "grpc.max_receive_message_length": limits.request_bytes,
+        "grpc.max_send_message_length": limits.answer_bytes,
         # A peer that is gone without a word would hold its calls for ever.
-        ("grpc.keepalive_time_ms", 1000 * limits.silent_peer_seconds),
-        ("grpc.keepalive_timeout_ms", 1000 * limits.silent_peer_answer_seconds),
-        ("grpc.server_handshake_timeout_ms", 1000 * limits.handshake_seconds),
-        ("grpc.max_connection_idle_ms", 1000 * limits.connection_idle_seconds),
-        ("grpc.max_allowed_incoming_connections", limits.connections),
-        ("grpc.max_concurrent_streams", limits.connection_streams),
+        "grpc.keepalive_time_ms": 1000 * limits.silent_peer_seconds,
+        "grpc.keepalive_timeout_ms": 1000 * limits.silent_peer_answer_seconds,
+        "grpc.server_handshake_timeout_ms": 1000 * limits.handshake_seconds,
+        "grpc.max_connection_idle_ms": 1000 * limits.connection_idle_seconds,
+        "grpc.max_allowed_incoming_connections": limits.connections,
+        "grpc.max_concurrent_streams": limits.connection_streams,
         # Beyond them gRPC itself ends calls as CANCELLED; untold, it does so at random above 1,000.
-        ("grpc.server.max_pending_requests", limits.calls_unread),
-        ("grpc.server.max_pending_requests_hard_limit", limits.calls_unread),
+        "grpc.server.max_pending_requests": limits.calls_unread,
+        "grpc.server.max_pending_requests_hard_limit": limits.calls_unread,
         # Two servers on one port would share the agents between them.
-        ("grpc.so_reuseport", 0),
-    ]
+        "grpc.so_reuseport": 0,
+    }
+
+
+def _joining_options() -> dict[str, int]:
+    """What is otherwise where strangers join."""
+    return {
+        "grpc.max_receive_message_length": JOIN_LIMITS.join_message_bytes,
+        "grpc.max_send_message_length": JOIN_LIMITS.join_message_bytes,
+        "grpc.max_connection_idle_ms": 1000 * JOIN_LIMITS.join_idle_seconds,
+        "grpc.max_allowed_incoming_connections": JOIN_LIMITS.join_connections,
+    }
 
 
 def _port(addresses: Iterable[str]) -> int:

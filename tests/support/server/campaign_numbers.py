@@ -32,7 +32,7 @@ from assay_server.campaign_file.spec import Campaign
 from assay_server.campaign_file.yaml_source import Document
 from assay_server.campaigns.planning.forecast import forecast_campaign
 from assay_server.campaigns.planning.plan import plan_campaign
-from assay_server.limits import DEFAULT_LIMITS
+from assay_server.limits import CAMPAIGN_FILE_LIMITS
 
 MEMORY_BYTES = 1 << 30
 # Twice what docs/security.md promises: 10,000 workloads take 6 to 9 s, by the machine.
@@ -160,7 +160,7 @@ def _entries(name: str, most: int, before: Any) -> Any:
 def _workloads(most: int, first: dict[str, Any]) -> list[dict[str, Any]]:
     """As many as fit within the values that a file may have, each with the keys of the first one."""
     of_each = max(4, len(json.dumps(first).split(",")) + 2)
-    most = min(most, DEFAULT_LIMITS.campaign_file.campaign_file_values // of_each - 20)
+    most = min(most, CAMPAIGN_FILE_LIMITS.campaign_file_values // of_each - 20)
     others = {key: value for key, value in first.items() if key != "after"}
     return [{**(others if number else first), "name": f"w{number}"} for number in range(most)]
 
@@ -177,7 +177,7 @@ def outcome(made: dict[str, Any], *, as_text: bool, most_rows: int) -> str:
             file = CampaignFile("walk.yaml", _checked(made), Document())
     except (CampaignError, ValueError):
         return "refused"
-    campaign, limits = file.campaign, DEFAULT_LIMITS.campaign_file
+    campaign, limits = file.campaign, CAMPAIGN_FILE_LIMITS
     assert most_runs(campaign) <= limits.campaign_runs
     assert most_slices(campaign) <= limits.campaign_slices
     assert most_bytes(campaign) <= limits.campaign_runs_bytes

@@ -34,7 +34,6 @@ from assay_server.access.caller import current_caller
 from assay_server.access.directory import IdentityDirectory
 from assay_server.access.recognising import Recognition
 from assay_server.identity.authority import Authority
-from assay_server.limits import LogLimits
 from assay_server.rpc.admission.auditing import Auditing
 from assay_server.rpc.admission.claims import Claims
 from assay_server.rpc.admission.decoding import Decoding
@@ -97,9 +96,7 @@ async def guarded_server(
 ) -> AsyncIterator[GuardedServer]:
     directory = IdentityDirectory(store)
     guard = Guard(Recognition(directory), recheck_seconds)
-    server = grpc.aio.server(
-        interceptors=[Auditing(AuditLog(store, 1, 5)), guard, Decoding(LogLimits()), Claims(store)]
-    )
+    server = grpc.aio.server(interceptors=[Auditing(AuditLog(store, 1, 5)), guard, Decoding(), Claims(store)])
     answered: list[tuple[str, str]] = []
     for file in FILES:
         for service in file.DESCRIPTOR.services_by_name.values():

@@ -18,12 +18,10 @@ from assay_server.campaign_file.sizes import (
 from assay_server.campaign_file.slices.windows import MOST_SLICES_OF_A_RUN
 from assay_server.campaign_file.spec import Campaign
 from assay_server.campaign_file.yaml_source import Place
-from assay_server.limits import DEFAULT_LIMITS, CampaignFileLimits
+from assay_server.limits import CAMPAIGN_FILE_LIMITS, CampaignFileLimits
 
 
-def size_faults(
-    campaign: Campaign, limits: CampaignFileLimits = DEFAULT_LIMITS.campaign_file
-) -> Iterator[Fault]:
+def size_faults(campaign: Campaign, limits: CampaignFileLimits = CAMPAIGN_FILE_LIMITS) -> Iterator[Fault]:
     """What its numbers make too much of, the first of: runs, slices, bytes."""
     runs = most_runs(campaign)
     if runs > limits.campaign_runs:

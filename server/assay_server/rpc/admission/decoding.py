@@ -11,7 +11,7 @@ import grpc
 from google.protobuf.message import DecodeError
 
 from assay_sampling.errors import ParameterError
-from assay_server.limits import LogLimits
+from assay_server.limits import BAD_REQUESTS_LOGGED_PER_MINUTE
 from assay_server.rpc.errors import abort
 from assay_server.rpc.wrapping import Context, Continuation, receiving
 
@@ -21,8 +21,7 @@ _log = logging.getLogger(__name__)
 class Decoding(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
     """Runs before every servicer. gRPC itself would log a traceback for each such request."""
 
-    def __init__(self, limits: LogLimits) -> None:
-        self._limits = limits
+    def __init__(self) -> None:
         self._minute = 0.0
         self._logged = self._unlogged = 0
 
@@ -63,7 +62,7 @@ class Decoding(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
         now = time.monotonic()
         if now - self._minute >= 60:
             self._minute, self._logged = now, 0
-        if self._logged >= self._limits.bad_requests_logged_per_minute:
+        if self._logged >= BAD_REQUESTS_LOGGED_PER_MINUTE:
             self._unlogged += 1
             return
         self._logged += 1
