@@ -326,7 +326,9 @@ def test_killed_during_the_analysis_it_analyses_again_and_leaves_no_worker(proce
         eventually(lambda: agent.status(campaign_id).state in ended, "the end of the campaign", 90)
         status = agent.status(campaign_id)
         assert status.state == "done", status.failure
-    assert process.files("reports") == [f"reports/{campaign_id}/report.{form}" for form in ("html", "json")]
+    assert process.files("reports") == [
+        f"reports/{campaign_id}/report.{form}" for form in ("html", "json", "parquet")
+    ]
 
 
 def children_of(parent: int) -> list[int]:
