@@ -149,5 +149,5 @@ def test_an_option_before_the_verb_is_refused_because_the_verb_does_not_see_it(
     state = tmp_path / "state"
     told = CliRunner().invoke(program, [*given, "init", "--state", str(state)])
     assert isinstance(told.exception, ParameterError)
-    assert str(told.exception).startswith(f"{given[0]}: it stands before the verb 'init'")
+    assert str(told.exception).startswith(f"{given[0]}: it comes before the verb 'init'")
     assert not state.exists()

@@ -178,7 +178,7 @@ class Client:
         return self._connection.is_serving()
 
     def agents(self) -> dict[str, Any]:
-        """``agents``: every agent that the server remembers, with its slots and what they run."""
+        """``agents``: every agent that the server knows, with its slots and what they run."""
         return agents_document(self._connection.agents())
 
     def gpus(self) -> dict[str, Any]:

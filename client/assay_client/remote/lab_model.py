@@ -10,7 +10,7 @@ from assay_sampling.documents.base import Part, says
 
 
 class SensorsEntry(Part):
-    """What the sensors of a GPU said last: during a run its telemetry, else once a heartbeat."""
+    """Latest readings of a GPU's sensors: its telemetry during a run, else once a heartbeat."""
 
     temperature_celsius: Annotated[
         float | None, says("of its core; `null`, here and below: it does not report it", "°C")
@@ -24,7 +24,7 @@ class SensorsEntry(Part):
 
 
 class SlotEntry(Part):
-    """A slot of an agent: a GPU, or a place where recordings are played."""
+    """A slot of an agent: a GPU, or one that plays recordings."""
 
     slot: Annotated[str, says("its name, unique on its agent")]
     gpu: Annotated[str | None, says("name of its GPU; `null`: it plays recordings")]
@@ -32,7 +32,9 @@ class SlotEntry(Part):
     synthetic: Annotated[bool, says("its GPU is virtual: no silicon produces its data")]
     health: Annotated[SlotHealth, says("whether it takes runs")]
     why: Annotated[str, says("why it is not ready, for people; empty if it is")]
-    rest_remaining_ms: Annotated[int, says("until it takes runs again, while it rests", "ms")]
+    rest_remaining_ms: Annotated[
+        int, says("until it accepts runs again, while it rests after failures", "ms")
+    ]
     run_id: Annotated[str | None, says("the run that it has; `null`: none, or one that you may not see")]
     slice: Annotated[int | None, says("slice of that run", "ordinal")]
     leased_at: Annotated[
@@ -41,17 +43,17 @@ class SlotEntry(Part):
     maintenance_until: Annotated[
         str | None, says("end of the maintenance window that keeps new runs from it, ISO 8601")
     ]
-    sensors: Annotated[SensorsEntry | None, says("what its sensors said last; `null`: nothing lately")]
+    sensors: Annotated[SensorsEntry | None, says("latest readings of its sensors; `null`: none recently")]
 
 
 class AgentEntry(Part):
-    """An agent that the server remembers."""
+    """An agent that the server knows."""
 
     agent_id: Annotated[str, says("its identity, 32 hexadecimal digits")]
     name: Annotated[str, says("what people call it")]
     host: Annotated[str, says("name of its box")]
-    present: Annotated[bool, says("it gave a sign of life lately")]
-    seen_at: Annotated[str | None, says("its last sign of life, ISO 8601")]
+    present: Annotated[bool, says("it sent a heartbeat recently")]
+    seen_at: Annotated[str | None, says("its last heartbeat, ISO 8601")]
     since: Annotated[str | None, says("when its process registered, ISO 8601; `null`: not recorded")]
     labels: Annotated[list[str], says("labels of its join token, which campaigns may require")]
     agent_version: Annotated[str, says("release of assay-agent")]
@@ -66,7 +68,7 @@ class AgentEntry(Part):
 class AgentsDocument(Part):
     """``assay lab agents --json``."""
 
-    agents: Annotated[list[AgentEntry], says("every agent that the server remembers")]
+    agents: Annotated[list[AgentEntry], says("every agent that the server knows")]
 
 
 class GpuEntry(Part):
@@ -85,7 +87,9 @@ class GpuEntry(Part):
     profilers: Annotated[list[str], says("profilers that it is offered with")]
     health: Annotated[SlotHealth | None, says("whether it takes runs; `null`: it is not offered at all")]
     why: Annotated[str, says("why it is not ready or not offered, for people")]
-    rest_remaining_ms: Annotated[int, says("until it takes runs again, while it rests", "ms")]
+    rest_remaining_ms: Annotated[
+        int, says("until it accepts runs again, while it rests after failures", "ms")
+    ]
     run_id: Annotated[str | None, says("the run that it has; `null`: none, or one that you may not see")]
     slice: Annotated[int | None, says("slice of that run", "ordinal")]
     leased_at: Annotated[
@@ -94,7 +98,7 @@ class GpuEntry(Part):
     maintenance_until: Annotated[
         str | None, says("end of the maintenance window that keeps new runs from it, ISO 8601")
     ]
-    sensors: Annotated[SensorsEntry | None, says("what its sensors said last; `null`: nothing lately")]
+    sensors: Annotated[SensorsEntry | None, says("latest readings of its sensors; `null`: none recently")]
 
 
 class GpusDocument(Part):
@@ -115,7 +119,7 @@ class EstimateEntry(Part):
 
 
 class QueuedEntry(Part):
-    """Waiting runs of a campaign that need the same."""
+    """Waiting runs of a campaign with the same requirements."""
 
     campaign_id: Annotated[str | None, says("`null`: a campaign that you may not see")]
     owner_name: Annotated[str, says("whose it is; empty if you may not see it, or nobody's")]
@@ -126,7 +130,7 @@ class QueuedEntry(Part):
     profiler: Annotated[str, says("the profiler that they need")]
     kind: Annotated[QueueKind, says("why they wait")]
     reason: Annotated[str, says("the same for people")]
-    ahead: Annotated[list[str | None], says("campaigns that get the same slots first, the next one first")]
+    ahead: Annotated[list[str | None], says("campaigns ahead for the same slots, the next one first")]
     runs_ahead: Annotated[int, says("their waiting runs", "runs")]
     eta: Annotated[EstimateEntry, says("until these runs are done")]
 
@@ -141,14 +145,14 @@ class QueueDocument(Part):
 
 
 class BudgetEntry(Part):
-    """What a person may use, and has used."""
+    """A person's budget and use."""
 
     identity_id: Annotated[str, says("identity, 32 hexadecimal digits")]
     name: Annotated[str, says("name")]
     role: Annotated[Role, says("role")]
     project: Annotated[str, says("project; empty: none")]
     own_gpu_hours: Annotated[float | None, says("their own budget; `null`: none", "GPU hours")]
-    gpu_hours: Annotated[float | None, says("the budget that holds; `null`: no limit", "GPU hours")]
+    gpu_hours: Annotated[float | None, says("the budget that applies; `null`: no limit", "GPU hours")]
     used_gpu_hours: Annotated[float, says("used within the days of the budget", "GPU hours")]
     left_gpu_hours: Annotated[float | None, says("what is left of it; `null`: no limit", "GPU hours")]
 
@@ -156,5 +160,5 @@ class BudgetEntry(Part):
 class BudgetsDocument(Part):
     """``assay admin budget --json``."""
 
-    people: Annotated[list[BudgetEntry], says("the people whom you may see, by name")]
+    people: Annotated[list[BudgetEntry], says("the people you may see, by name")]
     days: Annotated[int, says("budgets count the GPU time of so many days", "days")]

@@ -222,7 +222,7 @@ class LabSlot(Record[lab_pb2.LabSlot], slice_index="slice"):
 
 @dataclass(frozen=True)
 class LabAgent(Record[lab_pb2.LabAgent]):
-    """An agent. ``present``: it gave a sign of life lately; ``since_ms``: when its process registered (Unix
+    """An agent. ``present``: it sent a heartbeat recently; ``since_ms``: when its process registered (Unix
     time)."""
 
     agent_id: str

@@ -41,7 +41,7 @@ def health(
     if found.socket is None:
         raise ParameterError(
             "ADDRESS",
-            f"{found.text!r} is not a socket, and over TCP the server must know who asks",
+            f"{found.text!r} is not a socket, and over TCP the server must know the caller",
             f"assay lab health --server {found.text}",
         )
     require_our_socket(found, "ADDRESS", socket_owner)

@@ -76,8 +76,8 @@ def serve(context: typer.Context, **given: Any) -> None:
             written = option.opts[0]
             raise ParameterError(
                 written,
-                f"it stands before the verb {verb!r}, which does not see it",
-                f"write it behind the verb: assay-server {verb} {written} ...",
+                f"it comes before the verb {verb!r}, which ignores it",
+                f"write it after the verb: assay-server {verb} {written} ...",
             )
 
 
@@ -110,7 +110,7 @@ def _serve(settings: ServerSettings, again: Callable[[], ServerSettings], json_o
                 if server.lead.lost is not None:
                     _end_at_once(server.lead.lost)
         except StandbyEndedError:
-            _log.info("asked to end while standing by")
+            _log.info("asked to stop while on standby")
 
 
 def _end_at_once(error: AssayError) -> None:

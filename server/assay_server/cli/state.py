@@ -77,7 +77,7 @@ def backup(
         first = manifest.faults[0]
         raise StorageError(
             first.name,
-            f"{first.cause}; the backup is made, and lacks it and {len(manifest.faults) - 1:,} more files",
+            f"{first.cause}; the backup lacks it and {len(manifest.faults) - 1:,} more files",
             "look at the state folder with: assay-server check --state DIR",
         )
 
@@ -116,7 +116,7 @@ def restore(
     }
     text = f"{document['campaigns']:,} campaigns restored into {document['state']}"
     if restored.replaced is not None:
-        text += f"; what was there is in {restored.replaced}"
+        text += f"; the previous state is in  {restored.replaced}"
     if document["authority"]:
         text += f"\n{_revoked_again(restored.revocations)}"
     _show(document, json_output, text)
@@ -128,7 +128,7 @@ def _revoked_again(revocations: int | None) -> str:
             "what was revoked since the backup was made is valid again, and tokens used since can be used "
             "again: revoke them once more"
         )
-    return f"{revocations:,} identities, certificates and tokens stay as withdrawn as in the replaced folder"
+    return f"{revocations:,} identities, certificates and tokens stay revoked, as in the replaced folder"
 
 
 @with_settings(ServerSettings, "state_dir", "database", "database_file")

@@ -90,7 +90,7 @@ def _show(made: MadeToken, fingerprint: str, join_at: str, as_json: bool) -> Non
         typer.echo(json.dumps(document))
     else:
         typer.echo(
-            f"{made.text}\nid {made.stored.token_id}, to be used before {document['expires_at']}\n"
+            f"{made.text}\nid {made.stored.token_id}, valid until  {document['expires_at']}\n"
             f"authority {fingerprint}"
         )
         if join_at:

@@ -44,7 +44,7 @@ def render_logout(document: Mapping[str, Any], console: Console) -> None:
 def render_token(made: Mapping[str, Any], console: Console) -> None:
     """The token on a line of its own, then what is known of it."""
     console.print(made["token"], soft_wrap=True)
-    console.print(f"id {made['token_id']}, to be used before {made['expires_at']}", soft_wrap=True)
+    console.print(f"id {made['token_id']}, valid until  {made['expires_at']}", soft_wrap=True)
     console.print(f"authority {made['fingerprint']}", soft_wrap=True)
     where = f"HOST:{made['join_port']}" if made["join_port"] else "HOST:PORT of the server's --join listener"
     where = made["join_address"] or where
@@ -62,7 +62,7 @@ def render_identities(found: Mapping[str, Any], console: Console) -> None:
         )  # fmt: skip
     table.print(console)
     if found["tokens"]:
-        tokens = Table("open join tokens", ("token", "role", "name", "uses left", "to be used before"))
+        tokens = Table("open join tokens", ("token", "role", "name", "uses left", "valid until"))
         for each in found["tokens"]:
             tokens.add_row(
                 each["token_id"], each["role"], each["name"], str(each["uses_left"]), each["expires_at"]
