@@ -10,10 +10,13 @@ import sys
 from pathlib import Path
 
 
-def typed_in_bash(script: str, folder: Path, seconds: float, **environment: str) -> tuple[int, str]:
+def typed_in_bash(
+    script: str, folder: Path, seconds: float, *, programs: Path | None = None, **environment: str
+) -> tuple[int, str]:
     """Its exit code, and what it printed; whatever a line that failed left running ends with it.
 
-    ``folder``: where it begins; ``environment``: besides PATH and LANG.
+    ``folder``: where it begins; ``programs``: where ``assay`` is, beside this Python if not given;
+    ``environment``: besides PATH and LANG.
     """
     process = subprocess.Popen(
         ["bash", "-c", script],
@@ -24,7 +27,7 @@ def typed_in_bash(script: str, folder: Path, seconds: float, **environment: str)
         text=True,
         start_new_session=True,
         env={
-            "PATH": f"{Path(sys.executable).parent}:/usr/local/bin:/usr/bin:/bin",
+            "PATH": f"{programs or Path(sys.executable).parent}:/usr/local/bin:/usr/bin:/bin",
             "LANG": "C.UTF-8",
             **environment,
         },

@@ -1,0 +1,1 @@
+"""Builds a release and checks it where nothing of the checkout is."""
