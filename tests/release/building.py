@@ -73,10 +73,13 @@ def _git(root: Path, *command: str) -> str:
 
 def _hatchling(project: Path, folder: Path, commit_seconds: str, *targets: str) -> None:
     chosen = [part for target in targets for part in ("-t", target)]
-    subprocess.run(
+    done = subprocess.run(
         (sys.executable, "-m", "hatchling", "build", *chosen, "-d", str(folder)),
         cwd=project,
-        check=True,
-        stdout=subprocess.DEVNULL,
+        check=False,
+        capture_output=True,
+        text=True,
         env={"SOURCE_DATE_EPOCH": commit_seconds, "PATH": "/usr/bin:/bin"},
     )
+    if done.returncode:
+        raise ReleaseError(f"hatchling build failed:\n{done.stderr.strip()[-2000:]}")

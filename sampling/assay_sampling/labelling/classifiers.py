@@ -11,18 +11,16 @@ made for at most 8,192 signatures at a time.
 
 from __future__ import annotations
 
-import importlib
 import inspect
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from types import ModuleType
 from typing import Any, Literal
 
 import numpy as np
 
-from assay_sampling.errors import MissingExtraError
-from assay_sampling.labelling.encoding import Encoder
+from assay_sampling.labelling.encoding import Encoder, SparseMatrix
+from assay_sampling.labelling.extra import sklearn, thread_limits
 from assay_sampling.launches.in_memory import Launches
 from assay_sampling.launches.signatures import Signatures, distinct_signatures
 from assay_sampling.launches.table import Names
@@ -127,25 +125,29 @@ class FeatureClassifier:
     scale: np.ndarray
     estimator: Any
 
-    def predict(self, features: np.ndarray) -> np.ndarray:
+    def predict(self, features: np.ndarray | SparseMatrix) -> np.ndarray:
         """Groups of launches with these features, shape (r, width): shape (r,), int32."""
         if self.estimator is None:
-            return np.full(len(features), self.groups[0], np.int32)
+            return np.full(features.shape[0], self.groups[0], np.int32)
         found = self.estimator.predict(self._standard(features))
         return np.asarray(found, np.int32)
 
-    def answers(self, features: np.ndarray, groups: int) -> Answers:
+    def answers(self, features: np.ndarray | SparseMatrix, groups: int) -> Answers:
         """Groups of launches, with probabilities of all ``groups``: 0 for those not trained on."""
-        probabilities = np.zeros((len(features), groups))
+        probabilities = np.zeros((features.shape[0], groups))
         if self.estimator is None:
             probabilities[:, self.groups[0]] = 1.0
-            return Answers(np.full(len(features), self.groups[0], np.int32), probabilities)
+            return Answers(np.full(len(probabilities), self.groups[0], np.int32), probabilities)
         labels, known = _ANSWERS[self.name](self.estimator, self._standard(features))
         probabilities[:, self.groups] = known
         return Answers(np.asarray(labels, np.int32), probabilities)
 
-    def _standard(self, features: np.ndarray) -> np.ndarray:
-        standard: np.ndarray = (features[:, self.used] - self.mean) / self.scale
+    def _standard(self, features: np.ndarray | SparseMatrix) -> np.ndarray | SparseMatrix:
+        standard = features[:, self.used]
+        if isinstance(standard, np.ndarray):
+            return (standard - self.mean) / self.scale
+        # Values that are not stored are 0 of an indicator, whose mean is 0.
+        standard.data = (standard.data - self.mean[standard.indices]) / self.scale[standard.indices]
         return standard
 
 
@@ -182,17 +184,6 @@ def _standardisation(features: np.ndarray, examples: Examples) -> tuple[np.ndarr
     return used, mean.astype(np.float32), scale.astype(np.float32)
 
 
-def _sklearn(module: str) -> ModuleType:
-    return _imported(f"sklearn.{module}")
-
-
-def _imported(module: str) -> ModuleType:
-    try:
-        return importlib.import_module(module)
-    except ImportError as error:
-        raise MissingExtraError("classifying launches", "sklearn", "analysis") from error
-
-
 def _step_weights(weight: np.ndarray) -> np.ndarray:
     # A weight scales the step of a gradient method: one signature with a hundred thousand launches
     # would make it jump. The root keeps the order (the more frequent group of a signature wins).
@@ -201,12 +192,12 @@ def _step_weights(weight: np.ndarray) -> np.ndarray:
 
 
 def _train_sgd(features: np.ndarray, labels: np.ndarray, weight: np.ndarray, seed: int) -> Any:
-    model = _sklearn("linear_model").SGDClassifier(loss="log_loss", random_state=seed)
+    model = sklearn("linear_model").SGDClassifier(loss="log_loss", random_state=seed)
     return _fit_quietly(model, features, labels, sample_weight=_step_weights(weight))
 
 
 def _train_gaussian_nb(features: np.ndarray, labels: np.ndarray, weight: np.ndarray, seed: int) -> Any:
-    fitted = _sklearn("naive_bayes").GaussianNB().fit(features, labels, sample_weight=weight)
+    fitted = sklearn("naive_bayes").GaussianNB().fit(features, labels, sample_weight=weight)
     return GaussianScores.of(fitted)
 
 
@@ -231,19 +222,19 @@ class GaussianScores:
         ).sum(axis=1)
         return cls(fitted.classes_, constant, (mean / variance).T, (0.5 / variance).T)
 
-    def predict(self, features: np.ndarray) -> np.ndarray:
+    def predict(self, features: np.ndarray | SparseMatrix) -> np.ndarray:
         return np.asarray(self.groups[self.scores(features).argmax(axis=1)])
 
-    def scores(self, features: np.ndarray) -> np.ndarray:
+    def scores(self, features: np.ndarray | SparseMatrix) -> np.ndarray:
         """log P(group, x), shape (r, g)."""
         # The products cancel: float32 would lose the difference.
         x = features.astype(np.float64)
-        found: np.ndarray = self.constant + x @ self.linear - np.square(x) @ self.quadratic
+        found: np.ndarray = self.constant + x @ self.linear - (x * x) @ self.quadratic
         return found
 
 
 def _train_mlp(features: np.ndarray, labels: np.ndarray, weight: np.ndarray, seed: int) -> Any:
-    perceptron = _sklearn("neural_network").MLPClassifier
+    perceptron = sklearn("neural_network").MLPClassifier
     weighted = "sample_weight" in inspect.signature(perceptron.fit).parameters
     weight = _step_weights(weight)
     if not weighted:
@@ -264,16 +255,16 @@ def _train_mlp(features: np.ndarray, labels: np.ndarray, weight: np.ndarray, see
 
 def _fit_quietly(model: Any, features: np.ndarray, labels: np.ndarray, **options: np.ndarray) -> Any:
     # A warning that the iterations ran out would not help: the held-out accuracy shows what it cost.
-    convergence = _sklearn("exceptions").ConvergenceWarning
+    convergence = sklearn("exceptions").ConvergenceWarning
     # One thread: the matrices are small, several threads wait for each other (ten times as long on two
     # busy cores), and another order of summing would give other answers on another machine.
-    one_thread = _imported("threadpoolctl").threadpool_limits(limits=1)
+    one_thread = thread_limits().threadpool_limits(limits=1)
     with one_thread, warnings.catch_warnings():
         warnings.simplefilter("ignore", convergence)
         return model.fit(features, labels, **options)
 
 
-def _answers_of_sgd(model: Any, features: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _answers_of_sgd(model: Any, features: np.ndarray | SparseMatrix) -> tuple[np.ndarray, np.ndarray]:
     # One product gives both; predict and predict_proba would each make it.
     decision = model.decision_function(features)
     if decision.ndim == 1:
@@ -285,13 +276,15 @@ def _answers_of_sgd(model: Any, features: np.ndarray) -> tuple[np.ndarray, np.nd
     return model.classes_[decision.argmax(axis=1)], np.divide(each, whole, out=even, where=whole > 0)
 
 
-def _answers_of_gaussian_nb(model: GaussianScores, features: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _answers_of_gaussian_nb(
+    model: GaussianScores, features: np.ndarray | SparseMatrix
+) -> tuple[np.ndarray, np.ndarray]:
     scores = model.scores(features)
     likelihood = np.exp(scores - scores.max(axis=1, keepdims=True))
     return model.groups[scores.argmax(axis=1)], likelihood / likelihood.sum(axis=1, keepdims=True)
 
 
-def _answers_of_mlp(model: Any, features: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _answers_of_mlp(model: Any, features: np.ndarray | SparseMatrix) -> tuple[np.ndarray, np.ndarray]:
     probabilities = model.predict_proba(features)
     return model.classes_[probabilities.argmax(axis=1)], probabilities
 
@@ -323,7 +316,7 @@ def predict_signatures(
     found = np.empty((len(models), len(signatures)), np.int32)
     for start in range(0, len(signatures), _CHUNK_SIGNATURES):
         part = slice(start, start + _CHUNK_SIGNATURES)
-        features = models[0].encoder.transform(signatures.take(part), names)
+        features = models[0].encoder.transform_sparse(signatures.take(part), names)
         for index, model in enumerate(models):
             found[index, part] = model.classifier.predict(features)
     return found
@@ -335,7 +328,7 @@ def answer_signatures(
     """Answers of each model for distinct signatures, a few thousand at a time, with their slice."""
     for start in range(0, len(signatures), _CHUNK_SIGNATURES):
         part = slice(start, min(start + _CHUNK_SIGNATURES, len(signatures)))
-        features = models[0].encoder.transform(signatures.take(part), names)
+        features = models[0].encoder.transform_sparse(signatures.take(part), names)
         yield part, [model.classifier.answers(features, groups) for model in models]
 
 

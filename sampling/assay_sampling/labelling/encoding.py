@@ -13,9 +13,11 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 
+from assay_sampling.labelling.extra import sparse
 from assay_sampling.launches.row_hash import hash_rows
 from assay_sampling.launches.table import SHAPE_COLUMNS, Names
 
@@ -23,6 +25,7 @@ KERNEL_BUCKETS = 256
 MOST_LAUNCH_SHAPES = 512
 _LAUNCH_SHAPE = ("kernel_id", *SHAPE_COLUMNS)
 _NUMBERS = 7
+SparseMatrix = Any  # scipy's csr_array; scipy is of an extra
 _NVTX_BUCKETS = 64
 _OPERATOR_BUCKETS = 32
 _INPUT_BUCKETS = 16
@@ -93,35 +96,47 @@ class Encoder:
 
         ``names`` are those of the recording that the signatures come from, if it is another one.
         """
-        features = np.zeros((len(columns["kernel_id"]), self.width), np.float32)
-        at = min(len(self.kernels), KERNEL_BUCKETS)
+        dense: np.ndarray = self.transform_sparse(columns, names).toarray()
+        return dense
+
+    def transform_sparse(self, columns: Mapping[str, np.ndarray], names: Names | None = None) -> SparseMatrix:
+        """As :meth:`transform`, as a sparse matrix (scipy's csr_array): a row has about ten values of
+        hundreds. All numeric features are stored, zeros too, so that they can be standardised in place.
+
+        Raises MissingExtraError if scipy is not installed.
+        """
+        kernel = columns["kernel_id"]
         if len(self.kernels) > KERNEL_BUCKETS:
-            buckets = hash_rows([columns["kernel_id"]], seed=self.seed) % np.uint64(KERNEL_BUCKETS)
-            _mark(features, np.arange(KERNEL_BUCKETS, dtype=np.uint64), buckets)
+            buckets = hash_rows([kernel], seed=self.seed) % np.uint64(KERNEL_BUCKETS)
+            by_kernel = _indicators(np.arange(KERNEL_BUCKETS, dtype=np.uint64), buckets)
         else:
-            _mark(features, self.kernels, columns["kernel_id"])
-        _mark(features[:, at:], self.launch_shapes, _launch_shapes(columns))
-        at += len(self.launch_shapes)
-        features[:, at : at + _NUMBERS] = _shape_features(columns)
-        at += _NUMBERS
+            by_kernel = _indicators(self.kernels, kernel)
+        parts = [by_kernel, _indicators(self.launch_shapes, _launch_shapes(columns))]
+        parts.append(_all_stored(_shape_features(columns)))
         for name in self.text_columns:
             width, of_text = _TEXT_FEATURES[name]
-            features[:, at : at + width] = _by_text(
-                columns[name], self.names if names is None else names, of_text, width, self.seed
-            )
-            at += width
-        return features
+            known = self.names if names is None else names
+            parts.append(_all_stored(_by_text(columns[name], known, of_text, width, self.seed)))
+        return sparse().hstack(parts, format="csr")
+
+
+def _indicators(vocabulary: np.ndarray, words: np.ndarray) -> SparseMatrix:
+    """A matrix with 1 in column i of a row whose word is the i-th of the sorted vocabulary."""
+    position = np.minimum(np.searchsorted(vocabulary, words), len(vocabulary) - 1)
+    known = vocabulary[position] == words
+    row_ends = np.concatenate([[0], np.cumsum(known)])
+    values = np.ones(row_ends[-1], np.float32), position[known], row_ends
+    return sparse().csr_array(values, shape=(len(words), len(vocabulary)))
+
+
+def _all_stored(dense: np.ndarray) -> SparseMatrix:
+    rows, width = dense.shape
+    places = np.tile(np.arange(width), rows)
+    return sparse().csr_array((dense.ravel(), places, width * np.arange(rows + 1)), shape=dense.shape)
 
 
 def _launch_shapes(columns: Mapping[str, np.ndarray]) -> np.ndarray:
     return hash_rows([columns[name] for name in _LAUNCH_SHAPE])
-
-
-def _mark(features: np.ndarray, vocabulary: np.ndarray, words: np.ndarray) -> None:
-    """Set column i of a row to 1 where its word is the i-th of the sorted vocabulary."""
-    position = np.minimum(np.searchsorted(vocabulary, words), len(vocabulary) - 1)
-    known = np.flatnonzero(vocabulary[position] == words)
-    features[known, position[known]] = 1.0
 
 
 def _shape_features(columns: Mapping[str, np.ndarray]) -> np.ndarray:

@@ -16,18 +16,17 @@ Memory: 64 bytes a seen signature besides its counters, and for 8,192 asked ones
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
 from assay_sampling.clustering.feature_space import FeatureSpace, feature_matrix
 from assay_sampling.counters.definitions import registry
 from assay_sampling.counters.simulated import simulated_counters
-from assay_sampling.errors import MissingExtraError
 from assay_sampling.labelling.classifiers import Answers, Examples
+from assay_sampling.labelling.extra import spatial
 from assay_sampling.labelling.light_facts import LightFacts
 from assay_sampling.launches.in_memory import Launches
 from assay_sampling.launches.table import counter_columns
@@ -105,7 +104,7 @@ class Nearest:
         points = np.column_stack([number * _APART, position])
         first = np.sort(np.unique(points, axis=0, return_index=True)[1])
         self.rows = first
-        self._tree = _spatial().cKDTree(points[first])
+        self._tree = spatial().cKDTree(points[first])
 
     def query(
         self, kernel: np.ndarray, position: np.ndarray, neighbours: int
@@ -121,13 +120,6 @@ class Nearest:
         distance, at = distance.reshape(len(points), neighbours), at.reshape(len(points), neighbours)
         found = np.where(np.isfinite(distance), np.append(self.rows, -1)[at], -1)
         return distance, found
-
-
-def _spatial() -> Any:
-    try:
-        return importlib.import_module("scipy.spatial")
-    except ImportError as error:
-        raise MissingExtraError("classifying launches", "scipy", "analysis") from error
 
 
 def nearest_light_time(seen: Seen) -> Answerer:
