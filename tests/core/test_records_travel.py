@@ -104,7 +104,7 @@ RECORDS: list[Any] = [
     work.Work(key=KEY, launch_skip=1, launch_count=2, lease_remaining_ms=3, write_secret=b"s",
               gang=("GPU-2",), command=COMMAND, **SPEC),
     work.Work(key=KEY, recorded=work.RecordedSource(Path("/data/x")), **SPEC),
-    lease.LeaseRequest("a", "s", "GPU-1", 7), lease.LeaseAnswer(None, register_again=True),
+    lease.LeaseRequest("a", "s", "GPU-1"), lease.LeaseAnswer(None, register_again=True),
     lease.Heartbeat("a", "s", (lease.AttemptProgress(KEY, 8, b"s"),)),
     lease.Heartbeat("a", "s", (), lease.SpoolState(7, 9, waits=True, damaged=2), (SAMPLE,)), SAMPLE,
     lease.HeartbeatAnswer((KEY,), register_again=True), lease.FinishAnswer(published=True),
