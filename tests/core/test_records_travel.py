@@ -61,7 +61,7 @@ STATUS = campaign.CampaignStatus(
     resting=(REST,), waiting=(campaign.WaitingRuns("a V100", "c-1.0000", 2, campaign.QueueKind.PAUSED),),
     runs=(RUN,), runs_next=6,
     owner="a1", owner_name="vera", project="vision", runs_cancelled=1, runs_paused=1, paused=True,
-    gpu_seconds=2.5, eta=campaign.Estimate(True, 8, "no slice has ended", True),
+    gpu_seconds=2.5, eta=campaign.Estimate(True, 8, "no slice has ended", True, 4, 16, True),
 )  # fmt: skip
 CHANGED = campaign.ChangedFile("c-1.0000", "records/x", campaign.FileChange.UNREADABLE)
 ASIDE = campaign.SetAside("/s", campaign.SetAsideReason.CHANGED, 5, 2, 9, ("a", "b"))
@@ -85,7 +85,8 @@ LAB_AGENT = lab.LabAgent("a", "box", INVENTORY, ("l",), True, 8, 9, (LAB_SLOT,))
 QUEUED = lab.QueuedRuns(
     campaign_id="c-1", first_run_id="c-1.0000", device_kind="V100", profiler="ncu", runs=3,
     kind=lab.QueueKind.EXCLUSIVE, reason="why", ahead=("c-0",), runs_ahead=4,
-    estimate=campaign.Estimate(True, 8, "no slice has ended", True), owner_name="vera", project="vision",
+    estimate=campaign.Estimate(True, 8, "no slice has ended", True, 4, 16, True), owner_name="vera",
+    project="vision",
 )  # fmt: skip
 ASKED = runs.RunsRequest("c-1", "w", "c-1.0000", True)
 ENTRY = lab.AuditEntry(1, 2, "i", "vera", "viewer", "socket", "unix:", "Cancel", "c-1", "done", "x")
