@@ -28,7 +28,7 @@ from tests.bench.lab.goals import Goal
 from tests.bench.made_data import light_table, names_for
 from tests.browser import unpack
 from tests.real_tools.root import why_not
-from tests.support.server.made_reports import made_report, made_rows
+from tests.support.server.made_reports import GPUS, made_report, made_rows
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, BrowserContext
@@ -76,6 +76,7 @@ def first_paints(
         for title, report in (
             ("200 workloads, running", None),
             ("200 workloads, ended, with results and figures", made_report(200)),
+            ("1,000 workloads on 4 GPUs, ended", made_report(1000, gpus=(*GPUS, "A100"))),
             (f"a timeline of {launches:,} launches", _long(launches)),
         ):
             if report is not None:

@@ -37,7 +37,7 @@ def _paged(folder: str, workloads: int) -> Iterator[tuple[str, str]]:
     """A server with a campaign of so many workloads: its socket, and a link to the page."""
     work = Path(folder)
     rows = "".join(
-        f"  - name: workload {number:03d}\n    recordings:\n"
+        f"  - name: workload-{number:03d}\n    recordings:\n"
         f"      - {{device: V100, light: {number}.sqlite, detailed: {number}.csv}}\n"
         for number in range(workloads)
     )

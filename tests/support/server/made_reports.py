@@ -18,22 +18,27 @@ _TOTAL_NS = 2.0e9
 
 def made_report(
     workloads: int = 7, *, kernel: str = "void gemm<float, 128, 64>(float const*, float*, int)",
-    prefix: str = "workload",
+    prefix: str = "workload", gpus: tuple[str, ...] = GPUS,
 ) -> dict[str, Any]:  # fmt: skip
-    """A report document in today's format, of three GPUs and three methods: every 13th workload does not
+    """A report document in today's format, of these GPUs and three methods: every 13th workload does not
     carry over to the second GPU, every 17th is refused there, and the names of kernels are ``kernel``."""
     names = [f"{prefix}-{number:03d}" for number in range(workloads)]
     rows = [
-        _row(number, name, gpu, method, kernel)
+        _row(
+            number,
+            {"workload": name, "device": gpus[gpu], "condition": dict(BASELINE), "method": method},
+            gpu,
+            kernel,
+        )
         for number, name in enumerate(names)
-        for gpu in range(len(GPUS))
+        for gpu in range(len(gpus))
         for method in METHODS
     ]
     return {
         "format_version": 2,
         "campaign": {"id": "made-1", "name": "made up", "synthetic": True, "seed": 0},
         "versions": {"assay": "0.1.0"},
-        "runs": [run for number, name in enumerate(names) for run in _runs(number, name)],
+        "runs": [run for number, name in enumerate(names) for run in _runs(number, name, gpus)],
         "summary": [_summed(row) for row in rows if row["method"] == "pks"],
         "rows": rows,
         "recommendations": [_recommended(name) for name in names],
@@ -54,8 +59,8 @@ def _spread(number: int, gpu: int, method: str) -> float:
     return (seed - math.floor(seed) - 0.5) * 10.0
 
 
-def _row(number: int, name: str, gpu: int, method: str, kernel: str) -> dict[str, Any]:
-    place = {"workload": name, "device": GPUS[gpu], "condition": dict(BASELINE), "method": method}
+def _row(number: int, place: dict[str, Any], gpu: int, kernel: str) -> dict[str, Any]:
+    name, method = place["workload"], place["method"]
     if gpu == 1 and number % 17 == 16:
         differing = f"launch 0: {kernel} instead of g"
         cause = "only 98.11 % of the launches match (name_block; 4,992 of 5,088), and 99 % are needed"
@@ -108,12 +113,12 @@ def _recommended(name: str) -> dict[str, Any]:
             "reason": reason, "selection": f"{name}/pks"}  # fmt: skip
 
 
-def _runs(number: int, name: str) -> list[dict[str, Any]]:
+def _runs(number: int, name: str, gpus: tuple[str, ...]) -> list[dict[str, Any]]:
     return [
-        {"run_id": f"made-1.{number:04d}-{gpu}{level}", "workload": name, "device": GPUS[gpu], "level": level,
+        {"run_id": f"made-1.{number:04d}-{gpu}{level}", "workload": name, "device": gpus[gpu], "level": level,
          "condition": dict(BASELINE), "launches": 12345, "content_hash": f"{number:04x}{gpu}" * 8,
          "synthetic": True}
-        for gpu in range(len(GPUS))
+        for gpu in range(len(gpus))
         for level in ("light", "detailed")
     ]  # fmt: skip
 
