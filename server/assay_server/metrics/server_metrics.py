@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from operator import attrgetter
 from pathlib import Path
 
 from cryptography import x509
@@ -72,7 +73,7 @@ class ServerMetrics:
 
     def watch(self, coordinator: Coordinator, analyses_running: Callable[[], int]) -> None:
         """Count the effects of this coordinator's transactions, and ask it for its queue when read."""
-        coordinator.listen(self._heard)
+        coordinator.listen(self._heard, attrgetter("stored"), attrgetter("ended"))
         self.registry.register(QueueCollector(coordinator))
         running = Gauge("assay_server_analyses_running", "Analyses under way.", registry=self.registry)
         running.set_function(analyses_running)

@@ -18,16 +18,17 @@ from assay_core.records.lease import (
     LeaseRequest,
 )
 from assay_core.records.machine import Registered, Registration
+from assay_core.records.work import RunSpec, Work
 from assay_sampling.errors import ParameterError
 from assay_server.access.audit import note_nothing_new
 from assay_server.access.caller import current_caller
 from assay_server.campaigns.heartbeats.answering import Heartbeats
 from assay_server.campaigns.ingest.publish import Publisher
 from assay_server.campaigns.scheduling.coordinator import Coordinator
+from assay_server.campaigns.scheduling.leases import Lease
 from assay_server.identity.agent_names import require_free_name
 from assay_server.limits import DEFAULT_LIMITS, AgentLimits
 from assay_server.rpc.bounds import agent_of, bounded_failure, bounded_flags, bounded_log
-from assay_server.rpc.statuses import work_of
 from assay_server.store.connections.retry import repeated
 from assay_server.store.model import Agent
 from assay_server.store.sql import SqlTransaction
@@ -140,6 +141,21 @@ class AgentHandler:
             if schedule.is_held(attempt.claim):
                 schedule.fail(attempt.claim.key, bounded_failure(attempt.failure), bounded_log(attempt.log))
         return FailAnswer()
+
+
+def work_of(lease: Lease, lease_remaining_ms: int) -> Work:
+    """The work for a slot."""
+    spec = {name: getattr(lease.run, name) for name in RunSpec.__dataclass_fields__}
+    return Work(
+        **spec,
+        key=lease.attempt.key,
+        launch_skip=lease.slice.launch_skip,
+        launch_count=lease.slice.launch_count,
+        lease_remaining_ms=lease_remaining_ms,
+        write_secret=lease.attempt.write_secret,
+        gang=lease.attempt.gang,
+        packed_columns=True,
+    )
 
 
 def _bounded(attempt: FinishedAttempt) -> FinishedAttempt:

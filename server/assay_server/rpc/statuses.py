@@ -14,29 +14,12 @@ from assay_core.records.campaign import (
     SlotRest,
 )
 from assay_core.records.runs import AttemptDetail
-from assay_core.records.work import RunSpec, Work
-from assay_server.campaigns.scheduling.leases import Lease
 from assay_server.campaigns.scheduling.resting import NO_RESTS, Row
 from assay_server.store.model import Attempt, Campaign
 from assay_server.store.quarantine_files import MovedFiles
 from assay_server.store.values.overviews import CampaignOverview, RunOverview
 
 _MOST_NAMES = 20
-
-
-def work_of(lease: Lease, lease_remaining_ms: int) -> Work:
-    """The work for a slot."""
-    spec = {name: getattr(lease.run, name) for name in RunSpec.__dataclass_fields__}
-    return Work(
-        **spec,
-        key=lease.attempt.key,
-        launch_skip=lease.slice.launch_skip,
-        launch_count=lease.slice.launch_count,
-        lease_remaining_ms=lease_remaining_ms,
-        write_secret=lease.attempt.write_secret,
-        gang=lease.attempt.gang,
-        packed_columns=True,
-    )
 
 
 def run_status(overview: RunOverview, waiting_for: str = "") -> RunStatus:

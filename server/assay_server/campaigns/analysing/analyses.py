@@ -15,6 +15,7 @@ from concurrent.futures import BrokenExecutor, CancelledError, Executor, Future
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import partial
+from operator import attrgetter
 
 from assay_core.program_log import log_about
 from assay_core.records.campaign import CampaignState, ChangedFile
@@ -82,7 +83,7 @@ class Analyses:
         self._away: Counter[str] = Counter()
         self._later: dict[str, threading.Timer] = {}
         self._closed = False
-        coordinator.listen(self._heard)
+        coordinator.listen(self._heard, attrgetter("analyse"))
 
     @property
     def running(self) -> int:

@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Sequence
 from concurrent.futures import Future
+from operator import attrgetter
 
 from assay_core.records.attempt import AttemptKey
 from assay_core.records.campaign import AttemptState
@@ -42,7 +43,7 @@ class Heartbeats:
     def __init__(self, coordinator: Coordinator) -> None:
         self._coordinator = coordinator
         self._known = KnownAgents()
-        coordinator.listen(self._known.heard)
+        coordinator.listen(self._known.heard, *map(attrgetter, ("freed", "registered", "missed")))
         self._closing = threading.Event()
         self._noting = threading.Thread(
             target=self._note_regularly, name="assay-heartbeats-noted", daemon=True

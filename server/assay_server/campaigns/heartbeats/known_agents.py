@@ -79,8 +79,6 @@ class KnownAgents:
 
     def heard(self, effects: Effects) -> None:
         """A transaction is durable: who is no longer as known is forgotten."""
-        if not effects.freed and not effects.registered and not effects.missed:
-            return
         with self._lock:
             if effects.missed:
                 self._clear()

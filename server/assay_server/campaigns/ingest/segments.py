@@ -13,6 +13,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable
 from concurrent.futures import Future
+from operator import attrgetter
 from typing import NoReturn
 
 from assay_core.records.attempt import AttemptKey, Claim
@@ -48,7 +49,7 @@ class Ingest:
         self._checking = 0
         self._checked_at = 0.0
         self._commit = GroupCommit(coordinator, self.forget, self._more_come, most_held_bytes)
-        coordinator.listen(self._heard)
+        coordinator.listen(self._heard, attrgetter("dead"))
 
     def close(self) -> None:
         self._commit.close()

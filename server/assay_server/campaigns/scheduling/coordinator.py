@@ -50,11 +50,14 @@ class Coordinator:
         self.gpu_samples = GpuSamples()
         self.arriving = threading.Lock()  # held while a large campaign comes in, or what is left of one goes
         self._metadata = metadata
-        self._listeners: list[Listener] = []
+        self._listeners: list[tuple[Listener, tuple[Callable[[Effects], object], ...]]] = []
 
-    def listen(self, listener: Listener) -> None:
-        """Call ``listener`` with the effects of every durable transaction, in the transaction's thread."""
-        self._listeners.append(listener)
+    def listen(self, listener: Listener, *about: Callable[[Effects], object]) -> None:
+        """Call ``listener`` with the effects of every durable transaction, in the transaction's thread.
+
+        ``about``: only of those with effects of one of these kinds, such as ``attrgetter("freed")``.
+        """
+        self._listeners.append((listener, about))
 
     def snapshot(self) -> AbstractContextManager[SqlTransaction]:
         return self._metadata.snapshot()
@@ -131,8 +134,9 @@ class Coordinator:
             self.queue.began(lease, self.clock.now_ms())
         for key in effects.freed:
             self.queue.ended(key, self.clock.now_ms())
-        for listener in self._listeners:
-            listener(effects)
+        for listener, about in self._listeners:
+            if not about or any(kind(effects) for kind in about):
+                listener(effects)
 
 
 def _log_failure(attempt: Attempt, state: AttemptState, why: Failure | None) -> None:
