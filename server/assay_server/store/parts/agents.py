@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import dataclasses
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import sqlalchemy as sa
 
 from assay_core.records.campaign import AttemptState
+from assay_core.records.machine import InstalledDevice, Inventory, Slot
 from assay_server.store import statements, tables
 from assay_server.store.model import Agent, AgentSession
 from assay_server.store.parts.known import KnownRows
 from assay_server.store.rows import heartbeats
-from assay_server.store.values.agents import agent_of, agent_values
+from assay_server.store.values.fields import Row, shallow
 
 
 class AgentRows(KnownRows):
@@ -55,3 +58,29 @@ class AgentRows(KnownRows):
         kept = sa.select(g.agent_id).order_by(g.seen_at_ms.desc(), g.agent_id).limit(most)
         busy = sa.select(a.agent_id).where(a.state == str(AttemptState.LEASED))
         self.write(sa.delete(tables.agents).where(g.agent_id.not_in(kept), g.agent_id.not_in(busy)))
+
+
+def agent_of(row: Row) -> Agent:
+    """The agent of a row that also has its identity's labels."""
+    inventory = row["inventory"]
+    slots = tuple(_slot(slot) for slot in row["slots"])
+    kept = {
+        "place": str(inventory.get("place", "")),
+        "labels": tuple(row["labels"] or ()),
+        "since_ms": int(inventory.get("since_ms", 0)),
+    }
+    return Agent(**{**row, "inventory": Inventory.from_dict(inventory), "slots": slots, **kept})
+
+
+def _slot(document: Mapping[str, Any]) -> Slot:
+    device = InstalledDevice(**document["device"]) if document.get("device") else None
+    return Slot(**{**document, "profilers": tuple(document["profilers"]), "device": device})
+
+
+def agent_values(agent: Agent) -> dict[str, Any]:
+    """The row of an agent."""
+    inventory = {**agent.inventory.to_dict(), "place": agent.place, "since_ms": agent.since_ms}
+    slots = [dataclasses.asdict(slot) for slot in agent.slots]
+    values = {**shallow(agent), "inventory": inventory, "slots": slots}
+    del values["place"], values["labels"], values["since_ms"]
+    return values

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 import sqlalchemy as sa
 
 from assay_core.records.campaign import CampaignState
+from assay_sampling.errors import StorageError
+from assay_server.campaign_file.compiled import CompiledCampaign
 from assay_server.store import statements, tables
 from assay_server.store.model import Campaign
 from assay_server.store.parts.known import KnownRows
 from assay_server.store.rows import deleting
-from assay_server.store.values.campaigns import campaign_of, campaign_overview_of, campaign_values
-from assay_server.store.values.fields import Row
+from assay_server.store.values.fields import Row, documents_of, failure_of, shallow
 from assay_server.store.values.overviews import CampaignOverview
 from assay_server.store.visibility import EVERYTHING, Belonging, Sight
 
@@ -83,3 +85,28 @@ class CampaignRows(KnownRows):
 def _if_there(row: Row) -> Campaign | None:
     """The campaign of a row; None while it is being brought in."""
     return None if row["arriving"] else campaign_of(row)
+
+
+def campaign_of(row: Row) -> Campaign:
+    """The campaign of a row; raises StorageError if its compiled form cannot be read."""
+    values = {name: row[name] for name in row if name not in ("ordinal", "arriving")}
+    try:
+        values["compiled"] = CompiledCampaign.from_document(row["compiled"])
+    except ValueError as error:
+        cause = "its compiled form is damaged, or of a newer release"
+        raise StorageError(f"campaign {row['campaign_id']}", cause, "restore a backup") from error
+    values["state"] = CampaignState(row["state"])
+    values["failure"] = failure_of(row["failure"])
+    return Campaign(**values)
+
+
+def campaign_overview_of(row: Row) -> CampaignOverview:
+    """The overview of a row."""
+    values = {**row, "state": CampaignState(row["state"]), "failure": failure_of(row["failure"])}
+    return CampaignOverview(**values)
+
+
+def campaign_values(campaign: Campaign) -> dict[str, Any]:
+    """The row of a campaign, without its place among campaigns."""
+    documents = {"compiled": campaign.compiled.to_document(), **documents_of(campaign, "failure")}
+    return {**shallow(campaign), "state": str(campaign.state), **documents}

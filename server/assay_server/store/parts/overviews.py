@@ -11,10 +11,10 @@ import sqlalchemy as sa
 from assay_core.records.campaign import AttemptState, CampaignState, RunState
 from assay_server.store import statements, tables
 from assay_server.store.model import Campaign, Run, Slice
-from assay_server.store.parts.campaigns import CampaignRows
+from assay_server.store.parts.campaigns import CampaignRows, campaign_values
+from assay_server.store.parts.runs import run_of
 from assay_server.store.parts.slices import SliceRows
 from assay_server.store.rows import costing, selected_runs
-from assay_server.store.values.campaigns import campaign_values
 from assay_server.store.values.fields import Row
 from assay_server.store.values.overviews import (
     EVERY_RUN,
@@ -25,7 +25,6 @@ from assay_server.store.values.overviews import (
     WorkloadCost,
     overview_of,
 )
-from assay_server.store.values.runs import run_of
 
 _GIVEN_UP = "given up"  # no mark of anybody
 

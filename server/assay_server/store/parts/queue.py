@@ -7,10 +7,9 @@ from typing import Any
 
 from assay_server.store import statements, tables
 from assay_server.store.model import Entrant, GpuUse, OpenEnds, Run, Slice
-from assay_server.store.parts.slices import SliceRows
+from assay_server.store.parts.runs import run_of
+from assay_server.store.parts.slices import SliceRows, slice_of
 from assay_server.store.rows import queue
-from assay_server.store.values.runs import run_of
-from assay_server.store.values.slices import slice_of
 
 
 class QueueRows(SliceRows):

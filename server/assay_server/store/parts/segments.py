@@ -9,8 +9,7 @@ from assay_server.store import statements, tables
 from assay_server.store.model import HeldSegment, Segment
 from assay_server.store.parts.known import KnownRows
 from assay_server.store.rows import held
-from assay_server.store.values.attempts import segment_of
-from assay_server.store.values.fields import shallow
+from assay_server.store.values.fields import Row, shallow
 
 
 class SegmentRows(KnownRows):
@@ -43,3 +42,8 @@ class SegmentRows(KnownRows):
     def release_ended(self) -> None:
         """Remove what is held for attempts that have ended."""
         held.release_ended(self.connection)
+
+
+def segment_of(row: Row) -> Segment:
+    """The segment of a row."""
+    return Segment(**row)

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import sqlalchemy as sa
 
 from assay_server.store import statements, tables
 from assay_server.store.model import Need, Run, Slice, SliceState, SliceTime, need_of
-from assay_server.store.parts.runs import RunRows
+from assay_server.store.parts.runs import RunRows, command_of, new_run_values, of_need
 from assay_server.store.rows import deleting, queue
-from assay_server.store.values.runs import new_run_values, of_need
-from assay_server.store.values.slices import slice_of, slice_time_of, slice_values, states_of
+from assay_server.store.values.fields import Row
 
 
 class SliceRows(RunRows):
@@ -91,3 +91,25 @@ class SliceRows(RunRows):
             self.write(sa.insert(tables.lanes), [values])
             found = self.connection.scalar(query)
         return int(found or 0)
+
+
+def slice_of(row: Row) -> Slice:
+    """The slice of a row that may have other columns too."""
+    values = {column.name: row[column.name] for column in statements.SLICE}
+    return Slice(**{**values, "state": SliceState(row["state"])})
+
+
+def slice_values(piece: Slice) -> dict[str, Any]:
+    """The row of a slice without its place in the queue."""
+    return {**vars(piece), "state": str(piece.state)}
+
+
+def slice_time_of(row: Row) -> SliceTime:
+    """The time of a slice, of a row."""
+    values = {**row, "command": command_of(row["command"]), "counters": tuple(row["counters"])}
+    return SliceTime(**values)
+
+
+def states_of(rows: Sequence[Row]) -> frozenset[SliceState]:
+    """The states in these rows."""
+    return frozenset(SliceState(row["state"]) for row in rows)
