@@ -74,7 +74,7 @@ def require(kind: Kind, *paths: Path | None) -> None:
 
 
 def raise_together(errors: Sequence[AssayError]) -> None:
-    """Raise the only error, or several as an ExceptionGroup; ``main`` tells each by itself."""
+    """Raise the only error, or several as an ExceptionGroup; ``main`` prints each."""
     if len(errors) > 1:
         raise ExceptionGroup("several errors", list(errors))
     if errors:

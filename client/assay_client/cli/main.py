@@ -190,7 +190,7 @@ def _fail(failure: Failure, as_json: bool) -> int:
 
 
 def _fail_each(group: ExceptionGroup[Exception], as_json: bool, debug: bool) -> int:
-    """Tell each error of several; the exit code is that of the first."""
+    """Print each of several errors; the exit code is that of the first."""
     known, others = group.split(AssayError)
     if others is not None and debug:
         traceback.print_exception(others)

@@ -149,7 +149,7 @@ def _name(parameter: Any) -> str:
 
 
 def _close(word: str, names: Iterable[str]) -> list[str]:
-    """Names that were probably meant; dashes in front do not count, or every short option were like any."""
+    """Similar names; leading dashes are ignored, because they make all short options similar."""
     bare = {name.lstrip("-"): name for name in names}
     return [bare[each] for each in difflib.get_close_matches(word.lstrip("-"), bare, cutoff=_ALIKE)]
 

@@ -101,7 +101,7 @@ def _help(argument: Any, ctx: Any) -> str:
 
 
 class VerbGroup(TyperGroup):
-    """Verbs, or verbs of a verb; a word that names none is told to whoever words the error."""
+    """A group of verbs; an error about an unknown verb carries the word and the group, for its message."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         try:
@@ -113,7 +113,7 @@ class VerbGroup(TyperGroup):
 
 
 class DefaultVerbGroup(VerbGroup):
-    """Verbs of which ``default`` is meant where the first word names none: an older form stays valid."""
+    """A group whose verb ``default`` is used if the first word names no verb, as in ``assay import FILE``."""
 
     default = ""
 

@@ -29,7 +29,7 @@ def render_web_link(document: Mapping[str, Any], console: Console) -> None:
 
 
 def render_logout(document: Mapping[str, Any], console: Console) -> None:
-    """That the login is gone, and whether its certificate is withdrawn."""
+    """Draw that the login is deleted, and whether its certificate is revoked."""
     console.print(f"logged out of {document['server']}", soft_wrap=True)
     if not document["withdrawn"]:
         until = datetime.fromtimestamp(document["expires_at_ms"] / 1000, UTC)
@@ -84,7 +84,7 @@ def render_revoked(done: Mapping[str, Any], console: Console) -> None:
 
 
 def _until(identity: Mapping[str, Any]) -> str:
-    """When the last certificate ends that was not withdrawn."""
+    """When the last certificate that is not revoked expires."""
     if identity["revoked_at"]:
         return "revoked"
     ends = [each["expires_at"] for each in identity["certificates"] if not each["withdrawn_at"]]

@@ -1,4 +1,4 @@
-"""Draws a campaign while it runs: how far it is, what its GPUs do, and the runs that need a look."""
+"""Draws a campaign while it runs: how far it is, what its GPUs do, and the runs that need attention."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def _draw_gpus(view: LiveView, console: Console, most: int) -> None:
 def _draw_runs(view: LiveView, console: Console, most: int) -> None:
     """The runs that failed, were retried or flagged, and those that run."""
     worth = list(_worth_a_look(view.runs or ()))
-    drawn = Table("Runs to look at", ["run", "workload", "level", "condition", "state", "flags"])
+    drawn = Table("Needs attention", ["run", "workload", "level", "condition", "state", "flags"])
     for run in worth[:most]:
         flags = [flag["name"] for flag in run["flags"] if flag["name"] != ASSUMED]
         again = counted(run["retries"], "retry", "retries") if run["retries"] else ""

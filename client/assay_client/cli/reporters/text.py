@@ -1,4 +1,4 @@
-"""Numbers and names as people read them; those from files steer no terminal."""
+"""Numbers and names as people read them; names from files cannot control the terminal."""
 
 from __future__ import annotations
 

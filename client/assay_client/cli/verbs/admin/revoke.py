@@ -1,4 +1,4 @@
-"""``assay admin revoke``: withdraw an identity, a join token, or the certificates of one key."""
+"""``assay admin revoke``: revoke an identity, a join token, or the certificates of one key."""
 
 from __future__ import annotations
 

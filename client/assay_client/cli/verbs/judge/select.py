@@ -173,7 +173,7 @@ def _figure(
 
 
 def _projected_by_group(profile: Profile, selection: Selection) -> np.ndarray:
-    """What each group is projected to cost, shape (g,): people want to see the most expensive first."""
+    """The projected cost of each group, shape (g,), to order groups by it."""
     chosen = selection.representatives
     launches = profile.whole if selection.operations is None else selection.operations.operations.launches
     cost = cost_of(launches, selection.evaluation.quantity)

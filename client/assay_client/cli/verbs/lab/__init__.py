@@ -8,4 +8,4 @@ app = lazy_app(LAB)
 
 @app.callback()
 def lab() -> None:
-    """Measure on the GPUs of a lab: hand campaigns to its server, and follow them."""
+    """Measure on the GPUs of a lab: submit campaigns to its server, and follow them."""

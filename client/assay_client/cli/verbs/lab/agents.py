@@ -1,4 +1,4 @@
-"""``assay lab agents``: who is there, since when, and what each slot runs."""
+"""``assay lab agents``: the agents, since when, and what each slot runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``assay lab health``: whether the server does its work, for probes and people."""
+"""``assay lab health``: server health, for probes and people."""
 
 from __future__ import annotations
 

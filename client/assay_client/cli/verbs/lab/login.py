@@ -1,4 +1,4 @@
-"""``assay lab login ADDRESS``: become a person of a lab on this machine."""
+"""``assay lab login ADDRESS``: log in to a lab on this machine."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def login(
 
 
 def _without_address(server: str | None) -> ParameterError:
-    """What is wrong where no join listener is named; ``server``: the value of ``--server``."""
+    """The error if no join listener is named; ``server``: the value of ``--server``."""
     if server is None:
         remedy = (
             "write: assay lab login HOST:PORT --token TOKEN; "

@@ -1,4 +1,4 @@
-"""``assay lab logout``: forget the login to a server."""
+"""``assay lab logout``: revoke and delete the login to a server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``assay lab pause ID``: hold a campaign, a workload or a run."""
+"""``assay lab pause ID``: pause a campaign, a workload or a run."""
 
 from __future__ import annotations
 

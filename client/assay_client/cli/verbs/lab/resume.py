@@ -1,4 +1,4 @@
-"""``assay lab resume ID``: let a paused campaign, workload or run go on."""
+"""``assay lab resume ID``: resume a paused campaign, workload or run."""
 
 from __future__ import annotations
 

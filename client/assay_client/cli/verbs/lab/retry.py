@@ -1,4 +1,4 @@
-"""``assay lab retry ID``: take failed and cancelled runs up again."""
+"""``assay lab retry ID``: re-queue failed and cancelled runs."""
 
 from __future__ import annotations
 

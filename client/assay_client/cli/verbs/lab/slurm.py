@@ -173,7 +173,7 @@ def _program(command: str) -> list[str]:
 
 
 def _require_token(join: str, token_file: Path | None, *, needed: bool) -> None:
-    """Raise ParameterError or StorageError if agents could not join for want of a token."""
+    """Raise ParameterError or StorageError if agents have no token to join with."""
     if token_file is not None:
         if not join:
             raise ParameterError("--token-file", "there is nothing to join", "give --join HOST:PORT")
@@ -191,7 +191,7 @@ def _require_token(join: str, token_file: Path | None, *, needed: bool) -> None:
 def _arguments(
     join: str, server: str, files: Mapping[str, Path | None], *, requeue: bool, further: Sequence[str]
 ) -> list[str]:
-    """The words for ``assay-agent slurm-job``; files by their absolute paths, for it runs elsewhere."""
+    """The words for ``assay-agent slurm-job``; files by their absolute paths, because it runs elsewhere."""
     given = {"--join": join, "--server": server}
     given |= {name: os.path.abspath(path) for name, path in files.items() if path is not None}  # noqa: PTH100
     words = [f"{name}={value}" for name, value in given.items() if value]

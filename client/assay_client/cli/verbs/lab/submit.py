@@ -1,4 +1,4 @@
-"""``assay lab submit CAMPAIGN``: hand a campaign file to a server."""
+"""``assay lab submit CAMPAIGN``: submit a campaign file to a server."""
 
 from __future__ import annotations
 

@@ -206,7 +206,7 @@ def simulate(
 
 
 class _Said:
-    """What is said on standard error while launches are simulated."""
+    """Messages on standard error while launches are simulated."""
 
     def __init__(self, shown: Activity) -> None:
         self._shown = shown
@@ -225,7 +225,7 @@ class _Said:
             self._print(progress.notices)
 
     def last_notices(self) -> None:
-        """Print what is still to be known once nothing moves on the terminal any more."""
+        """Print the remaining messages after the live display has ended."""
         self._print(self._last)
 
     def _print(self, notices: Sequence[str]) -> None:
