@@ -112,6 +112,10 @@ def test_nothing_outlives_a_driver_that_is_ended(
 def test_a_worker_with_other_files_gets_no_launches_while_another_is_there(
     bench: Bench, cluster: OwnDask, assay: Assay, tmp_path: Path
 ) -> None:
+    from distributed import Client  # noqa: PLC0415 - takes a second to load
+
+    with Client(cluster.place.address, set_as_default=False) as client:
+        client.wait_for_workers(2, timeout=60)  # one may have been killed before
     (bench.traces / "differs-on-made-1").touch()
     ended = assay(*on(bench, cluster, *BIG, "--json"))
     assert ended.code == 0, ended.stderr
