@@ -137,7 +137,7 @@ def test_a_scheduler_that_is_not_there_and_jobs_are_refused(
     monkeypatch.setattr("assay_client.simulating.dask_workers._CONNECT_SECONDS", 0.5)
     with pytest.raises(NotReadyError, match="does not answer"):
         DaskWorkers("dask://127.0.0.1:9")
-    for place in ("tcp://lab:8786", "dask://lab", "dask://unix:/run/x"):
+    for place in ("tcp://lab:8786", "dask://lab", "dask://unix:/run/x", "dask+tls://127.0.0.1:9"):
         with pytest.raises(ParameterError):
             DaskWorkers(place)
 

@@ -164,12 +164,22 @@ def _connected(place: str) -> Client:
         raise ParameterError(f"--workers {place!r}", "Dask opens no Unix socket", _EXAMPLE)
     try:
         from distributed import Client  # noqa: PLC0415 - takes a second to load
+        from distributed.security import Security  # noqa: PLC0415
     except ImportError as error:
         raise MissingExtraError("assay simulate --workers", error.name or "distributed", "dask") from None
+    encrypted = _SCHEMES[scheme] == "tls://"
+    security = Security(require_encryption=True) if encrypted else None  # with the files of Dask's settings
+    if security is not None and security.get_connection_args("client").get("ssl_context") is None:
+        raise ParameterError(
+            f"--workers {place!r}",
+            "Dask's configuration names no certificate for TLS",
+            "set ca-file, client.cert and client.key below distributed.comm.tls there",
+        )
     try:
         return Client(
             f"{_SCHEMES[scheme]}{address.text}",
             timeout=_CONNECT_SECONDS,
+            security=security,
             set_as_default=False,
             name="assay-simulate",
         )
