@@ -21,10 +21,13 @@ from tests.support.server.web_lab import WebLab, web_lab
 NO_COUNTERS = "10 counters were not measured; record both again"
 
 
-def shown(name: str, *results: Result, running: int = 0, so_far: bool = False) -> str:
-    """The row of a workload with these results, of which so many runs still run."""
+def shown(name: str, *results: Result, running: int = 0, so_far: bool = False, ran_then: bool = False) -> str:
+    """The row of a workload with these results; so many runs still run, or ran when these were made."""
+    then = {(name, "V100")} if ran_then else set[tuple[str, str]]()
     alike = [RunsAlike(name, "V100", RunState.DONE, 3), RunsAlike(name, "V100", RunState.RUNNING, running)]
-    [cell] = cells_of(alike, Results(results, every=results), ended=not so_far, so_far=so_far)
+    [cell] = cells_of(
+        alike, Results(results, every=results), ended=not so_far, so_far=then if so_far else None
+    )
     return rendered(
         "row_cell.html.j2",
         row="w-1",
@@ -73,6 +76,14 @@ def test_what_lacks_runs_that_are_to_come_waits_and_what_lacks_none_is_refused()
     assert NO_COUNTERS not in early
     assert '<span class="badge refused">refused</span>' in late and NO_COUNTERS in late
     assert '<span class="badge refused">refused</span>' in shown("w", refused)
+    stale = shown("w", refused, so_far=True, ran_then=True)
+    assert '<span class="badge to_come">to come</span>' in stale and NO_COUNTERS not in stale
+
+
+def test_an_error_of_a_part_of_the_runs_is_shown_and_is_no_verdict() -> None:
+    partial = shown("w", result(91.6, level="do_not"), running=1, so_far=True)
+    assert '<span class="badge to_come">to come</span>' in partial and "91.6 %" in partial
+    assert "over 3 %" not in partial and "do not trust" not in partial
 
 
 @pytest.mark.parametrize(("leased_at_ms", "badge"), [(0, "badge away"), (5, "badge lost")])

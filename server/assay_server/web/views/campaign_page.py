@@ -34,6 +34,7 @@ from assay_server.web.views.cells import (
     STANDINGS,
     Cell,
     GpuSummary,
+    Standing,
     by_gpu,
     cells_of,
     matching,
@@ -194,7 +195,9 @@ class CampaignPage:
         so_far = self._so_far.of(campaign_id) if _has_more_to_come(campaign) else None
         stored = self._results.of(campaign) if campaign.has_report else Results()
         results = so_far.results if so_far is not None else stored
-        known = partial(cells_of, alike, results, ended=status.ended, so_far=so_far is not None)
+        known = partial(
+            cells_of, alike, results, ended=status.ended, so_far=None if so_far is None else so_far.open_cells
+        )
         summary = known()
         cells = known(method=asked.method) if asked.method else summary
         shown = page_of(matching(cells, asked), first, _CELLS_OF_A_PAGE, len(cells))
@@ -202,7 +205,14 @@ class CampaignPage:
         regions = {
             "state": _part("state", **given, ingest=self._pulse.ingest(campaign_id)),
             "actions": _part("actions", **given),
-            "verdict": _part("verdict", **given, gpus=by_gpu(summary), words=STANDINGS),
+            "verdict": _part(
+                "verdict",
+                **given,
+                gpus=by_gpu(summary),
+                words=STANDINGS,
+                early=_lacking(summary),
+                of=len(summary),
+            ),
             "now": _part("now", active=active, most=_MOST_RUNNING),
             "waiting": _part("waiting", c=status),
             "noted": Region({"": _attention(campaign_id, reasons(noted))}),
@@ -249,6 +259,11 @@ def _attention(campaign_id: str, found: Sequence[Reason]) -> str:
         most=MOST_REASONS,
         unlisted_runs=len(unlisted),
     )
+
+
+def _lacking(cells: Sequence[Cell]) -> int:
+    """How many cells lack runs that are still to come."""
+    return sum(each.standing is Standing.TO_COME for each in cells)
 
 
 def _part(name: str, **given: object) -> Region:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -81,23 +81,29 @@ class Cell:
 
 
 def cells_of(
-    alike: Iterable[RunsAlike], results: Results, *, ended: bool, so_far: bool = False, method: str = ""
+    alike: Iterable[RunsAlike],
+    results: Results,
+    *,
+    ended: bool,
+    so_far: Set[tuple[str, str]] | None = None,
+    method: str = "",
 ) -> list[Cell]:
     """All cells of a campaign, in its order.
 
-    ``ended``: nothing more comes. ``so_far``: the results are of a part of it; what is refused for want of
-    runs that are still to come is not wrong yet. ``method``: whose results; "": those of the summary.
+    ``ended``: nothing more comes. ``so_far``: the results are of a part of it, and lack runs of these cells,
+    which are not wrong yet. ``method``: whose results; "": those of the summary.
     """
     counts: dict[tuple[str, str], Counter[RunState]] = {}
     for each in alike:
         counts.setdefault((each.workload, each.device_kind), Counter())[each.state] += each.runs
     by_place: dict[tuple[str, str], list[Result]] = {place: [] for place in counts}
-    for result in _chosen(results, method, so_far):
+    for result in _chosen(results, method, so_far is not None):
         by_place.setdefault((result.workload, result.device), []).append(result)
     found = []
     for (workload, device), those in by_place.items():
         runs = counts.get((workload, device), Counter())
-        is_open = not ended and (not so_far or any(runs[state] for state in OPEN_RUNS))
+        lacking = so_far is None or (workload, device) in so_far or any(runs[state] for state in OPEN_RUNS)
+        is_open = not ended and lacking
         for one in those or (None,):
             standing = _standing(one, runs, is_open=is_open)
             found.append(Cell(workload, device, standing, one, runs))
@@ -112,10 +118,10 @@ def _chosen(results: Results, method: str, so_far: bool) -> Sequence[Result]:
 
 
 def _standing(result: Result | None, runs: Mapping[RunState, int], *, is_open: bool) -> Standing:
-    if result is not None and not result.refused:
-        return Standing(result.level) if result.level else Standing.NO_VERDICT
     if is_open:
         return Standing.TO_COME
+    if result is not None and not result.refused:
+        return Standing(result.level) if result.level else Standing.NO_VERDICT
     if result is not None:
         return Standing.REFUSED
     if runs.get(RunState.FAILED):
@@ -148,7 +154,8 @@ def _has_runs(cell: Cell, state: str) -> bool:
 
 @dataclass(frozen=True)
 class GpuSummary:
-    """All cells of a kind of GPU: how many stand how, in the order of Standing, and their errors.
+    """All cells of a kind of GPU: how many stand how, in the order of Standing, and the errors of those that
+    have all of their runs.
 
     ``worst``: the cell with the largest error; None without errors.
     """
@@ -169,7 +176,7 @@ def by_gpu(cells: Sequence[Cell]) -> list[GpuSummary]:
 
 def _summed(device: str, cells: Sequence[Cell]) -> GpuSummary:
     counted = Counter(each.standing for each in cells)
-    scored = [each for each in cells if each.error_percent >= 0]
+    scored = [each for each in cells if each.error_percent >= 0 and each.standing is not Standing.TO_COME]
     mean = sum(each.error_percent for each in scored) / len(scored) if scored else None
     worst = max(scored, key=lambda each: each.error_percent, default=None)
     return GpuSummary(device, {each: counted[each] for each in Standing if counted[each]}, mean, worst)

@@ -10,7 +10,7 @@ import logging
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from hashlib import blake2b
@@ -20,7 +20,7 @@ from assay_sampling.errors import AssayError
 from assay_server.campaigns.analysing.provisional import ProvisionalReports
 from assay_server.campaigns.errors import NotYetError
 from assay_server.campaigns.scheduling.coordinator import Coordinator
-from assay_server.store.model import Run, Slice
+from assay_server.store.model import OPEN_RUNS, Run, Slice
 from assay_server.store.sql import SqlTransaction
 from assay_server.web.views.results import Results, results_of
 
@@ -38,12 +38,14 @@ class SoFar:
     """What a campaign has so far.
 
     ``there_percent``: by workload and kind of GPU, how many of the launches to be measured are there; None
-    where nobody knows how many there will be. ``document``: the report (JSON), ``key``: its hash.
+    where nobody knows how many there will be. ``open_cells``: those with runs that had not ended.
+    ``document``: the report (JSON), ``key``: its hash.
     ``problem``: why there are no results yet, "" if there are. ``made_at_ms``: Unix time.
     """
 
     results: Results = field(default_factory=Results)
     there_percent: Mapping[Cell, float | None] = field(default_factory=dict)
+    open_cells: frozenset[Cell] = frozenset()
     document: bytes = b""
     key: str = ""
     problem: str = ""
@@ -133,21 +135,22 @@ class ResultsSoFar:
         # First: what arrives during the analysis is not in its results.
         now_ms = self._coordinator.clock.now_ms()
         with self._coordinator.snapshot() as store:
-            there = _there(store, campaign_id)
+            runs = store.runs(campaign_id)
+            there = _there(store, runs)
+        open_cells = frozenset((run.workload, run.device_kind) for run in runs if run.state in OPEN_RUNS)
         pages = self._reports(campaign_id, windows_so_far=True)
         if pages is None:
             return SoFar(there_percent=there, problem="no launches are there yet", made_at_ms=now_ms)
         results = results_of(pages[2])
         key = blake2b(pages[0], digest_size=8).hexdigest()
-        return SoFar(results, there, pages[0], key, made_at_ms=now_ms)
+        return SoFar(results, there, open_cells, pages[0], key, made_at_ms=now_ms)
 
 
-def _there(store: SqlTransaction, campaign_id: str) -> dict[Cell, float | None]:
+def _there(store: SqlTransaction, runs: Sequence[Run]) -> dict[Cell, float | None]:
     """How many percent of the launches that get counters each workload has on each kind of GPU.
 
     Of all launches, where none get counters.
     """
-    runs = store.runs(campaign_id)
     slices = {run.run_id: store.slices(run.run_id) for run in runs}
     whole: dict[Cell, int] = {}
     for run in runs:
