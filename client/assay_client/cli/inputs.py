@@ -111,12 +111,14 @@ def _fault(path: Path, kind: Kind) -> str:
     return "" if first or kind.is_recording else "it is empty"
 
 
-def method_and_files(verb: str, first: str, others: Sequence[Path]) -> tuple[str | None, list[Path]]:
+def method_and_files(verb: str, first: str | None, others: Sequence[Path]) -> tuple[str | None, list[Path]]:
     """The method, None where none is named, and the files of a verb whose method comes first.
 
     Raises ParameterError, with the line to type, where the method is given after its files, and where no file
     is named.
     """
+    if first is None:
+        raise ParameterError(f"assay {verb}", "no file is named", f"write: assay {verb} FILE")
     known = samplers()
     given = [first, *map(str, others)]
     swapped = next((word for word in given[1:] if word in known and not Path(word).exists()), None)

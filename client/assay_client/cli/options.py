@@ -47,7 +47,7 @@ MethodArgument = Annotated[
     str, typer.Argument(metavar="METHOD", help=_METHODS_HELP, autocompletion=completing.methods)
 ]
 OptionalMethodArgument = Annotated[
-    str,
+    str | None,
     typer.Argument(
         metavar="[METHOD]",
         help=f"{_METHODS_HELP} Default: the best verdict of a few fast ones.",

@@ -60,7 +60,7 @@ class FigureOfSelection(Enum):
 
 @app.command(cls=MethodVerbCommand)
 def select(
-    method: OptionalMethodArgument,
+    method: OptionalMethodArgument = None,
     files: Annotated[
         list[Path] | None,
         typer.Argument(readable=False, metavar="FILE...", help="Recordings of one workload on one device."),
