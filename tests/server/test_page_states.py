@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import closing
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -13,7 +15,8 @@ from assay_core.records.campaign import RunState
 from assay_core.records.lab import SlotHealth
 from assay_server.app import Server
 from assay_server.store.values.overviews import RunsAlike
-from assay_server.web.views.cells import STANDINGS, cells_of
+from assay_server.web.views.cells import STANDINGS, Standing, by_gpu, cells_of, method_of
+from assay_server.web.views.filters import NO_FILTER, Filter
 from assay_server.web.views.results import Result, Results
 from assay_server.web.views.templating import rendered
 from tests.support.server.web_lab import WebLab, web_lab
@@ -113,3 +116,17 @@ def test_where_there_is_nothing_the_page_says_where_to_go(lab: WebLab) -> None:
             assert "<h1>There is nothing here</h1>" in answer.text, path
             for link in ("/", "/gpus", "/queue"):
                 assert f'<a href="{link}">' in answer.text.partition("<h1>")[2], path
+
+
+def test_so_far_a_workload_counts_once_and_is_listed_with_every_method() -> None:
+    rows = tuple(replace(result(5.0, level="do_not"), method=method) for method in ("pks", "random"))
+    results = Results(rows[:1], every=rows)
+    alike = [RunsAlike("w", "V100", RunState.RUNNING, 1), RunsAlike("v", "V100", RunState.DONE, 1)]
+    known = partial(cells_of, alike, results, ended=False, so_far=frozenset())
+    [gpu] = by_gpu(known())
+    assert dict(gpu.standings) == {Standing.TO_COME: 1, Standing.NO_RESULT: 1}
+    assert gpu.mean_error_percent is None, "an error of a part of the runs is none of the GPU's"
+    method = method_of(NO_FILTER, results, so_far=True)
+    assert [each.result and each.result.method for each in known(method=method)] == ["pks", "random", None]
+    assert method_of(NO_FILTER, results, so_far=False) == ""
+    assert method_of(Filter(method="random"), results, so_far=True) == "random"

@@ -38,6 +38,7 @@ from assay_server.web.views.cells import (
     by_gpu,
     cells_of,
     matching,
+    method_of,
 )
 from assay_server.web.views.filters import NO_FILTER, Choice, Filter, choice, page_of
 from assay_server.web.views.region import Drawing, Region
@@ -199,7 +200,8 @@ class CampaignPage:
             cells_of, alike, results, ended=status.ended, so_far=None if so_far is None else so_far.open_cells
         )
         summary = known()
-        cells = known(method=asked.method) if asked.method else summary
+        method = method_of(asked, results, so_far=so_far is not None)
+        cells = known(method=method) if method else summary
         shown = page_of(matching(cells, asked), first, _CELLS_OF_A_PAGE, len(cells))
         given = {"c": status, "campaign": campaign, "acts": acts, "so_far": so_far, "results": results}
         regions = {

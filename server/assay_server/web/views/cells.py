@@ -97,7 +97,7 @@ def cells_of(
     for each in alike:
         counts.setdefault((each.workload, each.device_kind), Counter())[each.state] += each.runs
     by_place: dict[tuple[str, str], list[Result]] = {place: [] for place in counts}
-    for result in _chosen(results, method, so_far is not None):
+    for result in _chosen(results, method):
         by_place.setdefault((result.workload, result.device), []).append(result)
     found = []
     for (workload, device), those in by_place.items():
@@ -110,9 +110,14 @@ def cells_of(
     return found
 
 
-def _chosen(results: Results, method: str, so_far: bool) -> Sequence[Result]:
+def method_of(asked: Filter, results: Results, *, so_far: bool) -> str:
+    """Whose results a list shows that is asked for: so far those of every method, if these are few."""
     few = len(results.every) <= _MOST_OF_EVERY_METHOD
-    if method == EVERY_METHOD or (not method and so_far and few):
+    return asked.method or (EVERY_METHOD if so_far and few else "")
+
+
+def _chosen(results: Results, method: str) -> Sequence[Result]:
+    if method == EVERY_METHOD:
         return results.every
     return [each for each in results.every if each.method == method] if method else results.rows
 
