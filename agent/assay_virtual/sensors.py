@@ -19,7 +19,7 @@ VARIABLE = "ASSAY_VIRTUAL_SENSORS"
 FAULTS = {
     "sensors_missing": "the sensors cannot be opened",
     "gpu_lost": "the GPU is lost after the first reading",
-    "xid_error": "XID 79 comes during the run",
+    "xid_error": "XID 79 during the run",
     "ecc_error": "one uncorrected memory error during the run",
     "ecc_corrected": "three corrected memory errors during the run",
     "foreign_process": "process 1 computes on the GPU",

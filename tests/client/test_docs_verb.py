@@ -51,8 +51,9 @@ def test_the_list_names_every_page_under_its_section(assay: Assay) -> None:
     assert "When something is wrong\n  failures " in ended.stdout
     listed = json.loads(assay("docs", "--json").stdout)["pages"]
     assert [entry["name"] for entry in listed] == list(pages())
-    assert {"name": "failures", "title": "Failure classes", "section": "When something is wrong",
-            "about": "failure classes of runs, each with its remedy"} in listed  # fmt: skip
+    assert {"name": "failures", "title": "Failure classes of runs, each with its remedy",
+            "section": "When something is wrong",
+            "about": "Failure classes of runs, each with its remedy"} in listed  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -63,7 +64,7 @@ def test_a_page_in_a_pipe_is_its_file(assay: Assay, name: str) -> None:
     assert assay("docs", name).stdout == text
     assert json.loads(assay("docs", name, "--json").stdout) == {
         "name": "failures",
-        "title": "Failure classes",
+        "title": "Failure classes of runs, each with its remedy",
         "text": text,
     }
 

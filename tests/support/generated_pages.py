@@ -30,8 +30,11 @@ from assay_sampling.running.validity import flag_table
 from assay_sampling.verdicts.rules import rule_table
 from assay_server.access.table import RULES
 from assay_server.config import ServerSettings
+from assay_virtual.sensors import FAULTS as SENSOR_FAULTS
+from assay_virtual.tools.faults import FAULTS
 from tests.bench.scale import cost_model
 from tests.support.client.python_names import python_names
+from tests.support.page_index import SECTIONS, page_table
 from tests.support.room_tables import PACKAGES, room_table
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
@@ -76,6 +79,11 @@ def _failures() -> str:
     return "\n".join(rows)
 
 
+def _switches(faults: Mapping[str, str]) -> str:
+    rows = [f"| `{name}` | {effect} |" for name, effect in faults.items()]
+    return "\n".join(["| switch | what happens |", "|---|---|", *rows])
+
+
 def _cost_model() -> str:
     return cost_model.page(cost_model.measured(cost_model.MEASURED.read_text().splitlines()))
 
@@ -83,6 +91,9 @@ def _cost_model() -> str:
 PARTS: Mapping[str, Callable[[], str]] = {
     **{f"parameters-{method}": partial(_parameters, method) for method in samplers()},
     **{f"rooms-{package}": partial(room_table, package) for package in PACKAGES},
+    **{f"pages-{section}": partial(page_table, section) for section in SECTIONS},
+    "tool-faults": lambda: _switches(FAULTS),
+    "sensor-faults": lambda: _switches(SENSOR_FAULTS),
     "simulated-counters": _simulated_counters,
     "failures": _failures,
     "calls-and-roles": _calls_and_roles,

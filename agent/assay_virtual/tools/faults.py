@@ -14,26 +14,31 @@ from dataclasses import dataclass, field
 from assay_sampling.errors import ParameterError
 
 FAULTS: dict[str, str] = {
-    "permission": "ncu: the driver lets only administrators read counters (ERR_NVGPUCTRPERM)",
-    "counter_busy": "ncu: another program holds the performance counters",
-    "lock_file": "ncu: the lock file cannot be opened",
-    "metric_unknown": "ncu: the last metric that was asked for (metric_unknown:A+B: A and B) does not exist",
-    "counters_nan": "ncu: every third launch has no value of the counters that need passes",
-    "clock_unlocked": "both: the clocks cannot be locked, so they run free",
-    "unsupported_gpu": "ncu: the tool does not know the GPU",
-    "report_short": "both: the report lacks the last third of the launches",
-    "stopped": "ncu: somebody tells the tool to stop after a third of the launches that were asked for",
-    "report_truncated": "both: the report is cut in half",
-    "output_exists": "both: the report cannot be overwritten, although that was asked for",
-    "disk_full": "both: there is no space for the report",
-    "hang": "both: nothing happens any more after the first launch (hang:stubborn ignores signals)",
-    "nothing_profiled": "both: the program launches no kernel",
-    "no_driver": "both: there is no CUDA driver",
-    "gpu_lost": "both: the GPU is lost after a third of the launches (gpu_lost:UUID: that GPU alone)",
-    "application_failed": "all: the program exits with CODE (1) after half of its launches",
-    "application_killed": "all: the program dies of SIGNAL (9) after half of its launches",
-    "importer_failed": "nsys: the importer fails, and only the raw file is left",
-    "dropped_events": "nsys: every tenth kernel is missing, and the diagnostics say so",
+    "permission": "ncu: ERR_NVGPUCTRPERM, nothing profiled, status 1",
+    "counter_busy": "ncu: 'a driver resource was unavailable', status 9",
+    "lock_file": "ncu: 'Failed to open/create lock file', status 9",
+    "metric_unknown": "ncu: 'Failed to find metric' for the last metric asked for, status 9; metric_unknown:"
+    "A+B: only for A and B, one at a time",
+    "counters_nan": "ncu: 'n/a' for every third launch",
+    "clock_unlocked": "clocks cannot be locked; ncu warns",
+    "unsupported_gpu": "ncu: 'Unsupported GPU', status 9",
+    "report_short": "the report lacks the last third of what the log announced, status 0",
+    "stopped": "ncu: stopped after a third of the launches, status 9",
+    "report_truncated": "the report is cut in half, status 0",
+    "output_exists": "ncu: status 1; nsys: status 0, and the report is under another name",
+    "disk_full": "ncu: 'Insufficient memory and disk space', status not 0; nsys: status 0, only the raw file",
+    "hang": "nothing happens any more; with hang:stubborn only SIGKILL ends it",
+    "nothing_profiled": "no launch at all, status 0",
+    "no_driver": "ncu: 'failed to connect to the CUDA driver' past the log file, status 1; nsys: no kernels, "
+    "status 1",
+    "gpu_lost": "the launches of the first third, then 'LaunchFailed', status 1; the sensors report the GPU "
+    "as lost; gpu_lost:UUID: only on GPUs whose UUIDs begin so",
+    "application_failed": "application_failed:CODE: the program exits with CODE (1) after half of its "
+    "launches; so do the tools",
+    "application_killed": "application_killed:SIGNAL: the program dies of SIGNAL (9) instead; the status is "
+    "the signal's number with ncu, 128 more with nsys",
+    "importer_failed": "nsys: status 0 and only the raw file (.qdstrm)",
+    "dropped_events": "nsys: every tenth kernel is missing; DIAGNOSTIC_EVENT says so",
     "lost_events": "nsys: every tenth kernel is missing, and nothing says so",
     "lost_end": "nsys: the kernel of the last launch call is missing, and nothing says so",
 }
