@@ -1,6 +1,6 @@
 """Every bound that keeps one client from blocking the others.
 
-A bound's name is its name in ``docs/limits.md``; a test keeps the two equal. Those that a lab may have to
+EFFECTS says what happens beyond each; ``docs/limits.md`` is made from it. Those that a lab may have to
 change are fields, so that each server has its own: its parts share the groups, and a reload writes new
 numbers into those that its parts read at each use (:data:`AT_RUNTIME`). All others are built in.
 """
@@ -12,6 +12,7 @@ import logging
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from inspect import get_annotations
+from types import MappingProxyType
 from typing import ClassVar
 
 from assay_sampling.errors import ParameterError
@@ -26,9 +27,7 @@ _LARGEST = 2**31 - 1
 class CampaignFileLimits:
     """Bounds of one campaign file (:mod:`assay_server.campaign_file.yaml_source`); larger ones are split.
 
-    ``campaign_number_characters``: length of a written number; converting longer ones takes long.
-    ``campaign_runs``, ``campaign_slices``, ``campaign_run_slices`` and ``campaign_runs_bytes``: what its
-    numbers multiply to, at most (:mod:`assay_server.campaign_file.sizes`).
+    What its numbers multiply to: :mod:`assay_server.campaign_file.sizes`.
     """
 
     campaign_file_bytes: int = 1 * _MIB
@@ -44,11 +43,7 @@ class CampaignFileLimits:
 
 @dataclass(frozen=True)
 class JoinLimits:
-    """Bounds of the listener on which strangers join (:mod:`assay_server.rpc.server`), who need little.
-
-    ``join_connections``: open at a time, so that strangers do not take the files that the process may open;
-    ``join_idle_seconds``: without a call, then a connection is closed.
-    """
+    """Bounds of the listener on which strangers join (:mod:`assay_server.rpc.server`), who need little."""
 
     join_calls: int = 32
     join_connections: int = 64
@@ -60,12 +55,7 @@ class JoinLimits:
 class CallLimits:
     """Bounds of gRPC itself, for every call (:mod:`assay_server.rpc.server`).
 
-    ``connections``: open at a time on one address. Built in, as messages, pauses and calls of our own
-    programs stay far below them: ``calls_waiting``: for the threads of one kind of call;
-    ``silent_peer_seconds``: without a byte, then the server asks for a sign of life, which must come within
-    ``silent_peer_answer_seconds``; ``handshake_seconds``: for the handshake of a new connection;
-    ``connection_streams``: calls under way on one connection; ``connection_idle_seconds``: without a call,
-    then it is closed; ``calls_unread``: calls that gRPC has received and the server has not begun.
+    Built in where messages, pauses and calls of our own programs stay far below them.
     """
 
     calls: int = 4_096
@@ -86,8 +76,7 @@ class CallLimits:
 class CallerLimits:
     """Bounds of each caller with a certificate (:mod:`assay_server.rpc.admission.quotas`).
 
-    ``place_share_percent``: how much of ``watch_streams`` and ``upload_streams`` one caller may take. Built
-    in: four callers can fill a kind of stream, one can not.
+    ``place_share_percent`` is built in: four callers can fill a kind of stream, one can not.
     """
 
     caller_calls: int = 256
@@ -102,11 +91,7 @@ class CallerLimits:
 class QueryLimits:
     """Bounds of people's queries and watches (:mod:`assay_server.rpc`).
 
-    ``download_streams``: of records at a time. Built in, as clients ask for the next page by themselves:
-    ``status_threads``: statuses made at a time; ``status_page_runs``: runs in each;
-    ``status_page_campaigns``: campaigns listed in one answer; ``records_page_files``: published files, after
-    which a list ends with the run that it is at; ``answer_stalled_seconds``: for the peer to take the next
-    message of an answer in parts.
+    Built in where clients ask for the next page by themselves.
     """
 
     watch_streams: int = 256
@@ -123,10 +108,7 @@ class QueryLimits:
 class UploadLimits:
     """Bounds of the streams of launch records (:mod:`assay_server.rpc.ingest_servicer`).
 
-    ``upload_held_bytes``: all segments received but not yet stored. Built in, as agents of this release keep
-    to them and send again what was cut off: ``upload_idle_seconds``: wait for the next message;
-    ``upload_segment_seconds``: for a whole segment from its header on; ``upload_segments_in_flight``: per
-    stream; ``upload_chunk_bytes``: per chunk of a part; ``upload_wait_seconds``: for room to hold a segment.
+    Built in where agents of this release keep to them and send again what was cut off.
     """
 
     upload_streams: int = 1_024
@@ -141,10 +123,7 @@ class UploadLimits:
 
 @dataclass
 class ArchiveLimits:
-    """Bounds of archives of campaigns (:mod:`assay_server.rpc.archives.servicer`).
-
-    ``archive_streams``: exports and imports at a time; ``archive_idle_seconds``: wait for the next piece.
-    """
+    """Bounds of archives of campaigns (:mod:`assay_server.rpc.archives.servicer`)."""
 
     archive_streams: int = 2
 
@@ -155,12 +134,7 @@ class ArchiveLimits:
 class BundleLimits:
     """Bounds of bundles (:mod:`assay_server.campaigns.bundles.stored`).
 
-    ``bundle_bytes``: of one archive, uncompressed; ``bundle_entries``: files and folders in it;
-    ``bundle_identity_bytes``: compressed, of all that one identity sent; ``bundle_total_bytes``: of all.
-    Built in, as clients of this release keep to them: ``bundle_path_bytes``: of the longest name;
-    ``bundle_chunk_bytes``: per message; ``bundle_parts``: of one identity, that broken streams left;
-    ``bundle_unnamed_seconds``: how long one is kept that no campaign names; ``bundle_streams``: on their way
-    at a time, either way; ``bundle_idle_seconds``: wait for the next chunk, and for the receiver to take one.
+    Built in where clients of this release keep to them.
     """
 
     bundle_bytes: int = 256 * _MIB
@@ -192,6 +166,86 @@ class AgentLimits:
     heartbeat_attempts: ClassVar[int] = 4_096
 
 
+# What happens beyond each, for docs/limits.md.
+EFFECTS: Mapping[str, str] = MappingProxyType(
+    {
+        "campaign_file_bytes": "the file is refused: split it into several campaigns",
+        "campaign_file_depth": "refused, naming the line: lists and mappings nested deeper",
+        "campaign_file_values": "refused, naming the line",
+        "campaign_scalar_characters": "refused, naming the line: one word or text",
+        "campaign_number_characters": "refused, naming the line: a number as it is written",
+        "campaign_runs": "refused, naming the key and the numbers that multiply to so many runs, with those "
+        "that `repeat` may add",
+        "campaign_slices": "refused, naming the key: planned slices, or those that one light run may give "
+        "the detailed runs that wait for it (200 to each)",
+        "campaign_run_slices": "refused, naming the key: slices of one detailed run",
+        "campaign_runs_bytes": "refused, naming the workload: its command, environment and requirements, "
+        "times its runs",
+        "calls": "refused: calls under way at a time",
+        "request_bytes": "a larger message to the server is refused unread",
+        "answer_bytes": "a larger message of the server is not sent: the call ends with an error",
+        "calls_waiting": "refused: calls that wait for the threads of their kind",
+        "silent_peer_seconds": "the server pings a connection that sent nothing for so long",
+        "silent_peer_answer_seconds": "without an answer the connection ends, and all of its calls",
+        "handshake_seconds": "a connection whose TLS handshake takes longer is closed",
+        "connections": "connections at a time on one address; a further one is closed at once",
+        "connection_streams": "calls under way on one connection; further ones wait at the caller",
+        "connection_idle_seconds": "a connection without a call is closed; programs open another when they "
+        "need it",
+        "calls_unread": "calls that gRPC has received and the server has not begun; gRPC ends a further one "
+        "as CANCELLED, and agents make it again",
+        "caller_calls": "calls of one caller under way at a time; a heartbeat is never refused for this",
+        "caller_calls_per_second": "refused, after a burst of five seconds' worth",
+        "caller_heartbeats_per_second": "as above; counted apart, so other calls cost no lease",
+        "caller_registrations_per_minute": "as above; counted apart, too",
+        "place_share_percent": "how much of `watch_streams` and `upload_streams` one caller may take",
+        "join_calls": "refused: joins under way at a time",
+        "join_connections": "connections at a time; a further one is closed at once",
+        "join_idle_seconds": "a connection without a call is closed",
+        "join_message_bytes": "a larger message is refused unread",
+        "status_threads": "the question waits",
+        "status_page_runs": "the client asks for the next page; `assay lab status` does so by itself",
+        "status_page_campaigns": "as above, without an ID",
+        "records_page_files": "the list of published files ends with the current run, and the client asks "
+        "for the next page",
+        "watch_streams": "a further stream of the live page, or of the health service, is refused",
+        "answer_stalled_seconds": "a watch, report, published file or stream whose receiver takes no "
+        "message for so long ends with RESOURCE_EXHAUSTED",
+        "upload_streams": "the stream is refused; the agent keeps its data",
+        "upload_chunk_bytes": "the stream is refused: agents must send a segment in smaller chunks",
+        "upload_segments_in_flight": "the server reads no further segment of the stream before it has "
+        "stored one of them",
+        "upload_idle_seconds": "a stream without a message for so long ends; the agent sends again what was "
+        "not acknowledged",
+        "upload_segment_seconds": "the stream ends if one segment takes longer, however many messages come",
+        "upload_held_bytes": "received bytes wait; bytes that were only announced count for nothing",
+        "upload_wait_seconds": "the stream ends, to be tried again later",
+        "archive_streams": "the export or import is refused",
+        "archive_idle_seconds": "an import without a further piece for so long ends, and nothing of it is "
+        "kept",
+        "bundle_bytes": "refused when it is packed, and by the server: bytes of one archive, uncompressed",
+        "bundle_entries": "refused, as above: files and folders in it",
+        "bundle_path_bytes": "refused when it is packed, and by the server, with the name",
+        "bundle_chunk_bytes": "the stream ends: senders must send smaller chunks",
+        "bundle_identity_bytes": "refused: compressed bytes of all bundles of one person on the server",
+        "bundle_total_bytes": "refused: of all bundles",
+        "bundle_parts": "the oldest leftovers of an identity's broken uploads go",
+        "bundle_unnamed_seconds": "a bundle that no campaign names goes so long after its sender last asked "
+        "for it",
+        "bundle_streams": "refused: bundles on their way at a time, in or out",
+        "bundle_idle_seconds": "a stream without a further chunk, or whose agent takes none, for so long "
+        "ends; an upload may be continued",
+        "campaign_bundles": "the campaign is refused: bundles that one file names",
+        "download_streams": "refused: files of records being fetched",
+        "registration_bytes": "the registration is refused (its size without the attempts on the agent's "
+        "disk)",
+        "registration_slots": "the registration is refused",
+        "registration_attempts": "the registration is refused",
+        "heartbeat_attempts": "the heartbeat is refused",
+        "agents_remembered": "the server forgets those that were away longest and hold no run",
+    }
+)
+
 # What bad and refused requests may write to the log, and to the audit log.
 BAD_REQUESTS_LOGGED_PER_MINUTE = 10
 REFUSALS_AUDITED_PER_MINUTE = 60
@@ -217,6 +271,13 @@ _GROUPS = tuple(getattr(DEFAULT_LIMITS, group.name) for group in fields(Limits))
 
 _AT_START = frozenset({"calls", "connections", "upload_held_bytes", "bundle_bytes", "bundle_entries"})
 AT_RUNTIME = frozenset(each.name for group in _GROUPS for each in fields(group)) - _AT_START
+
+
+def limit_table(group: object) -> str:
+    """The limits of a group with their numbers and effects, as Markdown."""
+    numbers = {name: int(getattr(group, name)) for name in get_annotations(type(group))}
+    rows = [f"| `{name}` | {number:,} | {EFFECTS[name]} |" for name, number in numbers.items()]
+    return "\n".join(["| limit | number | what happens beyond it |", "|---|---|---|", *rows])
 
 
 def built_in() -> dict[str, int]:

@@ -30,6 +30,7 @@ from assay_sampling.running.validity import flag_table
 from assay_sampling.verdicts.rules import rule_table
 from assay_server.access.table import RULES
 from assay_server.config import ServerSettings
+from assay_server.limits import CAMPAIGN_FILE_LIMITS, DEFAULT_LIMITS, JOIN_LIMITS, limit_table
 from assay_virtual.sensors import FAULTS as SENSOR_FAULTS
 from assay_virtual.tools.faults import FAULTS
 from tests.bench.scale import cost_model
@@ -92,6 +93,9 @@ PARTS: Mapping[str, Callable[[], str]] = {
     **{f"parameters-{method}": partial(_parameters, method) for method in samplers()},
     **{f"rooms-{package}": partial(room_table, package) for package in PACKAGES},
     **{f"pages-{section}": partial(page_table, section) for section in SECTIONS},
+    "limits-campaign-files": partial(limit_table, CAMPAIGN_FILE_LIMITS),
+    "limits-joins": partial(limit_table, JOIN_LIMITS),
+    **{f"limits-{name}": partial(limit_table, group) for name, group in vars(DEFAULT_LIMITS).items()},
     "tool-faults": lambda: _switches(FAULTS),
     "sensor-faults": lambda: _switches(SENSOR_FAULTS),
     "simulated-counters": _simulated_counters,
