@@ -49,7 +49,7 @@ MethodArgument = Annotated[
 OptionalMethodArgument = Annotated[
     str | None,
     typer.Argument(
-        metavar="[METHOD]",
+        metavar="METHOD",
         help=f"{_METHODS_HELP} Default: the best verdict of a few fast ones.",
         autocompletion=completing.methods,
     ),
