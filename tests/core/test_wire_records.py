@@ -32,7 +32,7 @@ def test_a_field_whose_name_differs_is_renamed_on_the_wire() -> None:
 
 
 def test_a_record_makes_its_own_message() -> None:
-    assert type(LeaseRequest("a", "s", "g", 7).to_proto()) is LeaseRequest.message_type
+    assert type(LeaseRequest("a", "s", "g").to_proto()) is LeaseRequest.message_type
 
 
 def test_a_field_that_no_conversion_knows_is_refused() -> None:

@@ -23,7 +23,7 @@ def test_the_fuzzer_finds_a_handler_that_fails_without_a_typed_error(monkeypatch
     def broken(*_arguments: object) -> None:
         raise KeyError("not typed")
 
-    monkeypatch.setattr(AgentHandler, "leases", broken)
+    monkeypatch.setattr(AgentHandler, "lease", broken)
     found, outcomes = failures(inputs=4, seed=0, only="Lease")
 
     assert outcomes[grpc.StatusCode.INTERNAL.name] == len(found) > 0

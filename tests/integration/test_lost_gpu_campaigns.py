@@ -194,5 +194,5 @@ def test_a_campaign_in_one_process_ends_where_its_only_gpu_is_lost(
     monkeypatch.setattr(Agent, "_places", with_a_virtual_gpu)
     with pytest.raises(NotReadyError) as caught:
         run_campaign(campaign(tmp_path, small="gpu_lost"), tmp_path / "s")
-    assert "cannot go on here: every synthetic V100" in caught.value.cause
+    assert "cannot continue here: every synthetic V100" in caught.value.cause
     assert str(tmp_path / "s" / "agent") in caught.value.remedy

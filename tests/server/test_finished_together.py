@@ -204,29 +204,22 @@ def handler(box: Box) -> Iterator[AgentHandler]:
     heartbeats.close()
 
 
-def test_slots_that_ask_at_once_get_different_runs_in_one_transaction(
-    box: Box, handler: AgentHandler, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asked = [LeaseRequest("a", "s", slot, 0) for slot in ("0", "1", "9")] + [LeaseRequest("b", "s", "0", 0)]
-    commits = []
-    real = box.coordinator.schedule
-    monkeypatch.setattr(box.coordinator, "schedule", lambda **how: commits.append(1) or real(**how))
-    first, second, unknown, stranger = handler.leases(asked)
-    assert isinstance(first, LeaseAnswer) and isinstance(second, LeaseAnswer)
+def test_each_slot_gets_a_run_of_its_own_and_strangers_get_none(box: Box, handler: AgentHandler) -> None:
+    first, second = (handler.lease(LeaseRequest("a", "s", slot)) for slot in ("0", "1"))
     assert first.work is not None and second.work is not None
     assert [first.work.key.run_id, second.work.key.run_id] == ["made-1.0000", "made-1.0001"]
-    assert isinstance(unknown, ParameterError) and "slot '9'" in str(unknown)
-    assert stranger == LeaseAnswer(register_again=True)
-    assert len(commits) == 1
+    with pytest.raises(ParameterError, match="slot '9'"):
+        handler.lease(LeaseRequest("a", "s", "9"))
+    assert handler.lease(LeaseRequest("b", "s", "0")) == LeaseAnswer(register_again=True)
 
 
-def test_a_store_that_refuses_is_told_to_each_slot(
+def test_a_store_that_refuses_is_told_to_the_slot_that_asked(
     box: Box, handler: AgentHandler, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refused(*_arguments: object) -> None:
         raise StorageError("metadata", "the disk refused", "free some")
 
     monkeypatch.setattr(SqlTransaction, "add_attempt", refused)
-    first, second = handler.leases([LeaseRequest("a", "s", slot, 0) for slot in ("0", "1")])
-    assert isinstance(first, LeaseAnswer) and first.work is not None  # its lease is there already
-    assert isinstance(second, StorageError)
+    assert handler.lease(LeaseRequest("a", "s", "0")).work is not None  # its lease is there already
+    with pytest.raises(StorageError, match="the disk refused"):
+        handler.lease(LeaseRequest("a", "s", "1"))

@@ -183,7 +183,7 @@ def end_runs(lab: Lab, runs: Iterable[Run]) -> None:
 
 def test_a_noisy_report_sends_the_campaign_back_and_the_last_one_ends_it(lab: Lab) -> None:
     end_runs_that_may_be_repeated(lab)
-    lab.futures[0].set_result((report(noise(9.0)), b"<p>"))
+    lab.futures[0].set_result((report(noise(9.0)), b"<p>", b"rows"))
     assert lab.campaign().state is CampaignState.RUNNING
     with lab.coordinator.snapshot() as store:
         more = [run for run in store.runs("made-1") if run.state is RunState.WAITING]
@@ -191,7 +191,7 @@ def test_a_noisy_report_sends_the_campaign_back_and_the_last_one_ends_it(lab: La
     end_runs(lab, more)
     [second] = lab.executors[0].requests[1:]
     assert len(second.runs) == 2 + len(more)
-    lab.futures[1].set_result((report(noise(1.0, 6)), b"<p>"))
+    lab.futures[1].set_result((report(noise(1.0, 6)), b"<p>", b"rows"))
     assert (lab.campaign().state, lab.campaign().has_report) == (CampaignState.DONE, True)
 
 
@@ -204,7 +204,7 @@ def test_what_storage_refused_before_a_round_does_not_count_against_the_next_one
     end_runs_that_may_be_repeated(lab)
     lab.futures[0].set_exception(refused)
     eventually(lambda: len(lab.futures) == 2, "the second try")
-    lab.futures[1].set_result((report(noise(9.0)), b"<p>"))
+    lab.futures[1].set_result((report(noise(9.0)), b"<p>", b"rows"))
     eventually(lambda: lab.campaign().state is CampaignState.RUNNING, "the second round")
     with lab.coordinator.snapshot() as store:
         more = [run for run in store.runs("made-1") if run.state is RunState.WAITING]

@@ -119,7 +119,7 @@ def test_staged_segments_and_reports_that_the_database_does_not_know_are_kept_to
         agent.upload(agent.lease(wait_ms=5000).work.key, made_segments((STAGED, 3))[:1])
     server.stop()
     newer = {k: v for top in ("records", "reports", "staging") for k, v in contents(state / top).items()}
-    assert len(newer) == 4
+    assert len(newer) == 5
     restore(short_path / "backup.sqlite", state)
     (state / "records" / "notes.txt").write_text("of a person")
     make_server()

@@ -1,4 +1,4 @@
-"""Leases and ends of one transaction are those of transactions of their own, on every metadata store.
+"""Ends of one transaction are those of transactions of their own, on every metadata store.
 
 Where the store is a database server, what they ask for is read before; whatever it reads must not be older
 than what the transaction itself has changed.
@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from assay_core.records.attempt import AttemptKey, AttemptLog
 from assay_core.records.campaign import CampaignState, RunState
 from assay_core.records.failure import failure
-from assay_core.records.lease import LeaseAnswer, LeaseRequest
+from assay_core.records.lease import LeaseRequest
 from assay_core.records.work import CommandSource
 from assay_sampling.errors import StorageError
 from assay_sampling.running.failures import FailureClass
@@ -57,13 +57,6 @@ def make_store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[MakeS
         store.close()
 
 
-class HandlerTogether(AgentHandler):
-    """Does not fall back to one by one, which would hide that leases together are wrong."""
-
-    def lease(self, request: LeaseRequest) -> LeaseAnswer:
-        raise AssertionError("leases together failed")
-
-
 class Lab:
     """Six agents with a slot each, two campaigns, and what became of their attempts."""
 
@@ -74,8 +67,7 @@ class Lab:
         self.coordinator.listen(lambda effects: self.analyse.update(effects.analyse))
         heartbeats = Heartbeats(self.coordinator)
         self._heartbeats = heartbeats
-        parts = (self.coordinator, Publisher(self.coordinator), heartbeats, 5_000)
-        self._one_by_one, self._together = AgentHandler(*parts), HandlerTogether(*parts)
+        self._handler = AgentHandler(self.coordinator, Publisher(self.coordinator), heartbeats, 5_000)
         self.held: dict[int, AttemptKey] = {}
         for number in range(AGENTS):
             with self.coordinator.schedule() as schedule:
@@ -84,20 +76,17 @@ class Lab:
     def close(self) -> None:
         self._heartbeats.close()
 
-    def lease(self, agents: Sequence[int], together: bool) -> list[tuple[str, int, int] | None]:
+    def lease(self, agents: Sequence[int]) -> list[tuple[str, int, int] | None]:
         """What free slots get: run, slice and the attempt's number."""
         free = [agent for agent in agents if agent not in self.held]
-        asked = [LeaseRequest(f"agent-{each}", "session", f"GPU-{each}") for each in free]
-        one = self._one_by_one
-        told = self._together.leases(asked) if together else [one.lease(each) for each in asked]
+        told = [self._handler.lease(LeaseRequest(f"agent-{each}", "session", f"GPU-{each}")) for each in free]
         found = []
         for agent, answer in zip(free, told, strict=True):
-            assert not isinstance(answer, Exception)
             work = answer.work
             found.append(None if work is None else (work.key.run_id, work.key.slice_index, work.key.attempt))
             if work is not None:
                 self.held[agent] = work.key
-        tokens = [answer.work.key.token for answer in told if getattr(answer, "work", None) is not None]
+        tokens = [answer.work.key.token for answer in told if answer.work is not None]
         assert tokens == sorted(set(tokens))
         return found
 
@@ -160,7 +149,7 @@ def played(lab: Lab, steps: Sequence[tuple[str, list[int]]], together: bool) -> 
     told: list[object] = []
     for step, agents in steps:
         if step == "lease":
-            told.append(lab.lease(agents, together))
+            told.append(lab.lease(agents))
         elif step == "fail":
             told.extend(lab.fail(agent) for agent in agents[:1] if agent in lab.held)
         else:
