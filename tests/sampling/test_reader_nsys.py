@@ -14,6 +14,8 @@ from assay_sampling.errors import InputError
 from assay_sampling.launches.in_memory import Launches
 from assay_sampling.notes.registry import make_note
 from assay_sampling.readers import ReadOptions, inspect_recording, open_recording, read_launches
+from assay_sampling.readers.nsys.database import KERNEL, Database
+from assay_sampling.readers.nsys.order import integers
 from tests.support.sampling.reader_files import (
     PID,
     TID,
@@ -466,3 +468,21 @@ def test_ten_thousand_launches_come_out_in_order(tmp_path: Path) -> None:
     calls = [nsys_call(3 * i, i) for i in reversed(range(count))]
     launches = _read(nsys_export(tmp_path / "x", kernels, calls))
     assert launches.column("grid_x").tolist() == list(range(1, count + 1))
+
+
+@pytest.mark.parametrize("calls_before", [1, 70_000])
+def test_a_call_with_a_text_for_a_time_is_refused_in_any_batch(tmp_path: Path, calls_before: int) -> None:
+    calls = [nsys_call(number, number) for number in range(calls_before)]
+    error = _error(
+        nsys_export(tmp_path / "x", [nsys_kernel(10, 0)], [*calls, nsys_call(0, 1) | {"start": "soon"}])
+    )
+    assert error.field == "CUPTI_ACTIVITY_KIND_RUNTIME"
+    assert "not a whole number" in error.cause
+
+
+def test_a_missing_value_among_whole_numbers_is_refused(tmp_path: Path) -> None:
+    path = nsys_export(tmp_path / "x", [nsys_kernel(10, 1)], [nsys_call(0, 1)])
+    database = Database(path, path)
+    with pytest.raises(InputError, match="a value of graphNodeId is missing"):
+        integers(database, KERNEL, ["start", "graphNodeId"])
+    database.close()
