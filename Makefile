@@ -187,7 +187,7 @@ gpu-test: $(if $(filter $(BIN)/python,$(GPU_PYTHON)),tracer)  ## run the proof o
 
 # For a borrowed box without a network: docs/hardware.md, "First hour".
 .PHONY: gpu-carry
-gpu-carry: tracer  ## pack for a borrowed box, into gpu-carry/: wheels and the tracer; GPU_CARRY_ARGS='--architecture sm_90'
+gpu-carry: tracer  ## pack for a borrowed box, into gpu-carry/: packages and the tracer; GPU_CARRY_ARGS='--architecture sm_90'
 	$(BIN)/python tests/gpu/carry.py pack --to gpu-carry $(GPU_CARRY_ARGS)
 
 # FUZZ_ARGS='--target kineto --seed 7' feeds one reader; a failing input is kept in fuzz-failures/.

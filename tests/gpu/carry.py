@@ -3,7 +3,7 @@
     python tests/gpu/carry.py pack [--to DIR] [--python 3.12] [--architecture sm_90]     here
     python3 tests/gpu/carry.py run [--carried DIR] [--call A] [arguments of python -m tests.gpu]    there
 
-Packed are this project, the small Python packages that it needs (wheels, for another Python and processor
+Packed are this project, the small Python packages that it needs (of wheels for another Python and processor
 than ours), the CUPTI tracer, and with --architecture the compiled workloads (V100 and other names of
 ARCHITECTURES will do), together 30 MB at most. The copy of this script in that folder runs without a
 checkout. The large packages (numpy, pyarrow, scikit-learn, ...) the box must have: every image for PyTorch
@@ -34,6 +34,7 @@ PACKAGE_FOLDERS = ("protos", "sampling", "agent", "server", "client")
 CANNOT = 77
 # By the names of requirements/constraints.txt. A test says where one is missing.
 CARRIED = (
+    "adbc-driver-manager", "adbc-driver-sqlite",
     "alembic", "annotated-doc", "annotated-types", "cffi", "click", "cryptography", "grpcio",
     "grpcio-health-checking", "Jinja2", "Mako", "markdown-it-py", "MarkupSafe", "mdurl", "nvidia-ml-py",
     "prometheus_client", "protobuf", "psutil", "pycparser", "pydantic", "pydantic_core", "Pygments", "PyYAML",
@@ -75,7 +76,7 @@ _GLIBC = (17, 24, 26, 27, 28, 31, 34, 35)
 _PIP_SECONDS = 900
 _MANIFEST = "manifest.json"
 _TRACER = "libassay-tracer.so"
-_PROJECT, _PROGRAMS = "project.tar.xz", "programs.tar.xz"
+_PROJECT, _PROGRAMS, _PACKAGES = "project.tar.xz", "programs.tar.xz", "packages.tar.xz"
 # What runs the proof, of the project.
 _TAKEN = (*PACKAGE_FOLDERS, "pyproject.toml", "tests/gpu")
 _LEFT = re.compile(r".*/(__pycache__|test_[^/]*\.py|.*\.pyc)$")
@@ -113,7 +114,7 @@ def _pack(words: Sequence[str]) -> int:
         raise CannotCarryError(f"{options.to} is there, and was not made by carry.py: name another folder")
     shutil.rmtree(options.to, ignore_errors=True)
     options.to.mkdir(parents=True)
-    wheels = _download(options.to / "wheels", options.python, options.machine)
+    wheels = _packed_wheels(options.to / _PACKAGES, options.python, options.machine)
     tracer = _copied_tracer(options.to / _TRACER)
     programs = _compiled(options.to / "programs", options.architecture) if options.architecture else 0
     _archive(options.to / _PROJECT, ROOT, _TAKEN)
@@ -138,6 +139,16 @@ def pinned(names: Sequence[str], constraints: Path = ROOT / "requirements" / "co
 
 def _key(name: str) -> str:
     return name.lower().replace("_", "-")
+
+
+def _packed_wheels(target: Path, python: str, machine: str) -> list[str]:
+    """Archive the contents of the wheels: a fifth smaller than the wheels. Returns their names."""
+    with tempfile.TemporaryDirectory() as temporary:
+        wheels, site = Path(temporary, "wheels"), Path(temporary, "site")
+        names = _download(wheels, python, machine)
+        unpack(wheels, site)
+        _archive(target, site, sorted(path.name for path in site.iterdir()))
+    return names
 
 
 def _download(folder: Path, python: str, machine: str) -> list[str]:
@@ -213,7 +224,8 @@ def _run(words: Sequence[str]) -> int:
     rest = [*_without_given(preset, rest), *rest]
     with tempfile.TemporaryDirectory(prefix="assay-carried-") as temporary:
         site = Path(temporary) / "site"
-        unpack(carried / "wheels", site)
+        if _unpacked(carried / _PACKAGES, site) is None:
+            raise CannotCarryError(f"{carried} has no {_PACKAGES}: pack it again, or copy all of it")
         root = _unpacked(carried / _PROJECT, Path(temporary) / "project") or ROOT
         name_ourselves(site, root)
         command = [sys.executable, "-m", module, *_absolute(rest), *_added(rest, carried, Path(temporary))]
@@ -250,8 +262,10 @@ def unpack(wheels: Path, site: Path) -> None:
     for wheel in sorted(wheels.glob("*.whl")):
         with zipfile.ZipFile(wheel) as archive:
             archive.extractall(site)
-    for data in site.glob("*.data/*lib"):  # purelib and platlib
-        shutil.copytree(data, site, dirs_exist_ok=True)
+    for data in site.glob("*.data"):
+        for library in data.glob("*lib"):  # purelib and platlib
+            shutil.copytree(library, site, dirs_exist_ok=True)
+        shutil.rmtree(data)
 
 
 def _unpacked(archive: Path, folder: Path) -> Path | None:

@@ -67,17 +67,21 @@ def test_the_architectures_of_named_gpus_stand_in_the_page() -> None:
 
 
 def carried(folder: Path, python: str = HERE) -> Path:
-    """What 'pack' makes, with one wheel that is ours."""
-    (folder / "wheels").mkdir(parents=True)
-    with zipfile.ZipFile(folder / "wheels" / "w-1-py3-none-any.whl", "w") as wheel:
-        wheel.writestr("carried_module.py", "value = 7\n")
-        wheel.writestr("w-1.data/purelib/other_module.py", "value = 8\n")
+    """What 'pack' makes, with one package that is ours."""
+    folder.mkdir(parents=True)
+    (folder.parent / "carried_module.py").write_text("value = 7\n")
+    carry._archive(folder / "packages.tar.xz", folder.parent, ["carried_module.py"])
     (folder / "manifest.json").write_text(json.dumps({"python": python}))
     return folder
 
 
 def test_wheels_are_unpacked_to_be_imported(tmp_path: Path) -> None:
-    carry.unpack(carried(tmp_path / "c") / "wheels", tmp_path / "site")
+    (tmp_path / "wheels").mkdir()
+    with zipfile.ZipFile(tmp_path / "wheels" / "w-1-py3-none-any.whl", "w") as wheel:
+        wheel.writestr("carried_module.py", "value = 7\n")
+        wheel.writestr("w-1.data/purelib/other_module.py", "value = 8\n")
+    carry.unpack(tmp_path / "wheels", tmp_path / "site")
+    (tmp_path / "c").mkdir()
     carry.name_ourselves(tmp_path / "site")
     made = carry.environment({"PATH": os.defpath, "PYTHONPATH": "/own"}, tmp_path / "c", tmp_path / "site")
     code = (
@@ -106,6 +110,12 @@ def test_the_proof_is_run_with_what_was_carried(tmp_path: Path) -> None:
     done = run("run", "--carried", str(carried(tmp_path / "c")), "--help")
     assert done.returncode == 0, done.stderr
     assert "--time-limit SECONDS" in done.stdout
+
+
+def test_a_folder_that_was_copied_in_part_is_named(tmp_path: Path) -> None:
+    (carried(tmp_path / "c") / "packages.tar.xz").unlink()
+    done = run("run", "--carried", str(tmp_path / "c"), "--help")
+    assert (done.returncode, "has no packages.tar.xz: pack it again" in done.stderr) == (77, True)
 
 
 def test_another_python_and_another_folder_are_refused(tmp_path: Path) -> None:
