@@ -14,8 +14,8 @@ from assay import frames
 from assay.campaigns import Campaign
 from assay.display import page, table
 from assay_client.files import AnyPath
+from assay_client.remote.channel import CONNECT_SECONDS
 from assay_client.remote.client import Client
-from assay_client.remote.connection import CONNECT_SECONDS
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -18,8 +18,8 @@ from assay_client.local_box import basis_of, missing_extra
 from assay_client.local_service import LocalService
 from assay_client.one_box.unfinished import Notes, Say, Source, begin
 from assay_client.places import default_state_directory
+from assay_client.remote.addresses import server_address, utf8
 from assay_client.remote.client import Client
-from assay_client.remote.connection import server_address, utf8
 from assay_client.remote.outcome import Follow, Outcome, Status, last_of, see_through
 from assay_client.settings import settings_of
 from assay_core.files.free_space import DEFAULT_FLOOR_BYTES, require_free_space

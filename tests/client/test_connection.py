@@ -14,8 +14,9 @@ from typing import Any
 import grpc
 import pytest
 
+from assay_client.remote.addresses import server_address
 from assay_client.remote.client import Client
-from assay_client.remote.connection import Connection, server_address
+from assay_client.remote.connection import Connection
 from assay_client.remote.logins import login_folder
 from assay_core.identity.roles import IdentityKind
 from assay_core.server_address import parse_address

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from assay_agent.uplink.connection import Connection
-from assay_client.remote.connection import server_address
+from assay_client.remote.addresses import server_address
 from assay_sampling.errors import NotReadyError, ParameterError
 from assay_server.config import check_listen_address
 

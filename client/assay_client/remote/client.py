@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 from assay_client.files import AnyPath, read_campaign
 from assay_client.remote.bundles import submit_with_files
-from assay_client.remote.connection import CONNECT_SECONDS, Connection
+from assay_client.remote.channel import CONNECT_SECONDS
+from assay_client.remote.connection import Connection
 from assay_client.remote.documents import (
     audit_document,
     campaign_document,

@@ -6,7 +6,7 @@ from assay_client.cli.options import JsonOption, ServerOption
 from assay_client.cli.output import show
 from assay_client.cli.reporters.identities import render_logout
 from assay_client.cli.verb import verb_app
-from assay_client.remote.connection import server_address
+from assay_client.remote.addresses import server_address
 from assay_client.remote.logins import log_out
 from assay_sampling.errors import ParameterError
 
