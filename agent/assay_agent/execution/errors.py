@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+
 from assay_core.records.failure import Failure, failure
 from assay_sampling.errors import AssayError
 from assay_sampling.running.failures import FailureClass
@@ -37,3 +39,13 @@ class ProfilerError(AssayError):
     def failure(self) -> Failure:
         """What to tell the server."""
         return failure(self.failure_class, self.subject, self.cause, self.remedy, tool_said=self.tool_said)
+
+
+def not_started(program: str, error: OSError) -> ProfilerError:
+    """The error of a program that the box did not start."""
+    no_room = error.errno in (errno.ENOMEM, errno.EAGAIN, errno.EMFILE, errno.ENFILE)
+    return ProfilerError(
+        FailureClass.BOX_MEMORY if no_room else FailureClass.TOOL_UNUSABLE,
+        program,
+        f"it cannot be started ({error})",
+    )

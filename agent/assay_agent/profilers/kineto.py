@@ -21,7 +21,8 @@ from assay_agent.execution.errors import ProfilerError
 from assay_agent.execution.exclusive_file import exclusive_file
 from assay_agent.execution.tool_version import ToolBox
 from assay_agent.profilers.kineto_file import KINETO_VARIABLE, kineto_fault
-from assay_agent.profilers.live import DEFAULT_TIMEOUT_SECONDS, LiveMeasurement, relabelled
+from assay_agent.profilers.labelling import relabelled
+from assay_agent.profilers.live import DEFAULT_TIMEOUT_SECONDS, LiveMeasurement
 from assay_agent.profilers.requirements import (
     require_command,
     require_light_condition,

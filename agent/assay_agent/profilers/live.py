@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import abc
 import contextlib
-import errno
 import json
 import shlex
 import threading
@@ -19,7 +18,7 @@ import pyarrow as pa
 from assay_agent.conditions import Conditions, Site
 from assay_agent.conditions.journal import Journal
 from assay_agent.execution.confinement.command import BundledCommand, Space
-from assay_agent.execution.confinement.view import view_of
+from assay_agent.execution.confinement.measured import confined_space, within
 from assay_agent.execution.environment import (
     MeasuredGPU,
     Workspace,
@@ -28,12 +27,14 @@ from assay_agent.execution.environment import (
     without_secrets,
     workspace,
 )
-from assay_agent.execution.errors import ProfilerError
-from assay_agent.execution.pinned import JudgedCommand, entered_folder, first_fault, pins_of
+from assay_agent.execution.errors import ProfilerError, not_started
+from assay_agent.execution.judged import judged_folder, require_judged, working_folder
+from assay_agent.execution.pinned import pins_of
 from assay_agent.execution.sick_disk import require_disk
 from assay_agent.execution.tool_version import ToolBox, ToolVersion
 from assay_agent.guards.run_guards import RunGuards
-from assay_agent.profilers.gang import OtherGpus, gang_devices
+from assay_agent.profilers.gang import OtherGpus
+from assay_agent.profilers.labelling import labelled
 from assay_agent.profilers.operations_seen import OperationsSeen
 from assay_agent.profilers.warm_up import WarmUp
 from assay_agent.provenance.facts import live_facts
@@ -49,10 +50,6 @@ from assay_core.records.work import CommandSource, Work
 from assay_sampling.launches.table import (
     Device,
     LaunchBatch,
-    TableMetadata,
-    origin_of,
-    table_metadata,
-    with_metadata,
 )
 from assay_sampling.notes.registry import Note, flags_of
 from assay_sampling.running.attempt_facts import AttemptFacts, ToolFact
@@ -120,17 +117,11 @@ class LiveMeasurement(abc.ABC):
         telemetry = self._watch.to_dict() if self._watch else None
         if telemetry is not None and self._others is not None and self._others.telemetry:
             telemetry["gang"] = self._others.telemetry
+        samples = "" if telemetry is None else json.dumps(telemetry)
         text = without_secrets("\n".join(self._text), self.environment)
         command = tuple(without_secrets(word, self.environment) for word in self._command)
         environment = scrubbed(self.environment)
-        return AttemptLog(
-            command,
-            environment,
-            text,
-            "" if telemetry is None else json.dumps(telemetry),
-            self._wall_seconds,
-            self._facts().to_json(),
-        )
+        return AttemptLog(command, environment, text, samples, self._wall_seconds, self._facts().to_json())
 
     def _facts(self) -> AttemptFacts:
         return live_facts(
@@ -183,34 +174,15 @@ class LiveMeasurement(abc.ABC):
 
         Returns the workspace with the only folders that it can write.
         """
-        if self.work.under_mps and not self.gpu.synthetic:
-            raise ProfilerError(
-                FailureClass.REFUSED_BY_POLICY,
-                str(self.work.key),
-                "a share of the SMs needs the MPS daemon of the agent's user, which files of submitters "
-                "must not reach",
-                "leave sm_percent out of the campaign's conditions",
-            )
-        confined = Space(
-            command,
-            str(self.work.key),
-            space.home.parent,
-            view_of(
-                self.gpu.path, self.state.absolute(), modelled=self.gpu.synthetic, readable=self.readable()
-            ),
+        confined = confined_space(
+            command, self.work, self.gpu, base=space.home.parent, state=self.state, readable=self.readable()
         )
         stack.callback(confined.remove)
         confined.make()
         self._confined = confined
         self.note("the files of the submitter run in bubblewrap")
         self.work = self.work.with_command(replace(command, working_directory=str(confined.files)))
-        return replace(
-            space,
-            home=confined.home,
-            temporary=confined.temporary,
-            job=confined.job,
-            compiled=confined.compiled,
-        )
+        return within(confined, space)
 
     def _prepare_warm_up(self, space: Workspace) -> None:
         if self.work.command is not None and self.work.command.argv:
@@ -352,16 +324,9 @@ class LiveMeasurement(abc.ABC):
     def _run_once(self, argv: Sequence[str], held: tuple[int, ...]) -> ToolResult:
         """One run of the command."""
         assert self.work.command is not None
-        self._require_judged("was changed since")
+        require_judged(self.work, "was changed since")
         self._command = tuple(argv)
-        directory = Path(self.work.command.working_directory or self.space.job)
-        if not (directory.is_absolute() and directory.is_dir()):
-            raise ProfilerError(
-                FailureClass.INPUT_UNREADABLE,
-                str(directory),
-                "it is not a folder on this box, and the command must run there",
-                "put the workload there, or correct the campaign file",
-            )
+        directory = working_folder(self.work.command, self.space.job)
         started = self._program = self._program or self._started(self.work.command, directory)
         limit = self.work.command.timeout_s or DEFAULT_TIMEOUT_SECONDS
         conditions = [each for each in (self._conditions, self._others) if each is not None]
@@ -376,21 +341,14 @@ class LiveMeasurement(abc.ABC):
             for each in measuring:
                 watched.enter_context(each)
             watched.enter_context(guards)
-            result = self._run(
-                argv,
-                entered,
-                limit,
-                before_ending=before_ending,
-                stop=guards.stop,
-                held=held,
-            )
+            result = self._run(argv, entered, limit, before_ending=before_ending, stop=guards.stop, held=held)
         self._wall_seconds += result.seconds
         self._left = len(result.left)
         if result.left and not (result.timed_out or result.cancelled):
             self.note(f"note: it left {self._left} processes in the background, which were ended with it")
         self._require_disk(result)
         self._program = started.after_run()
-        self._require_judged("was changed while it ran")
+        require_judged(self.work, "was changed while it ran")
         guards.require_kept(str(self.work.key))
         if conditions and not (result.timed_out or result.cancelled):
             for condition in conditions:
@@ -422,37 +380,11 @@ class LiveMeasurement(abc.ABC):
             stopped=self.cancellation.is_set,
         )
 
-    @contextlib.contextmanager
-    def _entered(self, directory: Path) -> Iterator[Path]:
-        """The working directory; if a policy judged it, exactly the folder that was judged."""
-        command = self.work.command
+    def _entered(self, directory: Path) -> contextlib.AbstractContextManager[Path]:
+        """The working directory, held open; that of a confined run is entered inside."""
         if self._confined is not None:
-            yield directory  # entered inside
-            return
-        if not isinstance(command, JudgedCommand) or not command.working_directory:
-            yield directory
-            return
-        with contextlib.ExitStack() as held:
-            try:
-                entered = held.enter_context(entered_folder(directory))
-            except OSError as error:
-                raise self._not_judged(f"cannot be entered: {str(directory)!r}: {error.strerror}") from error
-            yield entered
-
-    def _require_judged(self, when: str) -> None:
-        """Raises ProfilerError if the command is no longer the one that the policy allowed."""
-        assert self.work.command is not None
-        fault = first_fault(pins_of(self.work.command))
-        if fault:
-            raise self._not_judged(f"{when}: {fault}")
-
-    def _not_judged(self, why: str) -> ProfilerError:
-        return ProfilerError(
-            FailureClass.REFUSED_BY_POLICY,
-            str(self.work.key),
-            f"what the policy allowed the command to run {why}",
-            "find out who changes it, and submit the campaign again",
-        )
+            return contextlib.nullcontext(directory)
+        return judged_folder(self.work, directory)
 
     def _guards(self) -> RunGuards:
         command = self.work.command
@@ -502,12 +434,7 @@ class LiveMeasurement(abc.ABC):
                 before_ending=before_ending,
             )
         except OSError as error:
-            no_room = error.errno in (errno.ENOMEM, errno.EAGAIN, errno.EMFILE, errno.ENFILE)
-            raise ProfilerError(
-                FailureClass.BOX_MEMORY if no_room else FailureClass.TOOL_UNUSABLE,
-                argv[0],
-                f"it cannot be started ({error})",
-            ) from error
+            raise not_started(argv[0], error) from error
         if confined is not None:
             confined.clean()
             result = replace(result, argv=tuple(argv))
@@ -519,25 +446,4 @@ class LiveMeasurement(abc.ABC):
 
     def labelled(self, schema: pa.Schema, tool_version: str) -> pa.Schema:
         """The schema of what the tool measured, with what this agent knows: device, condition, mark."""
-        found = table_metadata(schema)
-        ordinals = [device.index for device in found.devices] or [self.gpu.device.index]
-        devices = gang_devices(self.gpu, self.work) or tuple(
-            replace(self.device, index=ordinal) for ordinal in ordinals
-        )
-        metadata = TableMetadata(
-            level=self.work.table_level,
-            origin=origin_of(synthetic=self.gpu.synthetic),
-            condition=self.work.condition,
-            devices=devices,
-            format=found.format,
-            tool=found.tool,
-            tool_version=tool_version,
-            units_assumed=found.units_assumed,
-            driver_version=self.gpu.driver_version,
-        )
-        return with_metadata(schema, metadata)
-
-
-def relabelled(batch: LaunchBatch, schema: pa.Schema) -> LaunchBatch:
-    """The batch with another schema's metadata."""
-    return LaunchBatch(pa.RecordBatch.from_arrays(batch.records.columns, schema=schema), batch.new_names)
+        return labelled(schema, self.work, self.gpu, self.device, tool_version)

@@ -20,7 +20,8 @@ from assay_agent.execution.classify import failure_in, flags_in, last_words, own
 from assay_agent.execution.environment import MeasuredGPU
 from assay_agent.execution.errors import ProfilerError
 from assay_agent.execution.tool_version import ToolBox, ToolVersion
-from assay_agent.profilers.live import LiveMeasurement, relabelled
+from assay_agent.profilers.labelling import relabelled
+from assay_agent.profilers.live import LiveMeasurement
 from assay_agent.profilers.ncu import command as ncu_command
 from assay_agent.profilers.ncu.command import MetricPlan
 from assay_agent.profilers.ncu.launch_window import LaunchWindow

@@ -20,7 +20,8 @@ from assay_agent.execution.environment import MeasuredGPU
 from assay_agent.execution.errors import ProfilerError
 from assay_agent.execution.tool_version import ToolBox, ToolVersion
 from assay_agent.profilers.gang import require_whole_gang
-from assay_agent.profilers.live import LiveMeasurement, relabelled
+from assay_agent.profilers.labelling import relabelled
+from assay_agent.profilers.live import LiveMeasurement
 from assay_agent.profilers.nsys import command as nsys_command
 from assay_agent.profilers.requirements import require_processes, whole_light_command
 from assay_agent.provenance.forked import ForkedProcess, missed
