@@ -251,6 +251,7 @@ class Selection:
         weights: WeightKind | None = None,
         match: MatchKind = "exact",
         force: bool = False,
+        recording: AnyPath | None = None,
     ) -> Simulation:
         """Simulate the representatives with Accel-Sim, a process each; called again, it goes on.
 
@@ -270,6 +271,7 @@ class Selection:
             weights: ``launches``, ``instructions`` or ``light_time``; None: the selection's own.
             match: how closely traces must be the selected launches: ``exact`` or ``name_block``.
             force: simulate anew what was simulated with another simulator, configuration or trace.
+            recording: that the selection was made on; if the tracer missed launches, it tells which.
 
         Raises ParameterError for a simulator or design that is not there, MisalignedError for traces of other
         launches, RefusedError for a folder of other simulations, StorageError for a full disk. Launches that
@@ -295,6 +297,7 @@ class Selection:
             weights=weights,
             match=match,
             force=force,
+            recording=None if recording is None else Path(recording),
         )
         return Simulation(simulate_selection(request, Follower()))
 

@@ -140,7 +140,7 @@ def _outcome(
     if projected is not None and output is not None:
         return _projected_numbers(projected, before, output, ended)
     whole = output is not None and len(own) == 1 and own[0].complete
-    if whole and ended.exit_code == 0 and own[0].traced_id == folder.launch.launch + 1:
+    if whole and ended.exit_code == 0 and own[0].traced_id == folder.launch.traced_id:
         assert output is not None
         return _numbers(own[0], before, output, ended)
     kind, cause = _why(folder, ended, limits, hung=watch.hung)

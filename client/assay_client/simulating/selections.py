@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from assay_client.files import write_atomically
+from assay_client.recordings.analyses import read_profile
 from assay_client.recordings.handing_over import made_by, workload_name
 from assay_client.simulating.attempts import HANG_SECONDS
 from assay_client.simulating.designs import Design, parse_designs
@@ -39,6 +40,7 @@ from assay_sampling.handover.designs import (
 from assay_sampling.handover.isolated import IsolatedLaunch, isolated_launches
 from assay_sampling.handover.target import Given
 from assay_sampling.launches.alignment import MatchKind
+from assay_sampling.launches.in_memory import DEFAULT_MEMORY_LIMIT_BYTES
 from assay_sampling.notes.registry import Note, distinct_notes
 from assay_sampling.parameters import WeightKind
 from assay_sampling.projection.projector import ProjectionParameters
@@ -71,6 +73,8 @@ class SimulateRequest:
         workload: its name in the document; "" takes the selection's file.
         match: how closely traces must be the selected launches.
         force: simulate anew what was simulated with another simulator, configuration or trace.
+        recording: that the selection was made on: it tells the launches that a tracer missed.
+        memory_limit_bytes: refuse a recording before holding more than this of it.
     """
 
     selection: SavedSelection
@@ -89,6 +93,8 @@ class SimulateRequest:
     workload: str = ""
     match: MatchKind = "exact"
     force: bool = False
+    recording: Path | None = None
+    memory_limit_bytes: int = DEFAULT_MEMORY_LIMIT_BYTES
 
 
 @dataclass(frozen=True)
@@ -114,8 +120,8 @@ def simulate_selection(request: SimulateRequest, follower: Follower) -> DesignsD
     saved = request.selection.by_launch()
     kind = request.weights or saved.weights.here
     chosen = WeighedLaunches(saved, saved.weights_of(kind), kind)
+    given = _given(request, follower)
     follower.say("checking the traces")
-    given = Given(selection=request.selection_file, traces=request.traces, match=request.match)
     launches, notes = isolated_launches(saved, given, request.warm_up)
     with folder_locked(request.output):
         _claim(request.output, saved)
@@ -141,6 +147,14 @@ def simulate_selection(request: SimulateRequest, follower: Follower) -> DesignsD
         others = _other_warm_ups(request, saved, given, designs, keys)
     simulated = [_simulated(request, chosen, design, outcomes, others) for design in designs]
     return _document(request, simulator, chosen, simulated, [*notes, *notes_on(simulated, request.warm_up)])
+
+
+def _given(request: SimulateRequest, follower: Follower) -> Given:
+    recording = None
+    if request.recording is not None:
+        follower.say(f"reading {request.recording}")
+        recording = read_profile(request.recording, memory_limit_bytes=request.memory_limit_bytes).whole
+    return Given(request.selection_file, traces=request.traces, recording=recording, match=request.match)
 
 
 def _workers(request: SimulateRequest) -> Workers:
@@ -176,7 +190,7 @@ class _Keys:
 def _rule(stop: EarlyStop, launches: Sequence[IsolatedLaunch]) -> StopRule | None:
     if stop == "none":
         return None
-    traces = LaunchTraces({each.launch + 1: each.trace for each in launches})
+    traces = LaunchTraces({each.traced_id: each.trace for each in launches})
     return StopRule(ProjectionParameters(rule=stop), traces)
 
 

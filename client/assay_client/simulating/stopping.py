@@ -42,7 +42,7 @@ class StopRule:
     def of(self, folder: LaunchFolder) -> StopRule:
         """The rule with the trace of one launch alone, for a process that runs no other."""
         launch = folder.launch
-        return StopRule(self.parameters, LaunchTraces({launch.launch + 1: launch.trace}))
+        return StopRule(self.parameters, LaunchTraces({launch.traced_id: launch.trace}))
 
     def count(self, folder: LaunchFolder) -> int:
         """Thread instructions of a launch, counted once; raises InputError for a damaged trace."""
@@ -58,7 +58,7 @@ class StopRule:
         except _UNREADABLE:
             return None
         own = [each for each in launches if each.launch.uid not in replayed]
-        if len(own) != 1 or own[0].stop is None or own[0].launch.traced_id != folder.launch.launch + 1:
+        if len(own) != 1 or own[0].stop is None or own[0].launch.traced_id != folder.launch.traced_id:
             return None
         return own[0]
 
@@ -120,7 +120,7 @@ class OnlineStop:
         except InputError:
             return False
         launch = output.stopped_launch(0, 0)
-        if launch is None or launch.traced_id != self._folder.launch.launch + 1 or output.config.sms is None:
+        if launch is None or launch.traced_id != self._folder.launch.traced_id or output.config.sms is None:
             return False
         size = size_of(launch, output.config, total, output.config.sms)
         self._projector = None if size is None else Projector(size, self._rule.parameters)

@@ -17,15 +17,14 @@ import numpy as np
 
 from assay_sampling.errors import MisalignedError, RefusedError
 from assay_sampling.handover.nvbit import environment_notes, tracer_files
+from assay_sampling.handover.realignment import TRACE_AGAIN, selected_alone
 from assay_sampling.handover.shapes import (
     SeenLaunch,
-    is_launch,
     refuse_another_sequence,
     refuse_other_launches,
 )
 from assay_sampling.handover.target import Given, HandedFile, HandOver, Need, of_one_process, the_traces
 from assay_sampling.handover.weights import weights_entry
-from assay_sampling.launches.alignment import MatchKind
 from assay_sampling.notes.registry import Note, make_note
 from assay_sampling.readers.listed_launches import read_listed_launches
 from assay_sampling.scoring.matching import DIFFERENCES_SHOWN
@@ -40,8 +39,6 @@ from assay_sampling.simulators.accel_sim.warm_up import (
 )
 
 LIST_NAME = "kernelslist.g"
-# A header is read for each launch that may have been missed.
-_MOST_MISSED = 10_000
 WARM_LIST_NAME = "warm-kernelslist.g"
 
 
@@ -147,46 +144,22 @@ def check_traces(
     try:
         notes = refuse_other_launches(subject, saved, seen, given.match)
     except MisalignedError as error:
-        missed = _missed_launches(saved, folder, given.match)
-        if missed is None:
+        found = selected_alone(saved, folder, given.match)
+        if found is None:
             raise
-        first, launch = missed
+        shifts = zip(np.sort(launches).tolist(), found.last.tolist(), strict=True)
+        missed, launch = next((launch - last, launch) for launch, last in shifts if launch > last)
         raise MisalignedError(
             subject,
-            f"the tracer missed {first:,} or more launches before launch {launch + 1:,}: the traces fit with "
-            "ids that are lower by as much",
-            "trace again with a tracer of 2025 or later: earlier ones miss launches by cuLaunchKernelEx",
+            f"the tracer missed {missed:,} or more launches before launch {launch + 1:,}: the traces fit "
+            "with ids that are lower by as much",
+            f"{TRACE_AGAIN}; 'assay simulate' finds launches by their names where it can",
             error.differences,
         ) from error
     _refuse_missing(subject, folder, launches)
     if len(folder.by_id) == saved.document.profile.launches:
         refuse_another_sequence(subject, saved, read_listed_launches(folder.kernels.path), given.match)
     return notes
-
-
-def _missed_launches(saved: SavedSelection, folder: TraceFolder, match: MatchKind) -> tuple[int, int] | None:
-    """How many launches a tracer missed before the first representative that it numbers too low, and that
-    representative; None unless all of them fit to traces so, later ones lower by as much or more."""
-    most = saved.document.profile.launches - len(folder.by_id)
-    if not 0 < most <= _MOST_MISSED or max(folder.by_id) != len(folder.by_id):
-        return None  # only selected launches were traced
-    missed, first = 0, None
-    for row in np.argsort(saved.launch, kind="stable").tolist():
-        launch = int(saved.launch[row])
-        while not _fits(saved, row, folder, launch + 1 - missed, match):
-            missed += 1
-            if missed > most:
-                return None
-        if missed and first is None:
-            first = missed, launch
-    return first
-
-
-def _fits(saved: SavedSelection, row: int, folder: TraceFolder, number: int, match: MatchKind) -> bool:
-    if number not in folder.by_id:
-        return False
-    header = folder.header(number)
-    return is_launch(saved, row, SeenLaunch(header.kernel_name, header.grid, header.block, ""), match)
 
 
 def _refuse_missing(subject: str, folder: TraceFolder, launches: np.ndarray) -> None:

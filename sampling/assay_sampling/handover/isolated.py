@@ -17,6 +17,7 @@ from pathlib import Path
 from assay_sampling.documents.designs import WarmUp
 from assay_sampling.errors import MisalignedError
 from assay_sampling.handover.accel_sim import check_traces
+from assay_sampling.handover.realignment import realigned
 from assay_sampling.handover.target import Given, of_one_process, the_traces
 from assay_sampling.notes.registry import Note
 from assay_sampling.scoring.matching import DIFFERENCES_SHOWN
@@ -52,9 +53,11 @@ class IsolatedLaunch:
 
     ``launch`` is its 0-based number, ``blocks`` how many thread blocks its process runs, of which
     ``replayed_blocks`` warm caches; ``lines`` is its list, which names traces in its own folder.
+    ``traced_id`` is the 1-based id that its trace has.
     """
 
     launch: int
+    traced_id: int
     trace: Path
     blocks: int
     lines: tuple[str, ...]
@@ -77,23 +80,24 @@ def isolated_launches(
     traces of another workload, and where one is missing.
     """
     launches = of_one_process(saved, given)
-    folder = open_trace_folder(the_traces(given))
+    folder, moved = realigned(saved, given, open_trace_folder(the_traces(given)))
     notes = check_traces(saved, given, folder, launches)
     if warm_up != "none":
         _refuse_missing(folder, launches.tolist())
-    return [_isolated(folder, launch, warm_up) for launch in launches.tolist()], notes
+    return [_isolated(folder, launch, warm_up) for launch in launches.tolist()], (*moved, *notes)
 
 
 def _isolated(folder: TraceFolder, launch: int, warm_up: WarmUp) -> IsolatedLaunch:
     trace, blocks = folder.by_id[launch + 1], folder.header(launch + 1).blocks
+    traced_id = folder.traced_id(launch + 1)
     own = [*(copy.line for copy in copies_before(folder.kernels, trace)), trace.name]
     if warm_up == "none" or launch == 0:
-        return IsolatedLaunch(launch, trace, blocks, tuple(own))
+        return IsolatedLaunch(launch, traced_id, trace, blocks, tuple(own))
     before, its_blocks = folder.by_id[launch], folder.header(launch).blocks
     replay = Replay(before, None if warm_up == "whole" else TAIL_BLOCKS)
     lines = [*(copy.line for copy in copies_before(folder.kernels, before)), replay.name, *own]
     replayed = its_blocks if replay.last_blocks is None else min(its_blocks, replay.last_blocks)
-    return IsolatedLaunch(launch, trace, blocks + replayed, tuple(lines), replay, replayed)
+    return IsolatedLaunch(launch, traced_id, trace, blocks + replayed, tuple(lines), replay, replayed)
 
 
 def copies_before(kernels: KernelsList, trace: Path) -> list[MemoryCopy]:

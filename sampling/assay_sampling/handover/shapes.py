@@ -34,6 +34,20 @@ class SeenLaunch:
     where: str
 
 
+@dataclass(frozen=True)
+class KernelShape:
+    """What a trace or log has to show to be a launch; a shape known by its total alone has it in x."""
+
+    kernel: str
+    grid: tuple[int, ...]
+    block: tuple[int, ...]
+
+    @classmethod
+    def of(cls, saved: SavedSelection, row: int) -> KernelShape:
+        """That of a representative."""
+        return cls(saved.kernel[row], tuple(saved.grid[row].tolist()), tuple(saved.block[row].tolist()))
+
+
 def refuse_other_launches(
     subject: str, saved: SavedSelection, seen: Mapping[int, SeenLaunch], match: MatchKind
 ) -> tuple[Note, ...]:
@@ -54,7 +68,7 @@ def refuse_other_launches(
         if number in seen:
             there = seen[number]
             mangled |= is_mangled(there.kernel) != is_mangled(saved.kernel[index])
-            told = ", ".join(_differences(saved, index, there, match))
+            told = ", ".join(differences_of(KernelShape.of(saved, index), there, match))
             if told:
                 differences.append(f"{there.where} (launch {number + 1:,}): {told}")
     if differences:
@@ -65,11 +79,6 @@ def refuse_other_launches(
             tuple(differences[:DIFFERENCES_SHOWN]),
         )
     return (make_note("names_compared_without_arguments"),) if mangled else ()
-
-
-def is_launch(saved: SavedSelection, row: int, seen: SeenLaunch, match: MatchKind) -> bool:
-    """Whether a launch can be a representative of the selection."""
-    return not any(_differences(saved, row, seen, match))
 
 
 def require_shapes(subject: str, saved: SavedSelection, match: MatchKind) -> None:
@@ -93,25 +102,26 @@ def _differ(launches: int) -> str:
     return "1 launch differs" if launches == 1 else f"{launches:,} launches differ"
 
 
-def _differences(saved: SavedSelection, index: int, there: SeenLaunch, match: MatchKind) -> Iterator[str]:
-    if not same_kernel(there.kernel, saved.kernel[index]):
-        yield f"kernel {there.kernel[:80]!r} and not {saved.kernel[index][:80]!r}"
-    if match == "exact" and not _same_shape(there.grid, saved.grid[index].tolist()):
-        yield f"grid {there.grid} and not {tuple(saved.grid[index].tolist())}"
-    if not _same_shape(there.block, saved.block[index].tolist()):
-        yield f"block {there.block} and not {tuple(saved.block[index].tolist())}"
+def differences_of(wanted: KernelShape, there: SeenLaunch, match: MatchKind) -> Iterator[str]:
+    """How a launch differs from what it has to be; nothing where it can be that."""
+    if not same_kernel(there.kernel, wanted.kernel):
+        yield f"kernel {there.kernel[:80]!r} and not {wanted.kernel[:80]!r}"
+    if match == "exact" and not _same_shape(there.grid, wanted.grid):
+        yield f"grid {there.grid} and not {wanted.grid}"
+    if not _same_shape(there.block, wanted.block):
+        yield f"block {there.block} and not {wanted.block}"
 
 
-def _same_shape(found: tuple[int, int, int] | None, wanted: list[int]) -> bool:
-    if found is None or list(found) == wanted:
+def _same_shape(found: tuple[int, int, int] | None, wanted: tuple[int, ...]) -> bool:
+    if found is None or found == wanted:
         return True
     # A recording that knows only the total has it in x.
-    return wanted[1:] == [1, 1] and found[0] * found[1] * found[2] == wanted[0]
+    return wanted[1:] == (1, 1) and found[0] * found[1] * found[2] == wanted[0]
 
 
 def _remedy(saved: SavedSelection, seen: Mapping[int, SeenLaunch], match: MatchKind) -> str:
     other_grids = match == "exact" and all(
-        same_kernel(seen[n].kernel, saved.kernel[i]) and _same_shape(seen[n].block, saved.block[i].tolist())
+        not any(differences_of(KernelShape.of(saved, i), seen[n], "name_block"))
         for i, n in enumerate(saved.launch.tolist())
         if n in seen
     )

@@ -220,6 +220,16 @@ HAND_OVERS = (
         ),
     ),
     NoteKind(
+        "launch_ids_realigned",
+        "a tracer missed launches and so numbered later ones too low: selected launches were found by "
+        "kernel, shapes and order",
+        lambda moved, launches, least, most, by_recording: (
+            f"the tracer missed launches: {moved:,} of the {launches:,} selected ones have traces with lower "
+            f"ids ({least:,} to {most:,} lower), found by kernel, shapes and order "
+            + ("of the recording" if by_recording else "of the selected launches alone")
+        ),
+    ),
+    NoteKind(
         "names_not_in_traces",
         "traces do not name their kernels: the number of launches was compared, and blocks and warps of the "
         "selected ones",

@@ -78,12 +78,12 @@ def is_at_home(saved: SavedSelection, launches: Launches) -> bool:
     return condition_conflict(Condition(**made), launches.metadata.condition) is None
 
 
-def placed_on(
-    saved: SavedSelection, launches: Launches, quantity: str | None, scales_at_most: float | None = None
-) -> Placed:
-    """Where a saved selection is on a recording; raises what :func:`score_saved_by_weights` raises."""
+def rows_on(saved: SavedSelection, launches: Launches) -> np.ndarray:
+    """Rows of the representatives in a recording of the same launches, shape (r,).
+
+    Raises RefusedError for an empty one, MisalignedError with the first differences for another workload's.
+    """
     profile = saved.document.profile
-    refuse_mixed_origins(saved.origin, launches)
     subject = f"selection on {source_of(launches)}"
     if not len(launches):
         raise RefusedError(source_of(launches), "it holds no launches")
@@ -106,6 +106,15 @@ def placed_on(
             SAME_COMMAND,
             () if difference is None else (difference,),
         )
+    return rows
+
+
+def placed_on(
+    saved: SavedSelection, launches: Launches, quantity: str | None, scales_at_most: float | None = None
+) -> Placed:
+    """Where a saved selection is on a recording; raises what :func:`score_saved_by_weights` raises."""
+    refuse_mixed_origins(saved.origin, launches)
+    rows = rows_on(saved, launches)
     labels, origins = saved.labels(), saved.origins()
     facts = light_time = None
     if labels is not None:

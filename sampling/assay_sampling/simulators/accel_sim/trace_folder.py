@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from assay_sampling.errors import InputError, RefusedError
@@ -22,31 +22,37 @@ _GROUPED = "group the traces with post-traces-processing, and name their folder"
 
 @dataclass(frozen=True)
 class TraceFolder:
-    """Traces by the 1-based id of their launch, in the order of the list."""
+    """Traces by the 1-based id of their launch, in the order of the list; ``traced_ids`` are the tracer's own
+    where it numbered them otherwise."""
 
     kernels: KernelsList
     by_id: Mapping[int, Path]
+    traced_ids: Mapping[int, int] = field(default_factory=dict)
 
     @property
     def path(self) -> Path:
         """The folder."""
         return self.kernels.path.parent
 
+    def traced_id(self, kernel_id: int) -> int:
+        """The 1-based id that the tracer gave a launch."""
+        return self.traced_ids.get(kernel_id, kernel_id)
+
     def header(self, kernel_id: int) -> TraceHeader:
         """The header of a launch's trace; raises InputError unless it is that of this launch."""
-        path = self.by_id[kernel_id]
+        path, traced_id = self.by_id[kernel_id], self.traced_id(kernel_id)
         if not path.exists():
             raise InputError(
                 self.kernels.path,
                 f"there is no {path.name}, which it lists",
-                f"copy the trace of launch {kernel_id} next to the list, or trace the launch again",
+                f"copy the trace of launch {traced_id} next to the list, or trace the launch again",
                 line=self.kernels.line_of(path),
             )
         header = read_header(path)
-        if header.kernel_id != kernel_id:
+        if header.kernel_id != traced_id:
             raise InputError(
                 path,
-                f"its header says that it is launch {header.kernel_id}, and its name says {kernel_id}",
+                f"its header says that it is launch {header.kernel_id}, and its name says {traced_id}",
                 "trace the launches again, or give the file its own name",
                 field="kernel id",
             )

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from assay_client.cli.inputs import SELECTION, require
+from assay_client.cli.inputs import RECORDING, SELECTION, require
 from assay_client.cli.options import (
     JsonOption,
     MatchOption,
+    MemoryLimitOption,
     TablesOption,
     WeightsOption,
     match_kind,
@@ -27,6 +28,7 @@ from assay_client.cli.reporters.tables import SIMULATED_NOTICE
 from assay_client.cli.verb import verb_app
 from assay_client.files import require_folder_of, write_atomically
 from assay_client.recordings.analyses import load_selection
+from assay_client.settings import settings_of
 from assay_client.simulating.attempts import HANG_SECONDS, LEAST_MEMORY_BYTES
 from assay_client.simulating.driver import Outcome, Progress
 from assay_client.simulating.selections import STOPS, WARM_UPS, Follower, SimulateRequest, simulate_selection
@@ -143,6 +145,16 @@ def simulate(
         typer.Option("--workload", metavar="NAME", help="The workload's name; default: that of SELECTION."),
     ] = "",
     match: MatchOption = "exact",
+    recording: Annotated[
+        Path | None,
+        typer.Option(
+            "--recording",
+            readable=False,
+            metavar="FILE",
+            help="The selection's own recording: it tells which launches the tracer missed.",
+        ),
+    ] = None,
+    memory_limit: MemoryLimitOption = None,
     force: Annotated[
         bool,
         typer.Option(
@@ -162,6 +174,7 @@ def simulate(
     Each launch has a process of its own. What has ended is kept in the folder: the same command goes on after
     Ctrl-C, a full disk or a crash. 'assay docs simulate' shows the way from traces to the table."""
     require(SELECTION, selection)
+    require(RECORDING, recording)
     require_plot(plot)
     if document_file is not None:
         require_folder_of(document_file)
@@ -186,6 +199,8 @@ def simulate(
         workload=workload,
         match=match_kind(match),
         force=force,
+        recording=recording,
+        memory_limit_bytes=settings_of(memory_limit_bytes=memory_limit).memory_limit_bytes,
     )
     with activity("reading") as shown:
         said = _Said(shown)
