@@ -118,5 +118,5 @@ def _refuse_missing(folder: TraceFolder, launches: list[int]) -> None:
             f"{folder.kernels.path} and --warm-up",
             f"{len(missing)} of the launches to replay have no trace",
             "trace them too: assay export SELECTION --to nvbit --warm-up 1, or give --warm-up none",
-            tuple(f"kernel-{number}.traceg is not in the list" for number in missing[:DIFFERENCES_SHOWN]),
+            tuple(f"launch {number:,} has no trace" for number in missing[:DIFFERENCES_SHOWN]),
         )

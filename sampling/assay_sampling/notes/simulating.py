@@ -225,8 +225,8 @@ HAND_OVERS = (
         "kernel, shapes and order",
         lambda moved, launches, least, most, by_recording: (
             f"the tracer missed launches: {moved:,} of the {launches:,} selected ones have traces with lower "
-            f"ids ({least:,} to {most:,} lower), found by kernel, shapes and order "
-            + ("of the recording" if by_recording else "of the selected launches alone")
+            f"ids ({least:,}{'' if most == least else f' to {most:,}'} lower), found by kernel, shapes and "
+            "order " + ("of the recording" if by_recording else "of the selected launches alone")
         ),
     ),
     NoteKind(
