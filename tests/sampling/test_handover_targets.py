@@ -18,10 +18,10 @@ from hypothesis import given, settings
 
 from assay_sampling.errors import AssayError, MisalignedError, ParameterError, RefusedError
 from assay_sampling.handover.accel_sim import filtered_entries
+from assay_sampling.handover.comparing.shapes import SeenLaunch, refuse_other_launches
 from assay_sampling.handover.nvbit import id_ranges
 from assay_sampling.handover.offered import TARGETS, target_called
 from assay_sampling.handover.perfetto import Timeline, trace_text
-from assay_sampling.handover.shapes import SeenLaunch, refuse_other_launches
 from assay_sampling.handover.target import Given, HandOver
 from assay_sampling.handover.weights_file import read_weights
 from assay_sampling.launches.in_memory import Launches

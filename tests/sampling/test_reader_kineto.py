@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from assay_sampling.errors import InputError, RefusedError
-from assay_sampling.handover.shapes import require_shapes
+from assay_sampling.handover.comparing.shapes import require_shapes
 from assay_sampling.launches.alignment import shape_totals
 from assay_sampling.launches.in_memory import Launches
 from assay_sampling.launches.profile import Profile

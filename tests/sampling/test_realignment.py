@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from assay_sampling.errors import MisalignedError
+from assay_sampling.handover.comparing.realignment import assignments
 from assay_sampling.handover.isolated import IsolatedLaunch, isolated_launches
-from assay_sampling.handover.realignment import assignments
 from assay_sampling.handover.target import Given
 from assay_sampling.launches.in_memory import Launches
 from assay_sampling.launches.profile import Profile

@@ -16,13 +16,13 @@ from pathlib import Path
 import numpy as np
 
 from assay_sampling.errors import MisalignedError, RefusedError
-from assay_sampling.handover.nvbit import environment_notes, tracer_files
-from assay_sampling.handover.realignment import TRACE_AGAIN, selected_alone
-from assay_sampling.handover.shapes import (
+from assay_sampling.handover.comparing.realignment import TRACE_AGAIN, selected_alone
+from assay_sampling.handover.comparing.shapes import (
     SeenLaunch,
     refuse_another_sequence,
     refuse_other_launches,
 )
+from assay_sampling.handover.nvbit import environment_notes, tracer_files
 from assay_sampling.handover.target import Given, HandedFile, HandOver, Need, of_one_process, the_traces
 from assay_sampling.handover.weights import weights_entry
 from assay_sampling.notes.registry import Note, make_note

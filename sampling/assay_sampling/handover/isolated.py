@@ -17,7 +17,7 @@ from pathlib import Path
 from assay_sampling.documents.designs import WarmUp
 from assay_sampling.errors import MisalignedError
 from assay_sampling.handover.accel_sim import check_traces
-from assay_sampling.handover.realignment import realigned
+from assay_sampling.handover.comparing.realignment import realigned
 from assay_sampling.handover.target import Given, of_one_process, the_traces
 from assay_sampling.notes.registry import Note
 from assay_sampling.scoring.matching import DIFFERENCES_SHOWN

@@ -17,7 +17,7 @@ import numpy as np
 
 from assay_sampling.errors import InputError, MisalignedError
 from assay_sampling.files.reading import is_folder
-from assay_sampling.handover.shapes import require_shapes
+from assay_sampling.handover.comparing.shapes import require_shapes
 from assay_sampling.handover.target import Given, HandedFile, HandOver, Need, of_one_process, the_traces
 from assay_sampling.handover.weights import weights_entry
 from assay_sampling.launches.alignment import MatchKind

@@ -27,7 +27,7 @@ import numpy as np
 from assay_sampling.documents.common import NoteEntry
 from assay_sampling.documents.handover import SimulationDocument
 from assay_sampling.errors import MisalignedError, RefusedError
-from assay_sampling.handover.shapes import refuse_another_sequence, refuse_other_launches
+from assay_sampling.handover.comparing.shapes import refuse_another_sequence, refuse_other_launches
 from assay_sampling.handover.simulated_logs import ReadLog, refuse_mixed
 from assay_sampling.handover.target import Given, of_one_process
 from assay_sampling.launches.alignment import MatchKind

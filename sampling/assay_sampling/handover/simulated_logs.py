@@ -18,8 +18,8 @@ import numpy as np
 from assay_sampling.documents.common import NoteEntry
 from assay_sampling.documents.handover import LogEntry
 from assay_sampling.errors import InputError, RefusedError
+from assay_sampling.handover.comparing.shapes import SeenLaunch
 from assay_sampling.handover.nvbit import id_ranges
-from assay_sampling.handover.shapes import SeenLaunch
 from assay_sampling.notes.registry import Note, make_note
 from assay_sampling.projection.files import ProjectionOptions
 from assay_sampling.projection.runs import LaunchProjection, project_run

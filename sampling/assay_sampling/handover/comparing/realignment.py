@@ -17,7 +17,7 @@ from functools import cache
 import numpy as np
 
 from assay_sampling.errors import MisalignedError
-from assay_sampling.handover.shapes import KernelShape, SeenLaunch, differences_of
+from assay_sampling.handover.comparing.shapes import KernelShape, SeenLaunch, differences_of
 from assay_sampling.handover.target import Given
 from assay_sampling.launches.alignment import MatchKind
 from assay_sampling.launches.in_memory import Launches

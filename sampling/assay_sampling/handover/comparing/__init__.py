@@ -1,0 +1,1 @@
+"""Traces and logs compared with a selection: which launches they are."""
