@@ -3,7 +3,8 @@
     python -m tests.release --output dist
 
 The environment holds the packages of ``requirements/all.txt`` and the wheel. There the demo runs, and every
-command of the README's three users, from an empty folder. Ends with 1 where one of them fails.
+command of the README's three users, from an empty folder. Ends with 1 where one of them fails. Then makes the
+fixture of this version, unless there is one (``tests.release.fixtures``).
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tests.release.building import CHECKSUMS, ROOT, ReleaseError, build, check_committed
+from tests.release.building import CHECKSUMS, ROOT, ReleaseError, build, check_committed, version
+from tests.release.fixtures import FIXTURES, make_fixture
 from tests.support.readme import typed_commands
 from tests.support.shell import typed_in_bash
 
@@ -43,7 +45,17 @@ def main(arguments: list[str]) -> int:
                 print(f"{shown[-6000:]}\nerror: {name}: ended with {code}", file=sys.stderr)
                 return 1
             print(f"{name}: every command ends well from the wheel alone")
+    _keep_fixture(version())
     return 0
+
+
+def _keep_fixture(number: str) -> None:
+    """What this release keeps and sends, for the tests of later ones."""
+    fixture = FIXTURES / number
+    if fixture.exists():
+        return
+    make_fixture(fixture, number)
+    print(f"{fixture}: what {number} keeps and sends; commit it after the tag: later releases must open it")
 
 
 def _environment(folder: Path, wheel: Path) -> Path:
