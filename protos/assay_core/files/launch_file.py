@@ -75,62 +75,10 @@ def new_launch_file(
         yield writer
 
 
-def launch_file_content(
-    schema: pa.Schema, batches: Iterable[LaunchBatch], subject: str, *, named: bool = False
-) -> bytes:
-    """The bytes of the file that :func:`new_launch_file` makes of these launches, for few of them.
-
-    ``named``: the caller has checked that each id has its name.
-    """
+def launch_file_content(schema: pa.Schema, batches: Iterable[LaunchBatch], subject: str) -> bytes:
+    """The bytes of the file that :func:`new_launch_file` makes of these launches, for few of them."""
     content = io.BytesIO()
     with LaunchWriter(content, schema, subject) as writer:
         for batch in batches:
-            writer.write(batch, named=named)
+            writer.write(batch)
     return content.getvalue()
-
-
-class LaunchFileUnderWay:
-    """A launch file that is written over a while; nobody sees it before :meth:`end`.
-
-    Raises what :func:`new_launch_file` raises.
-    """
-
-    def __init__(self, path: Path, schema: pa.Schema, temporary: Path) -> None:
-        """Private, and at ``temporary`` until it ends."""
-        self._open = contextlib.ExitStack()
-        self._hashed = HashedContent()
-        self._named: Callable[[str], Path] = lambda content_hash: path
-        made = new_launch_file(
-            path,
-            schema,
-            private=True,
-            temporary=temporary,
-            hashed=self._hashed,
-            named=lambda: self._named(self._hashed.hexdigest()),
-        )
-        self._writer = self._open.enter_context(made)
-
-    def write(self, batch: LaunchBatch, *, named: bool = False) -> None:
-        self._writer.write(batch, named=named)
-
-    def write_rest(self) -> None:
-        """Write the last launches, which fill no row group; only :meth:`end` may follow."""
-        self._writer.write_rest()
-
-    def end(self, named: Callable[[str], Path] | None = None) -> str:
-        """Complete the file, durably, under its name; returns the hash of its content, as HashedContent.
-
-        ``named``: another path in its folder, by that hash.
-        """
-        self._named = named or self._named
-        self._open.close()
-        return self._hashed.hexdigest()
-
-    def drop(self) -> None:
-        """Remove what was written; does nothing after :meth:`end`."""
-        with contextlib.suppress(_Dropped), self._open:
-            raise _Dropped
-
-
-class _Dropped(Exception):
-    pass

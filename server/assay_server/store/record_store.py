@@ -13,7 +13,6 @@ from assay_core.records.attempt import AttemptKey
 from assay_server.record_place import RecordsPlace
 from assay_server.store.model import HeldSegment, Segment
 from assay_server.store.quarantine_files import MovedFiles
-from assay_server.store.segments import SegmentContent
 
 
 @dataclass(frozen=True)
@@ -69,15 +68,6 @@ class RecordStore(Protocol):
 
     def stage(self, segments: Sequence[tuple[Segment, bytes, bytes]]) -> None:
         """Write segments durably at their offsets, each with its compressed names and launches."""
-
-    def write_ahead(self, segment: Segment, content: SegmentContent) -> None:
-        """Use a checked segment, the next of its attempt, to write the attempt's file already.
-
-        Neither durable nor visible; :meth:`publish` writes the same bytes without it.
-        """
-
-    def forget_ahead(self, key: AttemptKey) -> None:
-        """Drop what was written ahead for an attempt, if anything was."""
 
     def staged(self, segment: Segment, held: Held = NOTHING_HELD) -> HeldSegment:
         """The compressed parts of a segment, held or staged, checked against its hashes."""

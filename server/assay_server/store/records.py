@@ -26,7 +26,6 @@ import tempfile
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from dataclasses import replace
 from pathlib import Path
 
 from assay_core.files.durable import (
@@ -47,7 +46,6 @@ from assay_sampling.launches.table import LaunchBatch
 from assay_server.store.folders.bundles import PACKED, BundleFolder
 from assay_server.store.folders.reports import ReportFolder
 from assay_server.store.model import HeldSegment, Segment
-from assay_server.store.parquet_writer import DEFAULT_AHEAD_LIMITS, AheadLimits, FilesAhead
 from assay_server.store.quarantine_files import MovedFiles, SetAsideFolder
 from assay_server.store.record_store import NOTHING_HELD, Held, KnownFiles, PublishedFile
 from assay_server.store.segments import SegmentContent, decode_segment, part_hash
@@ -80,7 +78,6 @@ class LocalRecordStore(ReportFolder, BundleFolder):
     def __init__(
         self,
         state_dir: Path,
-        ahead: AheadLimits = DEFAULT_AHEAD_LIMITS,
         *,
         make_folders: bool = True,
         shared: bool = False,
@@ -93,7 +90,6 @@ class LocalRecordStore(ReportFolder, BundleFolder):
         ReportFolder.__init__(self, state_dir / "reports")
         BundleFolder.__init__(self, state_dir)
         self._set_aside = SetAsideFolder(state_dir)
-        self._ahead = FilesAhead(ahead)
         self._stagers = ThreadPoolExecutor(_STAGED_TOGETHER, "assay-stage")
         with storage_errors(state_dir):
             for folder in (self._staging, self._records, self.reports_folder) if make_folders else ():
@@ -125,13 +121,6 @@ class LocalRecordStore(ReportFolder, BundleFolder):
         for future in others:
             future.result()
 
-    def write_ahead(self, segment: Segment, content: SegmentContent) -> None:
-        key = _key(segment)
-        self._ahead.add(key, self._published_path(key.run_id, key.slice_index), segment, content)
-
-    def forget_ahead(self, key: AttemptKey) -> None:
-        self._ahead.forget(_without_token(key))
-
     def staged(self, segment: Segment, held: Held = NOTHING_HELD) -> HeldSegment:
         if (kept := held.get(segment.index)) is not None:
             return checked_parts(segment, kept, self._staging.parent / "metadata.sqlite")
@@ -156,12 +145,8 @@ class LocalRecordStore(ReportFolder, BundleFolder):
         path = self._published_path(key.run_id, key.slice_index)
         with storage_errors(path):
             make_folder(path.parent)
-            ahead = self._ahead.take(_without_token(key), segments)
             named = self._naming(key)
-            if ahead is not None:
-                content_hash = ahead.end(named)
-            else:
-                content_hash = self._write_staged(path, key, segments, held, named)
+            content_hash = self._write_staged(path, key, segments, held, named)
             path = named(content_hash)
             return PublishedFile(
                 str(path.relative_to(self._records)),
@@ -191,12 +176,6 @@ class LocalRecordStore(ReportFolder, BundleFolder):
 
     def _content(self, key: AttemptKey, segments: Sequence[Segment], held: Held) -> bytes:
         """The file of an attempt of few launches."""
-        ahead = self._ahead.take(_without_token(key), segments)
-        few = None if ahead is None else ahead.few()
-        if few is not None:
-            return launch_file_content(*few, str(key), named=True)
-        if ahead is not None:
-            ahead.drop()
         contents = [self._decoded(key, segment, held) for segment in segments]
         batches = [batch for content in contents for batch in content.launch_batches()]
         return launch_file_content(contents[0].schema, batches, str(key))
@@ -235,7 +214,6 @@ class LocalRecordStore(ReportFolder, BundleFolder):
             remove_empty_parents(path.parent, self._records)
 
     def discard(self, key: AttemptKey) -> None:
-        self.forget_ahead(key)
         path = self._staging_path(key)
         with storage_errors(path):
             path.unlink(missing_ok=True)
@@ -396,10 +374,6 @@ def _within(path: Path) -> list[Path]:
 
 def _key(segment: Segment) -> AttemptKey:
     return AttemptKey(segment.run_id, segment.slice, segment.attempt, 0)
-
-
-def _without_token(key: AttemptKey) -> AttemptKey:
-    return replace(key, token=0)
 
 
 def _launch_batches(first: SegmentContent, others: Iterator[SegmentContent]) -> Iterator[LaunchBatch]:

@@ -25,7 +25,6 @@ from assay_server.store.objects.bucket import opened_bucket
 from assay_server.store.objects.store import ObjectRecordStore
 from assay_server.store.record_store import RecordStore
 from assay_server.store.records import LocalRecordStore
-from assay_server.store.segments import decode_segment
 from tests.bench.lab.goals import Goal
 from tests.bench.scale.sections import ScaleSize
 from tests.services.seaweedfs import KEY, SECRET, OwnSeaweedfs, program
@@ -93,8 +92,6 @@ def _seconds(records: RecordStore, segments: list[MadeSegment], attempts: int) -
         for start in range(0, len(pairs), _TOGETHER):
             some = pairs[start : start + _TOGETHER]
             records.stage([(segment, made.names, made.data) for segment, made in some])
-            for segment, made in some:
-                records.write_ahead(segment, decode_segment(made.names, made.data, str(key)))
         records.publish(key, staged)
         records.discard(key)
     return time.perf_counter() - began

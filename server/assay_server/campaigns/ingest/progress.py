@@ -89,8 +89,8 @@ class Progress:
         self.next_offset = segments[-1].end_bytes if segments else 0
         self.expected = Expected.of(run)
 
-    def checked(self, upload: Upload) -> SegmentContent:
-        """The content of the next segment; remembers its launches and names.
+    def check(self, upload: Upload) -> None:
+        """Check the next segment, and remember its launches and names.
 
         Raises LaunchTableError, and remembers nothing, if it must not follow what came before.
         """
@@ -116,7 +116,6 @@ class Progress:
         self.ordinals.add(content.batches, subject)  # last, so that a refused segment leaves no trace
         self.names.update(content.names)
         self.schema = content.checked_schema
-        return content
 
     def _check_table(self, content: SegmentContent, expected: Expected, subject: str) -> None:
         if self.schema is not None and content.checked_schema is not self.schema:

@@ -62,7 +62,6 @@ class Ingest:
         """Read the attempt's progress from the store again: memory may be ahead of it."""
         with self._lock:
             self._progress.pop(key, None)
-        self._coordinator.records.forget_ahead(key)
 
     def take(self, upload: Upload) -> Future[Answer]:
         """Check an upload and write it to disk. The future resolves once it is durable or refused.
@@ -207,7 +206,7 @@ class Ingest:
     def _hand_over(
         self, upload: Upload, progress: Progress, submit: Callable[[PreparedSegment], None]
     ) -> PreparedSegment:
-        content = progress.checked(upload)
+        progress.check(upload)
         segment = Segment(
             upload.key.run_id,
             upload.key.slice_index,
@@ -226,7 +225,6 @@ class Ingest:
         progress.pending = {i: p for i, p in progress.pending.items() if not p.outcome.done()}
         progress.pending[upload.index] = prepared
         submit(prepared)
-        self._coordinator.records.write_ahead(segment, content)
         return prepared
 
     def _require_same(self, upload: Upload, known: Segment) -> None:

@@ -36,11 +36,9 @@ from assay_server.store.objects.fetching import RecordFetcher
 from assay_server.store.objects.probing import probe_bucket
 from assay_server.store.objects.quarantine import ObjectsAside
 from assay_server.store.objects.staging import StagedSegments, folder_of
-from assay_server.store.parquet_writer import DEFAULT_AHEAD_LIMITS, AheadLimits
 from assay_server.store.quarantine_files import MovedFiles
 from assay_server.store.record_store import NOTHING_HELD, Held, KnownFiles, PublishedFile
 from assay_server.store.records import LocalRecordStore, checked_parts
-from assay_server.store.segments import SegmentContent
 
 _STAGED = re.compile(r"slice-(\d+)-attempt-(\d+)")
 # A report that no campaign has yet; the name of its analysis and the file's own name follow.
@@ -51,16 +49,14 @@ _FEW = 16
 class ObjectRecordStore:
     """A ``RecordStore`` in a bucket. Thread-safe; any number of servers may have one for the same place."""
 
-    def __init__(
-        self, bucket: Bucket, place: RecordsPlace, ahead: AheadLimits = DEFAULT_AHEAD_LIMITS
-    ) -> None:
+    def __init__(self, bucket: Bucket, place: RecordsPlace) -> None:
         self._place = place
         self._bucket, self._url = bucket, place.url
         self._fetcher = RecordFetcher(bucket, place.cache, place.cache_bytes)
         self._aside = ObjectsAside(bucket)
         self._staged = StagedSegments(bucket, self._url)
         self._making_folder = place.cache / f"making-{secrets.token_hex(6)}"
-        self._making = LocalRecordStore(self._making_folder, ahead, shared=True, staged=self.staged)
+        self._making = LocalRecordStore(self._making_folder, shared=True, staged=self.staged)
 
     def close(self) -> None:
         """Remove the folder in which files are made."""
@@ -81,12 +77,6 @@ class ObjectRecordStore:
         if (kept := held.get(segment.index)) is not None:
             return checked_parts(segment, kept, "metadata")
         return self._staged.read(segment)
-
-    def write_ahead(self, segment: Segment, content: SegmentContent) -> None:
-        self._making.write_ahead(segment, content)
-
-    def forget_ahead(self, key: AttemptKey) -> None:
-        self._making.forget_ahead(key)
 
     def publish(
         self, key: AttemptKey, segments: Sequence[Segment], held: Held = NOTHING_HELD
@@ -124,7 +114,6 @@ class ObjectRecordStore:
         self._fetcher.forget(file)
 
     def discard(self, key: AttemptKey) -> None:
-        self.forget_ahead(key)
         self._staged.discard(key)
 
     def sweep(self, known: KnownFiles) -> MovedFiles | None:
