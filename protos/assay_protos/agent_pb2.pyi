@@ -217,7 +217,7 @@ class RunSpec(_message.Message):
     def __init__(self, campaign_id: _Optional[str] = ..., run_id: _Optional[str] = ..., workload: _Optional[str] = ..., device_kind: _Optional[str] = ..., condition: _Optional[_Union[_common_pb2.Condition, _Mapping]] = ..., repeat: _Optional[int] = ..., synthetic: _Optional[bool] = ..., profiler: _Optional[str] = ..., recorded: _Optional[_Union[RecordedSource, _Mapping]] = ..., command: _Optional[_Union[CommandSource, _Mapping]] = ..., counters: _Optional[_Iterable[str]] = ..., under_mps: _Optional[bool] = ..., level: _Optional[_Union[_common_pb2.Level, str]] = ...) -> None: ...
 
 class Work(_message.Message):
-    __slots__ = ("key", "run", "launch_skip", "launch_count", "lease_remaining_ms", "write_secret", "gang", "packed_columns")
+    __slots__ = ("key", "run", "launch_skip", "launch_count", "lease_remaining_ms", "write_secret", "gang")
     KEY_FIELD_NUMBER: _ClassVar[int]
     RUN_FIELD_NUMBER: _ClassVar[int]
     LAUNCH_SKIP_FIELD_NUMBER: _ClassVar[int]
@@ -225,7 +225,6 @@ class Work(_message.Message):
     LEASE_REMAINING_MS_FIELD_NUMBER: _ClassVar[int]
     WRITE_SECRET_FIELD_NUMBER: _ClassVar[int]
     GANG_FIELD_NUMBER: _ClassVar[int]
-    PACKED_COLUMNS_FIELD_NUMBER: _ClassVar[int]
     key: _common_pb2.AttemptKey
     run: RunSpec
     launch_skip: int
@@ -233,8 +232,7 @@ class Work(_message.Message):
     lease_remaining_ms: int
     write_secret: bytes
     gang: _containers.RepeatedScalarFieldContainer[str]
-    packed_columns: bool
-    def __init__(self, key: _Optional[_Union[_common_pb2.AttemptKey, _Mapping]] = ..., run: _Optional[_Union[RunSpec, _Mapping]] = ..., launch_skip: _Optional[int] = ..., launch_count: _Optional[int] = ..., lease_remaining_ms: _Optional[int] = ..., write_secret: _Optional[bytes] = ..., gang: _Optional[_Iterable[str]] = ..., packed_columns: _Optional[bool] = ...) -> None: ...
+    def __init__(self, key: _Optional[_Union[_common_pb2.AttemptKey, _Mapping]] = ..., run: _Optional[_Union[RunSpec, _Mapping]] = ..., launch_skip: _Optional[int] = ..., launch_count: _Optional[int] = ..., lease_remaining_ms: _Optional[int] = ..., write_secret: _Optional[bytes] = ..., gang: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class LeaseRequest(_message.Message):
     __slots__ = ("agent_id", "session_id", "slot_id")

@@ -19,17 +19,6 @@ def values_of(column: pa.Array) -> np.ndarray:
     return np.from_dlpack(column)
 
 
-def validity_of(column: pa.Array) -> np.ndarray:
-    """Which rows of a column have a value, bool."""
-    bits = column.buffers()[0]
-    if bits is None:
-        return np.ones(len(column), bool)
-    # Whole bytes around the column's rows, then the rows alone.
-    begin = column.offset % 8
-    packed = np.frombuffer(bits, np.uint8, (begin + len(column) + 7) // 8, column.offset // 8)
-    return np.unpackbits(packed, count=begin + len(column), bitorder="little")[begin:].view(bool)
-
-
 def distinct(values: np.ndarray) -> np.ndarray:
     """The distinct values in order; ``numpy.unique`` would load masked arrays, which nobody needs here."""
     ordered = np.sort(values)
@@ -39,15 +28,11 @@ def distinct(values: np.ndarray) -> np.ndarray:
     return found
 
 
-def numbers_from(values: np.ndarray, kind: pa.DataType, valid: np.ndarray | None = None) -> pa.Array:
-    """An Arrow column of numbers in the memory of ``values``; ``valid``: which rows have a value."""
-    bits = None if valid is None else pa.py_buffer(np.packbits(valid, bitorder="little"))
-    return pa.Array.from_buffers(kind, len(values), [bits, pa.py_buffer(values)])
-
-
 def identifiers_from(values: Sequence[int]) -> pa.Array:
     """An Arrow column of uint64."""
-    return numbers_from(np.array(values, np.uint64), pa.uint64())
+    return pa.UInt64Array.from_buffers(
+        pa.uint64(), len(values), [None, pa.py_buffer(np.array(values, np.uint64))]
+    )
 
 
 def texts_from(texts: Sequence[str]) -> pa.Array:

@@ -9,7 +9,6 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -82,20 +81,6 @@ def test_segments_hold_at_most_64_k_launches_and_8_mib() -> None:
         ).read()
         assert len(stream) <= MAX_STREAM_BYTES
         assert each.launches < 50_000 or len(stream) > 0.95 * MAX_STREAM_BYTES
-
-
-@pytest.mark.parametrize("reads_packed", [False, True])
-def test_columns_are_packed_only_for_a_server_that_reads_them(spool: Spool, *, reads_packed: bool) -> None:
-    attempt = spool.create(replace(assignment(), packed_columns=reads_packed))
-    for batch in batches_of(1_000, 1_000):
-        attempt.append(batch)
-    attempt.seal((), LOG)
-    [(_, launches)] = content(attempt)
-    with (
-        pa.input_stream(pa.BufferReader(launches), compression="zstd") as stream,
-        pa.ipc.open_stream(stream.read()) as reader,
-    ):
-        assert pa.types.is_null(reader.schema.field("nvtx_id").type) == reads_packed
 
 
 def test_many_counters_make_small_segments() -> None:

@@ -192,7 +192,7 @@ _PAGE_FOOT = """
 - *Ingest* begins with launches on the sender's disk and ends with one fsynced zstd Parquet file for each
   sender, in row groups of 131,072 launches, columns encoded alike. Only ours validates every batch and name,
   fsyncs every segment before acknowledging it, keeps state in SQLite, writes checksums, and sends segments
-  packed and compressed. Each server is a process with the system's allocator for Arrow, which makes both
+  compressed. Each server is a process with the system's allocator for Arrow, which makes both
   faster; senders share a process. Cases alternate, and a promise takes the median of each round's ratios.
 - *Download* is over a Unix socket. A copy neither checks nor decodes; `assay lab fetch` checks each file's
   hash and makes it durable; record batches are decoded by the server, packed with LZ4, and validated by the

@@ -5,7 +5,6 @@ from __future__ import annotations
 import tracemalloc
 from collections.abc import Sequence
 
-import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
@@ -16,12 +15,9 @@ from assay_sampling.errors import LaunchTableError
 from assay_sampling.launches.table import (
     LONGEST_NAME_BYTES,
     NAMES_SCHEMA,
-    CounterColumn,
     LaunchBatch,
     Names,
-    TableMetadata,
     check_batch,
-    launch_schema,
     text_id,
 )
 from assay_server.store import segments
@@ -57,7 +53,7 @@ def test_an_honest_segment_comes_out_as_it_went_in() -> None:
     assert content.launches == 1000
     assert content.metadata.level == "light"
     assert set(content.names.values()) == {f"kernel<{i}>(float*)" for i in range(3)}
-    assert content.batches[0].values("launch").tolist() == list(range(1000))
+    assert content.batches[0].column("launch").to_pylist() == list(range(1000))
     check_named(content, (), "segment 0")
 
 
@@ -199,7 +195,8 @@ def test_whatever_bytes_come_they_are_launches_or_a_clear_error(
     except LaunchTableError as error:
         assert error.subject == "segment 0"
     else:
-        assert all(batch.plain().validate(full=True) is None for batch in content.batches)
+        for batch in content.batches:
+            check_batch(batch)
 
 
 @given(
@@ -224,81 +221,21 @@ def test_a_frame_that_lies_about_its_size_is_read_as_a_stream_would_read_it(text
     assert at_once == streamed
 
 
-def sent_by_an_agent(batches: Sequence[LaunchBatch], *, pack: bool) -> list[EncodedSegment]:
+def sent_by_an_agent(batches: Sequence[LaunchBatch]) -> list[EncodedSegment]:
     schema = batches[0].records.schema
-    segmenter, encoder = Segmenter(schema, packed=pack), SegmentEncoder(schema, pack=pack)
+    segmenter, encoder = Segmenter(schema), SegmentEncoder(schema)
     contents = [content for batch in batches for content in segmenter.add(batch)]
     contents += [last] if (last := segmenter.flush()) else []
     return [encoder.encode(number, content) for number, content in enumerate(contents)]
 
 
 @pytest.mark.parametrize("counters", [0, 40])
-@pytest.mark.parametrize("pack", [False, True])
-def test_what_agents_send_packed_or_not_comes_out_as_it_went_in(counters: int, *, pack: bool) -> None:
+def test_what_agents_send_comes_out_as_it_went_in(counters: int) -> None:
     batches = batches_of(30_000, 7_000, counters=counters)
     known, found = None, []
-    for segment in sent_by_an_agent(batches, pack=pack):
+    for segment in sent_by_an_agent(batches):
         content = decode_segment(bytes(segment.names), bytes(segment.launches), "s", known)
         assert known is None or content.checked_schema is known
         known = content.checked_schema
         found += [each.records for each in content.launch_batches()]
     assert pa.Table.from_batches(found).equals(pa.Table.from_batches([each.records for each in batches]))
-
-
-def test_packed_segments_are_as_large_as_row_groups_and_few_bytes() -> None:
-    batches = batches_of(150_000, 40_000)
-    plain, packed_ones = (sent_by_an_agent(batches, pack=pack) for pack in (False, True))
-    assert [each.header.launches for each in packed_ones] == [131_072, 150_000 - 131_072]
-    sizes = [sum(len(unpacked(bytes(each.launches))) for each in some) for some in (plain, packed_ones)]
-    assert sizes[1] < sizes[0] / 4
-    assert sum(len(each.launches) for each in packed_ones) < sum(len(each.launches) for each in plain)
-
-
-def test_a_bomb_of_columns_that_take_no_bytes_is_refused() -> None:
-    names = [f"c{place}" for place in range(400)]
-    schema = launch_schema(TableMetadata("light"), [CounterColumn(n, "1", "m", "hardware") for n in names])
-    rows = 60_000
-    ones = np.ones(rows, np.int64)
-    given = dict.fromkeys(("process", "kernel_id", "grid_x", "block_x"), ones) | {"launch": np.arange(rows)}
-    columns = [
-        pa.array(given[item.name], item.type) if item.name in given else pa.nulls(rows) for item in schema
-    ]
-    fields = [item.with_type(column.type) for item, column in zip(schema, columns, strict=True)]
-    bomb = pa.schema(fields, schema.metadata)
-    data = packed(bomb, [pa.RecordBatch.from_arrays(columns, schema=bomb)])
-    assert len(unpacked(data)) < LARGEST_UNPACKED_BYTES / 4
-    assert cause(b"", data) == f"it unpacks to more than {LARGEST_UNPACKED_BYTES:,} bytes"
-
-
-def test_packed_values_out_of_range_are_refused() -> None:
-    [whole] = batches_of(1_000, 1_000)
-    place = whole.records.schema.get_field_index("grid_x")
-    columns = list(whole.records.columns)
-    columns[place] = pa.array([1, 0] * 500, pa.int64())
-    spoilt = LaunchBatch(pa.RecordBatch.from_arrays(columns, schema=whole.records.schema), whole.new_names)
-    [segment] = sent_by_an_agent([spoilt], pack=True)
-    assert cause(b"", bytes(segment.launches)) == "column 'grid_x' holds 0, which is below 1"
-
-
-_PACKED = unpacked(bytes(sent_by_an_agent(batches_of(20, 20), pack=True)[0].launches))
-
-
-@settings(max_examples=300, deadline=None)
-@given(
-    st.lists(st.tuples(st.integers(0, len(_PACKED) - 1), st.integers(0, 255)), min_size=1, max_size=6),
-    st.one_of(st.none(), st.integers(0, len(_PACKED))),
-)
-def test_whatever_packed_bytes_come_they_are_launches_or_a_clear_error(
-    changes: list[tuple[int, int]], cut: int | None
-) -> None:
-    data = bytearray(_PACKED)
-    for position, value in changes:
-        data[position] = value
-    try:
-        content = decode_segment(b"", zstd(bytes(data[:cut])), "segment 0")
-    except LaunchTableError as error:
-        assert error.subject == "segment 0"
-    else:
-        for batch in content.batches:
-            batch.plain().validate(full=True)
-            check_batch(batch.plain())

@@ -1,9 +1,8 @@
 """Segments: launches in pieces for sending, compressed and hashed once, kept as one file each.
 
-A segment is one self-contained Arrow IPC stream of at most 131,072 launches and 20 MiB, its columns packed
-(65,536 launches, 8 MiB and plain columns for a server that reads no packed ones), compressed as one
-zstd frame. The names that it is the first of its attempt to use come before it, in the same form. A segment
-file is a fixed header followed by the two compressed parts, exactly as they are sent.
+A segment is one self-contained Arrow IPC stream of at most 65,536 launches and 8 MiB, compressed as one zstd
+frame. The names that it is the first of its attempt to use come before it, in the same form. A segment file
+is a fixed header followed by the two compressed parts, exactly as they are sent.
 
 Source: docs/limits.md, "Uploads".
 """
@@ -22,13 +21,9 @@ from assay_core.records.upload import SegmentHeader
 from assay_sampling.arrays import identifiers_from, texts_from
 from assay_sampling.errors import LaunchTableError, StorageError
 from assay_sampling.launches.table import NAMES_SCHEMA, LaunchBatch, referenced_ids
-from assay_sampling.wire.packing import packed
 
 MAX_LAUNCHES = 65_536
 MAX_STREAM_BYTES = 8 << 20
-# Where the server unpacks columns (docs/limits.md, "Uploads"): what they are in full, and the stream.
-MAX_PACKED_LAUNCHES = 131_072
-MAX_UNPACKED_BYTES = 20 << 20
 MAX_NAMES_BYTES = 6 << 20
 _MAX_BATCHES = 8
 _MAX_PENDING = 256
@@ -88,30 +83,26 @@ class SegmentContent:
     names_bytes: int = 0
 
 
-def launches_per_segment(schema: pa.Schema, *, packed: bool = False) -> int:
+def launches_per_segment(schema: pa.Schema) -> int:
     """The most launches of ``schema`` that fit one segment; raises LaunchTableError if none fits."""
-    stream_bytes = MAX_UNPACKED_BYTES if packed else MAX_STREAM_BYTES
     row_bits = sum(item.type.bit_width + 1 for item in schema)
     overhead = schema.serialize().size + _MAX_BATCHES * (
         len(schema) * _STREAM_BYTES_PER_COLUMN + _STREAM_BYTES
     )
-    rows = (stream_bytes - overhead) * 8 // row_bits
+    rows = (MAX_STREAM_BYTES - overhead) * 8 // row_bits
     if rows < 1:
         raise LaunchTableError(
             "launch table", f"{len(schema):,} columns do not fit a segment", "measure fewer counters"
         )
-    return int(min(rows, MAX_PACKED_LAUNCHES if packed else MAX_LAUNCHES))
+    return int(min(rows, MAX_LAUNCHES))
 
 
 class Segmenter:
-    """Re-chunks batches of any size into segments, each name in the first segment that needs it.
+    """Re-chunks batches of any size into segments, each name in the first segment that needs it."""
 
-    ``packed``: segments of the size that packed ones may have.
-    """
-
-    def __init__(self, schema: pa.Schema, *, packed: bool = False) -> None:
+    def __init__(self, schema: pa.Schema) -> None:
         self.schema = schema
-        self.capacity = launches_per_segment(schema, packed=packed)
+        self.capacity = launches_per_segment(schema)
         self._named: set[int] = set()
         self._content = SegmentContent()
 
@@ -173,16 +164,11 @@ def _split_by_names(
 
 
 class SegmentEncoder:
-    """Compresses the content of segments, in one buffer that is reused.
+    """Compresses the content of segments, in one buffer that is reused."""
 
-    ``pack``: with packed columns (:mod:`assay_sampling.wire.packed`), for servers that read them.
-    """
-
-    def __init__(self, schema: pa.Schema, *, pack: bool = False) -> None:
+    def __init__(self, schema: pa.Schema) -> None:
         self._schema = schema
-        self._pack = pack
-        # The memory is taken as it is first written to, and packed columns need little of it.
-        self._space = pa.allocate_buffer(MAX_UNPACKED_BYTES if pack else MAX_STREAM_BYTES)
+        self._space = pa.allocate_buffer(MAX_STREAM_BYTES)
         self._codec = pa.Codec("zstd", compression_level=1)
 
     def encode(self, segment: int, content: SegmentContent) -> EncodedSegment:
@@ -201,12 +187,10 @@ class SegmentEncoder:
 
     def _launches_part(self, content: SegmentContent) -> bytes:
         batches = content.batches
-        if len(batches) > (1 if self._pack else _MAX_BATCHES):
+        if len(batches) > _MAX_BATCHES:
             batches = [pa.concat_batches(batches)]
-        if self._pack:
-            batches = [packed(each) for each in batches]
         sink = pa.FixedSizeBufferWriter(self._space)
-        with pa.ipc.new_stream(sink, batches[0].schema) as writer:
+        with pa.ipc.new_stream(sink, self._schema) as writer:
             for batch in batches:
                 writer.write_batch(batch)
         return bytes(self._codec.compress(self._space.slice(0, sink.tell()), asbytes=True))

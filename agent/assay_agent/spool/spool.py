@@ -202,7 +202,6 @@ class Spool:
             path,
             work.lease_remaining_ms / 1000,
             write_secret=work.write_secret,
-            packs=work.packed_columns,
         )
         with self.changed:
             self.attempts[key] = attempt
@@ -305,11 +304,8 @@ class SpooledAttempt:
         lease_seconds: float = math.inf,
         *,
         write_secret: bytes = b"",
-        packs: bool = False,
     ) -> None:
-        """``packs``: the server reads packed columns."""
         self.key = key
-        self._packs = packs
         self.write_secret = write_secret
         self.lease_seconds = lease_seconds
         self.directory = directory
@@ -338,8 +334,8 @@ class SpooledAttempt:
         """
         self.check()
         if self._segmenter is None:
-            self._segmenter = Segmenter(batch.records.schema, packed=self._packs)
-            self._encoder = SegmentEncoder(batch.records.schema, pack=self._packs)
+            self._segmenter = Segmenter(batch.records.schema)
+            self._encoder = SegmentEncoder(batch.records.schema)
             self._opened_at = time.monotonic()
         for content in self._segmenter.add(batch):
             self._write(content)

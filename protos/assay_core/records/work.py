@@ -99,8 +99,7 @@ class Work(RunSpec):
     The window skips ``launch_skip`` launches, then takes ``launch_count`` (0: all the rest).
     ``lease_remaining_ms`` counts from now and is extended by every heartbeat that is answered.
     ``write_secret`` proves to the server that this agent holds the lease: for the spool and requests only.
-    ``gang``: the other slots of the agent that the run has; empty if it has one GPU. ``packed_columns``: the
-    server reads segments with them (:mod:`assay_sampling.wire.packed`); an older one says nothing of it.
+    ``gang``: the other slots of the agent that the run has; empty if it has one GPU.
     """
 
     key: AttemptKey
@@ -109,7 +108,6 @@ class Work(RunSpec):
     lease_remaining_ms: int = 60_000
     write_secret: bytes = field(default=b"", repr=False)
     gang: tuple[str, ...] = ()
-    packed_columns: bool = False
 
     @property
     def bare(self) -> bool:
@@ -134,7 +132,6 @@ class Work(RunSpec):
             lease_remaining_ms=self.lease_remaining_ms,
             write_secret=self.write_secret,
             gang=self.gang,
-            packed_columns=self.packed_columns,
         )
 
     @classmethod
@@ -160,5 +157,4 @@ class Work(RunSpec):
             lease_remaining_ms=message.lease_remaining_ms,
             write_secret=message.write_secret,
             gang=tuple(message.gang),
-            packed_columns=message.packed_columns,
         )

@@ -127,11 +127,13 @@ class LaunchWriter:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if error is None:
-            self.write_rest()
-        elif self._writer.is_open:
-            with contextlib.suppress(OSError, pa.ArrowException):  # what comes of it is not used
-                self._writer.close()
+        try:
+            if error is None:
+                self.write_rest()
+        finally:
+            if self._writer.is_open:
+                with contextlib.suppress(OSError, pa.ArrowException):  # what comes of it is not used
+                    self._writer.close()
 
 
 def pack_names(names: Names) -> bytes:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, get_args
 
@@ -54,7 +54,6 @@ __all__ = [
     "SHAPE_COLUMNS",
     "TEXT_COLUMNS",
     "TableMetadata",
-    "base_fields",
     "check_batch",
     "check_names",
     "check_schema",
@@ -473,27 +472,12 @@ def check_batch(batch: pa.RecordBatch) -> None:
         batch.validate(full=True)
     except pa.ArrowInvalid as error:
         raise LaunchTableError("launch table", f"damaged batch: {error}") from error
-    check_values(
-        batch.schema,
-        lambda name: int(batch.column(name).null_count),
-        lambda name: pc.min(batch.column(name)).as_py() if batch.num_rows else None,
-    )
-
-
-def check_values(
-    schema: pa.Schema, nulls: Callable[[str], int], smallest_of: Callable[[str], float | None]
-) -> None:
-    """Check the columns of a batch of ``schema``: ``nulls`` and ``smallest_of`` give the number of nulls and
-    the smallest value of a column by its name.
-
-    Raises LaunchTableError.
-    """
     for item in BASE_FIELDS:
-        if not item.nullable and nulls(item.name):
+        if not item.nullable and batch.column(item.name).null_count:
             raise LaunchTableError("launch table", f"column {item.name!r} has nulls")
     for names, least in ((_NOT_NEGATIVE, 0), (SHAPE_COLUMNS, 1)):
-        for name in (each for each in names if each in schema.names):
-            smallest = smallest_of(name)
+        for name in (each for each in names if each in batch.schema.names):
+            smallest = pc.min(batch.column(name)).as_py()
             if smallest is not None and smallest < least:
                 raise LaunchTableError(
                     "launch table", f"column {name!r} holds {smallest}, which is below {least}"

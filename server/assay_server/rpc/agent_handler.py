@@ -154,7 +154,6 @@ def work_of(lease: Lease, lease_remaining_ms: int) -> Work:
         lease_remaining_ms=lease_remaining_ms,
         write_secret=lease.attempt.write_secret,
         gang=lease.attempt.gang,
-        packed_columns=True,
     )
 
 

@@ -2,8 +2,7 @@
 
 A segment is a zstd frame around an Arrow IPC stream. Both can lie about sizes: the frame is unpacked
 through a stream that stops at a cap, and IPC messages with compressed bodies (a second bomb inside the
-first) are refused before Arrow, which would unpack either, reads a body. Columns may be packed (a third
-bomb): their size in full is bounded before any is unpacked. Source: docs/limits.md, "Uploads".
+first) are refused before Arrow, which would unpack either, reads a body. Source: docs/limits.md, "Uploads".
 """
 
 from __future__ import annotations
@@ -20,31 +19,28 @@ import pyarrow as pa
 
 from assay_sampling.errors import LaunchTableError
 from assay_sampling.launches.table import (
-    BASE_FIELDS,
     NAMES_SCHEMA,
     LaunchBatch,
     Names,
     TableMetadata,
+    check_batch,
     check_schema,
-    check_values,
-    text_columns,
+    referenced_ids,
 )
-from assay_sampling.wire.packed import PackedColumns, columns_of, plain_schema
 
 LARGEST_SEGMENT_LAUNCHES = 131_072
-LARGEST_PART_BYTES = 24 << 20  # of a compressed part; agents limit an unpacked part to 20 MiB
-LARGEST_UNPACKED_BYTES = 24 << 20  # of an unpacked part, and of its launches with all columns in full
+LARGEST_PART_BYTES = 24 << 20  # of a compressed part; agents limit an unpacked part to 8 MiB
+LARGEST_UNPACKED_BYTES = 24 << 20  # of an unpacked part
 _FEW_NAMES_BYTES = 4 << 10  # of those that are kept, to recognise them again
 _REMEDY = "the attempt runs again; if this persists, report it to the authors of Assay"
 
 
 @dataclass(frozen=True)
 class CheckedSchema:
-    """A schema that was found to be a launch table's, with its metadata and the width of a row in bits."""
+    """A schema that was found to be a launch table's, with its metadata."""
 
     schema: pa.Schema
     metadata: TableMetadata
-    row_bits: int
 
 
 @dataclass(frozen=True)
@@ -52,7 +48,7 @@ class SegmentContent:
     """A checked segment: its schema, batches of launches, and its new names."""
 
     checked_schema: CheckedSchema
-    batches: tuple[PackedColumns, ...]
+    batches: tuple[pa.RecordBatch, ...]
     names: dict[int, str]
 
     @property
@@ -67,15 +63,10 @@ class SegmentContent:
     def launches(self) -> int:
         return sum(batch.num_rows for batch in self.batches)
 
-    @property
-    def memory_bytes(self) -> int:
-        """About how much memory its launches take: all columns are of fixed width."""
-        return self.launches * self.checked_schema.row_bits // 8
-
     def launch_batches(self) -> Iterator[LaunchBatch]:
         """The batches, the first with all of the segment's names."""
         for position, batch in enumerate(self.batches):
-            yield LaunchBatch(batch.plain(), self.names if position == 0 else {})
+            yield LaunchBatch(batch, self.names if position == 0 else {})
 
 
 def part_hash(data: bytes) -> bytes:
@@ -93,29 +84,16 @@ def decode_segment(
     """
     with _as_damage(subject):
         schema, batches = _read_stream(launches)
-        checked = _checked(plain_schema(schema), known)
-        unpacked_bytes = sum(batch.num_rows for batch in batches) * checked.row_bits // 8
-        if unpacked_bytes > LARGEST_UNPACKED_BYTES:
-            raise _too_much()
-        columns = tuple(_checked_columns(batch, checked.schema) for batch in batches)
-        return SegmentContent(checked, columns, decode_names(names) if names else {})
+        checked = _checked(schema, known)
+        for batch in batches:
+            check_batch(batch)
+        return SegmentContent(checked, batches, decode_names(names) if names else {})
 
 
-def _checked(found: pa.Schema, known: CheckedSchema | None) -> CheckedSchema:
-    # A spool may hold segments from before grids could be unknown: they differ in that alone.
-    base = {item.name: item for item in BASE_FIELDS}
-    fields = [item.with_nullable(base.get(item.name, item).nullable) for item in found]
-    schema = pa.schema(fields, found.metadata)
+def _checked(schema: pa.Schema, known: CheckedSchema | None) -> CheckedSchema:
     if known is not None and schema.equals(known.schema, check_metadata=True):
         return known
-    return CheckedSchema(schema, check_schema(schema), sum(item.type.bit_width for item in schema))
-
-
-def _checked_columns(batch: pa.RecordBatch, schema: pa.Schema) -> PackedColumns:
-    batch.validate(full=True)
-    found = columns_of(batch, schema)
-    check_values(schema, lambda name: found.column(name).nulls, lambda name: found.column(name).smallest())
-    return found
+    return CheckedSchema(schema, check_schema(schema))
 
 
 def decode_names(names: bytes) -> dict[int, str]:
@@ -144,12 +122,7 @@ def _decoded_names(names: bytes) -> dict[int, str]:
 def check_named(content: SegmentContent, known: Collection[int], subject: str) -> None:
     """Check that each id in the segment is in ``known`` or among its own names."""
     for batch in content.batches:
-        used = {
-            identifier
-            for name in text_columns(batch.schema)
-            for identifier in batch.column(name).distinct().tolist()
-        }
-        for identifier in sorted(used):
+        for identifier in referenced_ids(batch).tolist():
             if identifier not in known and identifier not in content.names:
                 raise LaunchTableError(
                     subject, f"it uses the id {identifier:#018x}, which has no name", _REMEDY

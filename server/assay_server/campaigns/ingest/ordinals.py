@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+import pyarrow as pa
 
+from assay_sampling.arrays import values_of
 from assay_sampling.errors import LaunchTableError
-from assay_sampling.wire.packed import CodesColumn, PackedColumns, StepsColumn
 
 _SPLIT = "give each recording once; a file with several recordings must be split"
 _REPORT = "look at the attempt's log; if it does not explain this, report it to the authors of Assay"
@@ -30,7 +31,7 @@ class LaunchOrdinals:
         # Rows: process, first and last launch; columns ascending by process, then launch, and apart.
         self._intervals = np.empty((3, 0), np.int64)
 
-    def add(self, batches: Sequence[PackedColumns], subject: str) -> None:
+    def add(self, batches: Sequence[pa.RecordBatch], subject: str) -> None:
         """Add the launches of one more segment, or raise LaunchTableError and add none."""
         new = _intervals_of(batches)
         found = np.insert(self._intervals, _places(self._intervals, new), new, axis=1)
@@ -47,17 +48,11 @@ class LaunchOrdinals:
         self._intervals = joined
 
 
-def _intervals_of(batches: Sequence[PackedColumns]) -> np.ndarray:
+def _intervals_of(batches: Sequence[pa.RecordBatch]) -> np.ndarray:
     """The launches of a segment as sorted intervals; launches that come twice stay apart."""
-    if len(batches) == 1:
-        process, launch = (batches[0].column(name) for name in ("process", "launch"))
-        if isinstance(process, CodesColumn) and isinstance(launch, StepsColumn):
-            only, run = process.distinct(), launch.consecutive()
-            if len(only) == 1 and run is not None:  # nearly all packed segments: nothing is unpacked
-                return np.array([[int(only[0])], [run[0]], [run[1]]], np.int64)
     return _new_intervals(
-        _together([batch.values("process") for batch in batches]),
-        _together([batch.values("launch") for batch in batches]),
+        _together([values_of(batch.column("process")) for batch in batches]),
+        _together([values_of(batch.column("launch")) for batch in batches]),
     )
 
 

@@ -1,1 +1,0 @@
-"""Launches on the wire: packed columns."""
