@@ -23,7 +23,7 @@ def names_for(kernels: int) -> Names:
 
 
 def light_batches(
-    launches: int, *, kernels: int = 300, shapes: int = 10, seed: int = 0
+    launches: int, *, kernels: int = 3_000, shapes: int = 10, seed: int = 0
 ) -> Iterator[LaunchBatch]:
     """Batches of a light recording with at most ``kernels`` x ``shapes`` distinct signatures."""
     names = names_for(kernels)
@@ -34,7 +34,7 @@ def light_batches(
         rows = min(BATCH_LAUNCHES, launches - first)
         kernel = generator.integers(0, kernels, rows)
         shape = generator.integers(0, shapes, rows)
-        duration_ns = (2000 + 40 * kernel + 300 * shape + generator.integers(0, 200, rows)).astype(np.int64)
+        duration_ns = (2000 + 40 * kernel + 300 * shape + generator.integers(0, 20_000, rows)).astype(np.int64)
         ends = start_ns + np.cumsum(duration_ns)
         columns = {
             "process": np.zeros(rows, np.int32),
@@ -42,15 +42,15 @@ def light_batches(
             "kernel_id": identifiers[kernel],
             # One grid for each (kernel, shape): kernels x shapes signatures in all.
             "grid_x": 64 + 32 * shape + kernel % 13,
-            "grid_y": np.ones(rows, np.int32),
+            "grid_y": (1 + shape % 4).astype(np.int32),
             "grid_z": np.ones(rows, np.int32),
-            "block_x": np.full(rows, 256, np.int32),
+            "block_x": (32 << kernel % 5).astype(np.int32),
             "block_y": np.ones(rows, np.int32),
             "block_z": np.ones(rows, np.int32),
             "registers_per_thread": (32 + kernel % 64).astype(np.int32),
-            "shared_memory_bytes": np.zeros(rows, np.int64),
+            "shared_memory_bytes": 1024 * (kernel % 9),
             "device": np.zeros(rows, np.int32),
-            "stream": np.full(rows, 7),
+            "stream": 7 + generator.integers(0, 3, rows),
             "start_ns": ends - duration_ns,
             "duration_ns": duration_ns,
         }
