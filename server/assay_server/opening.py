@@ -59,7 +59,6 @@ def recover(coordinator: Coordinator) -> None:
         schedule.store.begin_epoch(wall_ms())
         schedule.extend_all()
         schedule.mend_clocks()
-        schedule.store.release_ended()
     look_for_lost_records(coordinator)
 
 

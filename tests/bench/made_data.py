@@ -34,7 +34,9 @@ def light_batches(
         rows = min(BATCH_LAUNCHES, launches - first)
         kernel = generator.integers(0, kernels, rows)
         shape = generator.integers(0, shapes, rows)
-        duration_ns = (2000 + 40 * kernel + 300 * shape + generator.integers(0, 20_000, rows)).astype(np.int64)
+        duration_ns = (2000 + 40 * kernel + 300 * shape + generator.integers(0, 20_000, rows)).astype(
+            np.int64
+        )
         ends = start_ns + np.cumsum(duration_ns)
         columns = {
             "process": np.zeros(rows, np.int32),

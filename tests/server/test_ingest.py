@@ -16,7 +16,6 @@ from assay_core.records.machine import Inventory, Slot
 from assay_sampling.errors import StorageError
 from assay_sampling.launches.table import Names
 from assay_sampling.running.failures import FailureClass
-from assay_server.campaigns.ingest.group_commit import MOST_HELD_BYTES
 from assay_server.campaigns.ingest.upload import Answer
 from assay_server.store.model import Agent, Segment
 from assay_server.store.records import LocalRecordStore
@@ -32,14 +31,10 @@ from tests.support.server.made_segments import (
 
 
 @pytest.fixture
-def box(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Box]:
-    """``IN_FILES``: no segment is small enough for the metadata store."""
-    box = Box(tmp_path, most_held_bytes=getattr(request, "param", MOST_HELD_BYTES))
+def box(tmp_path: Path) -> Iterator[Box]:
+    box = Box(tmp_path)
     yield box
     box.close()
-
-
-IN_FILES = pytest.mark.parametrize("box", [0], indirect=True, ids=["in files"])
 
 
 DURABLE = Answer()
@@ -111,7 +106,6 @@ def test_an_attempt_whose_end_an_older_backup_lacks_is_measured_again(box: Box) 
     assert box.lease().attempt == 2
 
 
-@IN_FILES
 def test_an_old_token_does_not_even_reach_the_disk(box: Box) -> None:
     first, second = made_segments((10, 10))
     assert box.send(first) == DURABLE
@@ -223,7 +217,6 @@ def test_bytes_that_changed_on_the_way_are_worth_another_attempt_and_bad_content
     assert run.failure.failure_class == "server_refused"
 
 
-@IN_FILES
 def test_a_full_disk_refuses_now_and_takes_it_later(box: Box, monkeypatch: pytest.MonkeyPatch) -> None:
     first, second = made_segments((100, 50))
     assert box.send(first) == DURABLE
@@ -239,7 +232,6 @@ def test_a_full_disk_refuses_now_and_takes_it_later(box: Box, monkeypatch: pytes
     assert box.finish(2, 150)
 
 
-@IN_FILES
 def test_segments_behind_one_that_was_not_stored_are_not_stored_and_harm_nothing(
     box: Box, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -274,7 +266,6 @@ def flip_a_bit(box: Box) -> None:
     path.write_bytes(content)
 
 
-@IN_FILES
 def test_a_staged_segment_that_the_disk_changed_costs_no_try_but_a_broken_disk_ends_the_run(box: Box) -> None:
     first, second = made_segments((100, 50))
     damaged = "staging_damaged: segment 0 in it has changed since it was acknowledged"
@@ -296,7 +287,6 @@ def test_a_staged_segment_that_the_disk_changed_costs_no_try_but_a_broken_disk_e
     )
 
 
-@IN_FILES
 def test_damage_that_is_found_at_the_finish_is_the_disks_too(
     box: Box, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -323,7 +313,6 @@ def test_segments_after_the_finish_are_not_wanted(box: Box) -> None:
     assert box.send(first) == DUPLICATE
 
 
-@IN_FILES
 def test_a_process_that_another_has_replaced_stores_nothing_and_disturbs_nobody(box: Box) -> None:
     """The agent's next process takes the attempt over, while the earlier one still sends."""
     first, second, third = made_segments((100, 50, 30))
@@ -348,7 +337,6 @@ def test_a_process_that_another_has_replaced_stores_nothing_and_disturbs_nobody(
     assert box.send(first.upload(new)) == DUPLICATE
 
 
-@IN_FILES
 def test_segments_that_wait_together_become_durable_together(
     box: Box, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -124,7 +124,6 @@ ROWS = {
         "rule",
         "run two-1.0001 slice 0 attempt 1",
     ),
-    "held_segments SET launches = x'00'": ("segment", "run two-1.0001 slice 0 attempt 1"),
     "runs SET campaign_id = 'x-1' WHERE run_id = 'two-1.0001'": ("rule", "runs, row 3"),
     "runs SET state = 'done' WHERE run_id = 'two-1.0001'": ("rule", "run two-1.0001"),
     "runs SET state = 'running' WHERE run_id = 'ended-1.0000'": ("rule", "run ended-1.0000"),

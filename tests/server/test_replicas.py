@@ -22,7 +22,7 @@ from tests.support.server.made_segments import made_segments
 
 @pytest.fixture
 def box(tmp_path: Path) -> Iterator[Box]:
-    made = Box(tmp_path, shared=True, most_held_bytes=0)
+    made = Box(tmp_path, shared=True)
     yield made
     made.close()
 

@@ -17,7 +17,7 @@ from assay_core.records.campaign import SetAside
 from assay_sampling.readers import open_recording
 from assay_server.app import Server
 from assay_server.store.model import Segment
-from assay_server.store.record_store import NOTHING_HELD, Held, PublishedFile
+from assay_server.store.record_store import PublishedFile
 from assay_server.store.records import LocalRecordStore
 from assay_server.store.tokens import EPOCH_SHIFT
 from tests.support.server.made_segments import made_segments
@@ -243,12 +243,10 @@ def test_a_file_beside_an_attempt_whose_segments_are_gone_is_set_aside_and_never
     """The backup was made just before the attempt was published and its segments were removed."""
     real = LocalRecordStore.publish
 
-    def backed_up(
-        records: LocalRecordStore, key: AttemptKey, segments: Sequence[Segment], held: Held = NOTHING_HELD
-    ) -> PublishedFile:
+    def backed_up(records: LocalRecordStore, key: AttemptKey, segments: Sequence[Segment]) -> PublishedFile:
         if not (short_path / "backup.sqlite").exists():
             back_up(Path(records.location("")).parent, short_path / "backup.sqlite")
-        return real(records, key, segments, held)
+        return real(records, key, segments)
 
     monkeypatch.setattr(LocalRecordStore, "publish", backed_up)
     server = make_server()

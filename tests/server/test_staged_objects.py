@@ -13,7 +13,7 @@ from obstore.store import MemoryStore
 from assay_core.records.attempt import AttemptKey
 from assay_sampling.errors import StorageError
 from assay_server.record_place import RecordsPlace
-from assay_server.store.model import HeldSegment, Segment
+from assay_server.store.model import Segment, SegmentParts
 from assay_server.store.objects.bucket import Bucket, FoundObject
 from assay_server.store.objects.store import ObjectRecordStore
 from assay_server.store.records import DamagedSegmentError
@@ -87,7 +87,7 @@ def test_segments_that_arrive_together_are_one_object_that_every_server_reads(
     assert asked.asked == ["put"] and len(names(objects)) == 1
     second, _ = server(objects, tmp_path / "second")
     for each, made in zip(segments, MADE, strict=True):
-        assert first.staged(each) == second.staged(each) == HeldSegment(made.names, made.data)
+        assert first.staged(each) == second.staged(each) == SegmentParts(made.names, made.data)
 
 
 def test_only_segments_that_follow_one_another_share_an_object(objects: MemoryStore, tmp_path: Path) -> None:
@@ -144,16 +144,6 @@ def test_what_was_made_beside_an_object_that_was_refused_is_removed(
     assert not names(objects)
 
 
-def test_what_failed_to_be_sent_is_removed_where_the_metadata_hold_all(
-    objects: MemoryStore, tmp_path: Path
-) -> None:
-    records, _ = server(objects, tmp_path)
-    segments = staged(records, KEY)
-    records.publish_small([(KEY, segments, {e.index: HeldSegment(e.names, e.data) for e in MADE})])
-    records.discard(KEY)
-    assert not names(objects)
-
-
 def test_a_group_of_another_attempt_of_that_number_is_passed_over(
     objects: MemoryStore, tmp_path: Path
 ) -> None:
@@ -188,16 +178,6 @@ def test_a_server_lists_the_segments_of_another_one_once_and_reads_each_by_one_r
     for segment in segments:
         second.staged(segment)
     assert bucket.asked.count("list") == 1 and bucket.asked.count("get") == 40
-
-
-def test_a_publication_of_what_the_metadata_hold_asks_the_bucket_for_its_file_only(
-    objects: MemoryStore, tmp_path: Path
-) -> None:
-    records, asked = server(objects, tmp_path)
-    held = {each.index: HeldSegment(each.names, each.data) for each in MADE}
-    records.publish_small([(KEY, records_of(KEY), held)])
-    records.discard(KEY)
-    assert asked.asked == ["put"]
 
 
 @pytest.mark.parametrize("publishes", [True, False])

@@ -29,11 +29,11 @@ from assay_server.store.model import (
     Agent,
     AnalysisTry,
     Attempt,
-    HeldSegment,
     Hold,
     KeptBundle,
     PendingRequest,
     Segment,
+    SegmentParts,
     Slice,
     SliceState,
 )
@@ -288,26 +288,6 @@ class TestMetadataStore:
             assert read.segments(ended.key) == [segment]
             assert read.segment(ended.key, 0) == segment
             assert read.agent("agent-1") == agent
-
-    def test_segments_are_held_until_their_attempt_has_ended(self, metadata: MetadataStore) -> None:
-        live, ended = attempt(1), attempt(2, ordinal=1, slot_id="1")
-        parts = HeldSegment(b"", b"\x00\xfflaunches")
-        with metadata.transaction() as store:
-            fill(store)
-            for each in (live, ended):
-                store.add_attempt(each)
-                for index in range(2):
-                    kept = Segment(each.key.run_id, 0, 1, index, 0, 1, 0, 10, b"", b"\xff" * 32)
-                    store.add_segments([kept])
-                    store.hold_segment(kept, parts)
-        with metadata.transaction() as store:
-            assert store.held_segments(live.key) == {0: parts, 1: parts}
-            store.save_attempt(replace(ended, state=AttemptState.FAILED, ended_at_ms=30))
-            store.release_ended()
-            assert (len(store.held_segments(live.key)), store.held_segments(ended.key)) == (2, {})
-            store.release_segments(live.key)
-            assert store.held_segments(live.key) == {}
-            assert len(store.segments(live.key)) == 2
 
     def test_what_is_deleted_is_gone_with_all_its_rows_and_its_number_is_kept(
         self, metadata: MetadataStore
@@ -847,7 +827,7 @@ class TestRecordStore:
     def test_staged_segments_come_back(self, records: RecordStore) -> None:
         made = made_segments((10, 20))
         for segment, record in zip(made, stage(records, KEY, made), strict=True):
-            assert records.staged(record) == HeldSegment(segment.names, segment.data)
+            assert records.staged(record) == SegmentParts(segment.names, segment.data)
 
     def test_what_a_crash_left_behind_the_last_segment_is_overwritten(
         self, records: RecordStore, bench: RecordBench
@@ -858,8 +838,8 @@ class TestRecordStore:
         bench.write(name, bench.read(name) + b"torn" * 1000)
         following = second.record(KEY, staged.end_bytes)
         records.stage([(following, second.names, second.data)])
-        assert records.staged(staged) == HeldSegment(first.names, first.data)
-        assert records.staged(following) == HeldSegment(second.names, second.data)
+        assert records.staged(staged) == SegmentParts(first.names, first.data)
+        assert records.staged(following) == SegmentParts(second.names, second.data)
 
     def test_publishing_writes_all_segments_in_order_and_may_be_repeated(self, records: RecordStore) -> None:
         staged = stage(records, KEY, made_segments((10, 20, 30)))
@@ -883,12 +863,12 @@ class TestRecordStore:
         segments = made_segments((10, 20, 30))
         alone = records.publish(KEY, stage(records, KEY, segments))
         other = AttemptKey("made-1.0001", 0, 1, 11)
-        due = [(KEY, stage(records, KEY, segments), {}), (other, stage(records, other, segments[:2]), {})]
+        due = [(KEY, stage(records, KEY, segments)), (other, stage(records, other, segments[:2]))]
         told = records.publish_small(due)
         assert told[KEY] == alone
         with records.reading(told[other].file) as path:
             assert launches_of(path) == list(range(30))
-        assert records.publish_small([(KEY, [], {})]) == {}
+        assert records.publish_small([(KEY, [])]) == {}
 
     def test_a_segment_that_changed_on_the_disk_is_not_published(
         self, records: RecordStore, bench: RecordBench

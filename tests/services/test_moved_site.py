@@ -91,13 +91,11 @@ def stop_at_staged_segments(made: Lab, campaign_id: str) -> None:
 
 
 def staged(read: SqlTransaction) -> list[tuple[str, int]]:
-    """Segments of unfinished attempts that are not held in the metadata: by run, and their number."""
+    """Staged segments of unfinished attempts: by run, and their number."""
     return [
         (attempt.key.run_id, segment.index)
         for attempt in read.attempts_in((AttemptState.LEASED,))
-        for held in (read.held_segments(attempt.key),)
         for segment in read.segments(attempt.key)
-        if segment.index not in held
     ]
 
 

@@ -228,13 +228,13 @@ class _Check:
         for attempt in rows.attempts:
             if attempt.state not in _UNDER_WAY:
                 continue
-            segments, held = store.segments(attempt.key), store.held_segments(attempt.key)
+            segments = store.segments(attempt.key)
             if [each.index for each in segments] != list(range(attempt.segments)):
                 cause = f"it has {attempt.segments} segments, of which {len(segments)} are there"
                 self._find(FindingKind.RULE, str(attempt.key), cause)
             for segment in segments:
                 try:
-                    self._records.staged(segment, held)
+                    self._records.staged(segment)
                 except StorageError as error:
                     self._find(FindingKind.SEGMENT, str(attempt.key), error.cause)
                     break

@@ -55,10 +55,9 @@ def join_segments(records: RecordStore, database: Path, name: str, path: Path) -
     try:
         with store.snapshot() as read:
             key = AttemptKey(found[1], int(found[2]), int(found[3]), 0)
-            segments, held = read.segments(key), read.held_segments(key)
+            segments = read.segments(key)
     finally:
         store.close()
     for segment in segments:
-        if segment.index not in held:
-            parts = records.staged(segment)
-            write_pieces(path, [(segment.offset_bytes, parts.names + parts.launches)])
+        parts = records.staged(segment)
+        write_pieces(path, [(segment.offset_bytes, parts.names + parts.launches)])

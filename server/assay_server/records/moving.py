@@ -202,14 +202,11 @@ def _folder_of(target: RecordStore) -> Path:
 
 
 def _copy_segments(read: SqlTransaction, key: AttemptKey, source: RecordStore, target: RecordStore) -> int:
-    held = read.held_segments(key)
-    copied = 0
-    for segment in read.segments(key):
-        if segment.index not in held:
-            parts = source.staged(segment)
-            target.stage([(segment, parts.names, parts.launches)])
-            copied += 1
-    return copied
+    segments = read.segments(key)
+    for segment in segments:
+        parts = source.staged(segment)
+        target.stage([(segment, parts.names, parts.launches)])
+    return len(segments)
 
 
 def _copy_report(campaign_id: str, form: str, source: RecordStore, target: RecordStore) -> int:

@@ -57,11 +57,7 @@ def require_elsewhere(state: Path, folder: Path, option: str, remedy: str) -> No
 def names_records(metadata: MetadataStore) -> bool:
     """Whether the database names files in the place of records: published ones, or staged segments."""
     with metadata.snapshot() as read:
-        return read.published_bytes() > 0 or any(
-            segment.index not in read.held_segments(each.key)
-            for each in read.attempts_in(_UNDER_WAY)
-            for segment in read.segments(each.key)
-        )
+        return read.published_bytes() > 0 or any(each.segments > 0 for each in read.attempts_in(_UNDER_WAY))
 
 
 def open_records(

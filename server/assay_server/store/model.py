@@ -318,7 +318,7 @@ class Segment:
 
 
 @dataclass(frozen=True)
-class HeldSegment:
+class SegmentParts:
     """The two compressed parts of a segment."""
 
     names: bytes

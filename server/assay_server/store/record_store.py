@@ -6,12 +6,11 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from types import MappingProxyType
 from typing import Protocol
 
 from assay_core.records.attempt import AttemptKey
 from assay_server.record_place import RecordsPlace
-from assay_server.store.model import HeldSegment, Segment
+from assay_server.store.model import Segment, SegmentParts
 from assay_server.store.quarantine_files import MovedFiles
 
 
@@ -23,11 +22,6 @@ class PublishedFile:
     file_bytes: int
     launches: int
     content_hash: str
-
-
-# Of one attempt, by the segments' indexes.
-Held = Mapping[int, HeldSegment]
-NOTHING_HELD: Held = MappingProxyType({})
 
 
 @dataclass(frozen=True)
@@ -69,20 +63,15 @@ class RecordStore(Protocol):
     def stage(self, segments: Sequence[tuple[Segment, bytes, bytes]]) -> None:
         """Write segments durably at their offsets, each with its compressed names and launches."""
 
-    def staged(self, segment: Segment, held: Held = NOTHING_HELD) -> HeldSegment:
-        """The compressed parts of a segment, held or staged, checked against its hashes."""
+    def staged(self, segment: Segment) -> SegmentParts:
+        """The compressed parts of a staged segment, checked against its hashes."""
 
-    def publish(
-        self, key: AttemptKey, segments: Sequence[Segment], held: Held = NOTHING_HELD
-    ) -> PublishedFile:
-        """Write all segments of an attempt, in order, as its slice's one file; atomic, repeatable.
-
-        ``held``: the segments that the metadata hold; the others were staged.
-        """
+    def publish(self, key: AttemptKey, segments: Sequence[Segment]) -> PublishedFile:
+        """Write all segments of an attempt, in order, as its slice's one file; atomic, repeatable."""
         ...
 
     def publish_small(
-        self, attempts: Sequence[tuple[AttemptKey, Sequence[Segment], Held]]
+        self, attempts: Sequence[tuple[AttemptKey, Sequence[Segment]]]
     ) -> dict[AttemptKey, PublishedFile]:
         """As :meth:`publish` for each attempt that has few launches; the others are left out.
 

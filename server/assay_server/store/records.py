@@ -1,7 +1,6 @@
 """The record store on a local disk.
 
-    <state>/staging/<run_id>/slice-00000-attempt-0001    segments one after another: names, launches;
-                                                         small ones are in the metadata store
+    <state>/staging/<run_id>/slice-00000-attempt-0001    segments one after another: names, launches
     <state>/records/<run_id>/slice-00000.parquet         one file per slice
     <state>/records/<run_id>/slice-00000-1f-9d5c....parquet    in a folder that a standby reaches, too: the
                                                          attempt's token and the hash of the content
@@ -45,9 +44,9 @@ from assay_sampling.errors import LaunchTableError, StorageError
 from assay_sampling.launches.table import LaunchBatch
 from assay_server.store.folders.bundles import PACKED, BundleFolder
 from assay_server.store.folders.reports import ReportFolder
-from assay_server.store.model import HeldSegment, Segment
+from assay_server.store.model import Segment, SegmentParts
 from assay_server.store.quarantine_files import MovedFiles, SetAsideFolder
-from assay_server.store.record_store import NOTHING_HELD, Held, KnownFiles, PublishedFile
+from assay_server.store.record_store import KnownFiles, PublishedFile
 from assay_server.store.segments import SegmentContent, decode_segment, part_hash
 
 # Our own publications and reports that a crash cut short: nothing refers to them.
@@ -61,7 +60,7 @@ _STAGED_TOGETHER = 8
 MOST_SMALL_LAUNCHES = 4_096
 
 
-ReadSegment = Callable[[Segment, Held], HeldSegment]
+ReadSegment = Callable[[Segment], SegmentParts]
 
 
 class DamagedSegmentError(StorageError):
@@ -121,9 +120,7 @@ class LocalRecordStore(ReportFolder, BundleFolder):
         for future in others:
             future.result()
 
-    def staged(self, segment: Segment, held: Held = NOTHING_HELD) -> HeldSegment:
-        if (kept := held.get(segment.index)) is not None:
-            return checked_parts(segment, kept, self._staging.parent / "metadata.sqlite")
+    def staged(self, segment: Segment) -> SegmentParts:
         path = self._staging_path(_key(segment))
         try:
             with path.open("rb") as file:
@@ -135,18 +132,16 @@ class LocalRecordStore(ReportFolder, BundleFolder):
             raise StorageError(
                 str(path), f"it cannot be read ({error.strerror})", "check the disk"
             ) from error
-        return checked_parts(segment, HeldSegment(names, launches), path)
+        return checked_parts(segment, SegmentParts(names, launches), path)
 
-    def publish(
-        self, key: AttemptKey, segments: Sequence[Segment], held: Held = NOTHING_HELD
-    ) -> PublishedFile:
+    def publish(self, key: AttemptKey, segments: Sequence[Segment]) -> PublishedFile:
         if not segments:
             raise LaunchTableError(str(key), "it has no segments, so there is nothing to publish")
         path = self._published_path(key.run_id, key.slice_index)
         with storage_errors(path):
             make_folder(path.parent)
             named = self._naming(key)
-            content_hash = self._write_staged(path, key, segments, held, named)
+            content_hash = self._write_staged(path, key, segments, named)
             path = named(content_hash)
             return PublishedFile(
                 str(path.relative_to(self._records)),
@@ -156,13 +151,13 @@ class LocalRecordStore(ReportFolder, BundleFolder):
             )
 
     def publish_small(
-        self, attempts: Sequence[tuple[AttemptKey, Sequence[Segment], Held]]
+        self, attempts: Sequence[tuple[AttemptKey, Sequence[Segment]]]
     ) -> dict[AttemptKey, PublishedFile]:
         made: dict[AttemptKey, tuple[Path, bytes, int]] = {}
-        for key, segments, held in attempts:
+        for key, segments in attempts:
             launches = sum(segment.launches for segment in segments)
             if 0 < launches <= MOST_SMALL_LAUNCHES:
-                content = self._content(key, segments, held)
+                content = self._content(key, segments)
                 path = self._naming(key)(part_hash(content).hex())
                 made[key] = path, content, launches
         with storage_errors(self._records):
@@ -174,14 +169,14 @@ class LocalRecordStore(ReportFolder, BundleFolder):
             for key, (path, content, launches) in made.items()
         }
 
-    def _content(self, key: AttemptKey, segments: Sequence[Segment], held: Held) -> bytes:
+    def _content(self, key: AttemptKey, segments: Sequence[Segment]) -> bytes:
         """The file of an attempt of few launches."""
-        contents = [self._decoded(key, segment, held) for segment in segments]
+        contents = [self._decoded(key, segment) for segment in segments]
         batches = [batch for content in contents for batch in content.launch_batches()]
         return launch_file_content(contents[0].schema, batches, str(key))
 
-    def _decoded(self, key: AttemptKey, segment: Segment, held: Held) -> SegmentContent:
-        parts = self._read_segment(segment, held)
+    def _decoded(self, key: AttemptKey, segment: Segment) -> SegmentContent:
+        parts = self._read_segment(segment)
         return decode_segment(parts.names, parts.launches, f"{key}, segment {segment.index}")
 
     def _write_staged(
@@ -189,11 +184,10 @@ class LocalRecordStore(ReportFolder, BundleFolder):
         path: Path,
         key: AttemptKey,
         segments: Sequence[Segment],
-        held: Held,
         named: Callable[[str], Path],
     ) -> str:
         """Write an attempt's file; returns the hash of its content."""
-        contents, hashed = self._contents(key, segments, held), HashedContent()
+        contents, hashed = self._contents(key, segments), HashedContent()
         first = next(contents)
         with new_launch_file(
             path,
@@ -323,13 +317,13 @@ class LocalRecordStore(ReportFolder, BundleFolder):
             source.unlink()
             sync_directory(path.parent)
 
-    def _contents(self, key: AttemptKey, segments: Sequence[Segment], held: Held) -> Iterator[SegmentContent]:
+    def _contents(self, key: AttemptKey, segments: Sequence[Segment]) -> Iterator[SegmentContent]:
         """The segments in order; another thread unpacks the next ones while one is written."""
 
         with ThreadPoolExecutor(1, "assay-unpack") as thread:
             ahead: deque[Future[SegmentContent]] = deque()
             for segment in segments:
-                ahead.append(thread.submit(self._decoded, key, segment, held))
+                ahead.append(thread.submit(self._decoded, key, segment))
                 if len(ahead) > _UNPACKED_AHEAD:
                     yield ahead.popleft().result()
             while ahead:
@@ -382,7 +376,7 @@ def _launch_batches(first: SegmentContent, others: Iterator[SegmentContent]) -> 
         yield from content.launch_batches()
 
 
-def checked_parts(segment: Segment, parts: HeldSegment, path: Path | str) -> HeldSegment:
+def checked_parts(segment: Segment, parts: SegmentParts, path: Path | str) -> SegmentParts:
     """The parts of a segment from this file or object, if they are as they were acknowledged.
 
     Raises DamagedSegmentError.

@@ -200,22 +200,6 @@ segments = sa.Table(
     ),
 )
 
-# The parts of small segments, until their attempts have ended; those of others are staged in files.
-held_segments = sa.Table(
-    "held_segments",
-    metadata,
-    sa.Column("run_id", sa.Text, primary_key=True),
-    sa.Column("slice", sa.BigInteger, primary_key=True),
-    sa.Column("attempt", sa.BigInteger, primary_key=True),
-    sa.Column("index", sa.BigInteger, primary_key=True),
-    sa.Column("names", sa.LargeBinary, nullable=False),
-    sa.Column("launches", sa.LargeBinary, nullable=False),
-    sa.ForeignKeyConstraint(
-        ["run_id", "slice", "attempt", "index"],
-        ["segments.run_id", "segments.slice", "segments.attempt", "segments.index"],
-    ),
-)
-
 agents = sa.Table(
     "agents",
     metadata,

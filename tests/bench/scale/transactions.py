@@ -27,7 +27,7 @@ from assay_server.campaigns.scheduling.leases import Lease
 from assay_server.campaigns.scheduling.transitions import SchedulePolicy
 from assay_server.clock import SteadyClock
 from assay_server.database.opening import opened_alone
-from assay_server.store.model import HeldSegment, Segment
+from assay_server.store.model import Segment
 from assay_server.store.postgresql.place import SCHEME, place_of
 from assay_server.store.record_store import PublishedFile
 from assay_server.store.records import LocalRecordStore
@@ -86,7 +86,6 @@ class Load:
         segment = Segment(key.run_id, key.slice_index, key.attempt, 0, 0, _LAUNCHES, 100, _BYTES, b"n", b"h")
         with self.timed(SEGMENT), self._coordinator.schedule() as schedule:
             schedule.add_segments([segment], key)
-            schedule.store.hold_segment(segment, HeldSegment(b"n" * 100, b"l" * _BYTES))
         with self.timed(FINISH), self._coordinator.schedule() as schedule:
             schedule.begin_publish(key, 1, _LAUNCHES, (), AttemptLog())
         with self.timed(PUBLISH):

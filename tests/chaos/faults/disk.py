@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import os
 import re
-import sqlite3
 from pathlib import Path
 
 from tests.chaos.faults.seam import Fault, Whom
@@ -172,26 +170,11 @@ class FlippedStaging(Fault):
     def inject(self) -> None:
         self._flipped, self._log = "", self.program.log_bytes
         self.program.end()
-        staged = [path for path in self.lab.state.glob("staging/*/slice-*") if path.stat().st_size > 1000]
+        staged = [path for path in self.lab.state.glob("staging/*/slice-*") if path.stat().st_size > 0]
         if staged:
             path = self.chance.choice(sorted(staged))
             self._run_id = path.parent.name
-            # Behind the middle: where the file begins, the database may keep the segments.
-            self._flipped = _flip_a_bit(path, 0.5 + 0.4 * self.chance.random())
-        else:
-            self._flip_held()
-
-    def _flip_held(self) -> None:
-        """In a segment that the database keeps: it is small."""
-        with contextlib.closing(sqlite3.connect(self.lab.state / "metadata.sqlite")) as database, database:
-            held = database.execute("SELECT rowid, run_id, launches FROM held_segments").fetchall()
-            if not held:
-                return
-            row, self._run_id, launches = self.chance.choice(sorted(held))
-            changed = bytearray(launches)
-            changed[len(changed) // 2] ^= 1
-            database.execute("UPDATE held_segments SET launches = ? WHERE rowid = ?", (bytes(changed), row))
-        self._flipped = f"held segment of {self._run_id}"
+            self._flipped = _flip_a_bit(path, 0.1 + 0.8 * self.chance.random())
 
     def heal(self) -> None:
         self.program.start()

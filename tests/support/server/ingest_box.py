@@ -8,7 +8,6 @@ from pathlib import Path
 from assay_core.records.attempt import AttemptKey, AttemptLog, Claim
 from assay_core.records.campaign import AttemptState, RunState, Submission
 from assay_core.records.machine import Inventory, Slot
-from assay_server.campaigns.ingest.group_commit import MOST_HELD_BYTES
 from assay_server.campaigns.ingest.publish import Publisher
 from assay_server.campaigns.ingest.segments import Ingest
 from assay_server.campaigns.ingest.upload import Answer, Upload
@@ -43,14 +42,12 @@ class Box:
         state: Path,
         *,
         synthetic: bool = False,
-        most_held_bytes: int = MOST_HELD_BYTES,
         shared: bool = False,
         text: str = TEXT,
         slots: tuple[Slot, ...] = (Slot("0", ("recorded",)), Slot("1", ("recorded",))),
     ) -> None:
-        """``most_held_bytes`` 0: every segment is staged in a file. ``shared``: records that others reach."""
+        """``shared``: records that others reach."""
         self.state, self.shared = state, shared
-        self.most_held_bytes = most_held_bytes
         state.mkdir(parents=True, exist_ok=True)
         self.clock = HandClock()
         self.open()
@@ -67,7 +64,7 @@ class Box:
         policy = SchedulePolicy(1000, RetryPolicy(delay_ms=0))
         records = LocalRecordStore(self.state, shared=self.shared)
         self.coordinator = Coordinator(self.metadata, records, policy, self.clock)
-        self.ingest = Ingest(self.coordinator, self.most_held_bytes)
+        self.ingest = Ingest(self.coordinator)
         self.publisher = Publisher(self.coordinator)
 
     def beside(self, metadata: SqliteStore | None = None) -> Box:

@@ -18,12 +18,6 @@ from tests.support.server.postgresql_server import fresh_schema, place_in_schema
 
 # By module or test: what they are about is a file, a copy of it or its locks.
 SQLITE_ONLY: tuple[str, ...] = (
-    "test_finished_together.py::test_an_attempt_whose_segments_were_lost_fails_alone",
-    "test_held_segments.py::test_small_segments_take_no_file_and_large_ones_do",
-    "test_held_segments.py::test_a_held_segment_that_the_disk_changed_costs_no_try_and_is_set_aside",
-    "test_held_segments.py::test_nothing_is_kept_of_an_attempt_that_has_ended",
-    "test_held_segments.py::test_what_an_attempt_left_that_has_ended_goes_at_the_next_start",
-    "test_held_segments.py::test_deleted_runs_leave_nothing",
     "test_lease_holders.py::test_no_error_of_the_database_quotes_the_secret_of_a_lease",
     "test_many_runs.py::test_a_lease_costs_no_more_in_a_campaign_of_ten_times_the_runs",
     "test_restored_backup.py",

@@ -20,11 +20,6 @@ def staging_damaged(coordinator: Coordinator, key: AttemptKey, error: DamagedSeg
     """The failure of the attempt; what is left of its segments is set aside, which the status tells."""
     records = coordinator.records
     try:
-        with coordinator.snapshot() as store:
-            held = store.held_segments(key)
-            kept = [segment for segment in store.segments(key) if segment.index in held]
-        parts = ((segment, held[segment.index]) for segment in kept)
-        records.stage([(segment, each.names, each.launches) for segment, each in parts])
         moved = records.set_aside_staged(key)
         if moved is not None:
             warn_of(moved)

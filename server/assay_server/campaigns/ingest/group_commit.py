@@ -13,16 +13,13 @@ from assay_sampling.errors import AssayError, StorageError
 from assay_server.campaigns.scheduling.attempt_results import SegmentOutcome
 from assay_server.campaigns.scheduling.coordinator import Coordinator
 from assay_server.store.connections.retry import repeated
-from assay_server.store.model import Attempt, HeldSegment, Segment
+from assay_server.store.model import Attempt, Segment
 from assay_server.store.sql import SqlTransaction
 from assay_server.threads.grouping import GroupingThread
 
 _log = logging.getLogger(__name__)
 
 _MOST_TOGETHER = 64
-# The first segments of an attempt, up to so many bytes, are kept in the metadata store, in the commit that
-# records them: a file of their own would take three more syncs of the disk.
-MOST_HELD_BYTES = 64 << 10
 
 
 @dataclass(eq=False)
@@ -65,7 +62,6 @@ class GroupCommit:
 
     ``on_failure`` is called with attempts of which a segment was not stored. ``more_come``: whether segments
     are being checked now: a transaction costs as much for several as for one, so it waits for them a little.
-    ``most_held_bytes``: of an attempt, kept in the metadata store.
     """
 
     def __init__(
@@ -73,9 +69,7 @@ class GroupCommit:
         coordinator: Coordinator,
         on_failure: Callable[[AttemptKey], None],
         more_come: Callable[[], bool] = lambda: False,
-        most_held_bytes: int = MOST_HELD_BYTES,
     ) -> None:
-        self._most_held_bytes = most_held_bytes
         self._coordinator = coordinator
         self._on_failure = on_failure
         self._thread: GroupingThread[PreparedSegment | Unchecked] = GroupingThread(
@@ -140,9 +134,7 @@ class GroupCommit:
         due = [prepared for prepared in group if prepared not in found]
         if not due:
             return [found[prepared] for prepared in group]
-        large = [p for p in due if not self._is_held(p.segment)]
-        if large:
-            self._coordinator.records.stage([(p.segment, p.names, p.launches) for p in large])
+        self._coordinator.records.stage([(p.segment, p.names, p.launches) for p in due])
         by_attempt: dict[AttemptKey, list[PreparedSegment]] = {}
         for prepared in due:
             by_attempt.setdefault(prepared.key, []).append(prepared)
@@ -150,14 +142,7 @@ class GroupCommit:
             for key, members in by_attempt.items():
                 outcome = schedule.add_segments([prepared.segment for prepared in members], key)
                 found |= dict.fromkeys(members, outcome)
-                for each in members if outcome is SegmentOutcome.ADDED else ():
-                    if self._is_held(each.segment):
-                        schedule.store.hold_segment(each.segment, HeldSegment(each.names, each.launches))
         return [found[prepared] for prepared in group]
-
-    def _is_held(self, segment: Segment) -> bool:
-        """Whether the metadata store keeps a segment: all before it are small, too."""
-        return segment.end_bytes <= self._most_held_bytes
 
 
 def _before_storing(

@@ -14,7 +14,7 @@ from assay_server.campaigns.ingest.group_commit import PreparedSegment
 from assay_server.campaigns.ingest.ordinals import LaunchOrdinals
 from assay_server.campaigns.ingest.upload import Upload
 from assay_server.store.model import Run, Segment
-from assay_server.store.record_store import Held, RecordStore
+from assay_server.store.record_store import RecordStore
 from assay_server.store.segments import (
     LARGEST_PART_BYTES,
     LARGEST_SEGMENT_LAUNCHES,
@@ -74,13 +74,13 @@ class Progress:
         """Whether the upload is the next segment, from the process that sent those before."""
         return self.expected is not None and upload.index == self.next_index and self.is_of(upload.claim)
 
-    def load(self, run: Run, segments: Sequence[Segment], held: Held, records: RecordStore) -> None:
+    def load(self, run: Run, segments: Sequence[Segment], records: RecordStore) -> None:
         """Read the durable segments back. Raises DamagedSegmentError."""
         self.schema, self.names = None, set()
         self.ordinals = LaunchOrdinals(may_skip=Expected.of(run).may_skip)
         subject = str(None if self.claim is None else self.claim.key)
         for segment in segments:
-            parts = records.staged(segment, held)
+            parts = records.staged(segment)
             content = decode_segment(parts.names, parts.launches, subject, self.schema)
             self.schema = content.checked_schema
             self.names.update(content.names)

@@ -118,7 +118,7 @@ class Publisher:
                 held.enter_context(lock)
             with self._coordinator.snapshot() as store:
                 ready = (key for key in keys if _is_publishing(store, key))
-                found = [(key, store.segments(key), store.held_segments(key)) for key in ready]
+                found = [(key, store.segments(key)) for key in ready]
             files = self._coordinator.records.publish_small(found)
             with self._coordinator.snapshot() as store:
                 plans = {key: self._look_at(store, key, file) for key, file in files.items()}
@@ -152,12 +152,12 @@ class Publisher:
         with self._slice_lock(key):
             with self._coordinator.snapshot() as store:
                 attempt = store.attempt(key.run_id, key.slice_index, key.attempt)
-                segments, held = store.segments(key), store.held_segments(key)
+                segments = store.segments(key)
             if attempt is None or attempt.state is not AttemptState.PUBLISHING:
                 return attempt is not None and attempt.state is AttemptState.PUBLISHED
             try:
                 empty = not segments and not attempt.segments
-                file = _NO_FILE if empty else self._coordinator.records.publish(key, segments, held)
+                file = _NO_FILE if empty else self._coordinator.records.publish(key, segments)
             except (DamagedSegmentError, LaunchTableError) as error:
                 return self._give_up(key, error)
             return self._commit(key, file)

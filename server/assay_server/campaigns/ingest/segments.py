@@ -21,7 +21,7 @@ from assay_core.records.failure import Failure, failure
 from assay_sampling.errors import AssayError, LaunchTableError, StorageError
 from assay_sampling.running.failures import FailureClass
 from assay_server.campaigns.ingest.damaged_staging import staging_damaged
-from assay_server.campaigns.ingest.group_commit import MOST_HELD_BYTES, GroupCommit, PreparedSegment
+from assay_server.campaigns.ingest.group_commit import GroupCommit, PreparedSegment
 from assay_server.campaigns.ingest.progress import ChangedOnTheWayError, Progress
 from assay_server.campaigns.ingest.stored import Stored, is_behind
 from assay_server.campaigns.ingest.upload import Answer, Upload
@@ -37,18 +37,15 @@ _PAUSE_SECONDS = 0.002  # between two uploads of a stream that are there already
 
 
 class Ingest:
-    """Takes uploads. Thread-safe.
+    """Takes uploads. Thread-safe."""
 
-    ``most_held_bytes``: of the first segments of an attempt that the metadata store keeps itself.
-    """
-
-    def __init__(self, coordinator: Coordinator, most_held_bytes: int = MOST_HELD_BYTES) -> None:
+    def __init__(self, coordinator: Coordinator) -> None:
         self._coordinator = coordinator
         self._lock = threading.Lock()
         self._progress: OrderedDict[AttemptKey, Progress] = OrderedDict()
         self._checking = 0
         self._checked_at = 0.0
-        self._commit = GroupCommit(coordinator, self.forget, self._more_come, most_held_bytes)
+        self._commit = GroupCommit(coordinator, self.forget, self._more_come)
         coordinator.listen(self._heard, attrgetter("dead"))
 
     def close(self) -> None:
@@ -191,7 +188,7 @@ class Ingest:
         if not attempt.takes_segments_from(upload.claim):
             raise _Refused(_not_wanted(upload))
         if is_behind(progress, attempt):
-            progress.load(run, stored.segments or (), stored.held, self._coordinator.records)
+            progress.load(run, stored.segments or (), self._coordinator.records)
         if upload.index > progress.next_index and upload.follows:
             raise _not_stored(upload)
         if upload.index > progress.next_index:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Self
 
 from assay_server.campaigns.ingest.progress import Progress
 from assay_server.campaigns.ingest.upload import Upload
 from assay_server.store.model import Attempt, Run, Segment
-from assay_server.store.record_store import NOTHING_HELD, Held
 from assay_server.store.sql import SqlTransaction
 
 
@@ -24,7 +23,6 @@ class Stored:
     run: Run | None = None
     segment: Segment | None = None
     segments: Sequence[Segment] | None = None
-    held: Held = field(default_factory=lambda: NOTHING_HELD)
 
     @classmethod
     def read(cls, store: SqlTransaction, upload: Upload, progress: Progress | None) -> Self:
@@ -39,7 +37,7 @@ class Stored:
         known = store.segment(key, upload.index)
         if not is_behind(progress, attempt):
             return cls(attempt, run, known)
-        return cls(attempt, run, known, store.segments(key), store.held_segments(key))
+        return cls(attempt, run, known, store.segments(key))
 
     def lacks(self, progress: Progress) -> bool:
         """Whether the progress must be read back, and was not when this was read."""

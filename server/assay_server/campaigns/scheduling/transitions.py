@@ -272,8 +272,6 @@ class Transitions:
         self.effects.ended.append((attempt, state, why))
         if state is not AttemptState.EXPIRED:
             self.effects.dead.append(attempt.key)
-            if attempt.segments:
-                self.store.release_segments(attempt.key)
         run = self.store.run(attempt.key.run_id)
         self.note_change(attempt.key.run_id)
         if run is not None and run.placement.concerns_other_slots:

@@ -7,7 +7,7 @@
 A request costs an object store more than the bytes of a segment, so a server remembers the objects that it
 made or listed, and reads a segment by one request. To remove the segments of an attempt it always lists them:
 this server before a restart, the one before it, or a request that failed may have made objects that nobody
-recorded. Only an attempt that the metadata hold whole, and of which this server sent nothing, costs none.
+recorded.
 """
 
 from __future__ import annotations
@@ -20,10 +20,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from assay_core.records.attempt import AttemptKey
-from assay_server.store.model import HeldSegment, Segment
+from assay_server.store.model import Segment, SegmentParts
 from assay_server.store.objects.bucket import Bucket
 from assay_server.store.objects.refusals import MissingObjectError
-from assay_server.store.record_store import Held
 from assay_server.store.records import DamagedSegmentError, checked_parts
 
 _MOST_TOGETHER_BYTES = 8 << 20
@@ -62,12 +61,10 @@ class _Remembered:
     """What this server knows of the objects of an attempt.
 
     ``sent``: those it tried to make, by name. ``listed``: those it found there.
-    ``held``: the metadata hold all segments that are published.
     """
 
     sent: dict[str, _Object] = field(default_factory=dict)
     listed: dict[str, _Object] = field(default_factory=dict)
-    held: bool = False
 
 
 class StagedSegments:
@@ -89,7 +86,7 @@ class StagedSegments:
             [(each.name, b"".join(n + data for _, n, data in members)) for each, members in made]
         )
 
-    def read(self, segment: Segment) -> HeldSegment:
+    def read(self, segment: Segment) -> SegmentParts:
         """The parts of a segment as they were acknowledged. Raises DamagedSegmentError, StorageError."""
         refused = DamagedSegmentError(
             f"{self._url}/{_alone(segment)}", "it is gone", "check the bucket; the attempt is run again"
@@ -98,7 +95,7 @@ class StagedSegments:
             length = segment.end_bytes - segment.offset_bytes
             try:
                 data = self._bucket.get_part(each.name, each.begin_of(segment), length)
-                parts = HeldSegment(data[: segment.names_bytes], data[segment.names_bytes :])
+                parts = SegmentParts(data[: segment.names_bytes], data[segment.names_bytes :])
                 return checked_parts(segment, parts, f"{self._url}/{each.name}")
             except MissingObjectError:
                 continue
@@ -127,18 +124,11 @@ class StagedSegments:
             self._of(key).listed = found
         return found
 
-    def publishes(self, key: AttemptKey, segments: Sequence[Segment], held: Held) -> None:
-        """Say what an attempt that is published consists of: what the metadata hold is in no object."""
-        with self._lock:
-            all_held = bool(segments) and all(segment.index in held for segment in segments)
-            self._of(_without_token(key)).held = all_held
-
     def discard(self, key: AttemptKey) -> None:
         """Remove the segments of an attempt."""
         with self._lock:
-            here = self._remembered.pop(_without_token(key), _Remembered())
-        if not here.held or here.sent or here.listed:
-            self._bucket.remove(self.names(key))
+            self._remembered.pop(_without_token(key), None)
+        self._bucket.remove(self.names(key))
 
     def names(self, key: AttemptKey) -> list[str]:
         """All objects of an attempt."""

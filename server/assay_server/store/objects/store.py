@@ -30,15 +30,15 @@ from assay_sampling.errors import ParameterError
 from assay_server.record_place import RecordsPlace
 from assay_server.store.folders.bundles import BUNDLES
 from assay_server.store.folders.reports import REPORT_FORMS
-from assay_server.store.model import HeldSegment, Segment
+from assay_server.store.model import Segment, SegmentParts
 from assay_server.store.objects.bucket import Bucket
 from assay_server.store.objects.fetching import RecordFetcher
 from assay_server.store.objects.probing import probe_bucket
 from assay_server.store.objects.quarantine import ObjectsAside
 from assay_server.store.objects.staging import StagedSegments, folder_of
 from assay_server.store.quarantine_files import MovedFiles
-from assay_server.store.record_store import NOTHING_HELD, Held, KnownFiles, PublishedFile
-from assay_server.store.records import LocalRecordStore, checked_parts
+from assay_server.store.record_store import KnownFiles, PublishedFile
+from assay_server.store.records import LocalRecordStore
 
 _STAGED = re.compile(r"slice-(\d+)-attempt-(\d+)")
 # A report that no campaign has yet; the name of its analysis and the file's own name follow.
@@ -73,24 +73,17 @@ class ObjectRecordStore:
     def stage(self, segments: Sequence[tuple[Segment, bytes, bytes]]) -> None:
         self._staged.stage(segments)
 
-    def staged(self, segment: Segment, held: Held = NOTHING_HELD) -> HeldSegment:
-        if (kept := held.get(segment.index)) is not None:
-            return checked_parts(segment, kept, "metadata")
+    def staged(self, segment: Segment) -> SegmentParts:
         return self._staged.read(segment)
 
-    def publish(
-        self, key: AttemptKey, segments: Sequence[Segment], held: Held = NOTHING_HELD
-    ) -> PublishedFile:
-        self._staged.publishes(key, segments, held)
-        made = self._making.publish(key, segments, held)
+    def publish(self, key: AttemptKey, segments: Sequence[Segment]) -> PublishedFile:
+        made = self._making.publish(key, segments)
         self._send([made])
         return made
 
     def publish_small(
-        self, attempts: Sequence[tuple[AttemptKey, Sequence[Segment], Held]]
+        self, attempts: Sequence[tuple[AttemptKey, Sequence[Segment]]]
     ) -> dict[AttemptKey, PublishedFile]:
-        for attempt in attempts:
-            self._staged.publishes(*attempt)
         made = self._making.publish_small(attempts)
         self._send(list(made.values()))
         return made

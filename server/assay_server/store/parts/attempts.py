@@ -15,7 +15,7 @@ from assay_core.records.runs import RunsRequest
 from assay_server.store import statements, tables
 from assay_server.store.model import Attempt
 from assay_server.store.parts.tokens import TokenRows
-from assay_server.store.rows import deleting, heartbeats, held, selected_runs
+from assay_server.store.rows import deleting, heartbeats, selected_runs
 from assay_server.store.values.fields import Row, documents_of, failure_of, flags_of, shallow
 
 
@@ -98,7 +98,8 @@ class AttemptRows(TokenRows):
         """
         for key, spooled in progress:
             extended = {"spooled": spooled, "ends_at_ms": lease_ends_at_ms}
-            of_one = {statements.KEY + name: value for name, value in held.key_of(key).items()}
+            place = {"run_id": key.run_id, "slice": key.slice_index, "attempt": key.attempt}
+            of_one = {statements.KEY + name: value for name, value in place.items()}
             self.driver.write(heartbeats.extend_attempt(), of_one | extended)
             known: Attempt | None = self.known.get((tables.attempts.name, *_place_of(key)))
             if known is not None:

@@ -16,7 +16,7 @@ _FRUITLESS = (AttemptState.FAILED, AttemptState.SUPERSEDED, AttemptState.CANCELL
 
 def delete_runs(connection: sa.Connection, run_ids: Sequence[str]) -> None:
     """Delete runs with their slices, attempts and segments."""
-    for table in (tables.held_segments, tables.segments, tables.attempts, tables.slices, tables.runs):
+    for table in (tables.segments, tables.attempts, tables.slices, tables.runs):
         connection.execute(sa.delete(table).where(table.c.run_id.in_(run_ids)))
 
 
