@@ -41,7 +41,8 @@ class Shown:
 
 @dataclass(frozen=True)
 class Plate:
-    """A figure of the page; ``svg`` is markup already, in which every text is escaped.
+    """A figure of the page; ``svg``, and ``narrow`` for phones, are markup already, in which every text
+    is escaped.
 
     Without it the figure is not drawn, and the caption says how to see it. ``tall``: on paper it takes a page
     of its own. ``wide``: it has no other figure beside it.
@@ -51,6 +52,7 @@ class Plate:
     title: str
     caption: str
     svg: Markup | None
+    narrow: Markup | None = None
     tall: bool = False
     wide: bool = False
 
@@ -157,14 +159,16 @@ def _plates(figures: Sequence[Figure], *, with_scripts: bool) -> dict[str | None
     found: dict[str | None, tuple[Plate, ...]] = {}
     for figure in figures:
         # The SVG is markup already: forms.svg escapes what it is given.
-        drawn = Markup(forms.svg(figure)) if figure.name in at_once else None
+        at_hand = figure.name in at_once
+        drawn = Markup(forms.svg(figure)) if at_hand else None
+        narrow = Markup(forms.narrow_svg(figure, styled=False)) if at_hand else None
         if without:
             caption = f"{figure.title}: not drawn, because {without.cause}; {without.remedy}."
         else:
             caption = figure.caption if drawn else _how_to_see(figure, with_scripts=with_scripts)
         tall = drawn is not None and forms.height_px(figure) > _TALL_PX
         wide = drawn is not None and width_of(drawn) > _WIDE_PX
-        plate = Plate(figure.name, figure.title, caption, drawn, tall, wide)
+        plate = Plate(figure.name, figure.title, caption, drawn, narrow, tall, wide)
         found[figure.workload] = (*found.get(figure.workload, ()), plate)
     return found
 

@@ -68,7 +68,8 @@ CHART_TEXT = """() => {
 }"""
 # Pictures that are cut or scroll within their place, and text that reaches beyond its picture.
 CUT_FIGURES = """() => [...document.querySelectorAll('.plate')].flatMap(plate => {
-    const svg = plate.querySelector('svg'), name = plate.dataset.drawn;
+    const svg = [...plate.querySelectorAll('svg')].find(each => each.checkVisibility());
+    const name = plate.dataset.drawn;
     if (!svg || !plate.offsetParent) return [];
     const cut = plate.scrollHeight > plate.clientHeight + 1 || plate.scrollWidth > plate.clientWidth + 1;
     const room = svg.getBoundingClientRect();
@@ -188,9 +189,12 @@ def test_text_in_charts_is_at_least_eleven_pixels(
     assert least >= LEAST_CHART_PX - 0.01, where
 
 
+@pytest.mark.parametrize("window", [DESK, PHONE], ids=["desk", "phone"])
 @every_page
-def test_no_figure_is_cut(open_page: OpenPage, pages: dict[str, Path], name: str) -> None:
-    page = open_page(page_of(pages, name), DESK)
+def test_no_figure_is_cut_or_scrolls(
+    open_page: OpenPage, pages: dict[str, Path], name: str, window: Window
+) -> None:
+    page = open_page(page_of(pages, name), window)
     page.evaluate(UNFOLD)
     assert page.evaluate(FIGURES_SHOWN) >= 6
     cut = page.evaluate(CUT_FIGURES)

@@ -12,6 +12,8 @@ from xml.etree import ElementTree
 
 import pytest
 
+from assay_report.figures.finishing import width_of
+from assay_report.figures.narrow import NARROW_PX
 from assay_server.campaigns.errors import NotYetError, UnknownThingError
 from assay_server.web.figures.figure_worker import Source, Studio
 from assay_server.web.figures.work import described
@@ -87,6 +89,9 @@ def test_a_picture_is_drawn_once_for_a_report_and_again_for_the_next_one(worksho
     assert (asyncio.run(drawn("a")), workshop.asked) == (first, 1)
     asyncio.run(drawn("b"))
     assert workshop.asked == 2
+    phone = asyncio.run(workshop.studio.picture(Source("c-1", "b", REPORT), "overview", narrow=True))
+    assert width_of(phone.decode()) <= NARROW_PX < width_of(first.decode())
+    assert asyncio.run(drawn("b")) == first
 
 
 def test_there_is_no_figure_of_another_name(workshop: Workshop) -> None:

@@ -7,6 +7,7 @@ specification, data addresses are refused, and fonts are those of vl-convert and
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 from pathlib import Path
@@ -17,13 +18,16 @@ from assay_core.files.durable import write_atomically
 from assay_report.figures import interactive
 from assay_report.figures.figure import EXTRA, Figure
 from assay_report.figures.finishing import at_most, finished, height_of, width_of
-from assay_report.figures.paper import PAGE_PT, fitted, in_paper_text
+from assay_report.figures.narrow import NARROW_PX, narrowed
+from assay_report.figures.paper import PAGE_PT, fitted, in_paper_text, plot_width
 from assay_sampling.errors import MissingExtraError, ParameterError
 
 VEGA_LITE = "6.4"
 PNG_SCALE = 2.0
 # A page is drawn again and again while people watch a campaign.
 _REMEMBERED = 128
+# A narrow figure is drawn again while names and legends turn out wider than expected.
+_FITTED_AGAIN = 2
 
 
 def missing() -> MissingExtraError | None:
@@ -53,6 +57,27 @@ def svg(figure: Figure, *, styled: bool = True) -> str:
     :data:`assay_report.figures.theme.STYLE` in its own sheet.
     """
     return _svg(figure.spec_bytes(), figure.title, figure.described, styled)
+
+
+def narrow_svg(figure: Figure, *, styled: bool = True) -> str:
+    """The figure as SVG for a phone, :data:`assay_report.figures.narrow.NARROW_PX` wide at most.
+
+    ``styled`` as for :func:`svg`, whose style sheet serves both on one page.
+    """
+    return _narrow_svg(figure.spec_bytes(), figure.title, figure.described, styled)
+
+
+@lru_cache(maxsize=_REMEMBERED)
+def _narrow_svg(spec: bytes, title: str, described: str, styled: bool) -> str:
+    asked = json.loads(spec)
+    fitting = narrowed(asked)
+    drawn = _drawn(fitting)
+    for _ in range(_FITTED_AGAIN):
+        if width_of(drawn) <= NARROW_PX:
+            break
+        fitting = narrowed(asked, plot_width(fitting) + NARROW_PX - width_of(drawn))
+        drawn = _drawn(fitting)
+    return finished(at_most(drawn, NARROW_PX), title, described, b"narrow" + spec, styled=styled)
 
 
 def height_px(figure: Figure) -> float:

@@ -18,9 +18,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from assay_report.figures import forms, gallery, parts, theme
-from assay_report.figures.figure import Figure
+from assay_report.figures.figure import Figure, without_data
 from assay_report.figures.finishing import width_of
 from assay_report.figures.kinds import composition, errors, timeline
+from assay_report.figures.narrow import NARROW_PX
 from assay_report.figures.paper import fitted, in_paper_text
 from assay_report.figures.text import labels, number, shortened
 from assay_report.model.drawn import Drawn
@@ -184,6 +185,51 @@ def test_hostile_names_reach_no_form_as_markup(figures: tuple[Figure, ...]) -> N
     groups = figures[-1]
     assert any("f<script>alert('x')</script>(int*" in hint for hint in hints(groups))
     assert any("f<script>alert('x')</script>(int*" in text for text in texts(groups))
+
+
+def said(drawn: str, role: str) -> list[str]:
+    """The texts of axes or legends in a picture, each on one line."""
+    groups = ElementTree.fromstring(drawn).iterfind(f".//{SVG}g[@class='mark-text role-{role}']")
+    return [" ".join(each.itertext()) for group in groups for each in group.iter(f"{SVG}text")]
+
+
+def marks(drawn: str) -> list[int]:
+    """How many bars, points and paths each layer has."""
+    groups = ElementTree.fromstring(drawn).iterfind(".//*[@class]")
+    return [
+        len(each)
+        for each in groups
+        if re.fullmatch("mark-(symbol|rect|area).*role-mark.*", each.get("class", ""))
+    ]
+
+
+def test_a_phone_sees_all_that_a_desk_sees(figures: tuple[Figure, ...]) -> None:
+    for figure in figures:
+        broad, narrow = forms.svg(figure), forms.narrow_svg(figure)
+        assert width_of(narrow) <= NARROW_PX
+        for role in ("axis-title", "legend-title", "legend-label"):
+            for short, whole in zip(said(narrow, role), said(broad, role), strict=True):
+                assert short == whole or (short[-1] == "…" and whole.startswith(short[:-1])), figure.name
+        rows = [text for text in said(broad, "axis-label") if not re.match(r"[\d.,]+$", text)]
+        assert set(rows) <= set(said(narrow, "axis-label")), figure.name
+        assert marks(narrow) == marks(broad), figure.name
+
+
+def test_long_names_take_two_lines_on_a_phone_and_empty_figures_say_why() -> None:
+    name = f"first/{'x' * 60}/last"
+    row = {
+        "workload": name, "device": "V100", "condition": {"cache": None}, "method": "pks",
+        "asked_parameters": {}, "status": "ok", "error_percent": 1.0, "speedup": 2.0, "reason": "",
+    }  # fmt: skip
+    rows = [Row.model_validate(row), Row.model_validate({**row, "workload": "other"})]
+    (figure,) = errors.of_cells(rows, "", 4)
+    drawn = forms.narrow_svg(figure)
+    assert width_of(drawn) <= NARROW_PX
+    whole = [text.replace(" ", "") for text in said(drawn, "axis-label") if "…" in text]
+    assert whole == [shortened(name)] * 2
+    why = without_data("empty", "Nothing", "There is nothing to see, for a reason of many words. " * 3)
+    words = ElementTree.fromstring(forms.narrow_svg(why)).itertext()
+    assert "many words. There is nothing" in " ".join(words) and width_of(forms.narrow_svg(why)) <= NARROW_PX
 
 
 def test_a_long_name_is_cut_in_the_middle_and_whole_in_its_hint() -> None:

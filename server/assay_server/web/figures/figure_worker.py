@@ -62,7 +62,7 @@ class Studio:
         self._executor: Executor | None = None
         self._ending: threading.Timer | None = None
         self._lists: OrderedDict[tuple[str, str], tuple[Described, ...] | None] = OrderedDict()
-        self._pictures: OrderedDict[tuple[str, str, str], bytes] = OrderedDict()
+        self._pictures: OrderedDict[tuple[str, str, str, bool], bytes] = OrderedDict()
         self._picture_bytes = 0
         self._waiting = 0
         self._closed = False
@@ -82,12 +82,12 @@ class Studio:
             return None
         return None
 
-    async def picture(self, source: Source, name: str) -> bytes:
-        """A figure as SVG.
+    async def picture(self, source: Source, name: str, *, narrow: bool = False) -> bytes:
+        """A figure as SVG, ``narrow`` for a phone.
 
         Raises UnknownThingError if the report has no such figure, NotYetError if too many are being drawn.
         """
-        key = (source.campaign_id, source.key, name)
+        key = (source.campaign_id, source.key, name, narrow)
         with self._lock:
             if key in self._pictures:
                 self._pictures.move_to_end(key)
@@ -96,7 +96,7 @@ class Studio:
                 raise _busy()
             self._waiting += 1
         try:
-            drawing = asyncio.wrap_future(self._submit(partial(picture, source.report, name)))
+            drawing = asyncio.wrap_future(self._submit(partial(picture, source.report, name, narrow=narrow)))
             drawn = await asyncio.wait_for(drawing, _PATIENCE_SECONDS)
         except TimeoutError:
             self.end()  # whatever holds it would hold every other figure
@@ -159,7 +159,7 @@ class Studio:
                 self._lists[key] = () if error is not None else done.result()
         self._listed(key[0])
 
-    def _keep(self, key: tuple[str, str, str], drawn: bytes) -> None:
+    def _keep(self, key: tuple[str, str, str, bool], drawn: bytes) -> None:
         with self._lock:
             self._picture_bytes += len(drawn) - len(self._pictures.get(key, b""))
             self._pictures[key] = drawn

@@ -44,12 +44,13 @@ def described(report: Path | bytes) -> tuple[Described, ...]:
     )
 
 
-def picture(report: Path | bytes, name: str) -> bytes | None:
-    """A figure as SVG; None if the report has no such figure. Raises InputError, OSError."""
+def picture(report: Path | bytes, name: str, *, narrow: bool = False) -> bytes | None:
+    """A figure as SVG, ``narrow`` for a phone; None if there is none. Raises InputError, OSError."""
     from assay_report.figures import forms  # noqa: PLC0415 - see above
 
     figure = _figures_of(report).get(name)
-    return None if figure is None else forms.svg(figure).encode()
+    drawn = forms.narrow_svg if narrow else forms.svg
+    return None if figure is None else drawn(figure).encode()
 
 
 def _figures_of(report: Path | bytes) -> dict[str, Figure]:

@@ -74,7 +74,8 @@ class Downloads:
         caller, campaign_id = await asking.caller(request), request.path_params["campaign_id"]
         find = partial(asking.handlers.pages.figure_source, campaign_id)
         source = await asking.of_campaign(REPORT_CALL, caller, find, campaign_id)
-        drawn = await asking.handlers.studio.picture(source, request.path_params["figure"])
+        narrow = "narrow" in request.query_params
+        drawn = await asking.handlers.studio.picture(source, request.path_params["figure"], narrow=narrow)
         return Response(drawn, media_type="image/svg+xml", headers={"Content-Security-Policy": FIGURE_POLICY})
 
     async def records(self, request: Request) -> Response:

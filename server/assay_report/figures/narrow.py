@@ -1,0 +1,102 @@
+"""Figures for a phone: plots below one another, wrapped titles, legends in fewer columns, texts as large."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Mapping
+from typing import Any
+
+from assay_report.figures.paper import plot_width, scaled
+from assay_report.figures.parts import fitting_columns
+
+# A phone of 400 px without the margins of a page.
+NARROW_PX = 360.0
+_TITLE_CHARACTERS = 44
+_CHARACTER_PX = 6.2
+_LABEL_CHARACTERS = 22
+# A longer name takes two lines, broken at a space if both then fit.
+_SPACE = f"lastindexof(slice(datum.label, 0, {_LABEL_CHARACTERS + 1}), ' ')"
+_IN_LINES = (
+    f"length(datum.label) <= {_LABEL_CHARACTERS} ? datum.label"
+    f" : {_SPACE} > 0 && length(datum.label) - {_SPACE} <= {_LABEL_CHARACTERS + 1}"
+    f" ? [slice(datum.label, 0, {_SPACE}), slice(datum.label, {_SPACE} + 1)]"
+    f" : [slice(datum.label, 0, {_LABEL_CHARACTERS}), slice(datum.label, {_LABEL_CHARACTERS})]"
+)
+# What axes at the sides of plots take before they are measured, without the names of rows.
+_BESIDE_PX, _BESIDE_NAMES_PX = 80.0, 46.0
+_LEAST_PLOT_PX = 100.0
+_PADDING_PX, _SYMBOL_PX = 16.0, 20.0
+
+
+def narrowed(spec: Mapping[str, Any], plot_px: float | None = None) -> dict[str, Any]:
+    """``spec`` for :data:`NARROW_PX`; without ``plot_px``, plots are as wide as the names of rows are
+    expected to let them be.
+    """
+    stacked = _stacked(spec)
+    if plot_px is None:
+        longest = min(_longest_name(stacked), _LABEL_CHARACTERS)
+        beside = _BESIDE_NAMES_PX + longest * _CHARACTER_PX if longest else _BESIDE_PX
+        plot_px = NARROW_PX - beside
+    plot_px = max(plot_px, _LEAST_PLOT_PX)
+    plots = plot_width(stacked)
+    found = scaled(stacked, plot_px / plots) if plots else stacked
+    lines = textwrap.wrap(found["title"], _TITLE_CHARACTERS)
+    return {**_in_width(found, plot_px), "title": {"text": lines, "limit": NARROW_PX - _PADDING_PX}}
+
+
+def _stacked(view: Mapping[str, Any]) -> dict[str, Any]:
+    """Views side by side become views below one another, each with the names of its rows."""
+    found = dict(view)
+    beside = found.pop("hconcat", None)
+    below = beside or found.get("vconcat")
+    if below:
+        found["vconcat"] = [_stacked(_with_labels(each) if beside else each) for each in below]
+    return found
+
+
+def _with_labels(view: Mapping[str, Any]) -> dict[str, Any]:
+    up = view.get("encoding", {}).get("y", {})
+    if (up.get("axis") or {}).get("labels") is not False:
+        return dict(view)
+    axis = {key: value for key, value in up["axis"].items() if key != "labels"}
+    return {**view, "encoding": {**view["encoding"], "y": {**up, "axis": axis}}}
+
+
+def _in_width(view: Mapping[str, Any], plot_px: float) -> dict[str, Any]:
+    """A view with the titles of its axes, its names and its legends within the width."""
+    found = dict(view)
+    mark = found.get("mark")
+    if isinstance(mark, Mapping) and "limit" in mark:  # an empty figure, which says why
+        texts = [textwrap.wrap(each["text"], _TITLE_CHARACTERS) for each in found["data"]["values"]]
+        found["data"] = {"values": [{"text": lines} for lines in texts]}
+    for part in ("vconcat", "layer"):
+        if part in found:
+            found[part] = [_in_width(each, plot_px) for each in found[part]]
+    if "encoding" in found:
+        found["encoding"] = {
+            channel: _channel(channel, each, plot_px) for channel, each in found["encoding"].items()
+        }
+    return found
+
+
+def _channel(channel: str, encoding: Mapping[str, Any], plot_px: float) -> dict[str, Any]:
+    found = dict(encoding)
+    if channel == "x" and isinstance(found.get("title"), str):
+        found["title"] = textwrap.wrap(found["title"], int((plot_px + 40) / _CHARACTER_PX)) or found["title"]
+    if channel in ("x", "y") and found.get("type") == "nominal" and found.get("axis") is not None:
+        found["axis"] = {**found.get("axis", {}), "labelExpr": _IN_LINES}
+    legend = found.get("legend")
+    if legend and "columns" in legend:
+        shown = (found.get("scale") or {}).get("domain", ())
+        columns = fitting_columns(shown, legend["columns"], plot_px)
+        # A legend begins where the plot does.
+        found["legend"] = {**legend, "columns": columns, "labelLimit": plot_px - _SYMBOL_PX}
+    return found
+
+
+def _longest_name(view: Mapping[str, Any]) -> int:
+    """The characters of the longest name of a row, at the side of a plot."""
+    inner = [_longest_name(each) for part in ("vconcat", "layer") for each in view.get(part, ())]
+    up = view.get("encoding", {}).get("y", {})
+    names = up["scale"]["domain"] if up.get("type") == "nominal" else ()
+    return max([*inner, *map(len, names)], default=0)
