@@ -60,7 +60,7 @@ from assay_server.rpc.archives.handler import ArchiveHandler
 from assay_server.rpc.bundles.handler import BundleHandler
 from assay_server.rpc.campaign_handler import CampaignHandler
 from assay_server.rpc.lab.handler import LabHandler
-from assay_server.rpc.observing.standby import answering_not_serving
+from assay_server.rpc.probes.standby import answering_not_serving
 from assay_server.rpc.published.handler import PublishedHandler
 from assay_server.rpc.server import RpcServer
 from assay_server.store.record_store import RecordStore

@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import grpc
 import pytest
@@ -21,10 +23,11 @@ from assay_server.access.audit import AuditedStore, AuditLog, begin_note, forget
 from assay_server.access.caller import OWNER_ID, Caller, called_by
 from assay_server.access.directory import IdentityDirectory
 from assay_server.access.people import PeopleHandler
+from assay_server.access.recognising import Recognition
 from assay_server.access.visibility import EVERY_PROJECT
 from assay_server.app import Server
-from assay_server.rpc.admission.auditing import Auditing
-from assay_server.rpc.wrapping import ServedCall
+from assay_server.rpc.interceptors.access import AccessInterceptor
+from assay_server.rpc.interceptors.handlers import answer_of
 from assay_server.store.access.people import Identity
 from assay_server.store.sql import MetadataStore
 from assay_server.store.sqlite import SqliteStore
@@ -86,6 +89,9 @@ class EndedCall:
 
     def peer(self) -> str:
         return "unix:"
+
+    def auth_context(self) -> dict[str, tuple[bytes, ...]]:
+        return {}
 
     def code(self) -> object:
         return self._code
@@ -152,10 +158,17 @@ class TestCalls:
     def test_a_call_that_ends_early_is_listed_with_its_status(self, code: object, outcome: str) -> None:
         store = SqliteStore(None)
 
+        async def gone(_request: object, _context: object) -> None:
+            raise asyncio.CancelledError
+
+        async def continuation(_details: object) -> object:
+            return grpc.unary_unary_rpc_method_handler(gone, campaign_pb2.CancelRequest.FromString)
+
         async def broken() -> None:
-            call = ServedCall("/assay.v1.Campaigns/Cancel", streams=False)
-            async with Auditing(AuditLog(store, 1, 9)).around(call, EndedCall(code)):
-                raise asyncio.CancelledError
+            access = AccessInterceptor(Recognition(IdentityDirectory(store)), store, AuditLog(store, 1, 9))
+            details: Any = SimpleNamespace(method="/assay.v1.CampaignService/Cancel")
+            guarded = await access.intercept_service(continuation, details)
+            await answer_of(guarded)(b"", cast(Any, EndedCall(code)))
 
         with pytest.raises(asyncio.CancelledError):
             asyncio.run(broken())

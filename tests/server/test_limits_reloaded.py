@@ -27,7 +27,7 @@ from assay_server.limits import (
     limits_with,
     take_over,
 )
-from assay_server.rpc.admission.quotas import Quotas
+from assay_server.rpc.interceptors.quotas import Quotas
 from assay_server.rpc.places import Places
 
 

@@ -31,11 +31,6 @@ from assay_server.campaigns.budgets import BudgetHandler
 from assay_server.campaigns.ingest.segments import Ingest
 from assay_server.identity.identified import Identified
 from assay_server.limits import DEFAULT_LIMITS, JOIN_LIMITS, CallLimits, Limits
-from assay_server.rpc.admission.auditing import Auditing
-from assay_server.rpc.admission.claims import Claims
-from assay_server.rpc.admission.decoding import Decoding
-from assay_server.rpc.admission.guard import Guard
-from assay_server.rpc.admission.quotas import QuotaKeeper, Quotas
 from assay_server.rpc.agent_handler import AgentHandler
 from assay_server.rpc.archives.handler import ArchiveHandler
 from assay_server.rpc.archives.servicer import ArchiveServicer
@@ -45,15 +40,16 @@ from assay_server.rpc.bundles.servicer import BundleServicer
 from assay_server.rpc.campaign_handler import CampaignHandler
 from assay_server.rpc.identity_servicers import add_identity_services, add_joining
 from assay_server.rpc.ingest_servicer import IngestServicer
+from assay_server.rpc.interceptors.access import AccessInterceptor
+from assay_server.rpc.interceptors.limits import CallMeter, LimitsInterceptor
+from assay_server.rpc.interceptors.quotas import Quotas
 from assay_server.rpc.lab.handler import LabHandler
 from assay_server.rpc.lab.servicer import LabServicer
-from assay_server.rpc.observing.calls import CallMeter, Observing
-from assay_server.rpc.observing.health import HealthServicer
 from assay_server.rpc.places import Places
+from assay_server.rpc.probes.health import HealthServicer
 from assay_server.rpc.published.handler import PublishedHandler
 from assay_server.rpc.published.servicer import PublishedServicer
 from assay_server.rpc.servicers import AgentServicer, CampaignServicer, Threads
-from assay_server.rpc.wrapping import Composed
 from assay_server.store.sql import MetadataStore
 
 _log = logging.getLogger(__name__)
@@ -90,7 +86,8 @@ class RpcServer:
         socket_group: str = "",
     ) -> None:
         self._limits = limits
-        self._observing = Observing(meter)
+        self._meter = meter
+        self._callers: list[LimitsInterceptor] = []
         self._health: HealthServicer | None = None
         self._agent_servicer: AgentServicer | None = None
         self._draining = False
@@ -150,10 +147,10 @@ class RpcServer:
             self._agent_servicer.drain()
         loop = asyncio.get_running_loop()
         until = loop.time() + seconds
-        while self._observing.busy and loop.time() < until:
+        while (busy := sum(each.busy for each in self._callers)) and loop.time() < until:
             await asyncio.sleep(_LOOK_SECONDS)
-        if self._observing.busy:
-            _log.warning("%d calls are cut off: they took longer than --drain", self._observing.busy)
+        if busy:
+            _log.warning("%d calls are cut off: they took longer than --drain", busy)
 
     def stop(self) -> None:
         """Refuse new calls, give running calls a moment to end, then cut them off."""
@@ -204,19 +201,11 @@ class RpcServer:
     def _server(self, *, joining: bool) -> grpc.aio.Server:
         limits = self._limits.calls
         options = _options(limits) | (_joining_options() if joining else {})
+        callers = LimitsInterceptor(self._meter, Quotas(self._limits.callers))
+        self._callers.append(callers)
+        access = AccessInterceptor(self._recognition, self._metadata, self._audit, joining=joining)
         return grpc.aio.server(
-            interceptors=[
-                Composed(
-                    [
-                        self._observing,
-                        Auditing(self._audit),
-                        Guard(self._recognition, joining=joining),
-                        QuotaKeeper(Quotas(self._limits.callers)),
-                        Decoding(),
-                        Claims(self._metadata),
-                    ]
-                )
-            ],
+            interceptors=[callers, access],
             options=list(options.items()),
             maximum_concurrent_rpcs=JOIN_LIMITS.join_calls if joining else limits.calls,
         )

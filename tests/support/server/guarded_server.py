@@ -34,11 +34,8 @@ from assay_server.access.caller import current_caller
 from assay_server.access.directory import IdentityDirectory
 from assay_server.access.recognising import Recognition
 from assay_server.identity.authority import Authority
-from assay_server.rpc.admission.auditing import Auditing
-from assay_server.rpc.admission.claims import Claims
-from assay_server.rpc.admission.decoding import Decoding
-from assay_server.rpc.admission.guard import Guard
 from assay_server.rpc.errors import abort
+from assay_server.rpc.interceptors.access import AccessInterceptor
 from assay_server.store.access.people import Identity
 from assay_server.store.sql import MetadataStore
 from tests.support.identity.authorities import DAY, made_authority, made_credentials, now
@@ -95,8 +92,10 @@ async def guarded_server(
     store: MetadataStore, folder: Path, recheck_seconds: float = 20.0
 ) -> AsyncIterator[GuardedServer]:
     directory = IdentityDirectory(store)
-    guard = Guard(Recognition(directory), recheck_seconds)
-    server = grpc.aio.server(interceptors=[Auditing(AuditLog(store, 1, 5)), guard, Decoding(), Claims(store)])
+    access = AccessInterceptor(
+        Recognition(directory), store, AuditLog(store, 1, 5), recheck_seconds=recheck_seconds
+    )
+    server = grpc.aio.server(interceptors=[access])
     answered: list[tuple[str, str]] = []
     for file in FILES:
         for service in file.DESCRIPTOR.services_by_name.values():

@@ -17,8 +17,8 @@ from starlette.responses import HTMLResponse, Response
 from assay_sampling.errors import NotPermittedError
 from assay_server.access.caller import Caller, set_caller
 from assay_server.limits import Limits
-from assay_server.rpc.admission.quotas import Quotas
 from assay_server.rpc.campaign_handler import CampaignHandler
+from assay_server.rpc.interceptors.quotas import Quotas
 from assay_server.rpc.published.handler import PublishedHandler
 from assay_server.store.access.people import WebLogin
 from assay_server.web.auth.admission import Admission

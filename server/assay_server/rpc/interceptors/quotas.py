@@ -1,6 +1,5 @@
 """Bounds on calls by who makes them: how many at a time, and how many a second.
 
-Whoever opened the server's own socket is not bounded here: all agents of a machine are that one caller.
 Heartbeats and registrations are counted apart from all other calls, so that an agent that asks for work too
 often keeps its leases.
 """
@@ -10,14 +9,11 @@ from __future__ import annotations
 import contextlib
 import time
 from collections import OrderedDict, defaultdict
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from assay_sampling.errors import AssayError, StorageError
-from assay_server.access.caller import Caller, current_caller
+from assay_sampling.errors import StorageError
 from assay_server.limits import CallerLimits
-from assay_server.rpc.errors import abort
-from assay_server.rpc.wrapping import Context, ServedCall, Surrounding
 
 _MOST_REMEMBERED = 10_000
 _BURST_SECONDS = 5.0
@@ -86,26 +82,3 @@ class Quotas:
 
 def _refusal(identity_id: str, cause: str) -> StorageError:
     return StorageError(f"caller {identity_id}", cause, "call less often; agents try again by themselves")
-
-
-class QuotaKeeper(Surrounding):
-    """The interceptor after the one that establishes the caller."""
-
-    def __init__(self, quotas: Quotas) -> None:
-        self._quotas = quotas
-
-    def around(self, call: ServedCall, context: Context) -> contextlib.AbstractAsyncContextManager[None]:
-        caller: Caller | None = current_caller()
-        if caller is not None and caller.is_owner:
-            return contextlib.nullcontext()
-        host = str(context.peer()).rpartition(":")[0]
-        return self._bounded(host if caller is None else caller.identity_id, call.name, context)
-
-    @contextlib.asynccontextmanager
-    async def _bounded(self, identity_id: str, call: str, context: Context) -> AsyncIterator[None]:
-        with contextlib.ExitStack() as used:
-            try:
-                used.enter_context(self._quotas.used(identity_id, call))
-            except AssayError as error:
-                await abort(context, error, call)
-            yield

@@ -1,1 +1,0 @@
-"""Before a call is answered: who calls, whether they may, and its entry in the audit log."""

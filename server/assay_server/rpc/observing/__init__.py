@@ -1,1 +1,0 @@
-"""Calls seen from outside: their time and status, and the health service for probes."""
