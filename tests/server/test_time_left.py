@@ -25,7 +25,6 @@ from tests.support.server.server_support import PAGE, REPORT, ROWS, StandInExecu
 
 LIVE = """\
 campaign: lab
-synthetic: true
 gpus: [V100]
 detailed: {first: 1000, slice_launches: 500, sets: [features]}
 workloads:
@@ -89,6 +88,22 @@ def test_plans_assume_what_nobody_has_measured() -> None:
     # For each slice start and program, then 500 launches of three passes of 5 ms and a restore of 20 ms.
     assert found.remaining_ms == 70_000 + 500 * (3 * 5 + 20)
     assert found.assumed
+
+
+def test_virtual_gpus_are_assumed_as_fast_as_their_model_and_not_as_a_program() -> None:
+    spec = load_campaign(LIVE.replace("gpus:", "synthetic: true\ngpus:"), "lab.yaml")
+    virtual = Elsewhere(runs=plan_campaign(spec, "lab-1", "/data", "lab.yaml").runs)
+    costs = [cost(open_slices=1), cost(level="detailed", open_slices=2, launches=500.0)]
+    found = estimate(costs, {"v100": 1}, elsewhere=virtual)
+    assert found.assumed and 2_000 < found.remaining_ms < 10_000
+    # A program that traces itself really runs on the box, whatever GPU is asked for.
+    traced = load_campaign(
+        "campaign: lab\nsynthetic: true\ngpus: [V100]\ndetailed: none\n"
+        "workloads:\n  - {name: w, command: [./w], kineto: t.json}\n",
+        "lab.yaml",
+    )
+    real = Elsewhere(runs=plan_campaign(traced, "lab-1", "/data", "lab.yaml").runs)
+    assert estimate(costs[:1], {"v100": 1}, elsewhere=real).remaining_ms == 82_000
 
 
 def test_an_analysis_is_expected_to_take_as_long_as_the_one_before() -> None:
