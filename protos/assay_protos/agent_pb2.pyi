@@ -158,7 +158,7 @@ class RecordedSource(_message.Message):
     def __init__(self, path: _Optional[str] = ..., recorded_time: _Optional[bool] = ...) -> None: ...
 
 class CommandSource(_message.Message):
-    __slots__ = ("argv", "environment", "working_directory", "timeout_s", "memory_limit_bytes", "kineto_file", "bundle", "processes", "operations")
+    __slots__ = ("argv", "environment", "working_directory", "timeout_s", "memory_limit_bytes", "kineto_file", "bundle", "processes", "operations", "light_limit_s")
     class EnvironmentEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -175,6 +175,7 @@ class CommandSource(_message.Message):
     BUNDLE_FIELD_NUMBER: _ClassVar[int]
     PROCESSES_FIELD_NUMBER: _ClassVar[int]
     OPERATIONS_FIELD_NUMBER: _ClassVar[int]
+    LIGHT_LIMIT_S_FIELD_NUMBER: _ClassVar[int]
     argv: _containers.RepeatedScalarFieldContainer[str]
     environment: _containers.ScalarMap[str, str]
     working_directory: str
@@ -184,7 +185,8 @@ class CommandSource(_message.Message):
     bundle: _common_pb2.Bundle
     processes: int
     operations: bool
-    def __init__(self, argv: _Optional[_Iterable[str]] = ..., environment: _Optional[_Mapping[str, str]] = ..., working_directory: _Optional[str] = ..., timeout_s: _Optional[float] = ..., memory_limit_bytes: _Optional[int] = ..., kineto_file: _Optional[str] = ..., bundle: _Optional[_Union[_common_pb2.Bundle, _Mapping]] = ..., processes: _Optional[int] = ..., operations: _Optional[bool] = ...) -> None: ...
+    light_limit_s: int
+    def __init__(self, argv: _Optional[_Iterable[str]] = ..., environment: _Optional[_Mapping[str, str]] = ..., working_directory: _Optional[str] = ..., timeout_s: _Optional[float] = ..., memory_limit_bytes: _Optional[int] = ..., kineto_file: _Optional[str] = ..., bundle: _Optional[_Union[_common_pb2.Bundle, _Mapping]] = ..., processes: _Optional[int] = ..., operations: _Optional[bool] = ..., light_limit_s: _Optional[int] = ...) -> None: ...
 
 class RunSpec(_message.Message):
     __slots__ = ("campaign_id", "run_id", "workload", "device_kind", "condition", "repeat", "synthetic", "profiler", "recorded", "command", "counters", "under_mps", "level")

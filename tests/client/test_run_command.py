@@ -61,7 +61,7 @@ def test_a_command_is_a_campaign_of_both_levels_within_its_budget() -> None:
         "gpus": ["Tesla V100-SXM2-16GB"],
         "light": "auto",
         "detailed": {"first": "auto", "time_budget_s": 900.0},
-        "workloads": [{"name": "hotspot", "command": ["./hotspot", "1024"]}],
+        "workloads": [{"name": "hotspot", "command": ["./hotspot", "1024"], "light_limit_s": 600}],
         "analysis": {"methods": ["pks", "stem", "balanced"]},
     }
 
@@ -264,15 +264,21 @@ def test_what_cannot_be_meant_is_a_usage_error(
 def test_a_command_on_a_virtual_gpu_ends_with_its_time_selection_files_and_the_next_command(
     assay_process: Assay, tmp_path: Path
 ) -> None:
-    (tmp_path / "tiny.toml").write_text(TINY)
+    slow = TINY.replace("repeat = 30", "repeat = 60")  # its last launches come after 30 s
+    (tmp_path / "tiny.toml").write_text(f"launch_interval_ns = 1_000_000_000\n{slow}")
     out = tmp_path / "out"
-    words = ["run", "--virtual", "V100", "--state", tmp_path / "state", "-o", out, "--", "tiny.toml"]
-    ended = assay_process(*words, cwd=tmp_path)
+    words = ["run", "--virtual", "V100", "--state", tmp_path / "state", "-o", out]
+    ended = assay_process(*words, "--light-limit", "30s", "--", "tiny.toml", cwd=tmp_path)
     assert ended.code == 0, ended.stderr
-    assert "light run: 30 launches in" in ended.stderr
+    launches = next(line.split()[2] for line in ended.stderr.splitlines() if line.startswith("light run: "))
+    assert 15 < int(launches) < 31
     assert "kept to 30m (--budget)" in ended.stderr
     lines = ended.stdout.splitlines()
-    assert "The kernels with the most time, of 30 launches" in lines
+    assert f"The kernels with the most time, of {launches} launches" in lines
+    window = f"launches 1 to {launches}, the first 30 s of the program, which was ended then"
+    assert any(window in line for line in lines)
+    notes = json.loads((out / "selection.json").read_text())["profile"]["notes"]
+    assert [note["window"] for note in notes if note["code"] == "light_window"] == [window]
     assert any(line.split()[0] == "100.0" and "void scale<float>" in line for line in lines if line)
     assert "synthetic: no silicon produced these data" in lines
     assert f"selection: {out / 'selection.json'}" in lines

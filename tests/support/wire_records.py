@@ -35,7 +35,7 @@ BUNDLE = upload.Bundle("a" * 64, 3, 2)
 PART = upload.BundlePart("a", 5, "b")
 LAUNCHES_CURSOR = archive.LaunchesCursor(2, 1 << 40, "ab")
 FOLDER = campaign.BundleFolder("./f", "w", 3)
-COMMAND = work.CommandSource(("./a", "-n"), {"A": "1"}, "/w", 7.5, 1 << 30, "t.json", 4, BUNDLE, True)
+COMMAND = work.CommandSource(("./a", "-n"), {"A": "1"}, "/w", 7.5, 1 << 30, "t.json", 4, BUNDLE, True, 600)
 SPEC: dict[str, Any] = {
     "campaign_id": "c-1", "workload": "w", "device_kind": "V100", "level": "bare", "profiler": "bare",
     "condition": Condition("all", "boost", 50.0, "partition"), "repeat": 2, "synthetic": True,

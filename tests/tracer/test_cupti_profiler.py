@@ -77,6 +77,23 @@ class TestRuns:
         assert metadata.devices[0].uuid == "GPU-fake"
         assert "4,900 launches and 100 graph launches (0 whose kernels cannot be counted), 5,300 ker" in log
 
+    def test_a_program_is_ended_at_its_limit_and_the_launches_until_then_have_no_gap(
+        self, tracer: BuiltTracer, tmp_path: Path
+    ) -> None:
+        words = ("launches=1000000", "pause_us=100000", "every=1000")
+        assignment = work(tracer, tmp_path, *words)
+        assert assignment.command is not None
+        limited = assignment.with_command(replace(assignment.command, light_limit_s=2))
+        with profiler(tmp_path).run(limited, threading.Event()) as measurement:
+            table = pa.Table.from_batches([batch.records for batch in measurement.batches()])
+            flags = {flag.name: flag.detail for flag in measurement.flags}
+        assert 0 < len(table) < 100_000
+        assert table["launch"].to_pylist() == list(range(len(table)))
+        assert flags["light_window"] == (
+            f"launches 1 to {len(table):,}, the first 2 s of the program, which was ended then"
+        )
+        assert not {"launches_dropped", "launches_missing"} & flags.keys()
+
     @pytest.mark.parametrize(
         ("words", "switches", "failure_class", "cause", "remedy"),
         [

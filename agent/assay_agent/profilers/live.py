@@ -92,6 +92,7 @@ class LiveMeasurement(abc.ABC):
         self._tool_facts: dict[str, ToolFact] = {}
         self._program: StartedProgram | None = None
         self._warm_up: WarmUp | None = None
+        self.reached_limit = False
         self.operations = OperationsSeen(work)
 
     @abc.abstractmethod
@@ -222,6 +223,19 @@ class LiveMeasurement(abc.ABC):
         return self.gpu.device if sms is None else replace(self.gpu.device, sm_count=sms)
 
     @property
+    def light_limit_seconds(self) -> int:
+        """After how long the program is ended; 0: never."""
+        return 0 if self.work.command is None else self.work.command.light_limit_s
+
+    def flag_window(self, launches: int, processes: int) -> None:
+        """Say which launches were recorded, if the program was ended at its limit."""
+        if self.reached_limit:
+            these = f"launches 1 to {launches:,}" if processes == 1 else f"{launches:,} launches"
+            of = "" if processes == 1 else f" of {processes:,} processes"
+            when = f"the first {self.light_limit_seconds:,} s of the program, which was ended then"
+            self.flag("light_window", f"{these}{of}, {when}")
+
+    @property
     def space(self) -> Workspace:
         assert self._space is not None, "the measurement is not entered"
         return self._space
@@ -295,7 +309,7 @@ class LiveMeasurement(abc.ABC):
         """
         if self._warm_up is not None and self._warm_up.is_needed:
             assert self.work.command is not None
-            self._warm_up.keep(self._run_once(self.work.command.argv, ()))
+            self._warm_up.keep(self._run_once(self.work.command.argv, (), self.light_limit_seconds))
             self._warm_up.is_needed = False  # a run under the tool cannot be the warm-up
             self._forget_run()
 
@@ -321,14 +335,14 @@ class LiveMeasurement(abc.ABC):
             if each is not None:
                 each.begin_again()
 
-    def _run_once(self, argv: Sequence[str], held: tuple[int, ...]) -> ToolResult:
-        """One run of the command."""
+    def _run_once(self, argv: Sequence[str], held: tuple[int, ...], end_after: float = 0.0) -> ToolResult:
+        """One run of the command, which is ended after so many seconds if these are not 0."""
         assert self.work.command is not None
         require_judged(self.work, "was changed since")
         self._command = tuple(argv)
         directory = working_folder(self.work.command, self.space.job)
         started = self._program = self._program or self._started(self.work.command, directory)
-        limit = self.work.command.timeout_s or DEFAULT_TIMEOUT_SECONDS
+        limit = end_after or self.work.command.timeout_s or DEFAULT_TIMEOUT_SECONDS
         conditions = [each for each in (self._conditions, self._others) if each is not None]
 
         def before_ending() -> None:
@@ -350,11 +364,12 @@ class LiveMeasurement(abc.ABC):
         self._program = started.after_run()
         require_judged(self.work, "was changed while it ran")
         guards.require_kept(str(self.work.key))
-        if conditions and not (result.timed_out or result.cancelled):
+        cancelled = result.cancelled and not self.reached_limit
+        if conditions and not (result.timed_out or cancelled):
             for condition in conditions:
                 condition.check()
             self._note_conditions()
-        if result.timed_out:
+        if result.timed_out and not end_after:
             raise ProfilerError(
                 FailureClass.HANG,
                 str(self.work.key),

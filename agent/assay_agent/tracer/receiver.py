@@ -64,11 +64,14 @@ class TracedProcess:
         name = program.decode(errors="replace") if isinstance(program, bytes) else str(program)
         return f"process {self.hello.get('process', '?')} ({name or 'unknown program'})"
 
-    def faults(self) -> Iterator[str]:
-        """Why launches of it are missing, in sentences; nothing if none are."""
+    def faults(self, *, cut: bool = False) -> Iterator[str]:
+        """Why launches of it are missing, in sentences; nothing if none are. ``cut``: it was not read to its
+        end, so only those before what was handed on count."""
         if self.broken:
             yield f"{self.label}: {self.broken}"
-        elif not self.ended:
+        elif cut and self.order.missing:
+            yield f"{self.label}: {self.order.missing:,} kernels did not come before later ones"
+        elif not (self.ended or cut):
             yield f"{self.label} {_ENDED_EARLY}"
         told = self._told
         dropped = told["dropped_cupti"] + told["dropped_tracer"]

@@ -69,6 +69,7 @@ class CommandOptions:
         flush: whether to profile with flushed caches, too.
         unit: "auto" records operations where the program is one of a framework.
         environment: variables of the command beside those that it is given by itself.
+        light_limit_seconds: after which a light run ends the program; 0: it is recorded whole.
     """
 
     budget_seconds: float = 1800.0
@@ -76,6 +77,7 @@ class CommandOptions:
     flush: bool = False
     unit: Unit = "auto"
     environment: Mapping[str, str] = field(default_factory=dict)
+    light_limit_seconds: int = 600
 
 
 def command_source(command: Sequence[str], folder: Path, box: CommandBox, options: CommandOptions) -> Source:
@@ -104,6 +106,8 @@ def command_source(command: Sequence[str], folder: Path, box: CommandBox, option
 
 def _workload(command: Sequence[str], box: CommandBox, options: CommandOptions) -> dict[str, Any]:
     workload: dict[str, Any] = {"name": name_of(command), "command": list(command)}
+    if options.light_limit_seconds:
+        workload["light_limit_s"] = options.light_limit_seconds
     if options.environment:
         workload["environment"] = dict(options.environment)
     wanted = options.unit == "operation" or (options.unit == "auto" and _of_a_framework(command))

@@ -37,7 +37,8 @@ class CommandSource(Record[agent_pb2.CommandSource]):
     its profiler; 0: no limit. ``kineto_file`` is the trace that the workload itself writes, relative to its
     working directory; "" if it writes none. ``processes``: how many of its processes launch kernels; 0: the
     campaign file does not say. ``bundle``: the files in which it runs, confined; None: it runs what lies on
-    the box. ``operations``: record which operation each launch belongs to.
+    the box. ``operations``: record which operation each launch belongs to. ``light_limit_s``: when
+    a light run is ended, whose launches until then count; 0: it is recorded whole.
     """
 
     argv: tuple[str, ...]
@@ -49,6 +50,7 @@ class CommandSource(Record[agent_pb2.CommandSource]):
     processes: int = 0
     bundle: Bundle | None = None
     operations: bool = False
+    light_limit_s: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -46,6 +46,11 @@ READING = (
         "capture_cut",
     ),
     NoteKind(
+        "light_window",
+        "a light run was ended at its limit, so only its first launches count",
+        lambda window: f"the light run has {window}",
+    ),
+    NoteKind(
         "window_is_range",
         "the program has an NVTX range `assay`, so only the launches in it count",
         lambda range, launches, of: (

@@ -99,18 +99,26 @@ def ncu_import(tool: ToolVersion, report: str) -> list[str]:
 
 
 def nsys_trace(
-    tool: ToolVersion, stem: str, command: Sequence[str], *, operations: bool = False, forks: bool = False
+    tool: ToolVersion,
+    stem: str,
+    command: Sequence[str],
+    *,
+    operations: bool = False,
+    forks: bool = False,
+    limit_seconds: int = 0,
 ) -> list[str]:
     """The command that traces a program at low overhead, into ``stem`` + the suffix of the release.
 
     ``operations``: with the calls of cuBLAS and cuDNN, and with PyTorch's operators and their input shapes,
     if the release can annotate PyTorch (:data:`ANNOTATES_PYTORCH`). ``forks``: follow children that are
-    forked without exec; NVIDIA warns that this may crash the program or let it hang.
+    forked without exec; NVIDIA warns that this may crash the program or let it hang. ``limit_seconds``: end
+    the program after so many; 0: trace it whole.
     """
     of_operations = _nsys(tool, ANNOTATES_PYTORCH, "autograd-shapes-nvtx") if operations else []
     return [
         tool.program,
         "profile",
+        *([f"--duration={limit_seconds}", "--kill=sigterm"] if limit_seconds else []),
         "--trace=cuda,nvtx,cublas,cudnn" if operations else "--trace=cuda,nvtx",
         *of_operations,
         "--sample=none",

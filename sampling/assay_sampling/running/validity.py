@@ -48,6 +48,12 @@ _RUN_FLAGS = (
         "none needed: those launches are outside the window; capture a longer one to include them",
     ),
     FlagKind(
+        "light_window",
+        "a light run was ended at its limit (`light_limit_s`, `--light-limit`): the launches are the first "
+        "of the program, and results are of these alone",
+        "none needed; raise the limit to record more of the program",
+    ),
+    FlagKind(
         "launches_missing",
         "the profiler announced other launches than the file holds, or traced graphs as a whole; or kernels "
         "were still running when the tracer stopped waiting for them",

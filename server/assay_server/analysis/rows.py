@@ -85,7 +85,7 @@ def flag(entry: Row | Compared | ProvenanceEntry, run_id: str, name: str, detail
 class LaunchFacts:
     """Counts of a run's launches and their processes, the names of their GPUs, and how much they overlap.
 
-    ``window``: the note that they are the program's own window.
+    ``windows``: the notes that they are a window of the program.
     """
 
     launches: int
@@ -93,14 +93,14 @@ class LaunchFacts:
     overlap: Overlap | None
     gpus: tuple[str, ...] = ()
     processes: int = 1
-    window: Note | None = None
+    windows: tuple[Note, ...] = ()
 
     @classmethod
     def of(cls, launches: Launches) -> LaunchFacts:
         gpus = tuple(dict.fromkeys(device.name for device in launches.devices() if device.name))
-        window = next((note for note in launches.notes if note.code == "window_is_range"), None)
+        windows = tuple(note for note in launches.notes if note.code in ("window_is_range", "light_window"))
         return cls(
-            len(launches), launches.kernels(), overlap_of(launches), gpus, launches.processes(), window
+            len(launches), launches.kernels(), overlap_of(launches), gpus, launches.processes(), windows
         )
 
 
@@ -125,8 +125,7 @@ def describe_ranks(row: Row, facts: LaunchFacts) -> None:
     """Fill in of how many processes the row's launches are; notes say that several are taken together, and
     that the launches are the program's own window."""
     row.processes = facts.processes
-    if facts.window is not None:
-        row.notes.append(NoteEntry.of(facts.window))
+    row.notes += [NoteEntry.of(window) for window in facts.windows]
     if facts.processes > 1:
         row.notes.append(NoteEntry.of(make_note("ranks_together", processes=facts.processes)))
 

@@ -98,6 +98,7 @@ class WorkloadSpec(SpecModel):
     command: list[Word] | None = Field(default=None, min_length=1, max_length=1000)
     environment: dict[str, Word] = Field(default_factory=dict, max_length=1000)
     timeout_s: float | None = Field(default=None, gt=0, le=_LONGEST_TIMEOUT_S)
+    light_limit_s: int | None = Field(default=None, ge=1, le=_LONGEST_TIMEOUT_S)
     memory_limit_bytes: int | None = Field(default=None, ge=1 << 20, lt=1 << 62)
     kineto: str | None = Field(default=None, min_length=1, max_length=4096)
     processes: int | None = Field(default=None, ge=1, le=_MOST_PROCESSES)

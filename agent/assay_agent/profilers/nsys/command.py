@@ -20,7 +20,12 @@ def trace_command(tool: ToolVersion, work: Work, stem: Path, *, forks: bool = Fa
     with children that are forked without exec."""
     assert work.command is not None
     return commands.nsys_trace(
-        tool, str(stem), work.command.argv, operations=work.command.operations, forks=forks
+        tool,
+        str(stem),
+        work.command.argv,
+        operations=work.command.operations,
+        forks=forks,
+        limit_seconds=work.command.light_limit_s,
     )
 
 

@@ -8,6 +8,7 @@ events. The report holds the whole environment of the run, so it never leaves th
 from __future__ import annotations
 
 import re
+import signal
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -34,6 +35,9 @@ from assay_sampling.running.failures import FailureClass
 
 _CLOCK_SLACK_SECONDS = 2.0
 _MOST_NAMED = 5
+# How the tool ends if it ended the program at its limit; the share of it before which events still come.
+_ENDED_BY_LIMIT = 128 + signal.SIGTERM
+_TRACED_AT_LIMIT = 0.99
 # Lines that the tool adds to the workload's output.
 _ADDED = re.compile(r"Generating '|Generated:|\[\d+/\d+\] |\s+/.*\.(nsys-rep|qdrep|qdstrm)$")
 
@@ -76,7 +80,36 @@ class NsightSystemsMeasurement(LiveMeasurement):
         if self.cancelled:
             return None
         self._judge(result, report, began)
-        return self._export(tool, report)
+        database = self._export(tool, report)
+        if database is not None:
+            self._judge_limit(result, database)
+        return database
+
+    def _may_be_ended(self, result: ToolResult) -> bool:
+        """Whether the tool may have ended the program at its limit: that by SIGTERM, some end otherwise."""
+        limit = self.light_limit_seconds
+        return limit > 0 and (result.exit_code == _ENDED_BY_LIMIT or result.seconds >= limit)
+
+    def _judge_limit(self, result: ToolResult, database: Path) -> None:
+        """Find out whether the program was ended at its limit, or by itself; raises ProfilerError if that
+        was with an error."""
+        if not self.light_limit_seconds:
+            return
+        from assay_sampling.readers.nsys.session import traced_seconds  # noqa: PLC0415
+
+        try:
+            traced = traced_seconds(database)
+        except AssayError as error:
+            raise self._unreadable(error) from error
+        at_limit = traced >= _TRACED_AT_LIMIT * self.light_limit_seconds
+        self.reached_limit = result.exit_code == _ENDED_BY_LIMIT or at_limit
+        if result.exit_code != 0 and not self.reached_limit:
+            raise self._failed(result)
+
+    def _failed(self, result: ToolResult) -> ProfilerError:
+        output = f"{result.stdout}\n{result.stderr}"
+        own = "\n".join(line for line in output.splitlines() if not _ADDED.match(line))
+        return workload_failed(str(self.work.key), f"under Nsight Systems: {result.ending}", own)
 
     def _missed(self, database: Path) -> list[ForkedProcess]:
         """Forked processes that may have launched kernels without the tool."""
@@ -122,11 +155,10 @@ class NsightSystemsMeasurement(LiveMeasurement):
                 subject,
                 f"only the raw file {raw[0].name} is there, no report ({result.ending})",
             )
-        if result.exit_code != 0:
+        if result.exit_code != 0 and not (made and self._may_be_ended(result)):
             if not made:
                 failure_in(subject, result.stderr.splitlines())
-            own = "\n".join(line for line in output.splitlines() if not _ADDED.match(line))
-            raise workload_failed(subject, f"under Nsight Systems: {result.ending}", own)
+            raise self._failed(result)
         if not made or not report.stat().st_size:
             raise ProfilerError(
                 FailureClass.REPORT_SHORT,
@@ -156,9 +188,10 @@ class NsightSystemsMeasurement(LiveMeasurement):
         try:
             with open_recording(database, ReadOptions(synthetic=self.gpu.synthetic)) as recording:
                 schema = self.labelled(recording.schema, tool.version)
-                ordinals, processes = set[int](), set[int]()
+                ordinals, processes, launches = set[int](), set[int](), 0
                 for batch in recording.batches():
                     self.operations.add(batch)
+                    launches += len(batch.records)
                     ordinals.update(pc.unique(batch.records["device"]).to_pylist())
                     processes.update(pc.unique(batch.records["process"]).to_pylist())
                     yield relabelled(batch, schema)
@@ -170,8 +203,10 @@ class NsightSystemsMeasurement(LiveMeasurement):
         require_processes(self.work, processes)
         require_whole_gang(self.work, ordinals)
         self.take_notes(notes)
+        self.flag_window(launches, len(processes))
         # A whole run has no window whose end could cut kernels off, so missing kernels were lost.
-        dropped = next((note for note in notes if note.flag in ("launches_dropped", "capture_cut")), None)
+        lost = ("launches_dropped",) if self.reached_limit else ("launches_dropped", "capture_cut")
+        dropped = next((note for note in notes if note.flag in lost), None)
         if dropped is not None:
             raise ProfilerError(FailureClass.DROPPED_EVENTS, str(self.work.key), quoted(dropped.text))
 

@@ -31,8 +31,10 @@ def capture_run(
     whole_graphs: bool,
     variables: Mapping[str, str],
     version: str,
+    duration_ns: int | None = None,
 ) -> Capture:
-    """Run a program freely and write down what it launched; ``pytorch`` is the option of that name."""
+    """Run a program freely and write down what it launched; ``pytorch`` is the option of that name. The
+    program is ended after ``duration_ns``; then the document has ``ended_ns``."""
     condition = Condition(cache="none", clock=environment.clock, sm_percent=environment.sm_percent)
     parts: list[ProcessLaunches] = []
     if program.workload is not None and "cuda" in traces:
@@ -43,10 +45,14 @@ def capture_run(
         ]
     kernels: dict[tuple[Any, ...], int] = {}
     tables = [_launches(part, kernels) for part in parts]
-    kept = np.ones(sum(map(len, parts)), np.bool_)
+    ended = duration_ns is not None and any((table["call_ns"] >= duration_ns).any() for table in tables)
+    until_ns = duration_ns if ended and duration_ns is not None else _FOR_EVER_NS
+    tables = [{name: each[table["call_ns"] < until_ns] for name, each in table.items()} for table in tables]
+    finished = [table["start_ns"] + table["duration_ns"] <= until_ns for table in tables]
+    kept = np.concatenate([np.ones(0, np.bool_), *finished])
     told = "dropped_events" in environment.faults
     if (told or "lost_events" in environment.faults) and len(kept):
-        kept = np.arange(len(kept)) % _DROPPED_EVERY != _DROPPED_EVERY - 1
+        kept &= np.arange(len(kept)) % _DROPPED_EVERY != _DROPPED_EVERY - 1
         kept[-1] &= len(kept) >= _DROPPED_EVERY
     if "lost_end" in environment.faults and len(kept):
         kept[-1] = False
@@ -60,7 +66,7 @@ def capture_run(
         "kernels": [dict(zip(_KERNEL_FIELDS, key, strict=True)) for key in kernels],
         "processes": [
             {
-                **_process(part, program, pytorch=pytorch if "nvtx" in traces else None),
+                **_process(part, program, until_ns, pytorch=pytorch if "nvtx" in traces else None),
                 "device": environment.ordinal_of(part.process),
             }
             for part in parts
@@ -68,6 +74,7 @@ def capture_run(
         "whole_graphs": whole_graphs,
         "dropped": int((~kept).sum()) if told else 0,
         "call_duration_ns": CALL_DURATION_NS,
+        **({"ended_ns": until_ns} if ended else {}),
         "command": list(program.arguments),
         "environment": dict(variables),
     }
@@ -77,6 +84,7 @@ def capture_run(
 _COLUMNS = ("process", "call", "call_ns", "start_ns", "duration_ns", "kernel", "x", "y", "z", "stream",
             "graph_launch", "graph_node", "thread")  # fmt: skip
 _NONE = np.zeros(0, np.int64)
+_FOR_EVER_NS = 1 << 62
 
 
 def _launches(part: ProcessLaunches, kernels: dict[tuple[Any, ...], int]) -> dict[str, NDArray[np.int64]]:
@@ -100,11 +108,13 @@ def _launches(part: ProcessLaunches, kernels: dict[tuple[Any, ...], int]) -> dic
     }
 
 
-def _process(part: ProcessLaunches, program: Program, *, pytorch: str | None) -> dict[str, Any]:
+def _process(
+    part: ProcessLaunches, program: Program, until_ns: int, *, pytorch: str | None
+) -> dict[str, Any]:
     """A process with its ranges (text, begin, end or None if open, thread ID); ``pytorch`` None: without."""
     assert program.workload is not None
     ranges = [] if pytorch is None else _ranges(part, program, pytorch)
-    last = int(part.call_ns[-1]) + CALL_DURATION_NS if len(part) else 0
+    last = min(int(part.call_ns[-1]) + CALL_DURATION_NS if len(part) else 0, until_ns)
     return {
         "process": part.process,
         "pid": program.process_id(part.process),
@@ -113,6 +123,7 @@ def _process(part: ProcessLaunches, program: Program, *, pytorch: str | None) ->
         "ranges": [
             (text, start, end if end <= last + CALL_DURATION_NS else None, thread)
             for text, start, end, thread in ranges
+            if start < until_ns
         ],
         "threads": [program.thread_id(part.process, each) for each in range(int(part.thread.max()) + 1)],
     }

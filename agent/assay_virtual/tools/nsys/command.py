@@ -119,6 +119,8 @@ class _Tool:
         program.write_output(self.output, self.errors)
         capture = self._capture(command, program, environment, version)
         self._write_report(capture, command, environment)
+        if "ended_ns" in capture.document:
+            return 128 + signal.SIGTERM  # what --kill says by default
         # A shell's exit status for a signal, unlike Nsight Compute's.
         return 128 + program.ending.signal if program.ending.signal else program.ending.exit_code
 
@@ -135,6 +137,7 @@ class _Tool:
             whole_graphs=command.text("cuda-graph-trace").startswith("graph"),
             variables=self.variables,
             version=version,
+            duration_ns=round(float(command.text("duration")) * 1e9) if "duration" in command else None,
         )
         if "report_short" in environment.faults:
             rows = capture.launches.rows

@@ -108,6 +108,8 @@ class _Export:
         return self._global_pid(process) | thread_id & 0xFFFFFF
 
     def _end_ns(self) -> int:
+        if "ended_ns" in self._document:
+            return int(self._document["ended_ns"])
         return max(map(self._kernel_end_ns, range(self._rows)), default=0) + 1_000_000
 
     def _kernel_end_ns(self, row: int) -> int:

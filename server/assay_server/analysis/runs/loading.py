@@ -22,7 +22,7 @@ from assay_sampling.launches.table import (
     table_metadata,
     with_metadata,
 )
-from assay_sampling.notes.registry import Note
+from assay_sampling.notes.registry import Note, make_note
 from assay_sampling.readers import open_recording
 from assay_sampling.running.identity import origin_of
 from assay_server.analysis.runs.cycles_apart import with_true_cycles
@@ -68,9 +68,17 @@ def load_plain_run(run: RunData, memory_limit_bytes: int) -> Launches:
     _check_against_plan(run, launches)
     if len(run.files) > 1:
         require_equal_clocks(launches)
+    notes.update(dict.fromkeys(_windows(run)))
     launches = replace(launches, notes=tuple(notes), ranges=ranges_with_gaps(extents))
     rows = rows_in_window(launches)
     return restricted(launches, rows) if len(rows) else launches
+
+
+def _windows(run: RunData) -> Iterator[Note]:
+    """That the run was ended at its limit."""
+    for name, detail, _ in run.flags:
+        if name == "light_window":
+            yield make_note("light_window", window=detail)
 
 
 def _refuse_gaps(run: RunData) -> None:

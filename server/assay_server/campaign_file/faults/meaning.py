@@ -51,7 +51,9 @@ def _kind_faults(workload: WorkloadSpec, place: Place) -> Iterator[Fault]:
     if workload.command is None:
         if not workload.recordings:
             yield Fault(place, "it has nothing to run; give a 'command' or 'recordings'")
-        for key in ("environment", "timeout_s", "memory_limit_bytes", "kineto", "processes", "bundle"):
+        for key in (
+            "environment", "timeout_s", "light_limit_s", "memory_limit_bytes", "kineto", "processes", "bundle"
+        ):  # fmt: skip
             if key in workload.model_fields_set:
                 yield Fault((*place, key), "this key needs a 'command' in the workload")
         return
@@ -59,6 +61,9 @@ def _kind_faults(workload: WorkloadSpec, place: Place) -> Iterator[Fault]:
         yield Fault((*place, "recordings"), "the workload also has a 'command'; split it into two workloads")
     yield from command_faults(workload.command, workload.environment, place)
     yield from kineto_faults(workload.kineto or "", place)
+    if workload.kineto is not None and workload.light_limit_s is not None:
+        cause = "the program writes its Kineto trace itself; limit what it records there"
+        yield Fault((*place, "light_limit_s"), cause)
     yield from _process_faults(workload, place)
     if "\0" in (workload.bundle or ""):
         yield Fault((*place, "bundle"), "a path cannot hold a null character")

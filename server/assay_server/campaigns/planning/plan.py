@@ -183,6 +183,7 @@ def _command(workload: WorkloadSpec, base: _Base) -> CommandSource:
         kineto_file=workload.kineto or "",
         processes=workload.processes or 0,
         operations=workload.unit == "operation",
+        light_limit_s=workload.light_limit_s or 0,
     )
 
 
@@ -196,6 +197,7 @@ def _bundled(workload: WorkloadSpec, bundle: Bundle | None) -> CommandSource:
         kineto_file=workload.kineto or "",
         bundle=bundle,
         operations=workload.unit == "operation",
+        light_limit_s=workload.light_limit_s or 0,
     )
 
 

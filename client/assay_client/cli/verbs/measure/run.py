@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import logging
+import math
 import os
 import shlex
 import sys
@@ -36,7 +37,7 @@ from assay_sampling.visible import visible
 
 _LOG_BYTES = 8 << 20
 _COMMAND = "assay.run.command"
-_OF_A_COMMAND = ("budget", "sm_share", "flush", "unit", "environment")
+_OF_A_COMMAND = ("budget", "light_limit", "sm_share", "flush", "unit", "environment")
 
 app = verb_app()
 
@@ -66,6 +67,15 @@ def run(
             "--budget",
             metavar="TIME",
             help="For a command: time for counters, such as 90s or 2h; default: 30m.",
+        ),
+    ] = None,
+    light_limit: Annotated[
+        str | None,
+        typer.Option(
+            "--light-limit",
+            metavar="TIME",
+            help="For a command: end it in light runs after this time, and take its launches until then; 0: "
+            "never; default: 10m.",
         ),
     ] = None,
     sm_share: Annotated[
@@ -129,15 +139,16 @@ def run(
 ) -> None:
     """Run a campaign, or measure one program at both levels, inside this process.
 
-    assay run -- python train.py: a light run of all launches, then counters of those that show the most of
-    its time, within the budget; then the kernels with the most time, the selection, and what to do next.
+    assay run -- python train.py: a light run of all launches (of a program that runs longer, those of its
+    first ten minutes: --light-limit), then counters of those that show the most of its time, within the
+    budget; then the kernels with the most time, the selection, and what to do next.
 
     It runs the usual server and agent on a private socket. If it is interrupted or killed, the same command
     continues where it stopped, unless the campaign, a program, the driver or the GPUs have changed since. The
     exit code is 6 if a run failed; the report then covers the others.
     """
     command = ctx.meta[_COMMAND]
-    options = _options(budget, sm_share, unit, environment, flush=flush)
+    options = _options(budget, light_limit, sm_share, unit, environment, flush=flush)
     say = _say_nothing if as_json else _say
     directory = state or default_state_directory()
     require_usable(directory)
@@ -167,7 +178,13 @@ def run(
 
 
 def _options(
-    budget: str | None, sm_share: float | None, unit: str, environment: list[str] | None, *, flush: bool
+    budget: str | None,
+    light_limit: str | None,
+    sm_share: float | None,
+    unit: str,
+    environment: list[str] | None,
+    *,
+    flush: bool,
 ) -> CommandOptions:
     """The options of a command; raises ParameterError."""
     seconds = CommandOptions.budget_seconds if budget is None else parse_span_seconds(budget, "--budget")
@@ -175,8 +192,11 @@ def _options(
         raise ParameterError("--budget", f"{budget} is not a time", "write 30m, or 90s")
     if sm_share is not None and not 0 < sm_share < 100:
         raise ParameterError("--sm-share", f"{sm_share:g} is not between 0 and 100", "write --sm-share 50")
+    limit = CommandOptions.light_limit_seconds
+    if light_limit is not None:
+        limit = math.ceil(parse_span_seconds(light_limit, "--light-limit"))
     given = command_environment(environment or (), os.environ, home_of_person())
-    return CommandOptions(seconds, sm_share, flush, unit_choice(unit), given)
+    return CommandOptions(seconds, sm_share, flush, unit_choice(unit), given, limit)
 
 
 def _campaign_file(ctx: typer.Context, words: list[str]) -> Path:
