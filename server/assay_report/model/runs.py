@@ -97,6 +97,9 @@ class ProvenanceEntry(Part):
     programs: Annotated[
         list[str], says("SHA-256 of the program that ran, several if it differed; empty where not known")
     ] = []
+    compile_caches: Annotated[
+        list[str], says("hashes of the compiled code that runs began with; empty where they began with none")
+    ] = []
     measured_on: Annotated[
         Days | None, says("when live runs were measured; `null` for recordings and virtual GPUs")
     ]

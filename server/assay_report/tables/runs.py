@@ -88,7 +88,8 @@ def _libraries(entry: ProvenanceEntry) -> str:
     if len(found) > _MOST_LIBRARIES:
         said.append(f"{len(found) - _MOST_LIBRARIES:,} more")
     sent = [f"files of the submitter {sha256[:12]}" for sha256 in entry.bundles]
-    return "; ".join([*([", ".join(said)] if said else []), *entry.library_notes, *sent]) or ABSENT
+    compiled = [f"compile cache {each[:12]}" for each in entry.compile_caches]
+    return "; ".join([*([", ".join(said)] if said else []), *entry.library_notes, *sent, *compiled]) or ABSENT
 
 
 def _measured(entry: ProvenanceEntry) -> str:

@@ -129,6 +129,7 @@ def _entry(workload: str, device: str, runs: Sequence[RunData]) -> ProvenanceEnt
         library_notes=_all(run.facts.library_notes for run in runs),
         bundles=_all(run.facts.bundles for run in runs),
         programs=_all(run.facts.programs for run in runs),
+        compile_caches=_all(run.facts.compile_caches for run in runs),
         measured_on=Days(first=days[0], last=days[-1]) if days else None,
         runs=[run.run_id for run in runs],
     )

@@ -22,7 +22,8 @@ LIGHT = RunFacts(
     programs=("ab" * 32,),
     days=("2026-11-20",),
 )
-DETAILED = replace(LIGHT, tools=(("ncu", "2024.1.1"),), days=("2026-11-21",))
+CACHE = "0123456789abcdef"
+DETAILED = replace(LIGHT, tools=(("ncu", "2024.1.1"),), days=("2026-11-21",), compile_caches=(CACHE,))
 
 
 @pytest.fixture
@@ -50,7 +51,7 @@ def test_the_entry_of_a_workload_names_all_that_its_numbers_rest_on(lab: Lab) ->
                 {"name": "libcublas", "versions": ["12.4.5.8"]},
                 {"name": "libcudart", "versions": ["12.4.127"]},
             ],
-            "library_notes": [], "bundles": [], "programs": ["ab" * 32],
+            "library_notes": [], "bundles": [], "programs": ["ab" * 32], "compile_caches": [CACHE],
             "measured_on": {"first": "2026-11-20", "last": "2026-11-21"},
             "runs": [light.run_id, detailed.run_id, "c-1.b"], "flags": [],
         }
@@ -61,6 +62,7 @@ def test_the_entry_of_a_workload_names_all_that_its_numbers_rest_on(lab: Lab) ->
         assert "nsys 2023.4.4 (light), ncu 2024.1.1 (detailed)" in page
         assert "libcublas 12.4.5.8, libcudart 12.4.127" in page
         assert "2026-11-20 to 2026-11-21" in page
+        assert "compile cache 0123456789ab" in page
 
 
 def test_a_light_run_with_another_library_than_the_detailed_one_is_flagged(lab: Lab) -> None:

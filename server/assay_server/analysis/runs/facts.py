@@ -38,6 +38,7 @@ def _merged(attempts: Sequence[AttemptFacts]) -> RunFacts:
         library_notes=distinct_texts(facts.libraries.note for facts in attempts),
         bundles=distinct_texts(facts.bundle for facts in attempts),
         programs=distinct_texts(facts.program.sha256 for facts in attempts),
+        compile_caches=distinct_texts(facts.compile_cache for facts in attempts),
     )
 
 

@@ -30,6 +30,7 @@ class RunFacts:
         library_notes: notes about the libraries.
         bundles: SHA-256 of the submitter's files that it ran.
         programs: SHA-256 of the program that it ran; several if its slices ran different ones.
+        compile_caches: hashes of the compiled code that its attempts began with.
         days: those on which a live run was measured on silicon, as ISO dates in UTC.
     """
 
@@ -40,6 +41,7 @@ class RunFacts:
     library_notes: tuple[str, ...] = ()
     bundles: tuple[str, ...] = ()
     programs: tuple[str, ...] = ()
+    compile_caches: tuple[str, ...] = ()
     days: tuple[str, ...] = ()
 
     @property
