@@ -27,7 +27,7 @@ from assay_server.metrics.queue import QueueCollector, queue_of
 from assay_server.metrics.server_metrics import OTHER, ServerMetrics
 from assay_server.metrics.timed_store import TimedStore
 from assay_server.store.model import Agent
-from assay_server.store.values.overviews import StoreLoad
+from assay_server.store.overviews import StoreLoad
 from tests.support.metrics import fetched, label_values, samples_of, value
 from tests.support.server.desk import Desk
 from tests.support.server.made_segments import made_segments

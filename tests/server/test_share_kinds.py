@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import pytest
+from assay_server.store.values import fields
 
 from assay_core.records.wire import condition_from_proto, condition_to_proto
 from assay_protos import common_pb2
 from assay_sampling.launches.table import BASELINE, Condition, TableMetadata
 from assay_server.store.model import Run
-from assay_server.store.values import fields
 
 PARTITION = Condition("none", "base", 50.0, "partition")
 

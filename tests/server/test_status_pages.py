@@ -16,9 +16,9 @@ from assay_server.app import Server
 from assay_server.limits import QueryLimits
 from assay_server.rpc.campaign_handler import CampaignHandler
 from assay_server.rpc.status_board import StatusBoard
+from assay_server.store.overviews import WorkloadCost
 from assay_server.store.parts import campaigns as campaign_rows
 from assay_server.store.sql import SqlTransaction
-from assay_server.store.values.overviews import WorkloadCost
 from tests.support.server.playing_agent import PlayingAgent
 
 RUNS = 2_345

@@ -37,10 +37,10 @@ from assay_server.store.model import (
     Slice,
     SliceState,
 )
+from assay_server.store.overviews import NotedRuns, RunFilter, WorkloadCost
 from assay_server.store.record_store import KnownFiles, RecordStore
 from assay_server.store.records import DamagedSegmentError, LocalRecordStore
 from assay_server.store.sql import MetadataStore, SqlTransaction
-from assay_server.store.values.overviews import NotedRuns, RunFilter, WorkloadCost
 from assay_server.store.visibility import Belonging, Sight
 from tests.support.server.made_segments import MadeSegment, made_segments
 from tests.support.server.metadata_stores import METADATA_STORES

@@ -17,8 +17,8 @@ from assay_server.campaign_file.reading import load_campaign
 from assay_server.campaigns.analysing.job import Pages
 from assay_server.campaigns.planning.plan import plan_campaign
 from assay_server.campaigns.planning.time_left import Analysed, Elsewhere, estimate, estimate_of_analysis
+from assay_server.store.overviews import WorkloadCost
 from assay_server.store.sqlite import SqliteStore
-from assay_server.store.values.overviews import WorkloadCost
 from tests.support.server.made_segments import made_segments
 from tests.support.server.playing_agent import PlayingAgent
 from tests.support.server.server_support import PAGE, REPORT, ROWS, StandInExecutor, eventually

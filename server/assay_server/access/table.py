@@ -12,6 +12,7 @@ from typing import Any
 from assay_core.identity.roles import Role
 from assay_sampling.errors import NotPermittedError
 from assay_server.access.caller import Caller
+from assay_server.access.visibility import sight_of
 
 _AGENTS = frozenset({Role.AGENT})
 _ADMINS = frozenset({Role.ADMIN})
@@ -59,6 +60,10 @@ class Rule:
 
     def allows(self, caller: Caller) -> bool:
         return caller.is_owner or caller.role in self.roles
+
+    def looks_at_campaign(self, caller: Caller) -> bool:
+        """Whether it depends on whose campaign it is; if not, nobody need look into the store."""
+        return self.names_campaign and bool(self.own_campaign or not sight_of(caller).everything)
 
 
 RULES: Mapping[str, Rule] = {

@@ -14,8 +14,8 @@ import sqlalchemy as sa
 
 from assay_sampling.errors import StorageError
 from assay_server.store import tables
-from assay_server.store.parts.tokens import STATE_NUMBER
-from assay_server.store.plain_values import plain_values
+from assay_server.store.column_values import plain_values
+from assay_server.store.parts.state import STATE_NUMBER
 
 # Logs of attempts may have megabytes.
 _TOGETHER = 100

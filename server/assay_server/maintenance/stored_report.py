@@ -17,9 +17,9 @@ from assay_server.campaigns.analysing.request_builder import analysis_request
 from assay_server.maintenance.stored_files import METADATA, copy_database, has_metadata
 from assay_server.records.opening import look_at_records
 from assay_server.store.model import Campaign
+from assay_server.store.overviews import CampaignOverview
 from assay_server.store.record_store import RecordStore
 from assay_server.store.sqlite import SqliteStore
-from assay_server.store.values.overviews import CampaignOverview
 
 # Below the folder of `assay run` and `assay import`, of `assay demo`, and of a server itself.
 _SERVERS = (Path("server"), Path("state") / "server", Path())

@@ -19,7 +19,7 @@ from assay_server.campaigns.queue.places import AWAY_AFTER_MS
 from assay_server.campaigns.scheduling.coordinator import Coordinator
 from assay_server.campaigns.scheduling.resting import Row
 from assay_server.store.model import OPEN_RUNS, Agent
-from assay_server.store.values.overviews import StoreLoad
+from assay_server.store.overviews import StoreLoad
 
 _log = logging.getLogger(__name__)
 

@@ -24,8 +24,8 @@ from assay_server.campaigns.scheduling.transitions import Effects
 from assay_server.campaigns.scheduling.waiting import waiting_alike
 from assay_server.rpc.statuses import campaign_status
 from assay_server.store.model import Campaign, Hold, Need, Run, need_of
+from assay_server.store.overviews import WorkloadCost
 from assay_server.store.sql import SqlTransaction
-from assay_server.store.values.overviews import WorkloadCost
 
 # The reason for waiting also depends on time: agents go away, slots rest.
 _KEPT_SECONDS = 5.0

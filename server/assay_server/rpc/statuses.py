@@ -16,8 +16,8 @@ from assay_core.records.campaign import (
 from assay_core.records.runs import AttemptDetail
 from assay_server.campaigns.scheduling.resting import NO_RESTS, Row
 from assay_server.store.model import Attempt, Campaign
+from assay_server.store.overviews import CampaignOverview, RunOverview
 from assay_server.store.quarantine_files import MovedFiles
-from assay_server.store.values.overviews import CampaignOverview, RunOverview
 
 _MOST_NAMES = 20
 

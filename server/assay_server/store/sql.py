@@ -18,7 +18,7 @@ from assay_server.store.parts.overviews import OverviewRows
 from assay_server.store.parts.queue import QueueRows
 from assay_server.store.parts.requests import RequestRows
 from assay_server.store.parts.segments import SegmentRows
-from assay_server.store.parts.tokens import TokenRows
+from assay_server.store.parts.state import StateRows
 
 
 class SqlTransaction(
@@ -27,7 +27,7 @@ class SqlTransaction(
     AttemptRows,
     RequestRows,
     SegmentRows,
-    TokenRows,
+    StateRows,
     AnalysisRows,
     AgentRows,
     AccessRows,

@@ -16,12 +16,12 @@ from sqlalchemy.pool import NullPool, StaticPool
 from assay_core.files.durable import storage_errors, write_atomically
 from assay_core.files.private_folders import private_opener
 from assay_sampling.errors import StorageError
+from assay_server.store.column_values import document_text
 from assay_server.store.connections.dialect import Dialect
 from assay_server.store.connections.prepared import Driver, PreparedStatements
 from assay_server.store.connections.shared_commit import SharedCommit
 from assay_server.store.connections.snapshots import Snapshots
 from assay_server.store.migrate import upgrade
-from assay_server.store.plain_values import document_text
 from assay_server.store.sql import SqlTransaction
 
 _BUSY_MS = 30_000

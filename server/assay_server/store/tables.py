@@ -5,8 +5,8 @@ from __future__ import annotations
 import sqlalchemy as sa
 
 from assay_core.records.campaign import AttemptState
+from assay_server.store.column_values import StoredNumber, StoredText
 from assay_server.store.model import ACTIVE_ATTEMPTS
-from assay_server.store.plain_values import StoredNumber, StoredText
 
 metadata = sa.MetaData(
     naming_convention={

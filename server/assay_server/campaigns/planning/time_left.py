@@ -16,7 +16,7 @@ from assay_core.records.campaign import Estimate
 from assay_server.campaign_file.slices.assumptions import Assumptions
 from assay_server.campaigns.planning.forecast import assumed_seconds
 from assay_server.store.model import Run
-from assay_server.store.values.overviews import WorkloadCost
+from assay_server.store.overviews import WorkloadCost
 
 _EARLIER_FACTOR, _OTHER_GPU_FACTOR, _ASSUMED_FACTOR = 1.5, 3.0, 5.0
 # Of analyses before any of the name: measured on the demo, 0.4 million launches in 18 s on two busy cores.

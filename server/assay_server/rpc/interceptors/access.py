@@ -38,7 +38,7 @@ from assay_server.access.table import (
     run_named,
 )
 from assay_server.access.visibility import sight_of
-from assay_server.rpc.admission import looks_at_campaign, require_belonging
+from assay_server.rpc.belonging import require_belonging
 from assay_server.rpc.errors import abort
 from assay_server.rpc.interceptors.bad_requests import BadRequestLog
 from assay_server.rpc.interceptors.handlers import Answer, Context, Continuation, answer_of, with_answer
@@ -185,7 +185,7 @@ class AccessInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
         if caller is None or rule is None:
             return
         require_own_sender(rule, caller, message)
-        if looks_at_campaign(rule, caller):
+        if rule.looks_at_campaign(caller):
             about = campaign_named(rule, message), run_named(rule, message)
             await asyncio.to_thread(require_belonging, self._metadata, rule, caller, *about)
 

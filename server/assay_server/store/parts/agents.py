@@ -12,10 +12,10 @@ import sqlalchemy as sa
 from assay_core.records.campaign import AttemptState
 from assay_core.records.machine import InstalledDevice, Inventory, Slot
 from assay_server.store import statements, tables
+from assay_server.store.column_values import Row, shallow
 from assay_server.store.model import Agent, AgentSession
 from assay_server.store.parts.known import KnownRows
 from assay_server.store.rows import heartbeats
-from assay_server.store.values.fields import Row, shallow
 
 
 class AgentRows(KnownRows):

@@ -6,9 +6,9 @@ import sqlalchemy as sa
 
 from assay_core.records.campaign import CampaignState
 from assay_server.store import statements, tables
+from assay_server.store.column_values import shallow
 from assay_server.store.model import AnalysisTry
 from assay_server.store.parts.known import KnownRows
-from assay_server.store.values.fields import shallow
 
 
 class AnalysisRows(KnownRows):

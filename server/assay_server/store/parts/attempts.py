@@ -1,4 +1,4 @@
-"""Attempts at slices in SQL."""
+"""Attempts at slices, and the fencing tokens of their leases, in SQL."""
 
 from __future__ import annotations
 
@@ -13,14 +13,15 @@ from assay_core.records.campaign import AttemptState
 from assay_core.records.failure import Failure
 from assay_core.records.runs import RunsRequest
 from assay_server.store import statements, tables
+from assay_server.store.column_values import Row, documents_of, failure_of, flags_of, shallow
 from assay_server.store.model import Attempt
-from assay_server.store.parts.tokens import TokenRows
+from assay_server.store.parts.known import KnownRows
 from assay_server.store.rows import deleting, heartbeats, selected_runs
-from assay_server.store.values.fields import Row, documents_of, failure_of, flags_of, shallow
+from assay_server.store.tokens import first_of_epoch
 
 
-class AttemptRows(TokenRows):
-    """Attempts at slices in SQL."""
+class AttemptRows(KnownRows):
+    """Attempts at slices, and the fencing tokens of their leases, in SQL."""
 
     def attempt(self, run_id: str, slice_index: int, attempt: int) -> Attempt | None:
         return self.by_key(tables.attempts, (run_id, slice_index, attempt), attempt_of)
@@ -114,6 +115,31 @@ class AttemptRows(TokenRows):
         """
         self.known.clear()
         return deleting.forget_logs(self.connection, before_ms, most, told)
+
+    def next_token(self) -> int:
+        """A fencing token larger than all earlier ones, including those before a restart."""
+        token = self.driver.scalar(statements.advance_token(), {})
+        if token is not None:
+            return int(token)
+        self._keep_token(1)
+        return 1
+
+    def begin_epoch(self, now_ms: int) -> int:
+        """Begin a later epoch for all further tokens; returns it. ``now_ms``: by the wall clock.
+
+        Tokens of a state that a restored backup replaced never come again: the epoch is at least the
+        millisecond of the start, and its first token is chosen at random.
+        """
+        epoch, token = first_of_epoch(self._last_token(), now_ms)
+        self._keep_token(token)
+        return epoch
+
+    def _last_token(self) -> int:
+        return int(self.driver.scalar(statements.last_token(), {}) or 0)
+
+    def _keep_token(self, token: int) -> None:
+        if not self.driver.write(statements.keep_token(), {"value": token}):
+            self.driver.write(statements.insert_into(tables.tokens), {"name": "lease", "value": token})
 
     def _kept(self, rows: Sequence[Row]) -> list[Attempt]:
         """The attempts of these rows, which need not be read again."""

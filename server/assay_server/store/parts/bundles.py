@@ -8,9 +8,9 @@ import sqlalchemy as sa
 
 from assay_core.records.upload import Bundle
 from assay_server.store import tables
+from assay_server.store.column_values import Row
 from assay_server.store.model import KeptBundle
 from assay_server.store.parts.known import KnownRows
-from assay_server.store.values.fields import Row
 
 _B, _H = tables.bundles.c, tables.bundle_holders.c
 

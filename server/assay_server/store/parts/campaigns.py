@@ -11,11 +11,11 @@ from assay_core.records.campaign import CampaignState
 from assay_sampling.errors import StorageError
 from assay_server.campaign_file.compiled import CompiledCampaign
 from assay_server.store import statements, tables
+from assay_server.store.column_values import Row, documents_of, failure_of, shallow
 from assay_server.store.model import Campaign
+from assay_server.store.overviews import CampaignOverview
 from assay_server.store.parts.known import KnownRows
 from assay_server.store.rows import deleting
-from assay_server.store.values.fields import Row, documents_of, failure_of, shallow
-from assay_server.store.values.overviews import CampaignOverview
 from assay_server.store.visibility import EVERYTHING, Belonging, Sight
 
 
@@ -51,11 +51,6 @@ class CampaignRows(KnownRows):
         query = sa.select(tables.campaigns.c.number).where(tables.campaigns.c.name == name)
         deleted = deleting.deleted_number(self.connection, name)
         return [*self.connection.scalars(query), *([deleted] if deleted else [])]
-
-    def is_running(self, campaign_id: str) -> bool:
-        """Whether slots may have slices of a campaign: it runs and is not paused."""
-        found = self.driver.first(statements.course_of_campaign(), {"campaign_id": campaign_id})
-        return found is not None and found["state"] == CampaignState.RUNNING and not found["paused"]
 
     def submitted_as(self, owner: str, submission: str) -> str | None:
         """The campaign of an owner that was submitted under this key, not ""; None: there is none."""

@@ -10,8 +10,8 @@ import sqlalchemy as sa
 
 from assay_sampling.errors import StorageError
 from assay_server.store import statements
+from assay_server.store.column_values import Row
 from assay_server.store.connections.prepared import Driver
-from assay_server.store.values.fields import Row
 
 Record = TypeVar("Record")
 

@@ -10,13 +10,9 @@ import sqlalchemy as sa
 
 from assay_core.records.campaign import AttemptState, CampaignState, RunState
 from assay_server.store import statements, tables
+from assay_server.store.column_values import Row
 from assay_server.store.model import Campaign, Run, Slice
-from assay_server.store.parts.campaigns import CampaignRows, campaign_values
-from assay_server.store.parts.runs import run_of
-from assay_server.store.parts.slices import SliceRows
-from assay_server.store.rows import costing, selected_runs
-from assay_server.store.values.fields import Row
-from assay_server.store.values.overviews import (
+from assay_server.store.overviews import (
     EVERY_RUN,
     CampaignProgress,
     RunFilter,
@@ -25,11 +21,14 @@ from assay_server.store.values.overviews import (
     WorkloadCost,
     overview_of,
 )
+from assay_server.store.parts.campaigns import CampaignRows, campaign_values
+from assay_server.store.parts.runs import RunRows, run_of
+from assay_server.store.rows import costing, selected_runs
 
 _GIVEN_UP = "given up"  # no mark of anybody
 
 
-class OverviewRows(CampaignRows, SliceRows):
+class OverviewRows(CampaignRows, RunRows):
     """Campaigns with what belongs to them, counted by the database."""
 
     def run_overviews(

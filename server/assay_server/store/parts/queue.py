@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from assay_core.records.campaign import CampaignState
 from assay_server.store import statements, tables
 from assay_server.store.model import Entrant, GpuUse, OpenEnds, Run, Slice
-from assay_server.store.parts.runs import run_of
-from assay_server.store.parts.slices import SliceRows, slice_of
+from assay_server.store.parts.runs import RunRows, run_of, slice_of
 from assay_server.store.rows import queue
 
 
-class QueueRows(SliceRows):
+class QueueRows(RunRows):
     """What the scheduler asks of the queue, in SQL."""
 
     def entrants(self, campaign_ids: Sequence[str] | None = None) -> list[Entrant]:
@@ -51,6 +51,11 @@ class QueueRows(SliceRows):
         run, piece = run_of(of_run), slice_of(of_slice)
         self.keep(tables.slices, (piece.run_id, piece.index), piece)
         return self.keep(tables.runs, (run.run_id,), run), piece
+
+    def is_running(self, campaign_id: str) -> bool:
+        """Whether slots may have slices of a campaign: it runs and is not paused."""
+        found = self.driver.first(statements.course_of_campaign(), {"campaign_id": campaign_id})
+        return found is not None and found["state"] == CampaignState.RUNNING and not found["paused"]
 
     def earliest_due_ms(self, lane_id: int) -> int | None:
         """When the first waiting slice of a lane is due; None if none waits."""

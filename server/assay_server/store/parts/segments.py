@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from assay_core.records.attempt import AttemptKey
 from assay_server.store import statements, tables
+from assay_server.store.column_values import Row, shallow
 from assay_server.store.model import Segment
 from assay_server.store.parts.known import KnownRows
-from assay_server.store.values.fields import Row, shallow
 
 
 class SegmentRows(KnownRows):

@@ -8,7 +8,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.pool import NullPool
 
-from assay_server.store.plain_values import document_text
+from assay_server.store.column_values import document_text
 from assay_server.store.postgresql.place import DatabasePlace
 
 # An advisory lock of ours, in each schema: "ASSA" in ASCII.

@@ -13,7 +13,7 @@ from assay_core.records.campaign import AttemptState, RunState
 from assay_core.records.runs import RunsAction, RunsRequest
 from assay_server.store import tables
 from assay_server.store.model import OPEN_RUNS, Hold, PendingRequest, SliceState
-from assay_server.store.values.overviews import RunFilter
+from assay_server.store.overviews import RunFilter
 
 
 def select_places(

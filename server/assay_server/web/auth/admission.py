@@ -23,7 +23,7 @@ from assay_server.access.caller import OWNER_ID, Caller, How, called_by
 from assay_server.access.directory import IdentityDirectory
 from assay_server.access.table import require_allowed, rule_of
 from assay_server.identity.withdrawn import WithdrawnCertificates
-from assay_server.rpc.admission import looks_at_campaign, require_belonging
+from assay_server.rpc.belonging import require_belonging
 from assay_server.rpc.errors import status_code
 from assay_server.store.access.people import WebLogin
 from assay_server.store.sql import MetadataStore
@@ -147,5 +147,5 @@ class Admission:
     def _require(self, method: str, caller: Caller, campaign_id: str, run_id: str = "") -> None:
         rule = rule_of(method)
         require_allowed(rule, caller, method)
-        if rule is not None and looks_at_campaign(rule, caller):
+        if rule is not None and rule.looks_at_campaign(caller):
             require_belonging(self._metadata, rule, caller, campaign_id, run_id)

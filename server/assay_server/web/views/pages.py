@@ -21,7 +21,7 @@ from assay_core.records.lab import LabQuestion
 from assay_core.records.runs import NamedRun
 from assay_server.rpc.campaign_handler import CampaignHandler
 from assay_server.rpc.lab.handler import LabHandler
-from assay_server.store.values.overviews import RunFilter
+from assay_server.store.overviews import RunFilter
 from assay_server.web.activity import Pulse
 from assay_server.web.figures.figure_worker import Source
 from assay_server.web.views.campaign_page import PAUSED, CampaignPage, Past

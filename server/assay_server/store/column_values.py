@@ -1,4 +1,4 @@
-"""Values that every database stores alike: text without NUL, numbers that are finite, documents of both.
+"""Values of columns, which every database stores alike: text without NUL, finite numbers, documents of both.
 
 PostgreSQL refuses NUL in text and cannot read a part of a JSON document with one anywhere in it; SQLite keeps
 both. SQLite stores NaN as null, PostgreSQL as NaN. So NUL becomes a visible sign, and NaN is refused.
@@ -6,13 +6,20 @@ both. SQLite stores NaN as null, PostgreSQL as NaN. So NUL becomes a visible sig
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
+from collections.abc import Mapping
 from typing import Any
 
 import sqlalchemy as sa
 
+from assay_core.records.failure import Failure
+from assay_core.records.validity_flag import ValidityFlag
 from assay_sampling.errors import StorageError
+from assay_sampling.launches.table import Condition
+
+Row = Mapping[Any, Any]  # by column
 
 NUL_SIGN = "␀"  # U+2400, symbol for null
 
@@ -91,3 +98,34 @@ class StoredNumber(sa.types.TypeDecorator[float]):
     def process_bind_param(self, value: float | None, dialect: sa.Dialect) -> float | None:
         """The number as it is stored; raises StorageError if it is not finite."""
         return None if value is None else finite(value)
+
+
+def failure_of(document: Any) -> Failure | None:
+    """The failure of a JSON document."""
+    return None if document is None else Failure(**document)
+
+
+def flags_of(documents: Any) -> tuple[ValidityFlag, ...]:
+    """The validity flags of JSON documents."""
+    return tuple(ValidityFlag(**document) for document in documents)
+
+
+def shallow(record: Any) -> dict[str, Any]:
+    """A dataclass's fields by name, as they are."""
+    return {item.name: getattr(record, item.name) for item in dataclasses.fields(record)}
+
+
+def documents_of(record: Any, *names: str) -> dict[str, Any]:
+    """These fields as JSON documents; None stays None."""
+    documents: dict[str, Any] = {}
+    for name in names:
+        value = getattr(record, name)
+        if isinstance(value, tuple):
+            documents[name] = [dataclasses.asdict(item) for item in value]
+        else:
+            documents[name] = None if value is None else _document(value)
+    return documents
+
+
+def _document(value: Any) -> dict[str, Any]:
+    return value.to_dict() if isinstance(value, Condition | Failure) else dataclasses.asdict(value)

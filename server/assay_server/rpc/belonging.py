@@ -9,11 +9,6 @@ from assay_server.campaigns.errors import unknown_campaign, unknown_run
 from assay_server.store.sql import MetadataStore
 
 
-def looks_at_campaign(rule: Rule, caller: Caller) -> bool:
-    """Whether the answer depends on whose campaign it is; if not, nobody need look into the store."""
-    return rule.names_campaign and bool(rule.own_campaign or not sight_of(caller).everything)
-
-
 def require_belonging(
     metadata: MetadataStore, rule: Rule, caller: Caller, campaign_id: str, run_id: str = ""
 ) -> None:

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from assay_core.records.campaign import AttemptState, CampaignState, RunState
 from assay_core.records.failure import Failure
 from assay_core.records.validity_flag import ValidityFlag
+from assay_server.store.column_values import Row
 from assay_server.store.model import Run, SliceState
-from assay_server.store.values.fields import Row
 
 _FRUITLESS = (AttemptState.FAILED, AttemptState.SUPERSEDED, AttemptState.CANCELLED)
 

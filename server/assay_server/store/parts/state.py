@@ -1,0 +1,35 @@
+"""The numbers of the state and of its certificate authority, in SQL."""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+
+from assay_server.store import tables
+from assay_server.store.parts.known import KnownRows
+
+STATE_NUMBER = "state"  # a state folder and its database have the same number under this name
+_AUTHORITY = "authority"
+
+
+class StateRows(KnownRows):
+    """The numbers of the state and of its certificate authority, in SQL."""
+
+    def state_number(self) -> int | None:
+        """The number of the state whose metadata these are; None: it was given none."""
+        t = tables.tokens.c
+        found = self.connection.scalar(sa.select(t.value).where(t.name == STATE_NUMBER))
+        return None if found is None else int(found)
+
+    def keep_state_number(self, number: int) -> None:
+        """Give the state its number."""
+        self.write(sa.insert(tables.tokens), [{"name": STATE_NUMBER, "value": number}])
+
+    def authority_mark(self) -> int | None:
+        """What tells the certificate authority of the servers from others; None: they have none."""
+        t = tables.tokens.c
+        found = self.connection.scalar(sa.select(t.value).where(t.name == _AUTHORITY))
+        return None if found is None else int(found)
+
+    def keep_authority_mark(self, mark: int) -> None:
+        """The servers have this authority from now on."""
+        self.write(sa.insert(tables.tokens), [{"name": _AUTHORITY, "value": mark}])

@@ -1,1 +1,0 @@
-"""Between records and the rows of their tables: what each column holds."""
