@@ -22,7 +22,7 @@ from assay_server.campaigns.analysing.executors.chosen import chosen_executors
 from assay_server.campaigns.analysing.provisional import ProvisionalReports
 from assay_server.campaigns.budgets import BudgetHandler
 from assay_server.campaigns.bundles.stored import BundleStore
-from assay_server.campaigns.capacity import Room
+from assay_server.campaigns.capacity import Capacity
 from assay_server.campaigns.carry_out import RequestRunner
 from assay_server.campaigns.heartbeats.answering import Heartbeats
 from assay_server.campaigns.ingest.publish import Publisher
@@ -45,7 +45,6 @@ from assay_server.limits import (
     take_over,
 )
 from assay_server.metrics.server_metrics import ServerMetrics
-from assay_server.metrics.timed_store import TimedStore
 from assay_server.opening import address_file, opened_state, recover
 from assay_server.records.active import noted_records
 from assay_server.records.opening import (
@@ -196,7 +195,7 @@ class Server:
         folder = folder_of_records(state)
         self.writability = writability = WritabilityWatch(state, self._writable)
         access = self._access(AuditedStore(database), database, shared=asked.shared)
-        room = Room(folder, settings.records_limit_bytes, settings.minimum_free_bytes)
+        capacity = Capacity(folder, settings.records_limit_bytes, settings.minimum_free_bytes)
         clock = self._clock or SteadyClock()
         bundles = BundleStore(
             state,
@@ -206,8 +205,9 @@ class Server:
             minimum_free_bytes=settings.minimum_free_bytes,
             now_ms=clock.now_ms,
         )
-        timed = TimedStore(access.metadata, self.metrics, writability.refused)
-        self._coordinator = coordinator = self._coordinate(timed, clock, records, room=room, bundles=bundles)
+        self._coordinator = coordinator = self._coordinate(
+            access.metadata, clock, records, writability, capacity=capacity, bundles=bundles
+        )
         analyses = self._analyses(coordinator, resources)
         self.metrics.watch(coordinator, lambda: analyses.running)
         publisher, requests = Publisher(coordinator), RequestRunner(coordinator)
@@ -219,7 +219,7 @@ class Server:
             publisher,
             handlers,
             access,
-            archives=ArchiveHandler(coordinator, folder, room),
+            archives=ArchiveHandler(coordinator, folder, capacity),
             bundles=BundleHandler(coordinator, bundles),
             resources=resources,
         )
@@ -315,15 +315,19 @@ class Server:
 
     def _coordinate(
         self,
-        metadata: TimedStore,
+        metadata: AuditedStore,
         clock: Clock,
         records: RecordStore,
+        writability: WritabilityWatch,
         *,
-        room: Room,
+        capacity: Capacity,
         bundles: BundleStore,
     ) -> Coordinator:
-        coordinator = Coordinator(metadata, records, _policy(self.settings), clock)
-        coordinator.room, coordinator.bundles = room, bundles
+        policy = _policy(self.settings)
+        coordinator = Coordinator(
+            metadata, records, policy, clock, meter=self.metrics, on_refusal=writability.refused
+        )
+        coordinator.capacity, coordinator.bundles = capacity, bundles
         recover(coordinator)
         return coordinator
 

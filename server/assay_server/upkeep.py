@@ -23,7 +23,7 @@ _log = logging.getLogger(__name__)
 
 _TICK_SECONDS = 1.0
 _HOUR_SECONDS = 3600.0
-_ROOM_SECONDS = 5.0
+_CAPACITY_SECONDS = 5.0
 _ARRIVALS_SECONDS = 10.0
 _LOGS_AT_A_TIME = 100
 # Of a lease: a server that stood still for this long may have missed signs of life.
@@ -90,13 +90,13 @@ class Housekeeper:
 
     def look(self) -> None:
         """Look at the disk and the quota; when there is room again, idle slots hear of it."""
-        room = self._coordinator.room
-        if room is None:
+        capacity = self._coordinator.capacity
+        if capacity is None:
             return
-        was_short = room.shortage is not None
+        was_short = capacity.shortage is not None
         with self._coordinator.snapshot() as store:
-            room.look(store)
-        if was_short and room.shortage is None:
+            capacity.look(store)
+        if was_short and capacity.shortage is None:
             with self._coordinator.schedule() as schedule:
                 schedule.effects.work = True
 
@@ -155,7 +155,7 @@ def upkeep(
         repeated_in_thread("assay-requests", requests.resume, _TICK_SECONDS),
         repeated_in_thread("assay-identities", read_identities, REFRESH_SECONDS),
         repeated_in_thread("assay-audit", audit.forget, _HOUR_SECONDS),
-        repeated_in_thread("assay-room", house.look, _ROOM_SECONDS),
+        repeated_in_thread("assay-capacity", house.look, _CAPACITY_SECONDS),
         repeated_in_thread("assay-arrivals", lambda: clear_arrivals(coordinator), _ARRIVALS_SECONDS),
         repeated_in_thread("assay-bundles", house.forget_bundles, _HOUR_SECONDS),
         repeated_in_thread("assay-bundle-parts", house.forget_parts, _HOUR_SECONDS),

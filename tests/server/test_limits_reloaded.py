@@ -27,8 +27,8 @@ from assay_server.limits import (
     limits_with,
     take_over,
 )
+from assay_server.rpc.concurrency import ConcurrencyLimit
 from assay_server.rpc.interceptors.quotas import Quotas
-from assay_server.rpc.places import Places
 
 
 def numbers(limits: Limits) -> dict[str, int]:
@@ -77,7 +77,7 @@ def test_what_is_not_a_limit_is_refused(text: str, cause: str) -> None:
 def test_quotas_and_places_follow_new_numbers() -> None:
     limits = limits_with(Limits(callers=CallerLimits(caller_registrations_per_minute=12)), {})
     quotas = Quotas(limits.callers, lambda: 0.0)
-    share = Places(lambda: limits.queries.watch_streams, lambda: limits.callers.place_share_percent)
+    share = ConcurrencyLimit(lambda: limits.queries.watch_streams, lambda: limits.callers.place_share_percent)
     asked = limits_with(limits, {"caller_calls_per_second": 1, "watch_streams": 8})
     take_over(limits, asked)
 
@@ -93,7 +93,7 @@ def test_quotas_and_places_follow_new_numbers() -> None:
 
     assert (passed("Submit"), passed("Register")) == (5, 1)
     with called_by(Caller("vera", "vera", Role.VIEWER, how=How.CERTIFICATE)):
-        held = [share.taken() for _ in range(3)]
+        held = [share.entered() for _ in range(3)]
         assert [each.__enter__() for each in held] == [True, True, False]
 
 

@@ -12,8 +12,9 @@ from assay_core.identity.roles import Role
 from assay_sampling.errors import StorageError
 from assay_server.access.caller import OWNER_ID, Caller, How, called_by
 from assay_server.limits import CallerLimits
+from assay_server.rpc.concurrency import ConcurrencyLimit
 from assay_server.rpc.interceptors.quotas import Quotas
-from assay_server.rpc.places import BoundedThreads, Places
+from assay_server.rpc.threads import BoundedThreads
 
 LIMITS = CallerLimits(
     caller_calls=3,
@@ -103,11 +104,11 @@ def caller(identity_id: str, how: How = How.CERTIFICATE) -> Caller:
 
 
 def test_one_caller_takes_its_share_of_the_places_and_no_more():
-    places = Places(lambda: 8, share_percent=lambda: 25)
+    streams = ConcurrencyLimit(lambda: 8, share_percent=lambda: 25)
 
     def take(who: Caller) -> tuple[object, bool]:
         with called_by(who):
-            held = places.taken()
+            held = streams.entered()
             return held, held.__enter__()
 
     greedy = [take(caller("greedy")) for _ in range(3)]

@@ -6,6 +6,7 @@ import json
 import logging
 import sys
 from collections.abc import Callable
+from pathlib import Path
 
 import grpc
 import pytest
@@ -22,12 +23,15 @@ from assay_sampling.errors import StorageError
 from assay_sampling.running.failures import FailureClass
 from assay_server.app import Server
 from assay_server.campaigns.queue.places import AWAY_AFTER_MS
+from assay_server.campaigns.scheduling.coordinator import Coordinator
 from assay_server.campaigns.scheduling.resting import Rest, Row
+from assay_server.campaigns.scheduling.transitions import SchedulePolicy
 from assay_server.metrics.queue import QueueCollector, queue_of
 from assay_server.metrics.server_metrics import OTHER, ServerMetrics
-from assay_server.metrics.timed_store import TimedStore
 from assay_server.store.model import Agent
 from assay_server.store.overviews import StoreLoad
+from assay_server.store.records import LocalRecordStore
+from assay_server.store.sqlite import SqliteStore
 from tests.support.metrics import fetched, label_values, samples_of, value
 from tests.support.server.desk import Desk
 from tests.support.server.made_segments import made_segments
@@ -226,19 +230,25 @@ class _Meter:
         self.errors += 1
 
 
-def test_a_transaction_that_the_store_refuses_is_told_apart() -> None:
-    meter = _Meter()
-    desk = Desk()
-    timed = TimedStore(desk.store, meter)
-    with timed.transaction() as transaction:
-        transaction.next_token()
+def test_a_transaction_that_the_store_refuses_is_told_apart(tmp_path: Path) -> None:
+    meter, refusals = _Meter(), list[str]()
+    coordinator = Coordinator(
+        SqliteStore(None),
+        LocalRecordStore(tmp_path),
+        SchedulePolicy(),
+        HandClock(),
+        meter=meter,
+        on_refusal=lambda: refusals.append("refused"),
+    )
+    with coordinator.schedule() as schedule:
+        schedule.store.next_token()
     assert len(meter.done) == 1
     assert all(0 <= seconds < 5 for seconds in meter.done[0])
-    with pytest.raises(StorageError), timed.transaction():
+    with pytest.raises(StorageError), coordinator.schedule():
         raise StorageError("disk", "it is full", "free space")
-    with pytest.raises(KeyError), timed.transaction():
+    with pytest.raises(KeyError), coordinator.schedule():
         raise KeyError
-    assert (len(meter.done), meter.errors) == (1, 1)
+    assert (len(meter.done), meter.errors, refusals) == (1, 1, ["refused"])
 
 
 def test_lines_of_a_call_name_it_and_its_address(

@@ -31,9 +31,10 @@ from assay_server.limits import (
 )
 from assay_server.rpc.archives.servicer import ArchiveServicer
 from assay_server.rpc.bundles.servicer import BundleServicer
+from assay_server.rpc.campaign_servicer import CampaignServicer
 from assay_server.rpc.errors import send_in_time
 from assay_server.rpc.published.servicer import PublishedServicer
-from assay_server.rpc.servicers import CampaignServicer, Threads
+from assay_server.rpc.threads import Threads
 from tests.support.identity.tls_lab import channel_of, joined, tls_server
 from tests.support.server.playing_agent import PlayingAgent
 from tests.support.server.server_support import eventually

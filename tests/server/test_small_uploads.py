@@ -19,7 +19,7 @@ from assay_sampling.errors import StorageError
 from assay_server.campaigns.ingest.upload import MOST_SMALL_LAUNCHES, Answer, Upload
 from assay_server.limits import DEFAULT_LIMITS
 from assay_server.rpc.ingest_servicer import IngestServicer
-from assay_server.rpc.servicers import Threads
+from assay_server.rpc.threads import Threads
 from tests.support.server.ingest_box import Box
 from tests.support.server.made_segments import MadeSegment, made_segments
 

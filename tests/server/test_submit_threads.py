@@ -10,7 +10,8 @@ from typing import Any
 
 from assay_core.records.campaign import NamedCampaign, Submission, Submitted
 from assay_server.limits import DEFAULT_LIMITS
-from assay_server.rpc.servicers import CampaignServicer, Threads
+from assay_server.rpc.campaign_servicer import CampaignServicer
+from assay_server.rpc.threads import Threads
 
 
 def test_a_person_cancels_while_more_submissions_wait_than_threads_serve() -> None:

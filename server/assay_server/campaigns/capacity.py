@@ -1,4 +1,4 @@
-"""Room for records: a quota and a floor of free space. Beyond them no new work is taken, with the reason.
+"""Capacity for records: a quota and a floor of free space. Beyond them no new work is taken, with the reason.
 
 Nothing is deleted to make room: people archive or delete campaigns, or enlarge the disk.
 """
@@ -19,7 +19,7 @@ _log = logging.getLogger(__name__)
 _ARCHIVE = "archive or delete campaigns that have ended (assay lab campaigns archive ID -o FILE --yes)"
 
 
-class Room:
+class Capacity:
     """Whether there is room for new work, as it was last looked at. Thread-safe.
 
     Args:
@@ -31,13 +31,8 @@ class Room:
         self._state = state
         self._limit_bytes = limit_bytes
         self._minimum_free_bytes = minimum_free_bytes
-        self._lock = threading.Lock()
-        self._shortage: Shortage | None = None
-
-    @property
-    def shortage(self) -> Shortage | None:
-        """Why no new work is taken; None: there is room. Does not block."""
-        return self._shortage
+        self._looking = threading.Lock()
+        self.shortage: Shortage | None = None  # why no new work is taken
 
     def look(self, store: SqlTransaction) -> None:
         """Look again; call this regularly, and after what may have made room."""
@@ -45,19 +40,17 @@ class Room:
         free = free_space(self._state).free_bytes
         full = self._limit_bytes is not None and used >= self._limit_bytes
         short = full or free < self._minimum_free_bytes
-        with self._lock:
-            before, self._shortage = self._shortage, None
-            if short:
-                self._shortage = Shortage(used, self._limit_bytes or 0, free, self._minimum_free_bytes)
-        if short and before is None:
-            _log.warning("no new work is taken: %s", why_short(self._shortage) if self._shortage else "")
-        if before is not None and not short:
+        shortage = Shortage(used, self._limit_bytes or 0, free, self._minimum_free_bytes) if short else None
+        with self._looking:
+            before, self.shortage = self.shortage, shortage
+        if shortage is not None and before is None:
+            _log.warning("no new work is taken: %s", why_short(shortage))
+        if shortage is None and before is not None:
             _log.warning("there is room again: work goes on")
 
     def require(self) -> None:
         """Raises StorageError, with the reason, unless there is room for new work."""
-        shortage = self._shortage
-        if shortage is not None:
+        if (shortage := self.shortage) is not None:
             raise StorageError("server", f"it takes no new work: {why_short(shortage)}", _ARCHIVE)
 
     def most_bytes(self, store: SqlTransaction) -> int:

@@ -40,8 +40,8 @@ def submit(coordinator: Coordinator, submission: Submission, pace: Pace = ORDINA
     project of others or a priority that the caller may not give, ParameterError for a key or path that is
     too long, and StorageError if there is no room for new work.
     """
-    if coordinator.room is not None:
-        coordinator.room.require()
+    if coordinator.capacity is not None:
+        coordinator.capacity.require()
     if len(submission.key) > _LONGEST_KEY:
         cause = f"it has {len(submission.key):,} characters; at most {_LONGEST_KEY} are taken"
         raise ParameterError("key of the submission", cause, "give a shorter one")

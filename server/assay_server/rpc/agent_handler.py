@@ -104,13 +104,14 @@ class AgentHandler:
         with self._coordinator.schedule() as schedule:
             if not schedule.is_registered(request.agent_id, request.session_id):
                 return LeaseAnswer(register_again=True)
-            lease = None if self._is_short_of_room() else schedule.lease(request.agent_id, request.slot_id)
+            lease = None if self._is_full() else schedule.lease(request.agent_id, request.slot_id)
             self._coordinator.queue.answered(*slot, with_work=lease is not None)
         return LeaseAnswer(None if lease is None else work_of(lease, self._coordinator.policy.lease_ms))
 
-    def _is_short_of_room(self) -> bool:
+    def _is_full(self) -> bool:
         """Whether no new work is given out, because there is no room for its records."""
-        return self._coordinator.room is not None and self._coordinator.room.shortage is not None
+        capacity = self._coordinator.capacity
+        return capacity is not None and capacity.shortage is not None
 
     def must_ask(self, request: LeaseRequest) -> bool:
         """Whether a request for work must look into the store. Looks only in memory."""
@@ -118,7 +119,7 @@ class AgentHandler:
         slot = request.agent_id, request.session_id, request.slot_id
         if not coordinator.queue.got_nothing_before(*slot):
             return True
-        return not self._is_short_of_room() and coordinator.queue.may_serve(
+        return not self._is_full() and coordinator.queue.may_serve(
             *slot,
             resting=coordinator.slots,
             windows=coordinator.policy.windows,

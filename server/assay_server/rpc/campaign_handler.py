@@ -90,7 +90,7 @@ class CampaignHandler:
             set_aside=tuple(moved if sight.everything else (replace(each, names=()) for each in moved)),
             changed=tuple(changed),
             campaigns_next=next_page[0].ordinal if next_page else 0,
-            shortage=None if self._coordinator.room is None else self._coordinator.room.shortage,
+            shortage=None if self._coordinator.capacity is None else self._coordinator.capacity.shortage,
             spools=self._coordinator.spools.noteworthy(names, self._coordinator.clock.now_ms()),
         )
 

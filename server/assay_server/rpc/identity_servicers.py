@@ -18,7 +18,7 @@ from assay_core.records.identity import (
 from assay_protos import identity_pb2_grpc
 from assay_server.identity.enrolment import Enrolment
 from assay_server.identity.identified import Identified
-from assay_server.rpc.servicers import Threads, sent
+from assay_server.rpc.threads import Threads, sent
 
 Context = grpc.aio.ServicerContext[Any, Any]
 

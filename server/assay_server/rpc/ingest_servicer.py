@@ -17,9 +17,10 @@ from assay_server.campaigns.ingest.segments import Ingest
 from assay_server.campaigns.ingest.upload import Answer, Upload
 from assay_server.limits import DEFAULT_LIMITS, Limits, UploadLimits
 from assay_server.rpc.assembler import Assembler
+from assay_server.rpc.concurrency import ConcurrencyLimit
 from assay_server.rpc.errors import abort
-from assay_server.rpc.places import Places, Telling
-from assay_server.rpc.servicers import Threads
+from assay_server.rpc.threads import Threads
+from assay_server.threads.results import LoopResults
 
 Context = grpc.aio.ServicerContext[Any, Any]
 InFlight = tuple[Upload, asyncio.Future[Answer]]
@@ -60,20 +61,20 @@ class IngestServicer(ingest_pb2_grpc.IngestServiceServicer):
         self._threads = threads
         self._limits = limits.uploads
         self._budget = ByteBudget(limits.uploads)
-        self._telling: Telling[Answer] = Telling()
-        self._places = Places(
+        self._results: LoopResults[Answer] = LoopResults()
+        self._streams = ConcurrencyLimit(
             lambda: limits.uploads.upload_streams, lambda: limits.callers.place_share_percent
         )
 
     async def Upload(self, requests: AsyncIterator[Any], context: Context) -> AsyncIterator[Any]:
-        with self._places.taken() as place:
-            if not place:
-                await abort(context, self._places.refusal("uploads"), "Upload")
+        with self._streams.entered() as begins:
+            if not begins:
+                await abort(context, self._streams.refusal("uploads"), "Upload")
             async for response in self._upload(requests, context):
                 yield response
 
     async def _upload(self, requests: AsyncIterator[Any], context: Context) -> AsyncIterator[Any]:
-        stream = _Stream(self._ingest, self._threads, self._budget, self._telling, self._limits)
+        stream = _Stream(self._ingest, self._threads, self._budget, self._results, self._limits)
         reader = asyncio.create_task(stream.read(requests))
         reader.add_done_callback(_seen)
         try:
@@ -81,8 +82,7 @@ class IngestServicer(ingest_pb2_grpc.IngestServiceServicer):
                 upload, future = in_flight
                 answer = await future
                 await stream.answered(upload)
-                told = SegmentAnswer(upload.key, upload.index, answer.duplicate, answer.refusal)
-                yield told.to_proto()
+                yield SegmentAnswer(upload.key, upload.index, answer.duplicate, answer.refusal).to_proto()
             await reader
         except Exception as error:  # noqa: BLE001 - every error ends the stream with its status
             await abort(context, error, "Upload")
@@ -99,13 +99,13 @@ class _Stream:
         ingest: Ingest,
         threads: Threads,
         budget: ByteBudget,
-        telling: Telling[Answer],
+        results: LoopResults[Answer],
         limits: UploadLimits,
     ) -> None:
         self._limits = limits
-        self._telling = telling
+        self._results = results
         self.answers: asyncio.Queue[InFlight | None] = asyncio.Queue()
-        self._places = asyncio.Semaphore(limits.upload_segments_in_flight)
+        self._in_flight = asyncio.Semaphore(limits.upload_segments_in_flight)
         self._ingest = ingest
         self._threads = threads
         self._budget = budget
@@ -133,7 +133,7 @@ class _Stream:
             self.answers.put_nowait(None)
 
     async def _take(self, upload: Upload) -> None:
-        await self._places.acquire()
+        await self._in_flight.acquire()
         upload = replace(upload, follows=self._last.get(upload.key) == upload.index - 1)
         self._last[upload.key] = upload.index
         future = await self._taken(upload)
@@ -143,16 +143,16 @@ class _Stream:
     async def _taken(self, upload: Upload) -> asyncio.Future[Answer]:
         key, loop = upload.key, asyncio.get_running_loop()
         if upload.is_small:
-            small = self._small[key] = self._telling.told(self._ingest.take_small(upload))
+            small = self._small[key] = self._results.on_loop(self._ingest.take_small(upload))
             small.add_done_callback(lambda done: self._small.get(key) is done and self._small.pop(key))
             return small
         if (before := self._small.get(key)) is not None:
             await asyncio.wait([before])  # another thread checks this one: their order must stay
         stored = await loop.run_in_executor(self._threads.ingest, self._ingest.take, upload)
-        return self._telling.told(stored)
+        return self._results.on_loop(stored)
 
     async def answered(self, upload: Upload) -> None:
-        self._places.release()
+        self._in_flight.release()
         size = len(upload.names) + len(upload.data)
         self._held_bytes -= size
         await self._budget.give_back(size)

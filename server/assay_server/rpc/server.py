@@ -32,12 +32,15 @@ from assay_server.campaigns.ingest.segments import Ingest
 from assay_server.identity.identified import Identified
 from assay_server.limits import DEFAULT_LIMITS, JOIN_LIMITS, CallLimits, Limits
 from assay_server.rpc.agent_handler import AgentHandler
+from assay_server.rpc.agent_servicer import AgentServicer
 from assay_server.rpc.archives.handler import ArchiveHandler
 from assay_server.rpc.archives.servicer import ArchiveServicer
 from assay_server.rpc.binding import bound, group_called, places_taken
 from assay_server.rpc.bundles.handler import BundleHandler
 from assay_server.rpc.bundles.servicer import BundleServicer
 from assay_server.rpc.campaign_handler import CampaignHandler
+from assay_server.rpc.campaign_servicer import CampaignServicer
+from assay_server.rpc.concurrency import ConcurrencyLimit
 from assay_server.rpc.identity_servicers import add_identity_services, add_joining
 from assay_server.rpc.ingest_servicer import IngestServicer
 from assay_server.rpc.interceptors.access import AccessInterceptor
@@ -45,11 +48,10 @@ from assay_server.rpc.interceptors.limits import CallMeter, LimitsInterceptor
 from assay_server.rpc.interceptors.quotas import Quotas
 from assay_server.rpc.lab.handler import LabHandler
 from assay_server.rpc.lab.servicer import LabServicer
-from assay_server.rpc.places import Places
 from assay_server.rpc.probes.health import HealthServicer
 from assay_server.rpc.published.handler import PublishedHandler
 from assay_server.rpc.published.servicer import PublishedServicer
-from assay_server.rpc.servicers import AgentServicer, CampaignServicer, Threads
+from assay_server.rpc.threads import Threads
 from assay_server.store.sql import MetadataStore
 
 _log = logging.getLogger(__name__)
@@ -226,7 +228,9 @@ class RpcServer:
         return addresses
 
     def _add_services(self, server: grpc.aio.Server, threads: Threads, agents: AgentServicer) -> None:
-        self._health = HealthServicer(services(), Places(lambda: self._limits.queries.watch_streams))
+        self._health = HealthServicer(
+            services(), ConcurrencyLimit(lambda: self._limits.queries.watch_streams)
+        )
         health_pb2_grpc.add_HealthServicer_to_server(self._health, server)
         agent_pb2_grpc.add_AgentServiceServicer_to_server(agents, server)  # type: ignore[no-untyped-call]
         campaign_pb2_grpc.add_CampaignServiceServicer_to_server(  # type: ignore[no-untyped-call]

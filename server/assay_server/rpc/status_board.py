@@ -20,7 +20,6 @@ from assay_server.campaigns.errors import known_campaign
 from assay_server.campaigns.planning.time_left import Analysed, Elsewhere, estimate, estimate_of_analysis
 from assay_server.campaigns.queue_view import Lab, slots_by_gpu, told_reasons
 from assay_server.campaigns.scheduling.coordinator import Coordinator
-from assay_server.campaigns.scheduling.transitions import Effects
 from assay_server.campaigns.scheduling.waiting import waiting_alike
 from assay_server.rpc.statuses import campaign_status
 from assay_server.store.model import Campaign, Hold, Need, Run, need_of
@@ -44,8 +43,7 @@ _Kind = tuple[Need, str, bool, RunState, Collection[Hold]]
 @dataclass
 class _Summary:
     lock: threading.Lock = field(default_factory=threading.Lock)
-    changes: int = 0
-    seen_changes: int = -1
+    last_change: int = -1  # when it was made
     made_at: float = 0.0
     took_seconds: float = 0.0
     status: CampaignStatus | None = None
@@ -74,7 +72,6 @@ class StatusBoard:
         self._coordinator = coordinator
         self._lock = threading.Lock()
         self._summaries: dict[str, _Summary] = {}
-        coordinator.listen(self._changed)
 
     def status(self, campaign_id: str, *, following: bool = False) -> CampaignStatus:
         """The status now, or, for a caller that is ``following`` the campaign, of a moment ago.
@@ -83,9 +80,9 @@ class StatusBoard:
         """
         summary = self._summary(campaign_id)
         with summary.lock:
-            changes, now = summary.changes, time.monotonic()
+            last_change, now = self._coordinator.last_change(campaign_id), time.monotonic()
             kept = _KEPT_SECONDS
-            if summary.seen_changes != changes:
+            if summary.last_change != last_change:
                 kept = min(_REST_RATIO * summary.took_seconds, kept) if following else 0.0
             fresh = now - summary.made_at < kept
             if summary.status is None or not fresh:
@@ -95,14 +92,9 @@ class StatusBoard:
                     with self._lock:
                         self._summaries.pop(campaign_id, None)
                     raise
-                summary.seen_changes, summary.made_at = changes, time.monotonic()
+                summary.last_change, summary.made_at = last_change, time.monotonic()
                 summary.took_seconds = summary.made_at - now
             return summary.status
-
-    def _changed(self, effects: Effects) -> None:
-        with self._lock:
-            for campaign_id in effects.campaigns & self._summaries.keys():
-                self._summaries[campaign_id].changes += 1
 
     def _summary(self, campaign_id: str) -> _Summary:
         with self._lock:

@@ -11,8 +11,8 @@ from assay_server.identity.server_certificate import ServerCertificate
 from assay_server.limits import Limits
 from assay_server.rpc.campaign_handler import CampaignHandler
 from assay_server.rpc.lab.handler import LabHandler
-from assay_server.rpc.places import BoundedThreads
 from assay_server.rpc.published.handler import PublishedHandler
+from assay_server.rpc.threads import BoundedThreads
 from assay_server.web.activity import Pulse
 from assay_server.web.application import Application
 from assay_server.web.auth.admission import Admission

@@ -11,7 +11,7 @@ from typing import Any
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from assay_server.rpc.places import Places
+from assay_server.rpc.concurrency import ConcurrencyLimit
 
 
 class EventStream(Response):
@@ -20,7 +20,7 @@ class EventStream(Response):
     Args:
         events: what is sent.
         holds: asked before each event and each sign of life; False ends the stream.
-        places: how many streams there may be.
+        streams: how many there may be.
         patience_seconds: for the browser to take what was sent.
     """
 
@@ -30,19 +30,19 @@ class EventStream(Response):
         self,
         events: AsyncIterator[bytes],
         holds: Callable[[], bool],
-        places: Places,
+        streams: ConcurrencyLimit,
         patience_seconds: Callable[[], int],
     ) -> None:
         super().__init__(headers={"X-Accel-Buffering": "no"})
         del self.headers["content-length"]
         self._events: Any = events
         self._holds = holds
-        self._places = places
+        self._streams = streams
         self._patience_seconds = patience_seconds
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        with self._places.taken() as place:
-            if not place:
+        with self._streams.entered() as begins:
+            if not begins:
                 await Response("too many pages are watched\n", 503)(scope, receive, send)
                 return
             await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})

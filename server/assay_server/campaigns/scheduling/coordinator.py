@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from typing import Protocol
 
 from assay_core.program_log import log_about
 from assay_core.records.campaign import AttemptState
@@ -13,7 +16,7 @@ from assay_core.records.failure import Failure
 from assay_sampling.errors import StorageError
 from assay_server.analysis.runs.intact import ChangedRecords
 from assay_server.campaigns.bundles.stored import BundleStore
-from assay_server.campaigns.capacity import Room
+from assay_server.campaigns.capacity import Capacity
 from assay_server.campaigns.gpu_samples import GpuSamples
 from assay_server.campaigns.scheduling.queue import Queue
 from assay_server.campaigns.scheduling.resting import RestingSlots, Row
@@ -32,11 +35,39 @@ _log = logging.getLogger(__name__)
 Listener = Callable[[Effects], None]
 
 
+class StoreMeter(Protocol):
+    """Hears of scheduler transactions, in their threads."""
+
+    def stored(self, wait_seconds: float, work_seconds: float, commit_seconds: float) -> None:
+        """A transaction is durable: it waited for the writer, worked, and was committed."""
+
+    def not_stored(self) -> None:
+        """A transaction was undone because the store, or something in it, refused."""
+
+
+class _NoMeter:
+    def stored(self, wait_seconds: float, work_seconds: float, commit_seconds: float) -> None:
+        """Nobody hears of it."""
+
+    def not_stored(self) -> None:
+        """Nobody hears of it."""
+
+
 class Coordinator:
-    """The rest of the server's access to store and scheduler. Thread-safe."""
+    """The rest of the server's access to store and scheduler. Thread-safe.
+
+    ``on_refusal`` is called after each transaction that the store refused.
+    """
 
     def __init__(
-        self, metadata: MetadataStore, records: RecordStore, policy: SchedulePolicy, clock: Clock
+        self,
+        metadata: MetadataStore,
+        records: RecordStore,
+        policy: SchedulePolicy,
+        clock: Clock,
+        *,
+        meter: StoreMeter | None = None,
+        on_refusal: Callable[[], None] = lambda: None,
     ) -> None:
         self.records = records
         self.clock = clock
@@ -44,12 +75,15 @@ class Coordinator:
         self.slots = RestingSlots(policy.rest)
         self.queue = Queue()
         self.changed_records = ChangedRecords()
-        self.room: Room | None = None
+        self.capacity: Capacity | None = None
         self.bundles: BundleStore | None = None
         self.spools = Spools(heard_ms=2 * policy.lease_ms)
         self.gpu_samples = GpuSamples()
         self.arriving = threading.Lock()  # held while a large campaign comes in, or what is left of one goes
         self._metadata = metadata
+        self._meter, self._on_refusal = meter or _NoMeter(), on_refusal
+        self._change_numbers = itertools.count(1)
+        self._last_changes: dict[str, int] = {}
         self._listeners: list[tuple[Listener, tuple[Callable[[Effects], object], ...]]] = []
 
     def listen(self, listener: Listener, *about: Callable[[Effects], object]) -> None:
@@ -58,6 +92,10 @@ class Coordinator:
         ``about``: only of those with effects of one of these kinds, such as ``attrgetter("freed")``.
         """
         self._listeners.append((listener, about))
+
+    def last_change(self, campaign_id: str) -> int:
+        """A number that grows with each durable change of a campaign; 0: none since the start."""
+        return self._last_changes.get(campaign_id, 0)
 
     def snapshot(self) -> AbstractContextManager[SqlTransaction]:
         return self._metadata.snapshot()
@@ -68,18 +106,27 @@ class Coordinator:
 
         ``alone``: it takes long, so those of others do not become durable together with it.
         """
+        asked = time.perf_counter()
         try:
             with self._metadata.transaction(alone=alone) as transaction:
+                began = time.perf_counter()
                 schedule = Schedule(transaction, self.policy, self.clock.now_ms(), self.slots, self.queue)
                 yield schedule
-        except OutcomeUnknownError:
+                ended = time.perf_counter()
+        except StorageError as error:
+            self._meter.not_stored()
+            self._on_refusal()
+            self._doubt(error)
+            raise
+        self._meter.stored(began - asked, ended - began, time.perf_counter() - ended)
+        self._follow(schedule.effects)
+
+    def _doubt(self, error: StorageError) -> None:
+        if isinstance(error, OutcomeUnknownError):
             # If it was kept, nobody follows its effects: what is kept in memory is read again.
             self._follow_in_memory(Effects(work=True, doubt=True, missed=True))
-            raise
-        except StorageError:
+        else:
             self.queue.doubt()
-            raise
-        self._follow(schedule.effects)
 
     def resting(self) -> Row:
         """The slots that rest now."""
@@ -125,6 +172,8 @@ class Coordinator:
 
     def _follow_in_memory(self, effects: Effects) -> None:
         """Bring what is kept in memory up to date, and call the listeners."""
+        for campaign_id in effects.campaigns:
+            self._last_changes[campaign_id] = next(self._change_numbers)
         self._tell_slots(effects)
         if effects.doubt:
             self.queue.doubt()

@@ -15,7 +15,7 @@ from assay_core.records.archive import (
 )
 from assay_sampling.errors import StorageError
 from assay_server.campaigns.bundles.named import named_bundles
-from assay_server.campaigns.capacity import Room
+from assay_server.campaigns.capacity import Capacity
 from assay_server.campaigns.scheduling.coordinator import Coordinator
 from assay_server.maintenance.archives import export_campaign
 from assay_server.maintenance.deleting import delete_campaign
@@ -25,10 +25,10 @@ from assay_server.maintenance.importing import Import, remove_leftovers
 class ArchiveHandler:
     """Delete, export and import. One campaign is deleted or imported at a time."""
 
-    def __init__(self, coordinator: Coordinator, state: Path, room: Room) -> None:
+    def __init__(self, coordinator: Coordinator, state: Path, capacity: Capacity) -> None:
         self._coordinator = coordinator
         self._state = state
-        self._room = room
+        self._capacity = capacity
         self._changing = threading.Lock()
         remove_leftovers(state)
 
@@ -37,7 +37,7 @@ class ArchiveHandler:
         with self._changing:
             deleted = delete_campaign(self._coordinator, request)
         with self._coordinator.snapshot() as store:
-            self._room.look(store)
+            self._capacity.look(store)
             named = named_bundles(store)
         if self._coordinator.bundles is not None:
             self._coordinator.bundles.forget(named)
@@ -49,9 +49,9 @@ class ArchiveHandler:
 
     def begin_import(self, _nothing: None) -> Import:
         """Begin to receive an archive. Raises StorageError if there is no room for new work."""
-        self._room.require()
+        self._capacity.require()
         with self._coordinator.snapshot() as store:
-            most_bytes = self._room.most_bytes(store)
+            most_bytes = self._capacity.most_bytes(store)
         return Import(self._coordinator, self._state, most_bytes)
 
     def finish_import(self, archive: Import) -> ImportedCampaign:

@@ -10,9 +10,9 @@ from assay_core.records.archive import ArchiveChunk, DeleteRequest, ExportReques
 from assay_protos import archive_pb2_grpc
 from assay_server.limits import ArchiveLimits
 from assay_server.rpc.archives.handler import ArchiveHandler
+from assay_server.rpc.concurrency import ConcurrencyLimit
 from assay_server.rpc.errors import abort, patiently
-from assay_server.rpc.places import Places
-from assay_server.rpc.servicers import Context, Threads, answer, as_it_is, send_pieces, sent
+from assay_server.rpc.threads import Context, Threads, answer, as_it_is, send_pieces, sent
 
 
 class ArchiveServicer(archive_pb2_grpc.ArchiveServiceServicer):
@@ -22,7 +22,7 @@ class ArchiveServicer(archive_pb2_grpc.ArchiveServiceServicer):
         self._handler = handler
         self._threads = threads
         self._limits = limits
-        self._places = Places(lambda: limits.archive_streams)
+        self._streams = ConcurrencyLimit(lambda: limits.archive_streams)
 
     async def Delete(self, request: Any, context: Context) -> Any:
         return await sent(
@@ -30,9 +30,9 @@ class ArchiveServicer(archive_pb2_grpc.ArchiveServiceServicer):
         )
 
     async def Export(self, request: Any, context: Context) -> AsyncIterator[Any]:
-        with self._places.taken() as place:
-            if not place:
-                await abort(context, self._places.refusal("archives on their way"), "Export")
+        with self._streams.entered() as begins:
+            if not begins:
+                await abort(context, self._streams.refusal("archives on their way"), "Export")
             people, read, most = (
                 self._threads.people,
                 ExportRequest.from_proto,
@@ -43,9 +43,9 @@ class ArchiveServicer(archive_pb2_grpc.ArchiveServiceServicer):
         yield  # a call that answers in parts
 
     async def Import(self, requests: AsyncIterator[Any], context: Context) -> AsyncIterator[Any]:
-        with self._places.taken() as place:
-            if not place:
-                await abort(context, self._places.refusal("archives on their way"), "Import")
+        with self._streams.entered() as begins:
+            if not begins:
+                await abort(context, self._streams.refusal("archives on their way"), "Import")
             people = self._threads.people
             archive = await answer(context, people, self._handler.begin_import, as_it_is, None)
             try:

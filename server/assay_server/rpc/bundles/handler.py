@@ -39,8 +39,8 @@ class BundleHandler:
         """Begin to receive a bundle, which the first chunk names."""
         if first.bundle is None:
             raise InputError("bundle", "the stream does not begin with its name", "send it again")
-        if self._coordinator.room is not None:
-            self._coordinator.room.require()
+        if self._coordinator.capacity is not None:
+            self._coordinator.capacity.require()
         note_subject(f"bundle {first.bundle.sha256[:64]}", f"{first.bundle.files} files")
         return self._store.begin(holder(), first.bundle, first.offset)
 

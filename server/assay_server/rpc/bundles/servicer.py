@@ -13,9 +13,9 @@ from assay_sampling.errors import AssayError, InputError
 from assay_server.campaigns.bundles.stored import Incoming
 from assay_server.limits import Limits
 from assay_server.rpc.bundles.handler import BundleHandler
+from assay_server.rpc.concurrency import ConcurrencyLimit
 from assay_server.rpc.errors import abort, patiently
-from assay_server.rpc.places import Places
-from assay_server.rpc.servicers import Context, Threads, answer, as_it_is, send_pieces, sent
+from assay_server.rpc.threads import Context, Threads, answer, as_it_is, send_pieces, sent
 
 
 class BundleServicer(bundle_pb2_grpc.BundleServiceServicer):
@@ -25,7 +25,7 @@ class BundleServicer(bundle_pb2_grpc.BundleServiceServicer):
         self._handler = handler
         self._threads = threads
         self._limits = limits.bundles
-        self._places = Places(
+        self._streams = ConcurrencyLimit(
             lambda: limits.bundles.bundle_streams, lambda: limits.callers.place_share_percent
         )
 
@@ -34,9 +34,9 @@ class BundleServicer(bundle_pb2_grpc.BundleServiceServicer):
         return await sent(context, self._threads.people, self._handler.missing, read, request)
 
     async def SendBundle(self, requests: AsyncIterator[Any], context: Context) -> AsyncIterator[Any]:
-        with self._places.taken() as place:
-            if not place:
-                await abort(context, self._places.refusal("bundles on their way"), "SendBundle")
+        with self._streams.entered() as begins:
+            if not begins:
+                await abort(context, self._streams.refusal("bundles on their way"), "SendBundle")
             arriving: _Arriving | None = None
             people = self._threads.people
             try:
@@ -63,9 +63,9 @@ class BundleServicer(bundle_pb2_grpc.BundleServiceServicer):
                     await asyncio.get_running_loop().run_in_executor(people, arriving.close)
 
     async def FetchBundle(self, request: Any, context: Context) -> AsyncIterator[Any]:
-        with self._places.taken() as place:
-            if not place:
-                await abort(context, self._places.refusal("bundles on their way"), "FetchBundle")
+        with self._streams.entered() as begins:
+            if not begins:
+                await abort(context, self._streams.refusal("bundles on their way"), "FetchBundle")
             short, read, most = self._threads.short, BundleWanted.from_proto, self._limits.bundle_idle_seconds
             await send_pieces(context, short, self._handler.fetch, read, request, stalled_seconds=most)
         return

@@ -11,7 +11,7 @@ from assay_protos import lab_pb2_grpc
 from assay_server.access.people import PeopleHandler
 from assay_server.campaigns.budgets import BudgetHandler
 from assay_server.rpc.lab.handler import LabHandler
-from assay_server.rpc.servicers import Threads, sent
+from assay_server.rpc.threads import Threads, sent
 
 Context = grpc.aio.ServicerContext[Any, Any]
 

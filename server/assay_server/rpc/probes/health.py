@@ -8,35 +8,27 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterable
-from contextlib import AbstractContextManager
-from typing import Any, Protocol
+from typing import Any
 
 import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
+from assay_server.rpc.concurrency import ConcurrencyLimit
 from assay_server.rpc.errors import abort
 
 Context = grpc.aio.ServicerContext[Any, Any]
 _Response = health_pb2.HealthCheckResponse
 
 
-class HasPlaces(Protocol):
-    """Bounds how many do something at a time."""
-
-    def taken(self) -> AbstractContextManager[bool]: ...
-
-    def refusal(self, what: str) -> Exception: ...
-
-
 class HealthServicer(health_pb2_grpc.HealthServicer):  # type: ignore[misc]
-    """The whole server ("") and its services share one status; ``places`` bounds who watches it.
+    """The whole server ("") and its services share one status; ``streams`` bounds who watches it.
 
     Used on the event loop.
     """
 
-    def __init__(self, services: Iterable[str], places: HasPlaces) -> None:
+    def __init__(self, services: Iterable[str], streams: ConcurrencyLimit) -> None:
         self._services = frozenset({"", *services})
-        self._places = places
+        self._streams = streams
         self._status = _Response.SERVING
         self._changed = asyncio.Event()
 
@@ -59,9 +51,9 @@ class HealthServicer(health_pb2_grpc.HealthServicer):  # type: ignore[misc]
         return health_pb2.HealthListResponse(statuses=dict.fromkeys(sorted(self._services), told))
 
     async def Watch(self, request: Any, context: Context) -> AsyncIterator[Any]:
-        with self._places.taken() as place:
-            if not place:
-                await abort(context, self._places.refusal("watches"), "Watch")
+        with self._streams.entered() as begins:
+            if not begins:
+                await abort(context, self._streams.refusal("watches"), "Watch")
             known = request.service in self._services
             while True:
                 changed = self._changed

@@ -8,10 +8,10 @@ from typing import Any
 from assay_core.records.archive import LaunchesAsked, RecordsAsked, RecordWanted
 from assay_protos import records_pb2_grpc
 from assay_server.limits import Limits
+from assay_server.rpc.concurrency import ConcurrencyLimit
 from assay_server.rpc.errors import abort
-from assay_server.rpc.places import Places
 from assay_server.rpc.published.handler import PublishedHandler
-from assay_server.rpc.servicers import Context, Threads, send_pieces, sent
+from assay_server.rpc.threads import Context, Threads, send_pieces, sent
 
 
 class PublishedServicer(records_pb2_grpc.RecordsServiceServicer):
@@ -21,7 +21,7 @@ class PublishedServicer(records_pb2_grpc.RecordsServiceServicer):
         self._handler = handler
         self._threads = threads
         self._queries = limits.queries
-        self._places = Places(
+        self._streams = ConcurrencyLimit(
             lambda: limits.queries.download_streams, lambda: limits.callers.place_share_percent
         )
 
@@ -49,9 +49,9 @@ class PublishedServicer(records_pb2_grpc.RecordsServiceServicer):
         read: Callable[[Any], Any],
         request: Any,
     ) -> None:
-        """Send what a handler makes, part by part, on one of the places for downloads."""
-        with self._places.taken() as place:
-            if not place:
-                await abort(context, self._places.refusal("downloads"), call)
+        """Send what a handler makes, part by part, as one of the downloads under way."""
+        with self._streams.entered() as begins:
+            if not begins:
+                await abort(context, self._streams.refusal("downloads"), call)
             people, most = self._threads.people, self._queries.answer_stalled_seconds
             await send_pieces(context, people, handle, read, request, stalled_seconds=most)

@@ -14,7 +14,7 @@ from assay_sampling.errors import AssayError, ParameterError
 from assay_server.access.caller import Caller
 from assay_server.access.visibility import sight_of
 from assay_server.limits import Limits
-from assay_server.rpc.places import Places
+from assay_server.rpc.concurrency import ConcurrencyLimit
 from assay_server.web.live import LivePages
 from assay_server.web.routes.acting import ACTIONS
 from assay_server.web.routes.context import Asking, number
@@ -35,7 +35,7 @@ class Watching:
         self._asking = asking
         self._live = live
         self._queries = limits.queries
-        self._streams = Places(
+        self._streams = ConcurrencyLimit(
             lambda: limits.queries.watch_streams, lambda: limits.callers.place_share_percent
         )
 

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from assay_sampling.errors import ParameterError, StorageError
-from assay_server.rpc.places import Gathering, Telling
+from assay_server.threads.grouping import GroupedAnswers
+from assay_server.threads.results import LoopResults
 
 
 class Desk:
@@ -32,7 +33,9 @@ class Desk:
         return [ParameterError("number", "it is odd", "give another") if n % 2 else 10 * n for n in asked]
 
 
-async def asked_behind(desk: Desk, gathering: Gathering[int, int], numbers: Sequence[int]) -> list[object]:
+async def asked_behind(
+    desk: Desk, gathering: GroupedAnswers[int, int], numbers: Sequence[int]
+) -> list[object]:
     """The answers to 0 and to these numbers, which are asked while 0 is being answered."""
     first = asyncio.create_task(gathering.ask(0))
     await asyncio.to_thread(desk.begun.wait, 60)
@@ -43,10 +46,10 @@ async def asked_behind(desk: Desk, gathering: Gathering[int, int], numbers: Sequ
 
 
 def play(
-    most_waiting: int, most_together: int, course: Callable[[Desk, Gathering[int, int]], object]
+    most_waiting: int, most_together: int, course: Callable[[Desk, GroupedAnswers[int, int]], object]
 ) -> tuple[Desk, object]:
     desk = Desk()
-    gathering = Gathering("test-gathering", desk.answer, most_waiting, most_together)
+    gathering = GroupedAnswers("test-gathering", desk.answer, most_waiting, most_together)
     try:
         return desk, asyncio.run(course(desk, gathering))  # type: ignore[arg-type]
     finally:
@@ -63,7 +66,7 @@ def test_what_waits_is_answered_together_and_an_error_is_its_own() -> None:
 
 
 def test_more_than_may_wait_are_refused_at_once_and_later_ones_are_not() -> None:
-    async def course(desk: Desk, gathering: Gathering[int, int]) -> list[object]:
+    async def course(desk: Desk, gathering: GroupedAnswers[int, int]) -> list[object]:
         told = await asked_behind(desk, gathering, [2, 4, 6])
         return [*told, await gathering.ask(8)]
 
@@ -74,7 +77,7 @@ def test_more_than_may_wait_are_refused_at_once_and_later_ones_are_not() -> None
 
 
 def test_a_call_that_is_cancelled_takes_no_answer_from_the_others() -> None:
-    async def course(desk: Desk, gathering: Gathering[int, int]) -> object:
+    async def course(desk: Desk, gathering: GroupedAnswers[int, int]) -> object:
         first = asyncio.create_task(gathering.ask(0))
         await asyncio.to_thread(desk.begun.wait, 60)
         gone, kept = (asyncio.create_task(gathering.ask(number)) for number in (2, 4))
@@ -102,7 +105,7 @@ def test_a_bug_is_told_to_all_who_wait_and_the_thread_goes_on() -> None:
             await gathering.ask(1)
         return await gathering.ask(2)
 
-    gathering: Gathering[int, int] = Gathering("test-gathering", answer, 10)
+    gathering: GroupedAnswers[int, int] = GroupedAnswers("test-gathering", answer, 10)
     try:
         assert asyncio.run(course()) == 2
     finally:
@@ -121,9 +124,9 @@ class CountedLoop(asyncio.SelectorEventLoop):
 
 def test_results_that_are_there_together_wake_the_loop_once_and_each_comes_to_its_own_caller() -> None:
     async def course() -> list[object]:
-        telling: Telling[int] = Telling()
+        telling: LoopResults[int] = LoopResults()
         results: list[Future[int]] = [Future() for _ in range(4)]
-        told = [telling.told(result) for result in results]
+        told = [telling.on_loop(result) for result in results]
         told[2].cancel()
         results[0].set_result(10)
         results[1].set_exception(ParameterError("number", "it is odd", "give another"))
@@ -132,7 +135,7 @@ def test_results_that_are_there_together_wake_the_loop_once_and_each_comes_to_it
         found = await asyncio.gather(*told, return_exceptions=True)
         later: Future[int] = Future()
         later.set_result(40)
-        return [*found, await telling.told(later)]
+        return [*found, await telling.on_loop(later)]
 
     loop = CountedLoop()
     try:

@@ -1,0 +1,149 @@
+"""From the event loop to the handlers' threads and back: a call is answered in a thread of its kind."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any, Protocol, Self, TypeVar
+
+import grpc
+
+from assay_sampling.errors import StorageError
+from assay_server.limits import Limits
+from assay_server.rpc.errors import abort, send_in_time
+
+Request = TypeVar("Request")
+Answer = TypeVar("Answer")
+Context = grpc.aio.ServicerContext[Any, Any]
+
+
+class BoundedThreads(ThreadPoolExecutor):
+    """Threads for which at most ``most_waiting`` calls wait: what cannot be done soon is refused at once."""
+
+    def __init__(self, threads: int, name: str, most_waiting: int) -> None:
+        super().__init__(threads, name)
+        self._most = threads + most_waiting
+        self._counting = threading.Lock()
+        self._under_way = 0
+
+    def submit(self, function: Callable[..., Answer], /, *arguments: Any, **keywords: Any) -> Future[Answer]:
+        """Raises StorageError if too many wait."""
+        with self._counting:
+            if self._under_way >= self._most:
+                cause = f"{self._most:,} calls of this kind wait or are being answered"
+                raise StorageError("server", cause, "try again later; agents do so by themselves")
+            self._under_way += 1
+        try:
+            future = super().submit(function, *arguments, **keywords)
+        except BaseException:
+            self._done()
+            raise
+        future.add_done_callback(lambda _: self._done())
+        return future
+
+    def _done(self) -> None:
+        with self._counting:
+            self._under_way -= 1
+
+
+@dataclass(frozen=True)
+class Threads:
+    """Threads in which handlers block, separate for agents' and people's requests, segments and publishing.
+
+    So an agent's sign of life never waits for a status, and people do not wait while large submissions wait
+    for their turn.
+    """
+
+    status: Executor
+    short: Executor
+    people: Executor
+    submit: Executor
+    ingest: Executor
+    publish: Executor
+
+    @classmethod
+    def of(cls, limits: Limits) -> Self:
+        """As many threads for statuses, and as many calls that wait, as the limits allow."""
+        most = limits.calls.calls_waiting
+        return cls(
+            status=BoundedThreads(limits.queries.status_threads, "assay-status", most),
+            short=BoundedThreads(8, "assay-rpc", most),
+            people=BoundedThreads(2, "assay-people", most),
+            submit=BoundedThreads(2, "assay-submit", most),
+            ingest=ThreadPoolExecutor(3, "assay-ingest"),  # bounded by the bytes that upload streams hold
+            publish=BoundedThreads(16, "assay-publish", most),  # most of the time they wait for the disk
+        )
+
+    def close(self) -> None:
+        """Wait for running handlers; start nothing more."""
+        for executor in (self.short, self.status, self.people, self.submit, self.ingest, self.publish):
+            executor.shutdown(wait=True, cancel_futures=True)
+
+
+class Sent(Protocol):
+    """A record that is sent."""
+
+    def to_proto(self) -> Any: ...
+
+
+async def answer(
+    context: Context,
+    executor: Executor,
+    handler: Callable[[Request], Answer],
+    read: Callable[[Any], Request],
+    request: Any,
+) -> Answer:
+    """The handler's answer, from a thread, to the record that ``read`` makes of a message.
+
+    Any error, including one of ``read``, ends the call.
+    """
+    try:
+        # In the thread, too, the handler can ask who is calling, and log lines name the call.
+        run = contextvars.copy_context().run
+        return await asyncio.get_running_loop().run_in_executor(executor, run, lambda: handler(read(request)))
+    except Exception as error:  # noqa: BLE001 - the one place where errors of handlers become statuses
+        await abort(context, error, handler.__name__)
+
+
+async def sent(
+    context: Context,
+    executor: Executor,
+    handler: Callable[[Request], Sent],
+    read: Callable[[Any], Request],
+    request: Any,
+) -> Any:
+    """The result of :func:`answer` as a message."""
+
+    def message(record: Request) -> Any:
+        return handler(record).to_proto()
+
+    message.__name__ = handler.__name__
+    return await answer(context, executor, message, read, request)
+
+
+def as_it_is(record: Request) -> Request:
+    """The ``read`` of :func:`answer` for what is a record already."""
+    return record
+
+
+async def send_pieces(
+    context: Context,
+    executor: Executor,
+    handler: Callable[[Request], Iterator[Sent]],
+    read: Callable[[Any], Request],
+    request: Any,
+    *,
+    stalled_seconds: float,
+) -> None:
+    """Send what a handler yields, made in a thread; a peer that takes nothing for so long is cut off."""
+    pieces = await answer(context, executor, handler, read, request)
+    while (piece := await answer(context, executor, _next, as_it_is, pieces)) is not None:
+        await send_in_time(context, piece.to_proto(), stalled_seconds)
+
+
+def _next(pieces: Iterator[Sent]) -> Sent | None:
+    return next(pieces, None)
