@@ -34,12 +34,12 @@ class Desk:
 
 
 async def asked_behind(
-    desk: Desk, gathering: GroupedAnswers[int, int], numbers: Sequence[int]
+    desk: Desk, grouped: GroupedAnswers[int, int], numbers: Sequence[int]
 ) -> list[object]:
     """The answers to 0 and to these numbers, which are asked while 0 is being answered."""
-    first = asyncio.create_task(gathering.ask(0))
+    first = asyncio.create_task(grouped.ask(0))
     await asyncio.to_thread(desk.begun.wait, 60)
-    others = [asyncio.create_task(gathering.ask(number)) for number in numbers]
+    others = [asyncio.create_task(grouped.ask(number)) for number in numbers]
     await asyncio.sleep(0)  # each of them has asked then
     desk.open()
     return await asyncio.gather(first, *others, return_exceptions=True)
@@ -49,16 +49,16 @@ def play(
     most_waiting: int, most_together: int, course: Callable[[Desk, GroupedAnswers[int, int]], object]
 ) -> tuple[Desk, object]:
     desk = Desk()
-    gathering = GroupedAnswers("test-gathering", desk.answer, most_waiting, most_together)
+    grouped = GroupedAnswers("test-grouped", desk.answer, most_waiting, most_together)
     try:
-        return desk, asyncio.run(course(desk, gathering))  # type: ignore[arg-type]
+        return desk, asyncio.run(course(desk, grouped))  # type: ignore[arg-type]
     finally:
         desk.open()
-        gathering.close()
+        grouped.close()
 
 
 def test_what_waits_is_answered_together_and_an_error_is_its_own() -> None:
-    desk, told = play(100, 3, lambda desk, gathering: asked_behind(desk, gathering, [2, 3, 4, 6]))
+    desk, told = play(100, 3, lambda desk, grouped: asked_behind(desk, grouped, [2, 3, 4, 6]))
     assert desk.groups == [[0], [2, 3, 4], [6]]
     assert isinstance(told, list)
     assert [each for each in told if not isinstance(each, Exception)] == [0, 20, 40, 60]
@@ -66,9 +66,9 @@ def test_what_waits_is_answered_together_and_an_error_is_its_own() -> None:
 
 
 def test_more_than_may_wait_are_refused_at_once_and_later_ones_are_not() -> None:
-    async def course(desk: Desk, gathering: GroupedAnswers[int, int]) -> list[object]:
-        told = await asked_behind(desk, gathering, [2, 4, 6])
-        return [*told, await gathering.ask(8)]
+    async def course(desk: Desk, grouped: GroupedAnswers[int, int]) -> list[object]:
+        told = await asked_behind(desk, grouped, [2, 4, 6])
+        return [*told, await grouped.ask(8)]
 
     _, told = play(3, 10, course)
     assert isinstance(told, list)
@@ -77,10 +77,10 @@ def test_more_than_may_wait_are_refused_at_once_and_later_ones_are_not() -> None
 
 
 def test_a_call_that_is_cancelled_takes_no_answer_from_the_others() -> None:
-    async def course(desk: Desk, gathering: GroupedAnswers[int, int]) -> object:
-        first = asyncio.create_task(gathering.ask(0))
+    async def course(desk: Desk, grouped: GroupedAnswers[int, int]) -> object:
+        first = asyncio.create_task(grouped.ask(0))
         await asyncio.to_thread(desk.begun.wait, 60)
-        gone, kept = (asyncio.create_task(gathering.ask(number)) for number in (2, 4))
+        gone, kept = (asyncio.create_task(grouped.ask(number)) for number in (2, 4))
         await asyncio.sleep(0)
         gone.cancel()
         desk.open()
@@ -102,14 +102,14 @@ def test_a_bug_is_told_to_all_who_wait_and_the_thread_goes_on() -> None:
 
     async def course() -> object:
         with pytest.raises(RuntimeError, match="a bug"):
-            await gathering.ask(1)
-        return await gathering.ask(2)
+            await grouped.ask(1)
+        return await grouped.ask(2)
 
-    gathering: GroupedAnswers[int, int] = GroupedAnswers("test-gathering", answer, 10)
+    grouped: GroupedAnswers[int, int] = GroupedAnswers("test-grouped", answer, 10)
     try:
         assert asyncio.run(course()) == 2
     finally:
-        gathering.close()
+        grouped.close()
 
 
 class CountedLoop(asyncio.SelectorEventLoop):

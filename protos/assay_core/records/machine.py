@@ -14,6 +14,7 @@ from assay_protos import agent_pb2, common_pb2
 from assay_sampling.running.identity import device_key
 
 _LONGEST_SLOT_ID = 200
+_MIG_PREFIX = "MIG-"
 
 
 @dataclass(frozen=True)
@@ -152,6 +153,19 @@ class Slot(Record[agent_pb2.Slot]):
     def device_key(self) -> str:
         """The key of its GPU's name; "" if it has no GPU."""
         return device_key(self.device_name)
+
+    @property
+    def is_mig(self) -> bool:
+        """Whether it is an instance of a partitioned GPU (MIG); the driver names those by their UUID."""
+        return self.slot_id.startswith(_MIG_PREFIX)
+
+    @property
+    def may_join_gangs(self) -> bool:
+        """Whether it can take part in a run over several GPUs: its agent makes them, and it is a whole GPU.
+
+        A process sees at most one instance of a partitioned GPU, so instances cannot work together.
+        """
+        return self.gangs and self.device is not None and not self.is_mig
 
 
 @dataclass(frozen=True)

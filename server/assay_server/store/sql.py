@@ -17,7 +17,6 @@ from assay_server.store.parts.bundles import BundleRows
 from assay_server.store.parts.overviews import OverviewRows
 from assay_server.store.parts.queue import QueueRows
 from assay_server.store.parts.requests import RequestRows
-from assay_server.store.parts.segments import SegmentRows
 from assay_server.store.parts.state import StateRows
 
 
@@ -26,7 +25,6 @@ class SqlTransaction(
     QueueRows,
     AttemptRows,
     RequestRows,
-    SegmentRows,
     StateRows,
     AnalysisRows,
     AgentRows,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from functools import cache
 from typing import Any
 
@@ -22,16 +22,6 @@ KEY = "key_"  # the column's plain name would clash with the value that an updat
 def select_of(table: sa.Table) -> sa.Select[Any]:
     """The record of a table by its key, whose parameters have the columns' names."""
     return sa.select(table).where(*(k == sa.bindparam(k.name) for k in table.primary_key))
-
-
-def labelled(*together: sa.Table) -> list[sa.ColumnElement[Any]]:
-    """All columns of some tables, each named after its table; :func:`parted` takes them apart."""
-    return [column.label(f"{table.name}.{column.name}") for table in together for column in table.c]
-
-
-def parted(row: Mapping[str, Any], *together: sa.Table) -> list[dict[str, Any]]:
-    """The rows of the tables in a row of :func:`labelled` columns."""
-    return [{c.name: row[f"{table.name}.{c.name}"] for c in table.c} for table in together]
 
 
 @cache

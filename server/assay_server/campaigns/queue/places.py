@@ -14,7 +14,6 @@ from assay_server.store.model import Agent, Attempt, Need, Run, need_of
 # Agents give a sign of life every few seconds; one that is away longer than this does not count.
 AWAY_AFTER_MS = 120_000
 _GIB = 1 << 30
-_MIG_PREFIX = "MIG-"
 
 
 class Lack(StrEnum):
@@ -55,17 +54,9 @@ def lacking(need: Need, slot: Slot, agent: Agent) -> Lack | None:
 
 
 def _lacking_for_gang(need: Need, slot: Slot, agent: Agent) -> Lack | None:
-    if not may_join_gangs(slot):
+    if not slot.may_join_gangs:
         return Lack.GANGS
     return Lack.GANG_SIZE if len(companions(need, slot, agent)) + 1 < need.placement.gang else None
-
-
-def may_join_gangs(slot: Slot) -> bool:
-    """Whether a slot can take part in a run over several GPUs: its agent makes them, and it is a whole GPU.
-
-    A process sees at most one instance of a partitioned GPU, so instances cannot work together.
-    """
-    return slot.gangs and slot.device is not None and not is_mig(slot)
 
 
 def companions(need: Need, slot: Slot, agent: Agent) -> list[Slot]:
@@ -75,7 +66,7 @@ def companions(need: Need, slot: Slot, agent: Agent) -> list[Slot]:
     gpus = {slot.device.index if slot.device is not None else -1}
     found = []
     for other in agent.slots:
-        if other.device is None or other.quarantine_reason or not may_join_gangs(other):
+        if other.device is None or other.quarantine_reason or not other.may_join_gangs:
             continue
         if other.device.index not in gpus and lacking(alone, other, agent) is None:
             gpus.add(other.device.index)
@@ -93,14 +84,9 @@ def _unmet(requires: Requirements, slot: Slot, agent: Agent) -> Lack | None:
         Lack.DRIVER: version(agent.inventory.driver_version) < version(requires.driver),
         Lack.TOOLS: not set(requires.tools) <= set(slot.profilers),
         Lack.LABELS: not set(requires.labels) <= set(agent.labels),
-        Lack.MIG: requires.mig and (requires.mig == "yes") != is_mig(slot),
+        Lack.MIG: requires.mig and (requires.mig == "yes") != slot.is_mig,
     }
     return next((lack for lack, is_unmet in unmet.items() if is_unmet), None)
-
-
-def is_mig(slot: Slot) -> bool:
-    """Whether a slot is an instance of a partitioned GPU (MIG); the driver names those by their UUID."""
-    return slot.slot_id.startswith(_MIG_PREFIX)
 
 
 def version(text: str) -> tuple[int, ...]:

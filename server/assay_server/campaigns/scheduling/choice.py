@@ -12,7 +12,7 @@ from assay_sampling.running.failures import Fault, failure_class_named
 from assay_server.campaigns.queue.candidates import Candidate, Standing
 from assay_server.campaigns.queue.fair_share import NO_SHARES, Shares
 from assay_server.campaigns.queue.gangs import company
-from assay_server.campaigns.queue.places import elsewhere, lacking, may_join_gangs
+from assay_server.campaigns.queue.places import elsewhere, lacking
 from assay_server.campaigns.queue.reservations import KEPT_MS, Reservation, Reservations, rivals
 from assay_server.campaigns.scheduling.resting import RestingSlots
 from assay_server.campaigns.scheduling.retry import is_blameless, refusals
@@ -50,7 +50,7 @@ class Seat:
 
 def seat_of(agent: Agent, slot: Slot) -> Seat:
     """The seat of a slot."""
-    peers = tuple(s.slot_id for s in agent.slots if may_join_gangs(s) and not s.quarantine_reason)
+    peers = tuple(s.slot_id for s in agent.slots if s.may_join_gangs and not s.quarantine_reason)
     return Seat(slot, agent.inventory.driver_version, agent.labels, agent, peers)
 
 
@@ -223,11 +223,13 @@ class Chooser:
         policy of this agent refused it, and an agent is there that did not."""
         run, piece = found
         failed = [a for a in self.store.attempts(run.run_id, piece.index) if a.state is AttemptState.FAILED]
+        if not failed:
+            return False
         refused = refusals(a for a in failed if a.key.attempt >= piece.tries_from)
         if (mine := refused.get(place[0])) is not None:
             others = elsewhere(run, mine, self.store.agents(), self.now_ms)
             return any(agent_id not in refused for agent_id, _ in others)
-        if not failed or (failed[-1].agent_id, failed[-1].slot_id) != place:
+        if (failed[-1].agent_id, failed[-1].slot_id) != place:
             return False
         age_ms = self.now_ms - failed[-1].ended_at_ms
         if age_ms > _LEFT_TO_OTHERS_MS or not _is_worth_another_slot(failed[-1]):

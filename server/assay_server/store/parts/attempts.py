@@ -1,4 +1,4 @@
-"""Attempts at slices, and the fencing tokens of their leases, in SQL."""
+"""Attempts at slices, the fencing tokens of their leases, and their durable segments, in SQL."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from assay_core.records.failure import Failure
 from assay_core.records.runs import RunsRequest
 from assay_server.store import statements, tables
 from assay_server.store.column_values import Row, documents_of, failure_of, flags_of, shallow
-from assay_server.store.model import Attempt
+from assay_server.store.model import Attempt, Segment
 from assay_server.store.parts.known import KnownRows
 from assay_server.store.rows import deleting, heartbeats, selected_runs
 from assay_server.store.tokens import first_of_epoch
 
 
 class AttemptRows(KnownRows):
-    """Attempts at slices, and the fencing tokens of their leases, in SQL."""
+    """Attempts at slices, the fencing tokens of their leases, and their durable segments, in SQL."""
 
     def attempt(self, run_id: str, slice_index: int, attempt: int) -> Attempt | None:
         return self.by_key(tables.attempts, (run_id, slice_index, attempt), attempt_of)
@@ -99,14 +99,23 @@ class AttemptRows(KnownRows):
         """
         for key, spooled in progress:
             extended = {"spooled": spooled, "ends_at_ms": lease_ends_at_ms}
-            place = {"run_id": key.run_id, "slice": key.slice_index, "attempt": key.attempt}
-            of_one = {statements.KEY + name: value for name, value in place.items()}
+            of_one = {statements.KEY + name: value for name, value in _key_of(key).items()}
             self.driver.write(heartbeats.extend_attempt(), of_one | extended)
             known: Attempt | None = self.known.get((tables.attempts.name, *_place_of(key)))
             if known is not None:
                 most = max(spooled, known.launches_spooled)
                 alive = replace(known, confirmed=True, launches_spooled=most)
                 self._keep(replace(alive, lease_ends_at_ms=lease_ends_at_ms))
+
+    def segment(self, key: AttemptKey, index: int) -> Segment | None:
+        return self.by_key(tables.segments, (key.run_id, key.slice_index, key.attempt, index), segment_of)
+
+    def segments(self, key: AttemptKey) -> list[Segment]:
+        return [segment_of(row) for row in self.driver.rows(statements.segments_of(), _key_of(key))]
+
+    def add_segments(self, segments: Sequence[Segment]) -> None:
+        for segment in segments:
+            self.driver.write(statements.insert_into(tables.segments), shallow(segment))
 
     def forget_logs(self, before_ms: int, most: int, told: str) -> int:
         """Replace by ``told`` the logs of attempts without a result of campaigns that ended before then.
@@ -195,3 +204,13 @@ def attempt_values(attempt: Attempt) -> dict[str, Any]:
         "write_secret": attempt.write_secret.hex(),
         "gang": list(attempt.gang),
     }
+
+
+def segment_of(row: Row) -> Segment:
+    """The segment of a row."""
+    return Segment(**row)
+
+
+def _key_of(key: AttemptKey) -> dict[str, Any]:
+    """The parameters that name an attempt."""
+    return {"run_id": key.run_id, "slice": key.slice_index, "attempt": key.attempt}

@@ -8,7 +8,7 @@ from typing import Any
 from assay_core.records.campaign import CampaignState
 from assay_server.store import statements, tables
 from assay_server.store.model import Entrant, GpuUse, OpenEnds, Run, Slice
-from assay_server.store.parts.runs import RunRows, run_of, slice_of
+from assay_server.store.parts.runs import RunRows, slice_of
 from assay_server.store.rows import queue
 
 
@@ -46,11 +46,10 @@ class QueueRows(RunRows):
         found = [row for lane in lane_ids for row in rows(query, {**given, "lane": lane})]
         if not found:
             return None
-        first = min(found, key=lambda row: int(row["slices.ordinal"]))
-        of_slice, of_run = statements.parted(first, tables.slices, tables.runs)
-        run, piece = run_of(of_run), slice_of(of_slice)
+        piece = slice_of(min(found, key=lambda row: int(row["ordinal"])))
         self.keep(tables.slices, (piece.run_id, piece.index), piece)
-        return self.keep(tables.runs, (run.run_id,), run), piece
+        run = self.run(piece.run_id)
+        return None if run is None else (run, piece)
 
     def is_running(self, campaign_id: str) -> bool:
         """Whether slots may have slices of a campaign: it runs and is not paused."""

@@ -66,7 +66,7 @@ def _of_open_run() -> sa.ColumnElement[bool]:
 
 @cache
 def first_of_lane(passing: bool, untried: bool) -> sa.Select[Any]:
-    """The first slice of a lane that waits and is due, and its run.
+    """The first slice of a lane that waits and is due.
 
     ``passing``: leave out the slices ``passed`` (pairs of run and index); ``untried``: also leave out those
     that have failed in the slot ``untried_slot`` ("": any) of the agent ``untried_agent``.
@@ -80,8 +80,7 @@ def first_of_lane(passing: bool, untried: bool) -> sa.Select[Any]:
         slot = sa.bindparam("untried_slot", type_=sa.Text)
         place = (a.agent_id == sa.bindparam("untried_agent"), sa.or_(a.slot_id == slot, slot == ""))
         due.append(~sa.exists().where(*of_slice, *place))
-    columns = statements.labelled(tables.slices, tables.runs)
-    found = sa.select(*columns).join_from(tables.slices, tables.runs, _of_open_run())
+    found = sa.select(tables.slices).join_from(tables.slices, tables.runs, _of_open_run())
     return found.where(*due).order_by(s.ordinal, s.index).limit(1)
 
 
