@@ -21,7 +21,7 @@ from assay_server.campaign_file.placement import Placement, Requirements
 from assay_server.campaign_file.reading import load_campaign
 from assay_server.campaigns.planning.plan import plan_campaign
 from assay_server.campaigns.queue.fair_share import Account
-from assay_server.campaigns.queue.places import Lack, lacking
+from assay_server.campaigns.queue.fitting_slots import Lack, lacking
 from assay_server.campaigns.scheduling.queue import Queue
 from assay_server.campaigns.scheduling.transitions import SchedulePolicy
 from assay_server.campaigns.scheduling.waiting import WaitKind, WaitReason, wait_reasons
@@ -363,8 +363,8 @@ class Gangs(RuleBasedStateMachine):
     def every_gpu_of_every_lease_is_charged(self) -> None:
         fresh, kept = Queue(), self.lab.coordinator.queue
         with self.lab.store.transaction() as store:
-            fresh.standing(store)
-            kept.standing(store)
+            fresh.candidates(store)
+            kept.candidates(store)
         held = [sum(usage.held for usage in queue.shares.projects.values()) for queue in (fresh, kept)]
         assert held == [sum(len(attempt.slots) for attempt in self.lab.leased())] * 2
 

@@ -33,9 +33,7 @@ class Desk:
         return [ParameterError("number", "it is odd", "give another") if n % 2 else 10 * n for n in asked]
 
 
-async def asked_behind(
-    desk: Desk, grouped: GroupedAnswers[int, int], numbers: Sequence[int]
-) -> list[object]:
+async def asked_behind(desk: Desk, grouped: GroupedAnswers[int, int], numbers: Sequence[int]) -> list[object]:
     """The answers to 0 and to these numbers, which are asked while 0 is being answered."""
     first = asyncio.create_task(grouped.ask(0))
     await asyncio.to_thread(desk.begun.wait, 60)

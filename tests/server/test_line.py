@@ -15,7 +15,7 @@ from assay_core.records.runs import RunsAction
 from assay_core.records.work import CommandSource
 from assay_protos import lab_pb2_grpc
 from assay_server.app import Server
-from assay_server.campaigns.queue.candidates import Standing
+from assay_server.campaigns.queue.candidates import Candidates
 from assay_server.campaigns.queue_view import (
     Lab,
     ahead_of,
@@ -90,15 +90,15 @@ def test_a_running_run_is_told_only_if_its_further_slices_are_held() -> None:
 def test_who_is_ahead_is_the_schedulers_own_order() -> None:
     desk = Desk(campaigns=3)
     desk.register()
-    standing = Standing()
+    candidates = Candidates()
     with desk.store.snapshot() as read:
-        standing.add(read.entrants())
+        candidates.add(read.entrants())
         waiting, agents = read.runs("made-3")[0], read.agents()
     seats = Lab(agents, desk.clock.ms).seats(waiting)
     assert len(seats) == 2
-    assert ahead_of("made-3", seats, standing, desk.clock.ms) == ("made-1", "made-2")
-    assert ahead_of("made-1", seats, standing, desk.clock.ms) == ()
-    assert ahead_of("made-3", [], standing, desk.clock.ms) == ()
+    assert ahead_of("made-3", seats, candidates, desk.clock.ms) == ("made-1", "made-2")
+    assert ahead_of("made-1", seats, candidates, desk.clock.ms) == ()
+    assert ahead_of("made-3", [], candidates, desk.clock.ms) == ()
     desk.store.close()
 
 

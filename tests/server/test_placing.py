@@ -22,7 +22,7 @@ from assay_server.campaign_file.placement import Placement, Requirements
 from assay_server.campaign_file.reading import load_campaign
 from assay_server.campaigns.planning.plan import plan_campaign
 from assay_server.campaigns.queue.fair_share import HALF_LIFE_MS
-from assay_server.campaigns.queue.places import Lack, lacking
+from assay_server.campaigns.queue.fitting_slots import Lack, lacking
 from assay_server.campaigns.queue.windows import windows_of
 from assay_server.campaigns.scheduling.lost_gpus import MOST_SLOTS_FAILED
 from assay_server.campaigns.scheduling.transitions import SchedulePolicy

@@ -16,7 +16,7 @@ from assay_core.records.campaign import AttemptState, CampaignState
 from assay_core.records.lease import LeaseAnswer, LeaseRequest
 from assay_server.app import Server
 from assay_server.campaign_file.compiled import SchedulingRules
-from assay_server.campaigns.queue.candidates import Standing
+from assay_server.campaigns.queue.candidates import Candidates
 from assay_server.campaigns.queue.fair_share import HALF_LIFE_MS, Account, Shares, Usage
 from assay_server.campaigns.scheduling.choice import Chooser, seat_of
 from assay_server.campaigns.scheduling.coordinator import Coordinator
@@ -40,8 +40,8 @@ def entrant(
     return Entrant(f"c-{number}", number, SchedulingRules(priority), lanes, owner, project)
 
 
-def line_up(standing: Standing, shares: Shares, kind: str = "v100", now_ms: int = 0) -> list[str]:
-    found = standing.candidates(kind, lambda need: need.device_key == kind, shares, now_ms)
+def line_up(candidates: Candidates, shares: Shares, kind: str = "v100", now_ms: int = 0) -> list[str]:
+    found = candidates.in_order(kind, lambda need: need.device_key == kind, shares, now_ms)
     return [candidate.campaign_id for candidate in found]
 
 
@@ -65,8 +65,8 @@ usages = st.builds(Usage, st.floats(0, 1e6), st.just(0), st.integers(0, 3), st.j
 def test_who_is_next_is_a_sort_by_priority_project_person_and_age(
     entrants: list[Entrant], projects: dict[str, Usage], persons: dict[Account, Usage]
 ) -> None:
-    standing, shares = Standing(), Shares(projects, persons)
-    standing.add(entrants)
+    candidates, shares = Candidates(), Shares(projects, persons)
+    candidates.add(entrants)
 
     def rank(each: Entrant) -> tuple[float, ...]:
         project = projects.get(each.project, Usage()).seconds(0)
@@ -75,30 +75,30 @@ def test_who_is_next_is_a_sort_by_priority_project_person_and_age(
 
     for kind in KINDS:
         fitting = [each for each in entrants if any(lane.need.device_key == kind for lane in each.lanes)]
-        line = line_up(standing, shares, kind)
+        line = line_up(candidates, shares, kind)
         assert sorted(line) == sorted(each.campaign_id for each in fitting)
         ranks = [rank(next(each for each in fitting if each.campaign_id == name)) for name in line]
         assert ranks == sorted(ranks)
     alone = [replace(each, owner="", project="", rules=SchedulingRules()) for each in entrants]
-    standing = Standing()
-    standing.add(alone)
-    assert line_up(standing, Shares()) == [
+    candidates = Candidates()
+    candidates.add(alone)
+    assert line_up(candidates, Shares()) == [
         each.campaign_id for each in sorted(alone, key=lambda e: e.ordinal) if "v100" in str(each.lanes)
     ]
 
 
 def test_a_lane_rests_until_it_is_due_and_leaves_when_it_is_empty() -> None:
-    standing = Standing()
-    standing.add([entrant(1, "v100 a100"), entrant(2)])
-    standing.rest(10, 500)
-    assert line_up(standing, Shares()) == ["c-2"]
-    assert line_up(standing, Shares(), now_ms=500) == ["c-1", "c-2"]
-    standing.drop(10)
-    standing.drop(20)
-    assert line_up(standing, Shares(), now_ms=500) == []
-    assert line_up(standing, Shares(), "a100") == ["c-1"]
-    standing.add([entrant(1, "v100 a100")])
-    assert line_up(standing, Shares()) == ["c-1"]
+    candidates = Candidates()
+    candidates.add([entrant(1, "v100 a100"), entrant(2)])
+    candidates.rest(10, 500)
+    assert line_up(candidates, Shares()) == ["c-2"]
+    assert line_up(candidates, Shares(), now_ms=500) == ["c-1", "c-2"]
+    candidates.drop(10)
+    candidates.drop(20)
+    assert line_up(candidates, Shares(), now_ms=500) == []
+    assert line_up(candidates, Shares(), "a100") == ["c-1"]
+    candidates.add([entrant(1, "v100 a100")])
+    assert line_up(candidates, Shares()) == ["c-1"]
 
 
 @given(st.floats(0, 1e6), st.integers(0, HALF_LIFE_MS * 4))
@@ -146,7 +146,7 @@ class KeptQueue(RuleBasedStateMachine):
     def lease(self, kind: str, number: int) -> None:
         agent = self.agents[kind]
         slot = agent.slots[number]
-        fresh = Standing()
+        fresh = Candidates()
         with self.coordinator.schedule() as schedule:
             busy = schedule.store.attempts_in(
                 (AttemptState.LEASED,), agent_id=agent.agent_id, slot_id=slot.slot_id

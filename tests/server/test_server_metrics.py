@@ -22,7 +22,7 @@ from assay_protos import agent_pb2, archive_pb2, campaign_pb2, ingest_pb2
 from assay_sampling.errors import StorageError
 from assay_sampling.running.failures import FailureClass
 from assay_server.app import Server
-from assay_server.campaigns.queue.places import AWAY_AFTER_MS
+from assay_server.campaigns.queue.fitting_slots import AWAY_AFTER_MS
 from assay_server.campaigns.scheduling.coordinator import Coordinator
 from assay_server.campaigns.scheduling.resting import Rest, Row
 from assay_server.campaigns.scheduling.transitions import SchedulePolicy

@@ -9,9 +9,9 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from assay_core.records.campaign import QueueKind, RunState
-from assay_server.campaigns.queue.candidates import Standing
+from assay_server.campaigns.queue.candidates import Candidates
 from assay_server.campaigns.queue.fair_share import NO_SHARES, Shares
-from assay_server.campaigns.queue.places import AWAY_AFTER_MS
+from assay_server.campaigns.queue.fitting_slots import AWAY_AFTER_MS
 from assay_server.campaigns.scheduling.choice import Seat, seat_of
 from assay_server.campaigns.scheduling.resting import NO_RESTS, Row
 from assay_server.campaigns.scheduling.waiting import NO_LINE, Line, wait_reasons, worth_saying
@@ -101,13 +101,13 @@ def _held_reasons(
 
 
 def ahead_of(
-    campaign_id: str, seats: Sequence[Seat], standing: Standing, now_ms: int, shares: Shares = NO_SHARES
+    campaign_id: str, seats: Sequence[Seat], candidates: Candidates, now_ms: int, shares: Shares = NO_SHARES
 ) -> tuple[str, ...]:
     """The campaigns that are given a slot before this one, the next of them first."""
     if not seats:
         return ()
     found: dict[str, None] = {}
-    for candidate in standing.candidates(seats[0], seats[0].fits, shares, now_ms):
+    for candidate in candidates.in_order(seats[0], seats[0].fits, shares, now_ms):
         if candidate.campaign_id == campaign_id:
             break
         found.setdefault(candidate.campaign_id)

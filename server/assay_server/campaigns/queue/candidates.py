@@ -50,7 +50,7 @@ class _Group:
     account: Account
 
 
-class Standing:
+class Candidates:
     """The lanes that may have waiting slices, and when those that rest are due. Thread-safe."""
 
     def __init__(self) -> None:
@@ -95,7 +95,7 @@ class Standing:
                 self._due[lane_id] = until_ms
                 heapq.heappush(self._wakes, (until_ms, lane_id))
 
-    def candidates(self, place: object, fits: Fits, shares: Shares, now_ms: int) -> Iterator[Candidate]:
+    def in_order(self, place: object, fits: Fits, shares: Shares, now_ms: int) -> Iterator[Candidate]:
         """Campaigns that may have work for a place, who is next first.
 
         By priority; then the project that has used least, the person of it that has used least, the oldest

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 
 from assay_core.records.machine import Slot
-from assay_server.campaigns.queue.places import Lack, companions, lacking
+from assay_server.campaigns.queue.fitting_slots import Lack, companions, lacking
 from assay_server.store.model import Agent, Need
 
 _NEED = (

@@ -9,10 +9,10 @@ from typing import NamedTuple
 from assay_core.records.campaign import AttemptState
 from assay_core.records.machine import Slot
 from assay_sampling.running.failures import Fault, failure_class_named
-from assay_server.campaigns.queue.candidates import Candidate, Standing
+from assay_server.campaigns.queue.candidates import Candidate, Candidates
 from assay_server.campaigns.queue.fair_share import NO_SHARES, Shares
+from assay_server.campaigns.queue.fitting_slots import elsewhere, lacking
 from assay_server.campaigns.queue.gangs import company
-from assay_server.campaigns.queue.places import elsewhere, lacking
 from assay_server.campaigns.queue.reservations import KEPT_MS, Reservation, Reservations, rivals
 from assay_server.campaigns.scheduling.resting import RestingSlots
 from assay_server.campaigns.scheduling.retry import is_blameless, refusals
@@ -78,7 +78,7 @@ class Chooser:
 
     store: SqlTransaction
     resting: RestingSlots
-    standing: Standing
+    candidates: Candidates
     now_ms: int
     shares: Shares = NO_SHARES
     reservations: Reservations = field(default_factory=Reservations)
@@ -113,7 +113,7 @@ class Chooser:
 
     def _busy(self, seat: Seat) -> _Busy:
         """The slots of the box that have a lease, each with the slots that must stay idle meanwhile."""
-        if seat.slot.device is None or not self.standing.looks_at_boxes:
+        if seat.slot.device is None or not self.candidates.looks_at_boxes:
             return {}
         found = {}
         for attempt in self.store.attempts_in((AttemptState.LEASED,), agent_id=seat.agent.agent_id):
@@ -126,7 +126,7 @@ class Chooser:
 
     def _first(self, seat: Seat, busy: _Busy, untried_in: tuple[str, str] | None) -> Choice | None:
         passed: list[tuple[str, int]] = []
-        for candidate in self.standing.candidates(seat, seat.fits, self.shares, self.now_ms):
+        for candidate in self.candidates.in_order(seat, seat.fits, self.shares, self.now_ms):
             lanes = self._open_lanes(candidate, seat)
             while lanes:
                 found = self.store.first_waiting(tuple(lanes), self.now_ms, passed, untried_in)
@@ -185,11 +185,11 @@ class Chooser:
         lanes = {lane.lane_id: lane.need for lane in candidate.lanes}
         if not self.store.is_running(candidate.campaign_id):
             for lane_id in lanes:
-                self.standing.drop(lane_id)
+                self.candidates.drop(lane_id)
             return {}
         if self.over_budget(candidate):
             for lane_id in lanes:
-                self.standing.rest(lane_id, self.now_ms + _BUDGET_LOOK_MS)
+                self.candidates.rest(lane_id, self.now_ms + _BUDGET_LOOK_MS)
             return {}
         waits_for = self.reservations.of_slot(*seat.place, self.now_ms)
         if waits_for is None or candidate.entrant.rules.priority > waits_for.priority:
@@ -213,10 +213,10 @@ class Chooser:
         for lane_id in lanes:
             due_ms = self.store.earliest_due_ms(lane_id)
             if due_ms is None:
-                self.standing.drop(lane_id)
+                self.candidates.drop(lane_id)
                 self.reservations.release(lane_id)
             elif due_ms > self.now_ms:
-                self.standing.rest(lane_id, due_ms)
+                self.candidates.rest(lane_id, due_ms)
 
     def _is_for_another(self, found: tuple[Run, Slice], place: tuple[str, str]) -> bool:
         """Whether a slice last failed in this place, and a place where it has not failed is there; or the

@@ -109,13 +109,13 @@ class Leases(Transitions):
         held = self.store.attempts_in((AttemptState.LEASED,), agent_id=agent_id, slot_id=slot_id)
         if held:
             return None if held[0].confirmed else self._lease_of(held[0])
-        standing, seat = self.queue.standing(self.store), self.queue.seat(agent, slot)
+        candidates, seat = self.queue.candidates(self.store), self.queue.seat(agent, slot)
         if window_of(self.policy.windows, agent, self.now_ms) is not None:
             return None
         found = Chooser(
             self.store,
             self.resting,
-            standing,
+            candidates,
             self.now_ms,
             self.queue.shares,
             self.queue.reservations,

@@ -15,7 +15,7 @@ from assay_core.records.attempt import AttemptKey
 from assay_core.records.machine import Slot
 from assay_sampling.errors import StorageError
 from assay_server.campaign_file.compiled import SchedulingRules
-from assay_server.campaigns.queue.candidates import Standing
+from assay_server.campaigns.queue.candidates import Candidates
 from assay_server.campaigns.queue.fair_share import Ledger, Shares
 from assay_server.campaigns.queue.reservations import Reservations
 from assay_server.campaigns.queue.windows import Window, window_of
@@ -39,7 +39,7 @@ class Queue:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._standing = Standing()
+        self._candidates = Candidates()
         self._built = False
         self._ledger = Ledger()
         self._budgets: dict[str, float] = {}
@@ -53,21 +53,21 @@ class Queue:
         """What projects and people have used."""
         return self._ledger.shares
 
-    def standing(self, store: SqlTransaction) -> Standing:
+    def candidates(self, store: SqlTransaction) -> Candidates:
         """Who stands in line; the first time, from the store. Call it in a transaction."""
         with self._lock:
             if not self._built:
-                self._standing.add(store.entrants())
+                self._candidates.add(store.entrants())
                 self._ledger = Ledger()
                 self._ledger.load(uses := store.gpu_uses())
                 own = ((each.identity_id, each.budget_gpu_hours) for each in store.identities())
                 self._budgets = {person: hours for person, hours in own if hours is not None}
                 held = (store.run(use.key.run_id) for use in uses if use.key is not None)
-                self._standing.looks_at_boxes |= any(
+                self._candidates.looks_at_boxes |= any(
                     run and run.placement.concerns_other_slots for run in held
                 )
                 self._built = True
-        return self._standing
+        return self._candidates
 
     def changed(
         self, campaign_ids: set[str], snapshot: Callable[[], AbstractContextManager[SqlTransaction]]
@@ -77,7 +77,7 @@ class Queue:
             return
         try:
             with snapshot() as store:
-                self._standing.add(store.entrants(sorted(campaign_ids)))
+                self._candidates.add(store.entrants(sorted(campaign_ids)))
         except StorageError:
             self.doubt()
 
@@ -88,7 +88,7 @@ class Queue:
 
     def began(self, lease: GpuLease, now_ms: int) -> None:
         """A run got its GPUs."""
-        account = self._standing.account(lease.campaign_id)
+        account = self._candidates.account(lease.campaign_id)
         self._ledger.began(lease.key, lease.campaign_id, account, now_ms, lease.gpus)
 
     def ended(self, key: AttemptKey, now_ms: int) -> None:
@@ -114,7 +114,7 @@ class Queue:
 
     def person_hours(self, store: SqlTransaction, person: str, now_ms: int) -> float:
         """GPU hours that a person used in PERSON_DAYS days. Call it in a transaction."""
-        self.standing(store)
+        self.candidates(store)
         return self._ledger.person_seconds(person, now_ms) / 3600
 
     def saw(self, agent: Agent) -> None:
@@ -167,4 +167,4 @@ class Queue:
             return False
         if window_of(windows, seat.agent, now_ms) is not None:
             return False
-        return self._standing.may_serve(seat, seat.fits, now_ms)
+        return self._candidates.may_serve(seat, seat.fits, now_ms)

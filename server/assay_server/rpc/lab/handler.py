@@ -19,8 +19,8 @@ from assay_server.access.caller import current_caller
 from assay_server.access.visibility import sight_of
 from assay_server.campaigns.gpu_samples import GpuSamples
 from assay_server.campaigns.planning.time_left import Elsewhere, estimate
-from assay_server.campaigns.queue.candidates import Standing
-from assay_server.campaigns.queue.places import AWAY_AFTER_MS
+from assay_server.campaigns.queue.candidates import Candidates
+from assay_server.campaigns.queue.fitting_slots import AWAY_AFTER_MS
 from assay_server.campaigns.queue.windows import Window, window_of
 from assay_server.campaigns.queue_view import (
     Lab,
@@ -90,19 +90,19 @@ class LabHandler:
 
     def queue(self, _asked: LabQuestion) -> LabQueue:
         """What waits in all running campaigns; the oldest of them, if there are too many."""
-        now_ms, standing = self._coordinator.clock.now_ms(), Standing()
+        now_ms, candidates = self._coordinator.clock.now_ms(), Candidates()
         sight = sight_of(current_caller())
         with self._coordinator.snapshot() as store:
             running = [c for c in store.campaigns() if c.state is CampaignState.RUNNING]
             told = running[: self._limits.status_page_campaigns]
             found = [store.campaign(c.campaign_id) for c in told]
             lines = [self._line(store, campaign, now_ms, sight) for campaign in found if campaign is not None]
-            standing.add(store.entrants([line.campaign.campaign_id for line in lines]))
+            candidates.add(store.entrants([line.campaign.campaign_id for line in lines]))
             lab = Lab(store.agents(), now_ms, self._coordinator.resting())
         by_id = {line.campaign.campaign_id: line for line in lines}
         hidden = frozenset(each for each, line in by_id.items() if line.hidden)
         queued = [
-            unnamed(self._queued(line, waiting, by_id, standing, lab), hidden)
+            unnamed(self._queued(line, waiting, by_id, candidates, lab), hidden)
             for line in lines
             for waiting in line.waiting
         ]
@@ -116,7 +116,7 @@ class LabHandler:
         return _Line(campaign, progress, unnamed_costs(costs) if hidden else costs, line, hidden)
 
     def _queued(
-        self, line: _Line, waiting: tuple[Run, int], lines: dict[str, _Line], standing: Standing, lab: Lab
+        self, line: _Line, waiting: tuple[Run, int], lines: dict[str, _Line], candidates: Candidates, lab: Lab
     ) -> QueuedRuns:
         campaign, (run, count) = line.campaign, waiting
         held = held_reason(
@@ -129,7 +129,7 @@ class LabHandler:
         ahead = (
             ()
             if held is not None
-            else ahead_of(campaign.campaign_id, lab.seats(run), standing, lab.now_ms, shares)
+            else ahead_of(campaign.campaign_id, lab.seats(run), candidates, lab.now_ms, shares)
         )
         before = [lines[each] for each in ahead if each in lines]
         return QueuedRuns(

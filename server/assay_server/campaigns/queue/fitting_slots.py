@@ -1,4 +1,4 @@
-"""Where a run can be made: the slots that fit its need, and those of present agents. Pure."""
+"""Slots that fit what a run needs, and what the others lack. Pure."""
 
 from __future__ import annotations
 
