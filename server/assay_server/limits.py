@@ -106,7 +106,7 @@ class QueryLimits:
 
 @dataclass
 class UploadLimits:
-    """Bounds of the streams of launch records (:mod:`assay_server.rpc.ingest_servicer`).
+    """Bounds of the streams of launch records (:mod:`assay_server.rpc.uploads.servicer`).
 
     Built in where agents of this release keep to them and send again what was cut off.
     """

@@ -18,8 +18,8 @@ from assay_core.records.upload import AnnouncedSegment, SegmentAnswer, SegmentHe
 from assay_sampling.errors import StorageError
 from assay_server.campaigns.ingest.upload import MOST_SMALL_LAUNCHES, Answer, Upload
 from assay_server.limits import DEFAULT_LIMITS
-from assay_server.rpc.ingest_servicer import IngestServicer
 from assay_server.rpc.threads import Threads
+from assay_server.rpc.uploads.servicer import IngestServicer
 from tests.support.server.ingest_box import Box
 from tests.support.server.made_segments import MadeSegment, made_segments
 

@@ -42,7 +42,6 @@ from assay_server.rpc.campaign_handler import CampaignHandler
 from assay_server.rpc.campaign_servicer import CampaignServicer
 from assay_server.rpc.concurrency import ConcurrencyLimit
 from assay_server.rpc.identity_servicers import add_identity_services, add_joining
-from assay_server.rpc.ingest_servicer import IngestServicer
 from assay_server.rpc.interceptors.access import AccessInterceptor
 from assay_server.rpc.interceptors.limits import CallMeter, LimitsInterceptor
 from assay_server.rpc.interceptors.quotas import Quotas
@@ -52,6 +51,7 @@ from assay_server.rpc.probes.health import HealthServicer
 from assay_server.rpc.published.handler import PublishedHandler
 from assay_server.rpc.published.servicer import PublishedServicer
 from assay_server.rpc.threads import Threads
+from assay_server.rpc.uploads.servicer import IngestServicer
 from assay_server.store.sql import MetadataStore
 
 _log = logging.getLogger(__name__)

@@ -16,10 +16,10 @@ from assay_sampling.errors import ParameterError, StorageError
 from assay_server.campaigns.ingest.segments import Ingest
 from assay_server.campaigns.ingest.upload import Answer, Upload
 from assay_server.limits import DEFAULT_LIMITS, Limits, UploadLimits
-from assay_server.rpc.assembler import Assembler
 from assay_server.rpc.concurrency import ConcurrencyLimit
 from assay_server.rpc.errors import abort
 from assay_server.rpc.threads import Threads
+from assay_server.rpc.uploads.assembler import Assembler
 from assay_server.threads.results import LoopResults
 
 Context = grpc.aio.ServicerContext[Any, Any]
