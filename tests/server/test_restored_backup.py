@@ -17,9 +17,9 @@ from assay_core.records.campaign import SetAside
 from assay_sampling.readers import open_recording
 from assay_server.app import Server
 from assay_server.store.model import Segment
+from assay_server.store.parts.attempts import EPOCH_SHIFT
 from assay_server.store.record_store import PublishedFile
 from assay_server.store.records import LocalRecordStore
-from assay_server.store.tokens import EPOCH_SHIFT
 from tests.support.server.made_segments import made_segments
 from tests.support.server.playing_agent import PlayingAgent
 from tests.support.server.server_support import eventually

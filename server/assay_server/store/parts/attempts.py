@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -17,7 +18,11 @@ from assay_server.store.column_values import Row, documents_of, failure_of, flag
 from assay_server.store.model import Attempt, Segment
 from assay_server.store.parts.known import KnownRows
 from assay_server.store.rows import deleting, heartbeats, selected_runs
-from assay_server.store.tokens import first_of_epoch
+
+# A token is an epoch, then a count of this many bits: milliseconds fit until the year 2109.
+EPOCH_SHIFT = 21
+# A clock that shows a later time (2107) is wrong: its value would leave no room for later starts.
+_LATEST_EPOCH = (1 << 42) - (1 << 36)
 
 
 class AttemptRows(KnownRows):
@@ -214,3 +219,16 @@ def segment_of(row: Row) -> Segment:
 def _key_of(key: AttemptKey) -> dict[str, Any]:
     """The parameters that name an attempt."""
     return {"run_id": key.run_id, "slice": key.slice_index, "attempt": key.attempt}
+
+
+def first_of_epoch(last_token: int, now_ms: int) -> tuple[int, int]:
+    """The epoch after ``last_token``, and its first token.
+
+    The epoch is at least ``now_ms`` (Unix time by the wall clock) if that clock can be right. The count
+    begins at random, so that tokens of a state that a backup replaced never come again.
+    """
+    epoch = (last_token >> EPOCH_SHIFT) + 1
+    if now_ms <= _LATEST_EPOCH:
+        epoch = max(epoch, now_ms)
+    # The upper half is left for counting; a start that issues more leases moves on to the next epoch.
+    return epoch, (epoch << EPOCH_SHIFT) + secrets.randbelow(1 << (EPOCH_SHIFT - 1))
