@@ -318,7 +318,7 @@ def _refused(*_arguments: object) -> None:
 def test_beyond_the_limit_no_new_work_is_taken_until_there_is_room(
     make_server: Callable[..., Server], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("assay_server.upkeep._ROOM_SECONDS", 0.05)
+    monkeypatch.setattr("assay_server.upkeep._CAPACITY_SECONDS", 0.05)
     server = make_server(records_limit_bytes=20_000)
     with PlayingAgent(server.addresses[0]) as agent, Connection(server.addresses[0]) as person:
         agent.register()
