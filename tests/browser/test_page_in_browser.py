@@ -18,6 +18,10 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.timeout(300)
 
 HOSTILE = "<b onclick=alert(1)>gemm</b> & \u202ecexe.exe"
+_DRAWN_FOR_A_PHONE = (
+    "image => image.currentSrc.includes('narrow') && image.complete && image.naturalWidth <= 360"
+)
+_SCROLLS = "image => image.closest('.scroll').scrollWidth - image.closest('.scroll').clientWidth"
 _LONG_MS = 120_000
 
 
@@ -87,6 +91,13 @@ def test_a_campaign_is_watched_from_its_submission_to_its_report_without_a_reloa
     figure.evaluate("image => image.decode()")
     assert figure.evaluate("image => image.naturalWidth") > 100
     page.screenshot(path=screenshots / "page-done.png", full_page=True)
+    page.set_viewport_size({"width": PHONE.width, "height": PHONE.height})
+    for drawn in page.locator("[data-region=figures] img:visible").all():
+        drawn.scroll_into_view_if_needed()
+        page.wait_for_function(_DRAWN_FOR_A_PHONE, arg=drawn.element_handle(), timeout=_LONG_MS)
+        assert drawn.evaluate(_SCROLLS) <= 1, "a phone sees the whole figure"
+    page.screenshot(path=screenshots / "page-done-phone.png", full_page=True)
+    page.set_viewport_size({"width": DESK.width, "height": DESK.height})
     page.get_by_role("link", name="Open the report").click()
     page.wait_for_url(re.compile("report.html"))
     assert "stencil" in page.locator("body").inner_text()
