@@ -94,6 +94,8 @@ NSYS = Case(
 NSYS_PEER = Case(
     "pandas.read_sql_query, joined and sorted", "tests.bench.reading", "pandas_read_sql", 1_000_000
 )
+NCU = Case("Assay: raw page of Nsight Compute", "tests.bench.reading", "ncu_raw_page", 200_000)
+NCU_PEER = Case("pandas.read_csv, the same page", "tests.bench.reading", "pandas_read_csv", 200_000)
 
 PROJECT = tuple(Case(f"PKP over a series, {n:,}", _STREAMING, "project", n) for n in (20_000, 200_000))
 INSPECT = tuple(
@@ -166,7 +168,7 @@ SECTIONS = (
     Section(
         "reading",
         "Reading recordings, CPU seconds",
-        (NSYS, NSYS_PEER),
+        (NSYS, NSYS_PEER, NCU, NCU_PEER),
         alternating=True,
         runs=3,
     ),
@@ -214,6 +216,7 @@ PROMISES = (
         "selecting by operation / by launch, CPU", BY_OPERATION, BY_LAUNCH, at_most=1.3, figure="seconds"
     ),
     Promise("reading an Nsight Systems export / pandas", NSYS, NSYS_PEER, at_most=0.6, figure="seconds"),
+    Promise("reading a raw page of Nsight Compute / pandas", NCU, NCU_PEER, at_most=1.5, figure="paired"),
     Promise("Sieve / one pyarrow sort", SIEVE, SIEVE_SORT, at_most=10),
     Promise("STEM+ROOT / one numpy.lexsort", STEM, STEM_SORT, at_most=6),
     *(

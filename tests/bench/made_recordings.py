@@ -5,13 +5,17 @@ Durations are log-normal about a mean of their kernel and grid; all is determini
 
 from __future__ import annotations
 
+import csv
 import sqlite3
+from collections.abc import Iterable
 from contextlib import closing
 from dataclasses import dataclass
+from itertools import repeat
 from pathlib import Path
 
 import numpy as np
 
+from assay_sampling.files.synthetic_mark import SYNTHETIC_MARK
 from assay_virtual.tools.nsys.schema import GENERATION_2023, columns_of, create_table
 
 KERNELS, DEVICES = 3_000, 2
@@ -130,3 +134,68 @@ def _insert(database: sqlite3.Connection, table: str, columns: dict[str, np.ndar
     values = ", ".join("?" if name in columns else "NULL" for name in every)
     rows = zip(*(columns[name].tolist() for name in every if name in columns), strict=True)
     database.executemany(f"INSERT INTO {table} VALUES ({values})", rows)
+
+
+# What PKS groups by, in the order of a raw page; the factors make work per thread block, by kernel.
+_COUNTED = {
+    "l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum": ("sector", 97),
+    "l1tex__t_sectors_pipe_lsu_mem_global_op_st.sum": ("sector", 61),
+    "l1tex__t_sectors_pipe_lsu_mem_local_op_ld.sum": ("sector", 3),
+    "smsp__inst_executed.sum": ("inst", 997),
+    "smsp__inst_executed_op_global_ld.sum": ("inst", 31),
+    "smsp__inst_executed_op_global_st.sum": ("inst", 17),
+    "smsp__inst_executed_op_local_ld.sum": ("inst", 2),
+    "smsp__inst_executed_op_shared_ld.sum": ("inst", 41),
+    "smsp__inst_executed_op_shared_st.sum": ("inst", 23),
+    "smsp__sass_inst_executed_op_global_atom.sum": ("inst", 5),
+    "smsp__thread_inst_executed.sum": ("inst", 29_989),
+}
+_OF_DEVICE = {
+    "device__attribute_compute_capability_major": "8",
+    "device__attribute_compute_capability_minor": "0",
+    "device__attribute_display_name": "NVIDIA A100-SXM4-40GB",
+    "device__attribute_multiprocessor_count": "108",
+}
+
+
+def write_ncu(path: Path, launches: int, seed: int = 0) -> None:
+    """A raw page of Nsight Compute in its modern layout: counters follow the grid, cycles and time vary."""
+    made = made_launches(launches, seed)
+    columns = _page_columns(made)
+    units = ["cycle" if "cycles" in name else "nsecond" if "duration" in name else
+             _COUNTED[name][0] if name in _COUNTED else "" for name in columns]  # fmt: skip
+    with path.open("w", newline="") as file:
+        page = csv.writer(file, quoting=csv.QUOTE_ALL, lineterminator="\n")
+        page.writerows([columns, units])
+        page.writerows(zip(*columns.values(), strict=True))
+
+
+def _page_columns(made: MadeLaunches) -> dict[str, Iterable[object]]:
+    launches = len(made.kernel)
+    names = [kernel_name(kernel) for kernel in range(KERNELS)]
+    grids, blocks = made.grid.tolist(), made.block.tolist()
+    cycles = np.round(made.duration_ns * 1.41, 2)
+    identity = {
+        "ID": range(launches), "Process ID": repeat("31337", launches),
+        "Process Name": repeat("train", launches), "Host Name": repeat(SYNTHETIC_MARK, launches),
+        "Kernel Name": [names[kernel] for kernel in made.kernel.tolist()],
+        "Context": repeat("1", launches), "Stream": repeat("7", launches),
+        "Block Size": [f"({block}, 1, 1)" for block in blocks],
+        "Grid Size": [f"({grid}, 1, 1)" for grid in grids],
+        "Device": made.device.tolist(), "CC": repeat("8.0", launches),
+    }  # fmt: skip
+    counted = {
+        name: (made.grid * made.block // 32 * (made.kernel % factor + 1)).tolist()
+        for name, (_, factor) in _COUNTED.items()
+    }
+    threads = [f"{32 - kernel % 17 / 8:.2f}" for kernel in made.kernel.tolist()]
+    measured = {name: repeat(text, launches) for name, text in _OF_DEVICE.items()} | {
+        "gpc__cycles_elapsed.avg": [f"{value:.2f}" for value in cycles.tolist()],
+        "gpu__time_duration.sum": made.duration_ns.tolist(),
+        "launch__block_size": blocks, "launch__grid_size": grids,
+        "launch__registers_per_thread": made.registers.tolist(),
+        "launch__shared_mem_per_block_dynamic": made.shared_bytes.tolist(),
+        "launch__shared_mem_per_block_static": repeat("0", launches),
+        "smsp__thread_inst_executed_per_inst_executed.ratio": threads,
+    }  # fmt: skip
+    return identity | dict(sorted((measured | counted).items()))

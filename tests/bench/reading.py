@@ -14,7 +14,7 @@ from pathlib import Path
 import pandas
 
 from assay_sampling.readers.opening import open_recording
-from tests.bench.made_recordings import write_nsys
+from tests.bench.made_recordings import write_ncu, write_nsys
 from tests.bench.measure import Measurement
 
 _KERNEL_COLUMNS = (
@@ -53,3 +53,24 @@ def pandas_read_sql(launches: int) -> Measurement:
         joined = kernels.merge(calls, on=["globalPid", "correlationId"], how="left")
         ordered = joined.sort_values(["globalPid", "called", "start", "correlationId"])
         return Measurement(len(ordered), time.process_time() - began, {})
+
+
+def ncu_raw_page(launches: int) -> Measurement:
+    """All launches of a raw page of Nsight Compute."""
+    with tempfile.TemporaryDirectory(prefix="assay-") as folder:
+        path = Path(folder) / "page.csv"
+        write_ncu(path, launches)
+        began = time.process_time()
+        with open_recording(path) as recording:
+            read = sum(batch.records.num_rows for batch in recording.batches())
+        return Measurement(read, time.process_time() - began, {})
+
+
+def pandas_read_csv(launches: int) -> Measurement:
+    """The same page by ``pandas.read_csv``, without the row of units, so that columns are of numbers."""
+    with tempfile.TemporaryDirectory(prefix="assay-") as folder:
+        path = Path(folder) / "page.csv"
+        write_ncu(path, launches)
+        began = time.process_time()
+        read = len(pandas.read_csv(path, skiprows=[1]))
+        return Measurement(read, time.process_time() - began, {})

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import numpy as np
 
+from assay_sampling.launches.table import counter_columns
 from assay_sampling.readers import ReadOptions, read_launches
-from tests.bench.made_recordings import DEVICES, kernel_name, made_launches, write_nsys
+from tests.bench.made_recordings import DEVICES, kernel_name, made_launches, write_ncu, write_nsys
 
 
 def test_the_launches_of_an_export_are_those_that_were_made(tmp_path: Path) -> None:
@@ -28,6 +29,26 @@ def test_the_launches_of_an_export_are_those_that_were_made(tmp_path: Path) -> N
         assert launches.column(column).tolist() == values[by_process].tolist()
     names = [launches.names[identifier] for identifier in launches.column("kernel_id").tolist()]
     assert names == [kernel_name(kernel) for kernel in made.kernel[by_process].tolist()]
+
+
+def test_the_launches_of_a_raw_page_are_those_that_were_made(tmp_path: Path) -> None:
+    made = made_launches(500)
+    write_ncu(tmp_path / "page.csv", 500)
+    launches = read_launches(tmp_path / "page.csv")
+    assert [note.code for note in launches.notes] == []
+    for column, values in {
+        "profiled_duration_ns": made.duration_ns,
+        "cycles_gpc_avg": np.round(made.duration_ns * 1.41, 2),
+        "grid_x": made.grid,
+        "block_x": made.block,
+        "device": made.device,
+        "registers_per_thread": made.registers,
+        "shared_memory_bytes": made.shared_bytes,
+    }.items():
+        assert launches.column(column).tolist() == values.tolist()
+    names = [launches.names[identifier] for identifier in launches.column("kernel_id").tolist()]
+    assert names == [kernel_name(kernel) for kernel in made.kernel.tolist()]
+    assert len(counter_columns(launches.table.schema)) == 15
 
 
 def test_kernels_grids_and_durations_vary_on_two_devices() -> None:

@@ -6,6 +6,7 @@ import io
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -16,6 +17,7 @@ from assay_sampling.launches.in_memory import Launches
 from assay_sampling.launches.table import Condition, counter_columns
 from assay_sampling.readers import ReadOptions, open_recording, read_launches
 from assay_sampling.readers.ncu import raw_page as ncu_csv
+from assay_sampling.readers.numbers import parse_numbers
 from tests.support.sampling.reader_files import (
     RAW_FIELDS,
     RAW_UNITS,
@@ -564,3 +566,41 @@ def test_text_that_is_not_utf8(tmp_path: Path) -> None:
     assert _error(tmp_path, page).line == 3
     # In text of the application it does not matter.
     assert len(_read(tmp_path, raw_page([raw_row(0)]).encode() + b"\xff\xfe\n")) == 1
+
+
+@pytest.mark.parametrize(
+    "cell",
+    ["0x10", "inf", "-inf", "nan", "NaN", "nan(7)", "1e999", " 5", "5 ", "+5", "1e3", "1.", ".5", "1_0",
+     "1,5", "1,234.5", "9007199254740993", "", "N/A", "n/a", "-", "1e", "\u0665"],
+)  # fmt: skip
+def test_a_counter_among_plain_numbers_reads_as_it_does_alone(tmp_path: Path, cell: str) -> None:
+    metric, rows = "smsp__inst_executed.sum", [raw_row(i) for i in range(3)]
+    rows[1][metric] = cell
+    path = write(tmp_path / "page.csv", raw_page(rows))
+    alone = parse_numbers(pa.array([cell]))
+    if alone.bad_row is None:
+        assert read_launches(path).table["instructions"].to_pylist() == [
+            0.0,
+            alone.values[0].as_py(),
+            24690.0,
+        ]
+    else:
+        with pytest.raises(InputError) as failure:
+            read_launches(path)
+        assert (failure.value.line, failure.value.field) == (4, metric)
+
+
+def test_plain_numbers_before_and_after_others_stay_what_they_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = [raw_row(i, Stream="7") for i in range(60)]
+    rows[30] |= {"smsp__inst_executed.sum": "12,345", "gpu__time_duration.sum": "n/a", "Stream": "007"}
+    rows[40] |= {"gpc__cycles_elapsed.avg": "1,040.5"}
+    path = write(tmp_path / "page.csv", raw_page(rows))
+    monkeypatch.setattr(ncu_csv, "BLOCK_BYTES", 900)
+    launches = read_launches(path)
+    assert launches.column("stream").tolist() == [7] * 60
+    expected = [12345.0 * i if i != 30 else 12345.0 for i in range(60)]
+    assert launches.column("instructions").tolist() == expected
+    assert launches.column("cycles_gpc_avg").tolist() == [1000.5 + i for i in range(60)]
+    assert launches.table["profiled_duration_ns"].null_count == 1

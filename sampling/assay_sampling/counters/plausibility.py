@@ -18,6 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from assay_sampling.arrays import values_of
 from assay_sampling.counters.definitions import COST_UNITS
 from assay_sampling.errors import InputError
 from assay_sampling.launches.table import SHAPE_COLUMNS, counter_columns
@@ -84,14 +85,16 @@ class Plausibility:
 
     def _counter(self, records: pa.RecordBatch, name: str, unit: str) -> None:
         values = records.column(name)
-        self._refuse(records, name, pc.less(values, 0.0), "{:g} is negative")
-        if unit in _COUNTED:
+        least, most = _extremes(values)
+        if least < 0.0:
+            self._refuse(records, name, pc.less(values, 0.0), "{:g} is negative")
+        if unit in _COUNTED and most >= _MOST_COUNT:
             too_large = pc.greater_equal(values, _MOST_COUNT)
             self._refuse(records, name, too_large, "{:g} does not fit a 64-bit counter")
-        elif unit == "%":
+        if unit == "%" and most > 100.0 + _ROUNDING:
             over = pc.greater(values, 100.0 + _ROUNDING)
             self._tally(self._over, name, records, over, values)
-        if name == _THREADS:
+        if name == _THREADS and most > _MOST_THREADS + _ROUNDING:
             too_many = pc.greater(values, _MOST_THREADS + _ROUNDING)
             self._refuse(records, name, too_many, "{:g} threads an instruction, but a warp has 32")
 
@@ -144,6 +147,18 @@ class Plausibility:
         seen = into.setdefault(name, _Seen(0, process, launch, 0.0))
         seen.launches += len(rows)
         seen.greatest = max(seen.greatest, float(pc.max(values).as_py()))
+
+
+def _extremes(values: pa.Array) -> tuple[float, float]:
+    """The least and the greatest value; zeros if there is none."""
+    if values.null_count == 0 and len(values):
+        numbers = values_of(values)
+        least, most = float(numbers.min()), float(numbers.max())
+        if not np.isnan(least):
+            return least, most
+    # Arrow leaves out what is missing or not a number.
+    found = pc.min_max(values).as_py()
+    return found["min"] or 0.0, found["max"] or 0.0
 
 
 def _where(records: pa.RecordBatch, row: int) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from abc import abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -18,6 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from assay_sampling.arrays import identifiers_from
 from assay_sampling.counters.plausibility import Plausibility
 from assay_sampling.errors import InputError, LaunchTableError
 from assay_sampling.files.watching import note_launches
@@ -221,19 +222,25 @@ class NameTracker:
 
     def __init__(self) -> None:
         self._names = Names()
+        # Texts come again with every batch, and hashing them costs more than looking them up.
+        self._known: dict[str, int] = {}
         self._new: dict[int, str] = {}
 
     def intern(self, text: str) -> int:
-        known = len(self._names)
-        identifier = self._names.keep(text)
-        if len(self._names) > known:
+        identifier = self._known.get(text)
+        if identifier is None:
+            identifier = self._known[text] = self._names.keep(text)
             self._new[identifier] = text
         return identifier
 
     def intern_dictionary(self, encoded: pa.DictionaryArray) -> pa.Array:
         """Ids of a dictionary-encoded string array, shape (n,), uint64; null where it is null."""
-        identifiers = pa.array([self.intern(text) for text in encoded.dictionary.to_pylist()], pa.uint64())
-        return identifiers.take(encoded.indices)
+        return self.intern_all(encoded.dictionary.to_pylist()).take(encoded.indices)
+
+    def intern_all(self, texts: Sequence[str]) -> pa.Array:
+        """Ids of texts, shape (n,), uint64."""
+        known = self._known.keys() >= set(texts)
+        return identifiers_from(list(map(self._known.__getitem__ if known else self.intern, texts)))
 
     def intern_indices(self, texts: list[str], indices: np.ndarray) -> pa.Array:
         """Ids of ``texts[indices]``, shape (n,), uint64; null where the index is negative.

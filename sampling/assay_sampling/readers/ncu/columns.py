@@ -10,19 +10,21 @@ Source: docs/reading-recordings.md, "Raw pages".
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from assay_sampling.arrays import values_of
 from assay_sampling.counters.definitions import Counter, counter_of_label, counter_of_metric
 from assay_sampling.counters.own_names import column_of_metric
 from assay_sampling.launches.table import CounterColumn
 from assay_sampling.notes.registry import Note, make_note
 from assay_sampling.readers.base import NameTracker
-from assay_sampling.readers.numbers import base_of, parse_integers, parse_numbers, unit_factor
+from assay_sampling.readers.numbers import Parsed, base_of, parse_integers, parse_numbers, unit_factor
 
 _INT32, _INT64 = 2**31 - 1, 2**62
 PUSH_POP = "Push/Pop_Range"
@@ -78,13 +80,28 @@ class Layout:
         """Whether only the total numbers of blocks and threads are known."""
         return not (self.has("Grid Size", "Block Size") or self.has(*_GRID_DIM, *_BLOCK_DIM))
 
-    def needed(self) -> list[int]:
-        """Positions of the columns to read."""
-        named = (self.at(name) for name in USED_FIELDS if self.has(name))
-        devices = (i for name, i in self.positions.items() if name in _DEVICE_ATTRIBUTES)
+    def needed(self, settled: Collection[str] = ()) -> list[int]:
+        """Positions of the columns to read; ``settled``: fields that no launch need tell again."""
+        names = {*_NAMED, *DEVICE_FIELDS, PUSH_POP, *self.sizes("grid"), *self.sizes("block")} - {*settled}
         counters = (source.position for source in self.counters if source.position >= 0)
-        nvtx = (self.at(PUSH_POP),) if self.has(PUSH_POP) else ()
-        return sorted({*named, *devices, *counters, *nvtx})
+        return sorted({*(self.at(name) for name in names if self.has(name)), *counters})
+
+    def sizes(self, what: str) -> tuple[str, ...]:
+        """The fields to read the size of a "grid" or "block" from: one text, three axes or the total."""
+        text, axes, total = _SIZES[what]
+        return (text,) if self.has(text) else axes if self.has(*axes) else (total,)
+
+    def numbers(self) -> dict[int, tuple[int, int] | None]:
+        """Positions of the columns of numbers; with least and greatest for whole numbers, of which none may
+        be missing. Those whose values must be scaled before they are rounded are left out."""
+        found: dict[int, tuple[int, int] | None] = {
+            source.position: None for source in self.counters if source.position >= 0
+        }
+        for name, limits in WHOLE_NUMBERS.items():
+            position = self.at(name)
+            if position >= 0 and name not in ("ID", "Device") and self.factors.get(position, 1.0) == 1.0:
+                found[position] = limits
+        return found
 
 
 _GRID_DIM = tuple(f"launch__grid_dim_{axis}" for axis in "xyz")
@@ -94,17 +111,32 @@ _STATIC = "launch__shared_mem_per_block_static"
 _DYNAMIC = "launch__shared_mem_per_block_dynamic"
 _SHARED = "launch__shared_mem_per_block"
 _REGISTERS = "launch__registers_per_thread"
-USED_FIELDS = (
-    "ID", "Process ID", "Host Name", "Kernel Name", "Stream", "Device", "CC", "Block Size", "Grid Size",
-    "launch__grid_size", "launch__block_size", *_GRID_DIM, *_BLOCK_DIM,
+_SIZES = {
+    "grid": ("Grid Size", _GRID_DIM, "launch__grid_size"),
+    "block": ("Block Size", _BLOCK_DIM, "launch__block_size"),
+}
+_NAMED = (
+    "ID", "Process ID", "Host Name", "Kernel Name", "Stream", "Device",
     _REGISTERS, _STATIC, _DYNAMIC, _SHARED,
 )  # fmt: skip
+USED_FIELDS = (
+    *_NAMED,
+    "CC",
+    "Block Size",
+    "Grid Size",
+    "launch__grid_size",
+    "launch__block_size",
+    *_GRID_DIM,
+    *_BLOCK_DIM,
+)
 _DEVICE_ATTRIBUTES = (
     "device__attribute_compute_capability_major",
     "device__attribute_compute_capability_minor",
     "device__attribute_multiprocessor_count",
     "device__attribute_display_name",
 )
+# What describes the devices of a file.
+DEVICE_FIELDS = ("CC", *_DEVICE_ATTRIBUTES)
 # Metrics that describe a launch or its device and are not counters.
 LAUNCH_METRICS = (
     *_GRID_DIM, *_BLOCK_DIM, "launch__block_size", _REGISTERS, _STATIC, _DYNAMIC, _SHARED,
@@ -112,6 +144,13 @@ LAUNCH_METRICS = (
 )  # fmt: skip
 # Metrics that give a launch's numbers of blocks and threads.
 SHAPE_METRICS = (*_GRID_DIM, *_BLOCK_DIM)
+# Fields of whole numbers, with the least and the greatest.
+WHOLE_NUMBERS = {
+    "ID": (0, _INT64), "Stream": (0, _INT64), "Device": (0, _INT32),
+    _REGISTERS: (0, _INT32), _DYNAMIC: (0, _INT64), _STATIC: (0, _INT64), _SHARED: (0, _INT64),
+    "launch__grid_size": (1, _INT64), "launch__block_size": (1, _INT32),
+    **dict.fromkeys((*_GRID_DIM, *_BLOCK_DIM), (1, _INT32)), _GRID_DIM[0]: (1, _INT64),
+}  # fmt: skip
 _BASE_UNITS = {
     _REGISTERS: "register/thread", _STATIC: "byte/block", _DYNAMIC: "byte/block", _SHARED: "byte/block",
     "launch__grid_size": "1", "launch__block_size": "1",
@@ -261,6 +300,7 @@ class Converter:
         self.first_nulls: dict[str, int] = {}
         self._layout = layout
         self._names = names
+        self._sound_names: set[str] = set()
 
     def convert(self, table: pa.Table, lines: np.ndarray) -> dict[str, pa.Array | np.ndarray]:
         """All columns except process and launch; raises CellError."""
@@ -269,9 +309,9 @@ class Converter:
         self._resources(table, columns)
         layout = self._layout
         if layout.has("Stream"):
-            columns["stream"] = self.integers(table, "Stream", 0, _INT64)
+            columns["stream"] = self.integers(table, "Stream")
         if layout.has("Device"):
-            columns["device"] = self.integers(table, "Device", 0, _INT32)
+            columns["device"] = self.integers(table, "Device")
         for source in layout.counters:
             derived = source.position < 0
             columns[source.column.name] = (
@@ -279,10 +319,13 @@ class Converter:
             )
         return columns
 
-    def integers(self, table: pa.Table, name: str, least: int, greatest: int) -> np.ndarray:
+    def integers(self, table: pa.Table, name: str) -> np.ndarray:
         """A field of whole numbers, shape (n,); raises CellError for any other text."""
         position = self._layout.at(name)
         texts = cells(table, position)
+        if texts.type == pa.int64():
+            return values_of(texts)  # checked where it was parsed
+        least, greatest = WHOLE_NUMBERS[name]
         parsed = parse_integers(texts, least, greatest, self._layout.factors.get(position, 1.0))
         if parsed.bad_row is not None:
             text = texts[parsed.bad_row].as_py()
@@ -292,59 +335,58 @@ class Converter:
         return parsed.values
 
     def _kernels(self, table: pa.Table) -> pa.Array:
-        encoded = cells(table, self._layout.at("Kernel Name")).dictionary_encode()
-        for index, name in enumerate(encoded.dictionary.to_pylist()):
+        encoded = encoded_cells(table, self._layout.at("Kernel Name"))
+        names = encoded.dictionary.to_pylist()
+        for index, name in enumerate(() if self._sound_names.issuperset(names) else names):
             if not name.strip() or "\n" in name or "\r" in name:
                 row = pc.index(encoded.indices, index).as_py()
                 cause = "it spans several lines" if name.strip() else "it is empty"
                 raise CellError(row, "Kernel Name", cause)
-        return self._names.intern_dictionary(encoded)
+        self._sound_names.update(names)
+        return self._names.intern_all(names).take(encoded.indices)
 
     def _shapes(self, table: pa.Table, columns: dict[str, pa.Array | np.ndarray]) -> None:
-        for what, tuple_field, dims, total in (
-            ("grid", "Grid Size", _GRID_DIM, "launch__grid_size"),
-            ("block", "Block Size", _BLOCK_DIM, "launch__block_size"),
-        ):
-            greatest = _INT64 if what == "grid" else _INT32
+        for what in _SIZES:
             names = [f"{what}_{axis}" for axis in "xyz"]
-            if self._layout.has(tuple_field):
-                values = self._triples(table, tuple_field)
-                columns.update(zip(names, values.T, strict=True))
-            elif self._layout.has(*dims):
-                for name, dim in zip(names, dims, strict=True):
-                    columns[name] = self.integers(table, dim, 1, greatest if name == "grid_x" else _INT32)
+            fields = self._layout.sizes(what)
+            if fields[0] == _SIZES[what][0]:
+                columns.update(zip(names, self._triples(table, fields[0]), strict=True))
             else:
-                columns[names[0]] = self.integers(table, total, 1, greatest)
+                columns.update(
+                    {name: self.integers(table, field) for name, field in zip(names, fields, strict=False)}
+                )
 
     def _triples(self, table: pa.Table, name: str) -> np.ndarray:
-        encoded = cells(table, self._layout.at(name)).dictionary_encode()
-        distinct = np.ones((len(encoded.dictionary), 3), np.int64)
-        for index, text in enumerate(encoded.dictionary.to_pylist()):
-            match = _TRIPLE.fullmatch(text)
-            sizes = [int(size) for size in match.groups()] if match else [0]
-            if not all(1 <= size <= _INT32 for size in sizes):
-                row = pc.index(encoded.indices, index).as_py()
-                raise CellError(row, name, f"{text!r} is not three whole numbers such as (256, 1, 1)")
-            distinct[index] = sizes
-        taken: np.ndarray = distinct[encoded.indices.to_numpy(zero_copy_only=False)]
+        """Sizes by axis, shape (3, n)."""
+        encoded = encoded_cells(table, self._layout.at(name))
+        texts = encoded.dictionary.to_pylist()
+        sizes = [_sizes_of(text) for text in texts]
+        if () in sizes:
+            index = sizes.index(())
+            row = pc.index(encoded.indices, index).as_py()
+            raise CellError(row, name, f"{texts[index]!r} is not three whole numbers such as (256, 1, 1)")
+        distinct = np.array(sizes, np.int64).reshape(-1, 3)
+        taken: np.ndarray = np.take(distinct.T, values_of(encoded.indices), axis=1)
         return taken
 
     def _resources(self, table: pa.Table, columns: dict[str, pa.Array | np.ndarray]) -> None:
         layout = self._layout
         if layout.has(_REGISTERS):
-            columns["registers_per_thread"] = self.integers(table, _REGISTERS, 0, _INT32)
+            columns["registers_per_thread"] = self.integers(table, _REGISTERS)
         if layout.has(_DYNAMIC):
-            columns["dynamic_shared_memory_bytes"] = self.integers(table, _DYNAMIC, 0, _INT64)
+            columns["dynamic_shared_memory_bytes"] = self.integers(table, _DYNAMIC)
         if layout.has(_STATIC, _DYNAMIC):
-            static = self.integers(table, _STATIC, 0, _INT64)
+            static = self.integers(table, _STATIC)
             columns["shared_memory_bytes"] = static + columns["dynamic_shared_memory_bytes"]
         elif layout.has(_SHARED) or layout.has(_STATIC):
             name = _SHARED if layout.has(_SHARED) else _STATIC
-            columns["shared_memory_bytes"] = self.integers(table, name, 0, _INT64)
+            columns["shared_memory_bytes"] = self.integers(table, name)
 
     def _counter(self, table: pa.Table, source: CounterSource, lines: np.ndarray) -> pa.Array:
         texts = cells(table, source.position)
-        parsed = parse_numbers(texts)
+        if texts.type == pa.int64():
+            texts = pc.cast(texts, pa.float64())
+        parsed = Parsed(texts) if texts.type == pa.float64() else parse_numbers(texts)
         if parsed.bad_row is not None:
             raise CellError(
                 parsed.bad_row,
@@ -369,6 +411,20 @@ def _thread_blocks(columns: dict[str, pa.Array | np.ndarray]) -> np.ndarray:
 _TRIPLE = re.compile(r"\(\s*(\d{1,19}),\s*(\d{1,19}),\s*(\d{1,19})\s*\)")
 
 
+@lru_cache(maxsize=1 << 14)
+def _sizes_of(text: str) -> tuple[int, ...]:
+    """The sizes in a text such as ``(256, 1, 1)``; none in any other."""
+    match = _TRIPLE.fullmatch(text)
+    sizes = tuple(int(size) for size in match.groups()) if match else ()
+    return sizes if all(1 <= size <= _INT32 for size in sizes) else ()
+
+
 def cells(table: pa.Table, position: int) -> pa.Array:
-    """The text cells of the file's column ``position``, shape (n,)."""
-    return table.column(str(position)).combine_chunks()
+    """The cells of the file's column ``position``, shape (n,): texts, or numbers that were checked."""
+    chunks = table.column(str(position)).chunks
+    return chunks[0] if len(chunks) == 1 else pa.concat_arrays(chunks)
+
+
+def encoded_cells(table: pa.Table, position: int) -> pa.DictionaryArray:
+    """Text cells, each distinct one kept once."""
+    return cells(table, position).dictionary_encode()

@@ -58,7 +58,7 @@ class NcuDetailsReader:
     def recognises(self, path: Path, head: bytes) -> bool:
         if b"\0" in head and b"Kernel Name" not in head:
             return False
-        found = find_header(path, line_blocks(path))
+        found = find_header(path, line_blocks(path, _FIRST_BLOCK_BYTES))
         return not isinstance(found, Preamble) and set(_REQUIRED) <= set(found[0].fields)
 
     def open(self, path: Path, options: ReadOptions) -> NcuDetailsRecording:

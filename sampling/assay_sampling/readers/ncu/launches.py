@@ -16,12 +16,20 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from assay_sampling.arrays import distinct
 from assay_sampling.errors import InputError
 from assay_sampling.files.synthetic_mark import SYNTHETIC_MARK
 from assay_sampling.launches.table import Device, LaunchBatch, has_operations, make_batch
 from assay_sampling.notes.registry import Note, make_note
 from assay_sampling.readers.base import LaunchNumbers, NameTracker, ReadOptions
-from assay_sampling.readers.ncu.columns import PUSH_POP, CellError, Converter, Layout, cells
+from assay_sampling.readers.ncu.columns import (
+    PUSH_POP,
+    CellError,
+    Converter,
+    Layout,
+    cells,
+    encoded_cells,
+)
 from assay_sampling.readers.ncu.operations import OperationCalls
 from assay_sampling.readers.ncu.ranges import Stacks, stacks_of_cells
 from assay_sampling.readers.numbers import parse_numbers
@@ -82,7 +90,7 @@ class LaunchMaker:
             ranges: NVTX ranges if they come in no column.
         """
         try:
-            report_id = self.converter.integers(table, "ID", 0, 2**62)
+            report_id = self.converter.integers(table, "ID")
             process = self._process(table)
             self._check_ids(process, report_id, places)
             self._check_mark(table)
@@ -133,7 +141,7 @@ class LaunchMaker:
     def _process(self, table: pa.Table) -> np.ndarray:
         if not self._layout.has("Process ID"):
             return np.zeros(table.num_rows, np.int64)
-        encoded = cells(table, self._layout.at("Process ID")).dictionary_encode()
+        encoded = encoded_cells(table, self._layout.at("Process ID"))
         ordinals = []
         for index, text in enumerate(encoded.dictionary.to_pylist()):
             if not text.strip().isdecimal():
@@ -145,7 +153,7 @@ class LaunchMaker:
 
     def _check_ids(self, process: np.ndarray, report_id: np.ndarray, places: np.ndarray) -> None:
         """Within a process IDs must grow; otherwise two reports were joined, or rows were lost or copied."""
-        for ordinal in np.unique(process).tolist():
+        for ordinal in np.flatnonzero(np.bincount(process)).tolist():
             rows = np.flatnonzero(process == ordinal)
             last_id, last_place = self._last_id.get(ordinal, (-1, 0))
             steps = np.diff(report_id[rows], prepend=last_id)
@@ -171,7 +179,7 @@ class LaunchMaker:
         if not of_processes:
             return None
         ids = np.concatenate(of_processes)
-        groups = [ids] if len(np.unique(ids)) == len(ids) else of_processes
+        groups = [ids] if len(distinct(ids)) == len(ids) else of_processes
         missing = sum(int(np.ptp(group)) + 1 - len(group) for group in groups)
         first, last = int(ids.min()), int(ids.max())
         return make_note("ids_missing", missing=missing, first=first, last=last) if missing else None
@@ -179,21 +187,22 @@ class LaunchMaker:
     def _check_mark(self, table: pa.Table) -> None:
         if self._marked_synthetic or not self._layout.has(HOST):
             return
-        row = pc.index(cells(table, self._layout.at(HOST)), SYNTHETIC_MARK).as_py()
+        row = _first_marked(self._layout, table)
         if row >= 0:
             raise CellError(row, HOST, "this launch is marked synthetic, and the first ones are not")
 
     def _device(self, table: pa.Table, columns: dict[str, pa.Array | np.ndarray]) -> np.ndarray:
         if "device" in columns:
             device = np.asarray(columns["device"])
-            self.unknown_devices |= set(np.unique(device).tolist()) - self._devices.keys()
+            self.unknown_devices |= set(distinct(device).tolist()) - self._devices.keys()
             return device
         # Without a field "Device" only the attributes can tell two kinds of GPU apart.
         for name in _ATTRIBUTES:
             if self._layout.has(name):
-                texts = cells(table, self._layout.at(name))
+                texts = encoded_cells(table, self._layout.at(name))
                 expected = self._attributes.setdefault(name, texts[0].as_py())
-                same = pc.equal(texts, expected)
+                known = pc.index(texts.dictionary, expected).as_py()
+                same = pc.equal(texts.indices, known)
                 if not pc.all(same).as_py():
                     raise CellError(
                         pc.index(same, False).as_py(),
@@ -214,25 +223,34 @@ _ATTRIBUTES = (_DISPLAY_NAME, _MAJOR, _MINOR, _SM_COUNT)
 
 def devices_of(layout: Layout, table: pa.Table) -> dict[int, Device]:
     """The devices of the given rows by ordinal; without a field "Device" there is one, ordinal 0."""
-    texts = [text.strip() for text in _column(layout, table, "Device")] or ["0"]
     devices: dict[int, Device] = {}
-    for text in dict.fromkeys(texts):
+    for text, row in _first_rows(layout, table).items():
         if not text.isdecimal() or len(text) > _MOST_DIGITS or int(text) >= 2**31:
             continue  # the batch with this row reports it with its line
-        row = texts.index(text)
-        attribute = {name: _column(layout, table, name)[row] for name in _ATTRIBUTES if layout.has(name)}
-        capability = _column(layout, table, "CC")[row] if layout.has("CC") else ""
+        attribute = {name: _text(layout, table, name, row) for name in (*_ATTRIBUTES, "CC")}
+        capability = attribute["CC"]
         # With --print-fp they are floating-point numbers, such as 8.00 and 6.00.
-        major, minor, sm_count = (_whole(attribute.get(name, "")) for name in (_MAJOR, _MINOR, _SM_COUNT))
+        major, minor, sm_count = (_whole(attribute[name]) for name in (_MAJOR, _MINOR, _SM_COUNT))
         if not capability and major and minor is not None:
             capability = f"{major}.{minor}"
         devices[int(text)] = Device(
             index=int(text),
-            name=attribute.get(_DISPLAY_NAME, ""),
+            name=attribute[_DISPLAY_NAME],
             compute_capability=capability,
             sm_count=sm_count or None,
         )
     return dict(sorted(devices.items()))
+
+
+def _first_rows(layout: Layout, table: pa.Table) -> dict[str, int]:
+    """The first row of each device, by the device's text."""
+    if not layout.has("Device"):
+        return {"0": 0}
+    encoded = encoded_cells(table, layout.at("Device"))
+    rows: dict[str, int] = {}
+    for index, text in enumerate(encoded.dictionary.to_pylist()):
+        rows.setdefault(text.strip(), pc.index(encoded.indices, index).as_py())
+    return rows
 
 
 def _whole(text: str) -> int | None:
@@ -242,10 +260,17 @@ def _whole(text: str) -> int | None:
 
 def has_marked_rows(layout: Layout, table: pa.Table) -> bool:
     """Whether a launch of the table carries the synthetic mark."""
-    if not layout.has(HOST):
-        return False
-    return bool(pc.index(cells(table, layout.at(HOST)), SYNTHETIC_MARK).as_py() >= 0)
+    return layout.has(HOST) and _first_marked(layout, table) >= 0
 
 
-def _column(layout: Layout, table: pa.Table, name: str) -> list[str]:
-    return list(cells(table, layout.at(name)).to_pylist()) if layout.has(name) else []
+def _first_marked(layout: Layout, table: pa.Table) -> int:
+    """The first row with the synthetic mark, -1 if there is none."""
+    hosts = encoded_cells(table, layout.at(HOST))
+    mark = pc.index(hosts.dictionary, SYNTHETIC_MARK).as_py()
+    row: int = pc.index(hosts.indices, mark).as_py() if mark >= 0 else -1
+    return row
+
+
+def _text(layout: Layout, table: pa.Table, name: str, row: int) -> str:
+    """A text cell; "" where the file lacks the field."""
+    return str(cells(table, layout.at(name))[row].as_py()) if layout.has(name) else ""

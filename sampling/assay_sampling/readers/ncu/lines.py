@@ -18,6 +18,7 @@ import re
 from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -26,7 +27,8 @@ from assay_sampling.errors import InputError
 from assay_sampling.files.reading import read_blocks
 from assay_sampling.files.synthetic_mark import SYNTHETIC_MARK
 
-BLOCK_BYTES = 4 << 20
+BLOCK_BYTES = 8 << 20
+_PIECE_BYTES = 1 << 18
 _LONGEST_LINE_BYTES = 64 << 20
 # A value may hold line ends (names of NVTX ranges); a row that needs more lines than this is damaged.
 _MOST_LINES_OF_A_ROW = 256
@@ -54,6 +56,21 @@ class LineBlock:
 
     data: bytes
     first_line: int
+
+    @cached_property
+    def ends(self) -> np.ndarray:
+        """Where its line feeds are, shape (lines,)."""
+        # Masks of a whole block would not fit the cache.
+        characters = self.characters
+        pieces = [
+            np.flatnonzero(characters[at : at + _PIECE_BYTES] == _LINE_FEED) + at
+            for at in range(0, len(characters), _PIECE_BYTES)
+        ]
+        return np.concatenate([np.zeros(0, np.int64), *pieces])
+
+    @property
+    def characters(self) -> np.ndarray:
+        return np.frombuffer(self.data, np.uint8)
 
 
 @dataclass(frozen=True)
@@ -116,10 +133,11 @@ def line_blocks(path: Path, block_bytes: int = BLOCK_BYTES) -> Iterator[LineBloc
                     path, "the line is longer than 64 MiB", "name a profiler's text file", line=line
                 )
             continue
-        data = rest + block[:cut]
+        data = b"".join((rest, memoryview(block)[:cut]))
         rest = block[cut:]
-        yield LineBlock(data, line)
-        line += data.count(b"\n")
+        lines = LineBlock(data, line)
+        yield lines
+        line += len(lines.ends)
     if rest:
         yield LineBlock(rest, line)
 
@@ -201,8 +219,7 @@ class _Lines:
 
     def __init__(self, block: LineBlock, separator: bytes) -> None:
         self.data, self.first_line = block.data, block.first_line
-        characters = np.frombuffer(block.data, np.uint8)
-        ends = np.flatnonzero(characters == _LINE_FEED)
+        characters, ends = block.characters, block.ends
         self.unfinished = bool(len(characters)) and characters[-1] != _LINE_FEED
         self._ends = np.append(ends, len(characters)) if self.unfinished else ends
         self._starts = np.concatenate([[0], self._ends[:-1] + 1])[: len(self._ends)]
@@ -291,6 +308,10 @@ class RowScanner:
         Returns the units (None if there is no such row), the rest of the block, and whether either was
         found.
         """
+        first = block.data[: block.data.find(b"\n") + 1]
+        if self._are_units(first):
+            rest = LineBlock(block.data[len(first) :], block.first_line + 1)
+            return self.parse_row(first.rstrip(b"\r\n"), block.first_line), rest, True
         lines, index = _Lines(block, self._separator), 0
         while True:
             following = lines.telling_from(index)
@@ -301,16 +322,18 @@ class RowScanner:
             text, end = lines.text(index).rstrip(b"\r"), lines.end(index)
             if self._row.match(text) or self._cut_start.match(text):
                 return None, LineBlock(block.data[lines.end(index - 1) if index else 0 :], line), True
-            if text.startswith(self._units) and text.count(self._separator) >= self._suspicious:
+            if self._are_units(text):
                 return self.parse_row(text, line), LineBlock(block.data[end:], line + 1), True
             self._text(text, line, last=lines.unfinished and index == len(lines) - 1)
             index += 1
 
+    def _are_units(self, text: bytes) -> bool:
+        return text.startswith(self._units) and text.count(self._separator) >= self._suspicious
+
     def rows(self, block: LineBlock, *, may_be_whole: bool = True) -> RowBlock:
         """The launch rows of a block. A row that continues in the next block is held back until then."""
-        if may_be_whole and not self._carried and self._all_rows(block.data):
-            count = block.data.count(b"\n")
-            lines = np.arange(block.first_line, block.first_line + count)
+        if may_be_whole and not self._carried and self._all_rows(block):
+            lines = np.arange(block.first_line, block.first_line + len(block.ends))
             return RowBlock(block.data, lines, guessed=True)
         return self._sorted_rows(block)
 
@@ -334,12 +357,15 @@ class RowScanner:
             held, index = b"", index + 1
         return self._damaged(int(rows.lines[min(index, last)]))
 
-    def _all_rows(self, data: bytes) -> bool:
+    def _all_rows(self, block: LineBlock) -> bool:
         # Quotes at both ends of every line are nearly always right; the parser finds the exceptions.
-        if not self._header.quoted or not data.startswith(b'"') or not data.endswith(self._row_end):
+        if (
+            not self._header.quoted
+            or not block.data.startswith(b'"')
+            or not block.data.endswith(self._row_end)
+        ):
             return False
-        characters = np.frombuffer(data, np.uint8)
-        ends = np.flatnonzero(characters == _LINE_FEED)
+        characters, ends = block.characters, block.ends
         before = characters[ends - (len(self._row_end) - 1)]
         after = characters[ends[:-1] + 1]
         return bool((before == _QUOTE).all() and (after == _QUOTE).all())

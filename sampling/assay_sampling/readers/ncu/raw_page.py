@@ -16,8 +16,6 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.csv
 
 from assay_sampling.errors import InputError, NoLaunchesError
 from assay_sampling.launches.table import LaunchBatch, launch_schema
@@ -30,14 +28,14 @@ from assay_sampling.readers.base import (
     foreign_metadata,
     said_by_profiler,
 )
-from assay_sampling.readers.ncu.columns import PUSH_POP, ColumnError, cells, make_layout
-from assay_sampling.readers.ncu.launches import LaunchMaker, devices_of, has_marked_rows
+from assay_sampling.readers.ncu.cells import CellParser, part_of
+from assay_sampling.readers.ncu.columns import DEVICE_FIELDS, PUSH_POP, ColumnError, make_layout
+from assay_sampling.readers.ncu.launches import HOST, LaunchMaker, devices_of, has_marked_rows
 from assay_sampling.readers.ncu.lines import (
     BLOCK_BYTES,
     Header,
     LineBlock,
     Preamble,
-    RowBlock,
     RowScanner,
     find_header,
     line_blocks,
@@ -59,7 +57,7 @@ class NcuCsvReader:
             return False  # binary; with a header, an application printed the NULs
         if head.startswith(b"==") or b"\n==PROF==" in head:
             return True
-        found = find_header(path, line_blocks(path))
+        found = find_header(path, line_blocks(path, _FIRST_BLOCK_BYTES))
         return not isinstance(found, Preamble) or bool(found.error or found.announced or found.foreign_header)
 
     def open(self, path: Path, options: ReadOptions) -> NcuCsvRecording:
@@ -80,6 +78,9 @@ class NcuCsvRecording(OpenRecording):
         self._devices = devices_of(layout, first[0])
         self._marked_synthetic = scan.preamble.marked_synthetic or has_marked_rows(layout, first[0])
         check_mark(path, options, marked_synthetic=self._marked_synthetic)
+        # Fields that the launches after the first ones need not tell again.
+        of_devices = DEVICE_FIELDS if layout.has("Device") else ()
+        self._settled = (*of_devices, HOST) if self._marked_synthetic else of_devices
         metadata = foreign_metadata(
             options,
             level="detailed",
@@ -94,7 +95,7 @@ class NcuCsvRecording(OpenRecording):
         super().__init__(path, FORMAT, schema)
 
     def _read(self, max_launches: int) -> Iterator[LaunchBatch]:
-        scan = _Scan(self.path, BLOCK_BYTES, self._options.metrics)
+        scan = _Scan(self.path, BLOCK_BYTES, self._options.metrics, self._settled)
         maker = LaunchMaker(
             self.path,
             scan.layout,
@@ -106,16 +107,17 @@ class NcuCsvRecording(OpenRecording):
         for table, lines in scan.tables():
             rows += table.num_rows
             for start in range(0, table.num_rows, max_launches):
-                part = table.slice(start, max_launches)
                 self._lines = lines[start : start + max_launches]
-                yield maker.batch(self.schema, part, self._lines)
+                yield maker.batch(self.schema, part_of(table, start, max_launches), self._lines)
         self.notes.extend(_notes(scan, maker, rows))
 
 
 class _Scan:
     """One pass over the file: header, units, then tables of text cells with their line numbers."""
 
-    def __init__(self, path: Path, block_bytes: int, metrics: Sequence[str]) -> None:
+    def __init__(
+        self, path: Path, block_bytes: int, metrics: Sequence[str], settled: Sequence[str] = ()
+    ) -> None:
         self.path = path
         self._blocks = line_blocks(path, block_bytes)
         found = find_header(path, self._blocks)
@@ -131,6 +133,7 @@ class _Scan:
             raise InputError(
                 path, error.cause, error.remedy, line=self.header.line, field=error.name
             ) from error
+        self._cells = CellParser(self.layout, settled)
 
     def _read_units(self, rest: LineBlock) -> tuple[list[str] | None, LineBlock]:
         units, block, settled = self.scanner.take_units(rest)
@@ -142,7 +145,7 @@ class _Scan:
         return units, block
 
     def tables(self) -> Iterator[tuple[pa.Table, np.ndarray]]:
-        """Tables of text cells (columns named by position) and the line of each row, shape (n,)."""
+        """Tables of cells (columns named by position) and the line of each row, shape (n,)."""
         if self._rest.data:
             yield from self._table(self._rest)
         for block in self._blocks:
@@ -151,41 +154,14 @@ class _Scan:
 
     def _table(self, block: LineBlock) -> Iterator[tuple[pa.Table, np.ndarray]]:
         rows = self.scanner.rows(block)
-        table = self._parse(rows)
+        table = self._cells.parse(rows)
         if table is None and rows.guessed:
             rows = self.scanner.rows(block, may_be_whole=False)
-            table = self._parse(rows)
+            table = self._cells.parse(rows)
         if table is None:
             raise self.scanner.blame(rows)
         if table.num_rows:
             yield table, rows.lines
-
-    def _parse(self, rows: RowBlock) -> pa.Table | None:
-        """The needed cells as text; None where a row is malformed."""
-        names = [str(index) for index in range(len(self.header.fields))]
-        needed = [str(index) for index in self.layout.needed()]
-        if not rows.data:
-            return pa.table({name: pa.array([], pa.string()) for name in needed})
-        try:
-            table = pyarrow.csv.read_csv(
-                pa.BufferReader(rows.data),
-                read_options=pyarrow.csv.ReadOptions(
-                    column_names=names, use_threads=False, block_size=len(rows.data) + 1
-                ),
-                parse_options=pyarrow.csv.ParseOptions(newlines_in_values=True),
-                convert_options=pyarrow.csv.ConvertOptions(
-                    include_columns=needed,
-                    column_types=dict.fromkeys(needed, pa.string()),
-                    strings_can_be_null=False,
-                    null_values=[],
-                ),
-            )
-        except pa.ArrowInvalid:
-            return None
-        if table.num_rows != len(rows.lines):
-            return None
-        whole = pc.match_substring_regex(cells(table, self.layout.at("ID")), r"^\d{1,18}$")
-        return table if pc.all(whole).as_py() else None
 
 
 def _notes(scan: _Scan, maker: LaunchMaker, rows: int) -> Iterator[Note]:
