@@ -10,17 +10,22 @@ Source: Lloyd 1982; Hartigan 1975 for the transfer of single points.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from itertools import islice
 
 import numpy as np
 
 # Elements of a block of the distance matrix: it and its one-hot twin stay in a core's cache.
 _BLOCK_ELEMENTS = 32768
 _BLOCK_ROWS = 1 << 16
+# More points than these are not kept by columns too.
+_MOST_IN_COLUMNS = 1 << 20
 # Up to this many centres it is faster to process one after the other.
 _FEW_CENTRES = 10
 MAX_STEPS = 300
+_MOST_RANKS = 255  # of one byte
 # Two solutions whose inertias differ relatively by less count as one.
 _SAME_INERTIA = 1e-7
 # Transfers that gain less, relative to the total scatter, are not worth a step.
@@ -32,7 +37,8 @@ _MARGIN = 1.05
 
 @dataclass(frozen=True)
 class WeightedPoints:
-    """Distinct points with their multiplicities; 8 (d + 3) bytes a point.
+    """Distinct points with their multiplicities; 8 (d + 3) bytes a point, and 8 (d + 1) more for up to
+    _MOST_IN_COLUMNS of them.
 
     ``augmented`` has shape (n, d + 1): the positions about ``origin``, their weighted mean, and a
     column of ones. ``weights`` and ``squares`` (of the distance from the origin) have shape (n,).
@@ -57,6 +63,18 @@ class WeightedPoints:
 
     def __len__(self) -> int:
         return len(self.weights)
+
+    def weighted_columns(self) -> Iterable[np.ndarray]:
+        """The columns of ``augmented`` times ``weights``, one after the other in memory for few points: sums
+        over groups read each of them whole."""
+        if len(self) > _MOST_IN_COLUMNS:
+            return (self.weights * column for column in self.augmented.T)
+        return self._columns
+
+    @cached_property
+    def _columns(self) -> np.ndarray:
+        columns: np.ndarray = np.multiply(self.augmented.T, self.weights, order="C")
+        return columns
 
     @property
     def positions(self) -> np.ndarray:
@@ -201,9 +219,21 @@ def assign(points: WeightedPoints, centres: np.ndarray, rows: np.ndarray | slice
 def _two_nearest(distances: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Labels, nearest and second nearest, each (n,), of distances (k, n), which are overwritten."""
     nearest = distances.min(axis=0)
-    labels = np.equal(distances, nearest).argmax(axis=0)
+    labels = _first_true(np.equal(distances, nearest))
     distances[labels, np.arange(len(labels))] = np.inf
     return labels, nearest, distances.min(axis=0)
+
+
+def _first_true(mask: np.ndarray) -> np.ndarray:
+    """The first true row of each column, (n,), of a mask (k, n); ``argmax`` is slow along this axis."""
+    k = len(mask)
+    first: np.ndarray
+    if k > _MOST_RANKS:
+        first = mask.argmax(axis=0)
+    else:
+        ranks = np.arange(k, 0, -1, dtype=np.uint8)
+        first = k - np.multiply(mask.view(np.uint8), ranks[:, None]).max(axis=0).astype(np.intp)
+    return first
 
 
 def _two_nearest_of_few(distances: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -214,7 +244,7 @@ def _two_nearest_of_few(distances: np.ndarray) -> tuple[np.ndarray, np.ndarray, 
     for j in range(1, len(distances)):
         other = distances[j]
         np.minimum(second, np.maximum(nearest, other), out=second)
-        labels[other < nearest] = j
+        np.putmask(labels, other < nearest, j)
         np.minimum(nearest, other, out=nearest)
     return labels, nearest, second
 
@@ -304,10 +334,11 @@ def _group_sums(
     points: WeightedPoints, labels: np.ndarray, k: int, rows: np.ndarray | None = None
 ) -> np.ndarray:
     """Weighted sums of the augmented points of each group, shape (k, d + 1): the last is the weight."""
-    augmented = points.augmented if rows is None else points.augmented[rows]
-    weights = points.weights if rows is None else points.weights[rows]
-    sums = [np.bincount(labels, weights * column, k) for column in augmented.T]
-    return np.stack(sums, axis=1)
+    if rows is None:
+        columns = points.weighted_columns()
+    else:
+        columns = np.multiply(points.augmented[rows].T, points.weights[rows], order="C")
+    return np.stack([np.bincount(labels, column, k) for column in columns], axis=1)
 
 
 def _inertia(points: WeightedPoints, sums: np.ndarray, means: np.ndarray) -> np.ndarray:
@@ -397,9 +428,10 @@ def measure(points: WeightedPoints, labels: np.ndarray, k: int) -> tuple[np.ndar
     weight = np.bincount(labels, points.weights, k)
     means = np.empty((k, points.positions.shape[1]))
     inertia = 0.0
-    for axis, values in enumerate(points.positions.T):
-        sums = np.bincount(labels, points.weights * values, k)
-        means[:, axis] = np.divide(sums, weight, out=np.zeros(k), where=weight > 0)
-        difference = values - means[labels, axis]
+    for axis, weighted in enumerate(islice(points.weighted_columns(), means.shape[1])):
+        sums = np.bincount(labels, weighted, k)
+        mean = np.divide(sums, weight, out=np.zeros(k), where=weight > 0)
+        difference = points.positions[:, axis] - mean[labels]
         inertia += float(points.weights @ (difference * difference))
+        means[:, axis] = mean
     return means, inertia
