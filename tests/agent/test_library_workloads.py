@@ -20,7 +20,7 @@ from assay_sampling.launches.in_memory import Launches
 from assay_sampling.nsight.commands import Window
 from assay_sampling.nsight.measuring import measuring
 from assay_sampling.operations.collapsing import operations_of
-from assay_sampling.readers import read_launches
+from assay_sampling.readers.opening import read_launches
 from tests.support.agent.stand_ins import Bench
 
 WORKLOADS = Path(__file__).resolve().parents[2] / "campaigns" / "virtual"

@@ -19,7 +19,7 @@ from assay_agent.profilers.ncu.preflight import CHIPS
 from assay_client.cli.main import main
 from assay_sampling.methods.registry import samplers
 from assay_sampling.nsight.tool import Program, ToolVersion, options_since, tool_of_release
-from assay_sampling.readers import read_launches
+from assay_sampling.readers.opening import read_launches
 from assay_sampling.running.gpu_names import compute_capability_of
 from tests.support.agent.nvidia_tools import RealTools
 from tests.support.named_gpus import gpus_of_the_docs

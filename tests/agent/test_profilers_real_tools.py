@@ -361,7 +361,8 @@ def test_a_damaged_report_is_never_read_in_part(
 def test_both_reports_read_alike_whatever_the_tools_release(
     nvidia: RealTools, tmp_path: Path, shared_data: Path
 ) -> None:
-    from assay_sampling.readers import ReadOptions, open_recording  # noqa: PLC0415
+    from assay_sampling.readers.base import ReadOptions  # noqa: PLC0415
+    from assay_sampling.readers.opening import open_recording  # noqa: PLC0415
 
     tool = ToolBox().tool("ncu", ("--help",), nvidia.environment(), tmp_path)
     report = shared_data / "ncu" / "rtx3070_vectoradd_1_kernel.ncu-rep"

@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from assay_sampling.errors import ParameterError
-from assay_sampling.readers import inspect_recording, read_launches
+from assay_sampling.readers.inspection.recording import inspect_recording
+from assay_sampling.readers.opening import read_launches
 from assay_virtual.tools.faults import FAULTS, parse_faults
 from assay_virtual.tools.scripts import write_tool_scripts
 from tests.support.agent.stand_ins import PROCESS_0, PROCESS_1, Bench

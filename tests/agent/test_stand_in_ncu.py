@@ -13,7 +13,7 @@ import pytest
 
 from assay_sampling.counters.definitions import FEATURE_SETS, metric_of, registry
 from assay_sampling.launches.table import Condition
-from assay_sampling.readers import read_launches
+from assay_sampling.readers.opening import read_launches
 from assay_virtual.architectures import ARCHITECTURES
 from assay_virtual.model.gpu import VirtualGPU
 from assay_virtual.tools.kernel_names import function_name, mangled_name

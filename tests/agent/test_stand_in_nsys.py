@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from assay_sampling.errors import InputError
-from assay_sampling.readers import inspect_recording, read_launches
+from assay_sampling.readers.inspection.recording import inspect_recording
+from assay_sampling.readers.opening import read_launches
 from assay_virtual.model.gpu import VirtualGPU
 from assay_virtual.tools.nsys.options import profile_options
 from assay_virtual.tools.nsys.schema import GENERATION_2023, columns_of

@@ -16,7 +16,8 @@ from sklearn.cluster import KMeans
 from assay_sampling.clustering.feature_space import FeatureSpace, feature_matrix
 from assay_sampling.clustering.kmeans import cluster_sweep
 from assay_sampling.counters.definitions import features_of
-from assay_sampling.readers import ReadOptions, read_launches
+from assay_sampling.readers.base import ReadOptions
+from assay_sampling.readers.opening import read_launches
 from tests.bench.measure import Measurement
 
 K_MAX = 20

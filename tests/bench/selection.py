@@ -29,7 +29,7 @@ from assay_sampling.methods.kernel_values import kernel_values
 from assay_sampling.methods.registry import select
 from assay_sampling.methods.sieve import sampler as sieve_method
 from assay_sampling.methods.stem import sampler as stem_method
-from assay_sampling.readers import read_launches
+from assay_sampling.readers.opening import read_launches
 from tests.bench.made_data import light_table, names_for
 from tests.bench.measure import Measurement
 

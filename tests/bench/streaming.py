@@ -11,7 +11,7 @@ import numpy as np
 
 from assay_core.files.launch_file import new_launch_file
 from assay_sampling.projection.projector import LaunchSize, ProjectionParameters, Projector
-from assay_sampling.readers import inspect_recording
+from assay_sampling.readers.inspection.recording import inspect_recording
 from tests.bench.made_data import SCHEMA, light_batches
 from tests.bench.measure import Measurement
 

@@ -7,7 +7,8 @@ from pathlib import Path
 import numpy as np
 
 from assay_sampling.launches.table import counter_columns
-from assay_sampling.readers import ReadOptions, read_launches
+from assay_sampling.readers.base import ReadOptions
+from assay_sampling.readers.opening import read_launches
 from tests.bench.made_recordings import DEVICES, kernel_name, made_launches, write_ncu, write_nsys
 
 

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from assay_sampling.launches.in_memory import Launches
-from assay_sampling.readers import read_launches
+from assay_sampling.readers.opening import read_launches
 
 _MOST_NAMED = 20
 # By campaign, and by the form of the report: "json", "html".

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from assay_core.files.launch_file import new_launch_file
-from assay_sampling.readers import ReadOptions, open_recording
+from assay_sampling.readers.base import ReadOptions
+from assay_sampling.readers.opening import open_recording
 from assay_sampling.running.identity import Condition
 from tests.support.client import hand_made
 

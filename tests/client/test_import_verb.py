@@ -13,9 +13,8 @@ import pytest
 from assay_client.recordings.importing import campaign_text, check_kind, parse_condition, recorded_run
 from assay_sampling.errors import ParameterError
 from assay_sampling.files.synthetic_mark import SYNTHETIC_MARK
-from assay_sampling.readers import open_recording
 from assay_sampling.readers.nsys.parquet_export import NsysParquetReader
-from assay_sampling.readers.opening import READERS
+from assay_sampling.readers.opening import READERS, open_recording
 from assay_server.campaign_file.reading import load_campaign
 from assay_virtual.tools.ncu.command import run_ncu
 from assay_virtual.tools.nsys.command import run_nsys

@@ -18,7 +18,8 @@ import pyarrow as pa
 from assay_sampling.counters.definitions import registry
 from assay_sampling.launches import table as lt
 from assay_sampling.launches.in_memory import Launches
-from assay_sampling.readers import ReadOptions, read_launches
+from assay_sampling.readers.base import ReadOptions
+from assay_sampling.readers.opening import read_launches
 from assay_virtual.model.gpu import ProcessLaunches, VirtualGPU
 from assay_virtual.workloads.loading import load_workload
 

@@ -18,7 +18,7 @@ from assay_sampling.estimation.known_design import errors_of_design, interval_of
 from assay_sampling.launches.profile import Profile
 from assay_sampling.methods.base import whole_cost
 from assay_sampling.methods.registry import select
-from assay_sampling.readers import read_launches
+from assay_sampling.readers.opening import read_launches
 from assay_sampling.scoring.evaluation import instructions_of
 from assay_sampling.scoring.selection import Selection
 from tests.fidelity.design_draws import Design, Draws, draws_of

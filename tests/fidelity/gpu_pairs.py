@@ -13,7 +13,7 @@ from assay_sampling.launches.in_memory import Launches
 from assay_sampling.launches.profile import Profile
 from assay_sampling.methods.base import whole_cost
 from assay_sampling.methods.by_operation import OperationProfile, operation_profile
-from assay_sampling.readers import read_launches
+from assay_sampling.readers.opening import read_launches
 from assay_sampling.scoring.targets.matched import Target, Workload
 from assay_sampling.scoring.weights import light_time_of_profile
 from tests.fidelity.section import shared_data

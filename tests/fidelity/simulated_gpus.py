@@ -9,7 +9,7 @@ from typing import Any
 from assay_sampling.launches.in_memory import Launches
 from assay_sampling.launches.profile import Profile
 from assay_sampling.methods import registry
-from assay_sampling.readers import read_launches
+from assay_sampling.readers.opening import read_launches
 from assay_sampling.scoring.saved_selection import SavedSelection
 from tests.fidelity.section import Effort, Section, shared_data
 from tests.support.sampling.published import PUBLISHED_PKS

@@ -12,7 +12,7 @@ import numpy as np
 
 from assay_sampling.estimation.sample_design import cost_cov
 from assay_sampling.launches.in_memory import Launches
-from assay_sampling.readers import read_launches
+from assay_sampling.readers.opening import read_launches
 from assay_sampling.scoring.placement import scored_cost
 from assay_virtual.model.gpu import VirtualGPU
 from assay_virtual.workloads.loading import load_workload

@@ -9,7 +9,8 @@ import pytest
 
 from assay_sampling.launches.profile import Profile
 from assay_sampling.methods.registry import select
-from assay_sampling.readers import ReadOptions, read_launches
+from assay_sampling.readers.base import ReadOptions
+from assay_sampling.readers.opening import read_launches
 from tests.fidelity import two_levels_on_gpus
 from tests.fidelity.section import Effort
 from tests.support.sampling.published import PUBLISHED_PKS

@@ -12,7 +12,8 @@ from assay_sampling.launches.in_memory import Launches
 from assay_sampling.launches.profile import Profile
 from assay_sampling.methods.registry import select
 from assay_sampling.methods.thread_counts import threads
-from assay_sampling.readers import ReadOptions, read_launches
+from assay_sampling.readers.base import ReadOptions
+from assay_sampling.readers.opening import read_launches
 from assay_sampling.scoring.selection import Selection
 from tests.fidelity.section import Effort, Section, shared_data
 

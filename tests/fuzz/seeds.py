@@ -16,7 +16,7 @@ from assay_client.recordings import analyses
 from assay_core.files.launch_file import new_launch_file
 from assay_sampling.handover.weights_file import weights_text
 from assay_sampling.launches.in_memory import Launches
-from assay_sampling.readers import open_recording
+from assay_sampling.readers.opening import open_recording
 from assay_sampling.scoring.saved_selection import SavedSelection
 from tests.support.sampling import accel_sim_logs as logs
 from tests.support.sampling import ncu_reports

@@ -15,11 +15,12 @@ from assay_sampling.errors import AssayError
 from assay_sampling.files.reading import PlainFile
 from assay_sampling.handover.weights_file import read_weights
 from assay_sampling.projection.files import ProjectionOptions, project_file
-from assay_sampling.readers import inspect_recording, read_launches
 from assay_sampling.readers.block_files import read_basic_block_vectors, read_block_size_variation
 from assay_sampling.readers.foreign_table.conversion import read_foreign_table
 from assay_sampling.readers.foreign_table.mapping import Source, TableMapping, read_mapping
+from assay_sampling.readers.inspection.recording import inspect_recording
 from assay_sampling.readers.ncu.container import read_container
+from assay_sampling.readers.opening import read_launches
 from assay_sampling.scoring.saved.labels import first_difference
 from assay_sampling.simulators.accel_sim.block_times import read_block_times
 from assay_sampling.simulators.accel_sim.kernels_list import read_kernels_list

@@ -21,7 +21,7 @@ from assay_agent.gpus.inventory import read_inventory
 from assay_agent.policy.file import read_policy
 from assay_agent.policy.gate import Gate
 from assay_core.records.work import CommandSource
-from assay_sampling.readers import open_recording
+from assay_sampling.readers.opening import open_recording
 from assay_server.campaign_file.reading import load_campaign
 from tests.gpu import build, plan
 from tests.gpu.claims import Claim, Measured, agreement, claims_of, own_line

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from assay_sampling.readers import read_launches
+from assay_sampling.readers.opening import read_launches
 from assay_server.store.sqlite import SqliteStore
 from tests.support.integration.harness import lab
 from tests.support.integration.made_workload import one_kernel

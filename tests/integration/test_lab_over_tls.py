@@ -29,7 +29,7 @@ from assay_sampling.launches.table import (
     launch_schema,
     make_batch,
 )
-from assay_sampling.readers import read_launches
+from assay_sampling.readers.opening import read_launches
 from tests.chaos.interposing import Meddling, built
 from tests.support.integration.harness import BIN, wait_until
 from tests.support.machine.frames import PacketWeather

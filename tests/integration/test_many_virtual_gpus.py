@@ -22,7 +22,7 @@ import pytest
 from assay_client.api import Client
 from assay_core.records.campaign import AttemptState, CampaignState, RunState
 from assay_sampling.launches.in_memory import Launches
-from assay_sampling.readers import read_launches
+from assay_sampling.readers.opening import read_launches
 from assay_server.store.model import Agent, Attempt, Campaign, Run, Slice
 from assay_server.store.sqlite import SqliteStore
 from assay_virtual.model.gpu import VirtualGPU

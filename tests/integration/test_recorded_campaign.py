@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from assay_sampling.readers import read_launches
+from assay_sampling.readers.opening import read_launches
 from tests.support.integration.harness import Lab, lab, wait_until
 from tests.support.integration.kills import AT_MANY_MOMENTS, MANY_KILLS
 

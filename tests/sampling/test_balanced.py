@@ -24,7 +24,8 @@ from assay_sampling.methods.balanced.cells import Cells
 from assay_sampling.methods.balanced.sampler import ratio_weights
 from assay_sampling.methods.registry import select
 from assay_sampling.notes.registry import make_note
-from assay_sampling.readers import ReadOptions, read_launches
+from assay_sampling.readers.base import ReadOptions
+from assay_sampling.readers.opening import read_launches
 from assay_sampling.scoring.saved_selection import SavedSelection
 from assay_sampling.scoring.selection import Selection
 from tests.support.sampling.made_launches import made_launches

@@ -15,7 +15,8 @@ from assay_sampling.documents.selection import LabelsEntry
 from assay_sampling.launches.in_memory import Launches
 from assay_sampling.launches.profile import Profile
 from assay_sampling.methods.registry import select
-from assay_sampling.readers import ReadOptions, read_launches
+from assay_sampling.readers.base import ReadOptions
+from assay_sampling.readers.opening import read_launches
 from assay_sampling.scoring.carried import score_on_by_weights
 from assay_sampling.scoring.elsewhere import score_saved_by_weights
 from assay_sampling.scoring.error_parts.cells import Cells, CellTimes, kernel_and_size

@@ -10,7 +10,8 @@ import pytest
 from assay_sampling.clustering.feature_space import FeatureSpace, feature_matrix
 from assay_sampling.counters.definitions import FEATURE_SETS
 from assay_sampling.errors import CounterUnavailableError
-from assay_sampling.readers import ReadOptions, read_launches
+from assay_sampling.readers.base import ReadOptions
+from assay_sampling.readers.opening import read_launches
 from tests.support.sampling.counted_launches import counted_launches, table2_launches
 
 

@@ -20,7 +20,8 @@ from assay_sampling.errors import CounterUnavailableError, ParameterError
 from assay_sampling.launches.in_memory import Launches
 from assay_sampling.launches.profile import Profile
 from assay_sampling.methods.registry import select
-from assay_sampling.readers import ReadOptions, read_launches
+from assay_sampling.readers.base import ReadOptions
+from assay_sampling.readers.opening import read_launches
 from tests.support.sampling.made_launches import made_launches
 
 TABLE2 = FEATURE_SETS["table2"]

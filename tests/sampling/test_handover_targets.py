@@ -28,7 +28,7 @@ from assay_sampling.launches.in_memory import Launches
 from assay_sampling.launches.profile import Profile
 from assay_sampling.launches.table import Names
 from assay_sampling.methods import registry
-from assay_sampling.readers import read_launches
+from assay_sampling.readers.opening import read_launches
 from assay_sampling.scoring.elsewhere import score_saved_by_weights
 from assay_sampling.scoring.saved_selection import SavedSelection
 from assay_sampling.simulators.accel_sim.kernels_list import KernelsList, MemoryCopy

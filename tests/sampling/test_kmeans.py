@@ -22,7 +22,8 @@ from assay_sampling.clustering.lloyd import WeightedPoints, assign, converge, ll
 from assay_sampling.clustering.micro_clusters import micro_clusters
 from assay_sampling.counters.definitions import FEATURE_SETS
 from assay_sampling.errors import ParameterError, RefusedError
-from assay_sampling.readers import ReadOptions, read_launches
+from assay_sampling.readers.base import ReadOptions
+from assay_sampling.readers.opening import read_launches
 
 LATTICE = hnp.arrays(
     np.float64, st.tuples(st.integers(1, 40), st.integers(1, 3)), elements=st.integers(-4, 4).map(float)

@@ -9,7 +9,7 @@ import pytest
 
 from assay_sampling.errors import InputError, LaunchTableError
 from assay_sampling.launches.table import LONGEST_NAME_BYTES, Names
-from assay_sampling.readers import read_launches
+from assay_sampling.readers.opening import read_launches
 from tests.support.sampling.reader_files import (
     nsys_call,
     nsys_export,

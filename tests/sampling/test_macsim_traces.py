@@ -11,7 +11,7 @@ from assay_sampling.handover.macsim import MacSimTarget
 from assay_sampling.handover.target import Given
 from assay_sampling.launches.profile import Profile
 from assay_sampling.methods import registry
-from assay_sampling.readers import read_launches
+from assay_sampling.readers.opening import read_launches
 from assay_sampling.scoring.saved_selection import SavedSelection
 from assay_sampling.simulators.macsim import TracedWarps, read_traced_warps
 from tests.support.client import hand_made

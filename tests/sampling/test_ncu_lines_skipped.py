@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from assay_sampling.errors import InputError
 from assay_sampling.notes.registry import make_note
-from assay_sampling.readers import read_launches
 from assay_sampling.readers.ncu.lines import BLOCK_BYTES, Header, LineBlock, RowScanner
+from assay_sampling.readers.opening import read_launches
 from tests.support.sampling.reader_files import RAW_FIELDS, raw_line, raw_page, raw_row, write
 
 HEADER = Header(RAW_FIELDS, raw_line(RAW_FIELDS).rstrip().encode(), 1, quoted=True)

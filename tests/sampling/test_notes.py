@@ -18,7 +18,8 @@ from assay_sampling.notes.registry import (
     make_note,
     note_table,
 )
-from assay_sampling.readers import inspect_recording, read_launches
+from assay_sampling.readers.inspection.recording import inspect_recording
+from assay_sampling.readers.opening import read_launches
 from assay_sampling.running.validity import FLAGS
 from assay_sampling.scoring.selection import ProfileSummary
 from tests.support.sampling.reader_files import nsys_call, nsys_export, nsys_kernel, raw_page, raw_row, write

@@ -24,7 +24,7 @@ from assay_sampling.operations.matching import (
     require_operations_match,
 )
 from assay_sampling.operations.strata import stratum_names
-from assay_sampling.readers import read_launches
+from assay_sampling.readers.opening import read_launches
 from tests.support.sampling.made_launches import made_launches
 from tests.support.sampling.made_operations import Call, made_calls, sequence
 

@@ -22,7 +22,9 @@ from assay_sampling.launches import table as lt
 from assay_sampling.launches.joining import join
 from assay_sampling.launches.parquet import pack_names, unpack_names
 from assay_sampling.operations.collapsing import operations_of
-from assay_sampling.readers import ReadOptions, inspect_recording, open_recording, read_launches
+from assay_sampling.readers.base import ReadOptions
+from assay_sampling.readers.inspection.recording import inspect_recording
+from assay_sampling.readers.opening import open_recording, read_launches
 from tests.support.sampling.made_operations import Call, made_calls
 from tests.support.sampling.reader_files import kernel_names, texts, write_gzip
 

@@ -14,7 +14,8 @@ from assay_sampling.launches.overlap import overlap_of
 from assay_sampling.launches.profile import Profile
 from assay_sampling.launches.table import Device, TableMetadata
 from assay_sampling.methods.registry import select
-from assay_sampling.readers import inspect_recording, open_recording, read_launches
+from assay_sampling.readers.inspection.recording import inspect_recording
+from assay_sampling.readers.opening import open_recording, read_launches
 from tests.support.sampling.made_launches import made_launches
 from tests.support.sampling.reader_files import RAW_FIELDS, RAW_UNITS, raw_page, raw_row, write
 

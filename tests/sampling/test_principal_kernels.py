@@ -19,7 +19,8 @@ from assay_sampling.methods.pks import principal_kernels as module
 from assay_sampling.methods.pks.principal_kernels import PrincipalKernels, nearest_groups, principal_kernels
 from assay_sampling.methods.registry import select
 from assay_sampling.notes.registry import make_note
-from assay_sampling.readers import ReadOptions, read_launches
+from assay_sampling.readers.base import ReadOptions
+from assay_sampling.readers.opening import read_launches
 from tests.support.sampling.counted_launches import counted_launches, table2_launches
 from tests.support.sampling.published import PUBLISHED_PKS
 

@@ -16,7 +16,8 @@ import pytest
 
 from assay_sampling.errors import NoLaunchesError
 from assay_sampling.operations.identity import Operation
-from assay_sampling.readers import ReadOptions, read_launches
+from assay_sampling.readers.base import ReadOptions
+from assay_sampling.readers.opening import read_launches
 from tests.support.sampling.reader_files import operations, trace_call, trace_kernel, write
 
 RECORDED = Path(__file__).parent / "recorded" / "pytorch_2.14.1_cpu.json.gz"

@@ -14,7 +14,9 @@ import pytest
 from assay_sampling.errors import InputError, NoLaunchesError
 from assay_sampling.launches.in_memory import Launches
 from assay_sampling.notes.registry import make_note
-from assay_sampling.readers import ReadOptions, inspect_recording, open_recording, read_launches
+from assay_sampling.readers.base import ReadOptions
+from assay_sampling.readers.inspection.recording import inspect_recording
+from assay_sampling.readers.opening import open_recording, read_launches
 from assay_sampling.simulators.accel_sim.output import read_output
 from tests.support.sampling.accel_sim_logs import (
     BREAK,

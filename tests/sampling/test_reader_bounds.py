@@ -27,9 +27,10 @@ from assay_sampling.errors import AssayError, InputError
 from assay_sampling.files import reading as files
 from assay_sampling.launches.parquet import unpack_names
 from assay_sampling.projection.series_csv import read_series
-from assay_sampling.readers import inspect_recording, read_launches
 from assay_sampling.readers.block_files import read_basic_block_vectors
+from assay_sampling.readers.inspection.recording import inspect_recording
 from assay_sampling.readers.ncu.container import read_container
+from assay_sampling.readers.opening import read_launches
 from assay_sampling.scoring.saved.labels import first_difference, labels_from
 from assay_sampling.simulators.accel_sim.kernels_list import read_kernels_list
 from assay_sampling.simulators.accel_sim.output import read_output

@@ -21,8 +21,9 @@ from assay_sampling.launches.in_memory import Launches
 from assay_sampling.launches.profile import Profile
 from assay_sampling.methods.registry import select
 from assay_sampling.notes.registry import make_note
-from assay_sampling.readers import ReadOptions, open_recording, read_launches
+from assay_sampling.readers.base import ReadOptions
 from assay_sampling.readers.kineto import json_events
+from assay_sampling.readers.opening import open_recording, read_launches
 from assay_sampling.scoring.elsewhere import score_saved_by_weights
 from assay_sampling.scoring.saved_selection import SavedSelection
 from tests.support.sampling.reader_files import (

@@ -15,9 +15,10 @@ from assay_sampling.counters.definitions import counter_of_metric
 from assay_sampling.errors import InputError
 from assay_sampling.launches.in_memory import Launches
 from assay_sampling.launches.table import Condition, counter_columns
-from assay_sampling.readers import ReadOptions, open_recording, read_launches
+from assay_sampling.readers.base import ReadOptions
 from assay_sampling.readers.ncu import raw_page as ncu_csv
 from assay_sampling.readers.numbers import parse_numbers
+from assay_sampling.readers.opening import open_recording, read_launches
 from tests.support.sampling.reader_files import (
     RAW_FIELDS,
     RAW_UNITS,

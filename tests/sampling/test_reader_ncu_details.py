@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from assay_sampling.errors import InputError
 from assay_sampling.launches.in_memory import Launches
-from assay_sampling.readers import open_recording, read_launches
 from assay_sampling.readers.ncu import details_page as ncu_details
+from assay_sampling.readers.opening import open_recording, read_launches
 from tests.support.sampling.ncu_details_pages import METRICS, details_page, launch_rows
 from tests.support.sampling.reader_files import kernel_names, raw_line, sentences, write
 

@@ -9,7 +9,8 @@ import pytest
 from assay_sampling.launches.in_memory import Launches
 from assay_sampling.launches.table import has_operations
 from assay_sampling.operations.identity import Operation
-from assay_sampling.readers import ReadOptions, open_recording, read_launches
+from assay_sampling.readers.base import ReadOptions
+from assay_sampling.readers.opening import open_recording, read_launches
 from tests.support.sampling.reader_files import (
     RAW_FIELDS,
     RAW_UNITS,

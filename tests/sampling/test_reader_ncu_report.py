@@ -24,8 +24,9 @@ from assay_sampling.installation import install_command
 from assay_sampling.launches.in_memory import Launches
 from assay_sampling.launches.table import has_operations
 from assay_sampling.operations.identity import Operation
-from assay_sampling.readers import ReadOptions, open_recording, read_launches
+from assay_sampling.readers.base import ReadOptions
 from assay_sampling.readers.ncu.container import read_container
+from assay_sampling.readers.opening import open_recording, read_launches
 from assay_sampling.scoring.evaluation import cost_of
 from tests.support.sampling.ncu_reports import fake_package, metrics, report
 from tests.support.sampling.reader_files import (

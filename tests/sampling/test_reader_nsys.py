@@ -13,9 +13,11 @@ from hypothesis import strategies as st
 from assay_sampling.errors import InputError
 from assay_sampling.launches.in_memory import Launches
 from assay_sampling.notes.registry import make_note
-from assay_sampling.readers import ReadOptions, inspect_recording, open_recording, read_launches
+from assay_sampling.readers.base import ReadOptions
+from assay_sampling.readers.inspection.recording import inspect_recording
 from assay_sampling.readers.nsys.database import KERNEL, Database
 from assay_sampling.readers.nsys.order import integers
+from assay_sampling.readers.opening import open_recording, read_launches
 from tests.support.sampling.reader_files import (
     PID,
     TID,

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from assay_sampling.notes.registry import make_note
-from assay_sampling.readers import read_launches
+from assay_sampling.readers.opening import read_launches
 from tests.support.sampling.reader_files import PID, nsys_call, nsys_export, nsys_kernel, parquet_folder
 
 

@@ -13,7 +13,9 @@ import pytest
 from assay_sampling.errors import InputError
 from assay_sampling.files.synthetic_mark import SYNTHETIC_MARK
 from assay_sampling.launches.in_memory import Launches
-from assay_sampling.readers import ReadOptions, inspect_recording, open_recording, read_launches
+from assay_sampling.readers.base import ReadOptions
+from assay_sampling.readers.inspection.recording import inspect_recording
+from assay_sampling.readers.opening import open_recording, read_launches
 from tests.support.sampling.reader_files import (
     kernel_names,
     nsys_call,

@@ -11,7 +11,8 @@ import pytest
 
 from assay_sampling.launches.table import launch_schema
 from assay_sampling.operations.identity import Operation
-from assay_sampling.readers import ReadOptions, open_recording, read_launches
+from assay_sampling.readers.base import ReadOptions
+from assay_sampling.readers.opening import open_recording, read_launches
 from tests.support.sampling.reader_files import (
     TID,
     nsys_call,

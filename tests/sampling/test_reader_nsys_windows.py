@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from assay_sampling.notes.registry import Note
-from assay_sampling.readers import inspect_recording, read_launches
+from assay_sampling.readers.inspection.recording import inspect_recording
+from assay_sampling.readers.opening import read_launches
 from assay_sampling.running.validity import FLAGS
 from tests.support.sampling.reader_files import PID, TID, nsys_call, nsys_export, nsys_kernel, parquet_folder
 

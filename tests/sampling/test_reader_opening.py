@@ -11,7 +11,9 @@ import pytest
 
 from assay_sampling.errors import InputError, RefusedError, StorageError
 from assay_sampling.files.reading import PlainFile
-from assay_sampling.readers import ReadOptions, inspect_recording, open_recording, read_launches
+from assay_sampling.readers.base import ReadOptions
+from assay_sampling.readers.inspection.recording import inspect_recording
+from assay_sampling.readers.opening import open_recording, read_launches
 from tests.support.sampling.reader_files import (
     nsys_call,
     nsys_export,

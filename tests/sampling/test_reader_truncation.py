@@ -9,7 +9,7 @@ import pytest
 
 from assay_core.files.launch_file import new_launch_file
 from assay_sampling.errors import InputError
-from assay_sampling.readers import open_recording, read_launches
+from assay_sampling.readers.opening import open_recording, read_launches
 from tests.support.sampling import accel_sim_logs as logs
 from tests.support.sampling.reader_files import (
     RAW_FIELDS,

@@ -25,7 +25,7 @@ from assay_sampling.launches.table import TableMetadata, origin_of
 from assay_sampling.methods import registry
 from assay_sampling.methods.base import Sampler
 from assay_sampling.methods.registry import samplers, select
-from assay_sampling.readers import read_launches
+from assay_sampling.readers.opening import read_launches
 from tests.support.sampling.counted_launches import table2_launches
 from tests.support.sampling.made_launches import made_launches
 

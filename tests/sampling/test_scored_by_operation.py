@@ -15,7 +15,7 @@ from assay_sampling.errors import InputError, MisalignedError
 from assay_sampling.launches.profile import Profile
 from assay_sampling.launches.table import CounterColumn, TableMetadata
 from assay_sampling.methods.by_operation import operation_profile, select_by_unit, select_operations
-from assay_sampling.readers import read_launches
+from assay_sampling.readers.opening import read_launches
 from assay_sampling.running.identity import Device
 from assay_sampling.scoring.by_operation import SelectedCalls, score_operations, score_saved_operations
 from assay_sampling.scoring.saved_selection import SavedSelection

@@ -18,7 +18,7 @@ from assay_sampling.launches.profile import Profile
 from assay_sampling.launches.table import TableMetadata
 from assay_sampling.methods.registry import select
 from assay_sampling.notes.registry import make_note
-from assay_sampling.readers import read_launches
+from assay_sampling.readers.opening import read_launches
 from assay_sampling.scoring.selection import Selection
 from tests.support.sampling.made_launches import CYCLES, made_launches
 

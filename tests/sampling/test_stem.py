@@ -24,7 +24,7 @@ from assay_sampling.methods.stem.sampler import (
     stem,
 )
 from assay_sampling.notes.registry import make_note
-from assay_sampling.readers import read_launches
+from assay_sampling.readers.opening import read_launches
 from assay_sampling.scoring.selection import Selection
 from tests.support.sampling.counted_launches import counted_launches
 from tests.support.sampling.made_launches import made_launches

@@ -14,7 +14,8 @@ from assay_sampling.launches.in_memory import Launches
 from assay_sampling.launches.profile import Profile
 from assay_sampling.methods import registry
 from assay_sampling.methods.tried import Tried, try_seeds
-from assay_sampling.readers import ReadOptions, read_launches
+from assay_sampling.readers.base import ReadOptions
+from assay_sampling.readers.opening import read_launches
 from assay_sampling.scoring.fair import Contender, Fair, no_star, recommend
 from assay_sampling.scoring.selection import Selection
 from assay_sampling.scoring.trials import Trials, drawn_trials, random_half, trials_for

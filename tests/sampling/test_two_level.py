@@ -19,7 +19,8 @@ from assay_sampling.launches.table import Condition, CounterColumn, Device, Tabl
 from assay_sampling.methods.pks import two_level
 from assay_sampling.methods.pks.principal_kernels import PrincipalKernels, nearest_groups, principal_kernels
 from assay_sampling.methods.registry import select
-from assay_sampling.readers import ReadOptions, read_launches
+from assay_sampling.readers.base import ReadOptions
+from assay_sampling.readers.opening import read_launches
 from assay_sampling.scoring.error_parts.cells import kernel_and_size
 from assay_sampling.scoring.error_parts.decomposition import UNKNOWN_GROUP
 from assay_sampling.scoring.saved_selection import SavedSelection

@@ -14,7 +14,8 @@ from assay_sampling.launches.joining import join
 from assay_sampling.launches.profile import Profile
 from assay_sampling.launches.unseen import signature_ordinals, unseen_time_percent
 from assay_sampling.methods.pks.principal_kernels import principal_kernels
-from assay_sampling.readers import ReadOptions, read_launches
+from assay_sampling.readers.base import ReadOptions
+from assay_sampling.readers.opening import read_launches
 from tests.support.sampling.made_launches import made_launches
 from tests.support.sampling.two_level_profiles import light_half, two_level_selection
 

@@ -11,7 +11,7 @@ import pytest
 
 from assay_sampling.files.reading import PlainFile, read_blocks
 from assay_sampling.files.watching import ReadProgress, ReadState, note_bytes, watched_reads
-from assay_sampling.readers import inspect_recording
+from assay_sampling.readers.inspection.recording import inspect_recording
 
 
 def test_positions_are_those_on_disk_and_reach_the_end(tmp_path: Path) -> None:

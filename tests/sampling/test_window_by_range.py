@@ -12,8 +12,8 @@ from assay_sampling.gathering import from_batches as gathering
 from assay_sampling.gathering.named_range import rows_in_window
 from assay_sampling.launches.alignment import align_window
 from assay_sampling.launches.table import TableMetadata
-from assay_sampling.readers import read_launches
 from assay_sampling.readers.inspection.top import top_by_time
+from assay_sampling.readers.opening import read_launches
 from tests.support.sampling.made_launches import made_launches
 from tests.support.small_recordings import recording
 

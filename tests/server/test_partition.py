@@ -18,7 +18,7 @@ from assay_agent.daemon.agent import Agent
 from assay_core.identity.credentials import CredentialsFolder
 from assay_core.identity.roles import Role
 from assay_core.records.machine import Inventory
-from assay_sampling.readers import read_launches
+from assay_sampling.readers.opening import read_launches
 from assay_server.app import Server
 from tests.chaos.wire import FAIR, Weather, Wire
 from tests.support.identity.tls_lab import joined, tls_server

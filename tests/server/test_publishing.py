@@ -16,7 +16,7 @@ from assay_core.records.campaign import AttemptState, RunState
 from assay_core.records.failure import Failure
 from assay_sampling.errors import StorageError
 from assay_sampling.launches.parquet import LaunchWriter
-from assay_sampling.readers import open_recording
+from assay_sampling.readers.opening import open_recording
 from assay_server.campaigns.analysing.request_builder import analysis_request
 from assay_server.opening import recover
 from assay_server.store.model import Slice, SliceState

@@ -12,7 +12,7 @@ import pytest
 from assay_core.files import durable
 from assay_core.records.attempt import AttemptKey
 from assay_sampling.errors import StorageError
-from assay_sampling.readers import open_recording
+from assay_sampling.readers.opening import open_recording
 from assay_server.identity.authority import new_authority
 from assay_server.identity.shared_authority import require_same_authority
 from assay_server.store.sqlite import SqliteStore

@@ -14,7 +14,7 @@ import pytest
 from assay_core.files.durable import temporary_of
 from assay_core.records.attempt import AttemptKey
 from assay_core.records.campaign import SetAside
-from assay_sampling.readers import open_recording
+from assay_sampling.readers.opening import open_recording
 from assay_server.app import Server
 from assay_server.store.model import Segment
 from assay_server.store.parts.attempts import EPOCH_SHIFT

@@ -20,7 +20,7 @@ from assay_core.records.attempt import AttemptKey
 from assay_protos.campaign_pb2 import SubmitRequest
 from assay_protos.campaign_pb2_grpc import CampaignServiceStub
 from assay_sampling.installation import install_command
-from assay_sampling.readers import open_recording
+from assay_sampling.readers.opening import open_recording
 from assay_server.identity.authority import write_authority
 from tests.support.identity.authorities import made_authority
 from tests.support.integration.kills import MORE_THAN_A_FEW

@@ -16,7 +16,7 @@ from assay_core.records.validity_flag import ValidityFlag
 from assay_core.records.work import RecordedSource
 from assay_protos import campaign_pb2, ingest_pb2
 from assay_sampling.errors import CampaignError, ParameterError, StorageError
-from assay_sampling.readers import open_recording
+from assay_sampling.readers.opening import open_recording
 from assay_server.app import Server, ServerSettings
 from assay_server.identity.authority import write_authority
 from assay_server.store.model import Segment

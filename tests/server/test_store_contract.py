@@ -21,7 +21,7 @@ from assay_core.records.validity_flag import ValidityFlag
 from assay_core.records.work import CommandSource
 from assay_sampling.errors import AssayError, StorageError
 from assay_sampling.launches.table import Condition
-from assay_sampling.readers import open_recording
+from assay_sampling.readers.opening import open_recording
 from assay_server.campaign_file.compiled import Slicing
 from assay_server.store import statements
 from assay_server.store.access.people import Identity

@@ -13,7 +13,7 @@ from assay_client.recordings.foreign import import_table
 from assay_sampling.launches.in_memory import Launches
 from assay_sampling.launches.profile import Profile
 from assay_sampling.methods.registry import select
-from assay_sampling.readers import read_launches
+from assay_sampling.readers.opening import read_launches
 from tests.fidelity.section import Section, shared_data
 from tests.silicon.recordings import TUNING, recording
 

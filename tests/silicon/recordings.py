@@ -10,7 +10,7 @@ from typing import Any
 
 from assay_sampling.launches.in_memory import Launches
 from assay_sampling.parameters import Unit
-from assay_sampling.readers import read_launches
+from assay_sampling.readers.opening import read_launches
 from tests.fidelity.section import shared_data
 
 

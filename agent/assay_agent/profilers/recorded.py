@@ -51,7 +51,8 @@ class RecordedProfiler:
         Raises ProfilerError if the run cannot use it.
         """
         from assay_core.processes.tool_exports import export_report  # noqa: PLC0415
-        from assay_sampling.readers import ReadOptions, open_recording  # noqa: PLC0415
+        from assay_sampling.readers.base import ReadOptions  # noqa: PLC0415
+        from assay_sampling.readers.opening import open_recording  # noqa: PLC0415
 
         source = _source(work)
         try:

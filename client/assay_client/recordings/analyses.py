@@ -26,9 +26,10 @@ from assay_sampling.methods.by_operation import select_by_unit
 from assay_sampling.parameters import WeightKind
 from assay_sampling.projection.early_costs import early_costs, score_stopped_early
 from assay_sampling.projection.files import ProjectionOptions
-from assay_sampling.readers import ReadOptions, inspect_recording, read_launches
+from assay_sampling.readers.base import ReadOptions
+from assay_sampling.readers.inspection.recording import inspect_recording
 from assay_sampling.readers.known_files import SELECTION, known_file_at
-from assay_sampling.readers.opening import what_is_this
+from assay_sampling.readers.opening import read_launches, what_is_this
 from assay_sampling.scoring.elsewhere import (
     default_weights,
     score_notes,

@@ -16,7 +16,8 @@ from assay_core.processes.tool_exports import export_report
 from assay_sampling.errors import ParameterError, RefusedError
 from assay_sampling.launches.levels import refuse_other_devices
 from assay_sampling.launches.table import TableMetadata, table_metadata
-from assay_sampling.readers import ReadOptions, open_recording
+from assay_sampling.readers.base import ReadOptions
+from assay_sampling.readers.opening import open_recording
 from assay_sampling.running.gpu_names import either, stands_for, unknown
 from assay_sampling.running.identity import Device, device_key
 

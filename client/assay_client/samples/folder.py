@@ -11,7 +11,7 @@ from assay_client.samples.simulated import simulator_log, trace_files
 from assay_core.files.durable import storage_errors
 from assay_sampling.errors import StorageError
 from assay_sampling.launches.in_memory import Launches
-from assay_sampling.readers import read_launches
+from assay_sampling.readers.opening import read_launches
 
 WORKLOAD = "training.toml"
 _README = "README.md"

@@ -12,7 +12,7 @@ import numpy as np
 
 from assay_report.model.report import Comparisons
 from assay_sampling.errors import AssayError
-from assay_sampling.readers import open_recording
+from assay_sampling.readers.opening import open_recording
 from assay_server.analysis.cells import cells_by_workload
 from assay_server.analysis.rows import Method
 from assay_server.analysis.runs.held import Load

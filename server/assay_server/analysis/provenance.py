@@ -16,7 +16,7 @@ from assay_report.model.runs import Days, LibraryEntry, ProvenanceEntry, ToolEnt
 from assay_report.model.scores import Row
 from assay_sampling.errors import AssayError
 from assay_sampling.launches.table import table_metadata
-from assay_sampling.readers import open_recording
+from assay_sampling.readers.opening import open_recording
 from assay_server.analysis import rows
 from assay_server.analysis.runs.facts import distinct_texts
 from assay_server.analysis.runs.request import RunData, RunFacts

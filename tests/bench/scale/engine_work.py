@@ -33,7 +33,7 @@ from assay_sampling.launches.in_memory import Launches
 from assay_sampling.launches.profile import Profile
 from assay_sampling.launches.table import Names
 from assay_sampling.methods.registry import select
-from assay_sampling.readers import open_recording
+from assay_sampling.readers.opening import open_recording
 from tests.bench.measure import peak_bytes
 from tests.bench.scale.engine import ENGINE_BYTES, GROUP_KEYS, SORT_KEYS
 

@@ -17,7 +17,8 @@ from assay_report.model.report import Report
 from assay_report.tables.scores import weights_table
 from assay_sampling.errors import ParameterError, RefusedError
 from assay_sampling.launches.table import BASELINE, Condition, Device
-from assay_sampling.readers import ReadOptions, open_recording
+from assay_sampling.readers.base import ReadOptions
+from assay_sampling.readers.opening import open_recording
 from assay_server.analysis import pipeline
 from assay_server.analysis import workload as workload_module
 from assay_server.analysis.runs.request import AnalysisRequest, FailedRun, RunData

@@ -215,7 +215,8 @@ class NsightComputeMeasurement(LiveMeasurement):
 
     def _launches(self, tool: ToolVersion, profiled: _Profiled, page: Path) -> Iterator[LaunchBatch]:
         """The rows of the page, which contain the slice."""
-        from assay_sampling.readers import ReadOptions, open_recording  # noqa: PLC0415
+        from assay_sampling.readers.base import ReadOptions  # noqa: PLC0415
+        from assay_sampling.readers.opening import open_recording  # noqa: PLC0415
 
         options = ReadOptions(synthetic=self.gpu.synthetic, launch_offset=profiled.work.launch_skip)
         window = LaunchWindow(self.work.launch_skip - profiled.work.launch_skip)

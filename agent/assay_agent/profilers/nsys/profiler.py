@@ -183,7 +183,8 @@ class NsightSystemsMeasurement(LiveMeasurement):
         return self.resolvable(database)
 
     def _launches(self, tool: ToolVersion, database: Path) -> Iterator[LaunchBatch]:
-        from assay_sampling.readers import ReadOptions, open_recording  # noqa: PLC0415
+        from assay_sampling.readers.base import ReadOptions  # noqa: PLC0415
+        from assay_sampling.readers.opening import open_recording  # noqa: PLC0415
 
         try:
             with open_recording(database, ReadOptions(synthetic=self.gpu.synthetic)) as recording:

@@ -23,7 +23,7 @@ from assay_sampling.launches.table import (
     with_metadata,
 )
 from assay_sampling.notes.registry import Note, make_note
-from assay_sampling.readers import open_recording
+from assay_sampling.readers.opening import open_recording
 from assay_sampling.running.identity import origin_of
 from assay_server.analysis.runs.cycles_apart import with_true_cycles
 from assay_server.analysis.runs.request import RunData

@@ -126,7 +126,7 @@ def _read(path: Path, run_id: str) -> tuple[LightTimes, LightPace] | None:
     # Readers load Arrow's datasets, which a server that only schedules recordings does not need.
     from assay_sampling.gathering.named_range import rows_in_window  # noqa: PLC0415
     from assay_sampling.launches.unseen import signature_ordinals  # noqa: PLC0415
-    from assay_sampling.readers import read_launches  # noqa: PLC0415
+    from assay_sampling.readers.opening import read_launches  # noqa: PLC0415
 
     launches = read_launches(path, whole=True)  # slices are counted from the program's first launch
     count = len(launches)

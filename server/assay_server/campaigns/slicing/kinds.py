@@ -96,7 +96,7 @@ def _kinds(path: str) -> np.ndarray:
     # Readers load Arrow's datasets, which a server that only schedules recordings does not need.
     from assay_sampling.launches.in_memory import EXACT_IDENTITY  # noqa: PLC0415
     from assay_sampling.launches.row_hash import hash_rows  # noqa: PLC0415
-    from assay_sampling.readers import open_recording  # noqa: PLC0415
+    from assay_sampling.readers.opening import open_recording  # noqa: PLC0415
 
     found = np.empty(0, np.uint64)
     with open_recording(path) as recording:
