@@ -20,7 +20,6 @@ from operator import attrgetter
 from assay_core.program_log import log_about
 from assay_core.records.campaign import CampaignState, ChangedFile
 from assay_core.records.failure import Failure
-from assay_report.reading import parse_report
 from assay_sampling.errors import AssayError, StorageError
 from assay_server.analysis.runs.intact import RecordsChangedError, unreadable_copy
 from assay_server.analysis.runs.request import AnalysisRequest
@@ -288,7 +287,11 @@ class Analyses:
         with self._coordinator.snapshot() as store:
             campaign = store.campaign(begun.campaign_id)
         rule = None if campaign is None else campaign.compiled.repeat
-        wanted = {} if rule is None else repeats_wanted(parse_report(document).noise, rule)
+        if rule is None:
+            return False
+        from assay_report.reading import parse_report  # noqa: PLC0415 - few campaigns ask, and it takes 0.2 s
+
+        wanted = repeats_wanted(parse_report(document).noise, rule)
         if not wanted:
             return False
         # Before the new runs can end, because they start another analysis.

@@ -11,13 +11,15 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from assay_core.records.campaign import RunState
-from assay_report.model.compared import NoiseEntry
-from assay_sampling.documents.common import ConditionEntry
 from assay_sampling.launches.table import BASELINE
 from assay_server.campaign_file.compiled import RepeatRule
 from assay_server.store.model import Run
+
+if TYPE_CHECKING:
+    from assay_report.model.compared import NoiseEntry
 
 Key = tuple[str, str]  # workload, kind of GPU
 
@@ -40,6 +42,8 @@ def repeats_wanted(noise: Iterable[NoiseEntry], rule: RepeatRule) -> dict[Key, i
 
 def _counts(entry: NoiseEntry) -> bool:
     """Whether an entry is of light runs under the baseline."""
+    from assay_sampling.documents.common import ConditionEntry  # noqa: PLC0415 - loaded with the report
+
     at_baseline = entry.condition == ConditionEntry.of(BASELINE) and not entry.under_mps
     return entry.level == "light" and at_baseline
 
