@@ -15,8 +15,14 @@ import yaml
 from tests.release.building import CHECKSUMS, ROOT, ReleaseError, build, check_committed, version
 
 
-def test_the_wheel_is_made_of_the_sdist_and_holds_what_users_run(tmp_path: Path) -> None:
-    sdist, wheel = build(tmp_path)
+@pytest.fixture(scope="module")
+def release(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """The sdist and the wheel of this commit, built once."""
+    return build(tmp_path_factory.mktemp("release"))
+
+
+def test_the_wheel_is_made_of_the_sdist_and_holds_what_users_run(release: tuple[Path, Path]) -> None:
+    sdist, wheel = release
     with zipfile.ZipFile(wheel) as archive:
         names = archive.namelist()
     assert {name.split("/")[0] for name in names if "dist-info" not in name} == {
@@ -30,13 +36,13 @@ def test_the_wheel_is_made_of_the_sdist_and_holds_what_users_run(tmp_path: Path)
         folders = {name.split("/")[1] for name in archive.getnames() if "/" in name}
     assert {"tests", "docs", "CITATION.cff", "CHANGELOG.md", "requirements"} <= folders
     assert not {".git", ".venv", ".ci", "demo", "build"} & folders
-    sums = dict(line.split("  ")[::-1] for line in (tmp_path / CHECKSUMS).read_text().splitlines())
+    sums = dict(line.split("  ")[::-1] for line in (wheel.parent / CHECKSUMS).read_text().splitlines())
     assert sums == {file.name: hashlib.sha256(file.read_bytes()).hexdigest() for file in (sdist, wheel)}
 
 
-def test_two_builds_of_one_commit_are_equal(tmp_path: Path) -> None:
-    first, second = build(tmp_path / "first"), build(tmp_path / "second")
-    assert [file.read_bytes() for file in first] == [file.read_bytes() for file in second]
+def test_two_builds_of_one_commit_are_equal(release: tuple[Path, Path], tmp_path: Path) -> None:
+    again = build(tmp_path)
+    assert [file.read_bytes() for file in release] == [file.read_bytes() for file in again]
 
 
 def _copies(folder: Path) -> None:
