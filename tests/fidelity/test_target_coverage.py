@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import islice
 from typing import Any
 
 import pytest
@@ -54,6 +55,8 @@ def test_the_short_form_misses_its_bounds_where_intervals_are_too_narrow(
         return replace(found, interval=replace(found.interval, low=middle - half, high=middle + half))
 
     monkeypatch.setattr(target_coverage, "target_interval", narrower)
+    some = list(islice(target_coverage._cells(Effort.SHORT), 4))
+    monkeypatch.setattr(target_coverage, "_cells", lambda effort: iter(some))
     missed = target_coverage.section(Effort.SHORT).missed
     assert any("held in" in text for text in missed)
 

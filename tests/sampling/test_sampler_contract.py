@@ -162,7 +162,7 @@ def test_names_that_differ_after_four_thousand_characters_are_two_kernels(method
 
 
 # Each kernel is a group of its own: the most that there can be.
-MILLION = [("stratified", 1_000_000)]
+MILLION = pytest.param("stratified", 1_000_000, marks=pytest.mark.campaigns)
 
 
 @pytest.fixture(scope="module")
@@ -174,7 +174,7 @@ def of_as_many_names() -> Callable[[int], Profile]:
 
 
 @pytest.mark.xdist_group("million")  # made once
-@pytest.mark.parametrize(("method", "count"), [*((method, 100_000) for method in METHODS), *MILLION])
+@pytest.mark.parametrize(("method", "count"), [*((method, 100_000) for method in METHODS), MILLION])
 def test_a_million_names_are_not_too_many(
     method: str, count: int, of_as_many_names: Callable[[int], Profile]
 ) -> None:
