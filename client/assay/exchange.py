@@ -18,6 +18,7 @@ from assay_sampling.counters.definitions import registry
 from assay_sampling.counters.own_names import column_of_metric
 from assay_sampling.counters.simulated import simulated_counters
 from assay_sampling.errors import LaunchTableError
+from assay_sampling.launches.checks import check_batch
 from assay_sampling.launches.in_memory import Launches, sort_launches
 from assay_sampling.launches.table import (
     BASE_FIELDS,
@@ -29,7 +30,6 @@ from assay_sampling.launches.table import (
     Names,
     Origin,
     TableMetadata,
-    check_batch,
     launch_schema,
     make_batch,
 )

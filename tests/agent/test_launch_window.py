@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from assay_agent.profilers.ncu.launch_window import LaunchWindow
-from assay_sampling.launches.table import LaunchBatch, Names, referenced_ids
+from assay_sampling.launches.checks import referenced_ids
+from assay_sampling.launches.table import LaunchBatch, Names
 from tests.support.agent.fake_server import batches_of
 
 

@@ -22,12 +22,12 @@ from assay_core.files.launch_file import new_launch_file
 from assay_core.records.attempt import AttemptKey
 from assay_core.records.validity_flag import ValidityFlag
 from assay_core.records.work import RecordedSource, Work
+from assay_sampling.launches.checks import check_names
 from assay_sampling.launches.table import (
     BASELINE,
     Condition,
     LaunchBatch,
     Names,
-    check_names,
     table_metadata,
     with_metadata,
 )

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assay_sampling.errors import LaunchTableError
+from assay_sampling.launches import checks
 from assay_sampling.launches import table as lt
 from assay_sampling.launches.table import CounterColumn, Names, TableMetadata
 
@@ -66,7 +67,7 @@ def test_metadata_survives_the_schema() -> None:
         tool_version="2024.1",
     )
     schema = lt.launch_schema(metadata, [CYCLES])
-    assert lt.check_schema(schema) == metadata
+    assert checks.check_schema(schema) == metadata
     assert lt.counter_columns(schema) == (CYCLES,)
     assert schema.field("duration_ns").metadata[b"unit"] == b"ns"
 
@@ -102,14 +103,14 @@ def test_absent_columns_are_null_and_mandatory_ones_are_demanded() -> None:
 def test_schema_of_another_table_is_refused() -> None:
     good = lt.launch_schema(TableMetadata("light"))
     with pytest.raises(LaunchTableError, match="no 'assay' metadata"):
-        lt.check_schema(good.remove_metadata())
+        checks.check_schema(good.remove_metadata())
     with pytest.raises(LaunchTableError, match="found the column"):
-        lt.check_schema(good.set(1, pa.field("launch", pa.float64())))
+        checks.check_schema(good.set(1, pa.field("launch", pa.float64())))
     with pytest.raises(LaunchTableError, match="not a counter column"):
-        lt.check_schema(good.append(pa.field("extra", pa.int64())))
+        checks.check_schema(good.append(pa.field("extra", pa.int64())))
     twice = lt.launch_schema(TableMetadata("light"), [CYCLES, CYCLES])
     with pytest.raises(LaunchTableError, match="appears twice"):
-        lt.check_schema(twice)
+        checks.check_schema(twice)
 
 
 @pytest.mark.parametrize(
@@ -123,7 +124,7 @@ def test_schema_of_another_table_is_refused() -> None:
 )
 def test_impossible_values_are_refused(column: str, value: int, cause: str) -> None:
     with pytest.raises(LaunchTableError, match=cause):
-        lt.check_batch(minimal(**{column: [value]}))
+        checks.check_batch(minimal(**{column: [value]}))
 
 
 def test_a_null_in_a_mandatory_column_is_refused() -> None:
@@ -131,7 +132,7 @@ def test_a_null_in_a_mandatory_column_is_refused() -> None:
     position = batch.schema.get_field_index("launch")
     with_null = batch.set_column(position, batch.schema.field("launch"), pa.array([None], pa.int64()))
     with pytest.raises(LaunchTableError, match="nulls"):
-        lt.check_batch(with_null)
+        checks.check_batch(with_null)
 
 
 @given(st.lists(st.text(max_size=40), max_size=60))
@@ -165,13 +166,13 @@ def test_two_names_with_one_hash_are_refused(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_every_id_in_use_must_have_its_name() -> None:
     batch = minimal(operator_id=[lt.text_id("aten::mm")])
-    assert set(lt.referenced_ids(batch).tolist()) == {lt.text_id("k"), lt.text_id("aten::mm")}
+    assert set(checks.referenced_ids(batch).tolist()) == {lt.text_id("k"), lt.text_id("aten::mm")}
     names = Names()
     names.intern("k")
     with pytest.raises(LaunchTableError, match="no name was given"):
-        lt.check_names([batch], names)
+        checks.check_names([batch], names)
     names.intern("aten::mm")
-    lt.check_names([batch], names)
+    checks.check_names([batch], names)
 
 
 def test_ids_use_all_64_bits() -> None:

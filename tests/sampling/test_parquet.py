@@ -19,6 +19,7 @@ from assay_core.files.launch_file import new_launch_file
 from assay_sampling.errors import InputError, LaunchTableError, StorageError
 from assay_sampling.launches import parquet
 from assay_sampling.launches import table as lt
+from assay_sampling.launches.checks import referenced_ids
 from assay_sampling.launches.joining import join
 from assay_sampling.launches.parquet import pack_names, unpack_names
 from assay_sampling.operations.collapsing import operations_of
@@ -66,7 +67,7 @@ def _batches(count: int, cuts: list[int], schema: pa.Schema = _SCHEMA, seed: int
     batches = []
     for start, stop in pairwise(edges):
         part = whole.slice(start, stop - start)
-        new = [i for i in lt.referenced_ids(part).tolist() if i not in seen]
+        new = [i for i in referenced_ids(part).tolist() if i not in seen]
         seen |= set(new)
         batches.append(lt.LaunchBatch(part, {i: names[i] for i in new}))
     return batches

@@ -9,7 +9,8 @@ import pyarrow as pa
 import pytest
 
 from assay_sampling.errors import InputError, LaunchTableError
-from assay_sampling.launches.table import TableMetadata, check_schema, counter_columns, launch_schema
+from assay_sampling.launches.checks import check_schema
+from assay_sampling.launches.table import TableMetadata, counter_columns, launch_schema
 from assay_sampling.readers.opening import read_launches
 
 PAGE = b'''"ID",e,"Kernel Name","","Metric Name","Metric Unit","Metric Value",""

@@ -12,14 +12,8 @@ from hypothesis import strategies as st
 
 from assay_agent.spool.segments import EncodedSegment, SegmentEncoder, Segmenter
 from assay_sampling.errors import LaunchTableError
-from assay_sampling.launches.table import (
-    LONGEST_NAME_BYTES,
-    NAMES_SCHEMA,
-    LaunchBatch,
-    Names,
-    check_batch,
-    text_id,
-)
+from assay_sampling.launches.checks import check_batch
+from assay_sampling.launches.table import LONGEST_NAME_BYTES, NAMES_SCHEMA, LaunchBatch, Names, text_id
 from assay_server.store import segments
 from assay_server.store.segments import (
     LARGEST_UNPACKED_BYTES,

@@ -20,11 +20,11 @@ from assay_core.records.attempt import AttemptLog
 from assay_core.records.validity_flag import ValidityFlag
 from assay_core.records.work import RecordedSource, Work
 from assay_sampling.errors import AssayError
+from assay_sampling.launches.checks import referenced_ids
 from assay_sampling.launches.table import (
     LaunchBatch,
     TableMetadata,
     counter_columns,
-    referenced_ids,
     table_metadata,
     with_metadata,
 )

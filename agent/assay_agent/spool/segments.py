@@ -20,7 +20,8 @@ import pyarrow as pa
 from assay_core.records.upload import SegmentHeader
 from assay_sampling.arrays import identifiers_from, texts_from
 from assay_sampling.errors import LaunchTableError, StorageError
-from assay_sampling.launches.table import NAMES_SCHEMA, LaunchBatch, referenced_ids
+from assay_sampling.launches.checks import referenced_ids
+from assay_sampling.launches.table import NAMES_SCHEMA, LaunchBatch
 
 MAX_LAUNCHES = 65_536
 MAX_STREAM_BYTES = 8 << 20

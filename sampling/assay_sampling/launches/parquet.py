@@ -21,7 +21,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from assay_sampling.errors import AssayError, InputError, LaunchTableError
-from assay_sampling.launches.table import NAMES_SCHEMA, LaunchBatch, Names, check_names, check_schema
+from assay_sampling.launches.checks import check_names, check_schema
+from assay_sampling.launches.table import NAMES_SCHEMA, LaunchBatch, Names
 
 NAMES_KEY = b"assay.names"
 ROW_GROUP_ROWS = 131_072

@@ -19,16 +19,14 @@ import pyarrow.parquet as pq
 from assay_sampling.errors import InputError, LaunchTableError
 from assay_sampling.files.reading import PlainFile
 from assay_sampling.files.watching import note_total_launches
+from assay_sampling.launches.checks import check_batch, check_schema, referenced_ids
 from assay_sampling.launches.parquet import NAMES_KEY, unpack_names
 from assay_sampling.launches.table import (
     METADATA_KEY,
     LaunchBatch,
-    check_batch,
-    check_schema,
     counter_columns,
     has_operations,
     launch_schema,
-    referenced_ids,
 )
 from assay_sampling.readers.base import (
     CallNumbers,

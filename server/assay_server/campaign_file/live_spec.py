@@ -11,7 +11,6 @@ from pydantic_core import PydanticCustomError
 from pydantic_core.core_schema import ValidatorFunctionWrapHandler
 
 from assay_sampling.counters.definitions import COST_COUNTERS, features_of
-from assay_sampling.launches.most_unseen import MOST_UNSEEN_TIME_PERCENT
 from assay_sampling.launches.table import CacheCondition, ClockCondition, Condition
 from assay_sampling.running.identity import SmShareKind
 from assay_server.campaign_file.compiled import Slicing
@@ -27,6 +26,8 @@ LIGHT_PROFILERS: dict[LightLevel, str] = {
 }
 
 FIRST_REPEATS = 3  # fewer say little about noise
+# Of the light time; docs/methods/two-level.md says how it was chosen.
+_MOST_UNSEEN_TIME_PERCENT = 1.0
 _LONGEST_WORD = 32_768
 
 Word = Annotated[str, Field(max_length=_LONGEST_WORD)]
@@ -81,7 +82,7 @@ class DetailedSpec(SpecModel):
     @cached_property
     def slicing(self) -> Slicing:
         """How to cut its runs into slices."""
-        unseen = MOST_UNSEEN_TIME_PERCENT if self.unseen_percent is None else self.unseen_percent
+        unseen = _MOST_UNSEEN_TIME_PERCENT if self.unseen_percent is None else self.unseen_percent
         return Slicing(
             self.first,
             self.slice_launches or 0,

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 from assay_core.records.campaign import AttemptState
 from assay_core.records.upload import Bundle
 from assay_sampling.errors import AssayError, StorageError
-from assay_sampling.launches.table import check_schema
+from assay_sampling.launches.checks import check_schema
 from assay_server.analysis.runs.intact import what_changed
 from assay_server.campaigns.bundles.stored import bundle_fault
 from assay_server.database.opening import AskedDatabase

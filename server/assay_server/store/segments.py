@@ -18,15 +18,8 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from assay_sampling.errors import LaunchTableError
-from assay_sampling.launches.table import (
-    NAMES_SCHEMA,
-    LaunchBatch,
-    Names,
-    TableMetadata,
-    check_batch,
-    check_schema,
-    referenced_ids,
-)
+from assay_sampling.launches.checks import check_batch, check_schema, referenced_ids
+from assay_sampling.launches.table import NAMES_SCHEMA, LaunchBatch, Names, TableMetadata
 
 LARGEST_SEGMENT_LAUNCHES = 131_072
 LARGEST_PART_BYTES = 24 << 20  # of a compressed part; agents limit an unpacked part to 8 MiB

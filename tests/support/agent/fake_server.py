@@ -18,15 +18,13 @@ import numpy as np
 import pyarrow as pa
 
 from assay_protos import agent_pb2, agent_pb2_grpc, common_pb2, ingest_pb2, ingest_pb2_grpc
+from assay_sampling.launches.checks import check_batch, check_names, check_schema
 from assay_sampling.launches.table import (
     BASELINE,
     CounterColumn,
     LaunchBatch,
     Names,
     TableMetadata,
-    check_batch,
-    check_names,
-    check_schema,
     launch_schema,
     make_batch,
 )

@@ -16,7 +16,8 @@ import pyarrow as pa
 
 from assay_agent.profilers.cupti import tracer_environment
 from assay_agent.tracer.receiver import Receiver, TracedProcess
-from assay_sampling.launches.table import LaunchBatch, TableMetadata, check_batch, launch_schema
+from assay_sampling.launches.checks import check_batch
+from assay_sampling.launches.table import LaunchBatch, TableMetadata, launch_schema
 
 SCHEMA = launch_schema(TableMetadata(level="light", origin="synthetic"))
 SECONDS = 240.0

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from assay_sampling.launches.table import LaunchBatch, referenced_ids
+from assay_sampling.launches.checks import referenced_ids
+from assay_sampling.launches.table import LaunchBatch
 
 
 class LaunchWindow:

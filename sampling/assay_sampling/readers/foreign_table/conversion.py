@@ -23,6 +23,7 @@ from assay_sampling.counters.definitions import counter_of_metric, is_metric, re
 from assay_sampling.counters.own_names import column_of_metric
 from assay_sampling.counters.plausibility import Plausibility
 from assay_sampling.errors import InputError, LaunchTableError
+from assay_sampling.launches.checks import check_batch
 from assay_sampling.launches.in_memory import Launches, sort_launches
 from assay_sampling.launches.table import (
     BASE_FIELDS,
@@ -31,7 +32,6 @@ from assay_sampling.launches.table import (
     Device,
     Names,
     TableMetadata,
-    check_batch,
     launch_schema,
     make_batch,
     origin_of,
