@@ -16,6 +16,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from assay_agent.spool.attempt import AttemptEnded, SpooledAttempt
 from assay_agent.spool.records import Seal
 from assay_agent.spool.segments import (
     MAX_STREAM_BYTES,
@@ -24,7 +25,7 @@ from assay_agent.spool.segments import (
     launches_per_segment,
     read_segment,
 )
-from assay_agent.spool.spool import AttemptEnded, Spool, SpooledAttempt
+from assay_agent.spool.spool import Spool
 from assay_core.files import durable
 from assay_core.records.attempt import LONGEST_LOG_CHARACTERS, AttemptKey, AttemptLog
 from assay_core.records.failure import failure

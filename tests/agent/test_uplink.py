@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from assay_agent.spool.spool import AttemptEnded, Spool, SpooledAttempt
+from assay_agent.spool.attempt import AttemptEnded, SpooledAttempt
+from assay_agent.spool.spool import Spool
 from assay_agent.uplink.connection import Connection
 from assay_agent.uplink.session import Identity
 from assay_agent.uplink.uplink import Uplink

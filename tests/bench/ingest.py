@@ -20,7 +20,8 @@ import pyarrow.parquet as pq
 
 from assay_agent.daemon.attempts import AttemptRunner
 from assay_agent.policy.gate import Gate
-from assay_agent.spool.spool import Spool, SpooledAttempt
+from assay_agent.spool.attempt import SpooledAttempt
+from assay_agent.spool.spool import Spool
 from assay_agent.uplink.connection import Connection
 from assay_agent.uplink.session import Identity
 from assay_agent.uplink.uplink import Uplink

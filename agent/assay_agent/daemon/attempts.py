@@ -20,7 +20,8 @@ from assay_agent.metrics.meter import Meter
 from assay_agent.policy.in_force import PolicyInForce
 from assay_agent.profilers.seam import Measurement, Profiler
 from assay_agent.provenance.facts import Collected
-from assay_agent.spool.spool import AttemptEnded, Spool, SpooledAttempt
+from assay_agent.spool.attempt import AttemptEnded, SpooledAttempt
+from assay_agent.spool.spool import Spool
 from assay_agent.uplink.connection import Connection, ServerRefusedError
 from assay_agent.uplink.session import Identity
 from assay_core.program_log import log_about

@@ -30,7 +30,8 @@ from assay_agent.metrics.meter import Meter
 from assay_agent.metrics.sources import GpuSource, SlotSource
 from assay_agent.policy.in_force import PolicyInForce
 from assay_agent.profilers.seam import Profiler
-from assay_agent.spool.spool import DiscardedAttempt, Spool, SpooledAttempt
+from assay_agent.spool.attempt import SpooledAttempt
+from assay_agent.spool.spool import DiscardedAttempt, Spool
 from assay_agent.telemetry.idle_gpus import BoxSensors, SlotGpu
 from assay_agent.uplink.connection import Connection, ServerRefusedError
 from assay_agent.uplink.renewal import Renewal

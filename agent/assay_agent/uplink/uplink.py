@@ -16,7 +16,8 @@ from typing import Any
 import grpc
 from tenacity import Retrying, retry_if_exception_type, sleep_using_event, stop_when_event_set
 
-from assay_agent.spool.spool import Spool, SpooledAttempt
+from assay_agent.spool.attempt import SpooledAttempt
+from assay_agent.spool.spool import Spool
 from assay_agent.uplink.connection import PAUSES, Connection
 from assay_agent.uplink.session import Identity
 from assay_core.records.attempt import AttemptKey
