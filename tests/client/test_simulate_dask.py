@@ -146,7 +146,7 @@ def test_a_launch_that_workers_die_of_is_a_failure_of_its_own(cluster: OwnDask, 
     """What Dask says of a task whose workers died again and again."""
     from distributed import KilledWorker  # noqa: PLC0415 - takes a second to load
 
-    launch = IsolatedLaunch(4, tmp_path / "kernel-5.traceg", 1, ())
+    launch = IsolatedLaunch(4, 5, tmp_path / "kernel-5.traceg", 1, ())
     folder = LaunchFolder(tmp_path / "big" / "launch-5", Design("big", tmp_path, (), ()), launch, {})
     task = LaunchTask(folder, Simulator(tmp_path, tmp_path / "accel-sim.out", None), 1.0)
     died: Future[Any] = Future()

@@ -164,7 +164,7 @@ def test_samples_of_a_replay_do_not_count_as_the_launch(tmp_path: Path, replayed
         blocks = 4 if cycle > 200 else 5 if replayed and cycle == 100 else 0
         samples.append(logs.sample(cycle, 50 * max(cycle - 200, 0), blocks, before=first))
     replay = Replay(trace, None) if replayed else None
-    launch = IsolatedLaunch(5, trace, 64 if replayed else 32, (), replay, 32 if replayed else 0)
+    launch = IsolatedLaunch(5, 6, trace, 64 if replayed else 32, (), replay, 32 if replayed else 0)
     folder = LaunchFolder(tmp_path / "run", Design("d", tmp_path, (), ()), launch, {})
     folder.path.mkdir()
     folder.log.write_text(text)
