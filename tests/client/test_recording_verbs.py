@@ -263,12 +263,12 @@ def test_a_memory_limit_refuses_before_it_is_crossed(assay: Assay, raw_page: Pat
 
 def test_a_memory_limit_is_of_all_files_together(assay: Assay, raw_page: Path, tmp_path: Path) -> None:
     second = hand_made.write_raw_page(tmp_path / "second.csv", LAUNCHES)
-    enough_for_one = ["--memory-limit", "30000"]
+    enough_for_one = ["--memory-limit", "24000"]
     assert assay("select", "pks", raw_page, *enough_for_one).code == 0
     ended = assay("select", "pks", raw_page, second, *enough_for_one)
     assert (ended.code, ended.stdout) == (7, "")
     assert f"{second}: with the files before it" in ended.stderr
-    assert "30,000 bytes" in ended.stderr
+    assert "24,000 bytes" in ended.stderr
 
 
 def test_ranks_are_one_profile_with_a_process_each(assay: Assay, raw_page: Path, tmp_path: Path) -> None:
