@@ -192,14 +192,12 @@ _PAGE_FOOT = """
 - *Ingest* begins with launches on the sender's disk and ends with one fsynced zstd Parquet file for each
   sender, in row groups of 131,072 launches, columns encoded alike. Only ours validates every batch and name,
   fsyncs every segment before acknowledging it, keeps state in SQLite, writes checksums, and sends segments
-  compressed. Each server is a process with the system's allocator for Arrow, which makes both
-  faster; senders share a process. Cases alternate, and a promise takes the median of each round's ratios.
-- *Download* is over a Unix socket. A copy neither checks nor decodes; `assay lab fetch` checks each file's
-  hash and makes it durable; record batches are decoded by the server, packed with LZ4, and validated by the
-  receiver.
-- *PKS* groups the same standardised, projected rows (of the tests' synthetic raw page) as the peer, which
-  runs `KMeans(n_init=10)` for each K. The peer's time is that of one seed, its inertias are medians of the
-  seeds 0 to 9.
+  compressed. Both servers use the system's allocator for Arrow, which makes them faster. Cases alternate,
+  and a promise takes the median of each round's ratios.
+- *Download* is over a Unix socket. A copy checks nothing; `assay lab fetch` checks each file's hash and makes
+  it durable; record batches are decoded, compressed and validated.
+- *PKS* groups the same standardised, projected rows as the peer, which runs `KMeans(n_init=10)` for each K:
+  timed with one seed, its inertias medians of ten.
 - *Encode and predict* gives every launch a group by SGD, GaussianNB and an MLP trained beforehand. Plain
   scikit-learn takes 100,000 launches at a time, and its first chunk gives the rate; ours classifies distinct
   signatures once.
