@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from assay_agent.config import VirtualGPUs
 from assay_agent.daemon.places import virtual_places
+from assay_agent.profilers.nsys.profiler import NsightSystemsMeasurement
 from assay_agent.profilers.seam import Measurement
+from assay_core.processes.tool_run import ToolResult
 from assay_core.records.work import Work
 from assay_sampling.running.failures import FailureClass
 from tests.support.agent.tool_bench import SYSTEMS, WORKLOAD, Bench, failed
@@ -49,6 +52,19 @@ def test_a_program_is_ended_at_the_limit_and_its_launches_until_then_are_named(b
     wanted = f"launches 1 to {len(window)}, the first 120 s of the program, which was ended then"
     assert detail_of(measurement) == wanted
     assert "--duration=120 --kill=sigterm" in measurement.log.text
+
+
+def test_a_program_that_ends_well_when_it_is_told_to_end_is_named_as_cut(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = NsightSystemsMeasurement._judge_limit
+
+    def ended_well(profiler: NsightSystemsMeasurement, result: ToolResult, database: Path) -> None:
+        real(profiler, replace(result, exit_code=0), database)
+
+    monkeypatch.setattr(NsightSystemsMeasurement, "_judge_limit", ended_well)
+    window, measurement = bench.measure(limited(bench, 120))
+    assert detail_of(measurement).startswith(f"launches 1 to {len(window)}, the first 120 s")
 
 
 def test_a_program_that_ends_before_its_limit_is_recorded_whole(bench: Bench) -> None:
