@@ -84,6 +84,8 @@ ADDED: frozenset[str] = frozenset(
         "fair", "star", "no_star", "recommendation", "recommendations",
         # The instructions of a launch that a run was ended within, from its trace.
         "launches.[].total_instructions",
+        # Ids of traces whose tracer missed launches.
+        "traced_ids",
         # TBPoint may compare launches by other counters than the published ones.
         "parameters.features",
     }

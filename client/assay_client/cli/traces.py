@@ -8,7 +8,7 @@ from assay_sampling.errors import ParameterError
 from assay_sampling.files.reading import is_folder
 from assay_sampling.simulators.accel_sim.kernels_list import KernelsList, read_kernels_list
 from assay_sampling.simulators.accel_sim.launch_traces import LaunchTraces
-from assay_sampling.simulators.accel_sim.trace_folder import open_trace_folder
+from assay_sampling.simulators.accel_sim.trace_folder import open_trace_folder, read_launch_ids
 from assay_sampling.simulators.accel_sim.trace_text import PACKED_SUFFIX
 
 
@@ -31,5 +31,6 @@ def simulated_traces(given: list[Path]) -> LaunchTraces | None:
     if not given:
         return None
     if len(given) == 1 and is_folder(given[0]):
-        return LaunchTraces(open_trace_folder(given[0]).by_id)
-    return LaunchTraces.of(traces_of(given)[0])
+        given = [open_trace_folder(given[0]).kernels.path]
+    traces, kernels = traces_of(given)
+    return LaunchTraces.of(traces, read_launch_ids(kernels.path) if kernels else None)

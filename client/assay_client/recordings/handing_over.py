@@ -37,7 +37,7 @@ class ExportRequest:
         output: the folder, or the file of a target of one file; None: next to the caller, named after the
             selection.
         traces: a folder of traces or the list in it.
-        recording: the recording to draw.
+        recording: that of the selection: to draw it, or to find the launches that a tracer missed.
         workload: the workload's name in files; "" takes the selection's.
         warm_up: earlier launches to replay before each representative.
         match: how closely traces must be the selected launches.
@@ -199,5 +199,6 @@ def _document(
         links=[] if request.copy else [path for path, _ in traces],
         launches=chosen.launch[handed.launches].tolist(),
         weights=chosen.weight[handed.launches].tolist(),
+        traced_ids=list(handed.traced_ids),
         notes=[NoteEntry.of(note) for note in handed.notes],
     )

@@ -33,6 +33,10 @@ class HandOverDocument(Part):
         list[int], says("the selected launches in the order of the target, from 0", "ordinal")
     ]
     weights: Annotated[list[float], says("their weights")]
+    traced_ids: Annotated[
+        list[int],
+        says("ids that their traces have, from 1, where a tracer missed launches; else empty", "ordinal"),
+    ]
     notes: Annotated[list[NoteEntry], says("what you must know about it")]
 
 

@@ -9,14 +9,14 @@ Source: docs/simulator-files.md, "Traces"; docs/handover.md.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
 import numpy as np
 
 from assay_sampling.errors import MisalignedError, RefusedError
-from assay_sampling.handover.comparing.realignment import TRACE_AGAIN, selected_alone
+from assay_sampling.handover.comparing.realignment import realigned
 from assay_sampling.handover.comparing.shapes import (
     SeenLaunch,
     refuse_another_sequence,
@@ -30,7 +30,12 @@ from assay_sampling.readers.listed_launches import read_listed_launches
 from assay_sampling.scoring.matching import DIFFERENCES_SHOWN
 from assay_sampling.scoring.saved_selection import SavedSelection
 from assay_sampling.simulators.accel_sim.kernels_list import KernelsList, MemoryCopy
-from assay_sampling.simulators.accel_sim.trace_folder import TraceFolder, open_trace_folder
+from assay_sampling.simulators.accel_sim.trace_folder import (
+    IDS_NAME,
+    TraceFolder,
+    launch_ids_text,
+    open_trace_folder,
+)
 from assay_sampling.simulators.accel_sim.trace_text import TraceHeader
 from assay_sampling.simulators.accel_sim.warm_up import (
     memory_only_path,
@@ -73,21 +78,20 @@ class AccelSimTarget:
     name = "accel-sim"
     summary = "a folder for Accel-Sim: filtered kernelslist.g, links to traces, ids, warm-up, weights"
     needs: frozenset[Need] = frozenset({"traces"})
-    takes: frozenset[Need] = frozenset({"traces"})
+    takes: frozenset[Need] = frozenset({"traces", "recording"})
     file_suffix = ""
 
     def hand_over(self, saved: SavedSelection, given: Given) -> HandOver:
         """See :class:`assay_sampling.handover.target.Target`."""
         whole, saved = saved, saved.by_launch()
         launches = of_one_process(saved, given)
-        folder = open_trace_folder(the_traces(given))
-        notes = check_traces(saved, given, folder, launches)
+        folder, notes = checked_traces(saved, given, launches)
         chosen = {int(launch) + 1 for launch in launches}
         kept = frozenset(folder.by_id[number] for number in chosen)
         entries = filtered_entries(folder.kernels, kept)
         names = [entry.line if isinstance(entry, MemoryCopy) else entry.name for entry in entries]
-        place = {launch + 1: row for row, launch in enumerate(launches.tolist())}
-        order = np.array([place[number] for number in folder.by_id if number in place], np.int64)
+        place = {folder.by_id[launch + 1]: row for row, launch in enumerate(launches.tolist())}
+        order = np.array([place[entry] for entry in entries if isinstance(entry, Path)], np.int64)
         warm_files, warm_links = _warm_up(saved, given, folder, launches)
         files = (
             HandedFile(LIST_NAME, "what Accel-Sim simulates: -trace", partial(_lines, names)),
@@ -97,12 +101,28 @@ class AccelSimTarget:
                 partial(_predecessors, launches, given.warm_up or 1),
             ),
             *warm_files,
+            *launch_ids_files(folder, chosen),
             *tracer_files(saved, given),
             weights_entry(whole, given),
         )
         links = {entry.name: entry for entry in entries if isinstance(entry, Path)} | warm_links
         notes = (*notes, *_overlap_notes(folder, chosen), *environment_notes(saved, given))
-        return HandOver(files, order, tuple(sorted(links.items())), notes)
+        return HandOver(
+            files, order, tuple(sorted(links.items())), notes, traced_ids_of(folder, launches[order])
+        )
+
+
+def launch_ids_files(folder: TraceFolder, kernel_ids: Iterable[int], place: str = "") -> list[HandedFile]:
+    """What says which launches the traces in a place are, where their ids do not; else nothing."""
+    if not folder.traced_ids:
+        return []
+    about = "each launch, and the id that its trace has"
+    return [HandedFile(f"{place}{IDS_NAME}", about, partial(launch_ids_text, folder, tuple(kernel_ids)))]
+
+
+def traced_ids_of(folder: TraceFolder, launches: np.ndarray) -> tuple[int, ...]:
+    """The ids that the traces of 0-based launches have, where these are not those of the launches."""
+    return tuple(folder.traced_id(launch + 1) for launch in launches.tolist()) if folder.traced_ids else ()
 
 
 def _overlap_notes(folder: TraceFolder, chosen: set[int]) -> list[Note]:
@@ -122,14 +142,16 @@ def _predecessors(launches: np.ndarray, warm_up: int) -> Iterator[str]:
         yield f"{launch + 1}: {' '.join(str(each + 1) for each in before)}".rstrip() + "\n"
 
 
-def check_traces(
-    saved: SavedSelection, given: Given, folder: TraceFolder, launches: np.ndarray
-) -> tuple[Note, ...]:
-    """Notes on how traces were compared with the selected launches, 0-based, shape (r,).
+def checked_traces(
+    saved: SavedSelection, given: Given, launches: np.ndarray
+) -> tuple[TraceFolder, tuple[Note, ...]]:
+    """The traces by the ids of the launches that they are, with notes on how they were found and compared
+    with the selected launches, 0-based, shape (r,).
 
     Raises MisalignedError where they are of another workload or one is missing, RefusedError for traces of
     several tracers or GPUs, InputError for one that cannot be read.
     """
+    folder, moved = realigned(saved, given, open_trace_folder(the_traces(given)))
     subject = f"{folder.kernels.path} and {given.selection}"
     there = [int(launch) for launch in np.sort(launches) if int(launch) + 1 in folder.by_id]
     headers = {launch: folder.header(launch + 1) for launch in there}
@@ -141,25 +163,11 @@ def check_traces(
     beyond = max(folder.by_id)
     if beyond > saved.document.profile.launches:
         seen[beyond - 1] = SeenLaunch("", None, None, folder.by_id[beyond].name)
-    try:
-        notes = refuse_other_launches(subject, saved, seen, given.match)
-    except MisalignedError as error:
-        found = selected_alone(saved, folder, given.match)
-        if found is None:
-            raise
-        shifts = zip(np.sort(launches).tolist(), found.last.tolist(), strict=True)
-        missed, launch = next((launch - last, launch) for launch, last in shifts if launch > last)
-        raise MisalignedError(
-            subject,
-            f"the tracer missed {missed:,} or more launches before launch {launch + 1:,}: the traces fit "
-            "with ids that are lower by as much",
-            f"{TRACE_AGAIN}; 'assay simulate' finds launches by their names where it can",
-            error.differences,
-        ) from error
+    notes = refuse_other_launches(subject, saved, seen, given.match)
     _refuse_missing(subject, folder, launches)
     if len(folder.by_id) == saved.document.profile.launches:
         refuse_another_sequence(subject, saved, read_listed_launches(folder.kernels.path), given.match)
-    return notes
+    return folder, (*moved, *notes)
 
 
 def _refuse_missing(subject: str, folder: TraceFolder, launches: np.ndarray) -> None:
@@ -220,6 +228,13 @@ def refuse_unwarmed(saved: SavedSelection, given: Given, folder: TraceFolder, la
         raise MisalignedError(
             f"{folder.kernels.path} and --warm-up {given.warm_up}",
             f"{len(missing)} of the launches to replay have no trace",
-            "trace them too: assay export SELECTION --to nvbit --warm-up COUNT, or give --warm-up 0",
+            remedy_of_unwarmed(folder, given, "COUNT, or give --warm-up 0"),
             tuple(f"kernel-{number}.traceg is not in the list" for number in missing[:DIFFERENCES_SHOWN]),
         )
+
+
+def remedy_of_unwarmed(folder: TraceFolder, given: Given, warm_up: str) -> str:
+    """What to do where launches to replay have no trace; after realignment only some traces are known."""
+    tell = "name the selection's own recording, which tells more: --recording FILE; or "
+    again = f"trace them too: assay export SELECTION --to nvbit --warm-up {warm_up}"
+    return f"{tell}{again}" if folder.traced_ids and given.recording is None else again

@@ -21,16 +21,23 @@ from pathlib import Path
 import numpy as np
 
 from assay_sampling.errors import CounterUnavailableError
-from assay_sampling.handover.accel_sim import LIST_NAME, check_traces, filtered_entries, refuse_unwarmed
+from assay_sampling.handover.accel_sim import (
+    LIST_NAME,
+    checked_traces,
+    filtered_entries,
+    launch_ids_files,
+    refuse_unwarmed,
+    traced_ids_of,
+)
 from assay_sampling.handover.isolated import copies_before
-from assay_sampling.handover.target import Given, HandedFile, HandOver, Need, of_one_process, the_traces
+from assay_sampling.handover.target import Given, HandedFile, HandOver, Need, of_one_process
 from assay_sampling.handover.weights import weights_entry
 from assay_sampling.launches.in_memory import Launches
 from assay_sampling.scoring.by_operation import place_saved_operations
 from assay_sampling.scoring.elsewhere import placed_on
 from assay_sampling.scoring.saved_selection import SavedSelection
 from assay_sampling.simulators.accel_sim.kernels_list import MemoryCopy
-from assay_sampling.simulators.accel_sim.trace_folder import TraceFolder, open_trace_folder
+from assay_sampling.simulators.accel_sim.trace_folder import TraceFolder
 from assay_sampling.simulators.accel_sim.warm_up import memory_only_path, memory_only_trace
 
 ALL_IN_ONE = "selected"
@@ -68,8 +75,7 @@ class AccelSimJobsTarget:
         """
         whole, saved = saved, saved.by_launch()
         launches = of_one_process(saved, given)
-        folder = open_trace_folder(the_traces(given))
-        notes = check_traces(saved, given, folder, launches)
+        folder, notes = checked_traces(saved, given, launches)
         refuse_unwarmed(saved, given, folder, launches)
         jobs = [_together(folder, launches.tolist())]
         jobs += [_alone(folder, launch, given.warm_up) for launch in launches.tolist()]
@@ -88,12 +94,14 @@ class AccelSimJobsTarget:
                 HandedFile(f"{place}/{name}", "memory instructions alone", partial(memory_only_trace, trace))
                 for name, trace in job.replayed.items()
             ]
+            files += launch_ids_files(folder, [at + 1 for at in job.launches if at is not None], f"{place}/")
             links |= {f"{place}/{name}": trace for name, trace in job.links.items()}
         if given.recording is not None:
             files += _hardware(app, jobs, given.recording, _rows(whole, given.recording))
         files.append(weights_entry(whole, given))
         order = np.arange(len(launches))
-        return HandOver(tuple(files), order, tuple(sorted(links.items())), notes)
+        traced_ids = traced_ids_of(folder, launches)
+        return HandOver(tuple(files), order, tuple(sorted(links.items())), notes, traced_ids)
 
 
 def _together(folder: TraceFolder, launches: Sequence[int]) -> _Job:

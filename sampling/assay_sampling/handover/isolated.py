@@ -16,14 +16,13 @@ from pathlib import Path
 
 from assay_sampling.documents.designs import WarmUp
 from assay_sampling.errors import MisalignedError
-from assay_sampling.handover.accel_sim import check_traces
-from assay_sampling.handover.comparing.realignment import realigned
-from assay_sampling.handover.target import Given, of_one_process, the_traces
+from assay_sampling.handover.accel_sim import checked_traces, remedy_of_unwarmed
+from assay_sampling.handover.target import Given, of_one_process
 from assay_sampling.notes.registry import Note
 from assay_sampling.scoring.matching import DIFFERENCES_SHOWN
 from assay_sampling.scoring.saved_selection import SavedSelection
 from assay_sampling.simulators.accel_sim.kernels_list import KernelsList, MemoryCopy
-from assay_sampling.simulators.accel_sim.trace_folder import TraceFolder, open_trace_folder
+from assay_sampling.simulators.accel_sim.trace_folder import TraceFolder
 from assay_sampling.simulators.accel_sim.warm_up import memory_only_path, memory_only_trace
 
 # What is in flight on the largest GPUs when a launch ends; -2.8 % of the cycles instead of -5 % cold.
@@ -80,11 +79,10 @@ def isolated_launches(
     traces of another workload, and where one is missing.
     """
     launches = of_one_process(saved, given)
-    folder, moved = realigned(saved, given, open_trace_folder(the_traces(given)))
-    notes = check_traces(saved, given, folder, launches)
+    folder, notes = checked_traces(saved, given, launches)
     if warm_up != "none":
-        _refuse_missing(folder, launches.tolist())
-    return [_isolated(folder, launch, warm_up) for launch in launches.tolist()], (*moved, *notes)
+        _refuse_missing(folder, given, launches.tolist())
+    return [_isolated(folder, launch, warm_up) for launch in launches.tolist()], notes
 
 
 def _isolated(folder: TraceFolder, launch: int, warm_up: WarmUp) -> IsolatedLaunch:
@@ -110,13 +108,13 @@ def copies_before(kernels: KernelsList, trace: Path) -> list[MemoryCopy]:
     return copies
 
 
-def _refuse_missing(folder: TraceFolder, launches: list[int]) -> None:
+def _refuse_missing(folder: TraceFolder, given: Given, launches: list[int]) -> None:
     """Raise MisalignedError where the launch before a representative has no trace."""
     missing = [launch for launch in sorted(launches) if launch > 0 and launch not in folder.by_id]
     if missing:
         raise MisalignedError(
             f"{folder.kernels.path} and --warm-up",
             f"{len(missing)} of the launches to replay have no trace",
-            "trace them too: assay export SELECTION --to nvbit --warm-up 1, or give --warm-up none",
+            remedy_of_unwarmed(folder, given, "1, or give --warm-up none"),
             tuple(f"launch {number:,} has no trace" for number in missing[:DIFFERENCES_SHOWN]),
         )

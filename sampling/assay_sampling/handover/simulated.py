@@ -183,7 +183,8 @@ def _refuse_missing(given: Joined, needed: np.ndarray, logs: Sequence[ReadLog], 
         f"{', '.join(str(log.given.path) for log in logs)} and {given.selection}",
         cause.format(len(missing), len(needed)),
         "simulate them too, and give all logs"
-        + ("; of runs that were ended within a launch also --intervals and --traces" if started else ""),
+        + ("; of runs that were ended within a launch also --intervals and --traces" if started else "")
+        + "; where assay export found traces with other ids than their launches: --traces with its folder",
         (f"missing: {', '.join(names)}", *held[:DIFFERENCES_SHOWN], *ends),
     )
 

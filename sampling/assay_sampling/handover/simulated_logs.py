@@ -9,7 +9,7 @@ caches, do not count.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
@@ -17,7 +17,7 @@ import numpy as np
 
 from assay_sampling.documents.common import NoteEntry
 from assay_sampling.documents.handover import LogEntry
-from assay_sampling.errors import InputError, RefusedError
+from assay_sampling.errors import InputError, MisalignedError, RefusedError
 from assay_sampling.handover.comparing.shapes import SeenLaunch
 from assay_sampling.handover.nvbit import id_ranges
 from assay_sampling.notes.registry import Note, make_note
@@ -160,10 +160,23 @@ class _Collected:
 
 def read_log(given: GivenLog, options: ProjectionOptions, traces: LaunchTraces | None = None) -> ReadLog:
     """Read a log to its end; of a launch within which the run was ended, the total is that of its trace.
+    Traces of a tracer that missed launches say which launches those of a log of selected ones are.
 
     Raises InputError for a file that is not such a log or cannot be read, RefusedError where launches ran at
-    the same time, so that their cycles are not known one by one.
+    the same time, so that their cycles are not known one by one, MisalignedError for a launch that is none
+    of such traces.
     """
+    launch_ids = traces.launch_ids if traces is not None and given.kind == "sampled" else {}
+
+    def own_id(traced_id: int) -> int:
+        if launch_ids and traced_id not in launch_ids:
+            raise MisalignedError(
+                str(given.path),
+                f"its launch {traced_id:,} is none of the traces that were given",
+                "give the folder that was simulated, as assay export wrote it: --traces DIR",
+            )
+        return launch_ids.get(traced_id, traced_id)
+
     run = SimulatorRun(given.path, given.intervals)
     replayed = read_details(given.path).replays
     found, replays, replayed_cycles = _Collected(), 0, 0
@@ -179,14 +192,17 @@ def read_log(given: GivenLog, options: ProjectionOptions, traces: LaunchTraces |
                 "cycles",
                 "simulate with -gpgpu_concurrent_kernel_sm 0",
             )
-        if launch.complete or _is_projected(each):
-            found.counted.append(each)
+        own = replace(each, launch=replace(launch, traced_id=own_id(_number(each) + 1)))
+        if launch.complete or _is_projected(own):
+            found.counted.append(own)
         else:
-            found.started.append(_number(each) + 1)
+            found.started.append(_number(own) + 1)
     known = {_number(each) + 1 for each in found.counted} | set(found.started)
     for lost in run.output.unfinished():
-        number = int(lost["traced_id"] or lost["uid"])
-        if lost["uid"] not in replayed and number not in known:
+        if lost["uid"] in replayed:
+            continue
+        number = own_id(int(lost["traced_id"] or lost["uid"]))
+        if number not in known:
             found.started.append(number)
     _refuse_id_zero(given.path, found)
     return ReadLog(given, run, tuple(found.counted), tuple(found.started), replays, replayed_cycles)

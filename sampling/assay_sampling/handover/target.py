@@ -31,7 +31,8 @@ class Given:
         workload: what files call the workload.
         made_by: the program and its version, for files that name them.
         traces: a folder of traces or the list in it; None where the target reads none.
-        recording: the launches that the selection was made on; None where the target reads none.
+        recording: the launches that the selection was made on; None where the target reads none. With
+            traces it tells which launches a tracer missed.
         warm_up: how many earlier launches are replayed before each representative; 0: none.
         match: how closely traces must be the selected launches: ``exact`` by kernel, grid and block,
             ``name_block`` without the grid.
@@ -60,13 +61,15 @@ class HandOver:
     """What a target hands over: files, links by name to existing files, and what the user must know.
 
     ``launches`` are the launches of the representatives in the order in which the target names them, shape
-    (r,): rows of the columns of :meth:`SavedSelection.by_launch`.
+    (r,): rows of the columns of :meth:`SavedSelection.by_launch`. ``traced_ids`` are the 1-based ids that
+    their traces have, in that order, where these are not those of the launches; else empty.
     """
 
     files: tuple[HandedFile, ...]
     launches: np.ndarray
     links: tuple[tuple[str, Path], ...] = ()
     notes: tuple[Note, ...] = ()
+    traced_ids: tuple[int, ...] = ()
 
 
 class Target(Protocol):

@@ -31,6 +31,15 @@ class Bench:
         places = ("--traces", self.traces, "--accel-sim", self.simulator, "-o", self.output)
         return ["simulate", self.selection, *places, "--jobs", 2, *more]
 
+    def miss_launch(self, missed: int) -> None:
+        """The tracer missed a launch, so that each later one has the number of the one before."""
+        for number in range(missed + 1, len(BLOCKS) + 1):
+            (trace,) = self.traces.glob(f"kernel-{number}.traceg*")
+            text = trace.read_text().replace(f"-kernel id = {number}\n", f"-kernel id = {number - 1}\n")
+            trace.with_name(trace.name.replace(f"-{number}.", f"-{number - 1}.")).write_text(text)
+        (listed,) = self.traces.glob("kernelslist.g")
+        listed.write_text(listed.read_text().replace(f"kernel-{len(BLOCKS)}.traceg\n", ""))
+
 
 def made_bench(tmp_path: Path, assay: Assay, method: str, parameter: str) -> Bench:
     kernels = ["_Z4evenPf" if number % 2 else "_Z3oddPf" for number in range(len(BLOCKS))]

@@ -19,6 +19,11 @@ _NEXT = {
     "weights": "wherever a SELECTION is read: assay evaluate, export, import accel-sim",
     "perfetto": "open it at ui.perfetto.dev or chrome://tracing",
 }
+# Logs have the ids of the traces: these say which launches they are.
+_NEXT_WITH_OTHER_IDS = {
+    "accel-sim": " --traces {output}",
+    "accel-sim-jobs": "; assay import accel-sim with --traces {output}/traces/*/selected/traces",
+}
 
 
 def render_exported(document: HandOverDocument, console: Console) -> None:
@@ -36,4 +41,6 @@ def render_exported(document: HandOverDocument, console: Console) -> None:
         facts.append(("links", f"{len(document.links):,} to traces"))
     facts += [("note", note.text) for note in document.notes]
     hint = _NEXT[document.target].format(output=document.output, selection=document.selection)
+    if document.traced_ids:
+        hint += _NEXT_WITH_OTHER_IDS[document.target].format(output=document.output)
     print_facts([*facts, ("next", hint)], console)

@@ -30,7 +30,7 @@ from assay_sampling.simulators.accel_sim.trace_folder import TraceFolder
 
 # Without the recording, so many traces at most may each selected launch be.
 _MOST_MISSED = 10_000
-TRACE_AGAIN = "trace again with a tracer of 2025 or later: earlier ones miss launches by cuLaunchKernelEx"
+_TRACE_AGAIN = "trace again with a tracer of 2025 or later: earlier ones miss launches by cuLaunchKernelEx"
 
 
 @dataclass(frozen=True)
@@ -102,17 +102,13 @@ class _Comparison:
 
 def _missed(saved: SavedSelection, folder: TraceFolder) -> int:
     """How many launches more the selection was made on than were traced; 0 where only some were to be."""
-    whole = max(folder.by_id) == len(folder.by_id)
+    whole = not folder.traced_ids and max(folder.by_id) == len(folder.by_id)
     return max(saved.document.profile.launches - len(folder.by_id), 0) if whole else 0
 
 
-def selected_alone(saved: SavedSelection, folder: TraceFolder, match: MatchKind) -> Assignments | None:
+def _selected(saved: SavedSelection, folder: TraceFolder, compared: _Comparison) -> Assignments | None:
     """The traces, by 0-based number, that the selected launches may be, in the order of their launches; None
     where a tracer that missed launches does not explain these traces."""
-    return _selected(saved, folder, _Comparison(folder, match))
-
-
-def _selected(saved: SavedSelection, folder: TraceFolder, compared: _Comparison) -> Assignments | None:
     missed, traced = _missed(saved, folder), len(folder.by_id)
     if not 0 < missed <= _MOST_MISSED:
         return None
@@ -183,7 +179,7 @@ def _by_selected(
     if several:
         raise _not_unique(
             subject, _missed(saved, folder), several, "name the recording that the selection was made on "
-            f"(assay simulate --recording FILE), whose launches tell more; or {TRACE_AGAIN}"
+            f"(--recording FILE), whose launches tell more; or {_TRACE_AGAIN}"
         )  # fmt: skip
     return dict(zip(saved.launch[rows].tolist(), found.first.tolist(), strict=True))
 
@@ -221,7 +217,7 @@ def _by_recording(
         if launch not in traces
     ]
     if several:
-        raise _not_unique(subject, _missed(saved, folder), sorted(several, key=lambda e: e[1]), TRACE_AGAIN)
+        raise _not_unique(subject, _missed(saved, folder), sorted(several, key=lambda e: e[1]), _TRACE_AGAIN)
     return traces
 
 

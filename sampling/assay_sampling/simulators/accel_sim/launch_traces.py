@@ -36,18 +36,20 @@ _SAME = "give the traces that were simulated"
 
 @dataclass(frozen=True)
 class LaunchTraces:
-    """Traces by the 1-based id of their launch. Headers and instructions are read when they are asked for,
-    and instructions once, by whichever thread asks first."""
+    """Traces by the 1-based id that they have, which logs repeat; ``launch_ids`` are those of their launches
+    by it, empty where they are the same. Headers and instructions are read when they are asked for, and
+    instructions once, by whichever thread asks first."""
 
     by_id: Mapping[int, Path]
+    launch_ids: Mapping[int, int] = field(default_factory=dict)
     _counted: dict[Path, int] = field(default_factory=dict, compare=False, repr=False)
     _lock: threading.Lock = field(default_factory=threading.Lock, compare=False, repr=False)
 
     def __reduce__(self) -> tuple[object, ...]:
-        return LaunchTraces, (self.by_id,)  # another process counts again
+        return LaunchTraces, (self.by_id, self.launch_ids)  # another process counts again
 
     @classmethod
-    def of(cls, paths: Iterable[Path]) -> LaunchTraces:
+    def of(cls, paths: Iterable[Path], launch_ids: Mapping[int, int] | None = None) -> LaunchTraces:
         """Traces known by their names, ``kernel-N.traceg``, else by the headers in them. Traces of memory
         instructions alone, which warm caches, are passed over.
 
@@ -59,7 +61,7 @@ class LaunchTraces:
                 continue
             named = _NUMBERED.fullmatch(path.name)
             by_id.setdefault(int(named[1]) if named else read_header(path).kernel_id, path)
-        return cls(by_id)
+        return cls(by_id, launch_ids or {})
 
     def path_of(self, kernel_id: int) -> Path | None:
         """The trace of a launch; None if it is not among them."""

@@ -7,23 +7,26 @@ newer tracers add the CUDA context to the names. Source: docs/simulator-files.md
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from assay_sampling.errors import InputError, RefusedError
-from assay_sampling.files.reading import is_folder
+from assay_sampling.files.reading import is_folder, reading
 from assay_sampling.simulators.accel_sim.kernels_list import KernelsList, read_kernels_list
 from assay_sampling.simulators.accel_sim.trace_text import TraceHeader, read_header
 
 _NUMBERED = re.compile(r"kernel-(\d{1,15})(?:-ctx_0x[0-9a-fA-F]+)?\.trace(?:g(?:\.xz)?|z)")
+IDS_NAME = "launch-ids.txt"
+_IDS = re.compile(r"(\d{1,15}) (\d{1,15})")
 _GROUPED = "group the traces with post-traces-processing, and name their folder"
+_EXPORT_AGAIN = "write the folder again with: assay export SELECTION --to accel-sim"
 
 
 @dataclass(frozen=True)
 class TraceFolder:
     """Traces by the 1-based id of their launch, in the order of the list; ``traced_ids`` are the tracer's own
-    where it numbered them otherwise."""
+    by those of the launches, empty where these are the same."""
 
     kernels: KernelsList
     by_id: Mapping[int, Path]
@@ -62,8 +65,9 @@ class TraceFolder:
 def open_trace_folder(path: Path) -> TraceFolder:
     """The traces of a folder, or of a list in it.
 
-    Raises InputError where there is no list, for a list that cannot be read or lists a launch twice, and for
-    traces in a form that Accel-Sim does not read; RefusedError for several lists.
+    Raises InputError where there is no list, for a list that cannot be read or lists a launch twice, for
+    traces in a form that Accel-Sim does not read, and as :func:`read_launch_ids`; RefusedError for several
+    lists.
     """
     listed = _list_in(path) if is_folder(path) else path
     kernels = read_kernels_list(listed)
@@ -80,7 +84,50 @@ def open_trace_folder(path: Path) -> TraceFolder:
                 "list each launch once; of several CUDA contexts give each a list of its own",
             )
         by_id[kernel_id] = trace
-    return TraceFolder(kernels, by_id)
+    launch_ids = read_launch_ids(listed)
+    if not launch_ids:
+        return TraceFolder(kernels, by_id)
+    unknown = next((trace for traced_id, trace in by_id.items() if traced_id not in launch_ids), None)
+    if unknown is not None:
+        raise InputError(
+            listed.with_name(IDS_NAME), f"it does not say which launch {unknown.name} is", _EXPORT_AGAIN
+        )
+    return TraceFolder(
+        kernels,
+        {launch_ids[traced_id]: trace for traced_id, trace in by_id.items()},
+        {launch_ids[traced_id]: traced_id for traced_id in by_id},
+    )
+
+
+def launch_ids_text(folder: TraceFolder, kernel_ids: Iterable[int]) -> Iterator[str]:
+    """What :func:`read_launch_ids` reads back of these launches."""
+    yield "# launch, and the id that its trace has; both from 1\n"
+    for kernel_id in sorted(kernel_ids):
+        yield f"{kernel_id} {folder.traced_id(kernel_id)}\n"
+
+
+def read_launch_ids(listed: Path) -> Mapping[int, int]:
+    """The launches by the ids that their traces have, where the folder of a list says that they differ.
+
+    Raises InputError for a line that is not as :func:`launch_ids_text` writes it.
+    """
+    path = listed.with_name(IDS_NAME)
+    if not path.exists():
+        return {}
+    with reading(path):
+        text = path.read_text("utf-8", "replace")
+    launch_ids: dict[int, int] = {}
+    for number, line in enumerate(text.splitlines(), 1):
+        if line.startswith("#"):
+            continue
+        ids = _IDS.fullmatch(line)
+        if ids is None or int(ids[2]) in launch_ids:
+            cause = "it is not a launch and the id of its trace, which no other launch has"
+            raise InputError(path, cause, _EXPORT_AGAIN, line=number)
+        launch_ids[int(ids[2])] = int(ids[1])
+    if len(set(launch_ids.values())) < len(launch_ids):
+        raise InputError(path, "it names a launch twice", _EXPORT_AGAIN)
+    return launch_ids
 
 
 def _list_in(folder: Path) -> Path:

@@ -224,8 +224,8 @@ def accel_sim(
             readable=False,
             metavar="DIR",
             help="The traces that were simulated (folder, kernelslist.g or traces), for LOGs of runs that "
-            "were ended within a launch: with its interval log such a launch counts as projected; "
-            "repeatable.",
+            "were ended within a launch: with its interval log such a launch counts as projected; and for "
+            "LOGs with the ids of a tracer that missed launches: the folder of 'assay export'. Repeatable.",
         ),
     ] = None,
     recording: Annotated[

@@ -51,7 +51,8 @@ def export_(
             "--recording",
             readable=False,
             metavar="FILE",
-            help="For perfetto: the recording to draw; for accel-sim-jobs: the cycles of silicon.",
+            help="The selection's own recording. For perfetto: it is drawn; for accel-sim and "
+            "accel-sim-jobs: it tells which launches the tracer missed; for the latter also: its cycles.",
         ),
     ] = None,
     output: Annotated[
