@@ -1,4 +1,4 @@
-"""Loading a program's modules without looking for garbage."""
+"""When a program looks for garbage: not while it loads its modules, and seldom while it serves."""
 
 from __future__ import annotations
 
@@ -23,3 +23,17 @@ def loading() -> Iterator[None]:
         gc.freeze()
         if enabled:
             gc.enable()
+
+
+_NEW_OBJECTS = 20_000
+
+
+def collect_garbage_seldom() -> None:
+    """Leave what exists now out of each collection, and collect after more new objects than by default.
+
+    Collections took 6 % of a busy server's time, and find little: few objects there are in cycles. For
+    programs, not for libraries.
+    """
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(_NEW_OBJECTS, 20, 20)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import gc
 import inspect
 import json
 import logging
@@ -14,7 +13,7 @@ from typing import Annotated, Any
 
 import typer
 
-from assay_core.loading import loading
+from assay_core.loading import collect_garbage_seldom, loading
 from assay_core.program import CONTEXT_SETTINGS, distribution_version, version_option
 from assay_core.program_log import log_crashes, set_up_log
 from assay_core.settings.command_line import with_settings
@@ -29,8 +28,6 @@ from assay_server.config import ServerSettings
 from assay_server.signals import StandbyEndedError, until_asked_to_end
 
 _log = logging.getLogger(__name__)
-
-_NEW_OBJECTS = 20_000
 
 program = typer.Typer(
     context_settings=CONTEXT_SETTINGS, pretty_exceptions_enable=False, rich_markup_mode=None
@@ -105,7 +102,7 @@ def _serve(settings: ServerSettings, again: Callable[[], ServerSettings], json_o
         try:
             with server:
                 _tell_addresses(server, json_output)
-                _collect_garbage_seldom()
+                collect_garbage_seldom()
                 ending.wait()
                 if server.lead.lost is not None:
                     _end_at_once(server.lead.lost)
@@ -138,16 +135,6 @@ def _tell_addresses(server: Any, json_output: bool) -> None:
         text += f", page at {server.web_address}" if server.web_address else ""
     sys.stdout.write(f"{text}\n")
     sys.stdout.flush()
-
-
-def _collect_garbage_seldom() -> None:
-    """Leave what exists now out of each collection, and collect after more new objects than by default.
-
-    Collections took 6 % of a busy server's time, and find little: few objects here are in cycles.
-    """
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(_NEW_OBJECTS, 20, 20)
 
 
 def _server_class() -> Any:

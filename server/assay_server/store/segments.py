@@ -115,11 +115,11 @@ def _decoded_names(names: bytes) -> dict[int, str]:
 def check_named(content: SegmentContent, known: Collection[int], subject: str) -> None:
     """Check that each id in the segment is in ``known`` or among its own names."""
     for batch in content.batches:
-        for identifier in referenced_ids(batch).tolist():
-            if identifier not in known and identifier not in content.names:
-                raise LaunchTableError(
-                    subject, f"it uses the id {identifier:#018x}, which has no name", _REMEDY
-                )
+        nameless = set(referenced_ids(batch).tolist()).difference(known, content.names)
+        if nameless:
+            raise LaunchTableError(
+                subject, f"it uses the id {min(nameless):#018x}, which has no name", _REMEDY
+            )
 
 
 _ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
