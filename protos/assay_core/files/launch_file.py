@@ -76,9 +76,12 @@ def new_launch_file(
 
 
 def launch_file_content(schema: pa.Schema, batches: Iterable[LaunchBatch], subject: str) -> bytes:
-    """The bytes of the file that :func:`new_launch_file` makes of these launches, for few of them."""
+    """The bytes of the file that :func:`new_launch_file` makes of these launches, for few of them.
+
+    Their names were checked.
+    """
     content = io.BytesIO()
     with LaunchWriter(content, schema, subject) as writer:
         for batch in batches:
-            writer.write(batch)
+            writer.write(batch, named=True)
     return content.getvalue()

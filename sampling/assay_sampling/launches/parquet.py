@@ -32,7 +32,7 @@ _DELTA_COLUMNS = ("launch", "report_id", "graph_launch", "graph_node", "start_ns
 MAX_NAMES_BYTES = 2 << 30
 _SMALL_NAMES_BYTES = 64 << 20
 _MOST_UNPACKED_TIMES = 250
-_FEW_NAMES = 200
+_FEW_NAMES = 4_000
 
 
 def encoding_of(schema: pa.Schema) -> dict[str, Any]:
@@ -96,12 +96,14 @@ class LaunchWriter:
     def write(self, batch: LaunchBatch, *, named: bool = False) -> None:
         """Append launches with the names that they are the first to use.
 
-        ``named``: the caller has checked that each id has its name.
+        ``named``: the caller has checked the names, and that each id has one.
         """
         if not batch.records.schema.equals(self._schema, check_metadata=True):
             raise LaunchTableError(self._subject, "a batch has another schema than the file")
-        self._names.update(batch.new_names)
-        if not named:
+        if named:
+            self._names.update_checked(batch.new_names)
+        else:
+            self._names.update(batch.new_names)
             check_names([batch.records], self._names)
         self._held.append(batch.records)
         self._held_rows += batch.records.num_rows
@@ -139,12 +141,12 @@ class LaunchWriter:
 
 def pack_names(names: Names) -> bytes:
     """Names as the footer has them; equal names give equal bytes in any order."""
-    # Runs of a workload have the same few names: packing them takes as long as writing a small table.
+    # Runs of a workload have the same names: packing them takes as long as writing a small table.
     is_small = type(names) is Names and len(names) <= _FEW_NAMES
     return _packed_again(tuple(sorted(names.items()))) if is_small else _packed(names)
 
 
-@functools.lru_cache(maxsize=64)
+@functools.lru_cache(maxsize=8)
 def _packed_again(names: tuple[tuple[int, str], ...]) -> bytes:
     return _packed(Names(dict(names)))
 

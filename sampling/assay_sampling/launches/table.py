@@ -286,6 +286,10 @@ class Names:
                     "the table of names is damaged; read the recording again",
                 )
 
+    def update_checked(self, texts: Mapping[int, str]) -> None:
+        """As :meth:`update`, of texts that were checked before: to hash a name takes most of its time."""
+        self._texts.update(texts)
+
     def to_table(self) -> pa.Table:
         """The names as an Arrow table of NAMES_SCHEMA, in order of first use."""
         return pa.Table.from_arrays(

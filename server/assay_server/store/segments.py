@@ -24,7 +24,7 @@ from assay_sampling.launches.table import NAMES_SCHEMA, LaunchBatch, Names, Tabl
 LARGEST_SEGMENT_LAUNCHES = 131_072
 LARGEST_PART_BYTES = 24 << 20  # of a compressed part; agents limit an unpacked part to 8 MiB
 LARGEST_UNPACKED_BYTES = 24 << 20  # of an unpacked part
-_FEW_NAMES_BYTES = 4 << 10  # of those that are kept, to recognise them again
+_MOST_KEPT_NAMES_BYTES = 128 << 10  # compressed, of a part that is kept unpacked: 3,000 kernels take 30 KiB
 _REMEDY = "the attempt runs again; if this persists, report it to the authors of Assay"
 
 
@@ -91,11 +91,11 @@ def _checked(schema: pa.Schema, known: CheckedSchema | None) -> CheckedSchema:
 
 def decode_names(names: bytes) -> dict[int, str]:
     """The names of a compressed names part; raises LaunchTableError."""
-    # Runs of one workload send the same few names.
-    return dict(_names_again(names)) if len(names) <= _FEW_NAMES_BYTES else _decoded_names(names)
+    # Runs of one workload send the same names.
+    return dict(_names_again(names)) if len(names) <= _MOST_KEPT_NAMES_BYTES else _decoded_names(names)
 
 
-@functools.lru_cache(maxsize=64)
+@functools.lru_cache(maxsize=16)
 def _names_again(names: bytes) -> Mapping[int, str]:
     return _decoded_names(names)
 
