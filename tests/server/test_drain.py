@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
@@ -13,7 +13,6 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from assay_core.records.lease import FinishedAttempt
-from assay_sampling.errors import AssayError
 from assay_server.app import Server
 from assay_server.campaigns.ingest.publish import Publisher
 from tests.support.metrics import value
@@ -25,13 +24,13 @@ from tests.support.server.server_support import CAMPAIGN, eventually
 @pytest.fixture
 def slow_finish(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
     """Publishing waits for this event."""
-    may_end, finish = threading.Event(), Publisher.finish_together
+    may_end, finish = threading.Event(), Publisher.finish
 
-    def slow(self: Publisher, attempts: Sequence[FinishedAttempt]) -> list[bool | AssayError]:
+    def slow(self: Publisher, attempt: FinishedAttempt) -> bool:
         assert may_end.wait(30)
-        return finish(self, attempts)
+        return finish(self, attempt)
 
-    monkeypatch.setattr(Publisher, "finish_together", slow)
+    monkeypatch.setattr(Publisher, "finish", slow)
     yield may_end
     may_end.set()
 

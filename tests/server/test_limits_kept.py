@@ -272,7 +272,6 @@ def test_no_more_segments_are_read_than_may_be_in_flight(
         return Future()
 
     monkeypatch.setattr(Ingest, "take", never_stored)
-    monkeypatch.setattr(Ingest, "take_small", never_stored)
     monkeypatch.setattr(UploadLimits, "upload_segments_in_flight", 3)
     server = make_server()
     chunk = ingest_pb2.SegmentChunk(part=ingest_pb2.PART_LAUNCHES, data=b"x" * 10)

@@ -14,6 +14,7 @@ import pytest
 from assay_core.records.attempt import AttemptLog
 from assay_core.records.campaign import AttemptState, RunState
 from assay_core.records.failure import Failure
+from assay_core.records.lease import FinishedAttempt
 from assay_sampling.errors import StorageError
 from assay_sampling.launches.parquet import LaunchWriter
 from assay_sampling.readers.opening import open_recording
@@ -166,7 +167,7 @@ def test_an_error_that_nobody_expected_with_one_attempt_does_not_keep_the_next_w
         box.send(made_segments((100,))[0], key)
         with monkeypatch.context() as full, pytest.raises(StorageError):
             full.setattr(LocalRecordStore, "publish", refused)
-            box.publisher.finish(box.claim(key), 1, 100, (), AttemptLog())
+            box.publisher.finish(FinishedAttempt(box.claim(key), 1, 100, (), AttemptLog()))
     monkeypatch.setattr(LocalRecordStore, "publish", amiss_at_first)
     box.publisher.resume()
     found = [box.state_of(key) for key in (box.key, other)]
@@ -209,10 +210,23 @@ def test_a_campaign_cancelled_while_it_is_published_leaves_no_file(
     box.close()
 
 
+def test_wrong_counts_strangers_and_repetitions_concern_only_themselves(box: Box) -> None:
+    second = box.lease("1")
+    for key in (box.key, second):
+        assert box.send(*made_segments((70,)), key).refusal is None
+    mine, other = (FinishedAttempt(box.claim(key), 1, 70, (), AttemptLog()) for key in (box.key, second))
+    stranger = replace(mine, claim=replace(mine.claim, session_id="another"))
+    assert not box.publisher.finish(stranger)
+    assert box.state_of() is AttemptState.LEASED
+    asked = [stranger, mine, mine, replace(other, launches=71)]
+    assert [box.publisher.finish(each) for each in asked] == [False, True, True, False]
+    assert (box.state_of(), box.state_of(second)) == (AttemptState.PUBLISHED, AttemptState.FAILED)
+
+
 def test_logs_and_flags_of_the_finish_are_kept(box: Box) -> None:
     box.send(made_segments((100,))[0])
     log = AttemptLog(("ncu", "--set", "full"), {"PATH": "/bin"}, "==PROF== done\n")
-    assert box.publisher.finish(box.claim(), 1, 100, (), log)
+    assert box.publisher.finish(FinishedAttempt(box.claim(), 1, 100, (), log))
     with box.coordinator.snapshot() as store:
         [attempt] = store.attempts(box.key.run_id)
     assert attempt.log == log

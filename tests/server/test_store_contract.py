@@ -857,19 +857,6 @@ class TestRecordStore:
         second = records.publish(OTHER, stage(records, OTHER, made_segments((45, 15))))
         assert first.content_hash == second.content_hash
 
-    def test_attempts_of_few_launches_are_published_together_with_the_same_bytes(
-        self, records: RecordStore
-    ) -> None:
-        segments = made_segments((10, 20, 30))
-        alone = records.publish(KEY, stage(records, KEY, segments))
-        other = AttemptKey("made-1.0001", 0, 1, 11)
-        due = [(KEY, stage(records, KEY, segments)), (other, stage(records, other, segments[:2]))]
-        told = records.publish_small(due)
-        assert told[KEY] == alone
-        with records.reading(told[other].file) as path:
-            assert launches_of(path) == list(range(30))
-        assert records.publish_small([(KEY, [])]) == {}
-
     def test_a_segment_that_changed_on_the_disk_is_not_published(
         self, records: RecordStore, bench: RecordBench
     ) -> None:

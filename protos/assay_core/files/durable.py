@@ -11,8 +11,7 @@ import errno
 import os
 import secrets
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from concurrent.futures import Executor, wait
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
@@ -106,57 +105,6 @@ def write_atomically(
     with replacing(path, private=private) as file:
         for piece in [data] if isinstance(data, bytes | str) else data:
             file.write(piece if isinstance(piece, bytes) else piece.encode("utf-8", "surrogateescape"))
-
-
-def write_together(files: Mapping[Path, bytes], threads: Executor) -> None:
-    """Make each path hold its data, as :func:`write_atomically` does, in folders that are made if missing.
-
-    ``threads`` wait for the disk: syncs that run at one time share the disk's work, and cost a quarter. On an
-    error, files may be in their place or not, as after a crash.
-    """
-    _make_folders({path.parent for path in files}, threads)
-    temporaries = {path: temporary_of(path) for path in files}
-    try:
-        for path, data in files.items():
-            with open(temporaries[path], "wb", buffering=0, opener=private_opener) as file:
-                _write_all(file.write, memoryview(data))
-        _wait_for(threads, _sync_file, temporaries.values())
-        for path, temporary in temporaries.items():
-            replace(temporary, path)
-        _wait_for(threads, sync_directory, {path.parent for path in files})
-    except BaseException:
-        for temporary in temporaries.values():
-            with contextlib.suppress(OSError):
-                temporary.unlink(missing_ok=True)
-        raise
-
-
-def _make_folders(folders: Iterable[Path], threads: Executor) -> None:
-    """Make folders; those in one parent become durable with one sync of it."""
-    made = set()
-    for folder in folders:
-        if not folder.parent.is_dir():
-            make_folder(folder.parent)
-        if not folder.is_dir():
-            make_private_folder(folder)
-            made.add(folder.parent)
-    _wait_for(threads, sync_directory, made)
-
-
-def _wait_for(threads: Executor, function: Callable[[Path], None], paths: Iterable[Path]) -> None:
-    """Call it for each path, at one time; raises the first error once all have ended."""
-    futures = [threads.submit(function, path) for path in paths]
-    wait(futures)
-    for future in futures:
-        future.result()
-
-
-def _sync_file(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def write_file(path: Path, parts: list[bytes | memoryview]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import io
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO, Any, cast
 
@@ -13,7 +13,6 @@ import pyarrow as pa
 
 from assay_core.files.durable import replacing, storage_errors
 from assay_sampling.launches.parquet import LaunchWriter
-from assay_sampling.launches.table import LaunchBatch
 
 
 class HashedContent(io.RawIOBase):
@@ -73,15 +72,3 @@ def new_launch_file(
         LaunchWriter(file if hashed is None else hashed.of(file), schema, str(path)) as writer,
     ):
         yield writer
-
-
-def launch_file_content(schema: pa.Schema, batches: Iterable[LaunchBatch], subject: str) -> bytes:
-    """The bytes of the file that :func:`new_launch_file` makes of these launches, for few of them.
-
-    Their names were checked.
-    """
-    content = io.BytesIO()
-    with LaunchWriter(content, schema, subject) as writer:
-        for batch in batches:
-            writer.write(batch, named=True)
-    return content.getvalue()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from concurrent.futures import Future
 from dataclasses import replace
 
@@ -128,12 +127,7 @@ class AgentHandler:
 
     def finish(self, attempt: FinishedAttempt) -> FinishAnswer:
         """Publish; answers once the slice's file is durable. After a StorageError the agent asks again."""
-        return FinishAnswer(self._publisher.finish_one(_bounded(attempt)))
-
-    def finish_small(self, attempts: Sequence[FinishedAttempt]) -> list[FinishAnswer | Exception]:
-        """The answer of :meth:`finish` to each attempt of few launches, or its error; published together."""
-        told = self._publisher.finish_together([_bounded(attempt) for attempt in attempts])
-        return [FinishAnswer(each) if isinstance(each, bool) else each for each in told]
+        return FinishAnswer(self._publisher.finish(_bounded(attempt)))
 
     @repeated
     def fail(self, attempt: FailedAttempt) -> FailAnswer:

@@ -185,7 +185,7 @@ class RpcServer:
         self._end = asyncio.Event()
         threads = Threads.of(self._limits)
         server, joining = self._server(joining=False), self._server(joining=True)
-        self._agent_servicer = agents = AgentServicer(self._agents, threads, self._limits)
+        self._agent_servicer = agents = AgentServicer(self._agents, threads)
         try:
             self._add_services(server, threads, agents)
             add_joining(joining, self._identified.enrolment, threads)
@@ -197,7 +197,6 @@ class RpcServer:
             await self._end.wait()
         finally:
             await asyncio.gather(server.stop(_GRACE_SECONDS), joining.stop(_GRACE_SECONDS))
-            await asyncio.to_thread(agents.close)
             await asyncio.to_thread(threads.close)
 
     def _server(self, *, joining: bool) -> grpc.aio.Server:

@@ -70,15 +70,6 @@ class RecordStore(Protocol):
         """Write all segments of an attempt, in order, as its slice's one file; atomic, repeatable."""
         ...
 
-    def publish_small(
-        self, attempts: Sequence[tuple[AttemptKey, Sequence[Segment]]]
-    ) -> dict[AttemptKey, PublishedFile]:
-        """As :meth:`publish` for each attempt that has few launches; the others are left out.
-
-        The files become durable together. After an error, some of them may be in their place.
-        """
-        ...
-
     def withdraw(self, file: str) -> None:
         """Remove the file of a publication that the metadata do not want, if there is one."""
 

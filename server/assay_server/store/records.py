@@ -35,9 +35,8 @@ from assay_core.files.durable import (
     sync_directory,
     temporary_of,
     write_pieces,
-    write_together,
 )
-from assay_core.files.launch_file import HashedContent, launch_file_content, new_launch_file
+from assay_core.files.launch_file import HashedContent, new_launch_file
 from assay_core.records.attempt import AttemptKey
 from assay_core.records.campaign import SetAsideReason
 from assay_sampling.errors import LaunchTableError, StorageError
@@ -57,7 +56,6 @@ _HASH_DIGITS = 16  # of a content hash in a name
 _STAGED = re.compile(r"slice-(\d+)-attempt-(\d+)")
 _UNPACKED_AHEAD = 2
 _STAGED_TOGETHER = 8
-MOST_SMALL_LAUNCHES = 4_096
 
 
 ReadSegment = Callable[[Segment], SegmentParts]
@@ -149,31 +147,6 @@ class LocalRecordStore(ReportFolder, BundleFolder):
                 sum(segment.launches for segment in segments),
                 content_hash,
             )
-
-    def publish_small(
-        self, attempts: Sequence[tuple[AttemptKey, Sequence[Segment]]]
-    ) -> dict[AttemptKey, PublishedFile]:
-        made: dict[AttemptKey, tuple[Path, bytes, int]] = {}
-        for key, segments in attempts:
-            launches = sum(segment.launches for segment in segments)
-            if 0 < launches <= MOST_SMALL_LAUNCHES:
-                content = self._content(key, segments)
-                path = self._naming(key)(part_hash(content).hex())
-                made[key] = path, content, launches
-        with storage_errors(self._records):
-            write_together({path: content for path, content, _ in made.values()}, self._stagers)
-        return {
-            key: PublishedFile(
-                str(path.relative_to(self._records)), len(content), launches, part_hash(content).hex()
-            )
-            for key, (path, content, launches) in made.items()
-        }
-
-    def _content(self, key: AttemptKey, segments: Sequence[Segment]) -> bytes:
-        """The file of an attempt of few launches."""
-        contents = [self._decoded(key, segment) for segment in segments]
-        batches = [batch for content in contents for batch in content.launch_batches()]
-        return launch_file_content(contents[0].schema, batches, str(key))
 
     def _decoded(self, key: AttemptKey, segment: Segment) -> SegmentContent:
         parts = self._read_segment(segment)

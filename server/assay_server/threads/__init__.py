@@ -1,1 +1,1 @@
-"""Background threads: one repeats a step, one handles items in batches."""
+"""Background threads that repeat a step."""

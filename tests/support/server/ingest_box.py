@@ -7,6 +7,7 @@ from pathlib import Path
 
 from assay_core.records.attempt import AttemptKey, AttemptLog, Claim
 from assay_core.records.campaign import AttemptState, RunState, Submission
+from assay_core.records.lease import FinishedAttempt
 from assay_core.records.machine import Inventory, Slot
 from assay_server.campaigns.ingest.publish import Publisher
 from assay_server.campaigns.ingest.segments import Ingest
@@ -100,8 +101,7 @@ class Box:
 
     def send(self, segment: MadeSegment | Upload, key: AttemptKey | None = None) -> Answer:
         upload = segment if isinstance(segment, Upload) else segment.upload(self.claim(key))
-        take = self.ingest.take_small if upload.is_small else self.ingest.take  # as a stream does
-        return take(upload).result(timeout=20)
+        return self.ingest.take(upload).result(timeout=20)
 
     def refused(self, segment: MadeSegment | Upload, key: AttemptKey | None = None) -> str:
         answer = self.send(segment, key)
@@ -116,7 +116,7 @@ class Box:
         return attempt.state
 
     def finish(self, segments: int, launches: int) -> bool:
-        return self.publisher.finish(self.claim(), segments, launches, (), AttemptLog())
+        return self.publisher.finish(FinishedAttempt(self.claim(), segments, launches, (), AttemptLog()))
 
     def run_state(self) -> RunState:
         """The state of the leased run."""

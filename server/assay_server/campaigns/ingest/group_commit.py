@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import logging
+import queue
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
-from typing import Protocol
 
 from assay_core.records.attempt import AttemptKey, Claim
 from assay_sampling.errors import AssayError, StorageError
@@ -14,8 +15,6 @@ from assay_server.campaigns.scheduling.attempt_results import SegmentOutcome
 from assay_server.campaigns.scheduling.coordinator import Coordinator
 from assay_server.store.connections.retry import repeated
 from assay_server.store.model import Attempt, Segment
-from assay_server.store.sql import SqlTransaction
-from assay_server.threads.grouping import GroupingThread
 
 _log = logging.getLogger(__name__)
 
@@ -37,84 +36,49 @@ class PreparedSegment:
         return self.claim.key
 
 
-class Unchecked(Protocol):
-    """A segment that is checked in the thread that commits: a hand-over would cost more than its check."""
-
-    @property
-    def key(self) -> AttemptKey:
-        """Its attempt."""
-
-    def look(self, store: SqlTransaction) -> None:
-        """Read what its check needs, in the look at the store that the whole group shares."""
-
-    def look_again(self) -> None:
-        """Forget what was read: its attempt may have changed since."""
-
-    def checked(self) -> PreparedSegment | None:
-        """The segment, if it is to be stored; else whoever waits for it has been told."""
-
-    def refuse(self, error: AssayError) -> None:
-        """Tell whoever waits for it that it could not be checked."""
-
-
 class GroupCommit:
-    """One thread that checks small segments, writes, syncs and commits.
+    """One thread that writes, syncs and commits.
 
-    ``on_failure`` is called with attempts of which a segment was not stored. ``more_come``: whether segments
-    are being checked now: a transaction costs as much for several as for one, so it waits for them a little.
+    ``on_failure`` is called with attempts of which a segment was not stored.
     """
 
-    def __init__(
-        self,
-        coordinator: Coordinator,
-        on_failure: Callable[[AttemptKey], None],
-        more_come: Callable[[], bool] = lambda: False,
-    ) -> None:
+    def __init__(self, coordinator: Coordinator, on_failure: Callable[[AttemptKey], None]) -> None:
         self._coordinator = coordinator
         self._on_failure = on_failure
-        self._thread: GroupingThread[PreparedSegment | Unchecked] = GroupingThread(
-            "assay-ingest-commit", self._take, _MOST_TOGETHER, more_come
-        )
+        self._waiting: queue.SimpleQueue[PreparedSegment | None] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._run, name="assay-ingest-commit", daemon=True)
+        self._thread.start()
 
-    def submit(self, segment: PreparedSegment | Unchecked) -> None:
+    def submit(self, segment: PreparedSegment) -> None:
         """Store a segment behind all that were submitted before it."""
-        self._thread.put(segment)
+        self._waiting.put(segment)
 
     def close(self) -> None:
-        """Finish what was submitted, then stop."""
-        self._thread.close()
+        """Finish what was submitted, then stop; nobody submits any more."""
+        self._waiting.put(None)
+        self._thread.join()
 
-    def _take(self, group: list[PreparedSegment | Unchecked]) -> None:
-        unchecked = [each for each in group if not isinstance(each, PreparedSegment)]
+    def _run(self) -> None:
+        while group := self._next_group():
+            self._commit(group)
+
+    def _next_group(self) -> list[PreparedSegment]:
+        """All that wait, at least one; none if nothing more will come."""
+        group: list[PreparedSegment] = []
+        while len(group) < _MOST_TOGETHER and not (group and self._waiting.empty()):
+            segment = self._waiting.get()
+            if segment is None:
+                if group:
+                    self._waiting.put(None)
+                break
+            group.append(segment)
+        return group
+
+    def _commit(self, group: Sequence[PreparedSegment]) -> None:
         try:
-            attempts = self._look(group)
+            outcomes = self._store(group)
         except Exception as error:  # noqa: BLE001 - whatever it is, somebody waits for the futures
-            why = _told("looking up", len(group), error)
-            for each in unchecked:
-                each.refuse(why)
-            self._fail([each for each in group if isinstance(each, PreparedSegment)], why)
-            return
-        self._commit(_all_checked(group), attempts)
-
-    def _look(self, group: Sequence[PreparedSegment | Unchecked]) -> dict[AttemptKey, Attempt | None]:
-        """The attempts of a group as they are now; whoever stores looks at them again."""
-        attempts: dict[AttemptKey, Attempt | None] = {}
-        with self._coordinator.snapshot() as store:
-            for each in group:
-                key = each.key
-                if key not in attempts:
-                    attempts[key] = store.attempt(key.run_id, key.slice_index, key.attempt)
-                if not isinstance(each, PreparedSegment):
-                    each.look(store)  # which knows the attempt by now
-        return attempts
-
-    def _commit(
-        self, group: Sequence[PreparedSegment], attempts: Mapping[AttemptKey, Attempt | None]
-    ) -> None:
-        try:
-            outcomes = self._store(group, attempts)
-        except Exception as error:  # noqa: BLE001 - whatever it is, somebody waits for the futures
-            self._fail(group, _told("storing", len(group), error))
+            self._fail(group, _told(len(group), error))
             return
         for prepared, outcome in zip(group, outcomes, strict=True):
             if outcome is not SegmentOutcome.ADDED:
@@ -127,9 +91,11 @@ class GroupCommit:
             prepared.outcome.set_exception(error)
 
     @repeated
-    def _store(
-        self, group: Sequence[PreparedSegment], attempts: Mapping[AttemptKey, Attempt | None]
-    ) -> list[SegmentOutcome]:
+    def _store(self, group: Sequence[PreparedSegment]) -> list[SegmentOutcome]:
+        attempts: dict[AttemptKey, Attempt | None] = {}
+        with self._coordinator.snapshot() as store:
+            for key in {prepared.key for prepared in group}:
+                attempts[key] = store.attempt(key.run_id, key.slice_index, key.attempt)
         found = _before_storing(group, attempts)
         due = [prepared for prepared in group if prepared not in found]
         if not due:
@@ -164,34 +130,9 @@ def _before_storing(
     return outcomes
 
 
-def _all_checked(group: Sequence[PreparedSegment | Unchecked]) -> list[PreparedSegment]:
-    prepared: list[PreparedSegment] = []
-    changed: set[AttemptKey] = set()  # attempts that may have been refused since the store was looked at
-    for each in group:
-        if isinstance(each, PreparedSegment):
-            prepared.append(each)
-            continue
-        if each.key in changed:
-            each.look_again()
-        found = _checked(each)
-        if found is None:
-            changed.add(each.key)
-        else:
-            prepared.append(found)
-    return prepared
-
-
-def _checked(unchecked: Unchecked) -> PreparedSegment | None:
-    try:
-        return unchecked.checked()
-    except Exception as error:  # noqa: BLE001 - the others of its group must not suffer
-        unchecked.refuse(_told("checking", 1, error))
-        return None
-
-
-def _told(what: str, segments: int, error: Exception) -> AssayError:
+def _told(segments: int, error: Exception) -> AssayError:
     """An error as its sender may hear it; a bug goes to the log."""
     if isinstance(error, AssayError):
         return error
-    _log.error("%s %d segments failed", what, segments, exc_info=error)
+    _log.error("storing %d segments failed", segments, exc_info=error)
     return StorageError("segments", f"they could not be stored ({error})", "see the server's log")

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import threading
 import time
-from collections.abc import Callable, Sequence
-from operator import itemgetter
+from collections.abc import Callable
 from weakref import WeakValueDictionary
 
 from assay_core.program_log import log_about
-from assay_core.records.attempt import AttemptKey, AttemptLog, Claim
+from assay_core.records.attempt import AttemptKey
 from assay_core.records.campaign import AttemptState
 from assay_core.records.failure import Failure
 from assay_core.records.lease import FinishedAttempt
-from assay_core.records.validity_flag import ValidityFlag
 from assay_sampling.errors import AssayError, LaunchTableError
 from assay_server.analysis.runs.intact import RecordsChangedError
 from assay_server.campaign_file.slices.chosen import SlicePlan
@@ -37,7 +34,6 @@ _log = logging.getLogger(__name__)
 
 # A slice behind the end of its workload is published without a file.
 _NO_FILE = PublishedFile("", 0, 0, "")
-MOST_SMALL_SEGMENTS = 8  # of an attempt that is finished together with others
 
 
 class Publisher:
@@ -50,86 +46,22 @@ class Publisher:
         self._kinds = LaunchKinds(coordinator.records, seconds)
 
     @repeated
-    def finish(
-        self, claim: Claim, segments: int, launches: int, flags: tuple[ValidityFlag, ...], log: AttemptLog
-    ) -> bool:
+    def finish(self, attempt: FinishedAttempt) -> bool:
         """Publish a complete attempt; True if it is the published one, False if the agent must drop it.
 
         An agent that does not hold its lease must always drop it.
         Raises StorageError if the disk refused: ask again later, the attempt stays finished.
         """
-        key = claim.key
+        key = attempt.claim.key
         with self._coordinator.schedule() as schedule:
-            if not schedule.is_held(claim):
+            if not schedule.is_held(attempt.claim):
                 return False
-            outcome = schedule.begin_publish(key, segments, launches, flags, log)
+            outcome = schedule.begin_publish(
+                key, attempt.segments, attempt.launches, attempt.flags, attempt.log
+            )
         if outcome is FinishOutcome.PUBLISH:
             return self._publish(key)
         return outcome is FinishOutcome.ALREADY_PUBLISHED
-
-    def finish_one(self, attempt: FinishedAttempt) -> bool:
-        """As :meth:`finish`."""
-        return self.finish(attempt.claim, attempt.segments, attempt.launches, attempt.flags, attempt.log)
-
-    def finish_together(self, attempts: Sequence[FinishedAttempt]) -> list[bool | AssayError]:
-        """The answer of :meth:`finish` to each attempt of few launches, or its error.
-
-        They share each commit. If anything is amiss with one of them, each is finished alone.
-        """
-        try:
-            told = self._finished_together(attempts)
-        except AssayError:
-            told = {}
-        return [told[each.claim] if each.claim in told else self._alone(each) for each in attempts]
-
-    def _alone(self, attempt: FinishedAttempt) -> bool | AssayError:
-        try:
-            return self.finish_one(attempt)
-        except AssayError as error:
-            return error
-
-    @repeated
-    def _finished_together(self, attempts: Sequence[FinishedAttempt]) -> dict[Claim, bool]:
-        """The answers to those that were published together, or need not be published."""
-        told: dict[Claim, bool] = {}
-        due: dict[AttemptKey, Claim] = {}
-        with self._coordinator.schedule() as schedule:
-            for each in attempts:
-                key = each.claim.key
-                if not schedule.is_held(each.claim):
-                    told[each.claim] = False
-                    continue
-                outcome = schedule.begin_publish(key, each.segments, each.launches, each.flags, each.log)
-                if outcome is FinishOutcome.PUBLISH:
-                    due[key] = each.claim
-                else:
-                    told[each.claim] = outcome is FinishOutcome.ALREADY_PUBLISHED
-        if due:
-            published = self._published_together(list(due))
-            told |= {due[key]: wanted for key, wanted in published.items()}
-        return told
-
-    def _published_together(self, keys: Sequence[AttemptKey]) -> dict[AttemptKey, bool]:
-        """Publish attempts that are finished; whether each is wanted. Those with large files are left out."""
-        # Everybody else holds one such lock at most, so that to take several in order cannot block for ever.
-        slices = {(key.run_id, key.slice_index): self._slice_lock(key) for key in keys}
-        with contextlib.ExitStack() as held:
-            for _, lock in sorted(slices.items(), key=itemgetter(0)):
-                held.enter_context(lock)
-            with self._coordinator.snapshot() as store:
-                ready = (key for key in keys if _is_publishing(store, key))
-                found = [(key, store.segments(key)) for key in ready]
-            files = self._coordinator.records.publish_small(found)
-            with self._coordinator.snapshot() as store:
-                plans = {key: self._look_at(store, key, file) for key, file in files.items()}
-            with self._coordinator.schedule() as schedule:
-                wanted = {
-                    key: schedule.end_publish(key, file, self._kinds, plans[key])
-                    for key, file in files.items()
-                }
-            for key in (key for key, is_wanted in wanted.items() if not is_wanted):
-                self._coordinator.records.withdraw(files[key].file)
-        return wanted
 
     def resume(self) -> None:
         """Publish the attempts that finished before a restart or while the disk was full."""
@@ -216,8 +148,3 @@ class Publisher:
     def _slice_lock(self, key: AttemptKey) -> threading.Lock:
         with self._lock:
             return self._slices.setdefault((key.run_id, key.slice_index), threading.Lock())
-
-
-def _is_publishing(store: SqlTransaction, key: AttemptKey) -> bool:
-    attempt = store.attempt(key.run_id, key.slice_index, key.attempt)
-    return attempt is not None and attempt.key == key and attempt.state is AttemptState.PUBLISHING

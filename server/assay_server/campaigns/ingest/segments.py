@@ -2,23 +2,20 @@
 
 The progress of an attempt (schema, names, number of segments) is kept in memory. It is read back from the
 staged segments after a restart, and where the store has more of the attempt than memory. Segments of
-one attempt are checked one after another, those of different attempts in parallel, except for small ones:
-the thread that commits checks all that wait, with one look at the store.
+one attempt are checked one after another, those of different attempts in parallel.
 """
 
 from __future__ import annotations
 
 import threading
-import time
 from collections import OrderedDict
-from collections.abc import Callable
 from concurrent.futures import Future
 from operator import attrgetter
 from typing import NoReturn
 
 from assay_core.records.attempt import AttemptKey, Claim
 from assay_core.records.failure import Failure, failure
-from assay_sampling.errors import AssayError, LaunchTableError, StorageError
+from assay_sampling.errors import LaunchTableError, StorageError
 from assay_sampling.running.failures import FailureClass
 from assay_server.campaigns.ingest.damaged_staging import staging_damaged
 from assay_server.campaigns.ingest.group_commit import GroupCommit, PreparedSegment
@@ -30,10 +27,8 @@ from assay_server.campaigns.scheduling.coordinator import Coordinator
 from assay_server.campaigns.scheduling.transitions import Effects
 from assay_server.store.model import Attempt, Segment
 from assay_server.store.records import DamagedSegmentError
-from assay_server.store.sql import SqlTransaction
 
 _MOST_REMEMBERED = 256
-_PAUSE_SECONDS = 0.002  # between two uploads of a stream that are there already
 
 
 class Ingest:
@@ -43,9 +38,7 @@ class Ingest:
         self._coordinator = coordinator
         self._lock = threading.Lock()
         self._progress: OrderedDict[AttemptKey, Progress] = OrderedDict()
-        self._checking = 0
-        self._checked_at = 0.0
-        self._commit = GroupCommit(coordinator, self.forget, self._more_come)
+        self._commit = GroupCommit(coordinator, self.forget)
         coordinator.listen(self._heard, attrgetter("dead"))
 
     def close(self) -> None:
@@ -66,43 +59,16 @@ class Ingest:
         The future, or this call itself, raises StorageError if the disk refused it or an earlier segment:
         send them again later.
         """
-        with self._lock:
-            self._checking += 1
-        try:
-            return self._take(upload, None, self._commit.submit)
-        finally:
-            with self._lock:
-                self._checking -= 1
-                self._checked_at = time.monotonic()
-
-    def take_small(self, upload: Upload) -> Future[Answer]:
-        """As :meth:`take`, but never waits: the thread that commits checks it. For small uploads.
-
-        It is behind all uploads that were taken before it. The next one of its attempt that is not small must
-        not be taken before the future resolves.
-        """
-        small = _SmallUpload(upload, self._look, self._take)
-        self._commit.submit(small)
-        return small.answer
-
-    def _more_come(self) -> bool:
-        """Whether an upload is being checked, or the next one of a stream may be at once."""
-        return self._checking > 0 or time.monotonic() - self._checked_at < _PAUSE_SECONDS
-
-    def _take(
-        self, upload: Upload, stored: Stored | None, submit: Callable[[PreparedSegment], None]
-    ) -> Future[Answer]:
-        """The answer to come. ``stored``: what was read for it; None: read it when it is needed."""
         progress = self._known(upload)
         if progress is None:
-            attempt = self._attempt(upload.key) if stored is None else stored.attempt
+            attempt = self._attempt(upload.key)
             # Before anything about the attempt is stored or revealed.
             if attempt is None or not attempt.is_held_by(upload.claim):
                 return _answered(Answer(refusal=_not_wanted(upload)))
             progress = self._begun(upload.claim)
         with progress.lock:
             try:
-                prepared = self._prepare(upload, progress, stored, submit)
+                prepared = self._prepare(upload, progress)
             except _Refused as refused:
                 return _answered(Answer(refusal=refused.why))
             if isinstance(prepared, Answer):
@@ -112,15 +78,6 @@ class Ingest:
     def _attempt(self, key: AttemptKey) -> Attempt | None:
         with self._coordinator.snapshot() as store:
             return store.attempt(key.run_id, key.slice_index, key.attempt)
-
-    def _look(self, store: SqlTransaction, upload: Upload) -> Stored | None:
-        """What the check of an upload needs from the store; None if it needs nothing."""
-        if self._known(upload) is not None:
-            return None
-        with self._lock:
-            progress = self._progress.get(upload.key)
-        mine = progress is not None and progress.is_of(upload.claim)
-        return Stored.read(store, upload, progress if mine else None)
 
     def _known(self, upload: Upload) -> Progress | None:
         """The progress that the upload is the next segment of.
@@ -147,20 +104,14 @@ class Ingest:
                 self._progress.popitem(last=False)
             return progress
 
-    def _prepare(
-        self,
-        upload: Upload,
-        progress: Progress,
-        stored: Stored | None,
-        submit: Callable[[PreparedSegment], None],
-    ) -> PreparedSegment | Answer:
+    def _prepare(self, upload: Upload, progress: Progress) -> PreparedSegment | Answer:
         """The segment on its way to the disk, or an immediate answer; raises _Refused."""
         try:
             if not progress.continues_with(upload):
-                answer = self._look_up(upload, progress, stored)
+                answer = self._look_up(upload, progress)
                 if answer is not None:
                     return answer
-            return self._hand_over(upload, progress, submit)
+            return self._hand_over(upload, progress)
         except ChangedOnTheWayError as error:
             self._refuse_attempt(upload, _refusal(error.cause, upload, retryable=True))
         except LaunchTableError as error:
@@ -168,17 +119,14 @@ class Ingest:
         except DamagedSegmentError as error:
             self._refuse_attempt(upload, staging_damaged(self._coordinator, upload.key, error))
 
-    def _look_up(
-        self, upload: Upload, progress: Progress, stored: Stored | None
-    ) -> PreparedSegment | Answer | None:
+    def _look_up(self, upload: Upload, progress: Progress) -> PreparedSegment | Answer | None:
         """The first upload after a start, one again, or one out of order; None: it is next."""
         pending = progress.pending.get(upload.index)
         if pending is not None and not pending.outcome.done():
             self._require_same(upload, pending.segment)
             return pending
-        if stored is None or stored.lacks(progress):
-            with self._coordinator.snapshot() as store:
-                stored = Stored.read(store, upload, progress)
+        with self._coordinator.snapshot() as store:
+            stored = Stored.read(store, upload, progress)
         attempt, run = stored.attempt, stored.run
         if attempt is None or run is None or not attempt.is_held_by(upload.claim):
             raise _Refused(_not_wanted(upload))
@@ -200,9 +148,7 @@ class Ingest:
             self._refuse_attempt(upload, _refusal(cause, upload, retryable=True))
         return None
 
-    def _hand_over(
-        self, upload: Upload, progress: Progress, submit: Callable[[PreparedSegment], None]
-    ) -> PreparedSegment:
+    def _hand_over(self, upload: Upload, progress: Progress) -> PreparedSegment:
         progress.check(upload)
         segment = Segment(
             upload.key.run_id,
@@ -221,7 +167,7 @@ class Ingest:
         progress.next_offset = segment.end_bytes
         progress.pending = {i: p for i, p in progress.pending.items() if not p.outcome.done()}
         progress.pending[upload.index] = prepared
-        submit(prepared)
+        self._commit.submit(prepared)
         return prepared
 
     def _require_same(self, upload: Upload, known: Segment) -> None:
@@ -257,48 +203,6 @@ class Ingest:
 
         prepared.outcome.add_done_callback(stored)
         return answer
-
-
-class _SmallUpload:
-    """An upload that the thread that commits checks; ``answer``: what its sender is told."""
-
-    def __init__(
-        self,
-        upload: Upload,
-        look: Callable[[SqlTransaction, Upload], Stored | None],
-        take: Callable[[Upload, Stored | None, Callable[[PreparedSegment], None]], Future[Answer]],
-    ) -> None:
-        self._upload, self._look, self._take = upload, look, take
-        self._stored: Stored | None = None
-        self.answer: Future[Answer] = Future()
-        # A stream that ends cancels what it waits for; the segment is on its way all the same.
-        self.answer.set_running_or_notify_cancel()
-
-    @property
-    def key(self) -> AttemptKey:
-        return self._upload.key
-
-    def look(self, store: SqlTransaction) -> None:
-        self._stored = self._look(store, self._upload)
-
-    def look_again(self) -> None:
-        self._stored = None
-
-    def checked(self) -> PreparedSegment | None:
-        prepared: list[PreparedSegment] = []
-        answer = self._take(self._upload, self._stored, prepared.append)
-        answer.add_done_callback(self._tell)
-        return prepared[0] if prepared else None
-
-    def refuse(self, error: AssayError) -> None:
-        self.answer.set_exception(error)
-
-    def _tell(self, answer: Future[Answer]) -> None:
-        error = answer.exception()
-        if error is not None:
-            self.answer.set_exception(error)
-        else:
-            self.answer.set_result(answer.result())
 
 
 class _Refused(Exception):

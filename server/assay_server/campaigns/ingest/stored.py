@@ -39,10 +39,6 @@ class Stored:
             return cls(attempt, run, known)
         return cls(attempt, run, known, store.segments(key))
 
-    def lacks(self, progress: Progress) -> bool:
-        """Whether the progress must be read back, and was not when this was read."""
-        return self.segments is None and self.attempt is not None and is_behind(progress, self.attempt)
-
 
 def is_behind(progress: Progress | None, attempt: Attempt) -> bool:
     """Whether the store has more of an attempt than memory: after a restart or an unanswered commit."""

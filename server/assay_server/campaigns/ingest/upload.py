@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from assay_core.records.attempt import AttemptKey, Claim
 from assay_core.records.failure import Failure
 
-MOST_SMALL_BYTES, MOST_SMALL_LAUNCHES = 64 << 10, 4_096  # about a millisecond to check
-
 
 @dataclass(frozen=True)
 class Upload:
@@ -29,11 +27,6 @@ class Upload:
     @property
     def key(self) -> AttemptKey:
         return self.claim.key
-
-    @property
-    def is_small(self) -> bool:
-        """Whether its check takes less than handing it from thread to thread."""
-        return len(self.names) + len(self.data) <= MOST_SMALL_BYTES and self.launches <= MOST_SMALL_LAUNCHES
 
     def __str__(self) -> str:
         return f"{self.key}, segment {self.index}"

@@ -20,7 +20,6 @@ from assay_server.rpc.concurrency import ConcurrencyLimit
 from assay_server.rpc.errors import abort
 from assay_server.rpc.threads import Threads
 from assay_server.rpc.uploads.assembler import Assembler
-from assay_server.threads.results import LoopResults
 
 Context = grpc.aio.ServicerContext[Any, Any]
 InFlight = tuple[Upload, asyncio.Future[Answer]]
@@ -61,7 +60,6 @@ class IngestServicer(ingest_pb2_grpc.IngestServiceServicer):
         self._threads = threads
         self._limits = limits.uploads
         self._budget = ByteBudget(limits.uploads)
-        self._results: LoopResults[Answer] = LoopResults()
         self._streams = ConcurrencyLimit(
             lambda: limits.uploads.upload_streams, lambda: limits.callers.place_share_percent
         )
@@ -74,7 +72,7 @@ class IngestServicer(ingest_pb2_grpc.IngestServiceServicer):
                 yield response
 
     async def _upload(self, requests: AsyncIterator[Any], context: Context) -> AsyncIterator[Any]:
-        stream = _Stream(self._ingest, self._threads, self._budget, self._results, self._limits)
+        stream = _Stream(self._ingest, self._threads, self._budget, self._limits)
         reader = asyncio.create_task(stream.read(requests))
         reader.add_done_callback(_seen)
         try:
@@ -99,11 +97,9 @@ class _Stream:
         ingest: Ingest,
         threads: Threads,
         budget: ByteBudget,
-        results: LoopResults[Answer],
         limits: UploadLimits,
     ) -> None:
         self._limits = limits
-        self._results = results
         self.answers: asyncio.Queue[InFlight | None] = asyncio.Queue()
         self._in_flight = asyncio.Semaphore(limits.upload_segments_in_flight)
         self._ingest = ingest
@@ -111,7 +107,6 @@ class _Stream:
         self._budget = budget
         self._held_bytes = 0
         self._last: dict[AttemptKey, int] = {}
-        self._small: dict[AttemptKey, asyncio.Future[Answer]] = {}  # the last small uploads, until answered
 
     async def read(self, requests: AsyncIterator[Any]) -> None:
         """Read the whole stream; its end, for any reason, also ends the answers."""
@@ -136,20 +131,10 @@ class _Stream:
         await self._in_flight.acquire()
         upload = replace(upload, follows=self._last.get(upload.key) == upload.index - 1)
         self._last[upload.key] = upload.index
-        future = await self._taken(upload)
+        taken = asyncio.get_running_loop().run_in_executor(self._threads.ingest, self._ingest.take, upload)
+        future = asyncio.wrap_future(await taken)
         future.add_done_callback(_seen)  # also for futures that nobody awaits after the stream's end
         self.answers.put_nowait((upload, future))
-
-    async def _taken(self, upload: Upload) -> asyncio.Future[Answer]:
-        key, loop = upload.key, asyncio.get_running_loop()
-        if upload.is_small:
-            small = self._small[key] = self._results.on_loop(self._ingest.take_small(upload))
-            small.add_done_callback(lambda done: self._small.get(key) is done and self._small.pop(key))
-            return small
-        if (before := self._small.get(key)) is not None:
-            await asyncio.wait([before])  # another thread checks this one: their order must stay
-        stored = await loop.run_in_executor(self._threads.ingest, self._ingest.take, upload)
-        return self._results.on_loop(stored)
 
     async def answered(self, upload: Upload) -> None:
         self._in_flight.release()

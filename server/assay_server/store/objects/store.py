@@ -81,13 +81,6 @@ class ObjectRecordStore:
         self._send([made])
         return made
 
-    def publish_small(
-        self, attempts: Sequence[tuple[AttemptKey, Sequence[Segment]]]
-    ) -> dict[AttemptKey, PublishedFile]:
-        made = self._making.publish_small(attempts)
-        self._send(list(made.values()))
-        return made
-
     def _send(self, made: Sequence[PublishedFile]) -> None:
         """Put files that were made here into the bucket, and then into the cache."""
         paths = [Path(self._making.location(each.file)) for each in made]
