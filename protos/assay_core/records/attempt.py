@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 from assay_core.records.wire import Record, WireError
 from assay_protos import agent_pb2, common_pb2
@@ -61,37 +61,18 @@ class HeldAttempt(Record[agent_pb2.HeldAttempt]):
     write_secret: bytes = field(repr=False)
 
 
-class _WritesAttempt(Protocol):
-    """A message that writes to an attempt and names its sender."""
-
-    @property
-    def key(self) -> common_pb2.AttemptKey: ...
-    @property
-    def agent_id(self) -> str: ...
-    @property
-    def session_id(self) -> str: ...
-    @property
-    def write_secret(self) -> bytes: ...
-
-
 @dataclass(frozen=True)
-class Claim:
-    """A sender's claim to hold the lease of an attempt; ``secret`` is the lease's."""
+class Claim(Record[Any], secret="write_secret"):
+    """A sender's claim to hold the lease of an attempt, within a message; ``secret`` is the lease's."""
 
     key: AttemptKey
     agent_id: str
     session_id: str = field(repr=False)
     secret: bytes = field(repr=False)
 
-    @classmethod
-    def from_proto(cls, message: _WritesAttempt) -> Claim:
-        """The claim in a message about an attempt: its sender and the secret that proves the lease."""
-        key = AttemptKey.from_proto(message.key)
-        return cls(key, message.agent_id, message.session_id, message.write_secret)
-
 
 @dataclass(frozen=True)
-class AttemptLog:
+class AttemptLog(Record[agent_pb2.AttemptLog], text="log"):
     """How an attempt was made, for people: command (empty for a recording), environment, output.
 
     The environment is scrubbed of secrets. ``wall_seconds`` is how long the measuring commands ran.
@@ -119,25 +100,9 @@ class AttemptLog:
 
     def to_proto(self) -> agent_pb2.AttemptLog:
         """The log as a message; a text that is too long is cut to its beginning and end."""
-        return agent_pb2.AttemptLog(
-            command=self.command,
-            environment=self.environment,
-            log=bounded_text(self.text),
-            telemetry_json=self.telemetry_json,
-            wall_seconds=self.wall_seconds,
-            facts_json=self.facts_json,
-        )
-
-    @classmethod
-    def from_proto(cls, message: agent_pb2.AttemptLog) -> AttemptLog:
-        return cls(
-            tuple(message.command),
-            dict(message.environment),
-            message.log,
-            message.telemetry_json,
-            message.wall_seconds,
-            message.facts_json,
-        )
+        message = super().to_proto()
+        message.log = bounded_text(self.text)
+        return message
 
 
 def bounded_text(text: str) -> str:

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from assay_core.records.failure import Failure, optional_failure_to_proto
+from assay_core.records.failure import Failure
 from assay_core.records.upload import Bundle
 from assay_core.records.validity_flag import ValidityFlag
-from assay_core.records.wire import Record, closed_set
+from assay_core.records.wire import Record, Within, closed_set
 from assay_protos import campaign_pb2, lab_pb2
 from assay_sampling.running.identity import Condition, RunLevel
 
@@ -269,8 +269,19 @@ class Estimate(Record[lab_pb2.Estimate]):
 NO_ESTIMATE = Estimate()
 
 
+_ETA = Within(
+    known="eta_known",
+    remaining_ms="eta_ms",
+    missing="eta_missing",
+    at_least="eta_at_least",
+    low_ms="eta_low_ms",
+    high_ms="eta_high_ms",
+    assumed="eta_assumed",
+)
+
+
 @dataclass(frozen=True, kw_only=True)
-class CampaignStatus:
+class CampaignStatus(Record[campaign_pb2.CampaignStatus], eta=_ETA):
     """A campaign: its state, counts of its runs and slices, and a page of its runs.
 
     ``failure``: why the campaign or its analysis failed. ``resting``: slots of the server that rest while it
@@ -309,77 +320,6 @@ class CampaignStatus:
     def ended(self) -> bool:
         """Whether the campaign is finished and will not change any more."""
         return self.state in ENDED_CAMPAIGNS
-
-    def to_proto(self) -> campaign_pb2.CampaignStatus:
-        return campaign_pb2.CampaignStatus(
-            campaign_id=self.campaign_id,
-            name=self.name,
-            state=_CAMPAIGN_STATES.to_proto(self.state),
-            synthetic=self.synthetic,
-            failure=optional_failure_to_proto(self.failure),
-            runs_total=self.runs_total,
-            runs_done=self.runs_done,
-            runs_failed=self.runs_failed,
-            runs_running=self.runs_running,
-            runs_cancelled=self.runs_cancelled,
-            runs_paused=self.runs_paused,
-            paused=self.paused,
-            gpu_seconds=self.gpu_seconds,
-            eta_known=self.eta.known,
-            eta_ms=self.eta.remaining_ms,
-            eta_missing=self.eta.missing,
-            eta_at_least=self.eta.at_least,
-            eta_low_ms=self.eta.low_ms,
-            eta_high_ms=self.eta.high_ms,
-            eta_assumed=self.eta.assumed,
-            slices=self.slices,
-            slices_done=self.slices_done,
-            retries=self.retries,
-            resting=[rest.to_proto() for rest in self.resting],
-            waiting=[each.to_proto() for each in self.waiting],
-            runs=[run.to_proto() for run in self.runs],
-            runs_next=self.runs_next,
-            owner=self.owner,
-            owner_name=self.owner_name,
-            project=self.project,
-        )
-
-    @classmethod
-    def from_proto(cls, message: campaign_pb2.CampaignStatus) -> CampaignStatus:
-        return cls(
-            campaign_id=message.campaign_id,
-            name=message.name,
-            state=_CAMPAIGN_STATES.from_proto(message.state, message.campaign_id),
-            synthetic=message.synthetic,
-            failure=Failure.from_proto(message.failure) if message.HasField("failure") else None,
-            runs_total=message.runs_total,
-            runs_done=message.runs_done,
-            runs_failed=message.runs_failed,
-            runs_running=message.runs_running,
-            runs_cancelled=message.runs_cancelled,
-            runs_paused=message.runs_paused,
-            paused=message.paused,
-            gpu_seconds=message.gpu_seconds,
-            eta=Estimate(
-                message.eta_known,
-                message.eta_ms,
-                message.eta_missing,
-                message.eta_at_least,
-                message.eta_low_ms,
-                message.eta_high_ms,
-                message.eta_assumed,
-            ),
-            slices=message.slices,
-            slices_done=message.slices_done,
-            retries=message.retries,
-            resting=tuple(SlotRest.from_proto(rest) for rest in message.resting),
-            waiting=tuple(WaitingRuns.from_proto(each) for each in message.waiting),
-            runs=tuple(RunStatus.from_proto(run) for run in message.runs),
-            runs_next=message.runs_next,
-            owner=message.owner,
-            owner_name=message.owner_name,
-            project=message.project,
-        )
 
 
 @dataclass(frozen=True)

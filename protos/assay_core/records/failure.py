@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+from assay_core.records.wire import UNSENT, Record, fields_of
 from assay_protos import common_pb2
 from assay_sampling.errors import AssayError
 from assay_sampling.running.failures import FailureClass, failure_class_named
 
 
 @dataclass(frozen=True)
-class Failure:
+class Failure(Record[common_pb2.Failure], tool_said=UNSENT):
     """A classified failure: ``subject`` is what failed, ``cause`` and ``remedy`` are one sentence each.
 
     ``failure_class`` is the name of a FailureClass, or one that only another release knows, kept unchanged.
@@ -36,33 +37,13 @@ class Failure:
 
     def to_dict(self) -> dict[str, Any]:
         """For documents and the server's store."""
-        return {
-            "failure_class": self.failure_class,
-            "subject": self.subject,
-            "cause": self.cause,
-            "remedy": self.remedy,
-            "retryable": self.retryable,
-        }
-
-    def to_proto(self) -> common_pb2.Failure:
-        return common_pb2.Failure(
-            failure_class=self.failure_class,
-            subject=self.subject,
-            cause=self.cause,
-            remedy=self.remedy,
-            retryable=self.retryable,
-        )
+        return {each.name: getattr(self, each.name) for each in fields_of(Failure)}
 
     @classmethod
     def from_proto(cls, message: common_pb2.Failure) -> Failure:
         """A failure from a message; one without a class counts as internal."""
-        return cls(
-            message.failure_class or FailureClass.INTERNAL.value,
-            message.subject,
-            message.cause,
-            message.remedy,
-            message.retryable,
-        )
+        why = super().from_proto(message)
+        return why if why.failure_class else replace(why, failure_class=FailureClass.INTERNAL.value)
 
 
 def failure(
@@ -88,8 +69,3 @@ def failure(
 def failure_of(error: AssayError, failure_class: FailureClass) -> Failure:
     """An error as a failure: its subject and cause, and its remedy if it has one."""
     return failure(failure_class, error.subject, error.explained, error.remedy)
-
-
-def optional_failure_to_proto(why: Failure | None) -> common_pb2.Failure | None:
-    """An optional failure as a message."""
-    return None if why is None else why.to_proto()

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from assay_core.identity.roles import IdentityKind, Role
-from assay_core.records.wire import Record, WireError, closed_set
+from assay_core.records.wire import Record, WireError, closed_set, convert_by
 from assay_protos import identity_pb2
 
 ROLES = closed_set(identity_pb2.Role, Role)
+convert_by(IdentityKind, str, lambda text, _subject: text)
 
 
 @dataclass(frozen=True)
@@ -125,7 +126,7 @@ class Issued(Record[identity_pb2.IssuedCertificate]):
 
 
 @dataclass(frozen=True)
-class KnownIdentity:
+class KnownIdentity(Record[identity_pb2.KnownIdentity]):
     """An agent or a person as the server knows it, with its certificates that have not expired."""
 
     identity_id: str
@@ -138,29 +139,12 @@ class KnownIdentity:
     revoked_at_ms: int = 0
     certificates: tuple[Issued, ...] = ()
 
-    def to_proto(self) -> identity_pb2.KnownIdentity:
-        return identity_pb2.KnownIdentity(
-            identity_id=self.identity_id,
-            kind=str(self.kind),
-            name=self.name,
-            role=ROLES.to_proto(self.role),
-            project=self.project,
-            labels=self.labels,
-            created_at_ms=self.created_at_ms,
-            revoked_at_ms=self.revoked_at_ms,
-            certificates=[each.to_proto() for each in self.certificates],
-        )
-
     @classmethod
     def from_proto(cls, message: identity_pb2.KnownIdentity) -> KnownIdentity:
-        role = ROLES.from_proto(message.role, f"identity {message.identity_id}")
-        if message.kind != role.kind:
-            raise WireError(f"identity {message.identity_id}", f"a {message.kind} cannot have role {role}")
-        return cls(
-            message.identity_id, role.kind, message.name, role, message.project, tuple(message.labels),
-            message.created_at_ms, message.revoked_at_ms,
-            tuple(Issued.from_proto(each) for each in message.certificates),
-        )  # fmt: skip
+        read = super().from_proto(message)
+        if read.kind != read.role.kind:
+            raise WireError(f"identity {read.identity_id}", f"a {read.kind} cannot have role {read.role}")
+        return replace(read, kind=read.role.kind)
 
 
 @dataclass(frozen=True)

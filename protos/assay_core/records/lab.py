@@ -158,24 +158,22 @@ class Budgets(Record[lab_pb2.ListBudgetsResponse]):
 
 
 @dataclass(frozen=True)
-class BudgetChange:
+class BudgetChange(Record[lab_pb2.SetBudgetRequest]):
     """A person's new budget in GPU hours; None: no budget of their own."""
 
     identity: str
     gpu_hours: float | None
 
-    def to_proto(self) -> lab_pb2.SetBudgetRequest:
-        return lab_pb2.SetBudgetRequest(identity=self.identity, gpu_hours=self.gpu_hours)
-
     @classmethod
     def from_proto(cls, message: lab_pb2.SetBudgetRequest) -> BudgetChange:
         """Raises ParameterError for what is not a number of hours."""
-        hours = message.gpu_hours if message.HasField("gpu_hours") else None
+        change = super().from_proto(message)
+        hours = change.gpu_hours
         if hours is not None and not 0 <= hours <= _MOST_HOURS:
             raise ParameterError(
                 "--gpu-hours", f"{hours:g} is not a number from 0 to {_MOST_HOURS:,}", "or give: none"
             )
-        return cls(message.identity, hours)
+        return change
 
 
 def role_named(name: str) -> Role:

@@ -8,7 +8,7 @@ from assay_core.records.attempt import AttemptKey, AttemptLog, Claim
 from assay_core.records.failure import Failure
 from assay_core.records.machine import GpuSample
 from assay_core.records.validity_flag import ValidityFlag
-from assay_core.records.wire import Record, WireError
+from assay_core.records.wire import Record, WireError, Within
 from assay_core.records.work import Work
 from assay_protos import agent_pb2
 
@@ -57,7 +57,7 @@ class LeaseAnswer:
 
 
 @dataclass(frozen=True)
-class AttemptProgress:
+class AttemptProgress(Record[agent_pb2.AttemptProgress]):
     """The progress of an attempt, and the secret that proves that its agent holds the lease."""
 
     key: AttemptKey
@@ -80,7 +80,7 @@ class SpoolState(Record[agent_pb2.SpoolState]):
 
 
 @dataclass(frozen=True)
-class Heartbeat:
+class Heartbeat(Record[agent_pb2.HeartbeatRequest]):
     """A sign of life from an agent's process and each of its attempts.
 
     ``spool`` None: the agent is of a release that does not tell it. ``gpus``: those of its GPUs that were
@@ -97,33 +97,10 @@ class Heartbeat:
         """The agent's claim to the lease of one of its attempts."""
         return Claim(progress.key, self.agent_id, self.session_id, progress.write_secret)
 
-    def to_proto(self) -> agent_pb2.HeartbeatRequest:
-        attempts = [
-            agent_pb2.AttemptProgress(
-                key=each.key.to_proto(),
-                launches_spooled=each.launches_spooled,
-                write_secret=each.write_secret,
-            )
-            for each in self.attempts
-        ]
-        spool = None if self.spool is None else self.spool.to_proto()
-        return agent_pb2.HeartbeatRequest(
-            agent_id=self.agent_id,
-            session_id=self.session_id,
-            attempts=attempts,
-            spool=spool,
-            gpus=[each.to_proto() for each in self.gpus],
-        )
-
     @classmethod
     def from_proto(cls, message: agent_pb2.HeartbeatRequest) -> Heartbeat:
-        attempts = tuple(
-            AttemptProgress(AttemptKey.from_proto(each.key), each.launches_spooled, each.write_secret)
-            for each in message.attempts
-        )
-        spool = SpoolState.from_proto(message.spool) if message.HasField("spool") else None
-        gpus = tuple(GpuSample.from_proto(each) for each in message.gpus[:_MOST_GPUS])
-        return cls(message.agent_id, message.session_id, attempts, spool, gpus)
+        del message.gpus[_MOST_GPUS:]  # before they are read
+        return super().from_proto(message)
 
 
 @dataclass(frozen=True)
@@ -135,7 +112,7 @@ class HeartbeatAnswer(Record[agent_pb2.HeartbeatResponse]):
 
 
 @dataclass(frozen=True)
-class FinishedAttempt:
+class FinishedAttempt(Record[agent_pb2.FinishAttemptRequest], claim=Within()):
     """A complete attempt of a slice: all segments are acknowledged; counts of segments and launches."""
 
     claim: Claim
@@ -143,28 +120,6 @@ class FinishedAttempt:
     launches: int
     flags: tuple[ValidityFlag, ...] = ()
     log: AttemptLog = field(default_factory=AttemptLog)
-
-    def to_proto(self) -> agent_pb2.FinishAttemptRequest:
-        return agent_pb2.FinishAttemptRequest(
-            agent_id=self.claim.agent_id,
-            session_id=self.claim.session_id,
-            write_secret=self.claim.secret,
-            key=self.claim.key.to_proto(),
-            segments=self.segments,
-            launches=self.launches,
-            flags=[flag.to_proto() for flag in self.flags],
-            log=self.log.to_proto(),
-        )
-
-    @classmethod
-    def from_proto(cls, message: agent_pb2.FinishAttemptRequest) -> FinishedAttempt:
-        return cls(
-            Claim.from_proto(message),
-            message.segments,
-            message.launches,
-            tuple(ValidityFlag.from_proto(flag) for flag in message.flags),
-            AttemptLog.from_proto(message.log),
-        )
 
 
 @dataclass(frozen=True)
@@ -175,35 +130,14 @@ class FinishAnswer(Record[agent_pb2.FinishAttemptResponse]):
 
 
 @dataclass(frozen=True)
-class FailedAttempt:
+class FailedAttempt(Record[agent_pb2.FailAttemptRequest], claim=Within()):
     """Why an attempt failed, and how far it got."""
 
     claim: Claim
     failure: Failure
     log: AttemptLog = field(default_factory=AttemptLog)
 
-    def to_proto(self) -> agent_pb2.FailAttemptRequest:
-        return agent_pb2.FailAttemptRequest(
-            agent_id=self.claim.agent_id,
-            session_id=self.claim.session_id,
-            write_secret=self.claim.secret,
-            key=self.claim.key.to_proto(),
-            failure=self.failure.to_proto(),
-            log=self.log.to_proto(),
-        )
-
-    @classmethod
-    def from_proto(cls, message: agent_pb2.FailAttemptRequest) -> FailedAttempt:
-        return cls(
-            Claim.from_proto(message),
-            Failure.from_proto(message.failure),
-            AttemptLog.from_proto(message.log),
-        )
-
 
 @dataclass(frozen=True)
-class FailAnswer:
+class FailAnswer(Record[agent_pb2.FailAttemptResponse]):
     """The server's acknowledgement."""
-
-    def to_proto(self) -> agent_pb2.FailAttemptResponse:
-        return agent_pb2.FailAttemptResponse()

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from assay_core.records.attempt import AttemptKey, HeldAttempt
-from assay_core.records.wire import Record
+from assay_core.records.wire import UNSENT, Record, received_values
 from assay_protos import agent_pb2, common_pb2
 from assay_sampling.running.identity import device_key
 
@@ -18,7 +18,7 @@ _MIG_PREFIX = "MIG-"
 
 
 @dataclass(frozen=True)
-class InstalledDevice:
+class InstalledDevice(Record[common_pb2.Device]):
     """A GPU of a box. ``sm_count`` and ``memory_bytes`` are 0 if the driver does not report them.
 
     ``index`` is its ordinal in PCI bus order. ``problem`` is set if the GPU is present but cannot be queried;
@@ -34,25 +34,9 @@ class InstalledDevice:
     problem: str = ""
     left_out: str = ""
 
-    def to_proto(self) -> common_pb2.Device:
-        return common_pb2.Device(**dataclasses.asdict(self))
-
-    @classmethod
-    def from_proto(cls, message: common_pb2.Device) -> InstalledDevice:
-        return cls(
-            message.index,
-            message.name,
-            message.uuid,
-            message.compute_capability,
-            message.sm_count,
-            message.memory_bytes,
-            message.problem,
-            message.left_out,
-        )
-
 
 @dataclass(frozen=True)
-class GpuSample:
+class GpuSample(Record[agent_pb2.GpuSample]):
     """What the sensors of a slot's GPU said ``age_ms`` ago; None: the GPU does not report it."""
 
     slot_id: str
@@ -62,29 +46,20 @@ class GpuSample:
     busy_percent: float | None = None
     sm_clock_mhz: float | None = None
 
-    def to_proto(self) -> agent_pb2.GpuSample:
-        return agent_pb2.GpuSample(**dataclasses.asdict(self))
-
     @classmethod
     def from_proto(cls, message: agent_pb2.GpuSample) -> GpuSample:
         """Numbers that are not finite count as not reported; texts are bounded."""
-
-        def number(name: str) -> float | None:
-            value: float = getattr(message, name)
-            return value if message.HasField(name) and math.isfinite(value) else None
-
-        return cls(
-            message.slot_id[:_LONGEST_SLOT_ID],
-            max(0, message.age_ms),
-            number("temperature_celsius"),
-            number("power_watts"),
-            number("busy_percent"),
-            number("sm_clock_mhz"),
-        )
+        values = received_values(cls, message)
+        finite: dict[str, Any] = {
+            name: None if isinstance(value, float) and not math.isfinite(value) else value
+            for name, value in values.items()
+        }
+        finite |= {"slot_id": message.slot_id[:_LONGEST_SLOT_ID], "age_ms": max(0, message.age_ms)}
+        return cls(**finite)
 
 
 @dataclass(frozen=True)
-class Inventory:
+class Inventory(Record[agent_pb2.Inventory]):
     """The description of a box for the server; ``no_device_reason`` says why ``devices`` is empty."""
 
     host: str = ""
@@ -106,23 +81,6 @@ class Inventory:
         values = {item.name: document[item.name] for item in dataclasses.fields(cls)}
         devices = tuple(InstalledDevice(**device) for device in document["devices"])
         return cls(**{**values, "devices": devices})
-
-    def to_proto(self) -> agent_pb2.Inventory:
-        fields = {item.name: getattr(self, item.name) for item in dataclasses.fields(self)}
-        return agent_pb2.Inventory(**{**fields, "devices": [device.to_proto() for device in self.devices]})
-
-    @classmethod
-    def from_proto(cls, message: agent_pb2.Inventory) -> Inventory:
-        return cls(
-            message.host,
-            message.agent_version,
-            message.cpu_count,
-            message.memory_bytes,
-            tuple(InstalledDevice.from_proto(device) for device in message.devices),
-            message.driver_version,
-            message.cuda_driver_version,
-            message.no_device_reason,
-        )
 
 
 @dataclass(frozen=True)
@@ -169,7 +127,7 @@ class Slot(Record[agent_pb2.Slot]):
 
 
 @dataclass(frozen=True)
-class Registration:
+class Registration(Record[agent_pb2.RegisterRequest], kept_bytes=UNSENT):
     """An agent's process and the attempts that it holds.
 
     ``agent_id`` is kept on the agent's disk, ``session_id`` is new with every process. ``held``: attempts of
@@ -187,29 +145,10 @@ class Registration:
     place: str = ""
     kept_bytes: int = field(default=0, compare=False)
 
-    def to_proto(self) -> agent_pb2.RegisterRequest:
-        return agent_pb2.RegisterRequest(
-            agent_id=self.agent_id,
-            session_id=self.session_id,
-            name=self.name,
-            inventory=self.inventory.to_proto(),
-            slots=[slot.to_proto() for slot in self.slots],
-            held=[each.to_proto() for each in self.held],
-            place=self.place,
-        )
-
     @classmethod
     def from_proto(cls, message: agent_pb2.RegisterRequest) -> Registration:
-        return cls(
-            message.agent_id,
-            message.session_id,
-            message.name,
-            Inventory.from_proto(message.inventory),
-            tuple(Slot.from_proto(slot) for slot in message.slots),
-            tuple(HeldAttempt.from_proto(each) for each in message.held),
-            message.place,
-            message.ByteSize() - sum(each.ByteSize() for each in message.held),
-        )
+        kept_bytes = message.ByteSize() - sum(each.ByteSize() for each in message.held)
+        return dataclasses.replace(super().from_proto(message), kept_bytes=kept_bytes)
 
 
 @dataclass(frozen=True)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
 from assay_core.records.attempt import AttemptKey, AttemptLog
-from assay_core.records.campaign import ATTEMPT_STATES, AttemptState, CampaignStatus, RunStatus
-from assay_core.records.failure import Failure, optional_failure_to_proto
-from assay_core.records.wire import Record
+from assay_core.records.campaign import AttemptState, CampaignStatus, RunStatus
+from assay_core.records.failure import Failure
+from assay_core.records.wire import Record, Within
 from assay_protos import campaign_pb2
 
 
@@ -59,7 +58,7 @@ class NamedRun(Record[campaign_pb2.GetRunRequest]):
 
 
 @dataclass(frozen=True, kw_only=True)
-class AttemptDetail:
+class AttemptDetail(Record[campaign_pb2.AttemptDetail], log=Within()):
     """An attempt, for people. ``ended_at_ms`` 0: it has not ended yet.
 
     ``gang``: the other slots of a run over several GPUs.
@@ -75,49 +74,6 @@ class AttemptDetail:
     failure: Failure | None
     log: AttemptLog = field(default_factory=AttemptLog)
     gang: tuple[str, ...] = ()
-
-    def to_proto(self) -> campaign_pb2.AttemptDetail:
-        return campaign_pb2.AttemptDetail(
-            key=self.key.to_proto(),
-            state=ATTEMPT_STATES.to_proto(self.state),
-            agent=self.agent,
-            slot=self.slot,
-            leased_at_ms=self.leased_at_ms,
-            ended_at_ms=self.ended_at_ms,
-            launches=self.launches,
-            failure=optional_failure_to_proto(self.failure),
-            command=self.log.command,
-            environment=self.log.environment,
-            log=self.log.text,
-            telemetry_json=self.log.telemetry_json,
-            wall_seconds=self.log.wall_seconds,
-            facts_json=self.log.facts_json,
-            gang=self.gang,
-        )
-
-    @classmethod
-    def from_proto(cls, message: campaign_pb2.AttemptDetail) -> AttemptDetail:
-        key = AttemptKey.from_proto(message.key)
-        environment: Mapping[str, str] = dict(message.environment)
-        return cls(
-            key=key,
-            state=ATTEMPT_STATES.from_proto(message.state, str(key)),
-            agent=message.agent,
-            slot=message.slot,
-            leased_at_ms=message.leased_at_ms,
-            ended_at_ms=message.ended_at_ms,
-            launches=message.launches,
-            failure=Failure.from_proto(message.failure) if message.HasField("failure") else None,
-            log=AttemptLog(
-                tuple(message.command),
-                environment,
-                message.log,
-                message.telemetry_json,
-                message.wall_seconds,
-                message.facts_json,
-            ),
-            gang=tuple(message.gang),
-        )
 
 
 @dataclass(frozen=True)

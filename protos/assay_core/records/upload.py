@@ -8,7 +8,7 @@ from enum import StrEnum
 
 from assay_core.records.attempt import AttemptKey, Claim
 from assay_core.records.failure import Failure
-from assay_core.records.wire import Record, closed_set
+from assay_core.records.wire import Record, Within, closed_set
 from assay_protos import bundle_pb2, common_pb2, ingest_pb2
 
 CHUNK_BYTES = 1 << 20
@@ -25,7 +25,7 @@ _PARTS = closed_set(ingest_pb2.Part, Part)
 
 
 @dataclass(frozen=True)
-class SegmentHeader:
+class SegmentHeader(Record[ingest_pb2.SegmentHeader], index="segment"):
     """A description of a segment: its place in the attempt, and the sizes and hashes of its parts.
 
     ``index`` counts from 0 within the attempt. Sizes and BLAKE2b-256 hashes are of the two compressed parts;
@@ -41,7 +41,7 @@ class SegmentHeader:
 
 
 @dataclass(frozen=True)
-class AnnouncedSegment:
+class AnnouncedSegment(Record[ingest_pb2.SegmentHeader], claim=Within(), header=Within()):
     """The header that precedes the chunks of a segment: its sender and its description."""
 
     claim: Claim
@@ -49,32 +49,6 @@ class AnnouncedSegment:
 
     def __str__(self) -> str:
         return f"segment {self.header.index} of {self.claim.key}"
-
-    def to_proto(self) -> ingest_pb2.SegmentHeader:
-        return ingest_pb2.SegmentHeader(
-            key=self.claim.key.to_proto(),
-            segment=self.header.index,
-            launches=self.header.launches,
-            names_bytes=self.header.names_bytes,
-            launches_bytes=self.header.launches_bytes,
-            names_hash=self.header.names_hash,
-            launches_hash=self.header.launches_hash,
-            agent_id=self.claim.agent_id,
-            session_id=self.claim.session_id,
-            write_secret=self.claim.secret,
-        )
-
-    @classmethod
-    def from_proto(cls, message: ingest_pb2.SegmentHeader) -> AnnouncedSegment:
-        header = SegmentHeader(
-            message.segment,
-            message.launches,
-            message.names_bytes,
-            message.launches_bytes,
-            message.names_hash,
-            message.launches_hash,
-        )
-        return cls(Claim.from_proto(message), header)
 
 
 @dataclass(frozen=True)
@@ -186,22 +160,8 @@ class StoredBundle(Record[bundle_pb2.StoredBundle]):
 
 
 @dataclass(frozen=True)
-class BundleWanted:
+class BundleWanted(Record[bundle_pb2.FetchBundleRequest], claim=Within()):
     """An agent's request for the bundle of a run that it holds the lease of."""
 
     claim: Claim
     sha256: str
-
-    def to_proto(self) -> bundle_pb2.FetchBundleRequest:
-        claim = self.claim
-        return bundle_pb2.FetchBundleRequest(
-            agent_id=claim.agent_id,
-            session_id=claim.session_id,
-            key=claim.key.to_proto(),
-            write_secret=claim.secret,
-            sha256=self.sha256,
-        )
-
-    @classmethod
-    def from_proto(cls, message: bundle_pb2.FetchBundleRequest) -> BundleWanted:
-        return cls(Claim.from_proto(message), message.sha256)

@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields
 from functools import cache
+from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, ClassVar, Generic, Self, TypeVar, Union, get_args, get_origin, get_type_hints
 
@@ -19,6 +20,8 @@ from assay_sampling.errors import ParameterError
 from assay_sampling.running.identity import CacheCondition, ClockCondition, Condition, RunLevel, SmShareKind
 
 ONE_RELEASE = "run the same release of Assay on agent, server and client"
+
+UNSENT = "(unsent)"  # in place of a field's name on the wire
 
 Value = TypeVar("Value", bound=str)
 M = TypeVar("M", bound=Message)
@@ -67,43 +70,74 @@ class ClosedSet(Generic[Value]):
         return self.from_proto(number, subject) if number else None
 
 
+class Within:
+    """In place of a field's name on the wire: the record of that field has its fields in the same message,
+    under names of their own where these are given."""
+
+    def __init__(self, **wire_names: str) -> None:
+        self._wire_names = wire_names
+
+    def name_of(self, field: _Field) -> str:
+        return self._wire_names.get(field.name, field.wire_name)
+
+
+_WHOLE = Within()
+
+
 class Record(Generic[M]):
     """A dataclass with its message; ``class Left(Record[LeaveResponse], serial="number")`` renames a field.
 
     A field is text, a number, bytes, a value of a closed set (:func:`closed_set`), a condition, another
-    record, a tuple or a mapping of those, or None if the message has no such field.
+    record, a tuple or a mapping of those, or None if the message has no such field. ``claim=Within()``: the
+    fields of that record are fields of the message itself. ``cause=UNSENT``: it stays in its process.
     """
 
     message_type: ClassVar[type[Message]]
-    _wire_names: ClassVar[Mapping[str, str]]
+    _wire_names: ClassVar[Mapping[str, str | Within]]
 
-    def __init_subclass__(cls, **wire_names: str) -> None:
+    def __init_subclass__(cls, **wire_names: str | Within) -> None:
         super().__init_subclass__()
         base = next(each for each in cls.__orig_bases__ if get_origin(each) is Record)  # type: ignore[attr-defined]
         cls.message_type, cls._wire_names = get_args(base)[0], wire_names
 
     def to_proto(self) -> M:
         """The record as a message."""
-        kind: Any = type(self)
-        values = {each.wire_name: each.to_proto(getattr(self, each.name)) for each in fields_of(kind)}
-        message: M = kind.message_type(**values)
+        message: M = type(self).message_type(**sent_values(self, type(self)))  # type: ignore[assignment]
         return message
 
     @classmethod
     def from_proto(cls, message: M) -> Self:
         """The record of a message; raises WireError for a value that no field may have."""
-        kind: Any = cls
-        values: dict[str, Any] = {}
-        subject = cls.message_type.DESCRIPTOR.name
-        for each in fields_of(kind):
-            value = None
-            if not each.optional or message.HasField(each.wire_name):
-                value = each.from_proto(getattr(message, each.wire_name), subject)
-            # Errors are about what the record names first.
-            if not values and isinstance(value, str | Record):
-                subject = str(value)
-            values[each.name] = value
-        return cls(**values)
+        return cls(**received_values(cls, message))
+
+
+def sent_values(record: Any, kind: Any, within: Within = _WHOLE) -> dict[str, Any]:
+    """The fields of a message by name, from those that a record of the kind ``kind`` has."""
+    values: dict[str, Any] = {}
+    for each in fields_of(kind):
+        value = getattr(record, each.name)
+        if each.within is not None:
+            values |= sent_values(value, each.kind, each.within)
+        else:
+            values[within.name_of(each)] = each.to_proto(value)
+    return values
+
+
+def received_values(kind: Any, message: Any, subject: str = "", within: Within = _WHOLE) -> dict[str, Any]:
+    """The fields of a record of the kind ``kind`` by name, from those of a message about ``subject`` ("":
+    what the record names first). Raises WireError for a value that no field may have."""
+    values: dict[str, Any] = {}
+    is_named, subject = bool(subject), subject or message.DESCRIPTOR.name
+    for each in fields_of(kind):
+        value, name = None, within.name_of(each)
+        if each.within is not None:
+            value = each.kind(**received_values(each.kind, message, within=each.within))
+        elif not each.optional or message.HasField(name):
+            value = each.from_proto(getattr(message, name), subject)
+        if not (values or is_named) and isinstance(value, str | Record):
+            subject = str(value)
+        values[each.name] = value
+    return values
 
 
 @dataclass(frozen=True)
@@ -112,29 +146,32 @@ class _Field:
 
     name: str
     wire_name: str
+    kind: Any
     to_proto: Callable[[Any], Any]
     from_proto: Callable[[Any, str], Any]
     optional: bool = False
+    within: Within | None = None
 
 
 @cache
 def fields_of(record: Any) -> tuple[_Field, ...]:
-    """The fields of a record, each with its conversions; raises TypeError for one that has none."""
+    """The fields of a record that are sent, each with its conversions; raises TypeError for one that has
+    none."""
     hints = get_type_hints(record)
-    return tuple(
-        _field(each.name, record._wire_names.get(each.name, each.name), hints[each.name])
-        for each in fields(record)
-    )
+    names = {each.name: record._wire_names.get(each.name, each.name) for each in fields(record)}
+    return tuple(_field(name, to, hints[name]) for name, to in names.items() if to != UNSENT)
 
 
-def _field(name: str, wire_name: str, hint: Any) -> _Field:
+def _field(name: str, wire_name: str | Within, hint: Any) -> _Field:
+    if isinstance(wire_name, Within):
+        return _Field(name, name, hint, *_conversions(hint), within=wire_name)
     some = [each for each in get_args(hint) if each is not NoneType]
     if get_origin(hint) in (Union, UnionType) and len(some) == 1:
         to_proto, from_proto = _conversions(some[0])
         return _Field(
-            name, wire_name, lambda value: None if value is None else to_proto(value), from_proto, True
+            name, wire_name, hint, lambda value: None if value is None else to_proto(value), from_proto, True
         )
-    return _Field(name, wire_name, *_conversions(hint))
+    return _Field(name, wire_name, hint, *_conversions(hint))
 
 
 _Conversions = tuple[Callable[[Any], Any], Callable[[Any, str], Any]]
@@ -206,3 +243,4 @@ def condition_from_proto(message: common_pb2.Condition, subject: str) -> Conditi
 
 convert_by(Condition, condition_to_proto, condition_from_proto)
 convert_by(RunLevel, LEVELS.to_proto, LEVELS.from_proto)
+convert_by(Path, str, lambda text, _subject: Path(text))

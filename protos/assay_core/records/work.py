@@ -9,24 +9,17 @@ from typing import Self
 
 from assay_core.records.attempt import AttemptKey
 from assay_core.records.upload import Bundle
-from assay_core.records.wire import LEVELS, Record, condition_from_proto, condition_to_proto
+from assay_core.records.wire import Record, received_values, sent_values
 from assay_protos import agent_pb2
 from assay_sampling.running.identity import BASELINE, Condition, Level, RunLevel
 
 
 @dataclass(frozen=True)
-class RecordedSource:
+class RecordedSource(Record[agent_pb2.RecordedSource]):
     """The file that a recorded run plays back; ``recorded_time``: at the recorded pace."""
 
     path: Path
     recorded_time: bool = False
-
-    def to_proto(self) -> agent_pb2.RecordedSource:
-        return agent_pb2.RecordedSource(path=str(self.path), recorded_time=self.recorded_time)
-
-    @classmethod
-    def from_proto(cls, message: agent_pb2.RecordedSource) -> RecordedSource:
-        return cls(Path(message.path), message.recorded_time)
 
 
 @dataclass(frozen=True)
@@ -54,7 +47,7 @@ class CommandSource(Record[agent_pb2.CommandSource]):
 
 
 @dataclass(frozen=True, kw_only=True)
-class RunSpec:
+class RunSpec(Record[agent_pb2.RunSpec]):
     """What a run measures: one repeat of a workload on a kind of GPU at one level under one condition.
 
     ``level`` "bare": the command without a profiler, which records no launches. ``profiler``: the name under
@@ -76,33 +69,10 @@ class RunSpec:
     counters: tuple[str, ...] = ()
     under_mps: bool = False
 
-    def spec_to_proto(self, run_id: str) -> agent_pb2.RunSpec:
-        return agent_pb2.RunSpec(
-            campaign_id=self.campaign_id,
-            run_id=run_id,
-            workload=self.workload,
-            device_kind=self.device_kind,
-            level=LEVELS.to_proto(self.level),
-            condition=condition_to_proto(self.condition),
-            repeat=self.repeat,
-            synthetic=self.synthetic,
-            profiler=self.profiler,
-            recorded=None if self.recorded is None else self.recorded.to_proto(),
-            command=None if self.command is None else self.command.to_proto(),
-            counters=self.counters,
-            under_mps=self.under_mps,
-        )
-
 
 @dataclass(frozen=True, kw_only=True)
-class Work(RunSpec):
-    """One attempt to make: the run, the window of its launches, and the lease.
-
-    The window skips ``launch_skip`` launches, then takes ``launch_count`` (0: all the rest).
-    ``lease_remaining_ms`` counts from now and is extended by every heartbeat that is answered.
-    ``write_secret`` proves to the server that this agent holds the lease: for the spool and requests only.
-    ``gang``: the other slots of the agent that the run has; empty if it has one GPU.
-    """
+class _Assignment(Record[agent_pb2.Work]):
+    """What the work for a slot has besides its run."""
 
     key: AttemptKey
     launch_skip: int = 0
@@ -110,6 +80,17 @@ class Work(RunSpec):
     lease_remaining_ms: int = 60_000
     write_secret: bytes = field(default=b"", repr=False)
     gang: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Work(_Assignment, RunSpec):
+    """One attempt to make: the run, the window of its launches, and the lease.
+
+    The window skips ``launch_skip`` launches, then takes ``launch_count`` (0: all the rest).
+    ``lease_remaining_ms`` counts from now and is extended by every heartbeat that is answered.
+    ``write_secret`` proves to the server that this agent holds the lease: for the spool and requests only.
+    ``gang``: the other slots of the agent that the run has; empty if it has one GPU.
+    """
 
     @property
     def bare(self) -> bool:
@@ -126,37 +107,11 @@ class Work(RunSpec):
         return replace(self, command=command)
 
     def to_proto(self) -> agent_pb2.Work:
-        return agent_pb2.Work(
-            key=self.key.to_proto(),
-            run=self.spec_to_proto(self.key.run_id),
-            launch_skip=self.launch_skip,
-            launch_count=self.launch_count,
-            lease_remaining_ms=self.lease_remaining_ms,
-            write_secret=self.write_secret,
-            gang=self.gang,
-        )
+        run = agent_pb2.RunSpec(run_id=self.key.run_id, **sent_values(self, RunSpec))
+        return agent_pb2.Work(run=run, **sent_values(self, _Assignment))
 
     @classmethod
     def from_proto(cls, message: agent_pb2.Work) -> Work:
         """Raises WireError for work that this release does not understand."""
-        run, key = message.run, AttemptKey.from_proto(message.key)
-        return cls(
-            key=key,
-            campaign_id=run.campaign_id,
-            workload=run.workload,
-            device_kind=run.device_kind,
-            level=LEVELS.from_proto(run.level, str(key)),
-            condition=condition_from_proto(run.condition, str(key)),
-            profiler=run.profiler,
-            synthetic=run.synthetic,
-            repeat=run.repeat,
-            recorded=RecordedSource.from_proto(run.recorded) if run.HasField("recorded") else None,
-            command=CommandSource.from_proto(run.command) if run.HasField("command") else None,
-            counters=tuple(run.counters),
-            under_mps=run.under_mps,
-            launch_skip=message.launch_skip,
-            launch_count=message.launch_count,
-            lease_remaining_ms=message.lease_remaining_ms,
-            write_secret=message.write_secret,
-            gang=tuple(message.gang),
-        )
+        own = received_values(_Assignment, message)
+        return cls(**received_values(RunSpec, message.run, str(own["key"])), **own)
