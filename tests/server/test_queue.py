@@ -219,7 +219,7 @@ TestKeptQueue.settings = settings(max_examples=15, stateful_step_count=20, deadl
 
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """When the server looked for work in its store."""
+    """When a server that is started afterwards looked for work in its store."""
     looks: list[float] = []
     real = AgentHandler.lease
 
@@ -231,7 +231,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     return looks
 
 
-def test_an_idle_slot_asks_the_store_once_until_a_campaign_comes(server: Server, asked: list[float]) -> None:
+def test_an_idle_slot_asks_the_store_once_until_a_campaign_comes(asked: list[float], server: Server) -> None:
     with PlayingAgent(server.addresses[0]) as agent:
         agent.register()
         assert agent.lease(wait_ms=300).work is None
@@ -241,7 +241,7 @@ def test_an_idle_slot_asks_the_store_once_until_a_campaign_comes(server: Server,
 
 
 def test_a_slot_that_asks_again_is_answered_from_memory_until_its_agent_starts_anew(
-    server: Server, asked: list[float]
+    asked: list[float], server: Server
 ) -> None:
     with PlayingAgent(server.addresses[0]) as agent:
         agent.register()

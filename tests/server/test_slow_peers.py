@@ -31,9 +31,9 @@ from assay_server.limits import (
 )
 from assay_server.rpc.archives.servicer import ArchiveServicer
 from assay_server.rpc.bundles.servicer import BundleServicer
-from assay_server.rpc.campaign_servicer import CampaignServicer
 from assay_server.rpc.errors import send_in_time
 from assay_server.rpc.published.servicer import PublishedServicer
+from assay_server.rpc.services import campaign_service
 from assay_server.rpc.threads import Threads
 from tests.support.identity.tls_lab import channel_of, joined, tls_server
 from tests.support.server.playing_agent import PlayingAgent
@@ -128,7 +128,7 @@ def test_every_answer_in_parts_cuts_off_who_reads_nothing_and_frees_its_place(
     async def test() -> list[grpc.StatusCode]:
         handler: Any = Answers()
         threads = Threads.of(limits)
-        campaigns = CampaignServicer(handler, threads, limits)
+        campaigns = campaign_service(handler, threads, limits)
         others: dict[str, Any] = {
             "Export": ArchiveServicer(handler, threads, limits.archives),
             "ReadRecords": PublishedServicer(handler, threads, limits),

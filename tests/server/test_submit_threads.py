@@ -7,10 +7,11 @@ import threading
 from contextlib import closing
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 from assay_core.records.campaign import NamedCampaign, Submission, Submitted
 from assay_server.limits import DEFAULT_LIMITS
-from assay_server.rpc.campaign_servicer import CampaignServicer
+from assay_server.rpc.services import campaign_service
 from assay_server.rpc.threads import Threads
 
 
@@ -21,16 +22,16 @@ def test_a_person_cancels_while_more_submissions_wait_than_threads_serve() -> No
         assert turn.wait(60)
         return Submitted("large-1", 1)
 
-    handler: Any = SimpleNamespace(submit=submit, cancel=lambda asked: asked)
-    servicer, context = CampaignServicer(handler, threads), SimpleNamespace()
+    handler: Any = Mock(submit=submit, cancel=lambda asked: asked)  # no other call is made
+    servicer, context = campaign_service(handler, threads), SimpleNamespace()
 
     async def calls() -> tuple[Any, list[Any]]:
         message = Submission("campaign: large", "c.yaml", "/data").to_proto()
-        waiting = [asyncio.create_task(servicer.Submit(message, context)) for _ in range(5)]  # type: ignore[arg-type]
+        waiting = [asyncio.create_task(servicer.Submit(message, context)) for _ in range(5)]
         await asyncio.sleep(0)  # each has its thread, or its place in the queue
         try:
             asked = NamedCampaign("made-1").to_proto()
-            cancelled = await asyncio.wait_for(servicer.Cancel(asked, context), 30)  # type: ignore[arg-type]
+            cancelled = await asyncio.wait_for(servicer.Cancel(asked, context), 30)
             assert not any(each.done() for each in waiting)
         finally:
             turn.set()

@@ -49,6 +49,7 @@ class AgentHandler:
         self._publisher = publisher
         self._heartbeats = heartbeats
         self._heartbeat_ms = heartbeat_ms
+        self._draining = False
 
     @repeated
     def register(self, registration: Registration) -> Registered:
@@ -112,18 +113,24 @@ class AgentHandler:
         capacity = self._coordinator.capacity
         return capacity is not None and capacity.shortage is not None
 
-    def must_ask(self, request: LeaseRequest) -> bool:
-        """Whether a request for work must look into the store. Looks only in memory."""
+    def drain(self) -> None:
+        """Give no more work: a lease that this server gave now would outlive it."""
+        self._draining = True
+
+    def lease_from_memory(self, request: LeaseRequest) -> LeaseAnswer | None:
+        """That nothing waits for a slot, if that is known without a look into the store; else None."""
         coordinator = self._coordinator
         slot = request.agent_id, request.session_id, request.slot_id
-        if not coordinator.queue.got_nothing_before(*slot):
-            return True
-        return not self._is_full() and coordinator.queue.may_serve(
-            *slot,
-            resting=coordinator.slots,
-            windows=coordinator.policy.windows,
-            now_ms=coordinator.clock.now_ms(),
+        must_ask = not coordinator.queue.got_nothing_before(*slot) or (
+            not self._is_full()
+            and coordinator.queue.may_serve(
+                *slot,
+                resting=coordinator.slots,
+                windows=coordinator.policy.windows,
+                now_ms=coordinator.clock.now_ms(),
+            )
         )
+        return None if must_ask and not self._draining else LeaseAnswer()
 
     def finish(self, attempt: FinishedAttempt) -> FinishAnswer:
         """Publish; answers once the slice's file is durable. After a StorageError the agent asks again."""

@@ -18,6 +18,7 @@ from assay_protos import (
     archive_pb2_grpc,
     bundle_pb2_grpc,
     campaign_pb2_grpc,
+    identity_pb2_grpc,
     ingest_pb2_grpc,
     lab_pb2_grpc,
     records_pb2_grpc,
@@ -32,24 +33,28 @@ from assay_server.campaigns.ingest.segments import Ingest
 from assay_server.identity.identified import Identified
 from assay_server.limits import DEFAULT_LIMITS, JOIN_LIMITS, CallLimits, Limits
 from assay_server.rpc.agent_handler import AgentHandler
-from assay_server.rpc.agent_servicer import AgentServicer
 from assay_server.rpc.archives.handler import ArchiveHandler
 from assay_server.rpc.archives.servicer import ArchiveServicer
 from assay_server.rpc.binding import bound, group_called, places_taken
 from assay_server.rpc.bundles.handler import BundleHandler
 from assay_server.rpc.bundles.servicer import BundleServicer
 from assay_server.rpc.campaign_handler import CampaignHandler
-from assay_server.rpc.campaign_servicer import CampaignServicer
 from assay_server.rpc.concurrency import ConcurrencyLimit
-from assay_server.rpc.identity_servicers import add_identity_services, add_joining
 from assay_server.rpc.interceptors.access import AccessInterceptor
 from assay_server.rpc.interceptors.limits import CallMeter, LimitsInterceptor
 from assay_server.rpc.interceptors.quotas import Quotas
 from assay_server.rpc.lab.handler import LabHandler
-from assay_server.rpc.lab.servicer import LabServicer
 from assay_server.rpc.probes.health import HealthServicer
 from assay_server.rpc.published.handler import PublishedHandler
 from assay_server.rpc.published.servicer import PublishedServicer
+from assay_server.rpc.services import (
+    agent_service,
+    campaign_service,
+    identity_service,
+    join_service,
+    lab_service,
+    renewal_service,
+)
 from assay_server.rpc.threads import Threads
 from assay_server.rpc.uploads.servicer import IngestServicer
 from assay_server.store.sql import MetadataStore
@@ -91,7 +96,6 @@ class RpcServer:
         self._meter = meter
         self._callers: list[LimitsInterceptor] = []
         self._health: HealthServicer | None = None
-        self._agent_servicer: AgentServicer | None = None
         self._draining = False
         self._listen = listen
         self._socket_group = group_called(socket_group) if socket_group else None
@@ -145,8 +149,7 @@ class RpcServer:
     async def _drain(self, seconds: float) -> None:
         self._draining = True
         self._set_serving(False)
-        if self._agent_servicer is not None:
-            self._agent_servicer.drain()
+        self._agents.drain()
         loop = asyncio.get_running_loop()
         until = loop.time() + seconds
         while (busy := sum(each.busy for each in self._callers)) and loop.time() < until:
@@ -185,10 +188,11 @@ class RpcServer:
         self._end = asyncio.Event()
         threads = Threads.of(self._limits)
         server, joining = self._server(joining=False), self._server(joining=True)
-        self._agent_servicer = agents = AgentServicer(self._agents, threads)
         try:
-            self._add_services(server, threads, agents)
-            add_joining(joining, self._identified.enrolment, threads)
+            self._add_services(server, threads)
+            identity_pb2_grpc.add_EnrolmentServiceServicer_to_server(  # type: ignore[no-untyped-call]
+                join_service(self._identified.enrolment, threads), joining
+            )
             addresses = self._bind(server, joining)
             await server.start()
             if self._identified.join:
@@ -226,17 +230,19 @@ class RpcServer:
         )
         return addresses
 
-    def _add_services(self, server: grpc.aio.Server, threads: Threads, agents: AgentServicer) -> None:
+    def _add_services(self, server: grpc.aio.Server, threads: Threads) -> None:
         self._health = HealthServicer(
             services(), ConcurrencyLimit(lambda: self._limits.queries.watch_streams)
         )
         health_pb2_grpc.add_HealthServicer_to_server(self._health, server)
-        agent_pb2_grpc.add_AgentServiceServicer_to_server(agents, server)  # type: ignore[no-untyped-call]
+        agent_pb2_grpc.add_AgentServiceServicer_to_server(  # type: ignore[no-untyped-call]
+            agent_service(self._agents, threads), server
+        )
         campaign_pb2_grpc.add_CampaignServiceServicer_to_server(  # type: ignore[no-untyped-call]
-            CampaignServicer(self._campaigns, threads, self._limits), server
+            campaign_service(self._campaigns, threads, self._limits), server
         )
         lab_pb2_grpc.add_LabServiceServicer_to_server(  # type: ignore[no-untyped-call]
-            LabServicer(self._people, self._lab, self._budgets, threads), server
+            lab_service(self._people, self._lab, self._budgets, threads), server
         )
         archive_pb2_grpc.add_ArchiveServiceServicer_to_server(  # type: ignore[no-untyped-call]
             ArchiveServicer(self._archives, threads, self._limits.archives), server
@@ -250,7 +256,12 @@ class RpcServer:
         ingest_pb2_grpc.add_IngestServiceServicer_to_server(  # type: ignore[no-untyped-call]
             IngestServicer(self._ingest, threads, self._limits), server
         )
-        add_identity_services(server, self._identified, threads)
+        identity_pb2_grpc.add_EnrolmentServiceServicer_to_server(  # type: ignore[no-untyped-call]
+            renewal_service(self._identified.enrolment, threads), server
+        )
+        identity_pb2_grpc.add_IdentityServiceServicer_to_server(  # type: ignore[no-untyped-call]
+            identity_service(self._identified, threads), server
+        )
 
 
 def _options(limits: CallLimits) -> dict[str, int]:

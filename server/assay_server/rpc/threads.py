@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Protocol, Self, TypeVar
@@ -84,6 +84,13 @@ class Threads:
             executor.shutdown(wait=True, cancel_futures=True)
 
 
+class Received(Protocol):
+    """A record that is received."""
+
+    @classmethod
+    def from_proto(cls, message: Any) -> Self: ...
+
+
 class Sent(Protocol):
     """A record that is sent."""
 
@@ -123,6 +130,36 @@ async def sent(
 
     message.__name__ = handler.__name__
     return await answer(context, executor, message, read, request)
+
+
+def call(
+    executor: Executor,
+    handler: Callable[[Any], Any],
+    record: type[Received],
+    *,
+    at_once: Callable[[Any], Any] | None = None,
+) -> Callable[[Any, Context], Awaitable[Any]]:
+    """A call of a service: the handler's answer, from a thread, to the record of a message.
+
+    ``at_once`` is asked before, on the event loop: it must not block, and gives the answer, or one to come,
+    or None.
+    """
+    read: Callable[[Any], Any] = record.from_proto
+
+    async def answered(message: Any, context: Context) -> Any:
+        if at_once is None:
+            return await sent(context, executor, handler, read, message)
+        try:
+            request = read(message)
+            known = at_once(request)
+            known = await asyncio.wrap_future(known) if isinstance(known, Future) else known
+        except Exception as error:  # noqa: BLE001 - as in answer()
+            await abort(context, error, handler.__name__)
+        if known is not None:
+            return known.to_proto()
+        return await sent(context, executor, handler, as_it_is, request)
+
+    return answered
 
 
 def as_it_is(record: Request) -> Request:
