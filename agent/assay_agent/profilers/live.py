@@ -33,9 +33,9 @@ from assay_agent.execution.pinned import pins_of
 from assay_agent.execution.sick_disk import require_disk
 from assay_agent.execution.tool_version import ToolBox, ToolVersion
 from assay_agent.guards.run_guards import RunGuards
+from assay_agent.profilers.attempt_notes import AttemptNotes
 from assay_agent.profilers.gang import OtherGpus
 from assay_agent.profilers.labelling import labelled
-from assay_agent.profilers.operations_seen import OperationsSeen
 from assay_agent.profilers.warm_up import WarmUp
 from assay_agent.provenance.facts import live_facts
 from assay_agent.provenance.forked import ForkedProcess
@@ -51,7 +51,6 @@ from assay_sampling.launches.table import (
     Device,
     LaunchBatch,
 )
-from assay_sampling.notes.registry import Note, flags_of
 from assay_sampling.running.attempt_facts import AttemptFacts, ToolFact
 from assay_sampling.running.failures import FailureClass
 
@@ -59,7 +58,7 @@ DEFAULT_TIMEOUT_SECONDS = 6 * 3600.0
 _CONVERT_SECONDS = 3600.0
 
 
-class LiveMeasurement(abc.ABC):
+class LiveMeasurement(AttemptNotes, abc.ABC):
     """One attempt under a tool; subclasses give :meth:`batches`.
 
     See :class:`assay_agent.profilers.seam.Measurement`. The GPU's lock is held while it is entered.
@@ -73,6 +72,7 @@ class LiveMeasurement(abc.ABC):
         state: Path,
         cancelled: threading.Event,
     ) -> None:
+        super().__init__(work)
         self.work, self.gpu = work, gpu
         self._tools, self.state, self.cancellation = tools, state, cancelled
         self._stack = contextlib.ExitStack()
@@ -81,8 +81,6 @@ class LiveMeasurement(abc.ABC):
         self._job = state
         self.environment: dict[str, str] = {}
         self._command: tuple[str, ...] = ()
-        self._text: list[str] = []
-        self._flags: dict[str, ValidityFlag] = {}
         self._conditions: Conditions | None = None
         self._watch: GpuWatch | None = None
         self._others: OtherGpus | None = None
@@ -92,8 +90,6 @@ class LiveMeasurement(abc.ABC):
         self._tool_facts: dict[str, ToolFact] = {}
         self._program: StartedProgram | None = None
         self._warm_up: WarmUp | None = None
-        self.reached_limit = False
-        self.operations = OperationsSeen(work)
 
     @abc.abstractmethod
     def batches(self) -> Iterator[LaunchBatch]:
@@ -196,7 +192,7 @@ class LiveMeasurement(abc.ABC):
         """What a confined workload needs to read of this profiler."""
         return ()
 
-    def require(self) -> None:  # noqa: B027 - most tools have nothing to say
+    def require(self) -> None:  # most tools have nothing to say
         """Raise ProfilerError if the tool of this box cannot do the work; before any condition is made."""
 
     def _site(self, space: Workspace, private: Path) -> Site:
@@ -221,19 +217,6 @@ class LiveMeasurement(abc.ABC):
         """The GPU as the run had it: with the SMs of its share, if it had one."""
         sms = self._conditions.effective_sms if self._conditions else None
         return self.gpu.device if sms is None else replace(self.gpu.device, sm_count=sms)
-
-    @property
-    def light_limit_seconds(self) -> int:
-        """After how long the program is ended; 0: never."""
-        return 0 if self.work.command is None else self.work.command.light_limit_s
-
-    def flag_window(self, launches: int, processes: int) -> None:
-        """Say which launches were recorded, if the program was ended at its limit."""
-        if self.reached_limit:
-            these = f"launches 1 to {launches:,}" if processes == 1 else f"{launches:,} launches"
-            of = "" if processes == 1 else f" of {processes:,} processes"
-            when = f"the first {self.light_limit_seconds:,} s of the program, which was ended then"
-            self.flag("light_window", f"{these}{of}, {when}")
 
     @property
     def space(self) -> Workspace:
@@ -285,21 +268,6 @@ class LiveMeasurement(abc.ABC):
     def resolvable(self, path: Path) -> Path:
         """A file of the run under a path that libraries may resolve; of a confined run it is a copy."""
         return path if self._confined is None else self._confined.copied(path, self._job)
-
-    def flag(self, name: str, detail: str) -> None:
-        """Set a validity flag of the registry; the first detail is kept."""
-        self._flags.setdefault(name, ValidityFlag.of_kind(name, detail))
-
-    def note(self, text: str) -> None:
-        """Add to the log of the attempt."""
-        self._text.append(text)
-
-    def take_notes(self, notes: Sequence[Note]) -> None:
-        """Add a reader's notes to the log, and set their flags and those on operations."""
-        for note in notes:
-            self.note(f"note: {note.text}")
-        for name, detail in (*flags_of(notes).items(), *self.operations.flags(notes)):
-            self.flag(name, detail)
 
     def warm_up(self) -> None:
         """Run the workload by itself where nothing is known yet of what it compiles.
