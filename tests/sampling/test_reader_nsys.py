@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import shutil
 import sqlite3
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +17,9 @@ from assay_sampling.notes.registry import make_note
 from assay_sampling.readers.base import ReadOptions
 from assay_sampling.readers.inspection.recording import inspect_recording
 from assay_sampling.readers.nsys.database import KERNEL, Database
-from assay_sampling.readers.nsys.order import integers
+from assay_sampling.readers.nsys.order import integers, launch_order
 from assay_sampling.readers.opening import open_recording, read_launches
+from tests.bench.made_recordings import write_nsys
 from tests.support.sampling.reader_files import (
     PID,
     TID,
@@ -191,15 +193,16 @@ _NVTX = st.lists(st.tuples(st.integers(0, 50), st.integers(0, 30), st.integers(0
 
 
 @settings(deadline=None, max_examples=60)
-@given(_CALLS, _NVTX, st.integers(1, 7))
+@given(_CALLS, _NVTX, st.integers(1, 7), st.sampled_from([0, 2**31, 2**40]))
 def test_any_recording_is_what_the_plain_query_finds(
     tmp_path_factory: pytest.TempPathFactory,
     launched: list[tuple[int, int, int, int]],
     ranges: list[tuple[int, int, int]],
     max_launches: int,
+    first_correlation: int,
 ) -> None:
     kernels, calls, nvtx = [], [], [nsys_range(-1, None, "open"), nsys_range(0, 90, "all", eventType=60)]
-    for correlation, (call, name, thread, delay) in enumerate(launched):
+    for correlation, (call, name, thread, delay) in enumerate(launched, first_correlation):
         kernels.append(nsys_kernel(call + delay, correlation, demangledName=name % 3 + 1))
         if name:
             calls.append(nsys_call(call, correlation, globalTid=TID + thread))
@@ -216,6 +219,19 @@ def test_any_recording_is_what_the_plain_query_finds(
         (row[1], row[5], row[15]) for row in rows
     ]
     assert [r["launch"] for r in read] == list(range(len(rows)))
+
+
+def test_the_order_of_launches_takes_little_memory(tmp_path: Path) -> None:
+    launches = 100_000
+    write_nsys(tmp_path / "report.sqlite", launches)
+    database = Database(tmp_path / "report.sqlite", tmp_path / "report.sqlite")
+    launch_order(database)  # what is loaded once is not counted
+    tracemalloc.start()
+    order = launch_order(database)
+    held, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert len(order.row) == launches
+    assert held < 30 * launches and peak < 150 * launches
 
 
 # --- NVTX -----------------------------------------------------------------------------------------

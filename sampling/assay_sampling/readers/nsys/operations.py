@@ -25,9 +25,10 @@ def operation_calls(
     ``kernel_column`` of the kernel table names the kernels.
     """
     kernel, kernels = _kernels(database, order, kernel_column)
+    process, launch = order.ordinals()
     launched = LaunchedFrom(
-        process=order.process,
-        launch=order.launch,
+        process=process,
+        launch=launch,
         thread=order.thread,
         at=order.call_start,
         until=order.call_end,
@@ -85,7 +86,7 @@ def _shared_streams(database: Database, order: LaunchOrder, calls: Calls) -> lis
     row, *keys = integers(database, KERNEL, ["rowid", *(f"COALESCE({name}, -1)" for name in names)])
     by_row = np.argsort(row)
     position = by_row[np.searchsorted(row, order.row[launches], sorter=by_row)]
-    columns = [order.process[launches], *(key[position] for key in keys), order.thread[launches]]
+    columns = [order.ordinals()[0][launches], *(key[position] for key in keys), order.thread[launches]]
     pairs = np.unique(np.stack(columns, axis=1), axis=0)
     _, threads = np.unique(pairs[:, :-1], axis=0, return_counts=True)
     most = int(threads.max(initial=0))

@@ -4,7 +4,7 @@ A kernel is joined to the runtime call with its correlation ID in its process (c
 across processes; the process is in the upper bits of a global thread ID). Launches are ordered by
 (process, start of the call, start on the GPU, correlation ID); processes by their first launch.
 
-Memory: 72 bytes a launch, and twice that while sorting; the runtime table passes through in chunks.
+Memory: 24 bytes a launch, and a hundred while sorting; both tables pass through in chunks.
 
 Source: docs/reading-recordings.md, "Nsight Systems exports".
 """
@@ -15,35 +15,36 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
+import pyarrow as pa
 
 from assay_sampling.errors import InputError
 from assay_sampling.readers.doubles import doubled_rows
 from assay_sampling.readers.nsys.database import KERNEL, KERNEL_COLUMNS, RUNTIME, Database
 from assay_sampling.readers.nsys.lost import JoinedCalls, Lost, LostLaunches, call_kind
-from assay_sampling.readers.ordinals import graph_ordinals, process_ordinals, within
+from assay_sampling.readers.ordinals import graph_ordinals, process_ordinals
 
 # Global IDs hold hardware, VM and process in the upper bits, the thread in the lower 24.
 PROCESS_MASK = np.int64(~0xFFFFFF)
 _NO_CORRELATION = -1
-_NO_THREAD = np.iinfo(np.int64).min
+_NO_THREAD = -1
 _END = '"end"'  # a keyword of SQL
 _IN_ORDER = "ORDER BY rowid"  # several passes over the kernels must agree, whatever indices the file has
+_ALL = slice(None)
 
 
 @dataclass(frozen=True)
 class LaunchOrder:
     """All launches in API order, arrays of shape (n,).
 
-    ``row`` is the row ID in the kernel table; ``process`` and ``launch`` are ordinals; ``thread`` is the
-    index of the launching thread in ``threads`` (global IDs, sorted, shape (t,)), -1 where no API call
-    was found; [``call_start``, ``call_end``] is the call (the start on the GPU where there is none);
-    ``graph_launch`` and ``graph_node`` are ordinals or -1. ``lost`` counts launch calls without a kernel,
-    ``doubles`` rows that equal another one in everything that is read; they are left out.
+    ``row`` is the row ID in the kernel table; ``begins``, shape (p,), the first launch of each process;
+    ``thread`` is the index of the launching thread in ``threads`` (global IDs, sorted, shape (t,)), -1 where
+    no API call was found; [``call_start``, ``call_end``] is the call (the start on the GPU where there is
+    none); ``graph_launch`` and ``graph_node`` are ordinals or -1. ``lost`` counts launch calls without a
+    kernel, ``doubles`` rows that equal another one in everything that is read; they are left out.
     """
 
     row: np.ndarray
-    process: np.ndarray
-    launch: np.ndarray
+    begins: np.ndarray
     thread: np.ndarray
     call_start: np.ndarray
     call_end: np.ndarray
@@ -53,52 +54,149 @@ class LaunchOrder:
     lost: Lost
     doubles: int
 
+    def ordinals(self, part: slice = _ALL) -> tuple[np.ndarray, np.ndarray]:
+        """The ordinals of some launches' processes, and of the launches in their process."""
+        place = np.arange(*part.indices(len(self.row)))
+        process = np.searchsorted(self.begins, place, side="right") - 1
+        return process, place - self.begins[process]
+
 
 def launch_order(database: Database) -> LaunchOrder:
     """Read the keys of all launches and put them in order. Raises InputError for a damaged table."""
-    columns = database.tables[KERNEL]
-    row, start, duration, owner, correlation, node = integers(
-        database,
-        KERNEL,
-        ["rowid", "start", f"{_END} - start"]
-        + [
-            _or_default(columns, *pair)
-            for pair in (("globalPid", 0), ("correlationId", _NO_CORRELATION), ("graphNodeId", 0))
-        ],
-        _IN_ORDER,
-    )
-    doubles = _doubles(database, row, [owner, correlation, start, duration])
-    row, start, owner, correlation, node = [
-        np.delete(values, doubles) for values in (row, start, owner & PROCESS_MASK, correlation, node)
-    ]
-    group, distinct_keys = _groups(owner, correlation)
-    lost = LostLaunches()
-    calls = _calls(database, distinct_keys, lost, by_process="globalPid" in columns)
-    call_start, call_end, thread = calls[0][group], calls[1][group], calls[2][group]
-    unknown = thread == _NO_THREAD
-    call_start[unknown] = start[unknown]
-    call_end[unknown] = start[unknown]
-    process = process_ordinals(owner, call_start)
-    order = np.lexsort((correlation, start, call_start, process))
-    graph_launch, graph_node = graph_ordinals(process[order], group[order], node[order])
-    threads = np.unique(thread[~unknown])
+    kernels, doubles = _kernels(database)
+    launched, lost = _launched(database, kernels, doubles)
+    process, begins = _processes(kernels.owner, len(kernels.owners), launched.call_start)
+    order = np.lexsort((kernels.correlation, kernels.start, launched.call_start, process))
+    graph_launch, graph_node = graph_ordinals(process[order], launched.group[order], kernels.node[order])
     return LaunchOrder(
-        row=row[order],
-        process=process[order],
-        launch=within(process[order]),
-        thread=np.where(unknown, -1, np.searchsorted(threads, thread))[order],
-        call_start=call_start[order],
-        call_end=call_end[order],
+        row=kernels.row[order],
+        begins=begins,
+        thread=launched.thread[order],
+        call_start=launched.call_start[order],
+        call_end=launched.call_end[order],
         graph_launch=graph_launch,
         graph_node=graph_node,
-        threads=threads,
-        lost=lost.judge(
-            np.unique(owner[node != 0]),
-            lambda: _extent(database),
-            lambda: _joined(database, doubles, owner, thread, call_start),
-        ),
+        threads=launched.threads,
+        lost=lost,
         doubles=len(doubles),
     )
+
+
+@dataclass(frozen=True)
+class _Kernels:
+    """The keys of all kernels in the order of their rows; ``owner`` indexes ``owners``, the global IDs of
+    processes, sorted."""
+
+    row: np.ndarray
+    start: np.ndarray
+    owner: np.ndarray
+    correlation: np.ndarray
+    node: np.ndarray
+    owners: np.ndarray
+
+
+def _kernels(database: Database) -> tuple[_Kernels, np.ndarray]:
+    """The kernels without those that the file holds twice, and the positions of these."""
+    columns = database.tables[KERNEL]
+    expressions = [
+        "rowid", "start", f"{_END} - start", _or_default(columns, "correlationId", _NO_CORRELATION),
+        _or_default(columns, "graphNodeId", 0), _or_default(columns, "globalPid", 0),
+    ]  # fmt: skip
+    owners = _Codes()
+    parts: list[list[np.ndarray]] = [[] for _ in expressions]
+    for *numbers, owner in integer_chunks(database, KERNEL, expressions, _IN_ORDER):
+        for column, values in zip(parts, [*map(_narrow, numbers), owners.of(owner)], strict=True):
+            column.append(values)
+    row, start, duration, correlation, node, owner = map(_joined_parts, parts)
+    doubles = _doubles(database, row, [owner, correlation, start, duration])
+    if len(doubles):
+        row, start, correlation, node, owner = (
+            np.delete(values, doubles) for values in (row, start, correlation, node, owner)
+        )
+    distinct, index = np.unique(owners.values & PROCESS_MASK, return_inverse=True)
+    owner = index.astype(np.int32)[owner]
+    return _Kernels(row, start, owner, correlation, node, distinct), doubles
+
+
+@dataclass(frozen=True)
+class _Launched:
+    """The call of each kernel, in the order of rows; ``group`` is the pair of process and correlation ID, the
+    rest as in :class:`LaunchOrder`."""
+
+    group: np.ndarray
+    thread: np.ndarray
+    call_start: np.ndarray
+    call_end: np.ndarray
+    threads: np.ndarray
+
+
+def _launched(database: Database, kernels: _Kernels, doubles: np.ndarray) -> tuple[_Launched, Lost]:
+    keys = _Keys(kernels.owner, kernels.owners, kernels.correlation)
+    lost = LostLaunches()
+    calls = _calls(database, keys, lost)
+    group = keys.of_launch
+    thread = calls.thread[group]
+    unknown = thread == _NO_THREAD
+    call_start = np.where(unknown, kernels.start, calls.start[group])
+    call_end = np.where(unknown, kernels.start, calls.end[group])
+    judged = lost.judge(
+        kernels.owners[np.unique(kernels.owner[kernels.node != 0])],
+        lambda: _extent(database),
+        lambda: _joined(database, doubles, kernels.owners[kernels.owner], thread, call_start),
+    )
+    threads, of_launch = _sorted_threads(calls.threads, thread)
+    return _Launched(group, of_launch, call_start, call_end, threads), judged
+
+
+class _Codes:
+    """Numbers distinct values in the order in which they come."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[int, int] = {}
+
+    def of(self, values: np.ndarray) -> np.ndarray:
+        """The number of each value, int32."""
+        encoded = pa.array(values).dictionary_encode()
+        numbers = [
+            self._numbers.setdefault(value, len(self._numbers)) for value in encoded.dictionary.to_pylist()
+        ]
+        found: np.ndarray = np.array(numbers, np.int32)[encoded.indices.to_numpy()]
+        return found
+
+    @property
+    def values(self) -> np.ndarray:
+        return np.array(list(self._numbers), np.int64)
+
+
+def _narrow(values: np.ndarray) -> np.ndarray:
+    """A copy that takes half the memory where the values allow it."""
+    narrow = values.astype(np.int32)
+    return narrow if np.array_equal(narrow, values) else values.copy()
+
+
+def _joined_parts(parts: list[np.ndarray]) -> np.ndarray:
+    whole = np.concatenate(parts) if parts else np.zeros(0, np.int64)
+    parts.clear()
+    return whole
+
+
+def _processes(owner: np.ndarray, owners: int, call_start: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The ordinal of each launch's process, shape (n,), and the first launch of each process in API order."""
+    first = np.full(owners, np.iinfo(np.int64).max)
+    np.minimum.at(first, owner, call_start)
+    ordinal = process_ordinals(np.arange(owners), first).astype(np.int32)
+    process = ordinal[owner]
+    return process, np.append(0, np.cumsum(np.bincount(process)))[:-1]
+
+
+def _sorted_threads(threads: np.ndarray, thread: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The global IDs of the threads that launch, sorted, and the index among them of each launch's."""
+    known = np.unique(thread)
+    known = known[known != _NO_THREAD]
+    by_id = known[np.argsort(threads[known])]
+    place = np.full(len(threads) + 1, _NO_THREAD, np.int32)  # the last is of those without a thread
+    place[by_id] = np.arange(len(by_id))
+    return threads[by_id], place[thread]
 
 
 def _doubles(database: Database, row: np.ndarray, keys: list[np.ndarray]) -> np.ndarray:
@@ -165,33 +263,31 @@ def integer_chunks(
         yield [column.to_numpy() for column in batch.columns]
 
 
-def _groups(owner: np.ndarray, correlation: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Distinct (process, correlation) pairs, sorted, shape (g, 2), and the pair of each launch, (n,)."""
-    order = np.lexsort((correlation, owner))
-    pairs = np.stack([owner[order], correlation[order]], axis=1)
-    new = np.ones(len(pairs), bool)
-    new[1:] = (pairs[1:] != pairs[:-1]).any(axis=1)
-    group = np.empty(len(order), np.int64)
-    group[order] = np.cumsum(new) - 1
-    return group, pairs[new]
+@dataclass(frozen=True)
+class _Calls:
+    """The first API call of each key, shape (g,): ``thread`` indexes ``threads``, global IDs, -1: no call."""
+
+    start: np.ndarray
+    end: np.ndarray
+    thread: np.ndarray
+    threads: np.ndarray
 
 
-def _calls(database: Database, keys: np.ndarray, lost: LostLaunches, *, by_process: bool) -> list[np.ndarray]:
-    """Start, end and global thread ID of the first API call of each key, shape (g,) each.
-
-    Launch calls without a key go to ``lost``.
-    """
+def _calls(database: Database, keys: _Keys, lost: LostLaunches) -> _Calls:
+    """The first API call of each key. Launch calls without a key go to ``lost``."""
     start = np.full(len(keys), np.iinfo(np.int64).max)
-    end, thread = np.zeros(len(keys), np.int64), np.full(len(keys), _NO_THREAD)
+    end, thread = np.zeros(len(keys), np.int64), np.full(len(keys), _NO_THREAD, np.int32)
+    threads = _Codes()
     if not database.has(RUNTIME, "start", "end", "globalTid", "correlationId"):
-        return [start, end, thread]
-    lookup = _KeyLookup(keys)
+        return _Calls(start, end, thread, threads.values)
     expressions = ["start", _END, "globalTid", "correlationId"]
     where = "WHERE " + " AND ".join(f"{name} IS NOT NULL" for name in expressions)
+    by_process = "globalPid" in database.tables[KERNEL]
     for chunk in integer_chunks(database, RUNTIME, [*expressions, call_kind(database)], where):
         began, ended, caller, correlation, kind = chunk
         owner = caller & PROCESS_MASK if by_process else np.zeros(len(caller), np.int64)
-        position = lookup.find(owner, correlation)
+        caller = threads.of(caller)
+        position = keys.find(owner, correlation)
         lost.add(owner, kind, position >= 0, caller, began)
         rows = np.flatnonzero(position >= 0)
         rows = rows[np.lexsort((began[rows], position[rows]))]
@@ -200,33 +296,55 @@ def _calls(database: Database, keys: np.ndarray, lost: LostLaunches, *, by_proce
         rows = rows[began[rows] < start[position[rows]]]
         found = position[rows]
         start[found], end[found], thread[found] = began[rows], ended[rows], caller[rows]
-    return [start, end, thread]
+    return _Calls(start, end, thread, threads.values)
 
 
-class _KeyLookup:
-    """Finds (process, correlation) pairs among sorted distinct ones, shape (g, 2)."""
+class _Keys:
+    """The distinct (process, correlation) pairs of launches, sorted.
 
-    def __init__(self, keys: np.ndarray) -> None:
-        self._owners = _distinct(keys[:, 0])
-        self._correlations = _distinct(keys[:, 1])
-        self._combined = self._combine(keys[:, 0], keys[:, 1])[0]
+    ``of_launch`` is the pair of each launch, shape (n,). A pair is one number: its process, and its
+    correlation ID, which has 32 bits; where a file has longer ones, their ranks.
+    """
 
-    def _combine(self, owner: np.ndarray, correlation: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        of_owner = np.searchsorted(self._owners, owner)
-        of_correlation = np.searchsorted(self._correlations, correlation)
-        of_owner = np.minimum(of_owner, len(self._owners) - 1)
-        of_correlation = np.minimum(of_correlation, len(self._correlations) - 1)
-        known = (self._owners[of_owner] == owner) & (self._correlations[of_correlation] == correlation)
-        return of_owner * len(self._correlations) + of_correlation, known
+    def __init__(self, owner: np.ndarray, owners: np.ndarray, correlation: np.ndarray) -> None:
+        self._owners = owners
+        small = not len(correlation) or (correlation.min() >= _NO_CORRELATION and correlation.max() < 2**32)
+        self._distinct = None if small else _distinct(correlation)
+        combined = self._combine(owner, self._rank(correlation))
+        order = np.argsort(combined, kind="stable")
+        combined = combined[order]
+        new = np.append(True, combined[1:] != combined[:-1])[: len(combined)]
+        self.of_launch = np.empty(len(order), np.int32)
+        self.of_launch[order] = np.cumsum(new, dtype=np.int32) - 1
+        self._combined = combined[new]
+
+    def __len__(self) -> int:
+        return len(self._combined)
 
     def find(self, owner: np.ndarray, correlation: np.ndarray) -> np.ndarray:
-        """Positions of the pairs, shape (m,), -1 where a pair is not among them."""
-        if not len(self._combined):
+        """Positions of the pairs, shape (m,), -1 where a pair is not among them; ``owner`` are global IDs."""
+        if not len(self):
             return np.full(len(owner), -1, np.int64)
-        combined, known = self._combine(owner, correlation)
-        known &= correlation != _NO_CORRELATION
-        position = np.minimum(np.searchsorted(self._combined, combined), len(self._combined) - 1)
+        of_owner = np.minimum(np.searchsorted(self._owners, owner), len(self._owners) - 1)
+        known = (self._owners[of_owner] == owner) & (correlation != _NO_CORRELATION)
+        if self._distinct is None:
+            known &= (correlation >= 0) & (correlation < 2**32)
+        rank = self._rank(correlation)
+        if self._distinct is not None:
+            known &= self._distinct[rank] == correlation
+        combined = self._combine(of_owner, rank)
+        position = np.minimum(np.searchsorted(self._combined, combined), len(self) - 1)
         return np.where(known & (self._combined[position] == combined), position, -1)
+
+    def _rank(self, correlation: np.ndarray) -> np.ndarray:
+        if self._distinct is None:
+            return correlation
+        return np.minimum(np.searchsorted(self._distinct, correlation), len(self._distinct) - 1)
+
+    def _combine(self, owner: np.ndarray, rank: np.ndarray) -> np.ndarray:
+        # One more than the rank, as there are launches without a correlation ID.
+        combined: np.ndarray = (owner.astype(np.int64) << 33) + rank + 1
+        return combined
 
 
 def _distinct(values: np.ndarray) -> np.ndarray:
