@@ -18,16 +18,16 @@ class AttemptNotes:
         """After how long the program is ended; 0: never."""
         self.reached_limit = False
         self.operations = OperationsSeen(work)
-        self._text: list[str] = []
-        self._flags: dict[str, ValidityFlag] = {}
+        self.own_notes: list[str] = []
+        self.own_flags: dict[str, ValidityFlag] = {}
 
     def flag(self, name: str, detail: str) -> None:
         """Set a validity flag of the registry; the first detail is kept."""
-        self._flags.setdefault(name, ValidityFlag.of_kind(name, detail))
+        self.own_flags.setdefault(name, ValidityFlag.of_kind(name, detail))
 
     def note(self, text: str) -> None:
         """Add to the log of the attempt."""
-        self._text.append(text)
+        self.own_notes.append(text)
 
     def take_notes(self, notes: Sequence[Note]) -> None:
         """Add a reader's notes to the log, and set their flags and those on operations."""

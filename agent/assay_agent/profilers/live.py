@@ -97,7 +97,7 @@ class LiveMeasurement(AttemptNotes, abc.ABC):
 
     @property
     def flags(self) -> tuple[ValidityFlag, ...]:
-        found = dict(self._flags)
+        found = dict(self.own_flags)
         for source in (self._conditions, self._watch, self._others):
             for flag in source.flags if source else ():
                 found.setdefault(flag.name, flag)
@@ -115,7 +115,7 @@ class LiveMeasurement(AttemptNotes, abc.ABC):
         if telemetry is not None and self._others is not None and self._others.telemetry:
             telemetry["gang"] = self._others.telemetry
         samples = "" if telemetry is None else json.dumps(telemetry)
-        text = without_secrets("\n".join(self._text), self.environment)
+        text = without_secrets("\n".join(self.own_notes), self.environment)
         command = tuple(without_secrets(word, self.environment) for word in self._command)
         environment = scrubbed(self.environment)
         return AttemptLog(command, environment, text, samples, self._wall_seconds, self._facts().to_json())
