@@ -10,9 +10,9 @@ import pytest
 from assay_agent.config import VirtualGPUs
 from assay_agent.daemon.places import virtual_places
 from assay_agent.execution.tool_version import ToolVersion, parse_options
+from assay_agent.profilers.attempt_notes import OperationsSeen
 from assay_agent.profilers.ncu.command import MetricPlan, profile_command
 from assay_agent.profilers.nsys.command import trace_command
-from assay_agent.profilers.operations_seen import OperationsSeen
 from assay_core.records.work import CommandSource, Work
 from assay_sampling.launches.table import has_operations
 from assay_sampling.notes.registry import make_note

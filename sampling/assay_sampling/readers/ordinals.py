@@ -28,12 +28,11 @@ def graph_ordinals(process: np.ndarray, group: np.ndarray, node: np.ndarray) -> 
     Node IDs grow with the creation of nodes, so the ordinal of a node is the same in every launch of the
     graph and in every run, whatever order the GPU chose. -1 for launches outside graphs.
     """
-    rows = np.flatnonzero(node > 0)
-    if not len(rows):
-        none = np.broadcast_to(np.int64(-1), len(group))  # takes no memory
-        return none, none
     graph_launch = np.full(len(group), -1, np.int64)
     graph_node = np.full(len(group), -1, np.int64)
+    rows = np.flatnonzero(node > 0)
+    if not len(rows):
+        return graph_launch, graph_node
     groups, first, index = np.unique(group[rows], return_index=True, return_inverse=True)
     by_order = np.argsort(first)
     owner = process[rows][first[by_order]]

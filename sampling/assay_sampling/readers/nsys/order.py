@@ -67,7 +67,9 @@ def launch_order(database: Database) -> LaunchOrder:
     launched, lost = _launched(database, kernels, doubles)
     process, begins = _processes(kernels.owner, len(kernels.owners), launched.call_start)
     order = np.lexsort((kernels.correlation, kernels.start, launched.call_start, process))
-    graph_launch, graph_node = graph_ordinals(process[order], launched.group[order], kernels.node[order])
+    graph_launch = graph_node = np.broadcast_to(np.int64(-1), len(order))  # takes no memory
+    if kernels.node.any():
+        graph_launch, graph_node = graph_ordinals(process[order], launched.group[order], kernels.node[order])
     return LaunchOrder(
         row=kernels.row[order],
         begins=begins,
