@@ -58,7 +58,8 @@ class AttemptNotes:
 class OperationsSeen:
     """Whether a run that was asked for operations recorded them.
 
-    Looks at the batches of the run, and gives the flags that are due in the end. Says nothing of work that was not asked for operations.
+    Looks at the batches of the run, and gives the flags that are due in the end. Says nothing of work that
+    was not asked for operations.
     """
 
     def __init__(self, work: Work) -> None:
