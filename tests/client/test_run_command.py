@@ -276,7 +276,9 @@ def test_a_command_on_a_virtual_gpu_ends_with_its_time_selection_files_and_the_n
     lines = ended.stdout.splitlines()
     assert f"The kernels with the most time, of {launches} launches" in lines
     window = f"launches 1 to {launches}, the first 30 s of the program, which was ended then"
-    assert any(window in line for line in lines)
+    # The report's first sentence, and the note.
+    assert any(line.endswith(f"; it stands only for {window}.") for line in lines)
+    assert json.loads((out / "selection.json").read_text())["verdict"]["windows"] == [window]
     notes = json.loads((out / "selection.json").read_text())["profile"]["notes"]
     assert [note["window"] for note in notes if note["code"] == "light_window"] == [window]
     assert any(line.split()[0] == "100.0" and "void scale<float>" in line for line in lines if line)

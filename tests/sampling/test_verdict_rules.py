@@ -10,6 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from assay_sampling.documents.common import VerdictEntry
+from assay_sampling.notes.registry import make_note
 from assay_sampling.verdicts.expected import (
     OF_LAUNCHES,
     OF_OPERATIONS,
@@ -22,6 +24,7 @@ from assay_sampling.verdicts.facts import VerdictFacts
 from assay_sampling.verdicts.rules import RULES, rule_table, verdict_of
 from assay_sampling.verdicts.sentences import sentence_of_verdict
 from assay_sampling.verdicts.verdict import Verdict, most_cautious, verdict_from
+from assay_sampling.verdicts.windows import windows_of
 
 GOOD = VerdictFacts(
     error_percent=0.4,
@@ -36,6 +39,20 @@ GOOD = VerdictFacts(
 Chosen = tuple[np.ndarray, np.ndarray]
 SCORED = replace(GOOD, elsewhere=True, expected=None)
 BY_RULE = replace(GOOD, drawn=False, weighed_otherwise=True)
+
+
+def test_a_verdict_says_for_which_window_of_the_program_it_stands() -> None:
+    cut = make_note("light_window", window="launches 1 to 4,000, the first 600 s of the program")
+    inside = make_note("window_is_range", range="assay", launches=120, of=4000)
+    assert windows_of([make_note("short_names").to_dict()]) == ()
+    verdict = verdict_of(replace(GOOD, windows=windows_of([inside.to_dict(), cut.to_dict()])))
+    assert verdict_from(verdict.to_dict()) == verdict == VerdictEntry.of(verdict).verdict()
+    assert sentence_of_verdict(verdict).endswith(
+        "; it stands only for launches 1 to 4,000, the first 600 s of the program, and of these for the 120 "
+        "of 4,000 recorded launches in the NVTX range 'assay'."
+    )
+    assert "windows" not in VerdictEntry.of(verdict_of(GOOD)).to_dict()
+    assert verdict_of(replace(GOOD, error_percent=50.0, windows=("x",))).windows == ("x",)
 
 
 def test_the_verdict_on_a_selection_by_operation_speaks_of_operations() -> None:

@@ -26,6 +26,7 @@ from assay_sampling.scoring.selection import ProfileSummary
 from assay_sampling.scoring.trials import LEAST_TRIALS, trials_for
 from assay_sampling.verdicts.facts import VerdictFacts
 from assay_sampling.verdicts.rules import verdict_of
+from assay_sampling.verdicts.windows import windows_of
 
 Parameters = Mapping[str, Mapping[str, Any]]
 
@@ -94,10 +95,12 @@ def compare(
         _give_stars(entries, judged)
     elif others:
         recommendation["notes"] = [make_note("no_target_scored", targets=len(others)).to_dict()]
+    described = ProfileSummary.of(profile.whole).document().to_dict()
+    windows = windows_of(described["notes"])
     return {
-        "verdict": _verdict(entries, recommendation, judged, others=len(others)),
+        "verdict": _verdict(entries, recommendation, judged, others=len(others), windows=windows),
         **compared.unit_part(),
-        "profile": ProfileSummary.of(profile.whole).document().to_dict(),
+        "profile": described,
         **({"on": [each.to_dict() for each in compared.on]} if others else {}),
         "seed": seed,
         "methods": entries,
@@ -127,6 +130,7 @@ def _verdict(
     judged: Judged | None,
     *,
     others: int,
+    windows: tuple[str, ...],
 ) -> dict[str, Any] | None:
     """The verdict on the recommended method: by its largest errors on other GPUs, if any was scored. Of
     ``others`` that were given and could not be scored it is that nothing is known of them."""
@@ -140,6 +144,7 @@ def _verdict(
             group_error_percent=entry["group_error_percent"],
             elsewhere=True,
             unscored_recordings=others,
+            windows=windows,
         )
         return verdict_of(facts).to_dict()
     wanted = (method, recommendation["weights"])
@@ -148,6 +153,7 @@ def _verdict(
         error_percent=row["worst_error_percent"],
         group_error_percent=row["worst_part_error_percent"],
         elsewhere=True,
+        windows=windows,
     )
     return verdict_of(facts).to_dict()
 

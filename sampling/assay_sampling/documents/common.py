@@ -59,21 +59,25 @@ class ReasonEntry(Part):
     numbers: Annotated[dict[str, float], says("the numbers behind it, by name, with units")]
 
 
-class VerdictEntry(Part):
+class VerdictEntry(ArrangedPart):
     """Whether to trust a selection or a score ([methods/README.md](methods/README.md#the-verdict))."""
+
+    left_out_unless_set: ClassVar[frozenset[str]] = frozenset({"windows"})
 
     level: Annotated[
         VerdictLevel,
         says("`trust`: total and groups; `total_only`: the total, not what it is made of; `do_not`: neither"),
     ]
     reasons: Annotated[list[ReasonEntry], says("those that decided the level first; at least one")]
+    windows: Annotated[list[str], says("of the program, where only these were recorded")] = []
 
     @classmethod
     def of(cls, verdict: Verdict) -> VerdictEntry:
         return cls.model_validate(verdict.to_dict())
 
     def verdict(self) -> Verdict:
-        return Verdict(self.level, tuple(Reason(each.code, each.numbers) for each in self.reasons))
+        reasons = tuple(Reason(each.code, each.numbers) for each in self.reasons)
+        return Verdict(self.level, reasons, tuple(self.windows))
 
 
 class ExpectedElsewhere(Part):

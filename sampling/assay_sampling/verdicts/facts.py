@@ -21,7 +21,8 @@ class VerdictFacts:
     ``weighed_otherwise``: the errors are those where it was made, by other weights than those for other GPUs.
     ``unscored_recordings``: recordings of other GPUs that were given, of which none could be scored.
     ``unmatched_time_percent``: the larger share of the time, of either side, without a counterpart.
-    ``weights`` are those for other GPUs.
+    ``weights`` are those for other GPUs. ``windows`` are of the program, where only these were
+    recorded, in words (:func:`assay_sampling.verdicts.windows.windows_of`).
     """
 
     error_percent: float | None
@@ -39,3 +40,4 @@ class VerdictFacts:
     unscored_recordings: int = 0
     weighed_otherwise: bool = False
     weights: WeightKind = "launches"
+    windows: tuple[str, ...] = ()

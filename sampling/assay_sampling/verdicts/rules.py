@@ -49,11 +49,11 @@ def verdict_of(facts: VerdictFacts) -> Verdict:
             total_holds = rule.of_parts and total_is_vouched_for(facts)
             found.append(("total_only" if total_holds else "do_not", Reason(rule.code, numbers)))
     if not found:
-        return Verdict("trust", (Reason("within_goals", _within(facts)),))
+        return Verdict("trust", (Reason("within_goals", _within(facts)),), facts.windows)
     level = worst(tuple(each for each, _ in found))
     deciding = [reason for each, reason in found if each == level]
     others = [reason for each, reason in found if each != level]
-    return Verdict(level, (*deciding, *others))
+    return Verdict(level, (*deciding, *others), facts.windows)
 
 
 def total_is_vouched_for(facts: VerdictFacts) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from assay_sampling.notes.base import several
 from assay_sampling.parameters import Unit
 from assay_sampling.verdicts.verdict import Reason, Verdict, VerdictLevel
+from assay_sampling.verdicts.windows import stands_for
 
 _BEGINNINGS: dict[VerdictLevel, str] = {
     "trust": "Trust it",
@@ -20,7 +21,8 @@ def sentence_of_verdict(verdict: Verdict, unit: Unit = "launch") -> str:
     ``unit`` is what was selected.
     """
     clauses = list(dict.fromkeys(clause_of(reason, unit) for reason in verdict.reasons))[:_SHOWN]
-    return f"{_BEGINNINGS[verdict.level]}: {'; '.join(clauses)}."
+    said = filter(None, (*clauses, stands_for(verdict.windows)))
+    return f"{_BEGINNINGS[verdict.level]}: {'; '.join(said)}."
 
 
 def clause_of(reason: Reason, unit: Unit = "launch") -> str:

@@ -41,19 +41,21 @@ class Reason:
 @dataclass(frozen=True)
 class Verdict:
     """Whether to trust a selection, or its score on a recording. ``reasons`` holds at least one, those that
-    decided the level first."""
+    decided the level first; ``windows`` are as in :class:`assay_sampling.verdicts.facts.VerdictFacts`."""
 
     level: VerdictLevel
     reasons: tuple[Reason, ...]
+    windows: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
-        return {"level": self.level, "reasons": [reason.to_dict() for reason in self.reasons]}
+        found = {"level": self.level, "reasons": [reason.to_dict() for reason in self.reasons]}
+        return found | ({"windows": list(self.windows)} if self.windows else {})
 
 
 def verdict_from(value: Mapping[str, Any]) -> Verdict:
     """The verdict that :meth:`Verdict.to_dict` gave."""
     reasons = tuple(Reason(each["code"], each["numbers"]) for each in value["reasons"])
-    return Verdict(value["level"], reasons)
+    return Verdict(value["level"], reasons, tuple(value.get("windows", ())))
 
 
 def most_cautious(verdicts: Sequence[Verdict]) -> Verdict:

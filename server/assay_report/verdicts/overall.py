@@ -12,10 +12,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from assay_report.model.scores import RecommendedEntry, Row
 from assay_report.model.verdicts import Overall, WorkloadVerdict
 from assay_report.texts import condition_text
-from assay_report.verdicts.sentences import counted
+from assay_report.verdicts.sentences import counted, listed
 from assay_report.verdicts.suite import Named
 from assay_sampling.verdicts.sentences import clause_of
 from assay_sampling.verdicts.verdict import LEVELS
+from assay_sampling.verdicts.windows import stands_for, windows_of
 
 _SHOWN = 3
 
@@ -38,7 +39,11 @@ def overall_of(rows: Sequence[Named], recommendations: Sequence[RecommendedEntry
     ]
     found.sort(key=lambda each: (-LEVELS.index(each.level), -(each.error_percent or 0.0)))
     without = [name for name, members in of_workload.items() if not members]
-    return Overall(workloads=found, without_verdict=without, sentence=_sentence(found, without))
+    windowed = [name for name, members in of_workload.items() if any(_windows(each.row) for each in members)]
+    sentence = _sentence(found, without)
+    if windowed and len(workloads) > 1:
+        sentence = f"{sentence.removesuffix('.')}; of {listed(windowed, 3)} only a part was recorded."
+    return Overall(workloads=found, without_verdict=without, sentence=sentence)
 
 
 def _of_method_to_take(rows: Sequence[Named], taken: Iterable[RecommendedEntry]) -> list[Named]:
@@ -80,6 +85,7 @@ def _worst(rows: Sequence[Named], *, several: bool) -> WorkloadVerdict:
     made = row.selected_on.device if row.selected_on is not None else None
     # Where nobody has seen another GPU the clause says so itself.
     place = f"on the {where} " if _elsewhere(row) else ""
+    because = clause_of(verdict.verdict().reasons[0], row.unit)
     return WorkloadVerdict(
         workload=row.workload,
         method=worst.method,
@@ -89,8 +95,14 @@ def _worst(rows: Sequence[Named], *, several: bool) -> WorkloadVerdict:
         selected_on=made,
         error_percent=row.error_percent,
         group_error_percent=row.group_error_percent,
-        sentence=place + clause_of(verdict.verdict().reasons[0], row.unit),
+        sentence="; ".join(filter(None, (place + because, stands_for(_windows(row))))),
     )
+
+
+def _windows(row: Row) -> Sequence[str]:
+    """The part of the program that a row is about, where only that was recorded."""
+    chosen = row.verdict.windows if row.verdict is not None else ()
+    return chosen or windows_of(note.to_dict() for note in row.notes)
 
 
 def _sentence(found: Sequence[WorkloadVerdict], without: Sequence[str]) -> str:

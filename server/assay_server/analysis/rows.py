@@ -179,6 +179,7 @@ def _judge(row: Row, evaluation: Evaluation) -> None:
         groups=row.groups,
         kernels=row.kernels,
         representatives=row.representatives or 0,
+        windows=() if row.verdict is None else tuple(row.verdict.windows),
     )
     row.verdict = VerdictEntry.of(verdict_of(facts))
 

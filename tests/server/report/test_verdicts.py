@@ -21,6 +21,7 @@ from assay_report.reading import read_report
 from assay_report.tables.verdicts import first_tables, intervals_text
 from assay_report.verdicts.verdicts import first_sentence, judge, verdicts_of
 from assay_sampling.documents.common import VerdictEntry
+from assay_sampling.notes.registry import make_note
 from tests.support.server.made_reports import made_report
 
 
@@ -201,6 +202,25 @@ def test_the_first_sentence_says_where_not_to_trust_the_worst_first() -> None:
         f"{device} the total is off by 42.6 %, more than 3 %; workload-001 (pks), because"
     )
     assert "; trust the total only on workload-004 (pks), because on the" in first_sentence(report)
+
+
+def test_the_first_sentence_says_for_which_window_of_a_program_it_stands() -> None:
+    window = "launches 1 to 812, the first 600 s of the program, which was ended then"
+    note = make_note("light_window", window=window).to_dict()
+    for workloads in (1, 2):
+        document = made_report(workloads)
+        for row in document["rows"]:
+            if row["workload"] == "workload-000":
+                row["notes"] = [note]
+        report = with_verdicts(document)
+        [only] = (each for each in verdicts_of(report).overall.workloads if each.workload == "workload-000")
+        assert only.sentence.endswith(f"; it stands only for {window}")
+        said = (
+            f"it stands only for {window}."
+            if workloads == 1
+            else "; of workload-000 only a part was recorded."
+        )
+        assert first_sentence(report).endswith(said)
 
 
 def test_all_trusted_and_none() -> None:

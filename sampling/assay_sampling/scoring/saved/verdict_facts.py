@@ -11,6 +11,7 @@ from assay_sampling.scoring.evaluation import Evaluation
 from assay_sampling.verdicts.facts import VerdictFacts
 from assay_sampling.verdicts.rules import verdict_of
 from assay_sampling.verdicts.verdict import Verdict
+from assay_sampling.verdicts.windows import windows_of
 
 
 def verdict_of_selection(document: SelectionDocument) -> Verdict:
@@ -66,6 +67,7 @@ def facts_of_selection(document: SelectionDocument) -> VerdictFacts:
         unseen_time_percent=levels.unseen_time_percent if isinstance(levels, TwoLevels) else None,
         weights="launches" if weights is None else weights.elsewhere,
         weighed_otherwise=weights is not None and weights.here != weights.elsewhere,
+        windows=windows_of(note.to_dict() for note in document.profile.notes),
     )
 
 
