@@ -15,6 +15,7 @@ import pytest
 
 from assay_client import api
 from assay_sampling import errors
+from assay_sampling.gathering import from_batches, spilling
 from tests.support.client import hand_made
 from tests.support.sampling.published import PUBLISHED_PKS_OPTIONS
 
@@ -269,6 +270,24 @@ def test_a_memory_limit_is_of_all_files_together(assay: Assay, raw_page: Path, t
     assert (ended.code, ended.stdout) == (7, "")
     assert f"{second}: with the files before it" in ended.stderr
     assert "24,000 bytes" in ended.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "on_disk"), [(["stem"], True), (["stem", "-p", "least_samples=5"], False), (["pks"], False)]
+)
+def test_launches_beyond_two_gib_go_to_disk_where_a_method_gives_the_same_there(
+    assay: Assay, raw_page: Path, monkeypatch: pytest.MonkeyPatch, words: list[str], on_disk: bool
+) -> None:
+    chosen = ["select", words[0], raw_page, *words[1:], "--json"]
+    wanted = document_of(assay(*chosen))
+    monkeypatch.setattr(spilling, "SPILL_BEYOND_BYTES", 1000)
+    spilled = []
+    plain = from_batches.gather_on_disk
+    monkeypatch.setattr(
+        from_batches, "gather_on_disk", lambda *given, **more: spilled.append(1) or plain(*given, **more)
+    )
+    assert document_of(assay(*chosen)) == wanted
+    assert bool(spilled) == on_disk
 
 
 def test_ranks_are_one_profile_with_a_process_each(assay: Assay, raw_page: Path, tmp_path: Path) -> None:

@@ -281,9 +281,11 @@ def test_only_a_limit_that_leaves_room_for_an_engine_goes_to_disk(
     assert gathered(1000).is_on_disk
     assert gathered(200_000).is_on_disk
     assert gathered(1 << 30, expected_launches=1 << 30).is_on_disk
+    assert gathered(1 << 30, spill_beyond_bytes=1000).is_on_disk
     monkeypatch.setattr(gathering, "is_installed", lambda: False)
     with pytest.raises(RefusedError, match=r"engine"):
         gathered(1000)
+    assert not gathered(1 << 30, spill_beyond_bytes=1000).is_on_disk
 
 
 @pytest.mark.parametrize("method", ["pks", "sieve", "stem"])

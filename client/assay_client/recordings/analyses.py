@@ -16,6 +16,7 @@ from assay_sampling.counters.features import own_metrics
 from assay_sampling.documents.reading import WRITE_AGAIN
 from assay_sampling.documents.selection import SelectionDocument, SequenceHashes
 from assay_sampling.errors import InputError, MisalignedError, ParameterError, RefusedError
+from assay_sampling.gathering.spilling import spill_beyond
 from assay_sampling.handover.weights_file import looks_like_weights, read_weights
 from assay_sampling.launches.alignment import MatchKind
 from assay_sampling.launches.in_memory import DEFAULT_MEMORY_LIMIT_BYTES, Launches
@@ -64,6 +65,7 @@ def read_profile(
     launch_offset: int | Sequence[int] | None = None,
     metrics: Sequence[str] = (),
     memory_limit_bytes: int = DEFAULT_MEMORY_LIMIT_BYTES,
+    spill_beyond_bytes: int | None = None,
 ) -> Profile:
     """Recordings of one workload as a profile; their contents tell detailed and light ones apart.
 
@@ -77,6 +79,7 @@ def read_profile(
             all files or one for each, in order. ``light`` keeps its numbers.
         metrics: of Nsight Compute, to keep as counters under their own names, though Assay has none for them.
         memory_limit_bytes: refuse before holding more than this.
+        spill_beyond_bytes: as :func:`assay_sampling.gathering.spilling.spill_beyond` gives it.
 
     Raises NotJoinableError for files that do not belong together, ParameterError if ``ranks`` or
     ``launch_offset`` do not fit the number of files, and what the readers raise.
@@ -90,7 +93,7 @@ def read_profile(
         options = ReadOptions(
             synthetic=synthetic, launch_offset=offset, metrics=tuple(metrics), export=export_report
         )
-        launches = _read(path, options, free_bytes, memory_limit_bytes)
+        launches = _read(path, options, free_bytes, memory_limit_bytes, spill_beyond_bytes)
         free_bytes -= launches.table.nbytes
         # A simulator counts while it times: a log given as --light is a light run whose cycles are its time.
         last = light is not None and path is given[-1][0]
@@ -142,9 +145,11 @@ def _require_fitting(
         )
 
 
-def _read(path: Path, options: ReadOptions, free_bytes: int, limit_bytes: int) -> Launches:
+def _read(
+    path: Path, options: ReadOptions, free_bytes: int, limit_bytes: int, spill_beyond_bytes: int | None
+) -> Launches:
     try:
-        return read_launches(path, options, memory_limit_bytes=free_bytes)
+        return read_launches(path, options, free_bytes, spill_beyond_bytes=spill_beyond_bytes)
     except RefusedError as error:
         if free_bytes == limit_bytes:
             raise
@@ -184,6 +189,9 @@ def select(
         synthetic=synthetic,
         metrics=own_metrics(given.get("features")),
         memory_limit_bytes=memory_limit_bytes,
+        spill_beyond_bytes=None
+        if any((light, on, unit == "operation", not isinstance(files, str | PathLike) and len(files) > 1))
+        else spill_beyond(method, given),
     )
     other = (
         None if on is None else read_profile(on, synthetic=synthetic, memory_limit_bytes=memory_limit_bytes)

@@ -30,6 +30,7 @@ def gather(
     sources: Sequence[str] = (),
     notes: Sequence[Note] = (),
     memory_limit_bytes: int = DEFAULT_MEMORY_LIMIT_BYTES,
+    spill_beyond_bytes: int | None = None,
     expected_launches: int = 0,
     scratch: Path | None = None,
 ) -> Launches:
@@ -37,25 +38,27 @@ def gather(
 
     Launches that would exceed ``memory_limit_bytes`` (or three quarters of the machine's memory) go to a
     scratch folder under ``scratch`` (by default that of temporary files), if the extra ``engine`` is
-    installed and the limit is at least LEAST_BEYOND_MEMORY_BYTES. ``expected_launches``: how many there will
-    be, if known, so that they need not be held first.
+    installed and the limit is at least LEAST_BEYOND_MEMORY_BYTES; those beyond ``spill_beyond_bytes`` do,
+    though they would fit. ``expected_launches``: how many there will be, if known, so that they need not be
+    held first.
 
     Raises RefusedError before the table would exceed the limit otherwise, LaunchTableError for a launch that
     appears twice.
     """
     limit = within_machine(memory_limit_bytes)
     beyond = limit >= LEAST_BEYOND_MEMORY_BYTES and is_installed()
+    most_bytes = limit if spill_beyond_bytes is None or not beyond else min(limit, spill_beyond_bytes)
     names = Names()
     collected: list[pa.RecordBatch] = []
     # Sorting holds a second copy for a moment.
     held_bytes = 0
     waiting = iter(batches)
-    fits = not beyond or 2 * expected_launches * _row_bytes(schema) <= limit
+    fits = not beyond or 2 * expected_launches * _row_bytes(schema) <= most_bytes
     while fits and (batch := next(waiting, None)) is not None:
         names.update(batch.new_names)
         collected.append(batch.records)
         held_bytes += 2 * batch.records.nbytes
-        fits = held_bytes <= limit
+        fits = held_bytes <= most_bytes
         if not fits and not beyond:
             raise _too_large(sources, limit)
     if fits:

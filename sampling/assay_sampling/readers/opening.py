@@ -147,11 +147,13 @@ def read_launches(
     options: ReadOptions = DEFAULT_OPTIONS,
     memory_limit_bytes: int = DEFAULT_MEMORY_LIMIT_BYTES,
     *,
+    spill_beyond_bytes: int | None = None,
     whole: bool = False,
 ) -> Launches:
     """All launches of a file, in the order of (process, launch): in memory, or beyond the limit on disk
-    (:mod:`assay_sampling.gathering.from_batches`). Of a light recording only those in the program's own
-    window, if it names one (:mod:`assay_sampling.gathering.named_range`), unless all are wanted (``whole``).
+    (:func:`assay_sampling.gathering.from_batches.gather`). Of a light recording only those in the program's
+    own window, if it names one (:mod:`assay_sampling.gathering.named_range`), unless all are wanted
+    (``whole``).
 
     Raises InputError as :func:`open_recording`, RefusedError over the memory limit.
     """
@@ -161,6 +163,7 @@ def read_launches(
             recording.schema,
             sources=[str(path)],
             memory_limit_bytes=memory_limit_bytes,
+            spill_beyond_bytes=spill_beyond_bytes,
             expected_launches=getattr(recording, "expected_launches", 0),
         )
         launches = replace(launches, notes=tuple(recording.notes))

@@ -36,6 +36,7 @@ from assay_client.recordings.units import unit_choice, unit_for
 from assay_client.settings import settings_of
 from assay_sampling.counters.features import own_metrics
 from assay_sampling.errors import ParameterError
+from assay_sampling.gathering.spilling import spill_beyond
 from assay_sampling.launches.profile import Profile
 from assay_sampling.methods.by_operation import select_by_unit
 from assay_sampling.methods.choosing.recommended import Recommended, select_recommended
@@ -131,6 +132,7 @@ def select(
     require_plot(plot)
     require(RECORDING, *files, light, on)
     choice = unit_choice(unit)
+    in_memory = len(files) > 1 or any((light, on, plot, choice == "operation"))
     with activity("reading " + ", ".join(map(str, files))) as shown:
         profile = analyses.read_profile(
             files,
@@ -140,6 +142,7 @@ def select(
             launch_offset=one_or_each(launch_offset),
             metrics=own_metrics(parameters.get("features")),
             memory_limit_bytes=limit,
+            spill_beyond_bytes=None if in_memory else spill_beyond(named, parameters),
         )
         other = None if on is None else analyses.read_profile(on, memory_limit_bytes=limit)
         shown.say("selecting" if named is None else f"selecting with {named}")
