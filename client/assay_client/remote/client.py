@@ -13,15 +13,10 @@ from assay_client.remote.bundles import submit_with_files
 from assay_client.remote.channel import CONNECT_SECONDS
 from assay_client.remote.connection import Connection
 from assay_client.remote.documents import (
-    audit_document,
     campaign_document,
-    changed_document,
-    identities_document,
+    document_of,
     request_document,
-    rest_documents,
     run_detail_document,
-    set_aside_document,
-    spool_document,
     token_document,
 )
 from assay_client.remote.lab_documents import (
@@ -112,10 +107,10 @@ class Client:
         answer = self._connection.campaigns()
         return {
             "campaigns": [campaign_document(c, listed=True) for c in answer.campaigns],
-            "resting": rest_documents(answer.resting),
-            "set_aside": [set_aside_document(each) for each in answer.set_aside],
-            "changed_records": [changed_document(each) for each in answer.changed],
-            "spools": [spool_document(each) for each in answer.spools],
+            "resting": [document_of(each) for each in answer.resting],
+            "set_aside": [document_of(each) for each in answer.set_aside],
+            "changed_records": [document_of(each) for each in answer.changed],
+            "spools": [document_of(each) for each in answer.spools],
             "shortage": None if answer.shortage is None else asdict(answer.shortage),
         }
 
@@ -141,7 +136,7 @@ class Client:
 
     def identities(self) -> dict[str, Any]:
         """``identities`` with their certificates, and the ``tokens`` that can still be used."""
-        return identities_document(self._connection.identities())
+        return document_of(self._connection.identities())
 
     def revoke(self, subject: str, *, tokens: bool = False) -> dict[str, Any]:
         """Revoke an identity (id or name), a token (id) or a key's certificates (serial number).
@@ -225,7 +220,7 @@ class Client:
         before = 0
         while len(entries) < most:
             page = self._connection.audit(AuditAsked(before, most - len(entries), identity, since_ms))
-            entries += [audit_document(each) for each in page.entries]
+            entries += [document_of(each) for each in page.entries]
             before = page.next
             if not before:
                 break
@@ -281,5 +276,5 @@ class Client:
         """
         data, changed = self._connection.report(campaign_id, ReportFormat(form))
         if changed:
-            on_changed([changed_document(each) for each in changed])
+            on_changed([document_of(each) for each in changed])
         return data

@@ -3,25 +3,38 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
-from dataclasses import asdict
+from dataclasses import fields, is_dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from assay_core.records.campaign import (
-    AgentSpool,
-    AttemptState,
-    CampaignStatus,
-    ChangedFile,
-    Estimate,
-    RunStatus,
-    SetAside,
-    SlotRest,
-)
+from assay_core.records.campaign import AttemptState, CampaignStatus, Estimate
 from assay_core.records.failure import Failure
-from assay_core.records.identity import Identities, TokenMade
-from assay_core.records.lab import AuditEntry
+from assay_core.records.identity import TokenMade
 from assay_core.records.runs import AttemptDetail, RunDetail, RunsAction, RunsAnswer, RunsRequest
+from assay_sampling.running.identity import Condition
+
+# What a campaign's status has that documents of many campaigns do not show, or not as it is.
+_NOT_OF_EACH = ("slices", "slices_done", "retries", "gpu_seconds", "eta", "waiting", "runs", "runs_next")
+
+
+def document_of(record: Any, *without: str) -> dict[str, Any]:
+    """The fields of a record as values of JSON; moments (``..._at_ms``) are ISO 8601 and have no unit."""
+    document: dict[str, Any] = {}
+    for name in (each.name for each in fields(record) if each.name not in without):
+        value = getattr(record, name)
+        if name == "at_ms" or name.endswith("_at_ms"):
+            document[name.removesuffix("_ms")] = moment(value)
+        else:
+            document[name] = _plain(value)
+    return document
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Failure | Condition):
+        return value.to_dict()
+    if is_dataclass(value):
+        return document_of(value)
+    return [_plain(each) for each in value] if isinstance(value, tuple) else value
 
 
 def campaign_document(
@@ -31,34 +44,14 @@ def campaign_document(
 
     ``listed``: as one of many, without its runs and its counts of slices.
     """
-    document: dict[str, Any] = {
-        "campaign_id": status.campaign_id,
-        "name": status.name,
-        "state": status.state,
-        "owner": status.owner,
-        "owner_name": status.owner_name,
-        "project": status.project,
-        "synthetic": status.synthetic,
-        "runs_total": status.runs_total,
-        "runs_done": status.runs_done,
-        "runs_failed": status.runs_failed,
-        "runs_running": status.runs_running,
-        "runs_cancelled": status.runs_cancelled,
-        "runs_paused": status.runs_paused,
-        "paused": status.paused,
-        "failure": _optional(status.failure),
-    }
+    document = document_of(status, *_NOT_OF_EACH)
     if not listed:
         document |= {name: getattr(status, name) for name in ("slices", "slices_done", "retries")}
         document["gpu_hours"] = status.gpu_seconds / 3600
         document["eta"] = estimate_document(status.eta)
-        document["waiting"] = [
-            {"kind": each.kind, "reason": each.reason, "first_run_id": each.first_run_id, "runs": each.runs}
-            for each in status.waiting
-        ]
-    document["resting"] = rest_documents(status.resting)
-    if with_runs and not listed:
-        document["runs"] = [run_document(run) for run in status.runs]
+        document["waiting"] = [document_of(each) for each in status.waiting]
+        if with_runs:
+            document["runs"] = [document_of(run) for run in status.runs]
     return document
 
 
@@ -90,69 +83,10 @@ def request_document(action: RunsAction, asked: RunsRequest, answer: RunsAnswer)
     }
 
 
-def rest_documents(rests: Iterable[SlotRest]) -> list[dict[str, Any]]:
-    """Slots that take no runs for a while, for how much longer, and why."""
-    return [
-        {
-            "agent": rest.agent,
-            "slot": rest.slot,
-            "failures": rest.failures,
-            "remaining_ms": rest.remaining_ms,
-            "failure": rest.failure.to_dict(),
-        }
-        for rest in rests
-    ]
-
-
-def run_document(run: RunStatus) -> dict[str, Any]:
-    """A run: what it measures, its state, its validity flags and why it failed."""
-    return {
-        "run_id": run.run_id,
-        "workload": run.workload,
-        "device_kind": run.device_kind,
-        "level": run.level,
-        "condition": run.condition.to_dict(),
-        "repeat": run.repeat,
-        "state": run.state,
-        "launches": run.launches,
-        "slices": run.slices,
-        "slices_done": run.slices_done,
-        "attempts": run.attempts,
-        "retries": run.retries,
-        "agent": run.agent,
-        "waiting_for": run.waiting_for,
-        "paused": run.paused,
-        "flags": [asdict(flag) for flag in run.flags],
-        "failure": _optional(run.failure),
-    }
-
-
-def changed_document(changed: ChangedFile) -> dict[str, Any]:
-    """A published file that has changed since: its run, name, and "missing", "changed" or "unreadable"."""
-    return {"run_id": changed.run_id, "file": changed.file, "what": changed.what}
-
-
-def spool_document(spool: AgentSpool) -> dict[str, Any]:
-    """An agent's spool that is full (``waits``: no run begins there) or found ``damaged`` files."""
-    return asdict(spool)
-
-
-def set_aside_document(moved: SetAside) -> dict[str, Any]:
-    """Files that the server moved aside: where to, why, when, how many, and the first names."""
-    return {
-        "folder": moved.folder,
-        "reason": moved.reason,
-        "set_aside_at": moment(moved.set_aside_at_ms),
-        "files": moved.files,
-        "bytes": moved.bytes,
-        "names": list(moved.names),
-    }
-
-
 def run_detail_document(detail: RunDetail) -> dict[str, Any]:
     """A run with every attempt: command, environment, log, times, failure, and the files it published."""
     return {
-        **run_document(detail.run),
+        **document_of(detail.run),
         "attempts": [_attempt(attempt) for attempt in detail.attempts],
         "files": list(detail.files),
     }
@@ -161,16 +95,10 @@ def run_detail_document(detail: RunDetail) -> dict[str, Any]:
 def _attempt(attempt: AttemptDetail) -> dict[str, Any]:
     log = attempt.log
     return {
+        **document_of(attempt, "key", "log", "gang"),
         "slice": attempt.key.slice_index,
         "attempt": attempt.key.attempt,
-        "state": attempt.state,
         "counts": attempt.state is AttemptState.PUBLISHED,
-        "agent": attempt.agent,
-        "slot": attempt.slot,
-        "leased_at": moment(attempt.leased_at_ms),
-        "ended_at": moment(attempt.ended_at_ms),
-        "launches": attempt.launches,
-        "failure": _optional(attempt.failure),
         "command": list(log.command),
         "environment": dict(sorted(log.environment.items())),
         "log": log.text,
@@ -178,10 +106,6 @@ def _attempt(attempt: AttemptDetail) -> dict[str, Any]:
         "telemetry": log.telemetry,
         "facts": json.loads(log.facts_json) if log.facts_json else None,
     }
-
-
-def _optional(failure: Failure | None) -> dict[str, Any] | None:
-    return None if failure is None else failure.to_dict()
 
 
 def moment(milliseconds: int) -> str | None:
@@ -193,58 +117,5 @@ def moment(milliseconds: int) -> str | None:
 
 def token_document(made: TokenMade) -> dict[str, Any]:
     """A new join token: its text, id, the authority's fingerprint, and until when it can be used."""
-    return {
-        "token": made.token,
-        "token_id": made.token_id,
-        "fingerprint": made.fingerprint,
-        "expires_at": moment(made.expires_at_ms),
-        "join_port": made.join_port or None,
-        "join_address": made.join_address or None,
-    }
-
-
-def identities_document(found: Identities) -> dict[str, Any]:
-    """Identities with their certificates that have not expired, and the tokens that can still be used."""
-    return {
-        "identities": [
-            {
-                "identity_id": each.identity_id,
-                "kind": str(each.kind),
-                "name": each.name,
-                "role": str(each.role),
-                "project": each.project,
-                "labels": list(each.labels),
-                "created_at": moment(each.created_at_ms),
-                "revoked_at": moment(each.revoked_at_ms),
-                "certificates": [
-                    {
-                        "serial": one.serial,
-                        "issued_at": moment(one.issued_at_ms),
-                        "expires_at": moment(one.expires_at_ms),
-                        "withdrawn_at": moment(one.withdrawn_at_ms),
-                    }
-                    for one in each.certificates
-                ],
-            }
-            for each in found.identities
-        ],
-        "tokens": [
-            {
-                "token_id": each.token_id,
-                "role": str(each.role),
-                "name": each.name,
-                "project": each.project,
-                "labels": list(each.labels),
-                "uses_left": each.uses_left,
-                "expires_at": moment(each.expires_at_ms),
-            }
-            for each in found.tokens
-        ],
-    }
-
-
-def audit_document(entry: AuditEntry) -> dict[str, Any]:
-    """One changing call: who, when, from where, about what, with which outcome."""
-    values = asdict(entry)
-    del values["at_ms"]
-    return {"at": moment(entry.at_ms), **values}
+    port, address = made.join_port or None, made.join_address or None
+    return {**document_of(made), "join_port": port, "join_address": address}
