@@ -28,7 +28,7 @@ from assay_server.access.visibility import EVERY_PROJECT
 from assay_server.app import Server
 from assay_server.rpc.interceptors.access import AccessInterceptor
 from assay_server.rpc.interceptors.handlers import answer_of
-from assay_server.store.access.people import Identity
+from assay_server.store.people import Identity
 from assay_server.store.sql import MetadataStore
 from assay_server.store.sqlite import SqliteStore
 from tests.support.server.guarded_server import (

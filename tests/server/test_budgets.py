@@ -21,7 +21,7 @@ from assay_server.access.caller import Caller, called_by
 from assay_server.app import Server
 from assay_server.campaigns.budgets import BudgetHandler
 from assay_server.campaigns.scheduling.transitions import SchedulePolicy
-from assay_server.store.access.people import Identity
+from assay_server.store.people import Identity
 from assay_server.store.sql import MetadataStore
 from assay_server.store.sqlite import SqliteStore
 from tests.support.server.queue_lab import QueueLab, agent_of, live_campaign

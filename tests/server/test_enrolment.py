@@ -34,8 +34,8 @@ from assay_server.access.caller import Caller, How, called_by
 from assay_server.access.directory import IdentityDirectory
 from assay_server.identity.enrolment import Enrolment
 from assay_server.identity.withdrawn import WithdrawnCertificates
-from assay_server.store.access.people import Identity, StoredToken
 from assay_server.store.model import Agent
+from assay_server.store.people import Identity, StoredToken
 from assay_server.store.sql import MetadataStore
 from assay_server.store.sqlite import SqliteStore
 from tests.support.identity.authorities import made_authority

@@ -24,7 +24,7 @@ from assay_server.access.directory import IdentityDirectory
 from assay_server.access.recognising import Peer, Recognition
 from assay_server.access.table import RULES
 from assay_server.access.visibility import EVERY_PROJECT
-from assay_server.store.access.people import Identity
+from assay_server.store.people import Identity
 from assay_server.store.sql import MetadataStore
 from assay_server.store.sqlite import SqliteStore
 from tests.support.identity.authorities import DAY, made_authority, made_credentials, now

@@ -16,7 +16,7 @@ from assay_server.cli.program import program
 from assay_server.maintenance.backup import make_backup
 from assay_server.maintenance.restore import restore_backup
 from assay_server.maintenance.revocations import Memberships, take_over
-from assay_server.store.access.people import Identity, StoredCertificate, StoredToken
+from assay_server.store.people import Identity, StoredCertificate, StoredToken
 from assay_server.store.sqlite import SqliteStore
 
 VERA = Identity("a" * 32, IdentityKind.PERSON, "vera", Role.ADMIN, "vision")

@@ -27,7 +27,7 @@ from assay_core.records.campaign import AttemptState
 from assay_protos import campaign_pb2
 from assay_server.access.table import RULES
 from assay_server.app import Server
-from assay_server.store.access.people import Identity
+from assay_server.store.people import Identity
 from assay_server.store.sqlite import SqliteStore
 from tests.support.identity.authorities import DAY, made_authority, made_credentials, now
 from tests.support.identity.tls_lab import authority_of, tls_server

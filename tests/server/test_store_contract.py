@@ -24,7 +24,6 @@ from assay_sampling.launches.table import Condition
 from assay_sampling.readers.opening import open_recording
 from assay_server.campaign_file.compiled import Slicing
 from assay_server.store import statements
-from assay_server.store.access.people import Identity
 from assay_server.store.model import (
     Agent,
     AnalysisTry,
@@ -38,6 +37,7 @@ from assay_server.store.model import (
     SliceState,
 )
 from assay_server.store.overviews import NotedRuns, RunFilter, WorkloadCost
+from assay_server.store.people import Identity
 from assay_server.store.record_store import KnownFiles, RecordStore
 from assay_server.store.records import DamagedSegmentError, LocalRecordStore
 from assay_server.store.sql import MetadataStore, SqlTransaction

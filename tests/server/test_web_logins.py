@@ -15,7 +15,7 @@ from assay_server.access.caller import Caller
 from assay_server.app import Server
 from assay_server.maintenance.backup import make_backup
 from assay_server.maintenance.restore import restore_backup
-from assay_server.store.access.people import WebLogin
+from assay_server.store.people import WebLogin
 from assay_server.store.sql import MetadataStore
 from assay_server.store.sqlite import SqliteStore
 from assay_server.web.auth.sessions import LINK_MS, SESSION_MS, Sessions

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
-from assay_server.store.access.people import Identity
+from assay_server.store.people import Identity
 from assay_server.store.sql import MetadataStore
 
 # A revocation by another process on the same store holds within a minute; one in this process at once.

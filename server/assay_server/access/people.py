@@ -9,7 +9,7 @@ from assay_core.records.lab import AuditAsked, AuditPage, RoleChange, RoleSet
 from assay_sampling.errors import ParameterError
 from assay_server.access.audit import note_subject
 from assay_server.access.directory import IdentityDirectory
-from assay_server.store.access.people import Identity
+from assay_server.store.people import Identity
 from assay_server.store.sql import MetadataStore, SqlTransaction
 
 _PAGE_ENTRIES = 500

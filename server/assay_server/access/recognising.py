@@ -12,7 +12,7 @@ from assay_server.access.caller import OWNER_ID, Caller, How
 from assay_server.access.directory import IdentityDirectory
 from assay_server.access.presented import presented_certificate
 from assay_server.clock import wall_ms
-from assay_server.store.access.people import Identity
+from assay_server.store.people import Identity
 
 _JOIN = "join this server with a token of its admin"
 

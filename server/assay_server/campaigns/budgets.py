@@ -13,7 +13,7 @@ from assay_server.access.people import person_called
 from assay_server.access.visibility import sight_of
 from assay_server.campaigns.queue.fair_share import PERSON_DAYS
 from assay_server.campaigns.scheduling.coordinator import Coordinator
-from assay_server.store.access.people import Identity
+from assay_server.store.people import Identity
 from assay_server.store.sql import SqlTransaction
 
 

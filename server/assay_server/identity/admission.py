@@ -13,7 +13,7 @@ from assay_core.records.identity import JoinAsked
 from assay_sampling.errors import NotIdentifiedError, NotPermittedError, ParameterError
 from assay_server.identity.agent_names import require_free_name, require_vouched
 from assay_server.identity.tokens import checked_name, person_named, usable_token
-from assay_server.store.access.people import Identity, StoredToken
+from assay_server.store.people import Identity, StoredToken
 from assay_server.store.sql import SqlTransaction
 
 

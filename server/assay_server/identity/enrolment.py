@@ -40,7 +40,7 @@ from assay_server.identity.authority import Authority
 from assay_server.identity.revoking import revoke, withdraw_key
 from assay_server.identity.tokens import make_token, use_up
 from assay_server.identity.withdrawn import WithdrawnCertificates
-from assay_server.store.access.people import Identity, StoredCertificate
+from assay_server.store.people import Identity, StoredCertificate
 from assay_server.store.sql import MetadataStore, SqlTransaction
 
 _log = logging.getLogger(__name__)

@@ -7,7 +7,7 @@ from dataclasses import replace
 from assay_core.identity.roles import IdentityKind
 from assay_core.records.identity import NamedForRevocation, Revoked
 from assay_sampling.errors import ParameterError
-from assay_server.store.access.people import Identity, StoredCertificate
+from assay_server.store.people import Identity, StoredCertificate
 from assay_server.store.sql import SqlTransaction
 
 

@@ -10,7 +10,7 @@ from assay_core.identity.roles import OWNER_NAME, IdentityKind, Role
 from assay_core.records.identity import TokenAsked
 from assay_sampling.errors import NotIdentifiedError, ParameterError
 from assay_server.identity.authority import Authority
-from assay_server.store.access.people import StoredToken
+from assay_server.store.people import StoredToken
 from assay_server.store.sql import SqlTransaction
 
 LONGEST_NAME = 64

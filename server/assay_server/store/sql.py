@@ -9,11 +9,13 @@ from __future__ import annotations
 from contextlib import AbstractContextManager
 from typing import Protocol
 
-from assay_server.store.parts.access import AccessRows
 from assay_server.store.parts.agents import AgentRows
 from assay_server.store.parts.analyses import AnalysisRows
 from assay_server.store.parts.attempts import AttemptRows
+from assay_server.store.parts.audit import AuditRows
 from assay_server.store.parts.bundles import BundleRows
+from assay_server.store.parts.certificates import CertificateRows
+from assay_server.store.parts.identities import IdentityRows
 from assay_server.store.parts.overviews import OverviewRows
 from assay_server.store.parts.queue import QueueRows
 from assay_server.store.parts.requests import RequestRows
@@ -28,7 +30,9 @@ class SqlTransaction(
     StateRows,
     AnalysisRows,
     AgentRows,
-    AccessRows,
+    AuditRows,
+    CertificateRows,
+    IdentityRows,
     BundleRows,
 ):
     """Reads and writes inside one connection's current transaction: completely or not at all.

@@ -36,7 +36,7 @@ from assay_server.access.recognising import Recognition
 from assay_server.identity.authority import Authority
 from assay_server.rpc.errors import abort
 from assay_server.rpc.interceptors.access import AccessInterceptor
-from assay_server.store.access.people import Identity
+from assay_server.store.people import Identity
 from assay_server.store.sql import MetadataStore
 from tests.support.identity.authorities import DAY, made_authority, made_credentials, now
 

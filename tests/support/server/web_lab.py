@@ -14,7 +14,7 @@ from assay_core.records.identity import WebLinkAsked
 from assay_core.records.lab import AuditEntry
 from assay_server.access.caller import OWNER_ID, Caller, How, called_by
 from assay_server.app import Server
-from assay_server.store.access.people import Identity, StoredCertificate
+from assay_server.store.people import Identity, StoredCertificate
 from assay_server.store.sqlite import SqliteStore
 from assay_server.web.routes.context import COOKIE
 from tests.support.server.playing_agent import PlayingAgent

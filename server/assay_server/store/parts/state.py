@@ -16,9 +16,7 @@ class StateRows(KnownRows):
 
     def state_number(self) -> int | None:
         """The number of the state whose metadata these are; None: it was given none."""
-        t = tables.tokens.c
-        found = self.connection.scalar(sa.select(t.value).where(t.name == STATE_NUMBER))
-        return None if found is None else int(found)
+        return self._number(STATE_NUMBER)
 
     def keep_state_number(self, number: int) -> None:
         """Give the state its number."""
@@ -26,10 +24,13 @@ class StateRows(KnownRows):
 
     def authority_mark(self) -> int | None:
         """What tells the certificate authority of the servers from others; None: they have none."""
-        t = tables.tokens.c
-        found = self.connection.scalar(sa.select(t.value).where(t.name == _AUTHORITY))
-        return None if found is None else int(found)
+        return self._number(_AUTHORITY)
 
     def keep_authority_mark(self, mark: int) -> None:
         """The servers have this authority from now on."""
         self.write(sa.insert(tables.tokens), [{"name": _AUTHORITY, "value": mark}])
+
+    def _number(self, name: str) -> int | None:
+        t = tables.tokens.c
+        found = self.connection.scalar(sa.select(t.value).where(t.name == name))
+        return None if found is None else int(found)

@@ -25,7 +25,7 @@ from assay_server.access.table import require_allowed, rule_of
 from assay_server.identity.withdrawn import WithdrawnCertificates
 from assay_server.rpc.belonging import require_belonging
 from assay_server.rpc.errors import status_code
-from assay_server.store.access.people import WebLogin
+from assay_server.store.people import WebLogin
 from assay_server.store.sql import MetadataStore
 from assay_server.web.auth.sessions import is_owners
 

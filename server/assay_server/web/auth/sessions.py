@@ -18,7 +18,7 @@ from dataclasses import replace
 from assay_sampling.errors import NotIdentifiedError, NotPermittedError, StorageError
 from assay_server.access.caller import OWNER_ID, Caller
 from assay_server.clock import wall_ms
-from assay_server.store.access.people import WebLogin
+from assay_server.store.people import WebLogin
 from assay_server.store.sql import MetadataStore, SqlTransaction
 
 LINK_MS = 2 * 60_000

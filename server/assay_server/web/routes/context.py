@@ -20,7 +20,7 @@ from assay_server.limits import Limits
 from assay_server.rpc.campaign_handler import CampaignHandler
 from assay_server.rpc.interceptors.quotas import Quotas
 from assay_server.rpc.published.handler import PublishedHandler
-from assay_server.store.access.people import WebLogin
+from assay_server.store.people import WebLogin
 from assay_server.web.auth.admission import Admission
 from assay_server.web.auth.sessions import Sessions, csrf_token, require_csrf
 from assay_server.web.figures.conversion import Conversions

@@ -1,1 +1,0 @@
-"""Who may call, and the audit log, in SQL."""
