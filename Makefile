@@ -9,6 +9,8 @@ BIN := $(VENV)/bin
 # Many tests wait for processes: four workers keep two cores busy.
 PYTEST_WORKERS ?= 4
 STAMP := $(VENV)/.installed
+# Modules whole to a worker, each file compiled by one worker, and programs as forks of one that has loaded them.
+TEST_PLUGINS := $(addprefix -p tests.support.,spread_modules compiled_once fork_server.plugin)
 # Tests and demos start hundreds of processes; each compiles all of Assay where this is set.
 unexport PYTHONDONTWRITEBYTECODE
 
@@ -32,7 +34,7 @@ demo: $(STAMP)  ## server and three agents on virtual GPUs, all of it synthetic;
 
 .PHONY: test
 test: $(STAMP)  ## every test without special tools, long campaigns and kills in their short forms; under 15 minutes on two cores
-	$(BIN)/pytest -n $(PYTEST_WORKERS) --dist loadgroup -p tests.support.spread_modules $(PYTEST_ARGS)
+	$(BIN)/pytest -n $(PYTEST_WORKERS) --dist loadgroup $(TEST_PLUGINS) $(PYTEST_ARGS)
 
 .PHONY: chaos
 chaos: $(STAMP)  ## kill everything that belongs to a demo at many moments; ASSAY_CHAOS_KILLS=40 ASSAY_CHAOS_SEED=random

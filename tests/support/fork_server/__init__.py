@@ -1,0 +1,1 @@
+"""Starts Assay's programs in tests by a fork of a process that has loaded them."""
