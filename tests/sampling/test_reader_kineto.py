@@ -202,12 +202,12 @@ def test_every_nanosecond_survives(
         '"TS"': f"{start_ns // 1000}.{start_ns % 1000:03}",
         '"DUR"': f"{duration_ns // 1000}.{duration_ns % 1000:03}",
     }
-    text = trace([trace_kernel("TS", 1, dur="DUR")])
+    text = trace([trace_kernel("TS", number, dur="DUR") for number in (1, 2)])
     for mark, digits in marks.items():
         text = text.replace(mark, digits)
     read = read_launches(write(tmp_path_factory.mktemp("ns") / "t", text))
-    assert read.table["start_ns"].to_pylist() == [start_ns]
-    assert read.table["duration_ns"].to_pylist() == [duration_ns]
+    assert read.table["start_ns"].to_pylist() == [start_ns] * 2
+    assert read.table["duration_ns"].to_pylist() == [duration_ns] * 2
 
 
 # --- joins ----------------------------------------------------------------------------------------
@@ -360,18 +360,26 @@ def test_what_a_kernel_does_not_say_is_null(tmp_path: Path) -> None:
     st.lists(
         st.dictionaries(
             st.text(max_size=5),
-            st.one_of(st.integers(), st.text(), st.none(), st.lists(st.floats(allow_nan=False))),
+            st.one_of(
+                st.integers(),
+                st.text(),
+                st.none(),
+                st.lists(st.floats(allow_nan=False)),
+                st.just([{"a": 1}, {"b": "}, {"}, {}]),
+            ),
         ),
         max_size=12,
     ),
-    st.integers(1, 40),
+    st.sampled_from([1, 7, 40, 200, 2000]),
     st.sampled_from([None, 1]),
+    st.booleans(),
 )
 def test_events_are_decoded_whatever_the_blocks(
     tmp_path_factory: pytest.TempPathFactory,
     events: list[dict[str, Any]],
     block_bytes: int,
     indent: int | None,
+    exact: bool,
 ) -> None:
     text = json.dumps(
         {"before": [1, {"a": "]}"}], "traceEvents": events, "after": 12}, indent=indent, ensure_ascii=False
@@ -379,7 +387,7 @@ def test_events_are_decoded_whatever_the_blocks(
     path = write(tmp_path_factory.mktemp("events") / "t", text)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(json_events, "_BLOCK_BYTES", block_bytes)
-        reader = json_events.JsonEvents(path)
+        reader = json_events.JsonEvents(path, exact=exact)
         assert [json.loads(json.dumps(e, default=float)) for e in reader] == json.loads(json.dumps(events))
     assert reader.members == {"before": [1, {"a": "]}"}], "after": 12}
     assert reader.count == len(events)

@@ -4,7 +4,9 @@ Keeps only a few numbers of each event: 128 bytes for a kernel, 32 for a runtime
 32 for an annotation, nothing for all others; each distinct text once.
 
 ``ts`` and ``dur`` are microseconds, whole or with fractions; they are converted to ns exactly, from their
-decimal digits. ``displayTimeUnit`` is only a hint for viewers.
+decimal digits: a float stands for digits of ns where one number of ns alone gives it. Where one does not, and
+where something is wrong, the trace is read again with Decimal fractions. ``displayTimeUnit`` is only a hint
+for viewers.
 
 Source: docs/reading-recordings.md, "Kineto traces".
 """
@@ -12,6 +14,7 @@ Source: docs/reading-recordings.md, "Kineto traces".
 from __future__ import annotations
 
 import json
+import re
 from array import array
 from collections.abc import Callable
 from decimal import Decimal
@@ -26,9 +29,16 @@ from assay_sampling.readers.doubles import doubled_rows
 from assay_sampling.readers.kineto.json_events import JsonEvents
 
 _MOST_MICROSECONDS = 4 * 10**15
+# Below it floats lie closer together than ns.
+_MOST_FLOAT_MICROSECONDS = 8 * 10**12
+_FRACTION = re.compile(r"[.eNI]")
 _INT32, _INT64 = 2**31 - 1, 2**63 - 1
 _MOST_NAME_CHARACTERS = 1000
 _MEND = "the trace is damaged; record it again"
+
+
+class _NotExactError(Exception):
+    """The trace must be read with exact fractions."""
 
 
 class Texts:
@@ -85,6 +95,20 @@ class KinetoTrace:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        try:
+            self._begin(exact=False)
+            self._read()
+        except _NotExactError:
+            self._begin(exact=True)
+            self._read()
+        self.doubles = self.kernels.drop_doubles("correlation", "ts", "dur")
+        self.devices = _devices(self._events.members.get("deviceProperties"))
+        distributed = self._events.members.get("distributedInfo")
+        self.world_size = max(1, _whole(distributed.get("world_size"), 1)) if type(distributed) is dict else 1
+        self.base_ns = self._base_time(self._events.members.get("baseTimeNanoseconds", 0))
+
+    def _begin(self, *, exact: bool) -> None:
+        self._exact = exact
         self.kernels = Columns(
             "ts", "dur", "name", "device", "stream", "correlation", "external",
             "gx", "gy", "gz", "bx", "by", "bz", "registers", "shared", "node",
@@ -94,14 +118,8 @@ class KinetoTrace:
         self.annotations = Columns("ts", "end", "thread", "name")
         self.texts, self.shapes = Texts(), Texts()
         self.thread_keys: dict[tuple[int | str, int | str], int] = {}
-        self._events = JsonEvents(path)
+        self._events = JsonEvents(self.path, exact=exact)
         self._number = 0
-        self._read()
-        self.doubles = self.kernels.drop_doubles("correlation", "ts", "dur")
-        self.devices = _devices(self._events.members.get("deviceProperties"))
-        distributed = self._events.members.get("distributedInfo")
-        self.world_size = max(1, _whole(distributed.get("world_size"), 1)) if type(distributed) is dict else 1
-        self.base_ns = self._base_time(self._events.members.get("baseTimeNanoseconds", 0))
 
     def _read(self) -> None:
         handlers: dict[Any, Callable[[dict[str, Any]], None]] = {
@@ -156,12 +174,16 @@ class KinetoTrace:
         args = _args(event)
         start = self._ns(event, "ts")
         dims = args.get("Input Dims", args.get("Input dims"))
-        shapes = (
-            -1 if dims is None else self.shapes.index(json.dumps(dims, separators=(",", ":"), default=str))
-        )
+        shapes = -1 if dims is None else self._shapes(dims)
         external = _whole(args.get("External id", args.get("external id")), -1)
         end = start + self._ns(event, "dur")
         self.operators.append_row((start, end, external, self._thread(event), self._name(event), shapes))
+
+    def _shapes(self, dims: Any) -> int:
+        text = json.dumps(dims, separators=(",", ":"), default=str)
+        if not self._exact and _FRACTION.search(text):
+            raise _NotExactError
+        return self.shapes.index(text)
 
     def _annotation(self, event: dict[str, Any]) -> None:
         start = self._ns(event, "ts")
@@ -188,9 +210,19 @@ class KinetoTrace:
         if type(value) is int:
             if -_MOST_MICROSECONDS <= value <= _MOST_MICROSECONDS:
                 return value * 1000
+        elif type(value) is float and not self._exact:
+            return self._ns_of_float(value)
         elif type(value) is Decimal and abs(value) <= _MOST_MICROSECONDS:
             return int((value * 1000).to_integral_value())
         raise self._wrong(f"{_short(value)} is not a time in microseconds", field)
+
+    def _ns_of_float(self, value: float) -> int:
+        if -_MOST_FLOAT_MICROSECONDS <= value <= _MOST_FLOAT_MICROSECONDS:
+            nearest = round(value * 1000)
+            for ns in (nearest, nearest - 1, nearest + 1):
+                if ns / 1000 == value:
+                    return ns
+        raise _NotExactError
 
     def _triple(self, args: dict[str, Any], field: str) -> tuple[int, int, int]:
         value = args.get(field)
@@ -212,7 +244,9 @@ class KinetoTrace:
             self.path, f"{_short(value)} is not a time in ns", _MEND, field="baseTimeNanoseconds"
         )
 
-    def _wrong(self, cause: str, field: str | None = None) -> InputError:
+    def _wrong(self, cause: str, field: str | None = None) -> Exception:
+        if not self._exact:
+            return _NotExactError()
         where = f"event {self._number} of traceEvents (counted from 0): "
         return InputError(self.path, where + cause, _MEND, field=field)
 
