@@ -27,9 +27,14 @@ from tests.support.fork_server.starting import by_forks_of
 
 # What most programs and the workers of an analysis load.
 _LOADED = (
-    "assay_server.app", "assay_server.cli.program", "assay_server.analysis.pipeline", "assay_report.html",
-    "assay_report.data.parquet", "assay_agent.cli.running", "assay_agent.cli.policy", "assay_client.local",
-    "assay_client.cli.main", "assay_client.cli.verbs.measure.run", "pandas", "scipy.sparse",
+    "alembic.command", "alembic.script", "assay_agent.cli.join", "assay_agent.cli.policy",
+    "assay_agent.cli.running", "assay_client.cli.main", "assay_client.cli.verbs.judge.inspect",
+    "assay_client.cli.verbs.judge.select", "assay_client.cli.verbs.measure.run", "assay_client.local",
+    "assay_report.data.parquet", "assay_report.html", "assay_sampling.methods.baselines.systematic",
+    "assay_sampling.methods.pks.sampler", "assay_sampling.methods.stem.sampler",
+    "assay_server.analysis.pipeline", "assay_server.app", "assay_server.campaign_file.lint",
+    "assay_server.cli.program", "assay_virtual.model.gpu", "jinja2", "pandas", "psutil",
+    "scipy.sparse", "yaml",
 )  # fmt: skip
 _ABOVE_ALL = 512
 _STARTING = {"run", "demo"}
