@@ -72,8 +72,8 @@ class CountingStore:
         self.snapshot, self.close = store.snapshot, store.close
 
     @contextmanager
-    def transaction(self, *, alone: bool = False) -> Iterator[SqlTransaction]:
-        with self._store.transaction(alone=alone) as transaction:
+    def transaction(self) -> Iterator[SqlTransaction]:
+        with self._store.transaction() as transaction:
             counted = _Counting(transaction)
             yield counted  # type: ignore[misc]
             self.rows.append(counted.rows)
@@ -349,11 +349,11 @@ def test_one_that_comes_first_under_the_name_takes_its_number(
         """Before its first transaction another campaign takes the number."""
 
         @contextmanager
-        def transaction(self, *, alone: bool = False) -> Iterator[SqlTransaction]:
+        def transaction(self) -> Iterator[SqlTransaction]:
             if not self.rows:
                 with metadata.transaction() as store:
                     store.add_campaign(campaign("large-1", name="large"), (), ())
-            with super().transaction(alone=alone) as transaction:
+            with super().transaction() as transaction:
                 yield transaction
 
     coordinator = coordinator_of(Racing(metadata), tmp_path)  # type: ignore[arg-type]

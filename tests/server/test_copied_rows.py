@@ -35,7 +35,7 @@ def stores(tmp_path: Path) -> Iterator[tuple[SqliteStore, SqliteStore]]:
 
 
 def copy(source: SqliteStore, target: SqliteStore) -> int:
-    with source.snapshot() as read, target.transaction(alone=True) as write:
+    with source.snapshot() as read, target.transaction() as write:
         return copy_rows(read.connection, write.connection)
 
 

@@ -193,7 +193,7 @@ def test_a_file_whose_commit_failed_stays_for_the_sweep(
             kept(file, source)
             patched.setattr(site.metadata, "transaction", gone)
 
-        def gone(*, alone: bool = False) -> object:
+        def gone() -> object:
             raise StorageError("database", "it is away", "wait")
 
         patched.setattr(site.records, "keep_bundle", then_away)

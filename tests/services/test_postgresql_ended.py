@@ -14,8 +14,7 @@ import pytest
 from assay_core.records.machine import Inventory
 from assay_sampling.errors import StorageError
 from assay_server.database.opening import opened_alone
-from assay_server.store.connections import retry, shared_commit
-from assay_server.store.connections.dialect import MARK, UNDO
+from assay_server.store.connections import retry
 from assay_server.store.connections.prepared import Driver, PreparedStatements
 from assay_server.store.connections.retry import NothingKeptError, OutcomeUnknownError, repeated
 from assay_server.store.model import Agent
@@ -23,7 +22,6 @@ from assay_server.store.postgresql.commits import NumberedCommits
 from assay_server.store.postgresql.place import place_of
 from assay_server.store.postgresql.store import PostgresqlStore, new_engine
 from tests.services.postgresql import OwnPostgresql
-from tests.support.server.server_support import eventually
 
 
 @pytest.fixture
@@ -295,10 +293,8 @@ def test_rows_that_somebody_changes_by_hand_are_seen_at_once(
 
 @pytest.mark.parametrize("asks_first", [True, False])
 def test_a_value_that_cannot_be_sent_fails_only_the_transaction_that_brought_it(
-    store: PostgresqlStore, monkeypatch: pytest.MonkeyPatch, *, asks_first: bool
+    store: PostgresqlStore, *, asks_first: bool
 ) -> None:
-    monkeypatch.setattr(shared_commit, "LONGEST_SECONDS", 60.0)
-
     def put(number: int) -> None:
         with store.transaction() as write:
             if asks_first:
@@ -320,40 +316,3 @@ def test_a_value_that_cannot_be_sent_fails_only_the_transaction_that_brought_it(
         [(last,)] = write.connection.exec_driver_sql("SELECT pg_backend_pid()").all()
     assert found == {number for number in range(48) if number % 3 != 2}
     assert first == last, "the connection went on"
-
-
-@pytest.mark.parametrize(("refused", "numbers"), [(MARK, [1, 2, 3, 4]), (UNDO, [1, 1, 1, 1])])
-def test_whoever_is_told_of_success_was_kept_though_a_member_was_not_undone(
-    store: PostgresqlStore, monkeypatch: pytest.MonkeyPatch, refused: str, numbers: list[int]
-) -> None:
-    """Four share a commit; the database cancels the savepoint of the second, or its undo."""
-    monkeypatch.setattr(shared_commit, "LONGEST_SECONDS", 60)
-    with store.transaction() as write:
-        write.connection.exec_driver_sql("CREATE TABLE numbers (number bigint PRIMARY KEY)")
-    first_is_in, run = threading.Event(), Driver.run
-    sent: list[str] = []
-
-    def spoiled(driver: Driver, command: str, values: Sequence[Any] = ()) -> None:
-        sent.append(command)
-        second = command == refused and sent.count(refused) == (2 if refused == MARK else 1)
-        run(driver, "SELECT 1 / 0" if second else command, values)
-
-    def wrote(place: int) -> bool:
-        assert place == 0 or first_is_in.wait(10)
-        try:
-            with store.transaction() as write:
-                if place == 0:
-                    first_is_in.set()
-                    eventually(lambda: store._shared._waiting == 3, "that all wait")
-                write.driver.run("INSERT INTO numbers VALUES (%s::bigint)", (numbers[place],))
-        except StorageError:
-            return False
-        return True
-
-    monkeypatch.setattr(Driver, "run", spoiled)
-    with ThreadPoolExecutor(4) as threads:
-        told = list(threads.map(wrote, range(4)))
-    assert refused in sent and not all(told)
-    with store.transaction() as write:
-        there = write.connection.exec_driver_sql("SELECT number FROM numbers ORDER BY number").scalars().all()
-    assert there == [number for number, success in zip(numbers, told, strict=True) if success]

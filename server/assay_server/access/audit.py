@@ -145,10 +145,10 @@ class AuditedStore:
         return self._store.snapshot()
 
     @contextmanager
-    def transaction(self, *, alone: bool = False) -> Iterator[SqlTransaction]:
+    def transaction(self) -> Iterator[SqlTransaction]:
         note = _NOTE.get()
         open_note = None if note is None or note.written or note.kept_back else note
-        with self._store.transaction(alone=alone) as transaction:
+        with self._store.transaction() as transaction:
             yield transaction
             if open_note is not None and not open_note.silent:
                 transaction.add_audit(open_note.entry(DONE))

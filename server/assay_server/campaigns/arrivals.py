@@ -97,7 +97,7 @@ def bring_in(coordinator: Coordinator, campaign: Campaign, plan: Plan, pace: Pac
 
 @repeated
 def _begin(coordinator: Coordinator, campaign: Campaign, mark: str) -> bool:
-    with coordinator.schedule(alone=True) as schedule:
+    with coordinator.schedule() as schedule:
         if campaign.number != next_number(schedule.store.campaign_numbers(campaign.name)):
             return False
         schedule.store.begin_arrival(campaign, mark)
@@ -106,7 +106,7 @@ def _begin(coordinator: Coordinator, campaign: Campaign, mark: str) -> bool:
 
 @repeated
 def _add(coordinator: Coordinator, campaign_id: str, mark: str, piece: _Piece) -> None:
-    with coordinator.schedule(alone=True) as schedule:
+    with coordinator.schedule() as schedule:
         if not schedule.store.is_arriving(campaign_id, mark):
             raise _given_up(campaign_id)
         if piece.runs:
@@ -122,7 +122,7 @@ def _end(coordinator: Coordinator, campaign: Campaign, mark: str) -> None:
 
     A repeat may be small enough to be stored at once: plans change with the times that slices took.
     """
-    with coordinator.schedule(alone=True) as schedule:
+    with coordinator.schedule() as schedule:
         if not schedule.store.is_arriving(campaign.campaign_id, mark):
             raise _given_up(campaign.campaign_id)
         if campaign.submission and schedule.store.submitted_as(campaign.owner, campaign.submission):
@@ -137,7 +137,7 @@ def _given_up(campaign_id: str) -> StorageError:
 
 @repeated
 def _give_up(coordinator: Coordinator, campaign_id: str) -> bool:
-    with coordinator.schedule(alone=True) as schedule:
+    with coordinator.schedule() as schedule:
         return schedule.store.give_up_arrival(campaign_id, _RUNS_GIVEN_UP)
 
 

@@ -132,7 +132,7 @@ def _stored(coordinator: Coordinator, asked: _Asked, pace: Pace) -> Submitted:
 
 def _added(coordinator: Coordinator, asked: _Asked, campaign: Campaign, plan: Plan, _pace: Pace) -> Submitted:
     """A campaign stored in one transaction."""
-    with coordinator.schedule(alone=True) as schedule:
+    with coordinator.schedule() as schedule:
         before = _sent_before(schedule.store, asked.submission, asked.caller)
         if before is not None:
             return before

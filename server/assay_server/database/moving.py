@@ -57,7 +57,7 @@ def move_to_postgresql(state: Path, asked: AskedDatabase, told: Told) -> Moved:
         ):
             source.require_sound()
             number = number_of_state(source)
-            with source.snapshot() as read, target.transaction(alone=True) as write:
+            with source.snapshot() as read, target.transaction() as write:
                 theirs = write.state_number()
                 # Our own rows are those of an earlier move, of which another one is in force since.
                 if theirs != number and (theirs is not None or has_rows(write.connection)):
@@ -85,7 +85,7 @@ def move_to_sqlite(state: Path, asked: AskedDatabase, told: Told) -> Moved:
                 contextlib.closing(open_leading(state, asked)) as source,
                 contextlib.closing(SqliteStore(new)) as target,
                 source.snapshot() as read,
-                target.transaction(alone=True) as write,
+                target.transaction() as write,
             ):
                 rows = copy_rows(read.connection, write.connection, told)
             with storage_errors(new):

@@ -75,7 +75,7 @@ def _copy_postgresql(state: Path, target: Path, asked: AskedDatabase) -> None:
         closing(open_database(state, asked)) as source,
         closing(SqliteStore(target)) as copy,
         source.snapshot() as read,
-        copy.transaction(alone=True) as write,
+        copy.transaction() as write,
     ):
         copy_rows(read.connection, write.connection)
     with closing(sqlite3.connect(target)) as written:

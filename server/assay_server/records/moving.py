@@ -249,7 +249,7 @@ def _name_by_content(metadata: MetadataStore, state: Path) -> None:
                 os.link(records / piece.file, records / name)
         for folder in {(records / name).parent for _, name in named}:
             sync_directory(folder)
-    with metadata.transaction(alone=True) as write:
+    with metadata.transaction() as write:
         for piece, name in named:
             write.save_slice(replace(piece, file=name))
     with storage_errors(records):

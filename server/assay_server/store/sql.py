@@ -49,10 +49,7 @@ class MetadataStore(Protocol):
     def snapshot(self) -> AbstractContextManager[SqlTransaction]:
         """Read; nothing is written. Raises StorageError if the disk or the data cannot be read."""
 
-    def transaction(self, *, alone: bool = False) -> AbstractContextManager[SqlTransaction]:
-        """Write: durable when the block ends, undone when it raises. Raises StorageError.
-
-        Transactions may become durable together. ``alone``: it takes long, so others need not wait for it.
-        """
+    def transaction(self) -> AbstractContextManager[SqlTransaction]:
+        """Write: durable when the block ends, undone when it raises. Raises StorageError."""
 
     def close(self) -> None: ...

@@ -1,4 +1,4 @@
-"""The metadata store on SQLite: write-ahead log, synchronous=FULL, one writer, shared commits."""
+"""The metadata store on SQLite: write-ahead log, synchronous=FULL, one writer."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from assay_sampling.errors import StorageError
 from assay_server.store.column_values import document_text
 from assay_server.store.connections.dialect import Dialect
 from assay_server.store.connections.prepared import Driver, PreparedStatements
-from assay_server.store.connections.shared_commit import SharedCommit
 from assay_server.store.connections.snapshots import Snapshots
+from assay_server.store.connections.writer import Writer
 from assay_server.store.migrate import upgrade
 from assay_server.store.sql import SqlTransaction
 
@@ -70,7 +70,7 @@ class SqliteStore:
         with self._errors():
             self._engine = _engine(path)
             prepared = PreparedStatements(self._engine.dialect)
-            self._shared = SharedCommit(self._engine, prepared, self._errors, _DIALECT)
+            self._writer = Writer(self._engine, prepared, self._errors, _DIALECT)
             self._snapshots = Snapshots(self._engine, prepared, self._errors, _DIALECT, _ReadingDriver)
             try:
                 with self._engine.begin() as connection:
@@ -113,8 +113,8 @@ class SqliteStore:
             yield SqlTransaction(connection, driver)
 
     @contextmanager
-    def transaction(self, *, alone: bool = False) -> Iterator[SqlTransaction]:
-        with self._shared.transaction(alone=alone) as (connection, driver):
+    def transaction(self) -> Iterator[SqlTransaction]:
+        with self._writer.transaction() as (connection, driver):
             yield SqlTransaction(connection, driver)
 
     def write_back(self) -> int:
@@ -133,7 +133,7 @@ class SqliteStore:
     def close(self) -> None:
         if self._checkpoints is not None:
             self._checkpoints.close()
-        self._shared.close()
+        self._writer.close()
         self._snapshots.close()
         self._engine.dispose()
 

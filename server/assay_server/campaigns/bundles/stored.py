@@ -276,7 +276,7 @@ class BundleStore:
         """
         before = self._now_ms() - 1000 * self.limits.bundle_unnamed_seconds
         gone: list[KeptBundle] = []
-        with self._metadata.transaction(alone=True) as store:
+        with self._metadata.transaction() as store:
             for kept in store.bundles():
                 owners = named.get(kept.bundle.sha256, frozenset())
                 holders = {who: at for who, at in kept.holders.items() if at >= before or who in owners}

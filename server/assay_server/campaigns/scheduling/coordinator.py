@@ -101,14 +101,11 @@ class Coordinator:
         return self._metadata.snapshot()
 
     @contextmanager
-    def schedule(self, *, alone: bool = False) -> Iterator[Schedule]:
-        """One scheduler transaction: durable when the block ends, undone when it raises.
-
-        ``alone``: it takes long, so those of others do not become durable together with it.
-        """
+    def schedule(self) -> Iterator[Schedule]:
+        """One scheduler transaction: durable when the block ends, undone when it raises."""
         asked = time.perf_counter()
         try:
-            with self._metadata.transaction(alone=alone) as transaction:
+            with self._metadata.transaction() as transaction:
                 began = time.perf_counter()
                 schedule = Schedule(transaction, self.policy, self.clock.now_ms(), self.slots, self.queue)
                 yield schedule

@@ -1,10 +1,8 @@
-"""How one kind of database is told to begin, mark, undo and commit."""
+"""How one kind of database is told to begin, and how it fails."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-
-MARK, KEEP, UNDO = "SAVEPOINT one", "RELEASE SAVEPOINT one", "ROLLBACK TO SAVEPOINT one"
 
 
 @dataclass(frozen=True)

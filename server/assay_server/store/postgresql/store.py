@@ -1,4 +1,4 @@
-"""The metadata store on PostgreSQL: one writer at a time by an advisory lock, and shared commits.
+"""The metadata store on PostgreSQL: one writer at a time by an advisory lock.
 
 Writers take their turn by a lock that ends with its transaction, so that programs beside the server (such as
 ``assay-server token``) write safely too. A server writes only while it leads
@@ -16,8 +16,8 @@ import sqlalchemy as sa
 from assay_sampling.errors import StorageError
 from assay_server.store.connections.dialect import Dialect
 from assay_server.store.connections.prepared import Driver, PreparedStatements
-from assay_server.store.connections.shared_commit import SharedCommit
 from assay_server.store.connections.snapshots import Snapshots
+from assay_server.store.connections.writer import Writer
 from assay_server.store.migrate import upgrade
 from assay_server.store.postgresql.commits import NumberedCommits
 from assay_server.store.postgresql.engine import TAKE_WRITER_LOCK, new_engine
@@ -57,7 +57,7 @@ class PostgresqlStore:
         self._engine = new_engine(place)
         prepared = PreparedStatements(self._engine.dialect, by_cursor=True)
         self._commits = NumberedCommits()
-        self._shared = SharedCommit(
+        self._writer = Writer(
             self._engine,
             prepared,
             self._errors,
@@ -87,14 +87,14 @@ class PostgresqlStore:
             yield SqlTransaction(connection, driver)
 
     @contextmanager
-    def transaction(self, *, alone: bool = False) -> Iterator[SqlTransaction]:
-        with self._shared.transaction(alone=alone) as (connection, driver):
+    def transaction(self) -> Iterator[SqlTransaction]:
+        with self._writer.transaction() as (connection, driver):
             yield SqlTransaction(connection, driver)
 
     def close(self) -> None:
         try:
             with suppress(StorageError, *_DIALECT.failures):
-                self._shared.close(self._commits.leave)
+                self._writer.close(self._commits.leave)
             self._snapshots.close()
             self._engine.dispose()
         finally:
