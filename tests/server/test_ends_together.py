@@ -194,7 +194,6 @@ def test_whoever_breaks_a_rule_at_its_end_fails_alone(make_store: MakeStore) -> 
     def writes_too() -> None:
         second.set()
         with store.transaction() as write:
-            # In the group of the first, if that shares its commit.
             assert len(write.attempts(run(0).run_id)) == 1
             write.add_attempt(attempt(3, ordinal=1, agent_id="two", slot_id="b"))
 

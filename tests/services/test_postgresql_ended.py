@@ -118,7 +118,7 @@ def test_a_commit_of_which_nobody_can_tell_is_an_error_of_its_own(
     assert repeated(next_token)(store) == first + 1 + heard
 
 
-def test_whoever_shares_a_lost_commit_is_done_again_too(
+def test_whoever_waits_behind_a_lost_commit_is_done_too(
     store: PostgresqlStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first = next_token(store)

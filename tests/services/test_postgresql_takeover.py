@@ -121,7 +121,7 @@ class Site:
             self.held[agent] = leased.attempt
 
     def lease_together(self, _agent: int) -> None:
-        """Several share a commit, with some luck; their tokens have no order here."""
+        """At one moment: their tokens have no order here."""
         with ThreadPoolExecutor(AGENTS) as threads:
             free = [each for each in range(AGENTS) if each not in self.held]
             attempts = list(threads.map(self._leased, free))

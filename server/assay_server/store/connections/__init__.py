@@ -1,1 +1,1 @@
-"""Connections of a database: one writer with shared commits, readers of one moment, prepared statements."""
+"""Connections of a database: one writer, readers of one moment, prepared statements."""
