@@ -16,6 +16,7 @@ from assay_core.records.machine import Inventory, Slot
 from assay_sampling.errors import StorageError
 from assay_sampling.launches.table import Names
 from assay_sampling.running.failures import FailureClass
+from assay_server.campaigns.ingest.group_commit import GroupCommit, PreparedSegment
 from assay_server.campaigns.ingest.upload import Answer
 from assay_server.store.model import Agent, Segment
 from assay_server.store.records import LocalRecordStore
@@ -257,6 +258,44 @@ def test_segments_behind_one_that_was_not_stored_are_not_stored_and_harm_nothing
     assert box.state_of() is AttemptState.LEASED
     assert [box.send(s) for s in (first, second, third)] == [DURABLE] * 3
     assert box.finish(3, 180)
+
+
+def test_a_group_that_failed_is_forgotten_before_anybody_hears_of_it(
+    box: Box, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever hears of it sends again at once, and what it then has in flight must stay known."""
+    events: list[str] = []
+    staging, fail = threading.Event(), threading.Event()
+
+    def full(_self: LocalRecordStore, _segments: object) -> None:
+        staging.set()
+        fail.wait(60)
+        raise StorageError("disk", "No space left on device", "free some")
+
+    monkeypatch.setattr(LocalRecordStore, "stage", full)
+    commit = GroupCommit(box.coordinator, lambda key: events.append("forgotten"))
+    keys = [box.key, box.lease("1")]
+    each_first = [made_segments((10,))[0].upload(box.claim(key)) for key in keys]
+    prepared = [
+        PreparedSegment(
+            upload.claim,
+            Segment(upload.key.run_id, upload.key.slice_index, upload.key.attempt, 0, 0, 10, 0, 1, b"", b"h"),
+            upload.names,
+            upload.data,
+        )
+        for upload in (each_first[0], *each_first)
+    ]
+    for each in prepared[1:]:
+        each.outcome.add_done_callback(lambda _: events.append("told"))
+    commit.submit(prepared[0])
+    assert staging.wait(60)
+    for each in prepared[1:]:
+        commit.submit(each)
+    fail.set()
+    for each in prepared:
+        assert isinstance(each.outcome.exception(60), StorageError)
+    commit.close()
+    assert events == ["forgotten", "forgotten", "forgotten", "told", "told"]
 
 
 def flip_a_bit(box: Box) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import queue
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 
@@ -80,15 +80,21 @@ class GroupCommit:
         except Exception as error:  # noqa: BLE001 - whatever it is, somebody waits for the futures
             self._fail(group, _told(len(group), error))
             return
+        self._forget(
+            p for p, outcome in zip(group, outcomes, strict=True) if outcome is not SegmentOutcome.ADDED
+        )
         for prepared, outcome in zip(group, outcomes, strict=True):
-            if outcome is not SegmentOutcome.ADDED:
-                self._on_failure(prepared.key)
             prepared.outcome.set_result(outcome)
 
     def _fail(self, group: Sequence[PreparedSegment], error: AssayError) -> None:
+        self._forget(group)
         for prepared in group:
-            self._on_failure(prepared.key)
             prepared.outcome.set_exception(error)
+
+    def _forget(self, failed: Iterable[PreparedSegment]) -> None:
+        """Before anybody hears of it: whoever does sends again, and that must not be forgotten with it."""
+        for key in {prepared.key for prepared in failed}:
+            self._on_failure(key)
 
     @repeated
     def _store(self, group: Sequence[PreparedSegment]) -> list[SegmentOutcome]:
