@@ -133,23 +133,6 @@ class Bucket:
 
         return self._tried(name, lambda: bytes(obstore.get(self._store, name).bytes()))
 
-    def get_part(self, name: str, begin: int, length: int) -> bytes:
-        """Some bytes of an object; fewer where it ends before. Raises MissingObjectError."""
-        import obstore  # noqa: PLC0415
-
-        try:
-            return self._tried(
-                name, lambda: bytes(obstore.get_range(self._store, name, start=begin, length=length))
-            )
-        except MissingObjectError:
-            raise
-        except StorageError:
-            # A store refuses a range behind the end in words of its own.
-            found = self.look_at(name)
-            if found is None or begin < found.size_bytes:
-                raise
-            return b""
-
     def download(self, name: str, file: IO[bytes]) -> None:
         """Write the content of an object to a file. Raises MissingObjectError; OSError of the file."""
         import obstore  # noqa: PLC0415

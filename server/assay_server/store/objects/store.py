@@ -1,8 +1,6 @@
-"""The record store in a bucket: an object for segments that arrive together and one a published file, made
-only if absent.
+"""The record store in a bucket: an object a segment and one a published file, made only if absent.
 
-    staging/<run_id>/slice-00000-attempt-0001/000003-9d5c...    segments that arrived together; their hash
-                                                                (:mod:`assay_server.store.objects.staging`)
+    staging/<run_id>/slice-00000-attempt-0001/000003-9d5c...    a segment; the hash of its content
     records/<run_id>/slice-00000-1f-9d5c....parquet             the attempt's token, the content's hash
     reports/<campaign_id>/report.json, .html, .parquet           replaced whole
     bundles/<sha256>-9d5c.tar.z                                 files of submitters, under a name of their own
