@@ -78,7 +78,7 @@ class GroupCommit:
         try:
             outcomes = self._store(group)
         except Exception as error:  # noqa: BLE001 - whatever it is, somebody waits for the futures
-            self._fail(group, _told(len(group), error))
+            self._fail(group, _storage_error(len(group), error))
             return
         self._forget(
             p for p, outcome in zip(group, outcomes, strict=True) if outcome is not SegmentOutcome.ADDED
@@ -102,10 +102,10 @@ class GroupCommit:
         with self._coordinator.snapshot() as store:
             for key in {prepared.key for prepared in group}:
                 attempts[key] = store.attempt(key.run_id, key.slice_index, key.attempt)
-        found = _before_storing(group, attempts)
-        due = [prepared for prepared in group if prepared not in found]
+        outcomes = _before_storing(group, attempts)
+        due = [prepared for prepared in group if prepared not in outcomes]
         if not due:
-            return [found[prepared] for prepared in group]
+            return [outcomes[prepared] for prepared in group]
         self._coordinator.records.stage([(p.segment, p.names, p.launches) for p in due])
         by_attempt: dict[AttemptKey, list[PreparedSegment]] = {}
         for prepared in due:
@@ -113,8 +113,8 @@ class GroupCommit:
         with self._coordinator.schedule() as schedule:
             for key, members in by_attempt.items():
                 outcome = schedule.add_segments([prepared.segment for prepared in members], key)
-                found |= dict.fromkeys(members, outcome)
-        return [found[prepared] for prepared in group]
+                outcomes |= dict.fromkeys(members, outcome)
+        return [outcomes[prepared] for prepared in group]
 
 
 def _before_storing(
@@ -136,7 +136,7 @@ def _before_storing(
     return outcomes
 
 
-def _told(segments: int, error: Exception) -> AssayError:
+def _storage_error(segments: int, error: Exception) -> AssayError:
     """An error as its sender may hear it; a bug goes to the log."""
     if isinstance(error, AssayError):
         return error
