@@ -24,7 +24,7 @@ from assay_server.campaigns.budgets import BudgetHandler
 from assay_server.campaigns.bundles.stored import BundleStore
 from assay_server.campaigns.capacity import Capacity
 from assay_server.campaigns.carry_out import RequestRunner
-from assay_server.campaigns.heartbeats.answering import Heartbeats
+from assay_server.campaigns.heartbeats import Heartbeats
 from assay_server.campaigns.ingest.publish import Publisher
 from assay_server.campaigns.ingest.segments import Ingest
 from assay_server.campaigns.queue.windows import windows_of

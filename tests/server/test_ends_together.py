@@ -24,7 +24,7 @@ from assay_core.records.work import CommandSource
 from assay_sampling.errors import StorageError
 from assay_sampling.running.failures import FailureClass
 from assay_server.campaign_file.compiled import AnalysisSettings, CompiledCampaign, SchedulingRules
-from assay_server.campaigns.heartbeats.answering import Heartbeats
+from assay_server.campaigns.heartbeats import Heartbeats
 from assay_server.campaigns.ingest.publish import Publisher
 from assay_server.campaigns.scheduling.coordinator import Coordinator
 from assay_server.campaigns.scheduling.transitions import SchedulePolicy

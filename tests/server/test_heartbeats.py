@@ -13,7 +13,7 @@ from assay_core.records.campaign import AttemptState
 from assay_core.records.lease import AttemptProgress, Heartbeat, HeartbeatAnswer
 from assay_core.records.machine import Inventory
 from assay_sampling.errors import StorageError
-from assay_server.campaigns.heartbeats.answering import Heartbeats
+from assay_server.campaigns.heartbeats import Heartbeats
 from assay_server.store.model import Agent, Attempt, Slice
 from assay_server.store.sqlite import SqliteStore
 from tests.support.server.ingest_box import Box

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
@@ -12,8 +11,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from assay_server.campaigns.heartbeats import answering
-from assay_server.campaigns.heartbeats.answering import Heartbeats
+from assay_server.campaigns.heartbeats import Heartbeats
 from assay_server.campaigns.scheduling.coordinator import Coordinator
 from assay_server.campaigns.scheduling.transitions import SchedulePolicy
 from assay_server.clock import SteadyClock
@@ -66,7 +64,6 @@ class CountedLoad(Load):
 
 
 def test_each_call_sends_few_statements(fresh_database: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(answering, "NOTED_SECONDS", math.inf)  # nothing else is counted
     counted, policy = Counted(monkeypatch), SchedulePolicy(lease_ms=600_000_000)
     with closing(PostgresqlStore(place_of(fresh_database))) as store, tempfile.TemporaryDirectory() as folder:
         coordinator = Coordinator(store, LocalRecordStore(Path(folder)), policy, SteadyClock())
@@ -96,7 +93,6 @@ def rows_read(plan: dict[str, Any]) -> int:
 def test_no_call_reads_more_of_a_larger_campaign(
     fresh_database: str, monkeypatch: pytest.MonkeyPatch, analysed: bool
 ) -> None:
-    monkeypatch.setattr(answering, "NOTED_SECONDS", math.inf)
     asked: dict[str, Sequence[Any]] = {}
     execute, counts = psycopg.Cursor.execute, list[bool]()
 

@@ -20,7 +20,7 @@ from assay_core.records.lease import AttemptProgress, Heartbeat
 from assay_core.records.work import CommandSource
 from assay_sampling.errors import ParameterError, StorageError
 from assay_sampling.running.failures import FailureClass
-from assay_server.campaigns.heartbeats.answering import Heartbeats
+from assay_server.campaigns.heartbeats import Heartbeats
 from assay_server.campaigns.scheduling.coordinator import Coordinator
 from assay_server.campaigns.scheduling.transitions import SchedulePolicy
 from assay_server.database.opening import opened_alone

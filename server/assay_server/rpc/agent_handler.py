@@ -21,7 +21,7 @@ from assay_core.records.work import RunSpec, Work
 from assay_sampling.errors import ParameterError
 from assay_server.access.audit import note_nothing_new
 from assay_server.access.caller import current_caller
-from assay_server.campaigns.heartbeats.answering import Heartbeats
+from assay_server.campaigns.heartbeats import Heartbeats
 from assay_server.campaigns.ingest.publish import Publisher
 from assay_server.campaigns.scheduling.coordinator import Coordinator
 from assay_server.campaigns.scheduling.leases import Lease
@@ -89,10 +89,10 @@ class AgentHandler:
             cause = f"it reports {number:,} {what}; at most {most:,} are taken"
             raise ParameterError(subject, cause, "run the same release of Assay on agent and server")
 
-    def heartbeat(self, heartbeat: Heartbeat) -> HeartbeatAnswer | Future[HeartbeatAnswer]:
-        """The answer, or the answer to come; raises ParameterError for a heartbeat with too many attempts."""
+    def heartbeat(self, heartbeat: Heartbeat) -> Future[HeartbeatAnswer]:
+        """The answer to come; raises ParameterError for a heartbeat with too many attempts."""
         self._require("heartbeat", "attempts", len(heartbeat.attempts), self._limits.heartbeat_attempts)
-        return self._heartbeats.from_memory(heartbeat) or self._heartbeats.take(heartbeat)
+        return self._heartbeats.take(heartbeat)
 
     @repeated
     def lease(self, request: LeaseRequest) -> LeaseAnswer:

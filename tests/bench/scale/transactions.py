@@ -21,7 +21,7 @@ from pathlib import Path
 
 from assay_core.records.attempt import AttemptKey, AttemptLog
 from assay_core.records.lease import AttemptProgress, Heartbeat
-from assay_server.campaigns.heartbeats.answering import Heartbeats
+from assay_server.campaigns.heartbeats import Heartbeats
 from assay_server.campaigns.scheduling.coordinator import Coordinator
 from assay_server.campaigns.scheduling.leases import Lease
 from assay_server.campaigns.scheduling.transitions import SchedulePolicy

@@ -121,7 +121,7 @@ class Coordinator:
     def _doubt(self, error: StorageError) -> None:
         if isinstance(error, OutcomeUnknownError):
             # If it was kept, nobody follows its effects: what is kept in memory is read again.
-            self._follow_in_memory(Effects(work=True, doubt=True, missed=True))
+            self._follow_in_memory(Effects(work=True, doubt=True))
         else:
             self.queue.doubt()
 

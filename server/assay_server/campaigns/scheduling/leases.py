@@ -48,7 +48,6 @@ class Leases(Transitions):
         same = before is not None and before.session_id == agent.session_id
         since_ms = before.since_ms if before is not None and same else self.now_ms
         self.store.put_agent(replace(agent, seen_at_ms=self.now_ms, since_ms=since_ms))
-        self.effects.registered.add(agent.agent_id)
         for attempt in self.store.attempts_in((AttemptState.LEASED,), agent_id=agent.agent_id):
             kept = attempt.belongs_to(agent.agent_id, held.get(attempt.key, b""))
             if attempt.session_id != agent.session_id and not kept:
