@@ -11,11 +11,11 @@ from tests.bench.lab.figures import Counts, milliseconds
 LEASE_P99_MS = 100.0
 SERVER_CORES = 1.0
 SERVER_MIB = 400.0
-FINISHED_A_SECOND = 60.0
+FINISHED_A_SECOND = 34.0  # twice what 500 agents with runs of 30 s need
 IDLE_CORES = 0.5  # an idle slot asks for work each 1.5 s
 START_P50_MS, START_P99_MS = 1_000.0, 2_000.0
 LEASE_RATIO = 1.5
-WATCHED_RATIO = 1.5
+WATCHED_HEARTBEAT_P99_MS = 500.0  # an agent sends one in seconds, and its lease lasts minutes
 
 
 @dataclass(frozen=True)
@@ -77,8 +77,8 @@ def goals_of(phases: Phases, agents: int) -> Iterator[Goal]:
     holds = rate >= FINISHED_A_SECOND
     yield Goal("finished runs a second", f"{rate:.3g}", f"at least {FINISHED_A_SECOND:g}", holds)
     yield _at_most(f"{agents} idle slots, cores of the server", phases.idle.server_cores, IDLE_CORES)
-    alone, watched = (milliseconds(each.counts.heartbeats, 99) for each in (phases.paced, phases.watched))
-    yield _at_most("heartbeats with four watchers / without, 99th percentile", watched / alone, WATCHED_RATIO)
+    watched_ms = milliseconds(phases.watched.counts.heartbeats, 99)
+    yield _at_most("heartbeat with four watchers, 99th percentile, ms", watched_ms, WATCHED_HEARTBEAT_P99_MS)
 
 
 def lease_goals(median_ms: Mapping[tuple[int, int], float]) -> Iterator[Goal]:
