@@ -122,25 +122,25 @@ def _phase(
 @pytest.mark.parametrize(
     ("phases", "broken"),
     [
-        (Phases(_phase(), [0.5] * 9, _phase(), _phase(), _phase(600)), []),
-        (Phases(_phase(cores=0.51), [0.5] * 9, _phase(), _phase(), _phase(600)), ["9 idle slots"]),
-        (Phases(_phase(), [0.5] * 9, _phase(lease=0.101), _phase(), _phase(600)), ["lease call"]),
+        (Phases(_phase(), [0.5] * 9, _phase(), _phase(), _phase(340)), []),
+        (Phases(_phase(cores=0.51), [0.5] * 9, _phase(), _phase(), _phase(340)), ["9 idle slots"]),
+        (Phases(_phase(), [0.5] * 9, _phase(lease=0.101), _phase(), _phase(340)), ["lease call"]),
         (
-            Phases(_phase(), [0.5] * 9, _phase(cores=1.01), _phase(), _phase(600)),
+            Phases(_phase(), [0.5] * 9, _phase(cores=1.01), _phase(), _phase(340)),
             ["server while runs last, cores"],
         ),
         (
-            Phases(_phase(), [0.5] * 9, _phase(mib=401), _phase(), _phase(600)),
+            Phases(_phase(), [0.5] * 9, _phase(mib=401), _phase(), _phase(340)),
             ["server while runs last, MiB"],
         ),
-        (Phases(_phase(), [0.5] * 9, _phase(), _phase(heartbeat=0.2), _phase(600)), ["heartbeats with"]),
-        (Phases(_phase(), [0.5] * 9, _phase(), _phase(), _phase(600, heartbeat=1.1)), ["heartbeats late"]),
-        (Phases(_phase(), [0.5] * 9, _phase(), _phase(), _phase(599)), ["finished runs"]),
+        (Phases(_phase(), [0.5] * 9, _phase(), _phase(heartbeat=0.6), _phase(340)), ["heartbeat with"]),
+        (Phases(_phase(), [0.5] * 9, _phase(), _phase(), _phase(340, heartbeat=1.1)), ["heartbeats late"]),
+        (Phases(_phase(), [0.5] * 9, _phase(), _phase(), _phase(339)), ["finished runs"]),
         (
-            Phases(_phase(), [1.1] * 9, _phase(), _phase(), _phase(600)),
+            Phases(_phase(), [1.1] * 9, _phase(), _phase(), _phase(340)),
             ["idle slot to work that is submitted, m"],
         ),
-        (Phases(_phase(), [0.1] * 9 + [2.5], _phase(), _phase(), _phase(600)), ["idle slot to work"]),
+        (Phases(_phase(), [0.1] * 9 + [2.5], _phase(), _phase(), _phase(340)), ["idle slot to work"]),
     ],
 )
 def test_each_goal_is_judged_by_the_phase_that_it_is_about(phases: Phases, broken: list[str]):
