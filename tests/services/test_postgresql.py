@@ -7,13 +7,14 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
-from threading import Barrier
+from threading import Barrier, get_ident
 from typing import Any
 
 import psycopg
 import pytest
 import sqlalchemy as sa
 
+from assay_core.files import durable
 from assay_core.records.campaign import RunState
 from assay_sampling.errors import ParameterError, StorageError
 from assay_server.database import moving, opening
@@ -186,7 +187,11 @@ def test_programs_that_open_an_empty_database_at_one_moment_give_it_one_number(
         both.wait(60)
         return found
 
+    def of_its_own(path: Path) -> Path:  # two programs are two processes
+        return path.with_name(f"{path.name}{durable.TEMPORARY}{get_ident()}")
+
     monkeypatch.setattr(opening, "has_rows", both_found_it_empty)
+    monkeypatch.setattr(durable, "temporary_of", of_its_own)
     with ThreadPoolExecutor(2) as pool:
         server_and_token = pool.map(
             lambda opened: opened(tmp_path, asked(url)), (open_leading, open_database)
