@@ -22,11 +22,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from assay_agent.conditions.mps_daemons import mps_daemons
+from assay_agent.tracer.build import TracerBuildError
 from tests.gpu import build, plan
 from tests.gpu.box import CannotRunError, real_box, virtual_box, with_tool_folders
 from tests.gpu.claims import Claim
 from tests.gpu.lab import LabError, running_lab
 from tests.gpu.proof import Proof, Results, Say, TimeLimit, not_proved_in
+from tests.gpu.rehearsal import traced
 
 HOLDS, FAILS, PARTLY, NOTHING_TO_RUN_ON = 0, 1, 4, 77
 
@@ -125,6 +127,8 @@ def _parsed(arguments: Sequence[str] | None) -> Options:
     offered = plan.rehearsed_parts() if given["virtual"] else plan.PARTS
     parts = tuple(filter(None, given.pop("part").split(","))) or offered
     workloads = tuple(filter(None, given.pop("workloads").split(",")))
+    if given["virtual"] and given["light"] == plan.KINETO:
+        parser.error("a rehearsal has no light runs by kineto")
     if unknown := set(parts) - set(offered):
         parser.error(f"there is no part {', '.join(sorted(unknown))}")
     if unknown := set(workloads) - set(plan.workload_names()):
@@ -133,8 +137,10 @@ def _parsed(arguments: Sequence[str] | None) -> Options:
 
 
 def _prove(options: Options, limit: TimeLimit, say: Say) -> int:
-    box, facts = virtual_box(options.virtual) if options.virtual else real_box(options.light)
-    workloads = _workloads(options, box, say)
+    program = _rehearsed_program(options, say) if options.virtual else ()
+    light = "cupti" if program else "nsys"
+    box, facts = virtual_box(options.virtual, light) if options.virtual else real_box(options.light)
+    workloads = _workloads(options, box, program, say)
     if not workloads:
         raise CannotRunError("no part has a workload that can run here")
     stamp = datetime.datetime.now(datetime.UTC).strftime("%Y%m%dT%H%M%S%f")
@@ -149,7 +155,8 @@ def _prove(options: Options, limit: TimeLimit, say: Say) -> int:
     results = Results(folder, work, facts)
     with tempfile.TemporaryDirectory(prefix="assay-gpu-") as temporary:
         virtual = [options.virtual] if options.virtual else []
-        with running_lab(work, Path(temporary), policy, virtual) as lab:
+        agent = traced.AGENT if program else "assay_agent.main"
+        with running_lab(work, Path(temporary), policy, virtual, agent) as lab:
             proof = Proof(lab, results, limit, 0 if options.virtual else plan.LEAST_LAUNCHES, say)
             for part, of_part in workloads.items():
                 _run_part(proof, part, of_part, options, box)
@@ -162,6 +169,19 @@ def _prove(options: Options, limit: TimeLimit, say: Say) -> int:
     kept, left_out = len(manifest["runs"]), len(manifest["left_out"])
     say(f"{folder / 'recordings.tar.gz'}: {manifest['bytes']:,} bytes, {kept} runs, {left_out} left out")
     return _concluded(options, proof, say)
+
+
+def _rehearsed_program(options: Options, say: Say) -> tuple[str, ...]:
+    """What runs workload files under the tracer; () where light runs are those of the stand-in of nsys."""
+    if options.light == "nsys":
+        return ()
+    try:
+        return traced.traced_program(options.cache)
+    except TracerBuildError as problem:
+        if options.light:
+            raise CannotRunError(str(problem)) from problem
+        say(f"the way of our tracer is not rehearsed: {problem}")
+        return ()
 
 
 def _run_part(
@@ -201,9 +221,11 @@ def _concluded(options: Options, proof: Proof, say: Say) -> int:
     return PARTLY if missing or "not shown" in states else HOLDS
 
 
-def _workloads(options: Options, box: plan.Box, say: Say) -> dict[str, list[plan.Workload]]:
+def _workloads(
+    options: Options, box: plan.Box, program: Sequence[str], say: Say
+) -> dict[str, list[plan.Workload]]:
     """The workloads of each part, in the order asked for; a part that cannot be had is left out and said."""
-    found = {part: plan.rehearsal_part(part) for part in options.parts} if options.virtual else {}
+    found = {part: plan.rehearsal_part(part, program) for part in options.parts} if options.virtual else {}
     if box.light == (plan.KINETO,) and set(options.parts) - set(plan.OF_PYTORCH):
         say("only PyTorch's own profiler is here for light runs, so there are none of CUDA workloads")
     elif not options.virtual and {"cuda", "launches", "tracers"} & set(options.parts):

@@ -49,11 +49,9 @@ def _release(folder: Path) -> list[int]:
     return [int(number) for number in digits.split()]
 
 
-def virtual_box(kind: str) -> tuple[plan.Box, dict[str, Any]]:
+def virtual_box(kind: str, light: str) -> tuple[plan.Box, dict[str, Any]]:
     """A virtual GPU, and the facts that go with its results."""
-    return plan.Box(kind, synthetic=True, light=("nsys",)), facts_of(
-        f"virtual {kind}", "", {}, synthetic=True
-    )
+    return plan.Box(kind, synthetic=True, light=(light,)), facts_of(f"virtual {kind}", "", {}, synthetic=True)
 
 
 def real_box(light_asked: str) -> tuple[plan.Box, dict[str, Any]]:

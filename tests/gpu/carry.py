@@ -77,8 +77,8 @@ _PIP_SECONDS = 900
 _MANIFEST = "manifest.json"
 _TRACER = "libassay-tracer.so"
 _PROJECT, _PROGRAMS, _PACKAGES = "project.tar.xz", "programs.tar.xz", "packages.tar.xz"
-# What runs the proof, of the project.
-_TAKEN = (*PACKAGE_FOLDERS, "pyproject.toml", "tests/gpu")
+# What runs the proof, of the project; the last two for its rehearsal.
+_TAKEN = (*PACKAGE_FOLDERS, "pyproject.toml", "tests/gpu", "tests/tracer", "tests/support/tracer")
 _LEFT = re.compile(r".*/(__pycache__|test_[^/]*\.py|.*\.pyc)$")
 
 

@@ -87,7 +87,9 @@ class Lab:
 
 
 @contextlib.contextmanager
-def running_lab(folder: Path, temporary: Path, policy: Path, virtual: Sequence[str] = ()) -> Iterator[Lab]:
+def running_lab(
+    folder: Path, temporary: Path, policy: Path, virtual: Sequence[str] = (), agent: str = "assay_agent.main"
+) -> Iterator[Lab]:
     """Start both programs; stop them in order. Raises LabError.
 
     Args:
@@ -95,6 +97,7 @@ def running_lab(folder: Path, temporary: Path, policy: Path, virtual: Sequence[s
         temporary: a folder with a short path, for sockets and for what the agent makes in its TMPDIR.
         policy: the agent's policy file.
         virtual: kinds of virtual GPUs.
+        agent: the module of the agent; another one than the product's only in a rehearsal.
     """
     with contextlib.ExitStack() as stack:
         address = f"unix:{temporary}/server"
@@ -107,7 +110,7 @@ def running_lab(folder: Path, temporary: Path, policy: Path, virtual: Sequence[s
                 temporary=temporary,
             )
         )
-        words = ["assay_agent.main", "run", "--server", address, "--state", str(folder / "agent")]
+        words = [agent, "run", "--server", address, "--state", str(folder / "agent")]
         words += ["--name", "gpu-test", "--recorded-slots", "0", "--policy", str(policy), "--drain", "5s"]
         for kind in virtual:
             words += ["--virtual", kind]

@@ -91,6 +91,8 @@ class Box:
         """What measures the light runs of a part: our own tracer where it is what is to be proved."""
         if self.by_kineto(part):
             return "auto"  # the key of the workload counts
+        if self.synthetic and self.light == ("cupti",):
+            return "auto"  # a server takes no "cupti" for virtual GPUs: elsewhere they have none
         return "cupti" if part in _LIGHT_ALONE and "cupti" in self.light else self.light[0]
 
     def by_kineto(self, part: str) -> bool:
@@ -130,9 +132,9 @@ def rehearsed_parts() -> tuple[str, ...]:
     return tuple(part for part in PARTS if (REHEARSAL / part).is_dir())
 
 
-def rehearsal_part(part: str) -> list[Workload]:
-    """The stand-ins of a part's workloads: workload files of virtual GPUs."""
-    return [Workload(path.stem, (str(path),)) for path in sorted((REHEARSAL / part).glob("*.toml"))]
+def rehearsal_part(part: str, program: Sequence[str] = ()) -> list[Workload]:
+    """The stand-ins of a part's workloads: workload files of virtual GPUs, given to ``program`` if any."""
+    return [Workload(path.stem, (*program, str(path))) for path in sorted((REHEARSAL / part).glob("*.toml"))]
 
 
 def find_torch(given: str = "") -> tuple[str, str]:

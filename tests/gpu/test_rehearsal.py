@@ -1,4 +1,4 @@
-"""The proof on a GPU, rehearsed on a virtual one, and each claim where it must fail."""
+"""The proof on a GPU, rehearsed on a virtual one by our tracer, and each claim where it must fail."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 import tarfile
+import threading
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
@@ -17,15 +18,30 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from assay_agent.execution.environment import MeasuredGPU
+from assay_agent.execution.tool_version import ToolBox
 from assay_agent.gpus.inventory import read_inventory
 from assay_agent.policy.file import read_policy
 from assay_agent.policy.gate import Gate
-from assay_core.records.work import CommandSource
+from assay_agent.profilers.cupti import CuptiProfiler
+from assay_agent.tracer.build import find_tracer
+from assay_agent.tracer.demangle import demangled
+from assay_core.records.attempt import AttemptKey
+from assay_core.records.work import CommandSource, Work
+from assay_sampling.launches.table import BASELINE
 from assay_sampling.readers.opening import open_recording
 from assay_server.campaign_file.reading import load_campaign
+from assay_virtual.gpu_models import MODELS
+from assay_virtual.model.gpu import VirtualGPU
+from assay_virtual.workloads.loading import load_workload
 from tests.gpu import build, plan
 from tests.gpu.claims import Claim, Measured, agreement, claims_of, own_line
 from tests.gpu.pack import pack_recordings
+from tests.gpu.rehearsal.cuda_program import SYMBOLS
+from tests.gpu.rehearsal.traced import program_with
+from tests.support.tracer.traced_runs import BuiltTracer
+
+pytest_plugins = ["tests.tracer.conftest"]
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -64,6 +80,8 @@ def test_the_whole_proof_is_rehearsed_on_a_virtual_gpu(tmp_path: Path) -> None:
         "[holds] launches: tracer overhead against a bare run",
         "[holds] box: no MPS daemon is left behind",
     ]
+    assert f"light runs by {'cupti' if find_tracer() else 'nsys'}" in "".join(said[:2])
+    assert "    graph_loop: 100.00 % (exact)" in said
     assert "    chain: 40 of 80 SMs" in said
     assert "    short_kernels at 100 % repeat 0: 5,000 traced of 5,000 issued, 0 lost" in said
     assert said[-1] == "14 claims: 13 holds, 1 not shown"
@@ -79,6 +97,46 @@ def test_the_whole_proof_is_rehearsed_on_a_virtual_gpu(tmp_path: Path) -> None:
     light = next(run for run in manifest["runs"] if run["level"] == "light" and run["workload"] == "chain")
     with open_recording(tmp_path / "packed" / light["files"][0]) as recording:
         assert sum(batch.records.num_rows for batch in recording.batches()) == 180
+
+
+def test_kernels_have_the_symbols_that_are_demangled_to_their_names() -> None:
+    kernels = {
+        kernel.name
+        for part in plan.rehearsed_parts()
+        for workload in plan.rehearsal_part(part)
+        for kernel in load_workload(workload.command[0]).kernels.values()
+    }
+    assert kernels == set(SYMBOLS)
+    assert {name: demangled(symbol.decode()) for name, symbol in SYMBOLS.items()} == {k: k for k in kernels}
+
+
+@pytest.mark.tracer
+@pytest.mark.processes
+def test_the_tracer_gives_the_launches_of_the_virtual_gpu(tracer: BuiltTracer, tmp_path: Path) -> None:
+    workload = plan.REHEARSAL / "cuda" / "graph_loop.toml"
+    modelled = MODELS.gpu("V100", 0)
+    gpu = MeasuredGPU(
+        modelled.device,
+        path=os.defpath,
+        variables=modelled.variables,
+        scope=str(tmp_path),
+        model=modelled.model,
+    )
+    work = Work(
+        key=AttemptKey("c.0000", 0, 1, 1), campaign_id="c", workload="w", device_kind="V100", level="light",
+        condition=BASELINE, profiler="cupti", synthetic=True,
+        command=CommandSource((*program_with(tracer.fake), str(workload)), {}, str(tmp_path), 60.0),
+    )  # fmt: skip
+    names: dict[int, str] = {}
+    with CuptiProfiler(gpu, ToolBox(), tmp_path).run(work, threading.Event()) as run:
+        batches = [(names.update(batch.new_names), batch.records)[1] for batch in run.batches()]
+    table = pa.Table.from_batches(batches)
+    [launches] = VirtualGPU("V100").execute(load_workload(workload), level="light")
+    assert table["duration_ns"].to_pylist() == launches.duration_ns.tolist()
+    assert table["grid_x"].to_pylist() == launches.grid[:, 0].tolist()
+    assert [names[i] for i in table["kernel_id"].to_pylist()] == [
+        launches.kernels[i].name for i in launches.kernel
+    ]
 
 
 @pytest.mark.processes

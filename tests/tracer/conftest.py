@@ -26,7 +26,8 @@ def _built(cuda: str, folder: Path) -> BuiltTracer:
         if os.environ.get("ASSAY_REQUIRE_TRACER") == "1":
             pytest.fail(f"the tracer of CUDA {cuda} is required, but it is not built: {why}")
         pytest.skip(f"the tracer of CUDA {cuda} is not built: {why}")
-    fake, workload = folder / f"libcupti.so.{cuda}", folder / "workload"
+    built = BuiltTracer(cuda, library, folder / "workload")
+    fake, workload = built.fake, built.workload
     try:
         compile_fake(fake, cuda)
         beside = ("-L", str(folder), f"-l:{fake.name}", "-Wl,-rpath,$ORIGIN", "-ldl")
@@ -34,7 +35,7 @@ def _built(cuda: str, folder: Path) -> BuiltTracer:
         compile_c([HERE / "workload.c"], workload, headers, FLAGS, beside)
     except TracerBuildError as error:
         pytest.fail(str(error))
-    return BuiltTracer(cuda, library, workload)
+    return built
 
 
 @pytest.fixture(scope="session", params=list(GENERATIONS), ids=lambda cuda: f"cuda{cuda}")

@@ -31,6 +31,18 @@ typedef enum fake_call (*fake_rule)(uint32_t correlation);
 /* One API call; returns its correlation ID. */
 uint32_t fake_call(fake_rule rule);
 
+/* A kernel as the caller wants it recorded; the fake keeps its name. */
+struct fake_kernel {
+    const char *name;
+    uint64_t start_ns, end_ns;
+    int32_t grid[3], block[3], registers, static_bytes, dynamic_bytes;
+    uint32_t stream;
+};
+
+/* What this thread's next launch calls launch, in place of kernels made up of the correlation ID: one kernel, or one for
+ * each node of a graph. NULL: made up again. */
+void fake_describe(const struct fake_kernel *kernels);
+
 /* Something that happens to this thread while CUPTI has its lock, such as a signal. */
 void fake_within(void (*during)(void));
 

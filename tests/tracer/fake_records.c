@@ -20,6 +20,7 @@ typedef CUpti_ActivityKernel9 newest_record;
 #define DEFAULT_VERSION CUPTI_API_VERSION
 #endif
 #define RUNNING 257u
+#define MOST_NAMES 256u
 
 struct buffer {
     struct buffer *next; /* of all that CUPTI holds, or of those to hand over */
@@ -52,6 +53,8 @@ static uint64_t random_state = 88172645463325252ull;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static uint32_t version, drop_every, lose_every, untimed_every, in_streams, kernel_ms, endless, endless_device;
 static char names[7][32];
+static char *described_names[MOST_NAMES];
+static __thread const struct fake_kernel *described; /* of the next launch call */
 static __thread char this_thread;
 static __thread int forbidden; /* within a callback from which NVIDIA forbids to flush */
 
@@ -250,10 +253,45 @@ static newest_record made_record(const struct fake_context *context, uint32_t co
     return record;
 }
 
+void fake_describe(const struct fake_kernel *kernels)
+{
+    described = kernels;
+}
+
+/* Names outlive the program's own, as CUPTI's do. */
+static const char *kept_name(const char *name)
+{
+    unsigned i = 0;
+    pthread_mutex_lock(&lock);
+    while (i < MOST_NAMES && described_names[i] && strcmp(described_names[i], name) != 0) i++;
+    if (i == MOST_NAMES) abort();
+    if (!described_names[i]) described_names[i] = strdup(name);
+    pthread_mutex_unlock(&lock);
+    return described_names[i];
+}
+
+static void take_description(newest_record *record, const struct fake_kernel *kernel)
+{
+    record->name = kept_name(kernel->name);
+    record->start = kernel->start_ns;
+    record->end = kernel->end_ns;
+    record->gridX = kernel->grid[0];
+    record->gridY = kernel->grid[1];
+    record->gridZ = kernel->grid[2];
+    record->blockX = kernel->block[0];
+    record->blockY = kernel->block[1];
+    record->blockZ = kernel->block[2];
+    record->registersPerThread = (uint16_t)kernel->registers;
+    record->staticSharedMemory = kernel->static_bytes;
+    record->dynamicSharedMemory = kernel->dynamic_bytes;
+    record->streamId = kernel->stream;
+}
+
 void fake_kernel_begins(struct fake_context *context, uint32_t correlation, uint32_t node)
 {
     struct buffer *taken = NULL;
     newest_record record = made_record(context, correlation, node);
+    if (described) take_description(&record, &described[node ? node - 1 : 0]);
     pthread_mutex_lock(&lock);
     begin(context, &record, &taken);
     pthread_mutex_unlock(&lock);

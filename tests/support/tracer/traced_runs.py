@@ -32,6 +32,11 @@ class BuiltTracer:
     workload: Path
 
     @property
+    def fake(self) -> Path:
+        """The fake CUPTI."""
+        return self.workload.with_name(f"libcupti.so.{self.cuda}")
+
+    @property
     def newest(self) -> int:
         """The newest version of CUPTI that this build reads."""
         return {"13": 130500, "12": 28}[self.cuda]
