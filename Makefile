@@ -32,9 +32,19 @@ setup: $(STAMP)  ## the virtual environment with every extra and the developers'
 demo: $(STAMP)  ## server and three agents on virtual GPUs, all of it synthetic; under two minutes on two cores
 	$(BIN)/assay demo --out demo
 
+# Whole programs that are run, killed, cut off and started again.
+PROCESS_TESTS := tests/integration tests/gpu tests/release tests/bench/lab \
+  $(addprefix tests/client/test_,demo.py demo_chaos.py download_killed.py newcomer_walk.py run_goes_on.py signals.py simulate_dask.py) \
+  $(addprefix tests/server/test_,server_process.py crowds_of_strangers.py stopped_server.py) \
+  $(addprefix tests/agent/test_,agent_process.py conditions_mps.py slurm_process.py)
+
 .PHONY: test
-test: $(STAMP)  ## every test without special tools, long campaigns and kills in their short forms; under 15 minutes on two cores
-	$(BIN)/pytest -n $(PYTEST_WORKERS) --dist loadgroup $(TEST_PLUGINS) $(PYTEST_ARGS)
+test: $(STAMP)  ## every test that needs neither whole programs nor special tools; under ten minutes on two cores
+	$(BIN)/pytest -n $(PYTEST_WORKERS) --dist loadgroup $(TEST_PLUGINS) $(addprefix --ignore=,$(PROCESS_TESTS)) $(PYTEST_ARGS)
+
+.PHONY: test-processes
+test-processes: $(STAMP)  ## end to end with real processes: labs, demos and jobs, and kill -9 of every program; ten minutes on two cores
+	$(BIN)/pytest -n $(PYTEST_WORKERS) --dist loadgroup $(TEST_PLUGINS) $(PROCESS_TESTS) $(PYTEST_ARGS)
 
 .PHONY: chaos
 chaos: $(STAMP)  ## kill everything that belongs to a demo at many moments; ASSAY_CHAOS_KILLS=40 ASSAY_CHAOS_SEED=random
@@ -276,16 +286,10 @@ scale: $(STAMP)  ## a campaign of 1,000 runs over 50 virtual GPUs, through serve
 
 .PHONY: slices
 slices: $(STAMP)  ## 100,000 launches in slices, the agent killed 20 times, and two GPUs side by side; ten minutes on two cores
-	ASSAY_KILLS=short ASSAY_SLICES=full $(BIN)/pytest -q -s tests/integration/test_slices_killed.py $(PYTEST_ARGS)
-
-KILLING_TESTS := $(addprefix tests/integration/test_,full_disk.py gang_killed.py recorded_campaign.py recorded_chaos.py sick_box.py run_killed.py slices_auto.py slices_killed.py) tests/client/test_demo.py tests/agent/test_agent_process.py tests/agent/test_conditions_mps.py tests/server/test_server_process.py
-
-.PHONY: kills-short
-kills-short: $(STAMP)  ## kill -9 of every program at some moments, and nothing may differ; three minutes on two cores
-	ASSAY_KILLS=short $(BIN)/pytest -n $(PYTEST_WORKERS) --dist loadgroup -k "kill or sealed" $(KILLING_TESTS) $(PYTEST_ARGS)
+	ASSAY_SLICES=full $(BIN)/pytest -q -s tests/integration/test_slices_killed.py $(PYTEST_ARGS)
 
 .PHONY: campaigns
-campaigns: $(STAMP)  ## whole campaigns end to end, of which 'make test' has a short form each; three minutes on two cores
+campaigns: $(STAMP)  ## whole campaigns end to end, of which 'make test' and 'make test-processes' have a short form each; three minutes on two cores
 	ASSAY_CAMPAIGNS=1 $(BIN)/pytest -n $(PYTEST_WORKERS) --dist loadgroup -m campaigns \
 	  $$(grep -rl --include='test_*.py' 'mark\.campaigns' tests) $(PYTEST_ARGS)
 
@@ -295,7 +299,7 @@ campaign-numbers: $(STAMP)  ## plan campaigns with every number of the schema at
 
 .PHONY: kills
 kills: $(STAMP)  ## the long form of kills at many moments and of a box with a full disk; seven minutes on two cores
-	ASSAY_KILLS=full $(BIN)/pytest -n 2 --dist loadgroup $(KILLING_TESTS) $(PYTEST_ARGS)
+	ASSAY_KILLS=full $(BIN)/pytest -n 2 --dist loadgroup $$(grep -rl --include='test_*.py' MANY_KILLS tests) $(PYTEST_ARGS)
 
 .PHONY: release
 release: $(STAMP)  ## sdist, wheel and checksums into dist/, and the README's commands typed from the wheel alone; six minutes, 700 MB

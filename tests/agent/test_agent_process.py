@@ -14,13 +14,12 @@ from assay_agent.gpus.inventory import agent_version
 from assay_sampling.installation import install_command
 from tests.support.agent.agent_processes import agent_process, run_agent, write_recording
 from tests.support.agent.fake_server import FakeServer, batches_of, table_of, wait_for
-from tests.support.integration.kills import MORE_THAN_A_FEW
 
 pytestmark = pytest.mark.processes
 
 
 # Messages that the server has received of an agent when it is killed.
-KILLED_AFTER = (0, 1, 2, 3, 5, 7, 8, 9, 11, 12) if MORE_THAN_A_FEW else (0, 7)
+KILLED_AFTER = (0, 1, 2, 3, 5, 7, 8, 9, 11, 12)
 
 
 def test_an_agent_killed_at_many_moments_delivers_every_launch_once(

@@ -31,7 +31,6 @@ from assay_sampling.running.failures import FailureClass
 from assay_virtual.gpu_models import MODELS
 from tests.support.agent import mps_stand_in
 from tests.support.agent.conditions_bench import HALF_AT_BASE, Bench, Killed
-from tests.support.integration.kills import MORE_THAN_A_FEW
 
 pytestmark = pytest.mark.processes
 
@@ -436,8 +435,8 @@ def test_the_steps_of_a_run(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> No
     assert len(steps) == STEPS
 
 
-# Just before a step is written, what it is about is there already; 'make kills-short' kills after it, too.
-@pytest.mark.parametrize("when", ["before", "after"] if MORE_THAN_A_FEW else ["before"])
+# Just before a step is written, what it is about is there already.
+@pytest.mark.parametrize("when", ["before", "after"])
 @pytest.mark.parametrize("step", range(1, STEPS + 1))
 def test_an_agent_killed_at_any_step_leaves_nothing_after_the_next_start(
     bench: Bench, killed: Killed, step: int, when: str

@@ -31,11 +31,10 @@ from tests.support.client.demo_kills import (
     small_campaign,
     wait_until_gone,
 )
-from tests.support.integration.kills import AT_MANY_MOMENTS, MORE_THAN_A_FEW
 
 pytestmark = [pytest.mark.processes, pytest.mark.xdist_group("demo")]
 
-WORKLOADS = ("one", "two") if MORE_THAN_A_FEW else ("one",)
+WORKLOADS = ("one", "two")
 SEED = 20_260
 # Runs done when a demo is killed: while it measures, and in the analysis.
 KILLED_AFTER = (7, 1_000_000)
@@ -91,7 +90,6 @@ def test_the_demo_leaves_no_process_behind(undisturbed: tuple[Path, str, list[st
     assert wait_until_gone(undisturbed[0], 0.0) == []
 
 
-@AT_MANY_MOMENTS
 def test_kills_of_every_child_are_mended_and_change_nothing(
     undisturbed: tuple[Path, str, list[str]], campaign: Path, tmp_path: Path
 ) -> None:
@@ -113,7 +111,6 @@ def test_kills_of_every_child_are_mended_and_change_nothing(
     assert wait_until_gone(tmp_path / "out", 0.0) == []
 
 
-@AT_MANY_MOMENTS
 def test_a_killed_demo_takes_everything_along_and_the_next_goes_on(
     undisturbed: tuple[Path, str, list[str]], campaign: Path, tmp_path: Path
 ) -> None:

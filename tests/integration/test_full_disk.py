@@ -11,7 +11,6 @@ import pytest
 
 from assay_client.api import Client
 from tests.support.integration.harness import lab, wait_until
-from tests.support.integration.kills import AT_MANY_MOMENTS
 from tests.support.integration.made_trace import campaign
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(300)]
@@ -85,7 +84,6 @@ def test_a_full_disk_costs_no_run_and_nothing_that_was_spooled(tmp_path: Path, s
         assert laboratory.wait_for(campaign_id) == "done"
 
 
-@AT_MANY_MOMENTS
 def test_what_was_sealed_before_the_disk_was_full_is_sent_and_published(
     tmp_path: Path, small_disk: Path
 ) -> None:

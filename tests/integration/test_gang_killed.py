@@ -1,8 +1,8 @@
 """Runs over all GPUs of a box while its agent, their tool or the server is killed (-9): nothing is lost or
 doubled, and both GPUs are free again.
 
-``make kills-short`` runs it. Everything is synthetic: the tool's process plays all ranks, so whoever kills it
-kills them all, as a launcher such as torchrun does when one of its ranks dies.
+Everything is synthetic: the tool's process plays all ranks, so whoever kills it kills
+them all, as a launcher such as torchrun does when one of its ranks dies.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from assay_client.api import Client
 from assay_core.records.campaign import AttemptState
 from assay_server.store.sqlite import SqliteStore
 from tests.support.integration.harness import Lab, lab, wait_until
-from tests.support.integration.kills import AT_MANY_MOMENTS, MANY_KILLS
+from tests.support.integration.kills import MANY_KILLS
 from tests.support.machine.commands import running_commands
 
-pytestmark = [AT_MANY_MOMENTS, pytest.mark.processes, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.processes, pytest.mark.timeout(600)]
 
 RUNS, ROUNDS, SEED = (4, 6, 23) if MANY_KILLS else (3, 1, 23)
 LONGEST_MOMENT_S = 1.0

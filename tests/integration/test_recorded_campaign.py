@@ -1,6 +1,6 @@
 """Real recordings through server and agent as separate processes; kills at any moment change nothing.
 
-Four moments by ``make kills-short``, ten by ``make kills``.
+Four moments, ten by ``make kills``.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import pytest
 
 from assay_sampling.readers.opening import read_launches
 from tests.support.integration.harness import Lab, lab, wait_until
-from tests.support.integration.kills import AT_MANY_MOMENTS, MANY_KILLS
+from tests.support.integration.kills import MANY_KILLS
 
 pytestmark = pytest.mark.processes
 
@@ -161,7 +161,6 @@ def undisturbed(shared_data: Path) -> tuple[dict[str, str], dict[str, Any], floa
         return laboratory.store_digest(), laboratory.report(campaign_id), time.monotonic() - began
 
 
-@AT_MANY_MOMENTS
 @pytest.mark.parametrize("moment", MOMENTS)
 def test_kill_nine_of_agent_then_server_at_any_moment_changes_nothing(
     shared_data: Path, undisturbed: tuple[dict[str, str], dict[str, Any], float], moment: int

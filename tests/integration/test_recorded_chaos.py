@@ -1,6 +1,6 @@
 """Kills of agent, server and both in a campaign of recorded runs: nothing differs.
 
-``make kills-short`` kills nine times in 12 runs, ``make kills`` thirty times in 32.
+Nine kills in 12 runs; ``make kills`` kills thirty times in 32.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 
 from tests.support.integration.harness import Lab, lab
-from tests.support.integration.kills import AT_MANY_MOMENTS, MANY_KILLS
+from tests.support.integration.kills import MANY_KILLS
 from tests.support.integration.paced_recordings import write_paced_recordings
 
-pytestmark = [pytest.mark.processes, AT_MANY_MOMENTS]
+pytestmark = pytest.mark.processes
 
 LAUNCHES = 400
 RUNS, KILLS = (32, 30) if MANY_KILLS else (12, 9)

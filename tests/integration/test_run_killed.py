@@ -1,7 +1,7 @@
 """``assay run`` is killed, interrupted and terminated at random moments: nothing is measured twice.
 
-``make kills`` takes twenty moments, ``make kills-short`` six. Recordings that play in their own time, and a
-command on a virtual GPU in slices that are chosen from its light run. Everything is synthetic.
+Six moments, twenty by ``make kills``. Recordings that play in their own time, and a command on a virtual GPU
+in slices that are chosen from its light run. Everything is synthetic.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from pathlib import Path
 import pytest
 
 from tests.support.client.stopped_run import run_until
-from tests.support.integration.kills import AT_MANY_MOMENTS, MANY_KILLS
+from tests.support.integration.kills import MANY_KILLS
 from tests.support.integration.measured_once import lost_attempts
 from tests.support.integration.paced_recordings import write_paced_recordings
 
-pytestmark = [AT_MANY_MOMENTS, pytest.mark.processes, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.processes, pytest.mark.timeout(1800)]
 
 MOMENTS = 20 if MANY_KILLS else 6
 WORKLOAD = """\

@@ -15,7 +15,6 @@ from assay_server.campaigns.slicing.learned import RECENT_SLICES, SliceCosts
 from assay_server.store.model import Run, Slice
 from assay_server.store.sqlite import SqliteStore
 from tests.support.integration.harness import lab, wait_until
-from tests.support.integration.kills import AT_MANY_MOMENTS
 
 # One worker runs the whole module: what its tests look at is made once, and takes long.
 pytestmark = [
@@ -138,7 +137,6 @@ def test_the_report_rests_on_both_runs_and_compares_flushed_with_one_pass(finish
     assert entry["launches"] == 400
 
 
-@AT_MANY_MOMENTS
 def test_a_campaign_killed_between_slices_continues_with_the_same_slices(finished: Any) -> None:
     _, _, undisturbed, _ = finished
     with lab(lease_ms=5_000, heartbeat_ms=500) as laboratory:

@@ -1,8 +1,8 @@
 """Slices of a detailed run while its agent is killed (-9), and shared by two equal GPUs: the same profile.
 
-``make kills-short`` runs the short form; ``make slices`` runs 100,000 launches and 20 kills
-(``ASSAY_SLICES=full``). Everything is synthetic. Nothing here is about speed: the work of GPUs is counted in
-launches that their tools went through, never in seconds.
+``make slices`` runs the long form: 100,000 launches and 20 kills (``ASSAY_SLICES=full``). Everything is
+synthetic. Nothing here is about speed: the work of GPUs is counted in launches that
+their tools went through, never in seconds.
 """
 
 from __future__ import annotations
@@ -27,11 +27,9 @@ from assay_server.store.model import Attempt, Run, Slice
 from assay_server.store.records import LocalRecordStore
 from assay_server.store.sqlite import SqliteStore
 from tests.support.integration.harness import Lab, lab, wait_until
-from tests.support.integration.kills import AT_MANY_MOMENTS
 
 # One worker runs the whole module: what its tests look at is made once, and takes long.
 pytestmark = [
-    AT_MANY_MOMENTS,
     pytest.mark.processes,
     pytest.mark.timeout(1800),
     pytest.mark.xdist_group("slices_killed"),

@@ -23,7 +23,6 @@ from assay_sampling.installation import install_command
 from assay_sampling.readers.opening import open_recording
 from assay_server.identity.authority import write_authority
 from tests.support.identity.authorities import made_authority
-from tests.support.integration.kills import MORE_THAN_A_FEW
 from tests.support.server.made_segments import MadeSegment, made_segments
 from tests.support.server.playing_agent import PlayingAgent
 from tests.support.server.server_support import eventually
@@ -252,9 +251,7 @@ def test_killed_after_an_acknowledgement_it_still_has_what_it_acknowledged(proce
     assert process.files("records") == [f"records/{campaign_id}.000{i}/slice-00000.parquet" for i in range(2)]
 
 
-@pytest.mark.parametrize(
-    "after_seconds", [0.0, 0.01, 0.03, 0.06, 0.1, 0.2] if MORE_THAN_A_FEW else [0.0, 0.1]
-)
+@pytest.mark.parametrize("after_seconds", [0.0, 0.01, 0.03, 0.06, 0.1, 0.2])
 def test_killed_at_any_moment_between_upload_and_finish_the_end_is_the_same(
     process: Process, after_seconds: float
 ) -> None:
