@@ -31,7 +31,7 @@ from assay_server.store.objects.probing import bind_bucket, probe_bucket
 from assay_server.store.objects.store import ObjectRecordStore
 from assay_server.store.records import LocalRecordStore
 from tests.support.server.buckets import TinyS3
-from tests.support.server.made_segments import made_segments
+from tests.support.server.made_segments import made_segments, publish_in
 
 KEY = AttemptKey("made-1.0000", 0, 1, 9)
 
@@ -390,10 +390,10 @@ def test_two_servers_share_records(kind: str, tmp_path: Path) -> None:
     staged(second, KEY)  # an agent that was answered by nobody sends it to another server
     assert second.staged(segments[1]).launches
     with ThreadPoolExecutor(2) as threads:
-        told = list(threads.map(lambda store: store.publish(KEY, segments), (first, second)))
+        told = list(threads.map(lambda store: publish_in(store, KEY, segments), (first, second)))
     assert told[0] == told[1]
     later = AttemptKey(KEY.run_id, KEY.slice_index, 2, 10)
-    other = second.publish(later, staged(second, later))
+    other = publish_in(second, later, staged(second, later))
     assert other.content_hash == told[0].content_hash and other.file != told[0].file
     second.withdraw(other.file)  # the attempt that lost takes nothing from the other one
     with first.reading(told[0].file) as path:
@@ -405,7 +405,7 @@ def test_two_servers_share_records(kind: str, tmp_path: Path) -> None:
 def test_a_copy_that_this_disk_changed_is_fetched_again_and_a_changed_object_is_seen(tmp_path: Path) -> None:
     objects = MemoryStore()
     store = ObjectRecordStore(Bucket(objects, "b"), RecordsPlace("b", "", tmp_path))
-    made = store.publish(KEY, staged(store, KEY))
+    made = publish_in(store, KEY, staged(store, KEY))
     with store.reading(made.file) as path:
         right = path.read_bytes()
     path.write_bytes(b"bit rot")

@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from assay_core.records.campaign import AttemptState, RunState, SetAsideReason
@@ -16,7 +17,6 @@ from assay_core.records.machine import Inventory, Slot
 from assay_sampling.errors import StorageError
 from assay_sampling.launches.table import Names
 from assay_sampling.running.failures import FailureClass
-from assay_server.campaigns.ingest.group_commit import GroupCommit, PreparedSegment
 from assay_server.campaigns.ingest.upload import Answer
 from assay_server.store.model import Agent, Segment
 from assay_server.store.records import LocalRecordStore
@@ -47,7 +47,6 @@ def test_what_is_acknowledged_survives_a_restart(box: Box) -> None:
     assert box.send(first) == DURABLE
     assert box.send(second) == DURABLE
     box.restart()
-    # Schema, names and position are read back from what is staged.
     assert box.send(third) == DURABLE
     assert box.finish(3, 180)
 
@@ -164,26 +163,54 @@ def test_the_level_must_be_that_of_the_run(box: Box) -> None:
 
 
 def test_the_schema_stays_that_of_the_first_segment(box: Box) -> None:
-    box.send(made_segments((10,))[0])
-    other = made_segments((10, 10), counters=1)[1]
-    assert box.refused(other) == "server_refused: its schema differs from that of the attempt's first segment"
+    first, second = made_segments((10,))[0], made_segments((10, 10), counters=1)[1]
+    assert box.refused_at_the_finish(first, second) == (
+        "server_refused: its schema differs from that of the attempt's first segment"
+    )
+
+
+def test_an_origin_that_changes_on_the_way_is_refused(box: Box) -> None:
+    """The first segment is measured, as the campaign is; equal schemas may have other metadata."""
+    first, second = made_segments((10,))[0], made_segments((10, 10), synthetic=True)[1]
+    assert box.refused_at_the_finish(first, second) == (
+        "server_refused: its schema differs from that of the attempt's first segment"
+    )
 
 
 def test_every_name_must_have_come_before(box: Box) -> None:
     schema, names = made_schema(), Names()
     first = made_batch(schema, 0, 10, names, kernels=2)
     part = packed_names(names)
-    box.send(MadeSegment(0, 10, part, packed(schema, [first])))
     second = packed(schema, [made_batch(schema, 10, 10, names, kernels=3)])
-    assert box.refused(MadeSegment(1, 10, b"", second)).startswith("server_refused: it uses the id 0x")
+    assert box.refused_at_the_finish(
+        MadeSegment(0, 10, part, packed(schema, [first])), MadeSegment(1, 10, b"", second)
+    ).startswith("server_refused: it uses the id 0x")
 
 
-def test_names_of_earlier_segments_are_known_after_a_restart(box: Box) -> None:
+def test_names_of_earlier_segments_serve_later_ones(box: Box) -> None:
     schema, names = made_schema(), Names()
     batches = [made_batch(schema, 10 * i, 10, names, kernels=2) for i in range(2)]
     box.send(MadeSegment(0, 10, packed_names(names), packed(schema, batches[:1])))
     box.restart()
     assert box.send(MadeSegment(1, 10, b"", packed(schema, batches[1:]))) == DURABLE
+    assert box.finish(2, 20)
+
+
+def test_content_that_is_no_launch_table_is_refused_once_and_for_all(box: Box) -> None:
+    first, second = made_segments((10, 10))
+    damaged = replace(second, data=bytes(pa.compress(b"garbage", codec="zstd", asbytes=True)))
+    assert box.refused_at_the_finish(first, damaged).startswith("server_refused: it is damaged")
+    with box.coordinator.snapshot() as store:
+        run = store.run(box.key.run_id)
+    assert run is not None and run.failure is not None
+    assert (run.state, run.failure.subject) == (RunState.FAILED, f"{box.key}, segment 1")
+
+
+def test_a_header_that_counts_wrong_is_refused(box: Box) -> None:
+    [segment] = made_segments((10,))
+    assert box.refused_at_the_finish(replace(segment, launches=11)) == (
+        "server_refused: it holds 10 launches, but its header says 11"
+    )
 
 
 @pytest.mark.parametrize(
@@ -192,7 +219,6 @@ def test_names_of_earlier_segments_are_known_after_a_restart(box: Box) -> None:
         ({"data": b"changed"}, "its bytes do not match the hash in its header"),
         ({"names": b"changed"}, "its bytes do not match the hash in its header"),
         ({"names": b""}, "its bytes do not match the hash in its header"),
-        ({"launches": 11}, "it holds 10 launches, but its header says 11"),
         ({"launches": 0}, "0 launches in "),
         ({"launches": 131_073}, "131,073 launches in "),
         ({"launches": -1}, "-1 launches in "),
@@ -254,17 +280,17 @@ def test_segments_behind_one_that_was_not_stored_are_not_stored_and_harm_nothing
         assert isinstance(future.exception(timeout=60), StorageError)
     monkeypatch.undo()
     with pytest.raises(StorageError, match="an earlier segment was not stored"):
-        box.ingest.take(following[1])  # checked after the first had failed
+        box.ingest.take(following[1]).result(60)  # it came after the first had failed
     assert box.state_of() is AttemptState.LEASED
     assert [box.send(s) for s in (first, second, third)] == [DURABLE] * 3
     assert box.finish(3, 180)
 
 
-def test_a_group_that_failed_is_forgotten_before_anybody_hears_of_it(
+def test_whoever_hears_of_a_full_disk_may_send_again_at_once(
     box: Box, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whoever hears of it sends again at once, and what it then has in flight must stay known."""
-    events: list[str] = []
+    """With another attempt's segment in the same group."""
+    other = box.lease("1")
     staging, fail = threading.Event(), threading.Event()
 
     def full(_self: LocalRecordStore, _segments: object) -> None:
@@ -273,47 +299,32 @@ def test_a_group_that_failed_is_forgotten_before_anybody_hears_of_it(
         raise StorageError("disk", "No space left on device", "free some")
 
     monkeypatch.setattr(LocalRecordStore, "stage", full)
-    commit = GroupCommit(box.coordinator, lambda key: events.append("forgotten"))
-    keys = [box.key, box.lease("1")]
-    each_first = [made_segments((10,))[0].upload(box.claim(key)) for key in keys]
-    prepared = [
-        PreparedSegment(
-            upload.claim,
-            Segment(upload.key.run_id, upload.key.slice_index, upload.key.attempt, 0, 0, 10, 0, 1, b"", b"h"),
-            upload.names,
-            upload.data,
-        )
-        for upload in (each_first[0], *each_first)
-    ]
-    for each in prepared[1:]:
-        each.outcome.add_done_callback(lambda _: events.append("told"))
-    commit.submit(prepared[0])
+    first, second = made_segments((100, 50))
+    taken = [box.ingest.take(first.upload(box.claim()))]
     assert staging.wait(60)
-    for each in prepared[1:]:
-        commit.submit(each)
+    uploads = [first.upload(box.claim(other)), replace(second.upload(box.claim()), follows=True)]
+    taken += [box.ingest.take(each) for each in uploads]
     fail.set()
-    for each in prepared:
-        assert isinstance(each.outcome.exception(60), StorageError)
-    commit.close()
-    assert events == ["forgotten", "forgotten", "forgotten", "told", "told"]
+    assert all(isinstance(each.exception(60), StorageError) for each in taken)
+    monkeypatch.undo()
+    again = [first.upload(box.claim()), uploads[1], uploads[0]]
+    assert [each.result(60) for each in [box.ingest.take(each) for each in again]] == [DURABLE] * 3
+    assert box.finish(2, 150)
 
 
-def flip_a_bit(box: Box) -> None:
+def flip_a_bit(box: Box, position: int = -1) -> None:
     [path] = (box.state / "staging").rglob("slice-*")
     content = bytearray(path.read_bytes())
-    content[-1] ^= 1
+    content[position] ^= 1
     path.write_bytes(content)
 
 
 def test_a_staged_segment_that_the_disk_changed_costs_no_try_but_a_broken_disk_ends_the_run(box: Box) -> None:
-    first, second = made_segments((100, 50))
+    segments = made_segments((100, 50))
     damaged = "staging_damaged: segment 0 in it has changed since it was acknowledged"
     for attempt in range(1, 11):
         assert box.key.attempt == attempt
-        box.send(first)
-        box.restart()
-        flip_a_bit(box)
-        assert box.refused(second) == damaged
+        assert box.refused_at_the_finish(*segments, before=lambda: flip_a_bit(box, 0)) == damaged
         assert (box.run_state() is RunState.FAILED) == (attempt == 10)
         if attempt < 10:
             box.key = box.lease()
@@ -330,7 +341,6 @@ def test_damage_that_is_found_at_the_finish_is_the_disks_too(
     box: Box, caplog: pytest.LogCaptureFixture
 ) -> None:
     box.send(made_segments((100,))[0])
-    box.restart()  # what was written ahead is gone, so the staged bytes are read
     flip_a_bit(box)
     assert not box.finish(1, 100)
     with box.coordinator.snapshot() as store:
@@ -411,16 +421,3 @@ def test_two_attempts_are_taken_side_by_side(box: Box) -> None:
     with box.coordinator.snapshot() as store:
         counts = [store.attempt(k.run_id, 0, 1) for k in (box.key, other)]
     assert [(a.segments, a.launches) for a in counts if a] == [(30, 300), (30, 600)]
-
-
-def test_nothing_is_remembered_of_attempts_that_have_ended(box: Box) -> None:
-    """Names and numbers of launches of a large recording take memory."""
-    second = box.lease("1")
-    box.send(made_segments((10,))[0])
-    box.send(made_segments((10,))[0], second)
-    assert list(box.ingest._progress) == [box.key, second]
-    assert box.finish(1, 10)
-    assert list(box.ingest._progress) == [second]
-    with box.coordinator.schedule() as schedule:
-        schedule.cancel("made-1")
-    assert not box.ingest._progress

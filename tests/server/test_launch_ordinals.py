@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -130,22 +128,18 @@ def refused(answers: list[SegmentAnswer]) -> list[str]:
     return [f"{failure.failure_class}: {failure.cause}" for failure in failures]
 
 
-def test_a_launch_that_comes_twice_is_refused_at_ingest_also_after_a_restart(
-    make_server: Callable[..., Server],
-) -> None:
-    first, again = segments_of(range(100), range(99, 150))
-    twice = "server_refused: launch 99 of process 0 appears twice in its attempt"
-    server = make_server()
+def test_a_launch_that_comes_twice_is_refused_at_the_finish(server: Server) -> None:
+    segments = segments_of(range(100), range(99, 150))
     with PlayingAgent(server.addresses[0]) as agent:
         agent.register()
         agent.submit(RECORDED)
         key = agent.lease().work.key
-        assert refused(agent.upload(key, [first])) == []
-        server.stop()
-        server = make_server()
-        assert refused(agent.upload(key, [again])) == [twice]
+        assert refused(agent.upload(key, segments)) == []
+        assert not agent.finish(key, 2, 151).published
         run = agent.run("recorded-1.0000").run
         assert (run.state, run.failure.failure_class) == ("failed", "server_refused")
+        assert run.failure.cause == "launch 99 of process 0 appears twice in its attempt"
+        assert run.failure.subject == f"{key}, segment 1"
         assert "give each recording once" in run.failure.remedy
 
 
@@ -160,13 +154,12 @@ def test_a_recording_may_leave_launches_out_and_a_measurement_may_not(server: Se
         agent.submit(LIVE)
         live = agent.lease("GPU-0", wait_ms=5000).work
         level: Level = "detailed" if live.level == "detailed" else "light"
-        first, second = segments_of(*pieces, level=level, synthetic=True)
-        assert refused(agent.upload(live.key, [first])) == []
-        cause = (
+        segments = segments_of(*pieces, level=level, synthetic=True)
+        assert refused(agent.upload(live.key, segments)) == []
+        assert not agent.finish(live.key, 2, 20).published
+        assert agent.run(live.key.run_id).run.failure.cause == (
             "1 launches of process 0 from 21 on are missing, and launches that an agent measures have no gaps"
         )
-        assert refused(agent.upload(live.key, [second])) == [f"server_refused: {cause}"]
-        assert not agent.finish(live.key, 1, 10).published
 
 
 def test_a_gap_anywhere_in_a_long_run_is_not_missed() -> None:

@@ -15,7 +15,7 @@ from assay_sampling.launches.parquet import LaunchWriter
 from assay_server.store.model import Segment
 from assay_server.store.record_store import PublishedFile
 from assay_server.store.records import LocalRecordStore
-from tests.support.server.made_segments import MadeSegment, made_segments
+from tests.support.server.made_segments import MadeSegment, made_segments, publish_in
 
 KEY = AttemptKey("made-1.0000", 0, 1, 7)
 SMALL = made_segments((100, 50, 7))
@@ -32,7 +32,7 @@ def staged(store: LocalRecordStore, segments: list[MadeSegment], key: AttemptKey
 
 def published(folder: Path, segments: list[MadeSegment]) -> PublishedFile:
     store = LocalRecordStore(folder)
-    return store.publish(KEY, staged(store, segments))
+    return publish_in(store, KEY, staged(store, segments))
 
 
 def files(folder: Path) -> list[str]:
@@ -54,7 +54,7 @@ def test_two_attempts_of_a_slice_do_not_meet(tmp_path: Path) -> None:
     staged(store, SMALL)
     records = staged(store, SMALL[:2], second)
     store.discard(KEY)
-    assert store.publish(second, records) == published(tmp_path / "alone", SMALL[:2])
+    assert publish_in(store, second, records) == published(tmp_path / "alone", SMALL[:2])
     assert files(tmp_path / "both" / "records") == ["made-1.0000/slice-00000.parquet"]
 
 
@@ -69,6 +69,6 @@ def test_a_disk_that_refuses_the_last_rows_leaves_nothing_behind(
     with monkeypatch.context() as patch:
         patch.setattr(LaunchWriter, "write_rest", refuse)
         with pytest.raises(StorageError, match="no space left"):
-            store.publish(KEY, records)
+            publish_in(store, KEY, records)
     assert files(tmp_path / "store" / "records") == []
-    assert store.publish(KEY, records) == published(tmp_path / "other", SMALL)
+    assert publish_in(store, KEY, records) == published(tmp_path / "other", SMALL)

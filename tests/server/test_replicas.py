@@ -17,7 +17,7 @@ from assay_server.identity.authority import new_authority
 from assay_server.identity.shared_authority import require_same_authority
 from assay_server.store.sqlite import SqliteStore
 from tests.support.server.ingest_box import Box
-from tests.support.server.made_segments import made_segments
+from tests.support.server.made_segments import made_segments, publish_in
 
 
 @pytest.fixture
@@ -49,8 +49,8 @@ def test_an_unwanted_publication_takes_only_its_own_file_away(box: Box) -> None:
     box.send(segments[0])
     with box.coordinator.snapshot() as store:
         staged = store.segments(box.key)
-    wanted = records.publish(box.key, staged)
-    unwanted = records.publish(key_with(box, 99), staged)
+    wanted = publish_in(records, box.key, staged)
+    unwanted = publish_in(records, key_with(box, 99), staged)
     assert wanted.file != unwanted.file and wanted.content_hash == unwanted.content_hash
     records.withdraw(unwanted.file)
     assert (box.state / "records" / wanted.file).exists()
@@ -79,8 +79,6 @@ def test_a_segment_that_both_servers_get_is_stored_once(box: Box, other: Box) ->
     assert not box.send(first).duplicate
     assert other.send(first).duplicate
     assert not other.send(second).duplicate
-    with pytest.raises(StorageError, match="send both again"):
-        box.send(second)  # it did not know; its agent asks again
     assert box.send(second).duplicate
     assert box.finish(2, 30)
     assert published(box) == list(range(30))

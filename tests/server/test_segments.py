@@ -20,6 +20,7 @@ from assay_server.store.segments import (
     check_named,
     decode_names,
     decode_segment,
+    leading_metadata,
 )
 from tests.support.agent.fake_server import batches_of
 from tests.support.server.made_segments import made_batch, made_schema, made_segments, packed, packed_names
@@ -100,6 +101,24 @@ def test_what_is_no_frame_or_no_stream_is_refused() -> None:
     assert "damaged" in cause(b"", b"garbage")
     assert "damaged" in cause(b"", zstd(b"garbage that is no Arrow stream"))
     assert "damaged" in cause(b"", zstd(bytes(4096)))
+
+
+@pytest.mark.parametrize(
+    "data", [b"", b"garbage", zstd(b"garbage"), zstd(bytes(4096)), zstd(bytes(512 << 20))]
+)
+def test_what_does_not_begin_with_a_schema_is_refused_within_bounds(data: bytes) -> None:
+    tracemalloc.start()
+    with pytest.raises(LaunchTableError, match="it is damaged") as caught:
+        leading_metadata(data, "segment 0")
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert caught.value.subject == "segment 0"
+    assert peak < LARGEST_UNPACKED_BYTES
+
+
+def test_the_largest_schema_is_read_at_the_beginning() -> None:
+    [segment] = made_segments((3,), counters=10_000)
+    assert leading_metadata(segment.data, "segment 0").level == "light"
 
 
 def test_a_foreign_schema_is_refused() -> None:
@@ -226,10 +245,9 @@ def sent_by_an_agent(batches: Sequence[LaunchBatch]) -> list[EncodedSegment]:
 @pytest.mark.parametrize("counters", [0, 40])
 def test_what_agents_send_comes_out_as_it_went_in(counters: int) -> None:
     batches = batches_of(30_000, 7_000, counters=counters)
-    known, found = None, []
+    found = []
     for segment in sent_by_an_agent(batches):
-        content = decode_segment(bytes(segment.names), bytes(segment.launches), "s", known)
-        assert known is None or content.checked_schema is known
-        known = content.checked_schema
+        content = decode_segment(bytes(segment.names), bytes(segment.launches), "s")
+        assert leading_metadata(bytes(segment.launches), "s") == content.metadata
         found += [each.records for each in content.launch_batches()]
     assert pa.Table.from_batches(found).equals(pa.Table.from_batches([each.records for each in batches]))

@@ -21,6 +21,7 @@ from assay_server.app import Server, ServerSettings
 from assay_server.identity.authority import write_authority
 from assay_server.store.model import Segment
 from assay_server.store.records import LocalRecordStore
+from assay_server.store.segments import unpacked
 from tests.support.identity.authorities import made_authority
 from tests.support.server.made_segments import MadeSegment, made_segments
 from tests.support.server.playing_agent import PlayingAgent
@@ -391,11 +392,14 @@ class TestUploadProtocol:
 
     def test_a_bomb_is_refused_and_the_server_goes_on(self, agent: PlayingAgent) -> None:
         key = agent.lease().work.key
-        bomb = bytes(pa.compress(bytes(256 << 20), codec="zstd", asbytes=True))
+        # It begins as a launch table does.
+        honest = unpacked(made_segments((10,))[0].data).to_pybytes()
+        bomb = bytes(pa.compress(honest + bytes(256 << 20), codec="zstd", asbytes=True))
         [answer] = agent.upload(key, [MadeSegment(0, 10, b"", bomb)])
-        assert answer.refusal.failure_class == "server_refused"
-        assert "unpacks to more than" in answer.refusal.cause
-        assert agent.run(key.run_id).run.state == "failed"
+        assert answer.refusal is None and not agent.finish(key, 1, 10).published
+        run = agent.run(key.run_id).run
+        assert (run.state, run.failure.failure_class) == ("failed", "server_refused")
+        assert "unpacks to more than" in run.failure.cause
         agent.play(made_segments((10,)))
 
 

@@ -17,7 +17,7 @@ from assay_server.store.model import Segment, SegmentParts
 from assay_server.store.objects.bucket import Bucket, FoundObject
 from assay_server.store.objects.store import ObjectRecordStore
 from assay_server.store.records import DamagedSegmentError
-from tests.support.server.made_segments import MadeSegment, made_segments
+from tests.support.server.made_segments import MadeSegment, made_segments, publish_in
 
 KEY = AttemptKey("made-1.0000", 0, 1, 9)
 OTHER = AttemptKey("made-1.0001", 2, 3, 10)
@@ -95,7 +95,7 @@ def test_a_publication_removes_its_segments_by_one_list_and_one_removal(
     segments = staged(records, KEY, slice(0, 3))
     staged(records, KEY, slice(3, 4))
     asked.asked.clear()
-    records.publish(KEY, segments)
+    publish_in(records, KEY, segments)
     records.discard(KEY)
     assert asked.asked == [*["get"] * len(segments), "put", "list", "remove"] and not names(objects)
 
@@ -108,7 +108,7 @@ def test_what_a_server_sent_before_it_was_killed_is_removed_after_its_restart(
     restarted, _ = server(objects, tmp_path / "restarted")
     segments = staged(restarted, KEY, slice(0, 2))
     staged(restarted, KEY, slice(2, 4))
-    restarted.publish(KEY, segments)
+    publish_in(restarted, KEY, segments)
     restarted.discard(KEY)
     assert not names(objects)
 
@@ -124,7 +124,7 @@ def test_what_was_made_beside_an_object_that_was_refused_is_removed(
         records.stage([(segment, MADE[index].names, MADE[index].data) for segment, index in both])
     bucket.refused = ""
     segments = staged(records, KEY)
-    records.publish(KEY, segments)
+    publish_in(records, KEY, segments)
     records.discard(KEY)
     assert not names(objects)
 
@@ -150,7 +150,7 @@ def test_what_another_server_made_is_removed_too(
     staged(first, KEY, slice(0, 2))
     segments = staged(second, KEY, slice(2, 4))
     if publishes:
-        second.publish(KEY, segments)
+        publish_in(second, KEY, segments)
     second.discard(KEY)
     assert "list" in asked.asked and not names(objects)
 

@@ -42,7 +42,7 @@ from assay_server.store.record_store import KnownFiles, RecordStore
 from assay_server.store.records import DamagedSegmentError, LocalRecordStore
 from assay_server.store.sql import MetadataStore, SqlTransaction
 from assay_server.store.visibility import Belonging, Sight
-from tests.support.server.made_segments import MadeSegment, made_segments
+from tests.support.server.made_segments import MadeSegment, made_segments, publish_in
 from tests.support.server.metadata_stores import METADATA_STORES
 from tests.support.server.queued import waiting_slice
 from tests.support.server.record_stores import RECORD_STORES, RecordBench
@@ -843,18 +843,18 @@ class TestRecordStore:
 
     def test_publishing_writes_all_segments_in_order_and_may_be_repeated(self, records: RecordStore) -> None:
         staged = stage(records, KEY, made_segments((10, 20, 30)))
-        first = records.publish(KEY, staged)
+        first = publish_in(records, KEY, staged)
         assert first.launches == 60
         with records.reading(first.file) as path:
             assert first.file_bytes == path.stat().st_size
             assert launches_of(path) == list(range(60))
         assert records.sizes([first.file, "made-1.0009/none"]) == {first.file: first.file_bytes}
         assert list(records.listed()) == [first.file]
-        assert records.publish(KEY, staged) == first
+        assert publish_in(records, KEY, staged) == first
 
     def test_the_file_does_not_depend_on_how_launches_were_cut(self, records: RecordStore) -> None:
-        first = records.publish(KEY, stage(records, KEY, made_segments((10, 20, 30))))
-        second = records.publish(OTHER, stage(records, OTHER, made_segments((45, 15))))
+        first = publish_in(records, KEY, stage(records, KEY, made_segments((10, 20, 30))))
+        second = publish_in(records, OTHER, stage(records, OTHER, made_segments((45, 15))))
         assert first.content_hash == second.content_hash
 
     def test_a_segment_that_changed_on_the_disk_is_not_published(
@@ -866,16 +866,16 @@ class TestRecordStore:
         data[-1] ^= 1
         bench.write(names[-1], bytes(data))
         with pytest.raises(DamagedSegmentError, match="segment 1 in it has changed"):
-            records.publish(KEY, staged)
+            publish_in(records, KEY, staged)
         for name in names:
             bench.remove(name)
         with pytest.raises(DamagedSegmentError, match="it is gone"):
-            records.publish(KEY, staged)
+            publish_in(records, KEY, staged)
         assert bench.names() == []
 
     def test_an_attempt_without_segments_is_not_published(self, records: RecordStore) -> None:
         with pytest.raises(AssayError, match="nothing to publish"):
-            records.publish(KEY, [])
+            publish_in(records, KEY, [])
 
     def test_discarding_takes_one_attempt_only_and_may_be_repeated(self, records: RecordStore) -> None:
         [gone] = stage(records, KEY, made_segments((10,)))
@@ -888,7 +888,7 @@ class TestRecordStore:
         records.discard(OTHER)
 
     def test_withdrawing_takes_the_file_of_a_publication(self, records: RecordStore) -> None:
-        published = records.publish(KEY, stage(records, KEY, made_segments((10,))))
+        published = publish_in(records, KEY, stage(records, KEY, made_segments((10,))))
         for _ in range(2):
             records.withdraw(published.file)
         with records.reading(published.file) as path:
@@ -897,13 +897,13 @@ class TestRecordStore:
     def test_a_sweep_keeps_what_is_known_and_sets_the_rest_aside(
         self, records: RecordStore, bench: RecordBench
     ) -> None:
-        kept_file = records.publish(KEY, stage(records, KEY, made_segments((10,))))
+        kept_file = publish_in(records, KEY, stage(records, KEY, made_segments((10,))))
         [kept] = stage(records, OTHER, made_segments((10,)))
         lost = AttemptKey("made-1.0001", 0, 1, 3)
-        lost_file = records.publish(lost, stage(records, lost, made_segments((10,))))
+        lost_file = publish_in(records, lost, stage(records, lost, made_segments((10,))))
         records.write_report("made-1", "json", b"{}")
         halfway = AttemptKey("made-1.0002", 0, 1, 4)
-        halfway_file = records.publish(halfway, stage(records, halfway, made_segments((10,))))
+        halfway_file = publish_in(records, halfway, stage(records, halfway, made_segments((10,))))
         known = KnownFiles(
             live=[OTHER, halfway],
             publishing=[halfway],
@@ -951,7 +951,7 @@ class TestRecordStore:
     def test_what_is_set_aside_twice_in_a_second_lies_in_two_folders(self, records: RecordStore) -> None:
         found = []
         for size in (10, 20):
-            published = records.publish(KEY, stage(records, KEY, made_segments((size,))))
+            published = publish_in(records, KEY, stage(records, KEY, made_segments((size,))))
             moved = records.set_aside(published.file)
             assert moved is not None and records.sizes([published.file]) == {}
             found.append((moved.names, moved.reason, moved.file_bytes))
@@ -984,7 +984,7 @@ def test_a_sweep_of_a_folder_removes_half_written_files_and_remembers_what_it_se
     tmp_path: Path,
 ) -> None:
     records = LocalRecordStore(tmp_path)
-    published = records.publish(KEY, stage(records, KEY, made_segments((10,))))
+    published = publish_in(records, KEY, stage(records, KEY, made_segments((10,))))
     records.write_report("made-1", "json", b"{}")
     for orphan in ("records/made-1.0000/slice-00001.parquet.tmp-77", "reports/made-1/report.json.tmp-77"):
         (tmp_path / orphan).write_bytes(b"half")
@@ -1009,6 +1009,6 @@ def test_a_full_disk_is_a_storage_error_and_what_was_staged_stays(
     with pytest.raises(StorageError, match="No space left on device"):
         records.stage([(second.record(KEY, staged[-1].end_bytes), second.names, second.data)])
     with pytest.raises(StorageError, match="No space left on device"):
-        records.publish(KEY, staged)
+        publish_in(records, KEY, staged)
     monkeypatch.undo()
-    assert records.publish(KEY, staged).launches == 10
+    assert publish_in(records, KEY, staged).launches == 10

@@ -12,6 +12,7 @@ from assay_core.records.attempt import AttemptKey
 from assay_server.record_place import RecordsPlace
 from assay_server.store.model import Segment, SegmentParts
 from assay_server.store.quarantine_files import MovedFiles
+from assay_server.store.segments import SegmentContent
 
 
 @dataclass(frozen=True)
@@ -45,6 +46,10 @@ class KnownFiles:
     bundles: Collection[str] = ()
 
 
+CheckContent = Callable[[Segment, SegmentContent, str], None]
+"""Checks the next segment of an attempt; the text names it. Raises LaunchTableError."""
+
+
 class RecordStore(Protocol):
     """Launch records: staged segments on their way, published files, and reports.
 
@@ -66,8 +71,11 @@ class RecordStore(Protocol):
     def staged(self, segment: Segment) -> SegmentParts:
         """The compressed parts of a staged segment, checked against its hashes."""
 
-    def publish(self, key: AttemptKey, segments: Sequence[Segment]) -> PublishedFile:
-        """Write all segments of an attempt, in order, as its slice's one file; atomic, repeatable."""
+    def publish(self, key: AttemptKey, segments: Sequence[Segment], check: CheckContent) -> PublishedFile:
+        """Write all segments of an attempt, in order, as its slice's one file; atomic, repeatable.
+
+        Raises LaunchTableError for content that cannot be unpacked or does not pass the check.
+        """
         ...
 
     def withdraw(self, file: str) -> None:

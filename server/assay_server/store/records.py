@@ -39,13 +39,13 @@ from assay_core.files.durable import (
 from assay_core.files.launch_file import HashedContent, new_launch_file
 from assay_core.records.attempt import AttemptKey
 from assay_core.records.campaign import SetAsideReason
-from assay_sampling.errors import LaunchTableError, StorageError
+from assay_sampling.errors import StorageError
 from assay_sampling.launches.table import LaunchBatch
 from assay_server.store.folders.bundles import PACKED, BundleFolder
 from assay_server.store.folders.reports import ReportFolder
 from assay_server.store.model import Segment, SegmentParts
 from assay_server.store.quarantine_files import MovedFiles, SetAsideFolder
-from assay_server.store.record_store import KnownFiles, PublishedFile
+from assay_server.store.record_store import CheckContent, KnownFiles, PublishedFile
 from assay_server.store.segments import SegmentContent, decode_segment, part_hash
 
 # Our own publications and reports that a crash cut short: nothing refers to them.
@@ -132,14 +132,14 @@ class LocalRecordStore(ReportFolder, BundleFolder):
             ) from error
         return checked_parts(segment, SegmentParts(names, launches), path)
 
-    def publish(self, key: AttemptKey, segments: Sequence[Segment]) -> PublishedFile:
+    def publish(self, key: AttemptKey, segments: Sequence[Segment], check: CheckContent) -> PublishedFile:
         if not segments:
-            raise LaunchTableError(str(key), "it has no segments, so there is nothing to publish")
+            raise _damaged(str(key), "its segments are gone, so there is nothing to publish")
         path = self._published_path(key.run_id, key.slice_index)
         with storage_errors(path):
             make_folder(path.parent)
             named = self._naming(key)
-            content_hash = self._write_staged(path, key, segments, named)
+            content_hash = self._write_staged(path, self._contents(key, segments, check), named)
             path = named(content_hash)
             return PublishedFile(
                 str(path.relative_to(self._records)),
@@ -148,20 +148,11 @@ class LocalRecordStore(ReportFolder, BundleFolder):
                 content_hash,
             )
 
-    def _decoded(self, key: AttemptKey, segment: Segment) -> SegmentContent:
-        parts = self._read_segment(segment)
-        return decode_segment(parts.names, parts.launches, f"{key}, segment {segment.index}")
-
     def _write_staged(
-        self,
-        path: Path,
-        key: AttemptKey,
-        segments: Sequence[Segment],
-        named: Callable[[str], Path],
+        self, path: Path, contents: Iterator[SegmentContent], named: Callable[[str], Path]
     ) -> str:
         """Write an attempt's file; returns the hash of its content."""
-        contents, hashed = self._contents(key, segments), HashedContent()
-        first = next(contents)
+        hashed, first = HashedContent(), next(contents)
         with new_launch_file(
             path,
             first.schema,
@@ -171,7 +162,7 @@ class LocalRecordStore(ReportFolder, BundleFolder):
             named=lambda: named(hashed.hexdigest()),
         ) as writer:
             for batch in _launch_batches(first, contents):
-                writer.write(batch, named=True)  # checked as each segment arrived; its hash proves the rest
+                writer.write(batch, named=True)
         return hashed.hexdigest()
 
     def withdraw(self, file: str) -> None:
@@ -290,13 +281,21 @@ class LocalRecordStore(ReportFolder, BundleFolder):
             source.unlink()
             sync_directory(path.parent)
 
-    def _contents(self, key: AttemptKey, segments: Sequence[Segment]) -> Iterator[SegmentContent]:
-        """The segments in order; another thread unpacks the next ones while one is written."""
+    def _contents(
+        self, key: AttemptKey, segments: Sequence[Segment], check: CheckContent
+    ) -> Iterator[SegmentContent]:
+        """The segments in order; another thread unpacks and checks the next ones while one is written."""
+
+        def checked(segment: Segment) -> SegmentContent:
+            parts, subject = self._read_segment(segment), f"{key}, segment {segment.index}"
+            content = decode_segment(parts.names, parts.launches, subject)
+            check(segment, content, subject)
+            return content
 
         with ThreadPoolExecutor(1, "assay-unpack") as thread:
             ahead: deque[Future[SegmentContent]] = deque()
             for segment in segments:
-                ahead.append(thread.submit(self._decoded, key, segment))
+                ahead.append(thread.submit(checked, segment))
                 if len(ahead) > _UNPACKED_AHEAD:
                     yield ahead.popleft().result()
             while ahead:

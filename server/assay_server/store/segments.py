@@ -24,33 +24,19 @@ from assay_sampling.launches.table import NAMES_SCHEMA, LaunchBatch, Names, Tabl
 LARGEST_SEGMENT_LAUNCHES = 131_072
 LARGEST_PART_BYTES = 24 << 20  # of a compressed part; agents limit an unpacked part to 8 MiB
 LARGEST_UNPACKED_BYTES = 24 << 20  # of an unpacked part
+_LARGEST_SCHEMA_BYTES = 4 << 20  # unpacked; 1,000 counters take 0.22 MiB
 _MOST_KEPT_NAMES_BYTES = 128 << 10  # compressed, of a part that is kept unpacked: 3,000 kernels take 30 KiB
 _REMEDY = "the attempt runs again; if this persists, report it to the authors of Assay"
 
 
 @dataclass(frozen=True)
-class CheckedSchema:
-    """A schema that was found to be a launch table's, with its metadata."""
+class SegmentContent:
+    """A checked segment: its schema with the metadata, batches of launches, and its new names."""
 
     schema: pa.Schema
     metadata: TableMetadata
-
-
-@dataclass(frozen=True)
-class SegmentContent:
-    """A checked segment: its schema, batches of launches, and its new names."""
-
-    checked_schema: CheckedSchema
     batches: tuple[pa.RecordBatch, ...]
     names: dict[int, str]
-
-    @property
-    def schema(self) -> pa.Schema:
-        return self.checked_schema.schema
-
-    @property
-    def metadata(self) -> TableMetadata:
-        return self.checked_schema.metadata
 
     @property
     def launches(self) -> int:
@@ -67,26 +53,27 @@ def part_hash(data: bytes) -> bytes:
     return hashlib.blake2b(data, digest_size=32).digest()
 
 
-def decode_segment(
-    names: bytes, launches: bytes, subject: str, known: CheckedSchema | None = None
-) -> SegmentContent:
-    """Unpack and check a single segment; raises LaunchTableError with ``subject`` in front.
-
-    ``known``: the schema of the attempt's earlier segments. The content has this very object if its schema is
-    equal, metadata included.
-    """
+def decode_segment(names: bytes, launches: bytes, subject: str) -> SegmentContent:
+    """Unpack and check a single segment; raises LaunchTableError with ``subject`` in front."""
     with _as_damage(subject):
         schema, batches = _read_stream(launches)
-        checked = _checked(schema, known)
+        metadata = check_schema(schema)
         for batch in batches:
             check_batch(batch)
-        return SegmentContent(checked, batches, decode_names(names) if names else {})
+        return SegmentContent(schema, metadata, batches, decode_names(names) if names else {})
 
 
-def _checked(schema: pa.Schema, known: CheckedSchema | None) -> CheckedSchema:
-    if known is not None and schema.equals(known.schema, check_metadata=True):
-        return known
-    return CheckedSchema(schema, check_schema(schema))
+def leading_metadata(launches: bytes, subject: str) -> TableMetadata:
+    """The metadata of a segment's launch table, unpacking no more than its beginning.
+
+    Raises LaunchTableError with ``subject`` in front.
+    """
+    with (
+        _as_damage(subject),
+        pa.input_stream(pa.BufferReader(launches), compression="zstd") as stream,
+        pa.ipc.open_stream(stream.read(_LARGEST_SCHEMA_BYTES)) as reader,
+    ):
+        return check_schema(reader.schema)
 
 
 def decode_names(names: bytes) -> dict[int, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
 from pathlib import Path
 
 from assay_core.records.attempt import AttemptKey, AttemptLog, Claim
@@ -117,6 +118,17 @@ class Box:
 
     def finish(self, segments: int, launches: int) -> bool:
         return self.publisher.finish(FinishedAttempt(self.claim(), segments, launches, (), AttemptLog()))
+
+    def refused_at_the_finish(self, *segments: MadeSegment, before: Callable[[], None] | None = None) -> str:
+        """Send segments that are taken, and an attempt that is not published; ``before`` it is finished."""
+        assert all(self.send(segment) == Answer() for segment in segments)
+        if before is not None:
+            before()
+        assert not self.finish(len(segments), sum(segment.launches for segment in segments))
+        with self.coordinator.snapshot() as store:
+            attempt = store.attempt(self.key.run_id, self.key.slice_index, self.key.attempt)
+        assert attempt is not None and attempt.failure is not None
+        return f"{attempt.failure.failure_class}: {attempt.failure.cause}"
 
     def run_state(self) -> RunState:
         """The state of the leased run."""

@@ -20,8 +20,10 @@ from assay_sampling.launches.table import (
     make_batch,
     origin_of,
 )
+from assay_server.campaigns.ingest.content import AttemptContent
 from assay_server.campaigns.ingest.upload import Upload
 from assay_server.store.model import Segment
+from assay_server.store.record_store import PublishedFile, RecordStore
 
 
 @dataclass(frozen=True)
@@ -125,3 +127,8 @@ def made_segments(
         segments.append(MadeSegment(index, count, part, packed(schema, [batch])))
         first += count
     return segments
+
+
+def publish_in(records: RecordStore, key: AttemptKey, segments: Sequence[Segment]) -> PublishedFile:
+    """Publish an attempt of a recording."""
+    return records.publish(key, segments, AttemptContent(may_skip=True))

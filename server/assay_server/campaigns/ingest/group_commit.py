@@ -5,53 +5,37 @@ from __future__ import annotations
 import logging
 import queue
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, field
 
-from assay_core.records.attempt import AttemptKey, Claim
+from assay_core.records.attempt import AttemptKey
 from assay_sampling.errors import AssayError, StorageError
+from assay_server.campaigns.ingest.arrival import Arrival
+from assay_server.campaigns.ingest.order import ArrivalOrder, not_stored, not_wanted
+from assay_server.campaigns.ingest.upload import Answer
 from assay_server.campaigns.scheduling.attempt_results import SegmentOutcome
 from assay_server.campaigns.scheduling.coordinator import Coordinator
 from assay_server.store.connections.retry import repeated
-from assay_server.store.model import Attempt, Segment
 
 _log = logging.getLogger(__name__)
 
 _MOST_TOGETHER = 64
 
-
-@dataclass(eq=False)
-class PreparedSegment:
-    """A checked segment on its way to the disk; ``outcome`` resolves once it is durable or has failed."""
-
-    claim: Claim
-    segment: Segment
-    names: bytes
-    launches: bytes
-    outcome: Future[SegmentOutcome] = field(default_factory=Future)
-
-    @property
-    def key(self) -> AttemptKey:
-        return self.claim.key
+Outcome = tuple[Arrival, Answer | StorageError]
 
 
 class GroupCommit:
-    """One thread that writes, syncs and commits.
+    """One thread that writes, syncs and commits."""
 
-    ``on_failure`` is called with attempts of which a segment was not stored.
-    """
-
-    def __init__(self, coordinator: Coordinator, on_failure: Callable[[AttemptKey], None]) -> None:
+    def __init__(self, coordinator: Coordinator) -> None:
         self._coordinator = coordinator
-        self._on_failure = on_failure
-        self._waiting: queue.SimpleQueue[PreparedSegment | None] = queue.SimpleQueue()
+        self._waiting: queue.SimpleQueue[Arrival | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="assay-ingest-commit", daemon=True)
         self._thread.start()
 
-    def submit(self, segment: PreparedSegment) -> None:
+    def submit(self, arrival: Arrival) -> None:
         """Store a segment behind all that were submitted before it."""
-        self._waiting.put(segment)
+        self._waiting.put(arrival)
 
     def close(self) -> None:
         """Finish what was submitted, then stop; nobody submits any more."""
@@ -62,78 +46,69 @@ class GroupCommit:
         while group := self._next_group():
             self._commit(group)
 
-    def _next_group(self) -> list[PreparedSegment]:
+    def _next_group(self) -> list[Arrival]:
         """All that wait, at least one; none if nothing more will come."""
-        group: list[PreparedSegment] = []
+        group: list[Arrival] = []
         while len(group) < _MOST_TOGETHER and not (group and self._waiting.empty()):
-            segment = self._waiting.get()
-            if segment is None:
+            arrival = self._waiting.get()
+            if arrival is None:
                 if group:
                     self._waiting.put(None)
                 break
-            group.append(segment)
+            group.append(arrival)
         return group
 
-    def _commit(self, group: Sequence[PreparedSegment]) -> None:
+    def _commit(self, group: Sequence[Arrival]) -> None:
         try:
             outcomes = self._store(group)
         except Exception as error:  # noqa: BLE001 - whatever it is, somebody waits for the futures
-            self._fail(group, _storage_error(len(group), error))
+            known = _storage_error(len(group), error)
+            for arrival in group:
+                arrival.answer.set_exception(known)
             return
-        self._forget(
-            p for p, outcome in zip(group, outcomes, strict=True) if outcome is not SegmentOutcome.ADDED
-        )
-        for prepared, outcome in zip(group, outcomes, strict=True):
-            prepared.outcome.set_result(outcome)
-
-    def _fail(self, group: Sequence[PreparedSegment], error: AssayError) -> None:
-        self._forget(group)
-        for prepared in group:
-            prepared.outcome.set_exception(error)
-
-    def _forget(self, failed: Iterable[PreparedSegment]) -> None:
-        """Before anybody hears of it: whoever does sends again, and that must not be forgotten with it."""
-        for key in {prepared.key for prepared in failed}:
-            self._on_failure(key)
+        for arrival, outcome in outcomes:
+            _resolve(arrival.answer, outcome)
 
     @repeated
-    def _store(self, group: Sequence[PreparedSegment]) -> list[SegmentOutcome]:
-        attempts: dict[AttemptKey, Attempt | None] = {}
+    def _store(self, group: Sequence[Arrival]) -> list[Outcome]:
+        by_attempt: dict[AttemptKey, list[Arrival]] = {}
+        for arrival in group:
+            by_attempt.setdefault(arrival.upload.key, []).append(arrival)
         with self._coordinator.snapshot() as store:
-            for key in {prepared.key for prepared in group}:
-                attempts[key] = store.attempt(key.run_id, key.slice_index, key.attempt)
-        outcomes = _before_storing(group, attempts)
-        due = [prepared for prepared in group if prepared not in outcomes]
-        if not due:
-            return [outcomes[prepared] for prepared in group]
-        self._coordinator.records.stage([(p.segment, p.names, p.launches) for p in due])
-        by_attempt: dict[AttemptKey, list[PreparedSegment]] = {}
-        for prepared in due:
-            by_attempt.setdefault(prepared.key, []).append(prepared)
+            orders = [ArrivalOrder.of(store, arrivals) for arrivals in by_attempt.values()]
+        due = [each for order in orders for each in order.due.values()]
+        if due:
+            self._coordinator.records.stage(
+                [(each.segment, each.arrivals[0].upload.names, each.arrivals[0].upload.data) for each in due]
+            )
+        outcomes = [outcome for order in orders for outcome in order.answers]
+        changes = [order for order in orders if order.due or order.failure]
+        return outcomes + (self._record(changes) if changes else [])
+
+    def _record(self, orders: Sequence[ArrivalOrder]) -> list[Outcome]:
+        outcomes: list[Outcome] = []
         with self._coordinator.schedule() as schedule:
-            for key, members in by_attempt.items():
-                outcome = schedule.add_segments([prepared.segment for prepared in members], key)
-                outcomes |= dict.fromkeys(members, outcome)
-        return [outcomes[prepared] for prepared in group]
+            for order in orders:
+                due = list(order.due.values())
+                if due:
+                    added = schedule.add_segments([each.segment for each in due], order.key)
+                    outcomes += [(a, _answer_of(a, added)) for each in due for a in each.arrivals]
+                if order.failure is not None:
+                    schedule.fail(order.key, order.failure)
+        return outcomes
 
 
-def _before_storing(
-    group: Sequence[PreparedSegment], attempts: Mapping[AttemptKey, Attempt | None]
-) -> dict[PreparedSegment, SegmentOutcome]:
-    """The outcome of segments that must not reach the disk: those whose sender does not hold the lease
-    now, and those that are not next in their attempts (an acknowledged segment is never overwritten)."""
-    expected: dict[AttemptKey, int] = {}
-    outcomes: dict[PreparedSegment, SegmentOutcome] = {}
-    for prepared in group:
-        key = prepared.key
-        attempt = attempts[key]
-        if attempt is None or not attempt.takes_segments_from(prepared.claim):
-            outcomes[prepared] = SegmentOutcome.NOT_WANTED
-        elif prepared.segment.index == expected.setdefault(key, attempt.segments):
-            expected[key] += 1
-        else:
-            outcomes[prepared] = SegmentOutcome.OUT_OF_ORDER
-    return outcomes
+def _answer_of(arrival: Arrival, outcome: SegmentOutcome) -> Answer | StorageError:
+    if outcome is SegmentOutcome.ADDED:
+        return Answer()
+    return not_wanted(arrival.upload) if outcome is SegmentOutcome.NOT_WANTED else not_stored(arrival.upload)
+
+
+def _resolve(answer: Future[Answer], outcome: Answer | StorageError) -> None:
+    if isinstance(outcome, StorageError):
+        answer.set_exception(outcome)
+    else:
+        answer.set_result(outcome)
 
 
 def _storage_error(segments: int, error: Exception) -> AssayError:

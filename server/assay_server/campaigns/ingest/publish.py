@@ -11,11 +11,12 @@ from weakref import WeakValueDictionary
 from assay_core.program_log import log_about
 from assay_core.records.attempt import AttemptKey
 from assay_core.records.campaign import AttemptState
-from assay_core.records.failure import Failure
 from assay_core.records.lease import FinishedAttempt
 from assay_sampling.errors import AssayError, LaunchTableError
 from assay_server.analysis.runs.intact import RecordsChangedError
 from assay_server.campaign_file.slices.chosen import SlicePlan
+from assay_server.campaigns.ingest.arrival import refusal
+from assay_server.campaigns.ingest.content import AttemptContent
 from assay_server.campaigns.ingest.damaged_staging import staging_damaged
 from assay_server.campaigns.ingest.lost_records import lose_records
 from assay_server.campaigns.scheduling.attempt_results import FinishOutcome
@@ -84,12 +85,13 @@ class Publisher:
         with self._slice_lock(key):
             with self._coordinator.snapshot() as store:
                 attempt = store.attempt(key.run_id, key.slice_index, key.attempt)
-                segments = store.segments(key)
-            if attempt is None or attempt.state is not AttemptState.PUBLISHING:
+                segments, run = store.segments(key), store.run(key.run_id)
+            if run is None or attempt is None or attempt.state is not AttemptState.PUBLISHING:
                 return attempt is not None and attempt.state is AttemptState.PUBLISHED
             try:
                 empty = not segments and not attempt.segments
-                file = _NO_FILE if empty else self._coordinator.records.publish(key, segments)
+                check = AttemptContent(may_skip=run.command is None)
+                file = _NO_FILE if empty else self._coordinator.records.publish(key, segments, check)
             except (DamagedSegmentError, LaunchTableError) as error:
                 return self._give_up(key, error)
             return self._commit(key, file)
@@ -127,7 +129,8 @@ class Publisher:
         return None
 
     def _give_up(self, key: AttemptKey, error: AssayError) -> bool:
-        """Acknowledged data is gone: run the slice again (unless it was cancelled)."""
+        """Acknowledged data is gone, or makes no launch table: the attempt has failed (unless it was
+        cancelled)."""
         # It may have been published meanwhile, which removes its segments.
         with self._coordinator.snapshot() as store:
             attempt = store.attempt(key.run_id, key.slice_index, key.attempt)
@@ -140,7 +143,7 @@ class Publisher:
         if isinstance(error, DamagedSegmentError):
             why = staging_damaged(self._coordinator, key, error)
         else:
-            why = Failure("internal", error.subject, error.cause, error.remedy, retryable=True)
+            why = refusal(error.subject, error.cause, error.remedy)
         with self._coordinator.schedule() as schedule:
             schedule.fail(key, why)
         return False

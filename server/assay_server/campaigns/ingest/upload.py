@@ -28,6 +28,10 @@ class Upload:
     def key(self) -> AttemptKey:
         return self.claim.key
 
+    @property
+    def hashes(self) -> tuple[bytes, bytes]:
+        return self.names_hash, self.launches_hash
+
     def __str__(self) -> str:
         return f"{self.key}, segment {self.index}"
 

@@ -35,7 +35,7 @@ from assay_server.store.objects.probing import probe_bucket
 from assay_server.store.objects.quarantine import ObjectsAside
 from assay_server.store.objects.staging import StagedSegments, folder_of
 from assay_server.store.quarantine_files import MovedFiles
-from assay_server.store.record_store import KnownFiles, PublishedFile
+from assay_server.store.record_store import CheckContent, KnownFiles, PublishedFile
 from assay_server.store.records import LocalRecordStore
 
 _STAGED = re.compile(r"slice-(\d+)-attempt-(\d+)")
@@ -74,8 +74,8 @@ class ObjectRecordStore:
     def staged(self, segment: Segment) -> SegmentParts:
         return self._staged.read(segment)
 
-    def publish(self, key: AttemptKey, segments: Sequence[Segment]) -> PublishedFile:
-        made = self._making.publish(key, segments)
+    def publish(self, key: AttemptKey, segments: Sequence[Segment], check: CheckContent) -> PublishedFile:
+        made = self._making.publish(key, segments, check)
         self._send([made])
         return made
 
