@@ -57,7 +57,7 @@ def test_a_store_that_cannot_be_read_is_told_to_each_sender_and_harms_nothing(
     taken = box.ingest.take(second)
     assert isinstance(taken.exception(60), StorageError)
     with pytest.raises(StorageError, match="the disk failed"):
-        box.ingest.take(third)
+        box.ingest.take(third).result(60)
     monkeypatch.undo()
     assert [box.send(each) for each in (second, third)] == [DURABLE] * 2
     assert box.finish(3, 60)
