@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import socket
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -149,11 +148,6 @@ class Login:
         self._folder.write(next_one)
         self.credentials = next_one
         replace()
-
-    @property
-    def seconds_to_renewal(self) -> float:
-        """Until the certificate is due, at least one."""
-        return max(1.0, self.credentials.renewal_ms / 1000 - time.time())
 
     def _renewed(self) -> Credentials | None:
         try:

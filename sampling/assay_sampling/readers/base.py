@@ -233,10 +233,6 @@ class NameTracker:
             self._new[identifier] = text
         return identifier
 
-    def intern_dictionary(self, encoded: pa.DictionaryArray) -> pa.Array:
-        """Ids of a dictionary-encoded string array, shape (n,), uint64; null where it is null."""
-        return self.intern_all(encoded.dictionary.to_pylist()).take(encoded.indices)
-
     def intern_all(self, texts: Sequence[str]) -> pa.Array:
         """Ids of texts, shape (n,), uint64."""
         known = self._known.keys() >= set(texts)
