@@ -18,7 +18,7 @@ from assay_sampling.readers.opening import open_recording
 from assay_server.app import Server
 from assay_server.store.model import Segment
 from assay_server.store.parts.attempts import EPOCH_SHIFT
-from assay_server.store.record_store import PublishedFile
+from assay_server.store.record_store import CheckContent, PublishedFile
 from assay_server.store.records import LocalRecordStore
 from tests.support.server.made_segments import made_segments
 from tests.support.server.playing_agent import PlayingAgent
@@ -243,10 +243,12 @@ def test_a_file_beside_an_attempt_whose_segments_are_gone_is_set_aside_and_never
     """The backup was made just before the attempt was published and its segments were removed."""
     real = LocalRecordStore.publish
 
-    def backed_up(records: LocalRecordStore, key: AttemptKey, segments: Sequence[Segment]) -> PublishedFile:
+    def backed_up(
+        records: LocalRecordStore, key: AttemptKey, segments: Sequence[Segment], check: CheckContent
+    ) -> PublishedFile:
         if not (short_path / "backup.sqlite").exists():
             back_up(Path(records.location("")).parent, short_path / "backup.sqlite")
-        return real(records, key, segments)
+        return real(records, key, segments, check)
 
     monkeypatch.setattr(LocalRecordStore, "publish", backed_up)
     server = make_server()
