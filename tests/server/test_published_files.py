@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import errno
+import time
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -72,3 +76,31 @@ def test_a_disk_that_refuses_the_last_rows_leaves_nothing_behind(
             publish_in(store, KEY, records)
     assert files(tmp_path / "store" / "records") == []
     assert publish_in(store, KEY, records) == published(tmp_path / "other", SMALL)
+
+
+def test_no_more_files_are_written_at_once_than_there_are_processors(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: set(range(3)))
+    store, writers, at_once = LocalRecordStore(tmp_path), set[int](), list[int]()
+    keys = [AttemptKey(f"made-1.{number:04d}", 0, 1, 7) for number in range(8)]
+    segments = [staged(store, SMALL, key) for key in keys]
+    write = LaunchWriter.write
+
+    def watched(writer: LaunchWriter, *arguments: Any, **keywords: Any) -> None:
+        writers.add(id(writer))
+        at_once.append(len(writers))
+        time.sleep(0.02)
+        write(writer, *arguments, **keywords)
+
+    leave = LaunchWriter.write_rest
+
+    def left(writer: LaunchWriter) -> None:
+        leave(writer)
+        writers.discard(id(writer))
+
+    monkeypatch.setattr(LaunchWriter, "write", watched)
+    monkeypatch.setattr(LaunchWriter, "write_rest", left)
+    with ThreadPoolExecutor(8) as threads:
+        list(threads.map(partial(publish_in, store), keys, segments))
+    assert max(at_once) == 3

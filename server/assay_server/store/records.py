@@ -26,6 +26,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from pathlib import Path
+from threading import BoundedSemaphore
 
 from assay_core.files.durable import (
     TEMPORARY,
@@ -87,6 +88,8 @@ class LocalRecordStore(ReportFolder, BundleFolder):
         ReportFolder.__init__(self, state_dir / "reports")
         BundleFolder.__init__(self, state_dir)
         self._set_aside = SetAsideFolder(state_dir)
+        # More at once would take memory and no less time.
+        self._writing = BoundedSemaphore(max(2, len(os.sched_getaffinity(0))))
         self._stagers = ThreadPoolExecutor(_STAGED_TOGETHER, "assay-stage")
         with storage_errors(state_dir):
             for folder in (self._staging, self._records, self.reports_folder) if make_folders else ():
@@ -139,7 +142,8 @@ class LocalRecordStore(ReportFolder, BundleFolder):
         with storage_errors(path):
             make_folder(path.parent)
             named = self._naming(key)
-            content_hash = self._write_staged(path, self._contents(key, segments, check), named)
+            with self._writing:
+                content_hash = self._write_staged(path, self._contents(key, segments, check), named)
             path = named(content_hash)
             return PublishedFile(
                 str(path.relative_to(self._records)),
