@@ -14,6 +14,7 @@ import argparse
 import hashlib
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -48,6 +49,16 @@ class Compiler:
 
     path: Path
     options: tuple[str, ...] = ()
+
+    @property
+    def library_folders(self) -> list[str]:
+        """Where it looks for CUDA's libraries, as options; raises CannotBuildError where it does not say."""
+        words = [self.path, *self.options, "--dryrun", "-c", "-x", "cu", "/dev/null", "-o", "/dev/null"]
+        said = subprocess.run(words, capture_output=True, text=True, check=False).stderr
+        found = re.search(r"^#\$ LIBRARIES=(.*)$", said, re.MULTILINE)
+        if found is None:
+            raise CannotBuildError(f"{self.path} does not say where its libraries are")
+        return [*shlex.split(found[1]), *(word for word in self.options if word.startswith("-L"))]
 
     @property
     def release(self) -> str:
@@ -167,22 +178,57 @@ def compiled_elsewhere(folder: Path) -> dict[str, Path]:
     return programs
 
 
-def build(compiler: Compiler, cache: Path, architecture: str, *, strict: bool = True) -> dict[str, Path]:
+def build(
+    compiler: Compiler, cache: Path, architecture: str, *, strict: bool = True, linker: Sequence[str] = ()
+) -> dict[str, Path]:
     """Compile every workload that is not compiled yet, side by side; the programs by name.
 
-    ``strict``: a warning is an error. Raises CannotBuildError.
+    ``strict``: a warning is an error. ``linker``: the C compiler that links, for boxes with an older glibc
+    than this one; by default nvcc's own. Raises CannotBuildError.
     """
     flags = [*_FLAGS, *(_STRICT if strict else ()), *_code(architecture), *compiler.options]
-    folder = cache / _digest([compiler.release, *flags, architecture, _gpu_names(architecture)])
+    libraries = _libraries(compiler) if linker else []
+    words = [compiler.release, *flags, architecture, _gpu_names(architecture), *linker, *libraries]
+    folder = cache / _digest(words)
     folder.mkdir(parents=True, exist_ok=True)
     programs = {name: folder / name for name in names()}
     missing = [
         (SOURCES / f"{name}.cu", program) for name, program in programs.items() if not program.is_file()
     ]
+    nvcc = [str(compiler.path), *flags]
+
+    def make(source: Path, program: Path) -> None:
+        with tempfile.TemporaryDirectory(dir=program.parent) as temporary:
+            made, compiled = Path(temporary, program.name), Path(temporary, f"{program.name}.o")
+            if linker:
+                _run(source, [*nvcc, "-c", "-o", str(compiled), str(source)])
+                _run(source, [*linker, "-o", str(made), str(compiled), *libraries])
+            else:
+                _run(source, [*nvcc, "-o", str(made), str(source)])
+            made.replace(program)
+
     with ThreadPoolExecutor(os.cpu_count()) as executor:
-        for compiled in [executor.submit(_compile, compiler, flags, *each) for each in missing]:
+        for compiled in [executor.submit(make, *each) for each in missing]:
             compiled.result()
     return programs
+
+
+def _libraries(compiler: Compiler) -> list[str]:
+    """What nvcc links with, for another linker. Of the C++ library only old symbols are used."""
+    shared = [_of_host_compiler(name) for name in ("libstdc++.so", "libgcc_s.so.1")]
+    own = [*compiler.library_folders, "-lcudart_static", "-lrt", "-lpthread", "-ldl", "-lm"]
+    # These two need this box's glibc, the program does not.
+    return ["-Wl,--allow-shlib-undefined", *shared, *own]
+
+
+def _of_host_compiler(library: str) -> str:
+    try:
+        asked = subprocess.run(
+            ["g++", f"-print-file-name={library}"], capture_output=True, text=True, check=False
+        )
+    except OSError as error:
+        raise CannotBuildError(f"g++, which nvcc needs, cannot be run: {error}") from error
+    return asked.stdout.strip()
 
 
 def _gpu_names(architecture: str) -> str:
@@ -206,20 +252,11 @@ def _digest(words: Sequence[str]) -> str:
     return digest.hexdigest()
 
 
-def _compile(compiler: Compiler, flags: Sequence[str], source: Path, program: Path) -> None:
-    with tempfile.TemporaryDirectory(dir=program.parent) as folder:
-        made = Path(folder) / program.name
-        done = subprocess.run(
-            [str(compiler.path), *flags, "-o", str(made), str(source)],
-            capture_output=True,
-            text=True,
-            timeout=_COMPILE_SECONDS,
-            check=False,
-        )
-        if done.returncode:
-            said = (done.stdout + done.stderr).strip()
-            raise CannotBuildError(f"{source.name} does not compile with {compiler.path}: {said[-2000:]}")
-        made.replace(program)
+def _run(source: Path, command: Sequence[str]) -> None:
+    done = subprocess.run(command, capture_output=True, text=True, timeout=_COMPILE_SECONDS, check=False)
+    if done.returncode:
+        said = (done.stdout + done.stderr).strip()
+        raise CannotBuildError(f"{source.name} does not compile with {command[0]}: {said[-2000:]}")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -17,6 +17,7 @@ import argparse
 import importlib.util
 import json
 import os
+import platform
 import re
 import shutil
 import signal
@@ -75,6 +76,7 @@ _RESULTS = "results"
 _GLIBC = (17, 24, 26, 27, 28, 31, 34, 35)
 _PIP_SECONDS = 900
 _MANIFEST = "manifest.json"
+_GLIBC_KEY = "workloads_need_glibc"
 _TRACER = "libassay-tracer.so"
 _PROJECT, _PROGRAMS, _PACKAGES = "project.tar.xz", "programs.tar.xz", "packages.tar.xz"
 # What runs the proof, of the project; the last two for its rehearsal.
@@ -116,13 +118,16 @@ def _pack(words: Sequence[str]) -> int:
     options.to.mkdir(parents=True)
     wheels = _packed_wheels(options.to / _PACKAGES, options.python, options.machine)
     tracer = _copied_tracer(options.to / _TRACER)
-    programs = _compiled(options.to / "programs", options.architecture) if options.architecture else 0
+    programs, glibc = _compiled(options.to, options.architecture) if options.architecture else (0, "")
     _archive(options.to / _PROJECT, ROOT, _TAKEN)
     shutil.copyfile(__file__, options.to / "carry.py")
-    manifest = {"python": options.python, "machine": options.machine, "wheels": wheels}
+    manifest = {"python": options.python, "machine": options.machine, "wheels": wheels, _GLIBC_KEY: glibc}
     (options.to / _MANIFEST).write_text(json.dumps(manifest, indent=1))
     total = sum(path.stat().st_size for path in options.to.rglob("*") if path.is_file())
-    print(f"{options.to}: {len(wheels)} wheels for Python {options.python}, {tracer}, {programs} workloads,")
+    print(
+        f"{options.to}: {len(wheels)} wheels for Python {options.python}, {tracer}, {programs} workloads"
+        f"{f' that need glibc {glibc}' if glibc else ''},"
+    )
     print(f"{total / 1e6:.1f} MB. There: python3 {options.to.name}/carry.py run --call A --out OUT")
     if total > MOST_BYTES:
         raise CannotCarryError(f"{options.to} has more than {MOST_BYTES / 1e6:.0f} MB")
@@ -182,21 +187,39 @@ def _copied_tracer(target: Path) -> str:
     return tracer.name
 
 
-def _compiled(folder: Path, architecture: str) -> int:
-    sys.path.insert(0, str(ROOT))
+def _compiled(folder: Path, architecture: str) -> tuple[int, str]:
+    """How many workloads, and the glibc that they need: an old one where Zig can link them."""
+    sys.path[:0] = [str(ROOT), *(str(ROOT / name) for name in PACKAGE_FOLDERS)]
+    from assay_agent.tracer import build as tracer  # noqa: PLC0415 - there, nobody needs it
+    from assay_agent.tracer.glibc import needed_glibc  # noqa: PLC0415
     from tests.gpu import build  # noqa: PLC0415 - there, a compiler may be missing
 
+    linker: Sequence[str] = ()
+    try:
+        linker = tracer.portable_compiler(tracer.default_cache())
+    except tracer.TracerBuildError as problem:
+        print(f"carry: the workloads are linked for the glibc of this box: {problem}", file=sys.stderr)
     cache = build.default_cache()
     cache.mkdir(parents=True, exist_ok=True)
     try:
-        programs = build.build(build.find_compiler(cache, architecture=architecture), cache, architecture)
+        compiler = build.find_compiler(cache, architecture=architecture)
+        programs = build.build(compiler, cache, architecture, linker=linker)
     except build.CannotBuildError as problem:
         raise CannotCarryError(f"the workloads cannot be compiled: {problem}") from problem
+    needed = max(needed_glibc(program) for program in programs.values())
+    if linker and needed > tracer.PORTABLE_GLIBC:
+        raise CannotCarryError(
+            f"the workloads need glibc {_dotted(needed)}: report it to the authors of Assay"
+        )
     with tempfile.TemporaryDirectory() as gathered:
         for program in programs.values():
             shutil.copy2(program, gathered)
-        _archive(folder.with_name(_PROGRAMS), Path(gathered), [program.name for program in programs.values()])
-    return len(programs)
+        _archive(folder / _PROGRAMS, Path(gathered), [program.name for program in programs.values()])
+    return len(programs), _dotted(needed)
+
+
+def _dotted(version: Sequence[int]) -> str:
+    return ".".join(map(str, version))
 
 
 def _archive(target: Path, root: Path, names: Sequence[str]) -> None:
@@ -217,7 +240,8 @@ def _run(words: Sequence[str]) -> int:
     parser.add_argument("--call", choices=tuple(CALLS), default="")
     options, rest = parser.parse_known_args(words)
     carried = options.carried.absolute()
-    _require(carried)
+    if why := _workloads_fault(_require(carried)):
+        print(f"carry: the carried workloads are left out: {why}", file=sys.stderr)
     module, preset = CALLS.get(options.call, ("tests.gpu", ()))
     if options.call == "D":
         preset = (*preset, f"--again={carried / _RESULTS}")
@@ -228,7 +252,8 @@ def _run(words: Sequence[str]) -> int:
             raise CannotCarryError(f"{carried} has no {_PACKAGES}: pack it again, or copy all of it")
         root = _unpacked(carried / _PROJECT, Path(temporary) / "project") or ROOT
         name_ourselves(site, root)
-        command = [sys.executable, "-m", module, *_absolute(rest), *_added(rest, carried, Path(temporary))]
+        added = _added(rest, carried, Path(temporary), with_programs=not why)
+        command = [sys.executable, "-m", module, *_absolute(rest), *added]
         process = subprocess.Popen(command, cwd=root, env=environment(os.environ, carried, site, root))
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda received, _: process.send_signal(received))
@@ -241,10 +266,13 @@ def _without_given(preset: Sequence[str], rest: Sequence[str]) -> list[str]:
     return [word for word in preset if word.partition("=")[0] not in given]
 
 
-def _require(carried: Path) -> None:
-    """Raises CannotCarryError where this Python is not what was packed for, or lacks what was not packed."""
+def _require(carried: Path) -> Mapping[str, Any]:
+    """The manifest of the folder.
+
+    Raises CannotCarryError where this Python is not what was packed for, or lacks what was not packed.
+    """
     try:
-        manifest = json.loads((carried / _MANIFEST).read_text())
+        manifest: Mapping[str, Any] = json.loads((carried / _MANIFEST).read_text())
     except (OSError, ValueError) as error:
         raise CannotCarryError(f"{carried} is not what 'carry.py pack' makes: {error}") from error
     here = f"{sys.version_info.major}.{sys.version_info.minor}"
@@ -254,6 +282,19 @@ def _require(carried: Path) -> None:
         )
     if missing := [name for module, name in ON_THE_BOX.items() if importlib.util.find_spec(module) is None]:
         raise CannotCarryError(f"{sys.executable} lacks {', '.join(missing)}, and these are not carried")
+    return manifest
+
+
+def _workloads_fault(manifest: Mapping[str, Any]) -> str:
+    """Why the carried workloads do not start on this box; "" where they do, or there are none."""
+    needed, (library, here) = manifest.get(_GLIBC_KEY) or "0", platform.libc_ver()
+    if library != "glibc" or _numbers(needed) <= _numbers(here):
+        return ""
+    return f"they need glibc {needed}, and this box has {here}; pack them where Zig can be downloaded"
+
+
+def _numbers(version: str) -> list[int]:
+    return [int(part) for part in version.split(".")[:2]]
 
 
 def unpack(wheels: Path, site: Path) -> None:
@@ -310,11 +351,11 @@ def environment(given: Mapping[str, str], carried: Path, site: Path, root: Path 
     return {**made, "ASSAY_TRACER": str(tracer)} if tracer.is_file() else made
 
 
-def _added(rest: Sequence[str], carried: Path, temporary: Path) -> list[str]:
+def _added(rest: Sequence[str], carried: Path, temporary: Path, *, with_programs: bool = True) -> list[str]:
     """Arguments of the proof that were not given: states go where nobody fetches them."""
     given = {word.partition("=")[0] for word in rest}
     added = [] if "--work" in given else ["--work", str(temporary / "work")]
-    programs = _unpacked(carried / _PROGRAMS, temporary / "programs")
+    programs = _unpacked(carried / _PROGRAMS, temporary / "programs") if with_programs else None
     if programs is not None and "--programs" not in given:
         for program in programs.iterdir():
             program.chmod(0o755)

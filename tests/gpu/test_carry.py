@@ -137,6 +137,33 @@ def test_what_is_made_there_stays_out_of_the_results(tmp_path: Path) -> None:
     assert carry._added(["--work=x", "--programs", "y"], tmp_path / "c", tmp_path / "t") == []
 
 
+@pytest.mark.parametrize(
+    ("needed", "library", "left_out"),
+    [
+        ("2.34", ("glibc", "2.31"), True),
+        ("2.17", ("glibc", "2.31"), False),
+        ("2.9", ("glibc", "2.31"), False),
+        ("", ("glibc", "2.31"), False),
+        ("2.34", ("", ""), False),
+    ],
+)
+def test_workloads_that_need_a_newer_glibc_are_named_before_they_run(
+    needed: str, library: tuple[str, str], left_out: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(carry.platform, "libc_ver", lambda: library)
+    said = "they need glibc 2.34, and this box has 2.31; pack them where Zig can be downloaded"
+    assert carry._workloads_fault({"workloads_need_glibc": needed}) == (said if left_out else "")
+
+
+@pytest.mark.processes
+def test_the_proof_goes_on_without_workloads_that_do_not_start(tmp_path: Path) -> None:
+    kit = carried(tmp_path / "c")
+    (kit / "manifest.json").write_text(json.dumps({"python": HERE, "workloads_need_glibc": "99.1"}))
+    done = run("run", "--carried", str(kit), "--help")
+    assert (done.returncode, "--time-limit SECONDS" in done.stdout) == (0, True)
+    assert done.stderr.startswith("carry: the carried workloads are left out: they need glibc 99.1, and")
+
+
 def test_folders_are_those_of_the_caller_wherever_the_proof_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir("/tmp")
     given = ["--out", "o", "--part", "cuda", "--work=w", "--first", "3", "--out=/x"]

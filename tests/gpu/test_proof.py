@@ -207,6 +207,28 @@ def test_volta_is_compiled_by_cuda_12(
     assert ("fetched" if "fetched" in str(compiler.path) else compiler.release) == found
 
 
+@pytest.mark.processes
+def test_another_linker_gets_what_nvcc_links_with(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Zig's in the kit; a made-up nvcc and linker write down their arguments."""
+    nvcc, linker = tmp_path / "nvcc", tmp_path / "linker"
+    nvcc.write_text(
+        """#!/bin/sh
+case "$*" in
+  *--version*) echo "release 13.0, V13.0" ;;
+  *--dryrun*) echo '#$ LIBRARIES=  "-L/of nvcc/lib"' >&2 ;;
+  *" -c -o "*) while [ "$1" != -o ]; do shift; done; echo object > "$2" ;;
+esac
+"""
+    )
+    linker.write_text("""#!/bin/sh\necho "$(cat "$3")" "$@" > "$2"\n""")
+    for program in (nvcc, linker):
+        program.chmod(0o755)
+    monkeypatch.setattr(build, "names", lambda: ["chain"])
+    made = build.build(build.Compiler(nvcc), tmp_path, "sm_90", linker=[str(linker)])["chain"].read_text()
+    assert made.startswith("object -o ")
+    assert "-L/of nvcc/lib -lcudart_static" in made and "libstdc++.so" in made
+
+
 @pytest.mark.parametrize(("capability", "architecture"), [("9.0", "sm_90"), ("10.3", "sm_103"), ("", "")])
 def test_programs_are_compiled_for_the_gpu_that_is_there(capability: str, architecture: str) -> None:
     assert build.architecture_of(capability) == architecture

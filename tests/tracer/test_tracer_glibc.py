@@ -69,7 +69,7 @@ def test_a_portable_build_needs_no_newer_glibc_than_ubuntu_20_04(
     portable = build._library(build.default_cache(), build.GENERATIONS["13"], "portable-")
     if portable.is_file():
         assert (2, 0) < needed_glibc(portable) <= (2, 31)
-    monkeypatch.setattr(build, "_portable_compiler", lambda cache: ["cc"])
+    monkeypatch.setattr(build, "portable_compiler", lambda cache: ["cc"])
     monkeypatch.setattr(build, "fetch_headers", lambda generation, cache: tmp_path)
     monkeypatch.setattr(build, "_SOURCES", tmp_path)
     (tmp_path / "a.c").write_text("int answer(void) { return 42; }\n")

@@ -154,7 +154,7 @@ def build(generation: Generation, cache: Path, *, portable: bool = False) -> Pat
     sources = sorted(_SOURCES.glob("*.c"))
     with tempfile.TemporaryDirectory(dir=cache) as work:
         made = Path(work) / library.name
-        compile_c(sources, made, folders, _FLAGS, compiler=_portable_compiler(cache) if portable else ())
+        compile_c(sources, made, folders, _FLAGS, compiler=portable_compiler(cache) if portable else ())
         _require_portable(made, portable=portable)
         made.replace(library)
     for old in cache.glob(f"{library.name.rpartition('-')[0]}-*.so"):
@@ -175,8 +175,8 @@ def _require_portable(library: Path, *, portable: bool) -> None:
         )
 
 
-def _portable_compiler(cache: Path) -> list[str]:
-    """Zig's C compiler, which knows the symbols of each glibc; downloaded once (100 MB).
+def portable_compiler(cache: Path) -> list[str]:
+    """Zig's C compiler for :data:`PORTABLE_GLIBC`, whose symbols it knows; downloaded once (100 MB).
 
     Raises TracerLackingError.
     """
