@@ -58,7 +58,7 @@ def recorded_run(
         raise ParameterError("FILE", "no file was given", "name a recording, or give --detailed or --light")
     found: dict[str, Path] = {}
     opened: dict[Path, TableMetadata] = {}
-    options = ReadOptions(synthetic=True if synthetic else None, export=export_report)
+    options = ReadOptions(synthetic=True if synthetic else None, export=export_report, operations=False)
     for path, wanted in given:
         with open_recording(path, options) as recording:
             metadata = table_metadata(recording.schema)

@@ -68,7 +68,8 @@ class ReadOptions:
     the profiler skipped: launches are then numbered from it in row order within each process.
     ``condition`` is the condition the run was made under. ``metrics`` are metrics of the file to keep as
     counters under their own names, though the registry does not know them. ``export`` lets tools of this
-    machine read their own reports where we cannot; None: such reports are refused.
+    machine read their own reports where we cannot; None: such reports are refused. ``operations`` False: only
+    launches are wanted, and a reader need not find their operators and operations where that takes time.
     """
 
     synthetic: bool | None = None
@@ -76,6 +77,7 @@ class ReadOptions:
     condition: Condition | None = None
     metrics: tuple[str, ...] = ()
     export: ReportExport | None = None
+    operations: bool = True
 
 
 DEFAULT_OPTIONS = ReadOptions()

@@ -1,4 +1,4 @@
-"""Reads the events of a trace in Chrome's JSON format one by one, without the whole text in memory.
+"""Reads the events of a trace in Chrome's JSON format bit by bit, without the whole text in memory.
 
 The file is either an object with a member ``traceEvents`` (and others, before or after it) or a list of
 events. The standard library's scanner decodes one value at a time from a window over the text, so one block
@@ -7,7 +7,8 @@ and its events are in memory. Its numbers are exact: fractions come as Decimal. 
 
 Where fractions need not be exact, pydantic's decoder takes the events of a block at once, in a third of the
 time: as a list that is cut off between two objects. If that is JSON, the cut is between two elements, since
-JSON is read from left to right in one way; else the scanner reads on.
+JSON is read from left to right in one way; else the scanner reads on. Where only some categories are asked
+for, others are then left out undecoded (:mod:`assay_sampling.readers.kineto.skipping`).
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import codecs
 import json
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence, Set
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -25,8 +26,11 @@ from pydantic_core import from_json
 
 from assay_sampling.errors import InputError
 from assay_sampling.files.reading import read_blocks
+from assay_sampling.readers.kineto.skipping import wanted_events
 
-_BLOCK_BYTES = 1 << 20
+# Small, because Python's garbage collector looks at the events of larger blocks over and over.
+_BLOCK_BYTES = 1 << 18
+_BLOCKS_OF_FEW = 4  # that are decoded together where only some categories are
 _LARGEST_VALUE_CHARACTERS = 256 << 20
 _SEPARATOR = re.compile(r"[ \t\n\r]*,[ \t\n\r]*")
 _BLANKS = " \t\n\r"
@@ -37,7 +41,8 @@ _READ_AGAIN = "copy it again from where it was recorded, or record it again"
 
 
 class JsonEvents:
-    """Iterates over the events of one file; fractions are Decimal, or float where ``exact`` is False.
+    """Iterates over the events of one file, some at a time; fractions are Decimal, or float where ``exact``
+    is False. Then only events of ``categories`` are sure to be there; all are where it is None.
 
     ``members`` holds the other members of the outermost object, complete at the end; ``count`` the
     events read so far, ``read_bytes`` the bytes (decompressed).
@@ -45,20 +50,22 @@ class JsonEvents:
     Raises InputError where the file is cut off, damaged or not JSON; the error says how far it was read.
     """
 
-    def __init__(self, path: Path, *, exact: bool = True) -> None:
+    def __init__(self, path: Path, *, exact: bool = True, categories: Set[str] | None = None) -> None:
         self.path = path
         self._exact = exact
+        self._categories = categories
         self.members: dict[str, Any] = {}
         self.count = 0
         self.read_bytes = 0
-        self._blocks = read_blocks(path, _BLOCK_BYTES)
+        size = _BLOCK_BYTES * (_BLOCKS_OF_FEW if categories is not None else 1)
+        self._blocks = read_blocks(path, size)
         self._decoder = codecs.getincrementaldecoder("utf-8")()
         self._decode = json.JSONDecoder(parse_float=Decimal, parse_constant=_constant).raw_decode
         self._text = ""
         self._position = 0
         self._ended = False
 
-    def __iter__(self) -> Iterator[Any]:
+    def __iter__(self) -> Iterator[Sequence[Any]]:
         first = self._next_character()
         if first == "[":
             self._position += 1
@@ -71,7 +78,7 @@ class JsonEvents:
         if self._skip_blanks():
             raise self._damaged("there is text after the end of the trace")
 
-    def _object(self) -> Iterator[Any]:
+    def _object(self) -> Iterator[Sequence[Any]]:
         character = self._next_character()
         while character != "}":
             key = self._value()
@@ -91,17 +98,17 @@ class JsonEvents:
                 raise self._damaged("a comma is missing")
         self._position += 1
 
-    def _elements(self) -> Iterator[Any]:
+    def _elements(self) -> Iterator[Sequence[Any]]:
         if self._next_character() == "]":
             self._position += 1
             return
         while True:
             if not self._exact:
-                yield from self._elements_at_once()
-            yield from self._elements_in_sight()
+                yield self._elements_at_once()
+            yield self._elements_in_sight()
             event = self._value()
             self.count += 1
-            yield event
+            yield [event]
             character = self._next_character()
             self._position += 1
             if character == "]":
@@ -110,36 +117,41 @@ class JsonEvents:
                 raise self._damaged("a comma is missing")
             self._next_character()
 
-    def _elements_at_once(self) -> Iterator[Any]:
+    def _elements_at_once(self) -> Sequence[Any]:
         """The elements in the window up to the last place between two objects; none if that is not JSON."""
         tail = max(self._position, len(self._text) - _TAIL_CHARACTERS)
         places = [(found.start(), found.end()) for found in _BETWEEN_OBJECTS.finditer(self._text, tail)]
         if not places:
-            return
+            return []
         cut, following = places[-1]
+        text = self._text[self._position : cut + 1]
+        wanted, left_out = (
+            (text.encode(), 0) if self._categories is None else wanted_events(text, self._categories)
+        )
         try:
-            events = from_json(f"[{self._text[self._position : cut + 1]}]", cache_strings="all")
+            events: list[Any] = from_json(b"[" + wanted + b"]", cache_strings="all")
         except ValueError:
-            return
-        self._position = following
-        for event in events:
-            self.count += 1
-            yield event
+            return []
+        # A decoder that fails counts the lines before, so there should be none.
+        self._text, self._position = self._text[following:], 0
+        self.count += left_out + len(events)
+        return events
 
-    def _elements_in_sight(self) -> Iterator[Any]:
+    def _elements_in_sight(self) -> Sequence[Any]:
         """The elements that are in the window with a comma after them; stops before anything else."""
         text, decode, separator = self._text, self._decode, _SEPARATOR.match
+        events: list[Any] = []
         try:
             while True:
                 event, end = decode(text, self._position)
                 comma = separator(text, end)
                 if comma is None:
-                    return
+                    return events
                 self._position = comma.end()
                 self.count += 1
-                yield event
+                events.append(event)
         except (ValueError, RecursionError, ArithmeticError):
-            return
+            return events
 
     def _value(self) -> Any:
         """The next value. A number counts as complete once the window shows what follows it."""

@@ -12,6 +12,8 @@ kernel's correlation proves nothing, so only others count for the first way.
 Memory: see :mod:`assay_sampling.readers.kineto.trace`, and about 100 bytes a launch for the joins. The
 whole trace is read when it is opened, because calls may come after the kernels that they launch.
 
+Where only launches are asked for, operators are neither read nor joined.
+
 Source: docs/reading-recordings.md, "Kineto traces".
 """
 
@@ -63,7 +65,7 @@ class KinetoRecording(OpenRecording):
     """A trace; see the module."""
 
     def __init__(self, path: Path, options: ReadOptions) -> None:
-        self._trace = KinetoTrace(path)
+        self._trace = KinetoTrace(path, operators=options.operations)
         if not len(self._trace.kernels):
             raise NoLaunchesError(
                 path,
@@ -71,7 +73,7 @@ class KinetoRecording(OpenRecording):
                 "profile with ProfilerActivity.CUDA, and check that the workload runs on the GPU",
             )
         self._offset = options.launch_offset or 0
-        self._join = _join(self._trace)
+        self._join = _join(self._trace, operations=options.operations)
         metadata = foreign_metadata(
             options,
             level="light",
@@ -168,7 +170,7 @@ class _Join:
     notes: tuple[Note, ...]
 
 
-def _join(trace: KinetoTrace) -> _Join:
+def _join(trace: KinetoTrace, *, operations: bool) -> _Join:
     kernels = trace.kernels
     correlation, start = kernels["correlation"], kernels["ts"]
     found = _calls_of(trace)
@@ -177,7 +179,7 @@ def _join(trace: KinetoTrace) -> _Join:
     thread = _taken(trace.calls["thread"], found)
     process = _processes(trace, thread, call)
     order = np.lexsort((start, correlation, call, process))
-    operator, notes = _operators(trace, thread, call)
+    operator, notes = _operators(trace, thread, call) if operations else (np.full(len(thread), -1), [])
     node = kernels["node"][order]
     # Graph launches show by their nodes or by their call; without node IDs the order numbers the nodes.
     by_graph = (node > 0) | (_taken(trace.calls["graph"], found)[order] == 1)
@@ -191,9 +193,9 @@ def _join(trace: KinetoTrace) -> _Join:
     launch = within(process[order])
     # Without a runtime call, the time of its operator tells which ranges are around a launch.
     by_operator = (found < 0) & (operator >= 0)
-    calls = operation_calls(
-        trace,
-        LaunchedFrom(
+    calls = None
+    if operations:
+        launched = LaunchedFrom(
             process=process[order],
             launch=launch,
             thread=np.where(by_operator, _taken(trace.operators["thread"], operator), thread)[order],
@@ -202,8 +204,8 @@ def _join(trace: KinetoTrace) -> _Join:
             graph_launch=graph_launch,
             kernel=trace.kernels["name"][order],
             kernels=trace.texts.to_list(),
-        ),
-    )
+        )
+        calls = operation_calls(trace, launched)
     if calls is not None:
         notes.extend(calls.notes())
     bare = int(((kernels["gx"] < 0) | (kernels["bx"] < 0)).sum())

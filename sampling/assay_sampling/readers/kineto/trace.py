@@ -16,7 +16,7 @@ from __future__ import annotations
 import json
 import re
 from array import array
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -26,13 +26,23 @@ import numpy as np
 from assay_sampling.errors import InputError, LaunchTableError
 from assay_sampling.launches.table import Device, check_name
 from assay_sampling.readers.doubles import doubled_rows
+from assay_sampling.readers.kineto.at_once import (
+    ANNOTATIONS,
+    CALLS,
+    INT32,
+    INT64,
+    KERNELS,
+    MOST_FLOAT_MICROSECONDS,
+    MOST_MICROSECONDS,
+    OPERATORS,
+    NotPlainError,
+    Numbers,
+    rows_at_once,
+)
 from assay_sampling.readers.kineto.json_events import JsonEvents
 
-_MOST_MICROSECONDS = 4 * 10**15
-# Below it floats lie closer together than ns.
-_MOST_FLOAT_MICROSECONDS = 8 * 10**12
+_FEW = 32  # events, which are sooner read one by one
 _FRACTION = re.compile(r"[.eNI]")
-_INT32, _INT64 = 2**31 - 1, 2**63 - 1
 _MOST_NAME_CHARACTERS = 1000
 _MEND = "the trace is damaged; record it again"
 
@@ -61,6 +71,10 @@ class Columns:
         self._position = {name: index for index, name in enumerate(names)}
         self._values = array("q")
         self.append_row = self._values.extend
+
+    def append_rows(self, *columns: np.ndarray) -> None:
+        """Append n rows; the columns, shape (n,) or (n, c) each, stand side by side."""
+        self._values.frombytes(np.column_stack(columns).astype(np.int64, copy=False).tobytes())
 
     def __getitem__(self, name: str) -> np.ndarray:
         """A column, shape (n,), int64. After the first access no row can be appended."""
@@ -91,10 +105,16 @@ class KinetoTrace:
     ``operators``: ts, end, external, thread, name, shapes. ``annotations``: ts, end, thread, name.
     ``thread`` is an index into ``thread_keys`` (pid, tid). ``doubles`` is how many kernel events were dropped
     because they equal an earlier one in everything that is read.
+
+    Args:
+        path: the file.
+        operators: whether operators are wanted; if not, their events are not even decoded where that can be.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, operators: bool = True) -> None:
         self.path = path
+        self._categories = KERNELS | CALLS | ANNOTATIONS | (OPERATORS if operators else frozenset())
+        self._skips = not operators
         try:
             self._begin(exact=False)
             self._read()
@@ -118,30 +138,48 @@ class KinetoTrace:
         self.annotations = Columns("ts", "end", "thread", "name")
         self.texts, self.shapes = Texts(), Texts()
         self.thread_keys: dict[tuple[int | str, int | str], int] = {}
-        self._events = JsonEvents(self.path, exact=exact)
+        self._numbers = Numbers(self._name, self._thread, self._dims)
+        self._events = JsonEvents(
+            self.path, exact=exact, categories=self._categories if self._skips else None
+        )
         self._number = 0
 
     def _read(self) -> None:
-        handlers: dict[Any, Callable[[dict[str, Any]], None]] = {
-            "kernel": self._kernel, "Kernel": self._kernel,
-            "cuda_runtime": self._call, "cuda_driver": self._call, "Runtime": self._call,
-            "hip_runtime": self._call,
-            "cpu_op": self._operator, "Operator": self._operator,
-            "user_annotation": self._annotation,
-        }  # fmt: skip
-        for number, event in enumerate(self._events):
-            self._number = number
-            if type(event) is not dict:
-                raise self._wrong("it is not an object")
-            if event.get("ph") != "X":
-                continue
-            category = event.get("cat")
-            handler = handlers.get(category) if type(category) is str else None
-            if handler is not None:
-                try:
-                    handler(event)
-                except RecursionError as error:
-                    raise self._wrong("its values are nested too deep") from error
+        for events in self._events:
+            if self._exact or len(events) < _FEW or not self._taken_at_once(events):
+                for event in events:
+                    self._take(event)
+                    self._number += 1
+
+    def _take(self, event: Any) -> None:
+        if type(event) is not dict:
+            raise self._wrong("it is not an object")
+        category = event.get("cat")
+        if event.get("ph") != "X" or type(category) is not str or category not in self._categories:
+            return
+        try:
+            self._taker(category)(event)
+        except RecursionError as error:
+            raise self._wrong("its values are nested too deep") from error
+
+    def _taker(self, category: str) -> Callable[[dict[str, Any]], None]:
+        if category in KERNELS:
+            return self._kernel
+        if category in CALLS:
+            return self._call
+        return self._operator if category in OPERATORS else self._annotation
+
+    def _taken_at_once(self, events: Sequence[Any]) -> bool:
+        """Take the events together, as :meth:`_take` takes each in turn; False where they are not plain."""
+        try:
+            rows = rows_at_once(events, self._categories, self._numbers)
+        except NotPlainError:
+            return False
+        self.kernels.append_rows(*rows.kernels)
+        self.calls.append_rows(*rows.calls)
+        self.operators.append_rows(*rows.operators)
+        self.annotations.append_rows(*rows.annotations)
+        return True
 
     def _kernel(self, event: dict[str, Any]) -> None:
         args = _args(event)
@@ -152,13 +190,13 @@ class KinetoTrace:
         device = _whole(args.get("device"), -1)
         stream = args.get("stream", event.get("tid"))
         self.kernels.append_row((
-            self._ns(event, "ts"), duration, self._name(event),
-            device if -1 <= device <= _INT32 else -1,
+            self._ns(event, "ts"), duration, self._name(event.get("name")),
+            device if -1 <= device <= INT32 else -1,
             _whole(stream, -1),
             _whole(args.get("correlation"), -1),
             _whole(args.get("External id", args.get("external id")), -1),
             *grid, *block,
-            min(_whole(args.get("registers per thread"), -1), _INT32),
+            min(_whole(args.get("registers per thread"), -1), INT32),
             _whole(args.get("shared memory"), -1),
             _whole(args.get("graph node id"), 0),
         ))  # fmt: skip
@@ -168,18 +206,29 @@ class KinetoTrace:
         if correlation < 0:
             return
         graph = 1 if "GraphLaunch" in str(event.get("name")) else 0
-        self.calls.append_row((self._ns(event, "ts"), correlation, self._thread(event), graph))
+        self.calls.append_row(
+            (self._ns(event, "ts"), correlation, self._thread(event.get("pid"), event.get("tid")), graph)
+        )
 
     def _operator(self, event: dict[str, Any]) -> None:
         args = _args(event)
         start = self._ns(event, "ts")
         dims = args.get("Input Dims", args.get("Input dims"))
-        shapes = -1 if dims is None else self._shapes(dims)
+        shapes = -1 if dims is None else self._dims(dims)
         external = _whole(args.get("External id", args.get("external id")), -1)
         end = start + self._ns(event, "dur")
-        self.operators.append_row((start, end, external, self._thread(event), self._name(event), shapes))
+        self.operators.append_row(
+            (
+                start,
+                end,
+                external,
+                self._thread(event.get("pid"), event.get("tid")),
+                self._name(event.get("name")),
+                shapes,
+            )
+        )
 
-    def _shapes(self, dims: Any) -> int:
+    def _dims(self, dims: Any) -> int:
         text = json.dumps(dims, separators=(",", ":"), default=str)
         if not self._exact and _FRACTION.search(text):
             raise _NotExactError
@@ -188,10 +237,11 @@ class KinetoTrace:
     def _annotation(self, event: dict[str, Any]) -> None:
         start = self._ns(event, "ts")
         end = start + self._ns(event, "dur")
-        self.annotations.append_row((start, end, self._thread(event), self._name(event)))
+        self.annotations.append_row(
+            (start, end, self._thread(event.get("pid"), event.get("tid")), self._name(event.get("name")))
+        )
 
-    def _name(self, event: dict[str, Any]) -> int:
-        name = event.get("name")
+    def _name(self, name: Any) -> int:
         if type(name) is not str or not name:
             raise self._wrong("it has no name", "name")
         try:
@@ -200,24 +250,23 @@ class KinetoTrace:
             raise self._wrong(error.cause, "name") from error
         return self.texts.index(_encodable(name))
 
-    def _thread(self, event: dict[str, Any]) -> int:
-        pid, tid = event.get("pid"), event.get("tid")
+    def _thread(self, pid: Any, tid: Any) -> int:
         key = (pid if type(pid) is int else str(pid), tid if type(tid) is int else str(tid))
         return self.thread_keys.setdefault(key, len(self.thread_keys))
 
     def _ns(self, event: dict[str, Any], field: str) -> int:
         value = event.get(field)
         if type(value) is int:
-            if -_MOST_MICROSECONDS <= value <= _MOST_MICROSECONDS:
+            if -MOST_MICROSECONDS <= value <= MOST_MICROSECONDS:
                 return value * 1000
         elif type(value) is float and not self._exact:
             return self._ns_of_float(value)
-        elif type(value) is Decimal and abs(value) <= _MOST_MICROSECONDS:
+        elif type(value) is Decimal and abs(value) <= MOST_MICROSECONDS:
             return int((value * 1000).to_integral_value())
         raise self._wrong(f"{_short(value)} is not a time in microseconds", field)
 
     def _ns_of_float(self, value: float) -> int:
-        if -_MOST_FLOAT_MICROSECONDS <= value <= _MOST_FLOAT_MICROSECONDS:
+        if -MOST_FLOAT_MICROSECONDS <= value <= MOST_FLOAT_MICROSECONDS:
             nearest = round(value * 1000)
             for ns in (nearest, nearest - 1, nearest + 1):
                 if ns / 1000 == value:
@@ -232,13 +281,13 @@ class KinetoTrace:
             x, y, z = value
             if (
                 type(x) is int and type(y) is int and type(z) is int
-                and 1 <= x <= _INT32 and 1 <= y <= _INT32 and 1 <= z <= _INT32
+                and 1 <= x <= INT32 and 1 <= y <= INT32 and 1 <= z <= INT32
             ):  # fmt: skip
                 return x, y, z
         raise self._wrong(f"{_short(value)} is not three sizes such as [128, 1, 1]", field)
 
     def _base_time(self, value: Any) -> int:
-        if type(value) is int and 0 <= value < _INT64 // 2:
+        if type(value) is int and 0 <= value < INT64 // 2:
             return value
         raise InputError(
             self.path, f"{_short(value)} is not a time in ns", _MEND, field="baseTimeNanoseconds"
@@ -257,7 +306,7 @@ def _args(event: dict[str, Any]) -> dict[str, Any]:
 
 
 def _whole(value: Any, default: int) -> int:
-    return value if type(value) is int and -_INT64 <= value <= _INT64 else default
+    return value if type(value) is int and -INT64 <= value <= INT64 else default
 
 
 def _encodable(text: str) -> str:
@@ -275,7 +324,7 @@ def _devices(properties: Any) -> tuple[Device, ...]:
     devices = {}
     for entry in properties if type(properties) is list else []:
         index = entry.get("id") if type(entry) is dict else None
-        if type(index) is not int or not 0 <= index <= _INT32:
+        if type(index) is not int or not 0 <= index <= INT32:
             continue
         major, minor = entry.get("computeMajor"), entry.get("computeMinor")
         sm_count = entry.get("numSms")

@@ -113,7 +113,7 @@ class NsysRecording(OpenRecording):
                 devices=devices(self._database),
                 marked_synthetic=marked,
             )
-            self._operations = has_ranges(self._database)
+            self._operations = options.operations and has_ranges(self._database)
         except BaseException:
             self.close()
             raise
