@@ -34,7 +34,7 @@ demo: $(STAMP)  ## server and three agents on virtual GPUs, all of it synthetic;
 
 # Whole programs that are run, killed, cut off and started again.
 PROCESS_TESTS := tests/integration tests/gpu tests/release tests/bench/lab \
-  $(addprefix tests/client/test_,demo.py demo_chaos.py download_killed.py newcomer_walk.py run_goes_on.py signals.py simulate_dask.py) \
+  $(addprefix tests/client/test_,campaign_verbs.py demo.py demo_chaos.py download_killed.py newcomer_walk.py run_goes_on.py signals.py simulate_dask.py) \
   $(addprefix tests/server/test_,server_process.py crowds_of_strangers.py stopped_server.py) \
   $(addprefix tests/agent/test_,agent_process.py conditions_mps.py slurm_process.py)
 
