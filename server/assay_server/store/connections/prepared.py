@@ -1,6 +1,7 @@
 """Statements that every run needs: SQLAlchemy compiles them once, and the database's driver executes them.
 
-To execute a statement, SQLAlchemy takes five times as long as SQLite does, with the writer's lock in hand.
+To execute a statement, SQLAlchemy takes five times as long as SQLite does, with the writer's lock in hand:
+a lease through ``Connection.execute`` takes twice the CPU time, and a whole run 1.5 times.
 """
 
 from __future__ import annotations
