@@ -204,6 +204,7 @@ def test_content_that_is_no_launch_table_is_refused_once_and_for_all(box: Box) -
         run = store.run(box.key.run_id)
     assert run is not None and run.failure is not None
     assert (run.state, run.failure.subject) == (RunState.FAILED, f"{box.key}, segment 1")
+    assert not [path for path in box.state.rglob("slice-*") if path.is_file()]
 
 
 def test_a_header_that_counts_wrong_is_refused(box: Box) -> None:
@@ -359,6 +360,7 @@ def test_segments_after_the_finish_are_not_wanted(box: Box) -> None:
     box.send(first)
     assert box.finish(1, 100)
     assert box.refused(second).startswith("lease_expired: the attempt is no longer wanted")
+    assert not list((box.state / "staging").iterdir())
     assert box.send(first) == DUPLICATE
 
 
@@ -408,6 +410,34 @@ def test_segments_that_wait_together_become_durable_together(
     assert [answer.result(20) for answer in answers] == [DURABLE] * 4
     assert together == [[0], [1, 2, 3]]
     assert box.finish(4, 200)
+
+
+def test_a_stranger_in_the_same_group_is_refused_and_disturbs_nobody(
+    box: Box, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = made_segments((100, 50))
+    [other] = made_segments((40,))
+    began, go_on = threading.Event(), threading.Event()
+    stage = LocalRecordStore.stage
+
+    def slow(self: LocalRecordStore, staged: list[tuple[Segment, bytes, bytes]]) -> None:
+        began.set()
+        go_on.wait(20)
+        stage(self, staged)
+
+    monkeypatch.setattr(LocalRecordStore, "stage", slow)
+    stranger = replace(box.claim(), secret=b"guessed")
+    taken = [box.ingest.take(first.upload(box.claim()))]
+    assert began.wait(20)
+    taken += [box.ingest.take(each) for each in (other.upload(stranger), second.upload(box.claim()))]
+    go_on.set()
+    answers = [each.result(20) for each in taken]
+    assert [answer.refusal and answer.refusal.failure_class for answer in answers] == [
+        None,
+        "lease_expired",
+        None,
+    ]
+    assert box.finish(2, 150)
 
 
 def test_two_attempts_are_taken_side_by_side(box: Box) -> None:
