@@ -14,7 +14,7 @@ Source: docs/reading-recordings.md, "Nsight Systems exports".
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -121,10 +121,11 @@ class NsysRecording(OpenRecording):
         self.expected_launches = kernels
 
     def _read(self, max_launches: int) -> Iterator[LaunchBatch]:
-        _check_rows(self._database)
         try:
             yield from self._checked_batches(max_launches)
         except InputError:
+            # These find the row, and take longer than looking at what is fetched anyway.
+            _check_rows(self._database)
             _check_whole_numbers(self._database)
             raise
 
@@ -292,10 +293,13 @@ class _Fetch:
         if fetched.num_rows != len(rows):
             raise InputError(self._database.path, "rows of the kernel table are missing", "export again")
         position = pc.sort_indices(fetched["key"])
-        return {
+        columns = {
             name: column.take(position).combine_chunks()
             for name, column in zip(self._columns, fetched.columns[1:], strict=True)
         }
+        if not _possible(columns):
+            raise InputError(self._database.path, "a kernel has impossible times or shape", "export again")
+        return columns
 
     def _kernels(self, identifiers: pa.Array) -> pa.Array:
         encoded = identifiers.dictionary_encode()
@@ -322,6 +326,16 @@ class _Fetch:
     def _paths(self, order: LaunchOrder, part: slice, ranges: ThreadRanges) -> pa.Array:
         paths = ranges.paths(order.thread[part], order.call_start[part], order.call_end[part])
         return self._names.intern_indices(paths.texts, paths.index)
+
+
+def _possible(columns: Mapping[str, pa.Array]) -> bool:
+    """Whether times and shapes of all rows are within their bounds, and none ends before it starts."""
+    for name in ("start", "end", *_SHAPE):
+        least, greatest = _BOUNDS[_SHAPE.get(name, name)]
+        extent = pc.min_max(columns[name], skip_nulls=False).as_py()
+        if extent["min"] is None or extent["min"] < least or extent["max"] > greatest:
+            return False
+    return bool(pc.all(pc.greater_equal(columns["end"], columns["start"])).as_py())
 
 
 def _null_below_zero(values: np.ndarray) -> pa.Array:
