@@ -85,17 +85,14 @@ STEM_DECADES = tuple(Case(f"STEM+ROOT, {n:,}", _SELECTION, "stem", n) for n in D
 BY_LAUNCH = Case("`assay select stem TRACE`", _BY_OPERATION, "by_launch", 500_000)
 BY_OPERATION = Case("... `--unit operation`", _BY_OPERATION, "by_operation", 500_000)
 
-NSYS = Case(
-    "Assay: Nsight Systems SQLite, 3.85 runtime calls a launch",
-    "tests.bench.reading",
-    "nsys_sqlite",
-    1_000_000,
-)
-NSYS_PEER = Case(
-    "pandas.read_sql_query, joined and sorted", "tests.bench.reading", "pandas_read_sql", 1_000_000
-)
-NCU = Case("Assay: raw page of Nsight Compute", "tests.bench.reading", "ncu_raw_page", 200_000)
-NCU_PEER = Case("pandas.read_csv, the same page", "tests.bench.reading", "pandas_read_csv", 200_000)
+_READING = "tests.bench.reading"
+NSYS = Case("Assay: Nsight Systems SQLite, 3.85 runtime calls a launch", _READING, "nsys_sqlite", 1_000_000)
+NSYS_PEER = Case("pandas.read_sql_query, joined and sorted", _READING, "pandas_read_sql", 1_000_000)
+KINETO = Case("Assay: launches of a Kineto trace", _READING, "kineto_launches", 150_000)
+KINETO_OPERATIONS = Case("... with operators and operations", _READING, "kineto", 150_000)
+KINETO_PEER = Case("json.load and pandas, joined and sorted", _READING, "json_to_pandas", 150_000)
+NCU = Case("Assay: raw page of Nsight Compute", _READING, "ncu_raw_page", 200_000)
+NCU_PEER = Case("pandas.read_csv, the same page", _READING, "pandas_read_csv", 200_000)
 
 PROJECT = tuple(Case(f"PKP over a series, {n:,}", _STREAMING, "project", n) for n in (20_000, 200_000))
 INSPECT = tuple(
@@ -168,7 +165,7 @@ SECTIONS = (
     Section(
         "reading",
         "Reading recordings, CPU seconds",
-        (NSYS, NSYS_PEER, NCU, NCU_PEER),
+        (NSYS, NSYS_PEER, NCU, NCU_PEER, KINETO, KINETO_OPERATIONS, KINETO_PEER),
         alternating=True,
         runs=3,
     ),
@@ -217,6 +214,7 @@ PROMISES = (
     ),
     Promise("reading an Nsight Systems export / pandas", NSYS, NSYS_PEER, at_most=0.6, figure="seconds"),
     Promise("reading a raw page of Nsight Compute / pandas", NCU, NCU_PEER, at_most=1.5, figure="paired"),
+    Promise("reading a Kineto trace / json and pandas", KINETO, KINETO_PEER, at_most=0.8, figure="seconds"),
     Promise("Sieve / one pyarrow sort", SIEVE, SIEVE_SORT, at_most=10),
     Promise("STEM+ROOT / one numpy.lexsort", STEM, STEM_SORT, at_most=6),
     *(
