@@ -85,6 +85,15 @@ def test_a_weight_is_as_good_as_repeated_rows(rows: np.ndarray, k: int) -> None:
     assert np.array_equal(weighted.labels[np.repeat(np.arange(len(distinct)), counts)], repeated.labels)
 
 
+def test_to_leave_out_weights_of_one_changes_no_bit(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = np.random.default_rng(5).normal(size=(1200, 4))
+    found = cluster_sweep(rows, 4)
+    monkeypatch.setattr(WeightedPoints, "are_alike", False)
+    for one, other in zip(found, cluster_sweep(rows, 4), strict=True):
+        assert one.centres.tobytes() == other.centres.tobytes()
+        assert (one.labels.tobytes(), one.inertia) == (other.labels.tobytes(), other.inertia)
+
+
 @given(st.integers(0, 1000), st.integers(2, 6))
 @settings(max_examples=40, deadline=None)
 def test_steps_never_raise_the_inertia_of_their_seeding(seed: int, k: int) -> None:

@@ -21,6 +21,7 @@ from assay_sampling.clustering.lloyd import (
     blocks,
     converge,
     lloyd_step,
+    memberships,
     products,
     removal_costs,
     settle,
@@ -140,7 +141,7 @@ def _new_centres(
         for block in blocks(len(points), _DRAWN):
             augmented = points.augmented[block]
             drawn = factors @ augmented.T < nearest[block] - points.squares[block]
-            sums += (drawn * points.weights[block]) @ augmented
+            sums += memberships(points, drawn, block) @ augmented
         centres = np.divide(sums[:, :-1], sums[:, -1:], out=centres.copy(), where=sums[:, -1:] > 0)
     gains = np.zeros(_DRAWN)
     factors = products(centres)

@@ -76,6 +76,11 @@ class WeightedPoints:
         columns: np.ndarray = np.multiply(self.augmented.T, self.weights, order="C")
         return columns
 
+    @cached_property
+    def are_alike(self) -> bool:
+        """Whether every weight is 1, so that nothing need be multiplied by it."""
+        return bool((self.weights == 1.0).all())
+
     @property
     def positions(self) -> np.ndarray:
         """Positions about ``origin``, shape (n, d)."""
@@ -150,9 +155,16 @@ def _step_sums(
         augmented = points.augmented[block]
         # Centres along the first axes: minima run over contiguous points, several at an instruction.
         distances = (flat @ augmented.T).reshape(b, k, -1)
-        membership = np.multiply(nearest(distances).reshape(b * k, -1), points.weights[block])
-        sums += membership @ augmented
+        sums += memberships(points, nearest(distances).reshape(b * k, -1), block) @ augmented
     return sums.reshape(b, k, width)
+
+
+def memberships(points: WeightedPoints, members: np.ndarray, block: slice) -> np.ndarray:
+    """The weights of the points of a block in each of m groups, of the mask of the ``members`` (m, n)."""
+    weights = members.astype(np.float64)  # NumPy multiplies a mask by numbers more slowly than numbers
+    if not points.are_alike:
+        weights *= points.weights[block]
+    return weights
 
 
 def _ties_in_full(distances: np.ndarray) -> np.ndarray:
@@ -431,7 +443,8 @@ def measure(points: WeightedPoints, labels: np.ndarray, k: int) -> tuple[np.ndar
     for axis, weighted in enumerate(islice(points.weighted_columns(), means.shape[1])):
         sums = np.bincount(labels, weighted, k)
         mean = np.divide(sums, weight, out=np.zeros(k), where=weight > 0)
-        difference = points.positions[:, axis] - mean[labels]
+        column = weighted if points.are_alike else points.positions[:, axis]
+        difference = column - mean[labels]
         inertia += float(points.weights @ (difference * difference))
         means[:, axis] = mean
     return means, inertia

@@ -10,6 +10,7 @@ Source: variance-based divisive partitioning, Su and Dy 2007 (VAR-PART).
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import islice
 
 import numpy as np
 
@@ -52,10 +53,10 @@ def _leaves(points: WeightedPoints, labels: np.ndarray, groups: int) -> _Leaves:
     weight = np.bincount(labels, points.weights, groups)
     d = points.positions.shape[1]
     means, scatter = np.empty((groups, d)), np.empty((groups, d))
-    for axis in range(d):
-        values = points.positions[:, axis]
-        means[:, axis] = np.bincount(labels, points.weights * values, groups) / weight
-        difference = values - means[labels, axis]
+    for axis, weighted in enumerate(islice(points.weighted_columns(), d)):
+        values = weighted if points.are_alike else points.positions[:, axis]
+        means[:, axis] = np.bincount(labels, weighted, groups) / weight
+        difference = values - means[:, axis][labels]
         scatter[:, axis] = np.bincount(labels, points.weights * difference * difference, groups)
     return _Leaves(weight, means, scatter)
 
