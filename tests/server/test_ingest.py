@@ -204,6 +204,7 @@ def test_content_that_is_no_launch_table_is_refused_once_and_for_all(box: Box) -
         run = store.run(box.key.run_id)
     assert run is not None and run.failure is not None
     assert (run.state, run.failure.subject) == (RunState.FAILED, f"{box.key}, segment 1")
+    assert (run.failure.remedy or "").startswith("run the same release of Assay on agent and server")
     assert not [path for path in box.state.rglob("slice-*") if path.is_file()]
 
 

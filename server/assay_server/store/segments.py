@@ -26,7 +26,9 @@ LARGEST_PART_BYTES = 24 << 20  # of a compressed part; agents limit an unpacked 
 LARGEST_UNPACKED_BYTES = 24 << 20  # of an unpacked part
 _LARGEST_SCHEMA_BYTES = 4 << 20  # unpacked; 1,000 counters take 0.22 MiB
 _MOST_KEPT_NAMES_BYTES = 128 << 10  # compressed, of a part that is kept unpacked: 3,000 kernels take 30 KiB
-_REMEDY = "the attempt runs again; if this persists, report it to the authors of Assay"
+_REMEDY = (
+    "run the same release of Assay on agent and server; if it persists, report it to the authors of Assay"
+)
 
 
 @dataclass(frozen=True)
