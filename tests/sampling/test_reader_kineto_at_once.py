@@ -133,6 +133,16 @@ def test_odd_events_are_read_alike_in_all_ways(
     assert light == alone
 
 
+def test_half_nanoseconds_are_rounded_as_decimals_are(tmp_path: Path) -> None:
+    """2.0005 microseconds are 2000.5000000000002 ns to a float; the truth, 2000.5, rounds to even."""
+    path = write(
+        tmp_path / "t", trace([trace_kernel(2.0005, 1)] + [trace_kernel(n, n) for n in range(3, 60)])
+    )
+    together, one_by_one = _state(path, few=0), _state(path, few=1 << 40)
+    assert together == one_by_one
+    assert together[0][0] == 2000
+
+
 @settings(deadline=None, max_examples=150)
 @given(_events(), st.integers(0, 2))
 def test_no_wanted_event_is_left_out(events: list[dict[str, Any]], layout: int) -> None:
