@@ -225,7 +225,8 @@ def _workloads(
     options: Options, box: plan.Box, program: Sequence[str], say: Say
 ) -> dict[str, list[plan.Workload]]:
     """The workloads of each part, in the order asked for; a part that cannot be had is left out and said."""
-    found = {part: plan.rehearsal_part(part, program) for part in options.parts} if options.virtual else {}
+    rehearsed = options.parts if options.virtual else ()
+    found = {part: plan.rehearsal_part(part, program) for part in rehearsed if program or part != plan.KINETO}
     if box.light == (plan.KINETO,) and set(options.parts) - set(plan.OF_PYTORCH):
         say("only PyTorch's own profiler is here for light runs, so there are none of CUDA workloads")
     elif not options.virtual and {"cuda", "launches", "tracers"} & set(options.parts):

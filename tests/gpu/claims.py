@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from assay_sampling.running.validity import invalidates
-from tests.gpu.plan import LEAST_LAUNCHES, LONG_KERNELS, SHORT_KERNELS
+from tests.gpu.plan import LEAST_LAUNCHES, LIGHT_ALONE, LONG_KERNELS, SHORT_KERNELS
 
 Run = Mapping[str, Any]
 State = Literal["holds", "fails", "not shown"]
@@ -127,7 +127,7 @@ class Measured:
 def claims_of(measured: Measured) -> list[Claim]:
     """Every claim that a part's campaign can show; a claim that cannot be computed fails alone."""
     makers = [_complete, _traced, _overhead]
-    if measured.part not in ("launches", "tracers"):
+    if measured.part not in LIGHT_ALONE:
         makers += [_cost_per_launch, _alignment, _effective_sms, _share_speedup, _flushed, _two_level, _noise]
     return [_guarded(make, measured) for make in makers]
 

@@ -20,7 +20,8 @@ REHEARSAL = HERE / "rehearsal"
 # "tracers": the CUDA workloads again, their light runs by our own tracer, to compare with Nsight Systems.
 # "kineto": the PyTorch workloads again, their light runs by PyTorch's own profiler.
 PARTS = ("cuda", "torch", "launches", "tracers", "kineto")
-_LIGHT_ALONE = ("launches", "tracers", "kineto")
+# Parts of which light runs alone count.
+LIGHT_ALONE = ("launches", "tracers", "kineto")
 FEATURES = "table2"
 # Parts whose light runs PyTorch's own profiler can make.
 OF_PYTORCH = ("torch", "kineto")
@@ -93,7 +94,7 @@ class Box:
             return "auto"  # the key of the workload counts
         if self.synthetic and self.light == ("cupti",):
             return "auto"  # a server takes no "cupti" for virtual GPUs: elsewhere they have none
-        return "cupti" if part in _LIGHT_ALONE and "cupti" in self.light else self.light[0]
+        return "cupti" if part in LIGHT_ALONE and "cupti" in self.light else self.light[0]
 
     def by_kineto(self, part: str) -> bool:
         """Whether PyTorch's own profiler measures the light runs of a part."""
@@ -129,12 +130,16 @@ def torch_part(python: str) -> list[Workload]:
 
 def rehearsed_parts() -> tuple[str, ...]:
     """The parts that have stand-ins."""
-    return tuple(part for part in PARTS if (REHEARSAL / part).is_dir())
+    return tuple(part for part in PARTS if _rehearsal_of(part).is_dir())
+
+
+def _rehearsal_of(part: str) -> Path:
+    return REHEARSAL / ("torch" if part in OF_PYTORCH else part)
 
 
 def rehearsal_part(part: str, program: Sequence[str] = ()) -> list[Workload]:
     """The stand-ins of a part's workloads: workload files of virtual GPUs, given to ``program`` if any."""
-    return [Workload(path.stem, (*program, str(path))) for path in sorted((REHEARSAL / part).glob("*.toml"))]
+    return [Workload(path.stem, (*program, str(path))) for path in sorted(_rehearsal_of(part).glob("*.toml"))]
 
 
 def find_torch(given: str = "") -> tuple[str, str]:
@@ -172,7 +177,7 @@ def campaign(
     Two levels, cycles in one pass apart from features, flushed caches, half of the SMs, bare runs, repeats;
     for the tracer alone a detailed window of no account, and no other condition.
     """
-    launches_only = part in _LIGHT_ALONE
+    launches_only = part in LIGHT_ALONE
     by_kineto = box.by_kineto(part)
     conditions: list[dict[str, Any]] = [] if launches_only else [{"cache": "all"}]
     if box.shares and not launches_only:

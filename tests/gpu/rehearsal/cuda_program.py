@@ -2,7 +2,8 @@
 
     python cuda_program.py LIBCUPTI WORKLOAD.toml
 
-Bare, and under the stand-in of ncu, only the workload file counts; the tracer is injected into this.
+Bare, and under the stand-in of ncu, only the workload file counts; the tracer is injected into this. Where a
+run asks for the workload's own trace, the program writes one.
 """
 
 from __future__ import annotations
@@ -52,17 +53,22 @@ class _Kernel(ctypes.Structure):
 
 def main(library: str, workload: str) -> int:
     """Launch what the workload file says on the virtual GPU of this environment; the exit status."""
-    sys.path[:0] = [str(_ROOT / name) for name in ("agent", "sampling")]
-    from assay_sampling.running.identity import Condition  # noqa: PLC0415 - see above
+    sys.path[:0] = [str(_ROOT), *(str(_ROOT / name) for name in ("agent", "sampling"))]
+    from assay_agent.profilers.kineto_file import KINETO_VARIABLE  # noqa: PLC0415 - see above
+    from assay_sampling.running.identity import Condition  # noqa: PLC0415
     from assay_virtual.tools.environment import virtual_environment  # noqa: PLC0415
     from assay_virtual.tools.program import find_program, run_launches  # noqa: PLC0415
+    from tests.gpu.rehearsal.own_trace import write_trace  # noqa: PLC0415
 
     environment = virtual_environment(os.environ)
     program = find_program([workload], environment)
     condition = Condition(cache="none", clock=environment.clock, sm_percent=environment.sm_percent)
+    launches = run_launches(program, environment, 0, level="light", condition=condition)
+    if own_trace := os.environ.get(KINETO_VARIABLE):
+        write_trace(Path(own_trace), launches)
     fake = ctypes.CDLL(library, mode=ctypes.RTLD_GLOBAL)
     fake.fake_init()
-    _launch(fake, run_launches(program, environment, 0, level="light", condition=condition))
+    _launch(fake, launches)
     program.write_output(sys.stdout, sys.stderr)
     return program.ending.exit_code
 
