@@ -82,6 +82,14 @@ def test_a_number_above_its_bound_does_not_look_like_the_bound(error: float, sho
     assert f"the total is off by {shown}, more than 3 %" in sentence
 
 
+def test_an_expected_error_is_told_with_the_limit_that_it_is_beyond() -> None:
+    verdict = verdict_of(replace(GOOD, expected=ExpectedErrors(1.7, 3.0, 0.0, 0.0)))
+    assert sentence_of_verdict(verdict) == (
+        "Do not trust it: on another GPU the total may well be off by 1.7 % (trusted up to 1.1 %): its launches "
+        "say too little of the rest."
+    )
+
+
 def test_nothing_against_it_is_trusted_with_the_numbers() -> None:
     found = verdict_of(GOOD)
     assert (found.level, [reason.code for reason in found.reasons]) == ("trust", ["within_goals"])

@@ -37,9 +37,16 @@ def _percent(reason: Reason, name: str) -> str:
 
 def _beyond(reason: Reason, name: str) -> str:
     """The value and the bound that it is above; with more digits where one would show the bound itself."""
+    return f"{_told_apart(reason, name)}, more than {reason.numbers['most_percent']:g} %"
+
+
+def _expected(reason: Reason, name: str) -> str:
+    return f"{_told_apart(reason, name)} (trusted up to {reason.numbers['most_percent']:g} %)"
+
+
+def _told_apart(reason: Reason, name: str) -> str:
     value, most = reason.numbers[name], reason.numbers["most_percent"]
-    shown = f"{value:.3f} %" if f"{value:.1f}" == f"{most:.1f}" else _percent(reason, name)
-    return f"{shown}, more than {most:g} %"
+    return f"{value:.3f} %" if f"{value:.1f}" == f"{most:.1f}" else _percent(reason, name)
 
 
 def _sizes(unit: Unit) -> str:
@@ -92,12 +99,12 @@ _CLAUSES = {
         f"it was saved without the group of each {unit}, so errors may cancel"
     ),
     "expected_total_error": lambda reason, unit: (
-        f"on another GPU the total may well be off by {_percent(reason, 'expected_error_percent')} or more: "
-        f"its {several(unit)} say too little of the rest"
+        f"on another GPU the total may well be off by {_expected(reason, 'expected_error_percent')}: its "
+        f"{several(unit)} say too little of the rest"
     ),
     "expected_group_error": lambda reason, unit: (
         f"on another GPU {_sizes(unit)} may well be off by "
-        f"{_percent(reason, 'expected_group_error_percent')} of the total"
+        f"{_expected(reason, 'expected_group_error_percent')} of the total"
     ),
     "extrapolated_time": lambda reason, unit: (
         f"{_percent(reason, 'extrapolated_percent')} of the time is of {_sizes(unit)} of which no {unit} was "
