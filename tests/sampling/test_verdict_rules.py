@@ -85,8 +85,13 @@ def test_a_number_above_its_bound_does_not_look_like_the_bound(error: float, sho
 def test_an_expected_error_is_told_with_the_limit_that_it_is_beyond() -> None:
     verdict = verdict_of(replace(GOOD, expected=ExpectedErrors(1.7, 3.0, 0.0, 0.0)))
     assert sentence_of_verdict(verdict) == (
-        "Do not trust it: on another GPU the total may well be off by 1.7 % (trusted up to 1.1 %): its launches "
-        "say too little of the rest."
+        "Do not trust it: on another GPU the total may well be off by 1.7 % (trusted up to 1.1 %): its "
+        "launches say too little of the rest."
+    )
+    by_group = verdict_of(replace(GOOD, expected=ExpectedErrors(1.0, 6.5, 0.0, 0.0)))
+    assert sentence_of_verdict(by_group) == (
+        "Trust the total only: on another GPU kernels and sizes may well be off by 6.5 % of the total "
+        "(trusted up to 5 %)."
     )
 
 

@@ -40,8 +40,8 @@ def _beyond(reason: Reason, name: str) -> str:
     return f"{_told_apart(reason, name)}, more than {reason.numbers['most_percent']:g} %"
 
 
-def _expected(reason: Reason, name: str) -> str:
-    return f"{_told_apart(reason, name)} (trusted up to {reason.numbers['most_percent']:g} %)"
+def _expected(reason: Reason, name: str, of: str = "") -> str:
+    return f"{_told_apart(reason, name)}{of} (trusted up to {reason.numbers['most_percent']:g} %)"
 
 
 def _told_apart(reason: Reason, name: str) -> str:
@@ -104,7 +104,7 @@ _CLAUSES = {
     ),
     "expected_group_error": lambda reason, unit: (
         f"on another GPU {_sizes(unit)} may well be off by "
-        f"{_expected(reason, 'expected_group_error_percent')} of the total"
+        f"{_expected(reason, 'expected_group_error_percent', ' of the total')}"
     ),
     "extrapolated_time": lambda reason, unit: (
         f"{_percent(reason, 'extrapolated_percent')} of the time is of {_sizes(unit)} of which no {unit} was "
