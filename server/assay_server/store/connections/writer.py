@@ -25,7 +25,10 @@ class Commits(Protocol):
     """The numbers of a store's commits, by which one whose answer was lost can be looked up."""
 
     def add(self, driver: Driver) -> int:
-        """Write the number of a transaction, right before its commit; returns it."""
+        """Write the number of a transaction, right before its commit; returns it.
+
+        The database refuses it if the transaction must not be kept.
+        """
 
     def was_kept(self, driver: Driver, number: int) -> bool:
         """Whether the transaction of a number was committed; asked on a new connection."""
@@ -36,8 +39,7 @@ class Writer:
 
     The engine must not begin transactions itself: SQLAlchemy's took longer than most statements.
 
-    ``before_commit`` is given each transaction, and raises if it may not be kept. A kept connection that
-    cannot begin, because the database was restarted, is replaced by a new one, once.
+    A kept connection that cannot begin, because the database was restarted, is replaced by a new one, once.
     """
 
     def __init__(
@@ -47,14 +49,14 @@ class Writer:
         errors: Callable[[], AbstractContextManager[None]],
         dialect: Dialect,
         *,
-        before_commit: Callable[[Driver], None] = lambda driver: None,
+        make_driver: type[Driver] = Driver,
         commits: Commits | None = None,
     ) -> None:
         self._engine = engine
         self._prepared = prepared
         self._errors = errors
         self._dialect = dialect
-        self._before_commit = before_commit
+        self._make_driver = make_driver
         self._commits = commits
         self._kept: tuple[sa.Connection, Driver] | None = None
         self._turn = threading.Lock()
@@ -106,7 +108,7 @@ class Writer:
     def _connected(self) -> tuple[sa.Connection, Driver]:
         """A new connection, which is kept."""
         connection = self._engine.connect()
-        self._kept = connection, Driver(connection, self._prepared)
+        self._kept = connection, self._make_driver(connection, self._prepared)
         return self._kept
 
     def _begin(self, driver: Driver) -> None:
@@ -116,7 +118,7 @@ class Writer:
 
     def _undo(self, driver: Driver) -> None:
         try:
-            driver.run("ROLLBACK")
+            driver.rollback()
         except self._dialect.failures:  # it is lost, or the database has undone everything itself
             self._drop()
 
@@ -131,7 +133,6 @@ class Writer:
         number = 0
         try:
             with self._errors():
-                self._before_commit(driver)
                 if self._commits is not None:
                     number = self._commits.add(driver)
                 driver.run("COMMIT")

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import secrets
 
+import psycopg
 import sqlalchemy as sa
 
 from assay_server.store.connections.prepared import Driver
@@ -25,18 +26,23 @@ _MAKE = (
 )
 _SWEEP = f"DELETE FROM {_TABLE} WHERE at < now() - interval '7 days'"  # of programs that were killed
 # Whoever has written nothing has no number of the database's own, and needs no row: nothing can be lost.
+# Without the lead the row would be null, which the column does not take: nothing is kept.
 _ADD = (
     f"INSERT INTO {_TABLE} (writer, number, kept) "
-    "SELECT %s, %s, true WHERE pg_current_xact_id_if_assigned() IS NOT NULL"
+    "SELECT %s, %s, {may_write} WHERE pg_current_xact_id_if_assigned() IS NOT NULL"
 )
 _TIDY = f"DELETE FROM {_TABLE} WHERE writer = %s AND number <= %s"
 _TAKE = f"INSERT INTO {_TABLE} (writer, number, kept) VALUES (%s, %s, false) ON CONFLICT DO NOTHING"
 
 
 class NumberedCommits:
-    """The commits of one store, one after another."""
+    """The commits of one store, one after another.
 
-    def __init__(self) -> None:
+    ``may_write``: SQL that is true, or null if nothing may be written any more.
+    """
+
+    def __init__(self, may_write: str = "true") -> None:
+        self._add = _ADD.format(may_write=may_write)
         self._writer = secrets.randbits(62)
         self._number = 0
 
@@ -49,10 +55,15 @@ class NumberedCommits:
     def add(self, driver: Driver) -> int:
         """Write the number of a transaction, right before its commit; returns it."""
         self._number += 1
-        driver.run(_ADD, (self._writer, self._number))
+        driver.run_later(self._add, (self._writer, self._number))
         if self._number % _KEPT == 0:
-            driver.run(_TIDY, (self._writer, self._number - _KEPT))
+            driver.run_later(_TIDY, (self._writer, self._number - _KEPT))
         return self._number
+
+    @staticmethod
+    def was_refused(error: BaseException | None) -> bool:
+        """Whether the database refused a number, because the lead is lost."""
+        return isinstance(error, psycopg.errors.NotNullViolation) and error.diag.table_name == _TABLE
 
     def was_kept(self, driver: Driver, number: int) -> bool:
         """Whether the transaction of a number was committed; if not, it never will be.

@@ -25,7 +25,6 @@ import psycopg
 import sqlalchemy as sa
 
 from assay_sampling.errors import StorageError
-from assay_server.store.connections.prepared import Driver
 from assay_server.store.migrate import upgrade
 from assay_server.store.postgresql.engine import END_WRITERS, TAKE_WRITER_LOCK, new_engine
 from assay_server.store.postgresql.fitness import require_fit
@@ -62,7 +61,6 @@ _IMPATIENT = {
     "keepalives_count": 2,
     "tcp_user_timeout": 4_000,
 }
-_HAS_WRITTEN = "pg_current_xact_id_if_assigned() IS NOT NULL"  # the database numbers what writes
 _LOCK_TIMEOUT = f"SET lock_timeout = '{_WRITER_SECONDS}s'"
 
 
@@ -91,15 +89,15 @@ class Lead:
         self._thread = threading.Thread(target=self._renew_regularly, name="assay-lead", daemon=True)
         self._thread.start()
 
-    def require(self, driver: Driver) -> None:
-        """In a transaction that is about to be committed: nobody takes the lead until it is.
+    @property
+    def is_held(self) -> str:
+        """SQL that is true and keeps others from the lead until the transaction ends; null: they have it."""
+        return f"(SELECT true FROM assay_leader WHERE epoch = {self._epoch} FOR KEY SHARE)"
 
-        One that wrote nothing needs no lead. Raises LeadLostError if another server has it.
-        """
-        row = f"(SELECT epoch FROM assay_leader WHERE epoch = {self._epoch} FOR KEY SHARE)"
-        if driver.value_of(f"SELECT CASE WHEN {_HAS_WRITTEN} THEN {row} ELSE 0 END") is None:
-            self._lose()
-            raise self._error()
+    def lost(self) -> LeadLostError:
+        """The error of a transaction that found others in the lead."""
+        self._lose()
+        return self._error()
 
     @property
     def silent_seconds(self) -> float:

@@ -15,7 +15,7 @@ import sqlalchemy as sa
 
 from assay_sampling.errors import StorageError
 from assay_server.store.connections.dialect import Dialect
-from assay_server.store.connections.prepared import Driver, PreparedStatements
+from assay_server.store.connections.prepared import PreparedStatements
 from assay_server.store.connections.snapshots import Snapshots
 from assay_server.store.connections.writer import Writer
 from assay_server.store.migrate import upgrade
@@ -23,6 +23,7 @@ from assay_server.store.postgresql.commits import NumberedCommits
 from assay_server.store.postgresql.engine import TAKE_WRITER_LOCK, new_engine
 from assay_server.store.postgresql.fitness import require_fit, warn_of_risks
 from assay_server.store.postgresql.lead import Lead
+from assay_server.store.postgresql.pipeline import PipelineDriver
 from assay_server.store.postgresql.place import DatabasePlace
 from assay_server.store.postgresql.refusals import refusal
 from assay_server.store.sql import SqlTransaction
@@ -56,16 +57,16 @@ class PostgresqlStore:
         self.lead = lead
         self._engine = new_engine(place)
         prepared = PreparedStatements(self._engine.dialect, by_cursor=True)
-        self._commits = NumberedCommits()
+        self._commits = NumberedCommits() if lead is None else NumberedCommits(lead.is_held)
         self._writer = Writer(
             self._engine,
             prepared,
             self._errors,
             _DIALECT,
-            before_commit=self._require_lead,
+            make_driver=PipelineDriver,
             commits=self._commits,
         )
-        self._snapshots = Snapshots(self._engine, prepared, self._errors, _DIALECT)
+        self._snapshots = Snapshots(self._engine, prepared, self._errors, _DIALECT, PipelineDriver)
         try:
             with self._errors(), self._engine.begin() as connection:
                 require_fit(connection, self.subject)
@@ -101,10 +102,6 @@ class PostgresqlStore:
             if self.lead is not None:
                 self.lead.release()
 
-    def _require_lead(self, driver: Driver) -> None:
-        if self.lead is not None:
-            self.lead.require(driver)
-
     @contextmanager
     def _errors(self) -> Iterator[None]:
         try:
@@ -112,6 +109,8 @@ class PostgresqlStore:
         except (sa.exc.DBAPIError, psycopg.Error) as error:
             if not isinstance(error, psycopg.Error) and not isinstance(error.orig, psycopg.Error):
                 raise  # of the other database, while rows are copied from one to another
+            if self.lead is not None and self._commits.was_refused(error):
+                raise self.lead.lost() from error
             raise refusal(self.subject, error) from error
         except sa.exc.StatementError as error:  # a value that no database keeps
             if isinstance(error.orig, StorageError):
