@@ -249,14 +249,14 @@ def test_what_is_open_follows_what_is_written(make_store: MakeStore) -> None:
         write.add_attempt(attempt(1))
     with store.transaction() as write:
         assert write.states_beside(runs[0].run_id, 0) == frozenset()
-        assert write.open_ends("made-1") == OpenEnds(True, False, frozenset())
+        assert write.open_ends("made-1") == OpenEnds(True, False, False)
         for each in runs:
             write.save_run(replace(each, state=RunState.DONE))
-        assert write.open_ends("made-1") == OpenEnds(False, False, frozenset())
+        assert write.open_ends("made-1") == OpenEnds(False, False, False)
         write.save_run(replace(runs[1], state=RunState.RUNNING))
-        assert write.open_ends("made-1") == OpenEnds(True, False, frozenset())
+        assert write.open_ends("made-1") == OpenEnds(True, False, False)
         write.set_holds([runs[2].run_id], {Hold.AFTER})
-        assert write.open_ends("made-1") == OpenEnds(True, False, frozenset({runs[2].workload}))
+        assert write.open_ends("made-1") == OpenEnds(True, False, True)
         write.replace_slices(runs[0].run_id, 1, [Slice(runs[0].run_id, 1)])
         assert write.states_beside(runs[0].run_id, 0) == frozenset({SliceState.WAITING})
 

@@ -93,11 +93,11 @@ class AnalysisTry:
 
 @dataclass(frozen=True)
 class OpenEnds:
-    """What keeps a campaign from ending, and its workloads with waiting slices that are held."""
+    """What keeps a campaign from ending, and whether any of its waiting slices is held."""
 
     open_runs: bool
     requests: bool
-    held_workloads: frozenset[str]
+    held_slices: bool
 
 
 @dataclass(frozen=True, kw_only=True)

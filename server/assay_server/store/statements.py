@@ -318,20 +318,3 @@ def campaign_of() -> sa.Select[Any]:
     """The campaign of a run."""
     r = tables.runs.c
     return sa.select(r.campaign_id).where(r.run_id == sa.bindparam("run_id"))
-
-
-@cache
-def a_request() -> sa.Select[Any]:
-    """Any pending request about a campaign."""
-    q = tables.requests.c
-    one: sa.ColumnElement[int] = sa.literal_column("1")
-    return sa.select(q.request_id).where(q.campaign_id == sa.bindparam("campaign_id")).limit(one)
-
-
-@cache
-def an_open_run() -> sa.Select[Any]:
-    """Any open run of a campaign: counting them takes as long as the campaign is large."""
-    r = tables.runs.c
-    is_open = one_of(r.state, OPEN_RUNS)
-    one: sa.ColumnElement[int] = sa.literal_column("1")
-    return sa.select(r.run_id).where(r.campaign_id == sa.bindparam("campaign_id"), is_open).limit(one)

@@ -6,6 +6,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable
+from typing import NamedTuple, Self
 from weakref import WeakValueDictionary
 
 from assay_core.program_log import log_about
@@ -25,7 +26,7 @@ from assay_server.campaigns.slicing.after_light import plan_from
 from assay_server.campaigns.slicing.kinds import LaunchKinds
 from assay_server.campaigns.slicing.reslice import slicing_of
 from assay_server.store.connections.retry import repeated
-from assay_server.store.model import Slice
+from assay_server.store.model import Attempt, Run, Segment, Slice
 from assay_server.store.quarantine_files import warn_of
 from assay_server.store.record_store import PublishedFile
 from assay_server.store.records import DamagedSegmentError
@@ -35,6 +36,19 @@ _log = logging.getLogger(__name__)
 
 # A slice behind the end of its workload is published without a file.
 _NO_FILE = PublishedFile("", 0, 0, "")
+
+
+class _Finished(NamedTuple):
+    """What is published of an attempt."""
+
+    attempt: Attempt | None
+    segments: list[Segment]
+    run: Run | None
+
+    @classmethod
+    def read(cls, store: SqlTransaction, key: AttemptKey) -> Self:
+        attempt = store.attempt(key.run_id, key.slice_index, key.attempt)
+        return cls(attempt, store.segments(key), store.run(key.run_id))
 
 
 class Publisher:
@@ -54,15 +68,17 @@ class Publisher:
         Raises StorageError if the disk refused: ask again later, the attempt stays finished.
         """
         key = attempt.claim.key
-        with self._coordinator.schedule() as schedule:
-            if not schedule.is_held(attempt.claim):
-                return False
-            outcome = schedule.begin_publish(
-                key, attempt.segments, attempt.launches, attempt.flags, attempt.log
-            )
-        if outcome is FinishOutcome.PUBLISH:
-            return self._publish(key)
-        return outcome is FinishOutcome.ALREADY_PUBLISHED
+        with self._slice_lock(key):
+            with self._coordinator.schedule() as schedule:
+                if not schedule.is_held(attempt.claim):
+                    return False
+                outcome = schedule.begin_publish(
+                    key, attempt.segments, attempt.launches, attempt.flags, attempt.log
+                )
+                if outcome is not FinishOutcome.PUBLISH:
+                    return outcome is FinishOutcome.ALREADY_PUBLISHED
+                finished = _Finished.read(schedule.store, key)
+            return self._publish(key, finished)
 
     def resume(self) -> None:
         """Publish the attempts that finished before a restart or while the disk was full."""
@@ -72,7 +88,7 @@ class Publisher:
             if self._slice_lock(attempt.key).locked():
                 continue  # its agent waits in this lock
             try:
-                self._publish(attempt.key)
+                self._publish_again(attempt.key)
             except AssayError as error:
                 with log_about(**attempt.key.log_fields):
                     _log.warning("finished but not published yet: %s", error)
@@ -80,25 +96,24 @@ class Publisher:
                 with log_about(**attempt.key.log_fields):
                     _log.exception("finished but not published yet: an error that nobody expected")
 
-    def _publish(self, key: AttemptKey) -> bool:
-        # The statement keeps the lock, and so its entry, alive.
+    def _publish_again(self, key: AttemptKey) -> None:
         with self._slice_lock(key):
             with self._coordinator.snapshot() as store:
-                attempt = store.attempt(key.run_id, key.slice_index, key.attempt)
-                segments, run = store.segments(key), store.run(key.run_id)
-            if run is None or attempt is None or attempt.state is not AttemptState.PUBLISHING:
-                return attempt is not None and attempt.state is AttemptState.PUBLISHED
-            try:
-                empty = not segments and not attempt.segments
-                check = AttemptContent(may_skip=run.command is None)
-                file = _NO_FILE if empty else self._coordinator.records.publish(key, segments, check)
-            except (DamagedSegmentError, LaunchTableError) as error:
-                return self._give_up(key, error)
-            return self._commit(key, file)
+                finished = _Finished.read(store, key)
+            self._publish(key, finished)
 
-    def _commit(self, key: AttemptKey, file: PublishedFile) -> bool:
-        with self._coordinator.snapshot() as store:
-            plan = self._look_at(store, key, file)
+    def _publish(self, key: AttemptKey, finished: _Finished) -> bool:
+        """In the lock of its slice."""
+        attempt, segments, run = finished
+        if run is None or attempt is None or attempt.state is not AttemptState.PUBLISHING:
+            return attempt is not None and attempt.state is AttemptState.PUBLISHED
+        try:
+            empty = not segments and not attempt.segments
+            check = AttemptContent(may_skip=run.command is None)
+            file = _NO_FILE if empty else self._coordinator.records.publish(key, segments, check)
+        except (DamagedSegmentError, LaunchTableError) as error:
+            return self._give_up(key, error)
+        plan = self._look_at(run, key, file)
         wanted = self._ended(key, file, plan)
         if not wanted and file.file:
             self._coordinator.records.withdraw(file.file)
@@ -114,17 +129,18 @@ class Publisher:
             except RecordsChangedError as error:
                 lose_records(self._coordinator, [f for f in error.files if f.run_id == key.run_id])
 
-    def _look_at(self, store: SqlTransaction, key: AttemptKey, file: PublishedFile) -> SlicePlan | None:
+    def _look_at(self, run: Run, key: AttemptKey, file: PublishedFile) -> SlicePlan | None:
         """Read the file before the transaction if its launches decide how runs continue: the plan for the
         detailed runs that wait for this light run, or the new kinds of launches in this slice."""
-        run = store.run(key.run_id)
-        if run is None or not file.file:
+        is_open = run.in_windows and run.plan is None
+        if not file.file or not (is_open or run.level == "light"):
             return None
-        if run.level == "light":
-            with self._coordinator.records.reading(file.file) as path:
-                return plan_from(store, run, path)
-        slicing = slicing_of(store, run)
-        if slicing is not None and slicing.is_open and run.plan is None:
+        with self._coordinator.snapshot() as store:
+            if run.level == "light":
+                with self._coordinator.records.reading(file.file) as path:
+                    return plan_from(store, run, path)
+            slicing = slicing_of(store, run)
+        if slicing is not None and slicing.is_open:
             self._kinds.of(Slice(key.run_id, key.slice_index, file=file.file, content_hash=file.content_hash))
         return None
 
@@ -149,5 +165,6 @@ class Publisher:
         return False
 
     def _slice_lock(self, key: AttemptKey) -> threading.Lock:
+        """To be used in a ``with`` statement, which keeps the lock, and so its entry, alive."""
         with self._lock:
             return self._slices.setdefault((key.run_id, key.slice_index), threading.Lock())

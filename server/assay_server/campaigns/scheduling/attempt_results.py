@@ -50,6 +50,7 @@ class AttemptResults(Transitions):
             return SegmentOutcome.NOT_WANTED
         if attempt.segments != segments[0].index:
             return SegmentOutcome.OUT_OF_ORDER
+        self.note_change(key.run_id)  # reads, so first: changes are sent together
         self.store.add_segments(segments)
         self.effects.stored.extend(segments)
         self.store.save_attempt(
@@ -61,7 +62,6 @@ class AttemptResults(Transitions):
                 confirmed=True,
             )
         )
-        self.note_change(key.run_id)
         return SegmentOutcome.ADDED
 
     def fail(self, key: AttemptKey, why: Failure, log: AttemptLog | None = None) -> None:
@@ -101,8 +101,8 @@ class AttemptResults(Transitions):
 
     def _is_bare(self, attempt: Attempt) -> bool:
         """Whether its run is bare and so must have no launches."""
-        run = self.store.run(attempt.key.run_id)
-        return run is not None and run.level == "bare" and not attempt.launches
+        run = None if attempt.launches else self.store.run(attempt.key.run_id)
+        return run is not None and run.level == "bare"
 
     def _worth_another_try(self, attempt: Attempt) -> Failure | None:
         """Why a live attempt's flags justify another try; None if they do not, or no try is left."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -55,10 +55,11 @@ def seat_of(agent: Agent, slot: Slot) -> Seat:
 
 
 class Choice(NamedTuple):
-    """The slice for a slot, and the other slots that a run over several GPUs takes at once."""
+    """The slice for a slot, with its earlier attempts; ``gang``: the other slots of a run on several GPUs."""
 
     run: Run
     piece: Slice
+    earlier: Sequence[Attempt]
     gang: tuple[str, ...] = ()
 
 
@@ -145,13 +146,14 @@ class Chooser:
                     if self._reserve(lane_id, kept_free.union(gang), candidate, seat):
                         return None
                     del lanes[lane_id]
-                elif not self._is_for_another(found, seat.place):
+                    continue
+                earlier = self.store.attempts(found[0].run_id, found[1].index)
+                if not self._is_for_another(*found, earlier, seat.place):
                     self.reservations.release(lane_id)
-                    return Choice(*found, gang)
-                else:
-                    passed.append((found[0].run_id, found[1].index))
-                    if len(passed) > _MOST_PASSED:
-                        return None
+                    return Choice(*found, earlier, gang)
+                passed.append((found[0].run_id, found[1].index))
+                if len(passed) > _MOST_PASSED:
+                    return None
         return None
 
     def _gang(
@@ -218,11 +220,12 @@ class Chooser:
             elif due_ms > self.now_ms:
                 self.candidates.rest(lane_id, due_ms)
 
-    def _is_for_another(self, found: tuple[Run, Slice], place: tuple[str, str]) -> bool:
+    def _is_for_another(
+        self, run: Run, piece: Slice, earlier: Sequence[Attempt], place: tuple[str, str]
+    ) -> bool:
         """Whether a slice last failed in this place, and a place where it has not failed is there; or the
         policy of this agent refused it, and an agent is there that did not."""
-        run, piece = found
-        failed = [a for a in self.store.attempts(run.run_id, piece.index) if a.state is AttemptState.FAILED]
+        failed = [attempt for attempt in earlier if attempt.state is AttemptState.FAILED]
         if not failed:
             return False
         refused = refusals(a for a in failed if a.key.attempt >= piece.tries_from)

@@ -14,7 +14,7 @@ from assay_sampling.errors import DuplicateIdentityError, ParameterError, Storag
 from assay_sampling.running.failures import FailureClass
 from assay_server.campaigns.queue.candidates import Candidate
 from assay_server.campaigns.queue.windows import window_of
-from assay_server.campaigns.scheduling.choice import Chooser
+from assay_server.campaigns.scheduling.choice import Choice, Chooser
 from assay_server.campaigns.scheduling.transitions import Transitions
 from assay_server.store.model import Agent, Attempt, Run, Slice, SliceState
 
@@ -120,7 +120,7 @@ class Leases(Transitions):
             self.queue.reservations,
             self._is_over_budget,
         ).choose(seat)
-        return None if found is None else self._give(*found, agent, slot)
+        return None if found is None else self._give(found, agent, slot)
 
     def _is_over_budget(self, candidate: Candidate) -> bool:
         who, hours = candidate.entrant, self.policy.person_gpu_hours
@@ -134,8 +134,8 @@ class Leases(Transitions):
             raise StorageError(attempt.key.run_id, "the store lost the run of this attempt")
         return Lease(attempt, run, piece)
 
-    def _give(self, run: Run, piece: Slice, gang: tuple[str, ...], agent: Agent, slot: Slot) -> Lease:
-        earlier = self.store.attempts(run.run_id, piece.index)
+    def _give(self, choice: Choice, agent: Agent, slot: Slot) -> Lease:
+        run, piece, earlier, gang = choice
         for expired in (a for a in earlier if a.state is AttemptState.EXPIRED):
             self.end_attempt(expired, AttemptState.SUPERSEDED, expired.failure)
         number = earlier[-1].key.attempt + 1 if earlier else 1

@@ -265,25 +265,26 @@ class Transitions:
 
     def end_attempt(self, attempt: Attempt, state: AttemptState, why: Failure | None) -> None:
         """Save an attempt that has ended; the caller decides about its slice."""
+        run = self.store.run(attempt.key.run_id)
         self.store.save_attempt(replace(attempt, state=state, failure=why, ended_at_ms=self.now_ms))
         self.effects.freed.append(attempt.key)
         self.effects.ended.append((attempt, state, why))
         if state is not AttemptState.EXPIRED:
             self.effects.dead.append(attempt.key)
-        run = self.store.run(attempt.key.run_id)
         self.note_change(attempt.key.run_id)
         if run is not None and run.placement.concerns_other_slots:
             self.effects.work = True  # its rivals were kept idle; the other slots of a gang are free
 
     def set_slice(self, piece: Slice, why: Failure | None = None) -> None:
         """Save a slice and update its run and campaign."""
-        self.store.save_slice(piece)
         run = self.store.run(piece.run_id)
         if run is None or run.state in ENDED_RUNS:
+            self.store.save_slice(piece)
             return
         # A run that has not ended has no slice that failed or was cancelled.
         leased = piece.state is SliceState.LEASED
         beside = frozenset() if leased else self.store.states_beside(piece.run_id, piece.index)
+        self.store.save_slice(piece)
         state = RunState.RUNNING if leased else run_state({piece.state} | beside)
         if state is not run.state:
             self.store.save_run(replace(run, state=state, failure=why))
@@ -324,7 +325,7 @@ class Transitions:
         # First what costs little: most runs are not the last of their campaign.
         left = self.store.open_ends(campaign_id)
         ends = not (left.open_runs or left.requests)
-        if not ends and not left.held_workloads:
+        if not ends and not left.held_slices:
             return
         campaign = self.store.campaign(campaign_id)
         if campaign is None or campaign.state is not CampaignState.RUNNING:

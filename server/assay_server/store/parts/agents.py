@@ -35,9 +35,8 @@ class AgentRows(KnownRows):
 
     def sessions(self, agent_ids: Sequence[str]) -> dict[str, AgentSession]:
         """The current processes of those of these agents that are known."""
-        wanted = dict.fromkeys(agent_ids)
-        rows = {each: self.driver.first(heartbeats.session(), {"agent_id": each}) for each in wanted}
-        return {each: AgentSession(**row) for each, row in rows.items() if row is not None}
+        rows = self.rows(heartbeats.sessions(), {"agent_ids": list(dict.fromkeys(agent_ids))})
+        return {row["agent_id"]: AgentSession(row["session_id"], row["seen_at_ms"]) for row in rows}
 
     def put_agent(self, agent: Agent) -> None:
         """Add or replace an agent with its slots."""
@@ -50,7 +49,7 @@ class AgentRows(KnownRows):
             known: Agent | None = self.known.get((tables.agents.name, agent_id))
             if known is not None:
                 self.known[(tables.agents.name, agent_id)] = replace(known, seen_at_ms=now_ms)
-            self.driver.write(heartbeats.saw_agent(), {"agent": agent_id, "now_ms": now_ms})
+            self.driver.change(heartbeats.saw_agent(), {"agent": agent_id, "now_ms": now_ms})
 
     def forget_agents(self, most: int) -> None:
         """Keep only the ``most`` agents that were seen last, and all that hold a lease."""

@@ -60,8 +60,9 @@ class AttemptRows(KnownRows):
 
     def attempts_with(self, keys: Iterable[AttemptKey]) -> dict[AttemptKey, Attempt]:
         """The attempts with these keys; keys without an attempt are left out."""
-        attempts = ((key, self.attempt(*_place_of(key))) for key in dict.fromkeys(keys))
-        return {key: found for key, found in attempts if found is not None and found.key == key}
+        by_token = {key.token: key for key in keys}
+        found = self._kept(self.rows(heartbeats.attempts_with_tokens(), {"tokens": list(by_token)}))
+        return {attempt.key: attempt for attempt in found if attempt.key == by_token[attempt.key.token]}
 
     def requested_attempts(self, asked: RunsRequest, states: Sequence[AttemptState]) -> list[Attempt]:
         """Attempts of the requested runs in one of these states, in the order of their tokens."""
@@ -91,7 +92,7 @@ class AttemptRows(KnownRows):
         return [(int(row["leased_at_ms"]), row["facts"]) for row in rows]
 
     def add_attempt(self, attempt: Attempt) -> None:
-        self.driver.write(statements.insert_into(tables.attempts), attempt_values(attempt))
+        self.driver.change(statements.insert_into(tables.attempts), attempt_values(attempt))
         self._keep(attempt)
 
     def save_attempt(self, attempt: Attempt) -> None:
@@ -105,7 +106,7 @@ class AttemptRows(KnownRows):
         for key, spooled in progress:
             extended = {"spooled": spooled, "ends_at_ms": lease_ends_at_ms}
             of_one = {statements.KEY + name: value for name, value in _key_of(key).items()}
-            self.driver.write(heartbeats.extend_attempt(), of_one | extended)
+            self.driver.change(heartbeats.extend_attempt(), of_one | extended)
             known: Attempt | None = self.known.get((tables.attempts.name, *_place_of(key)))
             if known is not None:
                 most = max(spooled, known.launches_spooled)
@@ -120,7 +121,7 @@ class AttemptRows(KnownRows):
 
     def add_segments(self, segments: Sequence[Segment]) -> None:
         for segment in segments:
-            self.driver.write(statements.insert_into(tables.segments), shallow(segment))
+            self.driver.change(statements.insert_into(tables.segments), shallow(segment))
 
     def forget_logs(self, before_ms: int, most: int, told: str) -> int:
         """Replace by ``told`` the logs of attempts without a result of campaigns that ended before then.

@@ -8,7 +8,7 @@ from typing import Any
 from assay_core.records.campaign import CampaignState
 from assay_server.store import statements, tables
 from assay_server.store.model import Entrant, GpuUse, OpenEnds, Run, Slice
-from assay_server.store.parts.runs import RunRows, slice_of
+from assay_server.store.parts.runs import RunRows, run_of, slice_of
 from assay_server.store.rows import queue
 
 
@@ -46,10 +46,11 @@ class QueueRows(RunRows):
         found = [row for lane in lane_ids for row in rows(query, {**given, "lane": lane})]
         if not found:
             return None
-        piece = slice_of(min(found, key=lambda row: int(row["ordinal"])))
+        first = min(found, key=lambda row: int(row["ordinal"]))
+        piece = slice_of(first)
+        run = run_of({column.name: first[queue.OF_RUN + column.name] for column in tables.runs.c})
         self.keep(tables.slices, (piece.run_id, piece.index), piece)
-        run = self.run(piece.run_id)
-        return None if run is None else (run, piece)
+        return self.keep(tables.runs, (run.run_id,), run), piece
 
     def is_running(self, campaign_id: str) -> bool:
         """Whether slots may have slices of a campaign: it runs and is not paused."""
@@ -68,12 +69,7 @@ class QueueRows(RunRows):
 
     def open_ends(self, campaign_id: str) -> OpenEnds:
         """What keeps a campaign from ending; costs the same for any number of runs."""
-        given = {"campaign_id": campaign_id}
-        return OpenEnds(
-            bool(self.driver.rows(statements.an_open_run(), given)),
-            bool(self.driver.rows(statements.a_request(), given)),
-            frozenset(self.held_workloads(campaign_id)),
-        )
+        return OpenEnds(**self.driver.rows(queue.open_ends(), {"campaign_id": campaign_id})[0])
 
     def held_workloads(self, campaign_id: str) -> set[str]:
         """The workloads of a campaign with waiting slices that are held."""

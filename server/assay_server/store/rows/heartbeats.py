@@ -1,4 +1,4 @@
-"""The statements behind heartbeats, each for one agent or attempt; a group of them is sent together."""
+"""The statements behind heartbeats, of which a group is answered together."""
 
 from __future__ import annotations
 
@@ -11,10 +11,18 @@ from assay_server.store import statements, tables
 
 
 @cache
-def session() -> sa.Select[Any]:
-    """The current process of an agent, and when it was seen."""
+def sessions() -> sa.Select[Any]:
+    """The current processes of agents, and when they were seen."""
     a = tables.agents.c
-    return sa.select(a.session_id, a.seen_at_ms).where(a.agent_id == sa.bindparam("agent_id"))
+    named = a.agent_id.in_(sa.bindparam("agent_ids", expanding=True))
+    return sa.select(a.agent_id, a.session_id, a.seen_at_ms).where(named)
+
+
+@cache
+def attempts_with_tokens() -> sa.Select[Any]:
+    """The attempts with these fencing tokens."""
+    of_tokens = tables.attempts.c.token.in_(sa.bindparam("tokens", expanding=True))
+    return sa.select(tables.attempts).where(of_tokens)
 
 
 @cache

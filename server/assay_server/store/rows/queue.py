@@ -24,6 +24,7 @@ from assay_server.campaign_file.compiled import SchedulingRules
 from assay_server.store import statements, tables
 from assay_server.store.model import OPEN_RUNS, Entrant, GpuUse, Lane, Need
 
+OF_RUN = "of_run_"
 _HOUR_MS = 3_600_000
 
 
@@ -66,7 +67,7 @@ def _of_open_run() -> sa.ColumnElement[bool]:
 
 @cache
 def first_of_lane(passing: bool, untried: bool) -> sa.Select[Any]:
-    """The first slice of a lane that waits and is due.
+    """The first slice of a lane that waits and is due, with its run in columns that begin with OF_RUN.
 
     ``passing``: leave out the slices ``passed`` (pairs of run and index); ``untried``: also leave out those
     that have failed in the slot ``untried_slot`` ("": any) of the agent ``untried_agent``.
@@ -80,7 +81,8 @@ def first_of_lane(passing: bool, untried: bool) -> sa.Select[Any]:
         slot = sa.bindparam("untried_slot", type_=sa.Text)
         place = (a.agent_id == sa.bindparam("untried_agent"), sa.or_(a.slot_id == slot, slot == ""))
         due.append(~sa.exists().where(*of_slice, *place))
-    found = sa.select(tables.slices).join_from(tables.slices, tables.runs, _of_open_run())
+    of_run = (column.label(OF_RUN + column.name) for column in tables.runs.c)
+    found = sa.select(tables.slices, *of_run).join_from(tables.slices, tables.runs, _of_open_run())
     return found.where(*due).order_by(s.ordinal, s.index).limit(1)
 
 
@@ -130,6 +132,20 @@ def held_workloads() -> sa.Select[Any]:
         # Without the second condition PostgreSQL reads all slices that wait, of all campaigns.
         .where(_waits(), s.lane < sa.literal_column("0"), lane.campaign_id == sa.bindparam("campaign_id"))
         .distinct()
+    )
+
+
+@cache
+def open_ends() -> Any:
+    """What keeps a campaign from ending. Nothing is counted, which would take longer in a large campaign."""
+    r, q = tables.runs.c, tables.requests.c
+    campaign: sa.BindParameter[str] = sa.bindparam("campaign_id")
+    return sa.select(
+        sa.exists()
+        .where(r.campaign_id == campaign, statements.one_of(r.state, OPEN_RUNS))
+        .label("open_runs"),
+        sa.exists().where(q.campaign_id == campaign).label("requests"),
+        held_workloads().exists().label("held_slices"),
     )
 
 
