@@ -22,7 +22,7 @@ from assay_server.campaigns.ingest.damaged_staging import staging_damaged
 from assay_server.campaigns.ingest.lost_records import lose_records
 from assay_server.campaigns.scheduling.attempt_results import FinishOutcome
 from assay_server.campaigns.scheduling.coordinator import Coordinator
-from assay_server.campaigns.slicing.after_light import plan_from
+from assay_server.campaigns.slicing.after_light import decides_slices, plan_from
 from assay_server.campaigns.slicing.kinds import LaunchKinds
 from assay_server.campaigns.slicing.reslice import slicing_of
 from assay_server.store.connections.retry import repeated
@@ -133,10 +133,10 @@ class Publisher:
         """Read the file before the transaction if its launches decide how runs continue: the plan for the
         detailed runs that wait for this light run, or the new kinds of launches in this slice."""
         is_open = run.in_windows and run.plan is None
-        if not file.file or not (is_open or run.level == "light"):
+        if not file.file or not (is_open or decides_slices(run)):
             return None
         with self._coordinator.snapshot() as store:
-            if run.level == "light":
+            if not is_open:
                 with self._coordinator.records.reading(file.file) as path:
                     return plan_from(store, run, path)
             slicing = slicing_of(store, run)

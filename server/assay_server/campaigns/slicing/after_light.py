@@ -32,7 +32,7 @@ _NS_PER_S = 1e9
 
 def waiting_for_light(store: SqlTransaction, light: Run) -> list[Run]:
     """The detailed runs that have no slices until this run has ended; none if it is not their light run."""
-    if not _decides_slices(light):
+    if not decides_slices(light):
         return []
     campaign = store.campaign(light.campaign_id)
     slicing = None if campaign is None else campaign.compiled.slicing
@@ -63,12 +63,12 @@ def awaited_lights(store: SqlTransaction, campaign_id: str) -> list[Run]:
     return [
         run
         for run in runs
-        if (run.workload, run.device_kind) in waiting and _decides_slices(run) and run.state not in OPEN_RUNS
+        if (run.workload, run.device_kind) in waiting and decides_slices(run) and run.state not in OPEN_RUNS
     ]
 
 
-def _decides_slices(run: Run) -> bool:
-    """Whether detailed runs of its workload and GPU wait for this run."""
+def decides_slices(run: Run) -> bool:
+    """Whether detailed runs of its workload and GPU may wait for this run."""
     return (run.level, run.condition, run.repeat, run.under_mps) == ("light", BASELINE, 0, False)
 
 
