@@ -237,8 +237,7 @@ class NameTracker:
 
     def intern_all(self, texts: Sequence[str]) -> pa.Array:
         """Ids of texts, shape (n,), uint64."""
-        known = self._known.keys() >= set(texts)
-        return identifiers_from(list(map(self._known.__getitem__ if known else self.intern, texts)))
+        return identifiers_from([self.intern(text) for text in texts])
 
     def intern_indices(self, texts: list[str], indices: np.ndarray) -> pa.Array:
         """Ids of ``texts[indices]``, shape (n,), uint64; null where the index is negative.

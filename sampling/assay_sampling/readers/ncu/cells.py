@@ -73,7 +73,6 @@ class CellParser:
                     include_columns=list(types),
                     column_types=types,
                     strings_can_be_null=False,
-                    check_utf8=not rows.data.isascii(),
                     null_values=NOT_MEASURED,
                 ),
             )

@@ -300,7 +300,8 @@ class Converter:
         self.first_nulls: dict[str, int] = {}
         self._layout = layout
         self._names = names
-        self._sound_names: set[str] = set()
+        # The kernels of the latest block and their ids: most of them come again in the next one.
+        self._latest = pa.array([], pa.string()), pa.array([], pa.uint64())
 
     def convert(self, table: pa.Table, lines: np.ndarray) -> dict[str, pa.Array | np.ndarray]:
         """All columns except process and launch; raises CellError."""
@@ -336,14 +337,18 @@ class Converter:
 
     def _kernels(self, table: pa.Table) -> pa.Array:
         encoded = encoded_cells(table, self._layout.at("Kernel Name"))
-        names = encoded.dictionary.to_pylist()
-        for index, name in enumerate(() if self._sound_names.issuperset(names) else names):
+        names = encoded.dictionary
+        known, known_ids = self._latest
+        identifiers = known_ids.take(pc.index_in(names, value_set=known))
+        new = names.filter(identifiers.is_null()).to_pylist()
+        for name in new:
             if not name.strip() or "\n" in name or "\r" in name:
-                row = pc.index(encoded.indices, index).as_py()
+                row = pc.index(encoded.indices, pc.index(names, name).as_py()).as_py()
                 cause = "it spans several lines" if name.strip() else "it is empty"
                 raise CellError(row, "Kernel Name", cause)
-        self._sound_names.update(names)
-        return self._names.intern_all(names).take(encoded.indices)
+        identifiers = pc.replace_with_mask(identifiers, identifiers.is_null(), self._names.intern_all(new))
+        self._latest = names, identifiers
+        return identifiers.take(encoded.indices)
 
     def _shapes(self, table: pa.Table, columns: dict[str, pa.Array | np.ndarray]) -> None:
         for what in _SIZES:
