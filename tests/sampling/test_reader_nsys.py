@@ -488,12 +488,14 @@ def test_ten_thousand_launches_come_out_in_order(tmp_path: Path) -> None:
     assert launches.column("grid_x").tolist() == list(range(1, count + 1))
 
 
-@pytest.mark.parametrize("calls_before", [1, 70_000])
-def test_a_call_with_a_text_for_a_time_is_refused_in_any_batch(tmp_path: Path, calls_before: int) -> None:
-    calls = [nsys_call(number, number) for number in range(calls_before)]
-    error = _error(
-        nsys_export(tmp_path / "x", [nsys_kernel(10, 0)], [*calls, nsys_call(0, 1) | {"start": "soon"}])
-    )
+@pytest.mark.parametrize(
+    ("calls_before", "wrong"), [(1, {"start": "soon"}), (1, {"end": 2.5}), (70_000, {"start": "soon"})]
+)
+def test_a_call_that_launches_nothing_at_a_time_that_is_no_whole_number_is_refused_in_any_batch(
+    tmp_path: Path, calls_before: int, wrong: dict[str, object]
+) -> None:
+    calls = [nsys_call(number, 0) for number in range(calls_before)]
+    error = _error(nsys_export(tmp_path / "x", [nsys_kernel(10, 0)], [*calls, nsys_call(0, 1) | wrong]))
     assert error.field == "CUPTI_ACTIVITY_KIND_RUNTIME"
     assert "not a whole number" in error.cause
 

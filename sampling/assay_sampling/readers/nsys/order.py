@@ -11,8 +11,9 @@ Source: docs/reading-recordings.md, "Nsight Systems exports".
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -29,6 +30,9 @@ _NO_CORRELATION = -1
 _NO_THREAD = -1
 _END = '"end"'  # a keyword of SQL
 _IN_ORDER = "ORDER BY rowid"  # several passes over the kernels must agree, whatever indices the file has
+# Whether kernels may have the correlation ID of a row of API calls; most launch nothing.
+_MARKED = "substr(?, (correlationId >> ?) + 1, 1) = x'01'"
+_MOST_MARKS = 1 << 24
 _ALL = slice(None)
 
 
@@ -135,7 +139,7 @@ class _Launched:
 def _launched(database: Database, kernels: _Kernels, doubles: np.ndarray) -> tuple[_Launched, Lost]:
     keys = _Keys(kernels.owner, kernels.owners, kernels.correlation)
     lost = LostLaunches()
-    calls = _calls(database, keys, lost)
+    calls = _calls(database, keys, _marks(kernels.correlation), lost)
     group = keys.of_launch
     thread = calls.thread[group]
     unknown = thread == _NO_THREAD
@@ -250,14 +254,14 @@ def integers(database: Database, table: str, expressions: list[str], where: str 
 
 
 def integer_chunks(
-    database: Database, table: str, expressions: list[str], where: str = ""
+    database: Database, table: str, expressions: list[str], where: str = "", parameters: Sequence[Any] = ()
 ) -> Iterator[list[np.ndarray]]:
     """Columns of whole numbers in chunks, each column of shape (m,), int64.
 
     Raises InputError where a value is not a whole number.
     """
     query = f"SELECT {', '.join(expressions)} FROM {table} {where}"
-    for batch in database.integer_batches(table, query):
+    for batch in database.integer_batches(table, query, parameters):
         for field, column in zip(batch.schema, batch.columns, strict=True):
             if column.null_count:
                 cause = f"a value of {field.name} is missing"
@@ -275,17 +279,31 @@ class _Calls:
     threads: np.ndarray
 
 
-def _calls(database: Database, keys: _Keys, lost: LostLaunches) -> _Calls:
-    """The first API call of each key. Launch calls without a key go to ``lost``."""
+def _marks(correlation: np.ndarray) -> tuple[bytes, int]:
+    """A byte for each correlation ID, 1 where a kernel has it, and by how many bits to shift an ID to find
+    its byte: neighbouring IDs share one where they are large, so that the bytes are few."""
+    shift = max(int(correlation.max(initial=0)) // _MOST_MARKS, 0).bit_length()
+    marked = correlation[correlation >= 0] >> shift
+    marks = np.zeros(int(marked.max(initial=0)) + 1, np.uint8)
+    marks[marked] = 1
+    return marks.tobytes(), shift
+
+
+def _calls(database: Database, keys: _Keys, marks: tuple[bytes, int], lost: LostLaunches) -> _Calls:
+    """The first API call of each key, whose correlation IDs are marked. Launch calls without a key go to
+    ``lost``."""
     start = np.full(len(keys), np.iinfo(np.int64).max)
     end, thread = np.zeros(len(keys), np.int64), np.full(len(keys), _NO_THREAD, np.int32)
     threads = _Codes()
     if not database.has(RUNTIME, "start", "end", "globalTid", "correlationId"):
         return _Calls(start, end, thread, threads.values)
     expressions = ["start", _END, "globalTid", "correlationId"]
-    where = "WHERE " + " AND ".join(f"{name} IS NOT NULL" for name in expressions)
+    by_name = call_kind(database)
+    wanted = [f"{by_name} > 0", _MARKED, *(f"{name} | 0 <> +{name}" for name in expressions)]  # or not whole
+    conditions = [*(f"{name} IS NOT NULL" for name in expressions), f"({' OR '.join(wanted)})"]
+    where = f"WHERE {' AND '.join(conditions)}"
     by_process = "globalPid" in database.tables[KERNEL]
-    for chunk in integer_chunks(database, RUNTIME, [*expressions, call_kind(database)], where):
+    for chunk in integer_chunks(database, RUNTIME, [*expressions, by_name], where, marks):
         began, ended, caller, correlation, kind = chunk
         owner = caller & PROCESS_MASK if by_process else np.zeros(len(caller), np.int64)
         caller = threads.of(caller)
