@@ -22,8 +22,6 @@ _BLOCK_ELEMENTS = 32768
 _BLOCK_ROWS = 1 << 16
 # More points than these are not kept by columns too.
 _MOST_IN_COLUMNS = 1 << 20
-# Up to this many centres it is faster to process one after the other.
-_FEW_CENTRES = 10
 MAX_STEPS = 300
 _MOST_RANKS = 255  # of one byte
 # Two solutions whose inertias differ relatively by less count as one.
@@ -220,9 +218,8 @@ def assign(points: WeightedPoints, centres: np.ndarray, rows: np.ndarray | slice
     labels = np.empty(len(chosen), np.intp)
     nearest, second = np.empty(len(chosen)), np.empty(len(chosen))
     factors = products(centres)
-    two_nearest = _two_nearest_of_few if len(centres) <= _FEW_CENTRES else _two_nearest
     for block in blocks(len(chosen), len(centres)):
-        labels[block], nearest[block], second[block] = two_nearest(factors @ chosen[block].T)
+        labels[block], nearest[block], second[block] = _two_nearest(factors @ chosen[block].T)
     nearest += squares
     second += squares
     return Assignment(labels, np.maximum(nearest, 0.0, out=nearest), np.maximum(second, 0.0, out=second))
@@ -246,19 +243,6 @@ def _first_true(mask: np.ndarray) -> np.ndarray:
         ranks = np.arange(k, 0, -1, dtype=np.uint8)
         first = k - np.multiply(mask.view(np.uint8), ranks[:, None]).max(axis=0).astype(np.intp)
     return first
-
-
-def _two_nearest_of_few(distances: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Labels, nearest and second nearest, as :func:`_two_nearest`, a centre at a time: faster for few."""
-    nearest = distances[0].copy()
-    second = np.full(len(nearest), np.inf)
-    labels = np.zeros(len(nearest), np.intp)
-    for j in range(1, len(distances)):
-        other = distances[j]
-        np.minimum(second, np.maximum(nearest, other), out=second)
-        np.putmask(labels, other < nearest, j)
-        np.minimum(nearest, other, out=nearest)
-    return labels, nearest, second
 
 
 def removal_costs(points: WeightedPoints, now: Assignment, k: int) -> np.ndarray:
