@@ -139,14 +139,14 @@ def _new_centres(
         factors = products(centres)
         sums = np.zeros((_DRAWN, centres.shape[1] + 1))
         for block in blocks(len(points), _DRAWN):
-            augmented = points.augmented[block]
-            drawn = factors @ augmented.T < nearest[block] - points.squares[block]
-            sums += memberships(points, drawn, block) @ augmented
+            columns = points.columns[:, block]
+            drawn = factors @ columns < nearest[block] - points.squares[block]
+            sums += memberships(points, drawn, block) @ columns.T
         centres = np.divide(sums[:, :-1], sums[:, -1:], out=centres.copy(), where=sums[:, -1:] > 0)
     gains = np.zeros(_DRAWN)
     factors = products(centres)
     for block in blocks(len(points), _DRAWN):
-        excess = nearest[block] - points.squares[block] - factors @ points.augmented[block].T
+        excess = nearest[block] - points.squares[block] - factors @ points.columns[:, block]
         gains += np.maximum(excess, 0.0) @ points.weights[block]
     best = best_distinct(-gains, keep) if gains.any() else np.arange(1)
     return centres[best], gains[best]
@@ -176,7 +176,7 @@ class Seeding:
 
     def _distances(self, centres: np.ndarray) -> np.ndarray:
         r, t, d = centres.shape
-        flat = products(centres).reshape(r * t, d + 1) @ self._points.augmented.T
+        flat = products(centres).reshape(r * t, d + 1) @ self._points.columns
         distances: np.ndarray = np.maximum(flat + self._points.squares, 0.0)
         return distances.reshape(r, t, -1)
 

@@ -20,8 +20,8 @@ import numpy as np
 # Elements of a block of the distance matrix: it and its one-hot twin stay in a core's cache.
 _BLOCK_ELEMENTS = 32768
 _BLOCK_ROWS = 1 << 16
-# More points than these are not kept by columns too.
-_MOST_IN_COLUMNS = 1 << 20
+# More points than these are not kept times their weights too.
+_MOST_WEIGHTED = 1 << 20
 MAX_STEPS = 300
 _MOST_RANKS = 255  # of one byte
 # Two solutions whose inertias differ relatively by less count as one.
@@ -36,14 +36,15 @@ _MARGIN = 1.05
 @dataclass(frozen=True)
 class WeightedPoints:
     """Distinct points with their multiplicities; 8 (d + 3) bytes a point, and 8 (d + 1) more for up to
-    _MOST_IN_COLUMNS of them.
+    _MOST_WEIGHTED of them unless they are alike.
 
-    ``augmented`` has shape (n, d + 1): the positions about ``origin``, their weighted mean, and a
-    column of ones. ``weights`` and ``squares`` (of the distance from the origin) have shape (n,).
+    ``columns`` has shape (d + 1, n): the positions about ``origin``, their weighted mean, and a row of
+    ones; products with few centres, and sums over groups, read whole columns. ``weights`` and ``squares``
+    (of the distance from the origin) have shape (n,).
     """
 
     origin: np.ndarray
-    augmented: np.ndarray
+    columns: np.ndarray
     weights: np.ndarray
     squares: np.ndarray
     total_square: float
@@ -53,26 +54,30 @@ class WeightedPoints:
         """Points at ``positions``, shape (n, d), finite, with positive ``weights``, shape (n,)."""
         weights = np.asarray(weights, np.float64)
         origin = weights @ positions / weights.sum()
-        augmented = np.ones((positions.shape[0], positions.shape[1] + 1))
-        np.subtract(positions, origin, out=augmented[:, :-1])
-        with np.errstate(over="ignore"):  # callers that group the points check the total
-            squares = np.vecdot(augmented[:, :-1], augmented[:, :-1])
-        return cls(origin, augmented, weights, squares, float(weights @ squares))
+        columns = np.ones((positions.shape[1] + 1, positions.shape[0]))
+        squares = np.empty(len(positions))
+        for block in _row_blocks(len(positions)):
+            centred = positions[block] - origin
+            columns[:-1, block] = centred.T
+            with np.errstate(over="ignore"):  # callers that group the points check the total
+                np.vecdot(centred, centred, out=squares[block])
+        return cls(origin, columns, weights, squares, float(weights @ squares))
 
     def __len__(self) -> int:
         return len(self.weights)
 
     def weighted_columns(self) -> Iterable[np.ndarray]:
-        """The columns of ``augmented`` times ``weights``, one after the other in memory for few points: sums
-        over groups read each of them whole."""
-        if len(self) > _MOST_IN_COLUMNS:
-            return (self.weights * column for column in self.augmented.T)
-        return self._columns
+        """The ``columns`` times ``weights``."""
+        if self.are_alike:
+            return self.columns
+        if len(self) > _MOST_WEIGHTED:
+            return (self.weights * column for column in self.columns)
+        return self._weighted_columns
 
     @cached_property
-    def _columns(self) -> np.ndarray:
-        columns: np.ndarray = np.multiply(self.augmented.T, self.weights, order="C")
-        return columns
+    def _weighted_columns(self) -> np.ndarray:
+        weighted: np.ndarray = self.columns * self.weights
+        return weighted
 
     @cached_property
     def are_alike(self) -> bool:
@@ -82,7 +87,7 @@ class WeightedPoints:
     @property
     def positions(self) -> np.ndarray:
         """Positions about ``origin``, shape (n, d)."""
-        return self.augmented[:, :-1]
+        return self.columns[:-1].T
 
 
 def blocks(rows: int, width: int) -> Iterator[slice]:
@@ -150,10 +155,10 @@ def _step_sums(
     flat = factors.reshape(b * k, width)
     sums = np.zeros((b * k, width))
     for block in blocks(len(points), b * k):
-        augmented = points.augmented[block]
+        columns = points.columns[:, block]
         # Centres along the first axes: minima run over contiguous points, several at an instruction.
-        distances = (flat @ augmented.T).reshape(b, k, -1)
-        sums += memberships(points, nearest(distances).reshape(b * k, -1), block) @ augmented
+        distances = (flat @ columns).reshape(b, k, -1)
+        sums += memberships(points, nearest(distances).reshape(b * k, -1), block) @ columns.T
     return sums.reshape(b, k, width)
 
 
@@ -214,12 +219,13 @@ class Assignment:
 
 def assign(points: WeightedPoints, centres: np.ndarray, rows: np.ndarray | slice = slice(None)) -> Assignment:
     """Nearest and second nearest of the centres (k, d) for all points, or those at ``rows``."""
-    chosen, squares = points.augmented[rows], points.squares[rows]
-    labels = np.empty(len(chosen), np.intp)
-    nearest, second = np.empty(len(chosen)), np.empty(len(chosen))
+    chosen, squares = points.columns[:, rows], points.squares[rows]
+    n = len(squares)
+    labels = np.empty(n, np.intp)
+    nearest, second = np.empty(n), np.empty(n)
     factors = products(centres)
-    for block in blocks(len(chosen), len(centres)):
-        labels[block], nearest[block], second[block] = _two_nearest(factors @ chosen[block].T)
+    for block in blocks(n, len(centres)):
+        labels[block], nearest[block], second[block] = _two_nearest(factors @ chosen[:, block])
     nearest += squares
     second += squares
     return Assignment(labels, np.maximum(nearest, 0.0, out=nearest), np.maximum(second, 0.0, out=second))
@@ -333,7 +339,7 @@ def _group_sums(
     if rows is None:
         columns = points.weighted_columns()
     else:
-        columns = np.multiply(points.augmented[rows].T, points.weights[rows], order="C")
+        columns = points.columns[:, rows] * points.weights[rows]
     return np.stack([np.bincount(labels, column, k) for column in columns], axis=1)
 
 
@@ -406,7 +412,7 @@ def _gains(
         row, own = rows[block], labels[block]
         at = np.arange(len(row))
         weight, mine = points.weights[row], held[own]
-        distances = points.augmented[row] @ factors
+        distances = points.columns[:, row].T @ factors
         distances += points.squares[row, None]
         np.maximum(distances, 0.0, out=distances)
         rest = mine - weight
@@ -427,8 +433,7 @@ def measure(points: WeightedPoints, labels: np.ndarray, k: int) -> tuple[np.ndar
     for axis, weighted in enumerate(islice(points.weighted_columns(), means.shape[1])):
         sums = np.bincount(labels, weighted, k)
         mean = np.divide(sums, weight, out=np.zeros(k), where=weight > 0)
-        column = weighted if points.are_alike else points.positions[:, axis]
-        difference = column - mean[labels]
+        difference = points.columns[axis] - mean[labels]
         inertia += float(points.weights @ (difference * difference))
         means[:, axis] = mean
     return means, inertia

@@ -54,9 +54,8 @@ def _leaves(points: WeightedPoints, labels: np.ndarray, groups: int) -> _Leaves:
     d = points.positions.shape[1]
     means, scatter = np.empty((groups, d)), np.empty((groups, d))
     for axis, weighted in enumerate(islice(points.weighted_columns(), d)):
-        values = weighted if points.are_alike else points.positions[:, axis]
         means[:, axis] = np.bincount(labels, weighted, groups) / weight
-        difference = values - means[:, axis][labels]
+        difference = points.columns[axis] - means[:, axis][labels]
         scatter[:, axis] = np.bincount(labels, points.weights * difference * difference, groups)
     return _Leaves(weight, means, scatter)
 
