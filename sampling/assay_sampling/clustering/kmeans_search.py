@@ -135,19 +135,20 @@ def _new_centres(
     distances; each draws the points that are nearer to it than to their centre, and moves to their mean.
     """
     centres = points.positions[_draw(points.weights * nearest, rng.random((1, _DRAWN)))[0]]
+    excess = nearest - points.squares
     for _ in range(2):
         factors = products(centres)
         sums = np.zeros((_DRAWN, centres.shape[1] + 1))
         for block in blocks(len(points), _DRAWN):
             columns = points.columns[:, block]
-            drawn = factors @ columns < nearest[block] - points.squares[block]
+            drawn = factors @ columns < excess[block]
             sums += memberships(points, drawn, block) @ columns.T
         centres = np.divide(sums[:, :-1], sums[:, -1:], out=centres.copy(), where=sums[:, -1:] > 0)
     gains = np.zeros(_DRAWN)
     factors = products(centres)
     for block in blocks(len(points), _DRAWN):
-        excess = nearest[block] - points.squares[block] - factors @ points.columns[:, block]
-        gains += np.maximum(excess, 0.0) @ points.weights[block]
+        saved = excess[block] - factors @ points.columns[:, block]
+        gains += np.maximum(saved, 0.0, out=saved) @ points.weights[block]
     best = best_distinct(-gains, keep) if gains.any() else np.arange(1)
     return centres[best], gains[best]
 

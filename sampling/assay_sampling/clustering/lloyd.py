@@ -258,16 +258,20 @@ def removal_costs(points: WeightedPoints, now: Assignment, k: int) -> np.ndarray
 
 
 def converge(
-    points: WeightedPoints, centres: np.ndarray, *, tolerance: float = 0.0
+    points: WeightedPoints, centres: np.ndarray, *, tolerance: float = 0.0, bounds: Bounds | None = None
 ) -> tuple[Batch, np.ndarray]:
     """Lloyd steps from centres (k, d) until no point changes its group, at most MAX_STEPS; or, with a
     ``tolerance``, until the squared moves of the centres sum to less than it times the mean variance.
 
     Only points that can have changed are computed: the triangle inequality bounds how near a centre that
-    moved can have come (Hamerly 2010). Returns a batch of one solution and the labels, shape (n,).
+    moved can have come (Hamerly 2010). ``bounds`` at centres nearby, which are used up, save computing all
+    points once. Returns a batch of one solution and the labels, shape (n,).
     """
     k = len(centres)
-    bounds = _Bounds(points, centres)
+    if bounds is None:
+        bounds = Bounds(points, centres)
+    else:
+        bounds.reassign(centres)
     sums = _group_sums(points, bounds.labels, k)
     negligible = tolerance * points.total_square / (points.weights.sum() * centres.shape[1])
     for _ in range(MAX_STEPS):
@@ -276,23 +280,33 @@ def converge(
         centres = means
         if squared_moves.sum() <= negligible:
             break
-        sums += bounds.reassign(centres, np.sqrt(squared_moves))
+        sums += bounds.reassign(centres)
         sums[sums[:, -1] < 0.5 * points.weights.min()] = 0.0  # what rounding leaves of an empty group
     found = Batch(centres[None], _inertia(points, sums[None], centres[None]), sums[None, :, -1])
     return found, bounds.labels
 
 
-class _Bounds:
+class Bounds:
     """Each point's group, an upper bound of its distance to that centre, and a lower bound to any other: a
-    point changes only if the upper bound exceeds the lower one."""
+    point changes only if the upper bound exceeds the lower one.
 
-    def __init__(self, points: WeightedPoints, centres: np.ndarray) -> None:
-        self._points = points
+    ``see`` is called with the assignment that they begin with, a block of points at a time.
+    """
+
+    def __init__(
+        self,
+        points: WeightedPoints,
+        centres: np.ndarray,
+        see: Callable[[slice, Assignment], None] = lambda block, now: None,
+    ) -> None:
+        self._points, self._centres = points, centres
         self._largest_square = float(points.squares.max())
         self.labels = np.empty(len(points), np.intp)
         self._upper, self._lower = np.empty(len(points)), np.empty(len(points))
         for block in _row_blocks(len(points)):
-            self._look_at(block, assign(points, centres, block))
+            now = assign(points, centres, block)
+            self._look_at(block, now)
+            see(block, now)
 
     def _look_at(self, rows: np.ndarray | slice, now: Assignment) -> None:
         # The error of the expanded squares is added, so that the bounds stay bounds.
@@ -301,9 +315,11 @@ class _Bounds:
         self._upper[rows] = np.sqrt(now.nearest + slack)
         self._lower[rows] = np.sqrt(np.maximum(now.second - slack, 0.0))
 
-    def reassign(self, centres: np.ndarray, moved: np.ndarray) -> np.ndarray:
-        """Update for centres (k, d) that ``moved`` this far, shape (k,), and for points that change their
-        group; returns the changes of the groups' sums, shape (k, d + 1)."""
+    def reassign(self, centres: np.ndarray) -> np.ndarray:
+        """Update for centres (k, d) that moved there, and for points that change their group; returns the
+        changes of the groups' sums, shape (k, d + 1)."""
+        moved = np.sqrt(np.square(centres - self._centres).sum(axis=1))
+        self._centres = centres
         changes = np.zeros((len(centres), centres.shape[1] + 1))
         half_gaps = _half_gaps(centres)
         for block in _row_blocks(len(self.labels)):
@@ -363,7 +379,7 @@ def transfer(points: WeightedPoints, found: Batch, labels: np.ndarray) -> tuple[
 
     It matters if one point weighs much, as thousands of equal launches do, and at the borders of groups.
     """
-    rows = _movable(points, found, labels)
+    bounds, rows = _movable(points, found, labels)
     sums = _group_sums(points, labels, found.weights.shape[1])
     for _ in range(_TRANSFER_ROUNDS if len(rows) else 0):
         means = _means(sums, found.centres[0])
@@ -384,22 +400,24 @@ def transfer(points: WeightedPoints, found: Batch, labels: np.ndarray) -> tuple[
         labels = labels.copy()
         labels[rows[chosen]] = targets[chosen]
         sums = after
-    return converge(points, _means(sums, found.centres[0]))
+    return converge(points, _means(sums, found.centres[0]), bounds=bounds)
 
 
-def _movable(points: WeightedPoints, found: Batch, labels: np.ndarray) -> np.ndarray:
+def _movable(points: WeightedPoints, found: Batch, labels: np.ndarray) -> tuple[Bounds, np.ndarray]:
     """Rows of points that could lower the inertia in the group of their second nearest centre, if that were
-    the lightest of all groups."""
+    the lightest of all groups; and bounds at the solution's centres."""
     held = found.weights[0]
     movable = np.empty(len(points), bool)
-    for block in _row_blocks(len(points)):
+
+    def see(block: slice, now: Assignment) -> None:
         weights, own = points.weights[block], held[labels[block]]
-        now = assign(points, found.centres[0], block)
         rest = own - weights
         least = held.min() / (held.min() + weights)
         inflated = np.divide(now.nearest * own, rest, out=np.zeros_like(rest), where=rest > 0)
         movable[block] = now.second * least < inflated * _MARGIN
-    return np.flatnonzero(movable)
+
+    bounds = Bounds(points, found.centres[0], see)
+    return bounds, np.flatnonzero(movable)
 
 
 def _gains(
