@@ -19,7 +19,7 @@ import numpy as np
 
 # Elements of a block of the distance matrix: it and its one-hot twin stay in a core's cache.
 _BLOCK_ELEMENTS = 32768
-_BLOCK_ROWS = 1 << 16
+_BLOCK_ROWS = 1 << 13
 # More points than these are not kept times their weights too.
 _MOST_WEIGHTED = 1 << 20
 MAX_STEPS = 300
@@ -451,7 +451,8 @@ def measure(points: WeightedPoints, labels: np.ndarray, k: int) -> tuple[np.ndar
     for axis, weighted in enumerate(islice(points.weighted_columns(), means.shape[1])):
         sums = np.bincount(labels, weighted, k)
         mean = np.divide(sums, weight, out=np.zeros(k), where=weight > 0)
-        difference = points.columns[axis] - mean[labels]
-        inertia += float(points.weights @ (difference * difference))
+        for block in _row_blocks(len(points)):
+            difference = points.columns[axis, block] - mean[labels[block]]
+            inertia += float(points.weights[block] @ np.square(difference, out=difference))
         means[:, axis] = mean
     return means, inertia
