@@ -19,9 +19,8 @@ import numpy as np
 
 # Elements of a block of the distance matrix: it and its one-hot twin stay in a core's cache.
 _BLOCK_ELEMENTS = 32768
+# Arrays of these stay there too, and OpenBLAS does not divide a product of two among threads.
 _BLOCK_ROWS = 1 << 13
-# More points than these are not kept times their weights too.
-_MOST_WEIGHTED = 1 << 20
 MAX_STEPS = 300
 _MOST_RANKS = 255  # of one byte
 # Two solutions whose inertias differ relatively by less count as one.
@@ -35,8 +34,7 @@ _MARGIN = 1.05
 
 @dataclass(frozen=True)
 class WeightedPoints:
-    """Distinct points with their multiplicities; 8 (d + 3) bytes a point, and 8 (d + 1) more for up to
-    _MOST_WEIGHTED of them unless they are alike.
+    """Distinct points with their multiplicities; 8 (d + 3) bytes a point.
 
     ``columns`` has shape (d + 1, n): the positions about ``origin``, their weighted mean, and a row of
     ones; products with few centres, and sums over groups, read whole columns. ``weights`` and ``squares``
@@ -67,17 +65,8 @@ class WeightedPoints:
         return len(self.weights)
 
     def weighted_columns(self) -> Iterable[np.ndarray]:
-        """The ``columns`` times ``weights``."""
-        if self.are_alike:
-            return self.columns
-        if len(self) > _MOST_WEIGHTED:
-            return (self.weights * column for column in self.columns)
-        return self._weighted_columns
-
-    @cached_property
-    def _weighted_columns(self) -> np.ndarray:
-        weighted: np.ndarray = self.columns * self.weights
-        return weighted
+        """The ``columns`` times ``weights``, one after the other."""
+        return self.columns if self.are_alike else (self.weights * column for column in self.columns)
 
     @cached_property
     def are_alike(self) -> bool:
@@ -98,13 +87,13 @@ def blocks(rows: int, width: int) -> Iterator[slice]:
 
 
 def _row_blocks(rows: int) -> Iterator[slice]:
-    """Slices of ``rows`` rows that bound the temporary memory of each."""
+    """Slices of ``rows`` rows whose temporary arrays fit a core's cache."""
     for start in range(0, rows, _BLOCK_ROWS):
         yield slice(start, min(start + _BLOCK_ROWS, rows))
 
 
 def products(centres: np.ndarray) -> np.ndarray:
-    """``(-2 c, |c|^2)`` of centres (..., d), shape (..., d + 1): times an augmented point it is the
+    """``(-2 c, |c|^2)`` of centres (..., d), shape (..., d + 1): times a point's column it is the
     squared distance less the point's own square."""
     factors = np.empty((*centres.shape[:-1], centres.shape[-1] + 1))
     np.multiply(centres, -2.0, out=factors[..., :-1])
@@ -150,7 +139,7 @@ def lloyd_step(points: WeightedPoints, centres: np.ndarray) -> Batch:
 def _step_sums(
     points: WeightedPoints, factors: np.ndarray, nearest: Callable[[np.ndarray], np.ndarray]
 ) -> np.ndarray:
-    """Sums of the augmented points over the groups of centres with these products, (b, k, d + 1) both."""
+    """Sums of the points' columns over the groups of centres with these products, (b, k, d + 1) both."""
     b, k, width = factors.shape
     flat = factors.reshape(b * k, width)
     sums = np.zeros((b * k, width))
@@ -351,11 +340,8 @@ def _half_gaps(centres: np.ndarray) -> np.ndarray:
 def _group_sums(
     points: WeightedPoints, labels: np.ndarray, k: int, rows: np.ndarray | None = None
 ) -> np.ndarray:
-    """Weighted sums of the augmented points of each group, shape (k, d + 1): the last is the weight."""
-    if rows is None:
-        columns = points.weighted_columns()
-    else:
-        columns = points.columns[:, rows] * points.weights[rows]
+    """Weighted sums of the columns over each group, shape (k, d + 1): the last is the weight."""
+    columns = points.weighted_columns() if rows is None else points.columns[:, rows] * points.weights[rows]
     return np.stack([np.bincount(labels, column, k) for column in columns], axis=1)
 
 
