@@ -74,19 +74,19 @@ def of_workload(report: Report, workload: str, rows: Sequence[Row]) -> Iterator[
         yield group_composition(f"{key}-groups", title, entry.composition, unit, workload=workload)
 
 
-def drawn_at_once(figures: Sequence[Figure], most: int = MOST_DRAWN) -> frozenset[str]:
+def drawn_at_once(figures: Sequence[Figure]) -> frozenset[str]:
     """The names of the figures that a page draws: the suite's, then of each workload its first ones.
 
     Figures that say why they are empty are drawn, too.
     """
-    chosen = [figure.name for figure in figures if figure.workload is None][:most]
+    chosen = [figure.name for figure in figures if figure.workload is None]
     by_workload: dict[str, list[str]] = {}
     for figure in figures:
         if figure.workload is not None:
             by_workload.setdefault(figure.workload, []).append(figure.name)
     for depth in range(max(map(len, by_workload.values()), default=0)):
         chosen += [names[depth] for names in by_workload.values() if depth < len(names)]
-    return frozenset(chosen[:most])
+    return frozenset(chosen[:MOST_DRAWN])
 
 
 def _has_groups(entry: Drawn) -> bool:

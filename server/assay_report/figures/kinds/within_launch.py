@@ -30,9 +30,9 @@ class Sampled:
     stops: dict[str, float] = field(default_factory=dict)
 
 
-def over_time(found: Sequence[Sampled], mark: str = "") -> Figure:
+def over_time(found: Sequence[Sampled]) -> Figure:
     """The launches with the most cycles, each with its IPC and, where the log has them, L2 and DRAM."""
-    name, title = "within-launches", f"IPC, L2 misses and DRAM over the cycles of a launch{mark}"
+    name, title = "within-launches", "IPC, L2 misses and DRAM over the cycles of a launch"
     usable = [each for each in found if len(each.series) > 1]
     if not usable:
         reason = "No launch has two samples: give the interval log of the run with --intervals."

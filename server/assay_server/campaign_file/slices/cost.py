@@ -77,9 +77,7 @@ class LightPace:
     launch_seconds: float
 
 
-def cost_from_light(
-    counters: Sequence[str], pace: LightPace, assumed: Assumptions | None = None
-) -> SliceCost:
+def cost_from_light(counters: Sequence[str], pace: LightPace) -> SliceCost:
     """The cost of slices that collect these counters, from a light run of the workload.
 
         skipped launch  = seconds of the light run / launches x trace_slowdown
@@ -87,7 +85,7 @@ def cost_from_light(
 
     The start of the tool, the slowdown, the pass and the restore are those of the assumptions.
     """
-    believed = assumed or Assumptions()
+    believed = Assumptions()
     passes = replay_passes(counters).passes
     guessed = assumed_cost(passes, believed)
     return SliceCost(
