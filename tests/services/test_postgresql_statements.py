@@ -23,7 +23,7 @@ from tests.bench.scale.transactions import FINISH, HEARTBEAT, LEASE, PUBLISH, SE
 
 # By the kind of call: statements, four of which begin, lock, number and commit, and answers that are awaited.
 # Every eighth commit removes old numbers by a statement more.
-BOUNDS = {LEASE: (14, 9), HEARTBEAT: (8, 5), SEGMENT: (9, 5), FINISH: (8, 5), PUBLISH: (14, 9)}
+BOUNDS = {LEASE: (13, 8), HEARTBEAT: (8, 5), SEGMENT: (9, 5), FINISH: (8, 5), PUBLISH: (14, 9)}
 AGENTS = 3
 
 

@@ -54,10 +54,16 @@ def _of_leases() -> sa.ColumnElement[bool]:
 
 
 @cache
-def course_of_campaign() -> sa.Select[Any]:
-    """Whether a campaign runs."""
+def running_campaign() -> sa.Select[Any]:
+    """A campaign, if slots may have slices of it."""
     c = tables.campaigns.c
-    return sa.select(c.state, c.paused).where(c.campaign_id == sa.bindparam("campaign_id"), is_there())
+    return sa.select(c.campaign_id).where(c.campaign_id == sa.bindparam("campaign_id"), runs_now())
+
+
+def runs_now() -> sa.ColumnElement[bool]:
+    """Whether slots may have slices of a campaign: it runs and is not paused."""
+    c = tables.campaigns.c
+    return sa.and_(one_of(c.state, (CampaignState.RUNNING,)), sa.not_(c.paused), is_there())
 
 
 def is_there() -> sa.ColumnElement[bool]:

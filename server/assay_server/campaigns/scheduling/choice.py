@@ -132,7 +132,7 @@ class Chooser:
             while lanes:
                 found = self.store.first_waiting(tuple(lanes), self.now_ms, passed, untried_in)
                 if found is None:
-                    self._set_aside(lanes)
+                    self._set_aside(candidate.campaign_id, lanes)
                     break
                 lane_id = _lane_of(found[0], lanes)
                 gang = self._gang(found[0], lane_id, candidate, seat, busy)
@@ -185,10 +185,6 @@ class Chooser:
     def _open_lanes(self, candidate: Candidate, seat: Seat) -> dict[int, Need]:
         """The candidate's lanes that the slot may serve."""
         lanes = {lane.lane_id: lane.need for lane in candidate.lanes}
-        if not self.store.is_running(candidate.campaign_id):
-            for lane_id in lanes:
-                self.candidates.drop(lane_id)
-            return {}
         if self.over_budget(candidate):
             for lane_id in lanes:
                 self.candidates.rest(lane_id, self.now_ms + _BUDGET_LOOK_MS)
@@ -210,10 +206,11 @@ class Chooser:
         )
         return self.reservations.reserve(wanted, self.now_ms)
 
-    def _set_aside(self, lanes: Collection[int]) -> None:
-        """No slice in these lanes is due: they leave the line, or rest."""
+    def _set_aside(self, campaign_id: str, lanes: Collection[int]) -> None:
+        """No slice in these lanes is due, or their campaign does not run: they leave the line, or rest."""
+        is_running = self.store.is_running(campaign_id)
         for lane_id in lanes:
-            due_ms = self.store.earliest_due_ms(lane_id)
+            due_ms = self.store.earliest_due_ms(lane_id) if is_running else None
             if due_ms is None:
                 self.candidates.drop(lane_id)
                 self.reservations.release(lane_id)

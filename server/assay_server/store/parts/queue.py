@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from assay_core.records.campaign import CampaignState
 from assay_server.store import statements, tables
 from assay_server.store.model import Entrant, GpuUse, OpenEnds, Run, Slice
 from assay_server.store.parts.runs import RunRows, run_of, slice_of
@@ -30,7 +29,7 @@ class QueueRows(RunRows):
         passed: Sequence[tuple[str, int]] = (),
         untried_in: tuple[str, str] | None = None,
     ) -> tuple[Run, Slice] | None:
-        """The first slice in these lanes of a campaign, in its order, that waits and is due.
+        """The first slice in these lanes of a campaign that runs, in its order, that waits and is due.
 
         ``passed``: runs and slices to leave out. ``untried_in``: agent and slot, to leave out slices that
         have failed there.
@@ -54,8 +53,7 @@ class QueueRows(RunRows):
 
     def is_running(self, campaign_id: str) -> bool:
         """Whether slots may have slices of a campaign: it runs and is not paused."""
-        found = self.driver.first(statements.course_of_campaign(), {"campaign_id": campaign_id})
-        return found is not None and found["state"] == CampaignState.RUNNING and not found["paused"]
+        return bool(self.driver.rows(statements.running_campaign(), {"campaign_id": campaign_id}))
 
     def earliest_due_ms(self, lane_id: int) -> int | None:
         """When the first waiting slice of a lane is due; None if none waits."""

@@ -18,7 +18,7 @@ import sqlalchemy as sa
 from pydantic import TypeAdapter
 
 from assay_core.records.attempt import AttemptKey
-from assay_core.records.campaign import AttemptState, CampaignState
+from assay_core.records.campaign import AttemptState
 from assay_sampling.errors import StorageError
 from assay_server.campaign_file.compiled import SchedulingRules
 from assay_server.store import statements, tables
@@ -67,7 +67,9 @@ def _of_open_run() -> sa.ColumnElement[bool]:
 
 @cache
 def first_of_lane(passing: bool, untried: bool) -> sa.Select[Any]:
-    """The first slice of a lane that waits and is due, with its run in columns that begin with OF_RUN.
+    """The first slice of a lane that waits and is due, if its campaign runs.
+
+    Its run is in columns that begin with OF_RUN.
 
     ``passing``: leave out the slices ``passed`` (pairs of run and index); ``untried``: also leave out those
     that have failed in the slot ``untried_slot`` ("": any) of the agent ``untried_agent``.
@@ -82,8 +84,12 @@ def first_of_lane(passing: bool, untried: bool) -> sa.Select[Any]:
         place = (a.agent_id == sa.bindparam("untried_agent"), sa.or_(a.slot_id == slot, slot == ""))
         due.append(~sa.exists().where(*of_slice, *place))
     of_run = (column.label(OF_RUN + column.name) for column in tables.runs.c)
-    found = sa.select(tables.slices, *of_run).join_from(tables.slices, tables.runs, _of_open_run())
-    return found.where(*due).order_by(s.ordinal, s.index).limit(1)
+    found = (
+        sa.select(tables.slices, *of_run)
+        .join_from(tables.slices, tables.runs, _of_open_run())
+        .join(tables.campaigns, tables.runs.c.campaign_id == tables.campaigns.c.campaign_id)
+    )
+    return found.where(*due, statements.runs_now()).order_by(s.ordinal, s.index).limit(1)
 
 
 def _due_in_lane() -> list[sa.ColumnElement[bool]]:
@@ -108,9 +114,7 @@ def entrants(of_some: bool) -> sa.Select[Any]:
         sa.select(lane.lane_id, lane.need, c.campaign_id, c.ordinal, c.owner, c.project, rules)
         .join_from(tables.lanes, tables.campaigns, lane.campaign_id == c.campaign_id)
         .where(
-            c.state == str(CampaignState.RUNNING),
-            sa.not_(c.paused),
-            statements.is_there(),
+            statements.runs_now(),
             sa.exists().where(_waits(), s.lane == lane.lane_id),
         )
         .order_by(c.ordinal, lane.lane_id)
