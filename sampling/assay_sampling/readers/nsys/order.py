@@ -4,7 +4,8 @@ A kernel is joined to the runtime call with its correlation ID in its process (c
 across processes; the process is in the upper bits of a global thread ID). Launches are ordered by
 (process, start of the call, start on the GPU, correlation ID); processes by their first launch.
 
-Memory: 24 bytes a launch, and a hundred while sorting; both tables pass through in chunks.
+Memory: 24 bytes a launch, and a hundred while sorting, and up to 16 MiB, thrice, for the marks of correlation
+IDs; both tables pass through in chunks.
 
 Source: docs/reading-recordings.md, "Nsight Systems exports".
 """
@@ -30,7 +31,7 @@ _NO_CORRELATION = -1
 _NO_THREAD = -1
 _END = '"end"'  # a keyword of SQL
 _IN_ORDER = "ORDER BY rowid"  # several passes over the kernels must agree, whatever indices the file has
-# Whether kernels may have the correlation ID of a row of API calls; most launch nothing.
+# Whether a kernel may have the correlation ID of a row of API calls: most calls launch nothing.
 _MARKED = "substr(?, (correlationId >> ?) + 1, 1) = x'01'"
 _MOST_MARKS = 1 << 24
 _ALL = slice(None)
