@@ -56,7 +56,8 @@ def _leaves(points: WeightedPoints, labels: np.ndarray, groups: int) -> _Leaves:
     for axis, weighted in enumerate(islice(points.weighted_columns(), d)):
         means[:, axis] = np.bincount(labels, weighted, groups) / weight
         difference = points.columns[axis] - means[:, axis][labels]
-        scatter[:, axis] = np.bincount(labels, points.weights * difference * difference, groups)
+        difference *= difference if points.are_alike else points.weights * difference
+        scatter[:, axis] = np.bincount(labels, difference, groups)
     return _Leaves(weight, means, scatter)
 
 
