@@ -590,7 +590,9 @@ class TestMetadataStore:
             store.extend_attempts([], 6_000)
         with metadata.snapshot() as read:
             sessions = read.sessions(["a", "b", "c", "d"])
-            found = read.attempts_with([first.key, second.key, unknown])
+            no_others = (AttemptKey("x", 0, 1, token) for token in range(10**9, 10**9 + 70_000))
+            not_its_own = replace(second.key, token=first.key.token)
+            found = read.attempts_with([first.key, unknown, not_its_own, *no_others, second.key])
             assert read.sessions([]) == {}
             assert read.attempts_with([]) == {}
             assert [agent.seen_at_ms for agent in read.agents()] == [100, 7, 100]

@@ -35,8 +35,11 @@ class AgentRows(KnownRows):
 
     def sessions(self, agent_ids: Sequence[str]) -> dict[str, AgentSession]:
         """The current processes of those of these agents that are known."""
-        rows = self.rows(heartbeats.sessions(), {"agent_ids": list(dict.fromkeys(agent_ids))})
-        return {row["agent_id"]: AgentSession(row["session_id"], row["seen_at_ms"]) for row in rows}
+        return {
+            row["agent_id"]: AgentSession(row["session_id"], row["seen_at_ms"])
+            for given in heartbeats.in_places(dict.fromkeys(agent_ids))
+            for row in self.driver.rows(heartbeats.sessions(len(given)), given)
+        }
 
     def put_agent(self, agent: Agent) -> None:
         """Add or replace an agent with its slots."""

@@ -60,9 +60,13 @@ class AttemptRows(KnownRows):
 
     def attempts_with(self, keys: Iterable[AttemptKey]) -> dict[AttemptKey, Attempt]:
         """The attempts with these keys; keys without an attempt are left out."""
-        by_token = {key.token: key for key in keys}
-        found = self._kept(self.rows(heartbeats.attempts_with_tokens(), {"tokens": list(by_token)}))
-        return {attempt.key: attempt for attempt in found if attempt.key == by_token[attempt.key.token]}
+        wanted = set(keys)  # some may name the token of another's attempt
+        found = (
+            attempt
+            for given in heartbeats.in_places({key.token for key in wanted})
+            for attempt in self._kept(self.driver.rows(heartbeats.attempts_with_tokens(len(given)), given))
+        )
+        return {attempt.key: attempt for attempt in found if attempt.key in wanted}
 
     def requested_attempts(self, asked: RunsRequest, states: Sequence[AttemptState]) -> list[Attempt]:
         """Attempts of the requested runs in one of these states, in the order of their tokens."""

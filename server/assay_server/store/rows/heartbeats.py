@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from functools import cache
 from typing import Any
 
@@ -9,20 +10,36 @@ import sqlalchemy as sa
 
 from assay_server.store import statements, tables
 
+_MOST_PLACES = 256  # databases take some ten thousand
+
 
 @cache
-def sessions() -> sa.Select[Any]:
+def sessions(places: int) -> sa.Select[Any]:
     """The current processes of agents, and when they were seen."""
     a = tables.agents.c
-    named = a.agent_id.in_(sa.bindparam("agent_ids", expanding=True))
-    return sa.select(a.agent_id, a.session_id, a.seen_at_ms).where(named)
+    return sa.select(a.agent_id, a.session_id, a.seen_at_ms).where(_is_any(a.agent_id, places))
 
 
 @cache
-def attempts_with_tokens() -> sa.Select[Any]:
+def attempts_with_tokens(places: int) -> sa.Select[Any]:
     """The attempts with these fencing tokens."""
-    of_tokens = tables.attempts.c.token.in_(sa.bindparam("tokens", expanding=True))
-    return sa.select(tables.attempts).where(of_tokens)
+    return sa.select(tables.attempts).where(_is_any(tables.attempts.c.token, places))
+
+
+def in_places(values: Iterable[object]) -> Iterator[dict[str, object]]:
+    """The parameters of statements that each ask for any of some values, and together for all.
+
+    The last value fills further places, up to a power of two: so statements that are kept prepared are few.
+    """
+    every = list(values)
+    for first in range(0, len(every), _MOST_PLACES):
+        some = every[first : first + _MOST_PLACES]
+        some += some[-1:] * ((1 << (len(some) - 1).bit_length()) - len(some))
+        yield {f"any_{place}": value for place, value in enumerate(some)}
+
+
+def _is_any(column: sa.Column[Any], places: int) -> sa.ColumnElement[bool]:
+    return column.in_([sa.bindparam(f"any_{place}", type_=column.type) for place in range(places)])
 
 
 @cache
