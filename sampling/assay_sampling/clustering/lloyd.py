@@ -19,8 +19,9 @@ import numpy as np
 
 # Elements of a block of the distance matrix: it and its one-hot twin stay in a core's cache.
 _BLOCK_ELEMENTS = 32768
-# Arrays of these stay there too, and OpenBLAS does not divide a product of two among threads.
-_BLOCK_ROWS = 1 << 13
+_BLOCK_ROWS = 1 << 16
+# A sum over so few is not divided among threads of OpenBLAS.
+_SUMMED_ROWS = 1 << 13
 MAX_STEPS = 300
 _MOST_RANKS = 255  # of one byte
 # Two solutions whose inertias differ relatively by less count as one.
@@ -87,7 +88,7 @@ def blocks(rows: int, width: int) -> Iterator[slice]:
 
 
 def _row_blocks(rows: int) -> Iterator[slice]:
-    """Slices of ``rows`` rows whose temporary arrays fit a core's cache."""
+    """Slices of ``rows`` rows that bound the temporary memory of each."""
     for start in range(0, rows, _BLOCK_ROWS):
         yield slice(start, min(start + _BLOCK_ROWS, rows))
 
@@ -437,7 +438,8 @@ def measure(points: WeightedPoints, labels: np.ndarray, k: int) -> tuple[np.ndar
     for axis, weighted in enumerate(islice(points.weighted_columns(), means.shape[1])):
         sums = np.bincount(labels, weighted, k)
         mean = np.divide(sums, weight, out=np.zeros(k), where=weight > 0)
-        for block in _row_blocks(len(points)):
+        for start in range(0, len(points), _SUMMED_ROWS):
+            block = slice(start, start + _SUMMED_ROWS)
             difference = points.columns[axis, block] - mean[labels[block]]
             inertia += float(points.weights[block] @ np.square(difference, out=difference))
         means[:, axis] = mean
