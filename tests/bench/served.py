@@ -12,7 +12,6 @@ from multiprocessing.connection import Connection
 from typing import Any
 from unittest.mock import patch
 
-from assay_core.interpreter_lock import switch_threads_often
 from assay_core.loading import collect_garbage_seldom
 from tests.bench.measure import peak_bytes
 
@@ -65,7 +64,6 @@ def served(serve: Callable[..., AbstractContextManager[Any]], *arguments: Any) -
 def _serve(wire: Connection, serve: Callable[..., AbstractContextManager[Any]], arguments: Any) -> None:
     with serve(*arguments) as ready:
         collect_garbage_seldom()  # as assay-server does
-        switch_threads_often()
         wire.send(ready)
         try:
             while wire.recv():

@@ -13,7 +13,6 @@ from typing import Annotated, Any
 
 import typer
 
-from assay_core.interpreter_lock import switch_threads_often
 from assay_core.loading import collect_garbage_seldom, loading
 from assay_core.program import CONTEXT_SETTINGS, distribution_version, version_option
 from assay_core.program_log import log_crashes, set_up_log
@@ -98,7 +97,6 @@ def _serve(settings: ServerSettings, again: Callable[[], ServerSettings], json_o
         else:
             set_up_log(server.settings.log_level, server.settings.log_format)
 
-    switch_threads_often()
     with until_asked_to_end(reload) as ending:
         server = _server_class()(settings, is_ending=ending.is_asked, end=ending.ask)
         try:
