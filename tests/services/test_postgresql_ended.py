@@ -150,7 +150,6 @@ def test_the_victim_of_a_deadlock_is_done_again(store: PostgresqlStore, fresh_da
             with store.transaction() as write:
                 calls.append(1)
                 write.saw_agents(["a"], 5)
-                write.driver.settle()
                 if len(calls) == 1:
                     crossing.start()
                 write.saw_agents(["b"], 5)
@@ -317,12 +316,3 @@ def test_a_value_that_cannot_be_sent_fails_only_the_transaction_that_brought_it(
         [(last,)] = write.connection.exec_driver_sql("SELECT pg_backend_pid()").all()
     assert found == {number for number in range(48) if number % 3 != 2}
     assert first == last, "the connection went on"
-
-
-def test_of_changes_that_are_sent_together_the_one_that_failed_is_named(store: PostgresqlStore) -> None:
-    """Those behind it fail too, when their answers come in a later message."""
-    for number in range(100):
-        with pytest.raises(StorageError, match="duplicate key") as caught, store.transaction() as write:
-            for key in (1, 1, *range(2, 2 + number % 20)):
-                write.driver.run_later("INSERT INTO tokens VALUES (%s, 1)", (f"token-{key}",))
-        assert not isinstance(caught.value, NothingKeptError)

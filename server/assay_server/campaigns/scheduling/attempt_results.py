@@ -50,7 +50,6 @@ class AttemptResults(Transitions):
             return SegmentOutcome.NOT_WANTED
         if attempt.segments != segments[0].index:
             return SegmentOutcome.OUT_OF_ORDER
-        self.note_change(key.run_id)  # reads, so first: changes are sent together
         self.store.add_segments(segments)
         self.effects.stored.extend(segments)
         self.store.save_attempt(
@@ -62,6 +61,7 @@ class AttemptResults(Transitions):
                 confirmed=True,
             )
         )
+        self.note_change(key.run_id)
         return SegmentOutcome.ADDED
 
     def fail(self, key: AttemptKey, why: Failure, log: AttemptLog | None = None) -> None:

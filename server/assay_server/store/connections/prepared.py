@@ -122,19 +122,12 @@ class Driver:
 
     def run(self, command: str, values: Sequence[Any] = ()) -> None:
         """Execute a command of the database whose rows nobody reads."""
-        self._answer(command, values)
+        self._execute(command, values)
 
     def value_of(self, command: str) -> Any:
         """The last column of the first row of a command that returns rows."""
         found = self._answer(command).fetchone()
         return None if found is None else found[-1]
-
-    def rollback(self) -> None:
-        """Undo the transaction."""
-        self.run("ROLLBACK")
-
-    def settle(self) -> None:
-        """Execute what waits for the next statement: nothing, unless a subclass keeps changes back."""
 
     def rows(self, statement: Reading, given: Mapping[str, Any]) -> list[dict[str, Any]]:
         """All rows of a query."""
@@ -158,15 +151,6 @@ class Driver:
         prepared = self.prepared.of(statement, tuple(given))
         return int(self._answer(prepared.sql, prepared.values(given)).rowcount)
 
-    def change(self, statement: sa.Insert | sa.Update | sa.Delete, given: Mapping[str, Any]) -> None:
-        """Change one record that is there, or add one, at the latest before the next statement."""
-        prepared = self.prepared.of(statement, tuple(given))
-        self.run_later(prepared.sql, prepared.values(given))
-
-    def run_later(self, command: str, values: Sequence[Any] = ()) -> None:
-        """As :meth:`run`, at the latest before the next statement is executed."""
-        self._answer(command, values)
-
     def _answer(self, command: str, values: Sequence[Any] = ()) -> Any:
         """Execute a command; returns the cursor that has its rows and their number."""
         return self._execute(command, values)
@@ -184,13 +168,11 @@ class Driver:
         """
         if not records:
             return
-        self.settle()
         prepared = self.prepared.of(statement, tuple(values_of(records[0])))
         self._execute_many(prepared.sql, _copies(prepared, records, values_of, varying))
 
     def insert(self, statement: sa.Insert, names: Sequence[str], rows: Iterator[Mapping[str, Any]]) -> None:
         """Insert rows that all have these columns."""
-        self.settle()
         prepared = self.prepared.of(statement, names)
         self._execute_many(prepared.sql, map(prepared.values, rows))
 

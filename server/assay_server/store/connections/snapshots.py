@@ -46,7 +46,7 @@ class Snapshots:
                 except BaseException:
                     # Whoever fails here is told why, and not that its transaction could not be committed.
                     with suppress(*self._dialect.failures):
-                        driver.rollback()
+                        driver.run("ROLLBACK")
                         sound = True
                     raise
                 driver.run("COMMIT")

@@ -49,14 +49,12 @@ class Writer:
         errors: Callable[[], AbstractContextManager[None]],
         dialect: Dialect,
         *,
-        make_driver: type[Driver] = Driver,
         commits: Commits | None = None,
     ) -> None:
         self._engine = engine
         self._prepared = prepared
         self._errors = errors
         self._dialect = dialect
-        self._make_driver = make_driver
         self._commits = commits
         self._kept: tuple[sa.Connection, Driver] | None = None
         self._turn = threading.Lock()
@@ -108,7 +106,7 @@ class Writer:
     def _connected(self) -> tuple[sa.Connection, Driver]:
         """A new connection, which is kept."""
         connection = self._engine.connect()
-        self._kept = connection, self._make_driver(connection, self._prepared)
+        self._kept = connection, Driver(connection, self._prepared)
         return self._kept
 
     def _begin(self, driver: Driver) -> None:
@@ -118,7 +116,7 @@ class Writer:
 
     def _undo(self, driver: Driver) -> None:
         try:
-            driver.rollback()
+            driver.run("ROLLBACK")
         except self._dialect.failures:  # it is lost, or the database has undone everything itself
             self._drop()
 

@@ -52,7 +52,7 @@ class AgentRows(KnownRows):
             known: Agent | None = self.known.get((tables.agents.name, agent_id))
             if known is not None:
                 self.known[(tables.agents.name, agent_id)] = replace(known, seen_at_ms=now_ms)
-            self.driver.change(heartbeats.saw_agent(), {"agent": agent_id, "now_ms": now_ms})
+            self.driver.write(heartbeats.saw_agent(), {"agent": agent_id, "now_ms": now_ms})
 
     def forget_agents(self, most: int) -> None:
         """Keep only the ``most`` agents that were seen last, and all that hold a lease."""

@@ -96,7 +96,7 @@ class AttemptRows(KnownRows):
         return [(int(row["leased_at_ms"]), row["facts"]) for row in rows]
 
     def add_attempt(self, attempt: Attempt) -> None:
-        self.driver.change(statements.insert_into(tables.attempts), attempt_values(attempt))
+        self.driver.write(statements.insert_into(tables.attempts), attempt_values(attempt))
         self._keep(attempt)
 
     def save_attempt(self, attempt: Attempt) -> None:
@@ -110,7 +110,7 @@ class AttemptRows(KnownRows):
         for key, spooled in progress:
             extended = {"spooled": spooled, "ends_at_ms": lease_ends_at_ms}
             of_one = {statements.KEY + name: value for name, value in _key_of(key).items()}
-            self.driver.change(heartbeats.extend_attempt(), of_one | extended)
+            self.driver.write(heartbeats.extend_attempt(), of_one | extended)
             known: Attempt | None = self.known.get((tables.attempts.name, *_place_of(key)))
             if known is not None:
                 most = max(spooled, known.launches_spooled)
@@ -125,7 +125,7 @@ class AttemptRows(KnownRows):
 
     def add_segments(self, segments: Sequence[Segment]) -> None:
         for segment in segments:
-            self.driver.change(statements.insert_into(tables.segments), shallow(segment))
+            self.driver.write(statements.insert_into(tables.segments), shallow(segment))
 
     def forget_logs(self, before_ms: int, most: int, told: str) -> int:
         """Replace by ``told`` the logs of attempts without a result of campaigns that ended before then.

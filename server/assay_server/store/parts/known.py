@@ -32,14 +32,8 @@ class KnownRows:
     """
 
     def __init__(self, connection: sa.Connection, driver: Driver) -> None:
-        self._connection, self.driver = connection, driver
+        self.connection, self.driver = connection, driver
         self.known: dict[tuple[Any, ...], Any] = {}
-
-    @property
-    def connection(self) -> sa.Connection:
-        """For statements that SQLAlchemy itself executes."""
-        self.driver.settle()
-        return self._connection
 
     def rows(self, query: sa.Select[Any], values: Mapping[str, Any] | None = None) -> Sequence[Row]:
         return self.connection.execute(query, values).mappings().all()
@@ -73,7 +67,7 @@ class KnownRows:
             names = {column for name in changed for column in _COLUMNS.get(name, (name,))}
             values = values_of(record)
             changes = {name: values[name] for name in values if name in names}
-            self.driver.change(*_replacing(table, changes, key))
+            self.driver.write(*_replacing(table, changes, key))
             self.known[(table.name, *key)] = record
 
     def replace(self, table: sa.Table, values: Mapping[str, Any], key: tuple[Any, ...]) -> None:

@@ -55,9 +55,9 @@ class NumberedCommits:
     def add(self, driver: Driver) -> int:
         """Write the number of a transaction, right before its commit; returns it."""
         self._number += 1
-        driver.run_later(self._add, (self._writer, self._number))
+        driver.run(self._add, (self._writer, self._number))
         if self._number % _KEPT == 0:
-            driver.run_later(_TIDY, (self._writer, self._number - _KEPT))
+            driver.run(_TIDY, (self._writer, self._number - _KEPT))
         return self._number
 
     @staticmethod

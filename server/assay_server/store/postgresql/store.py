@@ -23,7 +23,6 @@ from assay_server.store.postgresql.commits import NumberedCommits
 from assay_server.store.postgresql.engine import TAKE_WRITER_LOCK, new_engine
 from assay_server.store.postgresql.fitness import require_fit, warn_of_risks
 from assay_server.store.postgresql.lead import Lead
-from assay_server.store.postgresql.pipeline import PipelineDriver
 from assay_server.store.postgresql.place import DatabasePlace
 from assay_server.store.postgresql.refusals import refusal
 from assay_server.store.sql import SqlTransaction
@@ -63,10 +62,9 @@ class PostgresqlStore:
             prepared,
             self._errors,
             _DIALECT,
-            make_driver=PipelineDriver,
             commits=self._commits,
         )
-        self._snapshots = Snapshots(self._engine, prepared, self._errors, _DIALECT, PipelineDriver)
+        self._snapshots = Snapshots(self._engine, prepared, self._errors, _DIALECT)
         try:
             with self._errors(), self._engine.begin() as connection:
                 require_fit(connection, self.subject)
