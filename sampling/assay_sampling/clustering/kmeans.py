@@ -20,7 +20,16 @@ import numpy as np
 
 from assay_sampling.clustering.distinct import DistinctRows, distinct_rows
 from assay_sampling.clustering.kmeans_search import grown, pruned, search, swaps
-from assay_sampling.clustering.lloyd import Batch, WeightedPoints, assign, converge, measure, settle, transfer
+from assay_sampling.clustering.lloyd import (
+    Batch,
+    WeightedPoints,
+    assign,
+    converge,
+    measure,
+    nearly_converge,
+    settle,
+    transfer,
+)
 from assay_sampling.clustering.micro_clusters import micro_clusters
 from assay_sampling.errors import ParameterError, RefusedError
 
@@ -145,10 +154,10 @@ def _sweep(points: WeightedPoints, k_max: int, rng: np.random.Generator) -> list
         if k <= len(pools):
             candidates = np.concatenate([candidates, pools[k - 1]])
         kept = (4 if k <= _SMALL_K else 2) if blurred else 1
-        best, labels = _best(points, candidates, kept)
+        best = _best(points, candidates, kept)
         if lost > _LOSSY * best.inertia[0]:
-            best, labels = _swapped(points, best, labels, rng)
-        best, labels = transfer(points, best, labels)
+            best = _swapped(points, best, rng)
+        best, labels = transfer(points, best.centres[0])
         centres, labels = _without_empty(points, best.centres[0], labels)
         found.append(_Solution.of(points, labels, len(centres)))
     return _pruned_downwards(points, found) if blurred else found
@@ -162,11 +171,11 @@ def _pruned_downwards(points: WeightedPoints, found: list[_Solution]) -> list[_S
         larger, now = better[k], better[k - 1]
         if len(larger) != len(now) + 1:
             continue
-        tried, labels = _best(points, pruned(points, larger.centres, _PRUNED), 1)
+        tried = _best(points, pruned(points, larger.centres, _PRUNED), 1)
         # Mostly it leads back to a known solution: only a lower inertia is worth the last steps.
         if not tried.inertia[0] < now.inertia:
             continue
-        tried, labels = transfer(points, tried, labels)
+        tried, labels = transfer(points, tried.centres[0])
         moved, labels = _without_empty(points, tried.centres[0], labels)
         lower = _Solution.of(points, labels, len(moved))
         # Below that of K + 1 it would call for another search there; the inertia must not grow.
@@ -186,28 +195,25 @@ def _with_sampled(
     return both + pools[len(both) :]
 
 
-def _best(points: WeightedPoints, candidates: np.ndarray, kept: int) -> tuple[Batch, np.ndarray]:
-    """The best of candidates (b, k, d), after the ``kept`` best so far nearly converged on the points; and
-    its labels."""
+def _best(points: WeightedPoints, candidates: np.ndarray, kept: int) -> Batch:
+    """The best of candidates (b, k, d), after the ``kept`` best so far nearly converged on the points."""
     nearly = settle(points, candidates, ((1, 7), (10 // candidates.shape[1], kept)))
-    converged = [converge(points, centres, tolerance=_NEARLY) for centres in nearly.centres]
-    return min(converged, key=lambda found: float(found[0].inertia[0]))
+    converged = nearly_converge(points, nearly.centres, _NEARLY)
+    return min(converged, key=lambda found: float(found.inertia[0]))
 
 
-def _swapped(
-    points: WeightedPoints, best: Batch, labels: np.ndarray, rng: np.random.Generator
-) -> tuple[Batch, np.ndarray]:
+def _swapped(points: WeightedPoints, best: Batch, rng: np.random.Generator) -> Batch:
     """Swap centres on the points themselves, where micro-clusters blur too much."""
     k = best.centres.shape[1]
     for _ in range(_SWAP_ROUNDS if k <= _SMALL_K else 1):
         candidates = swaps(points, best.centres[0], rng)
         if not len(candidates):
             break
-        found, found_labels = _best(points, candidates, 4 if k <= _SMALL_K else 2)
+        found = _best(points, candidates, 4 if k <= _SMALL_K else 2)
         if not found.inertia[0] < best.inertia[0]:
             break
-        best, labels = found, found_labels
-    return best, labels
+        best = found
+    return best
 
 
 def _without_empty(

@@ -66,7 +66,8 @@ def _pool(points: WeightedPoints, candidates: np.ndarray, stages: tuple[tuple[in
 
 def _transferred(points: WeightedPoints, pool: Batch) -> Batch:
     """The pool, plus its best solution after transfers of single points."""
-    best, _ = transfer(points, *converge(points, pool.centres[0]))
+    converged, _ = converge(points, pool.centres[0])
+    best, _ = transfer(points, converged.centres[0])
     return _joined(best, pool)
 
 

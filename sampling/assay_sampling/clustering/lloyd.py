@@ -75,6 +75,11 @@ class WeightedPoints:
         return bool((self.weights == 1.0).all())
 
     @property
+    def mean_variance(self) -> float:
+        """The mean over the axes of the variance along each."""
+        return self.total_square / (float(self.weights.sum()) * (len(self.columns) - 1))
+
+    @property
     def positions(self) -> np.ndarray:
         """Positions about ``origin``, shape (n, d)."""
         return self.columns[:-1].T
@@ -88,7 +93,7 @@ def blocks(rows: int, width: int) -> Iterator[slice]:
 
 
 def _row_blocks(rows: int) -> Iterator[slice]:
-    """Slices of ``rows`` rows that bound the temporary memory of each."""
+    """Slices of ``rows`` rows whose temporary arrays fit a core's cache."""
     for start in range(0, rows, _BLOCK_ROWS):
         yield slice(start, min(start + _BLOCK_ROWS, rows))
 
@@ -257,46 +262,47 @@ def converge(
     moved can have come (Hamerly 2010). ``bounds`` at centres nearby, which are used up, save computing all
     points once. Returns a batch of one solution and the labels, shape (n,).
     """
-    k = len(centres)
     if bounds is None:
         bounds = Bounds(points, centres)
     else:
         bounds.reassign(centres)
-    sums = _group_sums(points, bounds.labels, k)
-    negligible = tolerance * points.total_square / (points.weights.sum() * centres.shape[1])
+    negligible = tolerance * points.mean_variance
     for _ in range(MAX_STEPS):
-        means = _means(sums, centres)
-        squared_moves = np.square(means - centres).sum(axis=1)
+        means = _means(bounds.sums, centres)
+        moves = np.square(means - centres).sum()
         centres = means
-        if squared_moves.sum() <= negligible:
+        if moves <= negligible:
             break
-        sums += bounds.reassign(centres)
-        sums[sums[:, -1] < 0.5 * points.weights.min()] = 0.0  # what rounding leaves of an empty group
-    found = Batch(centres[None], _inertia(points, sums[None], centres[None]), sums[None, :, -1])
-    return found, bounds.labels
+        bounds.reassign(centres)
+    sums = bounds.sums[None]
+    return Batch(centres[None], _inertia(points, sums, centres[None]), sums[:, :, -1]), bounds.labels
+
+
+def nearly_converge(points: WeightedPoints, centres: np.ndarray, tolerance: float) -> list[Batch]:
+    """:func:`converge` with a ``tolerance`` from every solution of a batch (b, k, d); mostly one step is
+    enough, and needs no bounds."""
+    stepped = lloyd_step(points, centres)
+    moves = np.square(stepped.centres - centres).sum(axis=(1, 2))
+    return [
+        converge(points, stepped.centres[which], tolerance=tolerance)[0]
+        if move > tolerance * points.mean_variance
+        else stepped[which : which + 1]
+        for which, move in enumerate(moves)
+    ]
 
 
 class Bounds:
     """Each point's group, an upper bound of its distance to that centre, and a lower bound to any other: a
-    point changes only if the upper bound exceeds the lower one.
+    point changes only if the upper bound exceeds the lower one. ``sums`` are those of :func:`_group_sums`."""
 
-    ``see`` is called with the assignment that they begin with, a block of points at a time.
-    """
-
-    def __init__(
-        self,
-        points: WeightedPoints,
-        centres: np.ndarray,
-        see: Callable[[slice, Assignment], None] = lambda block, now: None,
-    ) -> None:
+    def __init__(self, points: WeightedPoints, centres: np.ndarray) -> None:
         self._points, self._centres = points, centres
         self._largest_square = float(points.squares.max())
         self.labels = np.empty(len(points), np.intp)
         self._upper, self._lower = np.empty(len(points)), np.empty(len(points))
         for block in _row_blocks(len(points)):
-            now = assign(points, centres, block)
-            self._look_at(block, now)
-            see(block, now)
+            self._look_at(block, assign(points, centres, block))
+        self.sums = _group_sums(points, self.labels, len(centres))
 
     def _look_at(self, rows: np.ndarray | slice, now: Assignment) -> None:
         # The error of the expanded squares is added, so that the bounds stay bounds.
@@ -305,12 +311,11 @@ class Bounds:
         self._upper[rows] = np.sqrt(now.nearest + slack)
         self._lower[rows] = np.sqrt(np.maximum(now.second - slack, 0.0))
 
-    def reassign(self, centres: np.ndarray) -> np.ndarray:
-        """Update for centres (k, d) that moved there, and for points that change their group; returns the
-        changes of the groups' sums, shape (k, d + 1)."""
+    def reassign(self, centres: np.ndarray) -> None:
+        """Update for centres (k, d) that moved there, and for points that change their group."""
         moved = np.sqrt(np.square(centres - self._centres).sum(axis=1))
         self._centres = centres
-        changes = np.zeros((len(centres), centres.shape[1] + 1))
+        changes = np.zeros_like(self.sums)
         half_gaps = _half_gaps(centres)
         for block in _row_blocks(len(self.labels)):
             labels, upper, lower = self.labels[block], self._upper[block], self._lower[block]
@@ -327,7 +332,22 @@ class Bounds:
             if changing.any():
                 changes += _group_sums(self._points, now.labels[changing], len(centres), rows[changing])
                 changes -= _group_sums(self._points, before[changing], len(centres), rows[changing])
-        return changes
+        self.sums = self.sums + changes
+        self.sums[self.sums[:, -1] < 0.5 * self._points.weights.min()] = 0.0  # what rounding leaves of none
+
+    def movable(self) -> np.ndarray:
+        """Rows of points that could lower the inertia in the group of their second nearest centre, if that
+        were the lightest of all groups."""
+        held = self.sums[:, -1]
+        movable = np.empty(len(self.labels), bool)
+        for block in _row_blocks(len(movable)):
+            weights, own = self._points.weights[block], held[self.labels[block]]
+            rest = own - weights
+            least = held.min() / (held.min() + weights)
+            inflated = np.square(self._upper[block]) * own
+            inflated = np.divide(inflated, rest, out=np.zeros_like(rest), where=rest > 0)
+            movable[block] = np.square(self._lower[block]) * least < inflated * _MARGIN
+        return np.flatnonzero(movable)
 
 
 def _half_gaps(centres: np.ndarray) -> np.ndarray:
@@ -360,16 +380,16 @@ def _means(sums: np.ndarray, otherwise: np.ndarray) -> np.ndarray:
     return means
 
 
-def transfer(points: WeightedPoints, found: Batch, labels: np.ndarray) -> tuple[Batch, np.ndarray]:
-    """Move points between the groups of one solution where that lowers the inertia although they are
+def transfer(points: WeightedPoints, centres: np.ndarray) -> tuple[Batch, np.ndarray]:
+    """Move points between the groups of centres (k, d) where that lowers the inertia although they are
     nearest to their own centre (Hartigan's criterion); then converge.
 
     It matters if one point weighs much, as thousands of equal launches do, and at the borders of groups.
     """
-    bounds, rows = _movable(points, found, labels)
-    sums = _group_sums(points, labels, found.weights.shape[1])
+    bounds = Bounds(points, centres)
+    rows, labels, sums = bounds.movable(), bounds.labels, bounds.sums
     for _ in range(_TRANSFER_ROUNDS if len(rows) else 0):
-        means = _means(sums, found.centres[0])
+        means = _means(sums, centres)
         gains, targets = _gains(points, rows, labels[rows], means, sums[:, -1])
         moving = np.flatnonzero(gains > _LEAST_GAIN * points.total_square)
         if not len(moving):
@@ -387,24 +407,7 @@ def transfer(points: WeightedPoints, found: Batch, labels: np.ndarray) -> tuple[
         labels = labels.copy()
         labels[rows[chosen]] = targets[chosen]
         sums = after
-    return converge(points, _means(sums, found.centres[0]), bounds=bounds)
-
-
-def _movable(points: WeightedPoints, found: Batch, labels: np.ndarray) -> tuple[Bounds, np.ndarray]:
-    """Rows of points that could lower the inertia in the group of their second nearest centre, if that were
-    the lightest of all groups; and bounds at the solution's centres."""
-    held = found.weights[0]
-    movable = np.empty(len(points), bool)
-
-    def see(block: slice, now: Assignment) -> None:
-        weights, own = points.weights[block], held[labels[block]]
-        rest = own - weights
-        least = held.min() / (held.min() + weights)
-        inflated = np.divide(now.nearest * own, rest, out=np.zeros_like(rest), where=rest > 0)
-        movable[block] = now.second * least < inflated * _MARGIN
-
-    bounds = Bounds(points, found.centres[0], see)
-    return bounds, np.flatnonzero(movable)
+    return converge(points, _means(sums, centres), bounds=bounds)
 
 
 def _gains(
