@@ -67,6 +67,8 @@ RECORDED = Case("PKS sweep, 1,406 distinct rows", _GROUPING, "assay_recorded", 5
 RECORDED_PEER = Case("scikit-learn, the same rows", _GROUPING, "scikit_learn_recorded", 5_000, True)
 DISTINCT = Case("PKS sweep, all rows distinct", _GROUPING, "assay_distinct", 20_000)
 DISTINCT_PEER = Case("scikit-learn, the same rows", _GROUPING, "scikit_learn_distinct", 20_000)
+LARGE = Case("PKS sweep, all rows distinct", _GROUPING, "assay_distinct", 180_000)
+LARGE_PEER = Case("scikit-learn, the same rows", _GROUPING, "scikit_learn_one_seed", 180_000)
 
 FEW = Case("Assay, 3,000 distinct", _CLASSIFY, "assay_few", _WHOLE_WORKLOAD)
 FEW_PEER = Case("scikit-learn predict, 3,000 distinct", _CLASSIFY, "scikit_learn_few", 100_000)
@@ -139,7 +141,11 @@ SECTIONS = (
         when_named=True,
         runs=1,
     ),
-    Section("pks", "PKS: k-means for K = 1..20", (RECORDED, RECORDED_PEER, DISTINCT, DISTINCT_PEER)),
+    Section(
+        "pks",
+        "PKS: k-means for K = 1..20",
+        (RECORDED, RECORDED_PEER, DISTINCT, DISTINCT_PEER, LARGE, LARGE_PEER),
+    ),
     Section("classify", "Encode and predict, three shared models", (FEW, FEW_PEER, MANY, MANY_PEER)),
     Section(
         "selection",
@@ -201,6 +207,7 @@ PROMISES = (
     ),
     Promise("PKS sweep against scikit-learn, 5,000 rows", RECORDED_PEER, RECORDED, at_least=5),
     Promise("PKS sweep against scikit-learn, 20,000 distinct rows", DISTINCT_PEER, DISTINCT, at_least=2),
+    Promise("PKS sweep against scikit-learn, 180,000 distinct rows", LARGE_PEER, LARGE, at_least=2),
     Promise(
         "no inertia above the median of ten seeds, 5,000 rows", RECORDED_PEER, RECORDED, figure="inertia"
     ),

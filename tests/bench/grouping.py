@@ -86,3 +86,8 @@ def assay_distinct(launches: int) -> Measurement:
 def scikit_learn_distinct(launches: int) -> Measurement:
     """The peer on rows that all differ, seeds 0..9."""
     return _peer(_distinct_rows(launches), PEER_SEEDS)
+
+
+def scikit_learn_one_seed(launches: int) -> Measurement:
+    """The peer on rows that all differ, seed 0."""
+    return _peer(_distinct_rows(launches), 1)
