@@ -45,7 +45,7 @@ def executed(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
 
         monkeypatch.setattr(owner, name, counted)
 
-    for name in ("first", "rows", "write", "change", "insert"):
+    for name in ("first", "rows", "write", "insert"):
         counting(Driver, name, "by the driver")
     for name in ("execute", "scalar", "scalars"):
         counting(sa.Connection, name, "by SQLAlchemy")
