@@ -82,8 +82,8 @@ def inventory(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
     """Show what this box has: processors, memory, GPUs, or why it has no GPU."""
-    found = read_inventory()
-    typer.echo(json.dumps(found.to_dict(), indent=2) if as_json else _described(found))
+    box = read_inventory()
+    typer.echo(json.dumps(box.to_dict(), indent=2) if as_json else _described(box))
 
 
 @app.command()
@@ -96,8 +96,8 @@ def probe(
     """Show what an agent on this box would offer: GPUs, profilers, conditions, and what may run."""
     from assay_agent.doctor.probe import describe_probe, probe_box  # noqa: PLC0415 - see above
 
-    found = probe_box(settings.state_dir, settings.virtual, policy_in_force(settings.policy_file))
-    typer.echo(json.dumps(found, indent=2) if as_json else describe_probe(found))
+    document = probe_box(settings.state_dir, settings.virtual, policy_in_force(settings.policy_file))
+    typer.echo(json.dumps(document, indent=2) if as_json else describe_probe(document))
 
 
 @app.command()
@@ -130,22 +130,22 @@ def doctor(
     require_nothing_missing(checks, need)
 
 
-def _described(found: Inventory) -> str:
+def _described(box: Inventory) -> str:
     lines = [
-        f"host    {found.host}",
-        f"cpus    {found.cpu_count}",
-        f"memory  {found.memory_bytes / 2**30:.1f} GiB",
-        f"driver  {found.driver_version or '-'} (CUDA {found.cuda_driver_version or '-'})",
+        f"host    {box.host}",
+        f"cpus    {box.cpu_count}",
+        f"memory  {box.memory_bytes / 2**30:.1f} GiB",
+        f"driver  {box.driver_version or '-'} (CUDA {box.cuda_driver_version or '-'})",
     ]
-    for device in found.devices:
+    for device in box.devices:
         what = device.problem or (
             f"{device.name}, compute capability {device.compute_capability}, {device.sm_count or '?'} SMs, "
             f"{device.memory_bytes / 2**30:.1f} GiB, {device.uuid}"
             f"{'; takes no runs: ' + device.left_out if device.left_out else ''}"
         )
         lines.append(f"GPU {device.index}   {what}")
-    if found.no_device_reason:
-        lines.append(f"no GPU  {found.no_device_reason}")
+    if box.no_device_reason:
+        lines.append(f"no GPU  {box.no_device_reason}")
     return "\n".join(lines)
 
 

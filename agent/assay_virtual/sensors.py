@@ -113,8 +113,8 @@ class VirtualSensors:
 
     def xid_events(self) -> tuple[int, ...]:
         self._require_there()
-        told, self._xid_told = self._xid_told, True
-        return (79,) if "xid_error" in self._faults and not told else ()
+        was_told, self._xid_told = self._xid_told, True
+        return (79,) if "xid_error" in self._faults and not was_told else ()
 
     def close(self) -> None:
         """Does nothing: there is nothing to release."""

@@ -79,15 +79,15 @@ class Campaign:
 
     def runs(self) -> pa.Table:
         """A row a run: what it measures, under which condition, its state and its launches."""
-        found = self._client.status(self._id)["runs"]
+        rows = self._client.status(self._id)["runs"]
         return pa.table(
             {
-                **{name: pa.array([each[name] for each in found], pa.string()) for name in _RUN_TEXTS},
+                **{name: pa.array([each[name] for each in rows], pa.string()) for name in _RUN_TEXTS},
                 **{
-                    name: pa.array([each["condition"][name] for each in found], kind)
+                    name: pa.array([each["condition"][name] for each in rows], kind)
                     for name, kind in _CONDITION.items()
                 },
-                **{name: pa.array([each[name] for each in found], pa.int64()) for name in _RUN_COUNTS},
+                **{name: pa.array([each[name] for each in rows], pa.int64()) for name in _RUN_COUNTS},
             }
         )
 
@@ -104,16 +104,16 @@ class Campaign:
 
         Raises ParameterError if no run is such a one.
         """
-        asked = {"workload": workload, "device_kind": device, "level": level, "run_id": run}
-        wanted = {name: value for name, value in asked.items() if value is not None}
+        filters = {"workload": workload, "device_kind": device, "level": level, "run_id": run}
+        wanted = {name: value for name, value in filters.items() if value is not None}
         runs = [each for each in self._client.status(self._id)["runs"] if each["level"] != "bare"]
-        found = [each for each in runs if all(each[name] == value for name, value in wanted.items())]
-        if wanted and not found:
+        matches = [each for each in runs if all(each[name] == value for name, value in wanted.items())]
+        if wanted and not matches:
             words = ", ".join(f"{name} {value!r}" for name, value in wanted.items())
             raise ParameterError(
                 f"campaign {self._id}", f"no run with launches has {words}", "see Campaign.runs()"
             )
-        return Records(self._client, self._id, found)
+        return Records(self._client, self._id, matches)
 
     def report(self) -> Report:
         """The report of an ended campaign as a typed document; docs/report-format.md."""
@@ -124,18 +124,18 @@ class Campaign:
 
         Raises ParameterError for another key, RefusedError for one that the report does not hold whole.
         """
-        found = self.report().selections
-        if key not in found:
+        selections = self.report().selections
+        if key not in selections:
             raise ParameterError(
                 "selection", f"the report has none {key[:100]!r}", "use a key of the column 'selection'"
             )
-        if found[key].groups_left_out:
+        if selections[key].groups_left_out:
             raise RefusedError(
                 f"selection {key[:100]}",
                 "it has too many representatives for a report, which left groups out",
                 "select again on the campaign's records",
             )
-        return Selection(found[key])
+        return Selection(selections[key])
 
     def to_arrow(self) -> pa.Table:
         """The report's table of methods: a row for each workload, GPU, condition and method."""

@@ -55,8 +55,8 @@ class Comparison:
     @property
     def recommended(self) -> str | None:
         """The method to take here; None if none can be recommended."""
-        found: str | None = self._document["recommendation"]["method"]
-        return found
+        method: str | None = self._document["recommendation"]["method"]
+        return method
 
     @property
     def reason(self) -> str:
@@ -66,10 +66,10 @@ class Comparison:
     @property
     def verdict(self) -> str | None:
         """Whether to trust the recommended method, in one sentence; None if none is recommended."""
-        found = self._document["verdict"]
-        if found is None:
+        entry = self._document["verdict"]
+        if entry is None:
             return None
-        return sentence_of_verdict(verdict_from(found), self._document.get("unit", "launch"))
+        return sentence_of_verdict(verdict_from(entry), self._document.get("unit", "launch"))
 
     def __len__(self) -> int:
         return len(self.methods)
@@ -112,15 +112,15 @@ class Comparison:
         """A row a method, kind of weights and other GPU, at the one ``speedup`` that methods are compared at:
         ``error_percent`` and ``part_error_percent`` (by kernel and grid), root mean squares over ``draws``,
         and ``star``. Without rows where no other GPU was scored."""
-        found = self._document.get("at_speedup") or {"rows": (), "targets": ()}
+        part = self._document.get("at_speedup") or {"rows": (), "targets": ()}
         rows = [
             {
                 **{name: row[name] for name in ("method", "weights", "speedup", "draws", "star")},
                 "on": target,
                 **scores,
             }
-            for row in found["rows"]
-            for target, scores in zip(found["targets"], row["targets"], strict=False)
+            for row in part["rows"]
+            for target, scores in zip(part["targets"], row["targets"], strict=False)
         ]
         return pa.Table.from_pylist(rows, schema=_ELSEWHERE)
 

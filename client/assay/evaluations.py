@@ -40,8 +40,8 @@ class Evaluation:
     @property
     def group_error_percent(self) -> float | None:
         """The error over groups; None for a selection that was saved without labels."""
-        found: float | None = self._document["group_error_percent"]
-        return found
+        error_percent: float | None = self._document["group_error_percent"]
+        return error_percent
 
     @property
     def speedup(self) -> float:
@@ -77,10 +77,10 @@ class Evaluation:
         return self._matched("time")
 
     def _matched(self, what: str) -> tuple[float, float] | None:
-        found = self._document.get("operations")
-        if found is None:
+        match = self._document.get("operations")
+        if match is None:
             return None
-        return float(found[f"selection_{what}_percent"]), float(found[f"recording_{what}_percent"])
+        return float(match[f"selection_{what}_percent"]), float(match[f"recording_{what}_percent"])
 
     @property
     def interval(self) -> tuple[float, float] | None:
@@ -211,8 +211,8 @@ class RelativeEvaluation:
 
 
 def _interval(document: Mapping[str, Any]) -> tuple[float, float] | None:
-    found = document.get("interval")
-    return None if found is None else (float(found["low"]), float(found["high"]))
+    interval = document.get("interval")
+    return None if interval is None else (float(interval["low"]), float(interval["high"]))
 
 
 def _by_weights(document: Mapping[str, Any], names: tuple[str, ...]) -> pa.Table:

@@ -120,8 +120,8 @@ def from_arrow(
         check_batch(batch)
     except LaunchTableError as error:
         raise LaunchTableError(name, error.cause, error.remedy or _PAGE) from error
-    found = pa.Table.from_batches([batch], schema=schema)
-    return Launches(sort_launches(found, (name,)), names, (name,))
+    launch_table = pa.Table.from_batches([batch], schema=schema)
+    return Launches(sort_launches(launch_table, (name,)), names, (name,))
 
 
 def _told(schema: pa.Schema, name: str) -> TableMetadata | None:

@@ -35,9 +35,9 @@ def to_frame(table: pa.Table) -> pd.DataFrame:
         for item in table.schema
     }
     frame = pandas.DataFrame(columns)
-    told = {key: _said(table.schema, word) for word, key in _SAID.items()}
+    column_metadata = {key: _said(table.schema, word) for word, key in _SAID.items()}
     facts = (table.schema.metadata or {}).get(_FACTS.encode(), b"").decode()
-    frame.attrs = {key: value for key, value in {**told, _FACTS: facts}.items() if value}
+    frame.attrs = {key: value for key, value in {**column_metadata, _FACTS: facts}.items() if value}
     return frame
 
 
@@ -51,9 +51,11 @@ def from_frame(frame: pd.DataFrame, name: str) -> pa.Table:
         raise TypeError(f"from_pandas takes a pandas.DataFrame, not {type(frame).__name__}")
     columns = [str(column) for column in frame.columns]
     arrays = [_array(frame.iloc[:, at], name, column) for at, column in enumerate(columns)]
-    told = {word: frame.attrs.get(key) or {} for word, key in _SAID.items()}
+    column_metadata = {word: frame.attrs.get(key) or {} for word, key in _SAID.items()}
     fields = [
-        item.with_metadata({word: str(by[item.name]) for word, by in told.items() if item.name in by})
+        item.with_metadata(
+            {word: str(by[item.name]) for word, by in column_metadata.items() if item.name in by}
+        )
         for item in (pa.field(column, array.type) for column, array in zip(columns, arrays, strict=True))
     ]
     facts = frame.attrs.get(_FACTS)
@@ -64,20 +66,20 @@ def from_frame(frame: pd.DataFrame, name: str) -> pa.Table:
 
 def _array(values: pd.Series, name: str, column: str) -> pa.Array:
     try:
-        found = pa.Array.from_pandas(values)
+        array = pa.Array.from_pandas(values)
     except (pa.ArrowException, OverflowError, TypeError, ValueError) as error:
         raise LaunchTableError(
             name,
             f"the column {column!r} cannot be read ({str(error)[:200]})",
             "give it numbers or text, of one kind",
         ) from error
-    return found.combine_chunks() if isinstance(found, pa.ChunkedArray) else found
+    return array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array
 
 
 def _said(schema: pa.Schema, word: str) -> dict[str, str]:
     """By column, a word of its metadata."""
-    found = {item.name: (item.metadata or {}).get(word.encode(), b"").decode() for item in schema}
-    return {name: text for name, text in found.items() if text}
+    texts = {item.name: (item.metadata or {}).get(word.encode(), b"").decode() for item in schema}
+    return {name: text for name, text in texts.items() if text}
 
 
 def load_pandas() -> Any:

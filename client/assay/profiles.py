@@ -304,11 +304,11 @@ class Profile:
 
     def _level(self, level: str) -> Launches:
         levels = {"whole": self._levels.whole, "detailed": self._levels.detailed, "light": self._levels.light}
-        found = levels.get(level)
-        if found is None:
+        level_launches = levels.get(level)
+        if level_launches is None:
             has = ", ".join(repr(name) for name, launches in levels.items() if launches is not None)
             raise ParameterError("level", f"the profile has no level {level!r}", f"use one of {has}")
-        return found
+        return level_launches
 
     def _facts(self) -> list[tuple[str, object]]:
         levels = {"detailed": self._levels.detailed, "light": self._levels.light}

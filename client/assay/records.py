@@ -144,7 +144,7 @@ class Records:
             # The first batch of a slice brings all of its names.
             new = dict((part.names or Names()).items()) if not batches else {}
             batches.append(LaunchBatch(part.batch, new))
-        found = [
+        launches = [
             gather(
                 batches,
                 batches[0].records.schema,
@@ -153,7 +153,7 @@ class Records:
             )
             for index, batches in slices.items()
         ]
-        return join(found) if found else None
+        return join(launches) if launches else None
 
     def __repr__(self) -> str:
         return f"Records({len(self._runs)} runs, {self.launches:,} launches)"
@@ -181,9 +181,9 @@ def _place(cursor: str, runs: Sequence[str]) -> tuple[str, LaunchesCursor]:
     if not cursor:
         return "", LaunchesCursor()
     try:
-        found = json.loads(cursor)
-        run = found.pop("run_id")
-        place = LaunchesCursor(int(found["slice"]), int(found["launch"]), str(found["content_hash"]))
+        document = json.loads(cursor)
+        run = document.pop("run_id")
+        place = LaunchesCursor(int(document["slice"]), int(document["launch"]), str(document["content_hash"]))
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ParameterError(
             "cursor", f"{cursor[:100]!r} is not a place in records", "give RecordStream.cursor, or none"

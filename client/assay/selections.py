@@ -124,8 +124,8 @@ class Selection:
     @property
     def interval(self) -> tuple[float, float] | None:
         """The interval of the projected total, in the unit of the cost; None if the method gives none."""
-        found = self._document.interval
-        return None if found is None else (found.low, found.high)
+        bounds = self._document.interval
+        return None if bounds is None else (bounds.low, bounds.high)
 
     @property
     def verdict(self) -> str:
@@ -166,9 +166,13 @@ class Selection:
             for each in group.representatives
             for one in ([each] if each.operation is None else each.operation.launches)
         ]
-        found = pa.Table.from_pylist(rows, schema=_COLUMNS)
+        representatives = pa.Table.from_pylist(rows, schema=_COLUMNS)
         labels = self._saved.operation_labels()
-        return found.append_column("operation", pa.array(labels, pa.string())) if labels else found
+        return (
+            representatives.append_column("operation", pa.array(labels, pa.string()))
+            if labels
+            else representatives
+        )
 
     def to_pandas(self) -> pd.DataFrame:
         """As :meth:`to_arrow`."""
@@ -208,14 +212,14 @@ class Selection:
 
         Raises MisalignedError if the recording does not hold the same launches or operations.
         """
-        found = evaluate_profile(
+        evaluation = evaluate_profile(
             self._document,
             levels_of(recording),
             quantity=cost,
             weights=weights,
             scales_at_most=scales_at_most,
         )
-        return Evaluation(found)
+        return Evaluation(evaluation)
 
     def evaluate_speedup(
         self,

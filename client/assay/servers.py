@@ -78,11 +78,11 @@ class Server:
 
     def to_arrow(self) -> pa.Table:
         """A row a campaign: its id, name, state, owner and counts of runs."""
-        found = self._client.campaigns()
+        campaigns = self._client.campaigns()
         return pa.table(
             {
-                **{name: pa.array([each[name] for each in found], pa.string()) for name in _TEXTS},
-                **{name: pa.array([each[name] for each in found], pa.int64()) for name in _COUNTS},
+                **{name: pa.array([each[name] for each in campaigns], pa.string()) for name in _TEXTS},
+                **{name: pa.array([each[name] for each in campaigns], pa.int64()) for name in _COUNTS},
             }
         )
 

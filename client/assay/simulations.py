@@ -94,15 +94,15 @@ class Simulation:
 
     def speedup(self, design: str) -> float | None:
         """Cycles of the first design / cycles of this one; None where not all launches are simulated."""
-        found = self._speedup(design)
-        return None if found is None else found.speedup
+        entry = self._speedup(design)
+        return None if entry is None else entry.speedup
 
     def interval(self, design: str) -> tuple[float, float] | None:
         """The interval of the speedup, of the draw of launches alone; None where nothing vouches for one."""
-        found = self._speedup(design)
-        if found is None or found.interval is None:
+        entry = self._speedup(design)
+        if entry is None or entry.interval is None:
             return None
-        return found.interval.low, found.interval.high
+        return entry.interval.low, entry.interval.high
 
     def to_dict(self) -> dict[str, Any]:
         """The document of ``assay simulate --json``."""

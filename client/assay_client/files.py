@@ -84,6 +84,6 @@ def _refuse_another_kind(path: Path) -> None:
     """Raise CampaignError for a file that other verbs read."""
     from assay_sampling.readers.opening import what_is_this  # noqa: PLC0415 - only for the refusal
 
-    found = what_is_this(path)
-    if found is not None:
-        raise CampaignError(str(path), found.explained, f"name a campaign file; {_BEGIN}")
+    kind = what_is_this(path)
+    if kind is not None:
+        raise CampaignError(str(path), kind.explained, f"name a campaign file; {_BEGIN}")

@@ -222,9 +222,9 @@ def plan_campaign(campaign_file: AnyPath, assumptions: Mapping[str, str] | None 
     except ModuleNotFoundError as error:
         raise missing_extra(error, "assay plan", "server") from error
     document = forecast_campaign(file, str(folder), assumptions or {})
-    found = _doubts(file, folder)
-    found.refuse(here=False)
-    return {**document, "warnings": found.to_documents()}
+    findings = _doubts(file, folder)
+    findings.refuse(here=False)
+    return {**document, "warnings": findings.to_documents()}
 
 
 def check_campaign(campaign_file: AnyPath) -> Findings:
@@ -311,10 +311,10 @@ def nsight_compute_limits(compute_capability: str, tool_version: str = "") -> No
 
     Raises ParameterError if the release of ``tool_version`` does not.
     """
-    found = _nsight_compute_pin(compute_capability)
-    if found is None:
+    entry = _nsight_compute_pin(compute_capability)
+    if entry is None:
         return None
-    architecture, pin = found
+    architecture, pin = entry
     if tool_version and (pin.too_new(tool_version) or pin.too_old(tool_version)):
         raise ParameterError(
             "--tool-version",

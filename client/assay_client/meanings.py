@@ -25,14 +25,14 @@ class Meaning(Part):
 
 def meanings_of(code: str) -> list[Meaning]:
     """What a code means; several where a note and its flag share a name, none for an unknown code."""
-    found = []
+    meanings = []
     if code in FLAGS:
-        found.append(_flag(code))
-    if code in NOTES and not found:
-        found.append(_note(code))
+        meanings.append(_flag(code))
+    if code in NOTES and not meanings:
+        meanings.append(_note(code))
     if code in _FAILURES:
-        found.append(_failure(FailureClass(code)))
-    return found
+        meanings.append(_failure(FailureClass(code)))
+    return meanings
 
 
 def all_codes() -> list[str]:
@@ -67,15 +67,15 @@ def _note(code: str) -> Meaning:
     )
 
 
-def _failure(found: FailureClass) -> Meaning:
-    tried = "the server tries the run again" if found.retryable else "the run is not tried again"
+def _failure(failure: FailureClass) -> Meaning:
+    tried = "the server tries the run again" if failure.retryable else "the run is not tried again"
     return Meaning(
         kind="failure",
-        code=found.value,
-        meaning=found.meaning,
-        remedy=found.remedy,
-        effect=f"{tried}; it counts against the {found.fault.value}"
-        if found.fault.value != "nobody"
+        code=failure.value,
+        meaning=failure.meaning,
+        remedy=failure.remedy,
+        effect=f"{tried}; it counts against the {failure.fault.value}"
+        if failure.fault.value != "nobody"
         else tried,
         page="failures",
     )

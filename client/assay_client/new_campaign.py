@@ -127,15 +127,15 @@ def _from(folder_of_file: Path, words: Sequence[str]) -> list[str]:
 
 def _distinct(names: Sequence[str]) -> list[str]:
     """The names, those that came before with a number behind them."""
-    found: list[str] = []
+    distinct_names: list[str] = []
     for name in names:
         candidate = next(
             each
             for each in (name, *(f"{name}-{number}" for number in range(2, len(names) + 2)))
-            if each not in found
+            if each not in distinct_names
         )
-        found.append(candidate)
-    return found
+        distinct_names.append(candidate)
+    return distinct_names
 
 
 def _gpus(given: Sequence[str], *, synthetic: bool) -> list[str]:

@@ -59,9 +59,9 @@ def folder(name: str) -> Path:
     Raises StorageError if neither has it.
     """
     packaged = Path(__file__).with_name(name)
-    for found in (packaged, Path(__file__).resolve().parents[2] / name):
-        if (found / "README.md").is_file():
-            return found
+    for candidate in (packaged, Path(__file__).resolve().parents[2] / name):
+        if (candidate / "README.md").is_file():
+            return candidate
     raise StorageError(str(packaged), "it is not there", "install Assay again")
 
 

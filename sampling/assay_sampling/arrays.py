@@ -24,8 +24,8 @@ def distinct(values: np.ndarray) -> np.ndarray:
     ordered = np.sort(values)
     first = np.ones(len(ordered), bool)
     first[1:] = ordered[1:] != ordered[:-1]
-    found: np.ndarray = ordered[first]
-    return found
+    distinct_values: np.ndarray = ordered[first]
+    return distinct_values
 
 
 def identifiers_from(values: Sequence[int]) -> pa.Array:

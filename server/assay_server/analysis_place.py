@@ -43,18 +43,18 @@ class AnalysisPlace:
 
 
 def analysis_place(
-    asked: str, ca: Path | None, certificate: Path | None, key: Path | None
+    text: str, ca: Path | None, certificate: Path | None, key: Path | None
 ) -> AnalysisPlace | None:
     """The place that the settings name; None: processes of the server. Raises ParameterError."""
-    subject = f"--analysis {asked!r}"
+    subject = f"--analysis {text!r}"
     files = (ca, certificate, key)
-    if not asked:
+    if not text:
         if any(files):
             raise ParameterError(
                 "--analysis-ca", "there is no scheduler to use it for", "give --analysis dask+tls://HOST:PORT"
             )
         return None
-    scheme = next((each for each in (_PLAIN, _TLS) if asked.startswith(each)), None)
+    scheme = next((each for each in (_PLAIN, _TLS) if text.startswith(each)), None)
     if scheme is None:
         raise ParameterError(
             subject, "it does not name a Dask scheduler", "give dask://HOST:PORT, or dask+tls://HOST:PORT"
@@ -69,7 +69,7 @@ def analysis_place(
         raise ParameterError(
             subject, "files for TLS are given, and this scheduler speaks none", f"give {_TLS}HOST:PORT"
         )
-    found = parse_address(asked.removeprefix(scheme), subject)
-    if found.socket is not None:
+    address = parse_address(text.removeprefix(scheme), subject)
+    if address.socket is not None:
         raise ParameterError(subject, "Dask opens no Unix socket", "give dask://HOST:PORT")
-    return AnalysisPlace(found, ca, certificate, key)
+    return AnalysisPlace(address, ca, certificate, key)

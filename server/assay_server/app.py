@@ -177,14 +177,16 @@ class Server:
         state = self.settings.state_dir
         settings = self.settings
         place = checked_place(state, settings.asked_records)
-        asked = replace(
+        database_settings = replace(
             asked_database(settings.database, settings.database_file),
             shared=bool(place.url or noted_records(state)),
             joins=lambda number: are_of_state(state, place, number),
             records=place.url,
         )
-        database = opened_state(state, asked, resources, Standby(self._is_ending, self._standing_by))
-        resources.enter_context(self.lead.watching(database, has_standby=asked.shared))
+        database = opened_state(
+            state, database_settings, resources, Standby(self._is_ending, self._standing_by)
+        )
+        resources.enter_context(self.lead.watching(database, has_standby=database_settings.shared))
         records = open_records(
             state,
             place,
@@ -194,7 +196,7 @@ class Server:
         )
         folder = folder_of_records(state)
         self.writability = writability = WritabilityWatch(state, self._writable)
-        access = self._access(AuditedStore(database), database, shared=asked.shared)
+        access = self._access(AuditedStore(database), database, shared=database_settings.shared)
         capacity = Capacity(folder, settings.records_limit_bytes, settings.minimum_free_bytes)
         clock = self._clock or SteadyClock()
         bundles = BundleStore(
@@ -388,22 +390,22 @@ class Server:
         if self.rpc is not None:
             self.rpc.set_serving(writable)
 
-    def reload(self, asked: ServerSettings) -> None:
+    def reload(self, new_settings: ServerSettings) -> None:
         """Take over what may change while the server runs, and log what changed and what waits.
 
         Raises ParameterError if something cannot be; then nothing has changed.
         """
         before = self.settings
-        found = reloaded(before, asked)
-        policy = _policy(found.settings)
+        change = reloaded(before, new_settings)
+        policy = _policy(change.settings)
         if self._endpoint is not None:
-            self._endpoint.serve(found.settings.metrics_place)
+            self._endpoint.serve(change.settings.metrics_place)
             self.metrics_address = self._endpoint.address
         if self._coordinator is not None:
             self._coordinator.policy = policy
-        self.settings = found.settings
-        found.log(_log, before, asked)
-        take_over(self._limits, limits_with(self._built_in, limits_asked(found.settings.limits)))
+        self.settings = change.settings
+        change.log(_log, before, new_settings)
+        take_over(self._limits, limits_with(self._built_in, limits_asked(change.settings.limits)))
 
     def _analyses(self, coordinator: Coordinator, resources: contextlib.ExitStack) -> Analyses:
         make_executor = self._make_executor

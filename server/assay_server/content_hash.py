@@ -23,13 +23,13 @@ def hash_of_file(path: Path) -> str:
         known = _known.get(key)
     if known is not None:
         return known
-    found = fresh_hash_of(path)
+    content_hash = fresh_hash_of(path)
     if _state(path) == key[1]:  # no write while it was read
         with _lock:
-            _known[key] = found
+            _known[key] = content_hash
             while len(_known) > _MOST_REMEMBERED:
                 _known.popitem(last=False)
-    return found
+    return content_hash
 
 
 def _state(path: Path) -> tuple[int, ...]:

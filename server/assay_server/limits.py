@@ -282,20 +282,22 @@ def limit_table(group: object) -> str:
 
 def built_in() -> dict[str, int]:
     """The bounds that nobody changes, by name."""
-    found = asdict(CAMPAIGN_FILE_LIMITS) | asdict(JOIN_LIMITS)
-    found |= {
+    bounds = asdict(CAMPAIGN_FILE_LIMITS) | asdict(JOIN_LIMITS)
+    bounds |= {
         "bad_requests_logged_per_minute": BAD_REQUESTS_LOGGED_PER_MINUTE,
         "refusals_audited_per_minute": REFUSALS_AUDITED_PER_MINUTE,
     }
     for group in _GROUPS:
         settable = {each.name for each in fields(group)}
-        found |= {name: getattr(group, name) for name in get_annotations(type(group)) if name not in settable}
-    return found
+        bounds |= {
+            name: getattr(group, name) for name in get_annotations(type(group)) if name not in settable
+        }
+    return bounds
 
 
 def limits_asked(texts: Iterable[str]) -> dict[str, int]:
     """The numbers in texts ``NAME=NUMBER``, by name; of one name the last counts. Raises ParameterError."""
-    found: dict[str, int] = {}
+    numbers: dict[str, int] = {}
     for text in texts:
         name, _, number = (part.strip() for part in text.partition("="))
         if name in built_in():
@@ -305,26 +307,26 @@ def limits_asked(texts: Iterable[str]) -> dict[str, int]:
         if not (number.isascii() and number.isdigit() and 1 <= int(number[:12]) <= _LARGEST):
             cause = f"{number!r} is not a whole number from 1 to {_LARGEST:,}"
             raise ParameterError("--limit", f"{name}: {cause}", f"write {name}=NUMBER")
-        found[name] = int(number)
-    return found
+        numbers[name] = int(number)
+    return numbers
 
 
-def limits_with(limits: Limits, asked: Mapping[str, int]) -> Limits:
+def limits_with(limits: Limits, numbers: Mapping[str, int]) -> Limits:
     """A copy of limits with other numbers, which shares nothing with them."""
     own = copy.deepcopy(limits)
-    for name, number in asked.items():
+    for name, number in numbers.items():
         # Frozen groups are those that nothing may change once a server has started.
         object.__setattr__(_group_of(own, name), name, number)
     return own
 
 
-def take_over(limits: Limits, asked: Limits) -> None:
+def take_over(limits: Limits, target: Limits) -> None:
     """Have a running server obey the limits that a reload asks for, and log what changes and what waits.
 
     Its parts see a new number at their next use.
     """
     for name in sorted(AT_RUNTIME | _AT_START):
-        group, new = _group_of(limits, name), int(getattr(_group_of(asked, name), name))
+        group, new = _group_of(limits, name), int(getattr(_group_of(target, name), name))
         now = int(getattr(group, name))
         if now == new:
             continue

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def opened_state(
-    state: Path, asked: AskedDatabase, resources: contextlib.ExitStack, standby: Standby
+    state: Path, settings: AskedDatabase, resources: contextlib.ExitStack, standby: Standby
 ) -> SqliteStore | PostgresqlStore:
     """The database of a state folder, once this server leads it; ``resources`` closes it.
 
@@ -35,9 +35,9 @@ def opened_state(
     with storage_errors(state):
         take_state_folder(state)
     resources.enter_context(locked_state(state))
-    lead = awaited_lead_of(state, asked, standby)
+    lead = awaited_lead_of(state, settings, standby)
     try:
-        database = open_database(state, asked, lead)
+        database = open_database(state, settings, lead)
     except BaseException:
         if lead is not None:
             lead.release()

@@ -94,18 +94,18 @@ def read_credentials(path: Path) -> dict[str, str]:
         lines = path.read_text("utf-8").splitlines()
     if stat.S_IMODE(mode) & 0o077:
         raise ParameterError("--records-credentials", f"others may read {path}", f"run: chmod 600 {path}")
-    found = {}
+    credentials = {}
     for line in lines:
         name, equals, value = (part.strip() for part in line.partition("="))
         if equals and name.lower() in _KEYS:
-            found[_KEYS[name.lower()]] = value
-    if not {"access_key_id", "secret_access_key"} <= found.keys():
+            credentials[_KEYS[name.lower()]] = value
+    if not {"access_key_id", "secret_access_key"} <= credentials.keys():
         raise ParameterError(
             "--records-credentials",
             f"{path} lacks the keys",
             "write two lines: aws_access_key_id = ..., and aws_secret_access_key = ...",
         )
-    return found
+    return credentials
 
 
 def require_client() -> None:

@@ -37,12 +37,12 @@ def until_asked_to_end(on_hangup: Callable[[], None] = lambda: None) -> Iterator
     waits, SIGHUP calls ``on_hangup``, unless the terminal of this process has gone: then it ends.
     """
     terminal = Terminal()
-    asked: list[float] = []
+    request_times: list[float] = []
 
     def received(number: int, _frame: FrameType | None) -> None:
         # It may interrupt itself and the main thread anywhere, so it takes no lock.
-        asked.append(time.monotonic())
-        if asked[-1] - asked[0] > _ONE_REQUEST_SECONDS:
+        request_times.append(time.monotonic())
+        if request_times[-1] - request_times[0] > _ONE_REQUEST_SECONDS:
             signal.signal(number, signal.SIG_DFL)
             signal.raise_signal(number)
 
@@ -56,8 +56,8 @@ def until_asked_to_end(on_hangup: Callable[[], None] = lambda: None) -> Iterator
         try:
             yield Ending(
                 lambda: _wait(waiting, terminal, on_hangup),
-                lambda: None if asked else signal.raise_signal(signal.SIGTERM),
-                lambda: bool(asked) or terminal.is_gone,
+                lambda: None if request_times else signal.raise_signal(signal.SIGTERM),
+                lambda: bool(request_times) or terminal.is_gone,
             )
         finally:  # The handlers stay, so that a second signal can end a slow shutdown.
             signal.set_wakeup_fd(-1)

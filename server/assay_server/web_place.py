@@ -47,8 +47,8 @@ def web_place(
     if not address:
         return None
     subject = f"web address {address!r}"
-    found = parse_address(address, subject, any_port=True)
-    if found.socket is not None:
+    web_address = parse_address(address, subject, any_port=True)
+    if web_address.socket is not None:
         raise ParameterError(
             subject, "browsers open no Unix socket", "give HOST:PORT, such as localhost:7180"
         )
@@ -59,9 +59,9 @@ def web_place(
     for name in names:
         _require_name(name)
     known = list(names)
-    if not _is_wildcard(found.host):
-        known.append(found.host)
-    if found.on_this_machine:
+    if not _is_wildcard(web_address.host):
+        known.append(web_address.host)
+    if web_address.on_this_machine:
         known += _LOOPBACK_NAMES
     if not known:
         raise ParameterError(
@@ -69,8 +69,8 @@ def web_place(
             "it does not say under which name browsers reach it, and others must be refused",
             "say it: --web-name HOST",
         )
-    tls = certificate is not None or not found.on_this_machine
-    return WebPlace(found, tuple(dict.fromkeys(name.lower() for name in known)), tls, certificate, key)
+    tls = certificate is not None or not web_address.on_this_machine
+    return WebPlace(web_address, tuple(dict.fromkeys(name.lower() for name in known)), tls, certificate, key)
 
 
 def _is_wildcard(host: str) -> bool:

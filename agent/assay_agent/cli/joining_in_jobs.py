@@ -49,11 +49,11 @@ def join_patiently(
 @contextmanager
 def ended_by_signals() -> Iterator[threading.Event]:
     """An event that SIGTERM and SIGINT set, instead of ending this process, as long as the block lasts."""
-    asked = threading.Event()
+    event = threading.Event()
     numbers = (signal.SIGTERM, signal.SIGINT)
-    before = [signal.signal(number, lambda received, frame: asked.set()) for number in numbers]
+    before = [signal.signal(number, lambda received, frame: event.set()) for number in numbers]
     try:
-        yield asked
+        yield event
     finally:
         for number, handler in zip(numbers, before, strict=True):
             signal.signal(number, handler)

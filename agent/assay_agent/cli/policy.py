@@ -76,10 +76,10 @@ def _described(decision: Decision) -> str:
 
 
 def _variables(given: list[str]) -> dict[str, str]:
-    found = {}
+    variables = {}
     for text in given:
         name, equals, value = text.partition("=")
         if not equals:
             raise ParameterError("--env", f"{text!r} has no '='", "write NAME=VALUE")
-        found[name] = value
-    return found
+        variables[name] = value
+    return variables

@@ -76,8 +76,8 @@ def slurm_job(
     with storage_errors(state_root):
         make_private_folder(state_root)
 
-    def of_the_job(asked: AgentSettings) -> AgentSettings:
-        return asked.model_copy(
+    def of_the_job(base_settings: AgentSettings) -> AgentSettings:
+        return base_settings.model_copy(
             update={
                 "state_dir": state_root / job.folder,
                 "name": job.agent_name,
@@ -109,13 +109,13 @@ class _Ending:
         """Ask Slurm, and log what is new."""
         self.signalled = True
         try:
-            found = self._job.why_stopped(self._limit_seconds)
+            reason = self._job.why_stopped(self._limit_seconds)
         except AssayError as error:
             _log.warning("why the job ends is unknown: %s", error)
             return
-        if found not in self._found:
-            _log.info("Slurm job %s: %s", self._job.shown, found.value)
-        self._found.append(found)
+        if reason not in self._found:
+            _log.info("Slurm job %s: %s", self._job.shown, reason.value)
+        self._found.append(reason)
 
     def requeue(self, *, at_limit: bool) -> None:
         """Have the job run again if it was preempted, or is at its limit and that was asked for.
@@ -134,8 +134,8 @@ def _join_once(settings: AgentSettings, address: str, token: str, token_file: Pa
 
     Waits for a server that is away; False if the job was signalled meanwhile. Raises AssayError.
     """
-    found = credentials_folder(settings.state_dir).read()
-    if found is not None and not found.expired:
+    credentials = credentials_folder(settings.state_dir).read()
+    if credentials is not None and not credentials.expired:
         return True
     if token_file is not None:
         token = token_in_file(token_file)

@@ -51,8 +51,8 @@ class Conditions(Together):
     @property
     def effective_sms(self) -> int | None:
         """The SMs that a probe counted; None if none ran."""
-        found = self.facts.get("effective_sms")
-        return None if found is None else int(found)
+        sms = self.facts.get("effective_sms")
+        return None if sms is None else int(sms)
 
     def before_ending(self) -> None:
         """The processes of the run are about to be ended by signals."""

@@ -117,12 +117,12 @@ def _living(pipe: Path) -> list[psutil.Process]:
         import psutil  # noqa: PLC0415 - only GPUs need it, and a box without any has no journal
     except ImportError as error:
         raise OSError(f"psutil is not installed: {install_command('agent')}") from error
-    found = []
+    processes = []
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error, OSError):
             if process.uids().effective == os.geteuid() and process.environ().get(PIPE_VARIABLE) == str(pipe):
-                found.append(process)
-    return [process for process in found if process.pid != os.getpid()]
+                processes.append(process)
+    return [process for process in processes if process.pid != os.getpid()]
 
 
 def _undo_clocks(journal: Journal, entry: Mapping[str, Any]) -> None:

@@ -150,41 +150,41 @@ class SmShare(Condition):
         assert daemon is not None
         environment = {**site.environment, **self.environment}
         try:
-            found = probe_sms(environment, site.home, site.gpu.device.uuid, site.held)
+            gpu = probe_sms(environment, site.home, site.gpu.device.uuid, site.held)
         except ProbeError as error:
             raise self.failed(
                 f"the probe of the SMs failed: {error}; the MPS daemon's last words: {daemon.last_words()}"
             ) from error
         self._probe_clients = daemon.clients_seen()
-        return found
+        return gpu
 
-    def _judge(self, found: ProbedGPU) -> None:
+    def _judge(self, gpu: ProbedGPU) -> None:
         """Record what is in force; raises ProfilerError if that is not the share."""
         whole = self.site.gpu.device.sm_count
-        if whole is None or (self.percent >= 100 and whole != found.sm_count):
+        if whole is None or (self.percent >= 100 and whole != gpu.sm_count):
             whole = self._all_sms()
         self.facts = {
             "sm_percent": self.percent,
-            "effective_sms": found.sm_count,
+            "effective_sms": gpu.sm_count,
             "all_sms": whole,
-            "cuda_version": found.cuda_version,
+            "cuda_version": gpu.cuda_version,
             **self.daemon_facts,
         }
-        if self.percent >= 100 and found.sm_count != whole:
-            raise self.failed(f"the probe sees {found.sm_count} SMs at 100 %, but the GPU has {whole}")
-        if self.percent < 100 and found.sm_count >= whole:
+        if self.percent >= 100 and gpu.sm_count != whole:
+            raise self.failed(f"the probe sees {gpu.sm_count} SMs at 100 %, but the GPU has {whole}")
+        if self.percent < 100 and gpu.sm_count >= whole:
             raise self.failed(
-                f"{self.percent:g} % was set, but the probe sees all {found.sm_count} SMs of the GPU",
+                f"{self.percent:g} % was set, but the probe sees all {gpu.sm_count} SMs of the GPU",
             )
         if self.percent < 100:
-            self.require_share(found.sm_count, whole)
+            self.require_share(gpu.sm_count, whole)
 
-    def require_share(self, found: int, whole: int) -> None:
+    def require_share(self, sm_count: int, whole: int) -> None:
         """Raises ProfilerError if the probe did not find the share of the SMs that was set."""
         least, most = share_bounds(whole, self.percent, self.site.gpu.device.compute_capability)
-        if not least <= found <= most:
+        if not least <= sm_count <= most:
             raise self.failed(
-                f"{self.percent:g} % of {whole} SMs was set, but the probe sees {found} "
+                f"{self.percent:g} % of {whole} SMs was set, but the probe sees {sm_count} "
                 f"(the share is in force with {least} to {most})"
             )
 
@@ -198,10 +198,10 @@ class SmShare(Condition):
         nobody.mkdir(mode=0o700, exist_ok=True)
         environment = {**self.site.environment, PIPE_VARIABLE: str(nobody)}
         try:
-            found = probe_sms(environment, self.site.home, self.site.gpu.device.uuid, self.site.held)
+            gpu = probe_sms(environment, self.site.home, self.site.gpu.device.uuid, self.site.held)
         except ProbeError as error:
             raise self.failed(f"the probe of the whole GPU failed: {error}") from error
-        return found.sm_count
+        return gpu.sm_count
 
     def before_ending(self) -> None:
         """A client that a signal kills may take the server with it, so its GPU work is ended first."""

@@ -84,10 +84,10 @@ def program_version(program: str) -> str:
     """The version of the driver that a control program belongs to; "" if it is unknown."""
     try:
         with Path(program).open("rb") as file:
-            found = set(_VERSION.findall(file.read(_MOST_PROGRAM_BYTES)))
+            versions = set(_VERSION.findall(file.read(_MOST_PROGRAM_BYTES)))
     except OSError:
         return ""
-    return found.pop().decode() if len(found) == 1 else ""
+    return versions.pop().decode() if len(versions) == 1 else ""
 
 
 def control_release(program: str, directory: Path, variables: Mapping[str, str]) -> tuple[int, str]:
@@ -113,8 +113,8 @@ def control_release(program: str, directory: Path, variables: Mapping[str, str])
     except OSError as error:
         return 0, str(error)
     said = (result.stdout + result.stderr).strip()
-    found = _RELEASE.search(said)
-    return (int(found[1]) if found else 0), said[:200] or result.ending
+    match = _RELEASE.search(said)
+    return (int(match[1]) if match else 0), said[:200] or result.ending
 
 
 class MpsControl:

@@ -61,13 +61,13 @@ def wait_until_alone(site: Site, *, clock: Callable[[], float] = time.monotonic)
 
 def processes_on(uuid: str) -> list[int]:
     """Process numbers that compute on the GPU, except this process and desktops; raises NvmlError."""
-    found: set[int] = set()
+    pids: set[int] = set()
     with nvml_device(uuid) as (nvml, handle):
         for name in _LISTS:
-            found.update(process.pid for process in _listed(nvml, handle, name))
+            pids.update(process.pid for process in _listed(nvml, handle, name))
         graphics = {process.pid for process in _listed(nvml, handle, _GRAPHICS)}
-    clients = Clients(found, graphics)
-    return sorted(pid for pid in found - {os.getpid()} if not is_desktop(pid, clients))
+    clients = Clients(pids, graphics)
+    return sorted(pid for pid in pids - {os.getpid()} if not is_desktop(pid, clients))
 
 
 def _listed(nvml: Any, handle: Any, name: str) -> list[Any]:

@@ -31,13 +31,13 @@ class _DriverError(Exception):
 def main() -> int:
     """Print the answer; 0 if it is a number of SMs."""
     try:
-        found = _look(ctypes.CDLL("libcuda.so.1"))
+        answer = _look(ctypes.CDLL("libcuda.so.1"))
     except OSError as error:
-        found = {"error": f"the driver's library cannot be loaded ({error})"}
+        answer = {"error": f"the driver's library cannot be loaded ({error})"}
     except _DriverError as error:
-        found = {"error": str(error)}
-    sys.stdout.write(json.dumps(found) + "\n")
-    return 1 if "error" in found else 0
+        answer = {"error": str(error)}
+    sys.stdout.write(json.dumps(answer) + "\n")
+    return 1 if "error" in answer else 0
 
 
 def _look(driver: ctypes.CDLL) -> dict[str, object]:

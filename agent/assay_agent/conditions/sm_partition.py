@@ -54,15 +54,15 @@ def makes_partitions(gpu: MeasuredGPU) -> bool:
 def add_partition(control: MpsControl, uuid: str, chunks: int) -> Partition:
     """Have the daemon make a partition, and read back what it made; raises MpsError."""
     said = control.tell(f"sm_partition add {uuid} {chunks}", _SECONDS)
-    found = _IDENTITY.search(said)
-    if found is None:
+    match = _IDENTITY.search(said)
+    if match is None:
         raise MpsError(f"the MPS daemon made no partition of {chunks} chunks: {said or 'it says nothing'}")
     listed = control.tell("lspart", _SECONDS)
-    name = found[1].partition("/")[2]
+    name = match[1].partition("/")[2]
     for line in listed.splitlines():
         words = line.split()
         if len(words) == _COLUMNS and words[1] == name and words[3].isdecimal() and words[5].isdecimal():
-            return Partition(found[1], int(words[3]), int(words[5]))
+            return Partition(match[1], int(words[3]), int(words[5]))
     raise MpsError(f"the MPS daemon does not list its partition {name}: {listed[:300] or 'it says nothing'}")
 
 
@@ -118,10 +118,10 @@ class SmPartition(SmShare):
             "sm_percent_in_force": round(100.0 * made.sm_count / whole, 2),
         }
 
-    def require_share(self, found: int, whole: int) -> None:
-        super().require_share(found, whole)
-        if found != self._partition.sm_count:
+    def require_share(self, sm_count: int, whole: int) -> None:
+        super().require_share(sm_count, whole)
+        if sm_count != self._partition.sm_count:
             raise self.failed(
                 f"the partition has {self._partition.sm_count} SMs by the MPS daemon's count, but the probe "
-                f"sees {found}"
+                f"sees {sm_count}"
             )

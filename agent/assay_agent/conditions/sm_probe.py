@@ -42,12 +42,12 @@ def probe_sms(environment: Mapping[str, str], directory: Path, uuid: str, held: 
         if "error" in answer:
             raise ProbeError(str(answer["error"]))
         version = int(answer["cuda_version"])
-        found = ProbedGPU(
+        gpu = ProbedGPU(
             int(answer["sm_count"]), str(answer["uuid"]), f"{version // 1000}.{version % 1000 // 10}"
         )
     except (ValueError, KeyError, TypeError):
         said = (result.stderr or result.stdout).strip().splitlines() or ["nothing"]
         raise ProbeError(f"{result.ending}; it says: {said[-1][:300]}") from None
-    if found.uuid != uuid:
-        raise ProbeError(f"it sees {found.uuid} instead of {uuid}")
-    return found
+    if gpu.uuid != uuid:
+        raise ProbeError(f"it sees {gpu.uuid} instead of {uuid}")
+    return gpu

@@ -142,25 +142,25 @@ class Agent:
                 self.meter.close()
                 spool.close()
 
-    def reload(self, asked: AgentSettings) -> None:
+    def reload(self, new_settings: AgentSettings) -> None:
         """Take over what may change while the agent runs, read the policy file again, and log what changed.
 
         Runs under way continue under the policy that admitted them. Raises AssayError if the settings or the
         policy file cannot be; then nothing has changed.
         """
         before = self.settings
-        found = reloaded(before, asked)
-        gate = _gate(found.settings, self._server)
+        change = reloaded(before, new_settings)
+        gate = _gate(change.settings, self._server)
         if self._spool is not None:
-            self.meter.serve(found.settings.metrics_place)
-            self._spool.set_limit(_spool_limit(found.settings, self._spool.directory))
+            self.meter.serve(change.settings.metrics_place)
+            self._spool.set_limit(_spool_limit(change.settings, self._spool.directory))
         if self._policy is not None:
             if gate.policy != self._policy.gate.policy:
                 _log.warning("reload: the policy has changed: %s", gate.describe())
             self._policy.replace(gate)
-        self._ending.drain_seconds = found.settings.drain_seconds
-        self.settings = found.settings
-        found.log(_log, before, asked)
+        self._ending.drain_seconds = change.settings.drain_seconds
+        self.settings = change.settings
+        change.log(_log, before, new_settings)
 
     def _places(self, inventory: Inventory, state: StateDirectory, chosen: ChosenGpus | None) -> list[Place]:
         remove_old_jobs(state.directory)
@@ -185,8 +185,8 @@ def _meter(settings: AgentSettings) -> Meter:
         return Meter()
 
     def own_certificate() -> x509.Certificate | None:
-        found = credentials_folder(settings.state_dir).read()
-        return None if found is None else read_certificate(found.certificate, "certificate")
+        credentials = credentials_folder(settings.state_dir).read()
+        return None if credentials is None else read_certificate(credentials.certificate, "certificate")
 
     return AgentMetrics(settings.state_dir, own_certificate)
 

@@ -92,9 +92,9 @@ class BundleCache:
 
     def _make_room(self, newest: Path) -> None:
         """Remove those that were not used for longest, until the rest fits."""
-        found = sorted(self._folder.glob(f"*{_PACKED}"), key=lambda path: path.stat().st_mtime)
-        total = sum(path.stat().st_size for path in found)
-        for path in found:
+        files = sorted(self._folder.glob(f"*{_PACKED}"), key=lambda path: path.stat().st_mtime)
+        total = sum(path.stat().st_size for path in files)
+        for path in files:
             if total <= KEPT_BYTES:
                 return
             if path != newest:

@@ -267,8 +267,8 @@ class AgentProcess:
         with self._spool.changed:
             if self._spool.attempts:
                 return True
-        spool, told = self._spool.state(), self._told
-        news = told is None or (spool.waits, spool.damaged) != (told.waits, told.damaged)
+        spool, last_state = self._spool.state(), self._told
+        news = last_state is None or (spool.waits, spool.damaged) != (last_state.waits, last_state.damaged)
         quiet_seconds = time.monotonic() - self._answered_at
         return news or quiet_seconds + self._heartbeat_seconds / 2 >= self._idle_heartbeat_seconds
 

@@ -122,10 +122,10 @@ class StateDirectory:
         """What distinguishes this folder, on this boot of this box, from copies of it elsewhere."""
         try:
             boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-            found = self.directory.stat()
+            status = self.directory.stat()
         except OSError:
             return ""
-        return f"{boot}:{found.st_dev}:{found.st_ino}"
+        return f"{boot}:{status.st_dev}:{status.st_ino}"
 
     def renew_identity(self) -> str:
         """Give the folder a new identity, which a copy of another folder needs; returns it.

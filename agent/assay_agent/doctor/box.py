@@ -214,11 +214,11 @@ def _disk(name: str, folder: Path, needed: bool, otherwise: str) -> Check:
         space = free_space(folder)
     except OSError as error:
         return finding(name, needed, f"{existing_place(folder)}: {error.strerror}", otherwise)
-    found = f"{space.free_bytes / 1e9:,.1f} GB free at {space.place}"
+    detail = f"{space.free_bytes / 1e9:,.1f} GB free at {space.place}"
     if space.free_bytes >= DEFAULT_FLOOR_BYTES:
-        return Check(name, "ok", found)
+        return Check(name, "ok", detail)
     remedy = f"free disk space ({DEFAULT_FLOOR_BYTES:,} bytes are left free), or {otherwise}"
-    return finding(name, needed, found, remedy)
+    return finding(name, needed, detail, remedy)
 
 
 def _writable(state: Path) -> Check:

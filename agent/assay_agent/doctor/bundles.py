@@ -32,5 +32,5 @@ def bundles_check() -> Check:
 
 
 def _could() -> str:
-    found = find_means()
-    return "this box could run them" if isinstance(found, Means) else f"this box could not: {found}"
+    means = find_means()
+    return "this box could run them" if isinstance(means, Means) else f"this box could not: {means}"

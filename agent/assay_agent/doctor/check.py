@@ -30,6 +30,6 @@ class Check:
         return {key: str(value) for key, value in dataclasses.asdict(self).items()}
 
 
-def finding(name: str, needed: bool, found: str, remedy: str) -> Check:
+def finding(name: str, needed: bool, detail: str, remedy: str) -> Check:
     """A problem: "missing" if it is needed, else a note."""
-    return Check(name, "missing" if needed else "note", found, remedy)
+    return Check(name, "missing" if needed else "note", detail, remedy)

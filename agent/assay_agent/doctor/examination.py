@@ -95,10 +95,10 @@ def _checks(needs: frozenset[str], state: Path) -> Iterator[Check]:
 
 
 def _python() -> Check:
-    found = ".".join(map(str, sys.version_info[:3]))
+    version = ".".join(map(str, sys.version_info[:3]))
     if sys.version_info[:2] >= _OLDEST_PYTHON:
-        return Check("Python", "ok", found)
-    return Check("Python", "missing", found, "install Python 3.11 or newer")
+        return Check("Python", "ok", version)
+    return Check("Python", "missing", version, "install Python 3.11 or newer")
 
 
 def _extra(extra: str, modules: tuple[str, ...], needed: bool) -> Check:
@@ -127,8 +127,8 @@ def _devices(inventory: Inventory, needed: bool) -> Iterator[Check]:
             remedy = "reset the GPU or reboot the box; nvidia-smi and the kernel's log say more"
             yield finding(name, needed, device.problem, remedy)
         elif device.left_out:
-            found, _, remedy = device.left_out.partition("; ")
-            yield Check(name, "note", f"takes no runs: {found}", remedy)
+            reason, _, remedy = device.left_out.partition("; ")
+            yield Check(name, "note", f"takes no runs: {reason}", remedy)
         else:
             yield Check(
                 name, "ok", f"{device.name}, compute capability {device.compute_capability}, {device.uuid}"

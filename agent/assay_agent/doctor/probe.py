@@ -87,17 +87,17 @@ def probe_box(
     }
 
 
-def describe_probe(found: Mapping[str, Any]) -> str:
+def describe_probe(document: Mapping[str, Any]) -> str:
     """The document as text."""
-    lines = [f"host     {found['host']}", f"driver   {found['driver_version'] or '-'}"]
-    for name, tool in found["tools"].items():
+    lines = [f"host     {document['host']}", f"driver   {document['driver_version'] or '-'}"]
+    for name, tool in document["tools"].items():
         lines.append(f"{name:<9}{tool['version']} {tool['path'] or tool['problem']}".rstrip())
-    lines += [line for gpu in found["gpus"] for line in _gpu_lines(gpu)]
-    if not found["gpus"]:
-        lines.append(f"no GPU   {found['no_gpu_reason']}")
-    lines.append(f"policy   {found['policy']['in_words']}")
-    if found["policy"]["wrong_user"]:
-        lines.append(f"         {found['policy']['wrong_user']}")
+    lines += [line for gpu in document["gpus"] for line in _gpu_lines(gpu)]
+    if not document["gpus"]:
+        lines.append(f"no GPU   {document['no_gpu_reason']}")
+    lines.append(f"policy   {document['policy']['in_words']}")
+    if document["policy"]["wrong_user"]:
+        lines.append(f"         {document['policy']['wrong_user']}")
     return "\n".join(lines)
 
 
@@ -149,10 +149,10 @@ def _answer(offered: bool, why: str) -> dict[str, Any]:
 def _virtual(group: VirtualGPUs) -> list[dict[str, Any]]:
     models = gpu_models()
     modelled = _answer(True, "the model has it")
-    found = []
+    gpus = []
     for number in range(group.count):
         device = models.gpu(group.kind, number).device
-        found.append(
+        gpus.append(
             {
                 "name": device.name,
                 "uuid": device.uuid,
@@ -165,7 +165,7 @@ def _virtual(group: VirtualGPUs) -> list[dict[str, Any]]:
                 "conditions": dict.fromkeys(("cache_all", "clock_base_boost", "sm_percent"), modelled),
             }
         )
-    return found
+    return gpus
 
 
 def _tool(program: str) -> _Tool:

@@ -34,14 +34,14 @@ def server_check(
         socket_owner: the user whose shared socket is trusted; "": only this user's own.
     """
     try:
-        found = parse_address(address)
-        _connect(found)
+        place = parse_address(address)
+        _connect(place)
     except (OSError, ParameterError) as error:
         reason = error.strerror or str(error) if isinstance(error, OSError) else "not an address"
         return finding("server", needed, f"nothing answers at {address} ({reason})", _START)
-    if found.socket is None and credentials is not None:
-        return _proved(found, needed, credentials)
-    return _believed(found, needed, socket_owner)
+    if place.socket is None and credentials is not None:
+        return _proved(place, needed, credentials)
+    return _believed(place, needed, socket_owner)
 
 
 def _proved(address: ServerAddress, needed: bool, credentials: Credentials) -> Check:

@@ -44,20 +44,20 @@ class FoundTool:
 
 def tool_checks(inventory: Inventory, needed: bool) -> Iterator[Check]:
     """Findings for each profiler, and for each that cannot measure a GPU of this box."""
-    found: list[FoundTool] = []
+    tools: list[FoundTool] = []
     for program in PROGRAMS:
         check, tool = _program(program, needed)
         yield check
         if tool is not None:
-            found.append(tool)
+            tools.append(tool)
             yield from _operations(tool)
     if inventory.driver_version:
-        found.append(FoundTool("driver", inventory.driver_version, "loaded"))
+        tools.append(FoundTool("driver", inventory.driver_version, "loaded"))
     cupti = _cupti()
     if cupti is not None:
         yield Check("CUPTI", "ok", f"{cupti.version} ({cupti.where})")
-        found.append(cupti)
-    for tool in found:
+        tools.append(cupti)
+    for tool in tools:
         # A GPU that NVML lists has a driver, and CUPTI comes with the profilers: only these can be missing.
         yield from _unsupported(tool, inventory, needed and tool.tool in PROGRAMS)
 
@@ -118,7 +118,7 @@ def _asked(path: str, question: str) -> tuple[int, str]:
     return ended.returncode, ended.stdout
 
 
-def _unsupported(found: FoundTool, inventory: Inventory, needed: bool) -> Iterator[Check]:
+def _unsupported(tool: FoundTool, inventory: Inventory, needed: bool) -> Iterator[Check]:
     """One finding for each architecture of this box that the tool does not measure."""
     seen: dict[str, tuple[Architecture, list[str]]] = {}
     for device in inventory.devices:
@@ -126,27 +126,27 @@ def _unsupported(found: FoundTool, inventory: Inventory, needed: bool) -> Iterat
         if architecture is not None:
             seen.setdefault(architecture.name, (architecture, []))[1].append(device.name)
     for architecture, names in seen.values():
-        pin = architecture.pin(found.tool)
-        verdict = _verdict(found, architecture, pin)
+        pin = architecture.pin(tool.tool)
+        verdict = _verdict(tool, architecture, pin)
         if verdict is None:
             continue
         certain, why = verdict
-        remedy = pin.remedy(found.version)
-        if found.tool in PROGRAMS and pin.last != "none":
+        remedy = pin.remedy(tool.version)
+        if tool.tool in PROGRAMS and pin.last != "none":
             remedy += ", and put its folder into the PATH of this box's agent"
-        what = f"{found.version} {why} {', '.join(dict.fromkeys(names))}"
-        yield finding(f"{found.tool} for {architecture.name}", needed and certain, what, remedy)
+        what = f"{tool.version} {why} {', '.join(dict.fromkeys(names))}"
+        yield finding(f"{tool.tool} for {architecture.name}", needed and certain, what, remedy)
 
 
-def _verdict(found: FoundTool, architecture: Architecture, pin: Pin) -> tuple[bool, str] | None:
+def _verdict(tool: FoundTool, architecture: Architecture, pin: Pin) -> tuple[bool, str] | None:
     """Whether it is certain, and why the tool does not measure the architecture; None if it does."""
-    if found.chips and architecture.chips:
+    if tool.chips and architecture.chips:
         # The tool's own list decides; the table only says what to install instead.
-        listed = not found.chips.isdisjoint(architecture.chips)
+        listed = not tool.chips.isdisjoint(architecture.chips)
         return None if listed else (True, f"does not list {architecture.chips[0]}, so it cannot profile")
-    if pin.too_new(found.version):
+    if pin.too_new(tool.version):
         return pin.certain, "no longer measures" if pin.certain else "may no longer measure"
-    if pin.too_old(found.version):
+    if pin.too_old(tool.version):
         return pin.certain, "does not yet measure" if pin.certain else "may not yet measure"
     return None
 

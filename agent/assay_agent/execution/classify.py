@@ -164,10 +164,10 @@ def ended_with_error(line: str) -> bool:
 
 def failure_in(subject: str, lines: Sequence[str], *, ignoring: Sequence[FailureClass] = ()) -> None:
     """Raise the ProfilerError that the lines of a tool mean; return if they mean no failure."""
-    found = classify(lines)
-    if found is None or found[0].failure_class in ignoring:
+    match = classify(lines)
+    if match is None or match[0].failure_class in ignoring:
         return
-    rule, line = found
+    rule, line = match
     raise ProfilerError(
         rule.failure_class, subject, f"the tool says: {quoted(line)}", rule.remedy, tool_said=line
     )

@@ -102,16 +102,16 @@ def gang_of(gpu: MeasuredGPU, work: Work) -> tuple[MeasuredGPU, ...]:
     Raises ProfilerError if the agent does not have one of them.
     """
     wanted = {gpu.device.uuid, *work.gang}
-    found = [other for uuid, other in gpu.box.items() if uuid in wanted] if work.gang else [gpu]
-    if len(found) < len(wanted):
-        missing = sorted(wanted - {other.device.uuid for other in found})
+    gpus = [other for uuid, other in gpu.box.items() if uuid in wanted] if work.gang else [gpu]
+    if len(gpus) < len(wanted):
+        missing = sorted(wanted - {other.device.uuid for other in gpus})
         raise ProfilerError(
             FailureClass.SERVER_REFUSED,
             str(work.key),
             f"this agent has no {', '.join(missing)}, on which the run must also be made",
             "restart the agent, so that it tells the server which GPUs it has",
         )
-    return tuple(found)
+    return tuple(gpus)
 
 
 def tool_environment(gpu: MeasuredGPU, home: Path, temporary: Path, work: Work | None) -> dict[str, str]:

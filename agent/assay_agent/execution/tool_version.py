@@ -28,16 +28,16 @@ _QUESTION_SECONDS = 60.0
 
 def parse_version(text: str) -> str:
     """The version in the output of ``--version``, "" if it has none."""
-    found = _VERSION.search(text)
-    return found[1] if found else ""
+    match = _VERSION.search(text)
+    return match[1] if match else ""
 
 
 def parse_options(help_text: str) -> dict[str, frozenset[str]]:
     """The long options in the output of ``--help``, each with the text next to and below it."""
-    found = list(_FLAG.finditer(help_text))
-    ends = [*(match.start() for match in found[1:]), len(help_text)]
+    flags = list(_FLAG.finditer(help_text))
+    ends = [*(match.start() for match in flags[1:]), len(help_text)]
     options: dict[str, frozenset[str]] = {}
-    for match, end in zip(found, ends, strict=True):
+    for match, end in zip(flags, ends, strict=True):
         words = frozenset(_WORD.findall(help_text[match.end() : end]))
         options[match[1]] = options.get(match[1], frozenset()) | words
     return options

@@ -34,9 +34,9 @@ class ChosenGpus:
         """For each GPU of one box, or of one kind of virtual GPU, why it is left out; "" if it was chosen."""
         if self.of_the_node and len(devices) == len(self.entries):
             return [""] * len(devices)  # the job's devices are all that its control group shows
-        found = set().union(*(named([entry], devices) for entry in self.entries))
+        indices = set().union(*(named([entry], devices) for entry in self.entries))
         why = f"{self.by} does not have it"
-        return ["" if device.index in found else why for device in devices]
+        return ["" if device.index in indices else why for device in devices]
 
     def applied(self, inventory: Inventory) -> Inventory:
         """The inventory; GPUs that nobody chose are left out of the agent's runs."""

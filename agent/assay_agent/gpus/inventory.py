@@ -35,7 +35,7 @@ _CORES_PER_SM = {
 
 def read_inventory() -> Inventory:
     """Look at this box. Never raises: the inventory names what could not be read."""
-    found = Inventory(
+    inventory = Inventory(
         host=socket.gethostname(),
         agent_version=agent_version(),
         cpu_count=len(os.sched_getaffinity(0)),
@@ -46,8 +46,8 @@ def read_inventory() -> Inventory:
     except ImportError:
         install = install_command("agent")
         reason = f"the Python module 'pynvml' is not installed; install it with: {install}"
-        return dataclasses.replace(found, no_device_reason=reason)
-    return _with_devices(found, nvml)
+        return dataclasses.replace(inventory, no_device_reason=reason)
+    return _with_devices(inventory, nvml)
 
 
 def agent_version() -> str:
@@ -58,25 +58,25 @@ def agent_version() -> str:
         return ""
 
 
-def _with_devices(found: Inventory, nvml: Any) -> Inventory:
+def _with_devices(inventory: Inventory, nvml: Any) -> Inventory:
     try:
         nvml.nvmlInit()
     except nvml.NVMLError as error:
-        return dataclasses.replace(found, no_device_reason=_reason(error))
+        return dataclasses.replace(inventory, no_device_reason=_reason(error))
     try:
         devices = tuple(_device(nvml, index) for index in range(nvml.nvmlDeviceGetCount()))
         devices = tuple(
             _offered(device, reason) for device, reason in zip(devices, hidden(devices), strict=True)
         )
         return dataclasses.replace(
-            found,
+            inventory,
             devices=devices,
             driver_version=_text(_asked(nvml, "", nvml.nvmlSystemGetDriverVersion)),
             cuda_driver_version=_cuda_version(_asked(nvml, 0, nvml.nvmlSystemGetCudaDriverVersion_v2)),
             no_device_reason="" if devices else "the NVIDIA driver finds no GPU",
         )
     except nvml.NVMLError as error:
-        return dataclasses.replace(found, no_device_reason=_reason(error))
+        return dataclasses.replace(inventory, no_device_reason=_reason(error))
     finally:
         nvml.nvmlShutdown()
 

@@ -24,8 +24,8 @@ class LatestReading:
 
     def within(self, seconds: float) -> Reading | None:
         """The newest sample if it is at most that old."""
-        found = self.newest()
-        return found[1] if found is not None and found[0] <= seconds else None
+        newest = self.newest()
+        return newest[1] if newest is not None and newest[0] <= seconds else None
 
     def newest(self) -> tuple[float, Reading] | None:
         """The newest sample and how old it is in seconds."""

@@ -116,11 +116,11 @@ class NvmlSensors:
         return self._process_ids("nvmlDeviceGetGraphicsRunningProcesses")
 
     def _process_ids(self, name: str) -> tuple[int, ...] | None:
-        found = self._asked(name)
-        return None if found is None else tuple(sorted({int(process.pid) for process in found}))
+        processes = self._asked(name)
+        return None if processes is None else tuple(sorted({int(process.pid) for process in processes}))
 
     def xid_events(self) -> tuple[int, ...]:
-        found = []
+        events = []
         while self._events is not None:
             try:
                 event = self._nvml.nvmlEventSetWait_v2(self._events, 0)
@@ -130,8 +130,8 @@ class NvmlSensors:
                 if error.value != _TIMEOUT:  # it never reports events
                     self._events = None
                 break
-            found.append(int(event.eventData))
-        return tuple(found)
+            events.append(int(event.eventData))
+        return tuple(events)
 
     def close(self) -> None:
         nvml = self._nvml

@@ -41,9 +41,9 @@ def hidden(devices: Sequence[Numbered], environment: Mapping[str, str] | None = 
             f"bus; name UUIDs there, or set {ORDER}=PCI_BUS_ID as well"
         )
         return [reason] * len(devices)
-    found = named(entries, devices)
+    indices = named(entries, devices)
     reason = f"{VISIBLE}={text} of the agent does not name it; start the agent with one that does"
-    return ["" if device.index in found else reason for device in devices]
+    return ["" if device.index in indices else reason for device in devices]
 
 
 def _uncertain(entries: Sequence[str], devices: Sequence[Numbered], order: str) -> bool:
@@ -55,7 +55,7 @@ def _uncertain(entries: Sequence[str], devices: Sequence[Numbered], order: str) 
 
 def named(entries: Sequence[str], devices: Sequence[Numbered]) -> set[int]:
     """Indices of the GPUs that the entries name, up to the first invalid entry."""
-    found: set[int] = set()
+    indices: set[int] = set()
     for entry in entries:
         if entry.isdecimal():
             matches = [device for device in devices if device.index == int(entry)]
@@ -63,5 +63,5 @@ def named(entries: Sequence[str], devices: Sequence[Numbered]) -> set[int]:
             matches = [device for device in devices if entry and device.uuid.startswith(entry)]
         if len(matches) != 1:
             break
-        found.add(matches[0].index)
-    return found
+        indices.add(matches[0].index)
+    return indices

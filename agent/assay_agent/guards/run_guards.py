@@ -142,12 +142,12 @@ def run_processes(temporary: Path) -> list[int]:
     children = _children()
     wanted = f"TMPDIR={temporary}".encode()
     waiting = [pid for pid in children.get(os.getpid(), ()) if wanted in _variables(pid)]
-    found: list[int] = []
+    processes: list[int] = []
     while waiting:
         process = waiting.pop()
-        found.append(process)
+        processes.append(process)
         waiting += children.get(process, ())
-    return found
+    return processes
 
 
 def resident_bytes(processes: list[int]) -> int:
@@ -161,25 +161,25 @@ def resident_bytes(processes: list[int]) -> int:
 
 def memory_file_bytes(processes: list[int]) -> int:
     """Memory of the files without a name (memfd) that the processes have open, each once."""
-    found: dict[tuple[int, int], int] = {}
+    sizes: dict[tuple[int, int], int] = {}
     for process in processes:
         with contextlib.suppress(OSError), os.scandir(_PROC / str(process) / "fd") as entries:
             for entry in entries:
                 with contextlib.suppress(OSError):
                     if os.readlink(entry.path).startswith("/memfd:"):  # noqa: PTH115
                         state = entry.stat()
-                        found[state.st_dev, state.st_ino] = state.st_blocks * 512
-    return sum(found.values())
+                        sizes[state.st_dev, state.st_ino] = state.st_blocks * 512
+    return sum(sizes.values())
 
 
 def _children() -> dict[int, list[int]]:
-    found: dict[int, list[int]] = {}
+    children: dict[int, list[int]] = {}
     for name in os.listdir(_PROC):  # noqa: PTH208 - twice a second, over all processes
         if name.isdigit():
             with contextlib.suppress(OSError, ValueError, IndexError):
                 stat = (_PROC / name / "stat").read_bytes()
-                found.setdefault(int(stat.rpartition(b")")[2].split()[1]), []).append(int(name))
-    return found
+                children.setdefault(int(stat.rpartition(b")")[2].split()[1]), []).append(int(name))
+    return children
 
 
 def _variables(process: int) -> list[bytes]:

@@ -35,11 +35,11 @@ def judged(
     """
     if not work.gang:
         return health.judged(work, problem, log)
-    told = log.telemetry or {}
-    found = health.judged(work, problem, log, told)
-    seen = {summary.get("gpu"): summary for summary in told.get("gang", ())}
+    telemetry = log.telemetry or {}
+    outcome = health.judged(work, problem, log, telemetry)
+    seen = {summary.get("gpu"): summary for summary in telemetry.get("gang", ())}
     for slot_id in work.gang:
         if slot_id in box:
             judged = box[slot_id].judged(work, problem, log, seen.get(slot_id, {}))
-            found = found if found is not problem else judged
-    return found
+            outcome = outcome if outcome is not problem else judged
+    return outcome

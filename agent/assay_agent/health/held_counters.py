@@ -62,7 +62,7 @@ def _needs_counters(work: Work) -> bool:
 
 
 def _given_up(work: Work, cause: str) -> Failure:
-    told = (
+    consequence = (
         f"{MOST_IN_A_ROW} runs in a row found it so, and detailed runs on this box are given up for an hour"
     )
-    return failure(FailureClass.COUNTER_BUSY, str(work.key), f"{cause}; {told}", retryable=False)
+    return failure(FailureClass.COUNTER_BUSY, str(work.key), f"{cause}; {consequence}", retryable=False)

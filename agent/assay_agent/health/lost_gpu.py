@@ -87,12 +87,12 @@ def machine() -> dict[str, str]:
 
     "boot_id"; "driver_version" and "driver_started" (ticks after boot) if this process can see them.
     """
-    found = {
+    facts = {
         "boot_id": _text(_PROC / "sys/kernel/random/boot_id"),
         "driver_version": _text(_SYS / "module/nvidia/version"),
         "driver_started": _driver_started(),
     }
-    return {name: value for name, value in found.items() if value}
+    return {name: value for name, value in facts.items() if value}
 
 
 def changed(before: Mapping[str, str], now: Mapping[str, str]) -> bool:

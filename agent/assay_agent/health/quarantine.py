@@ -69,8 +69,8 @@ class Quarantine:
 
     def entries(self) -> list[Quarantined]:
         """All of them, oldest first; a file that cannot be read is skipped with a warning."""
-        found = [entry for path in self._folder.glob("*.json") if (entry := _read(path)) is not None]
-        return sorted(found, key=lambda entry: (entry.since_s, entry.gpu))
+        gpus = [entry for path in self._folder.glob("*.json") if (entry := _read(path)) is not None]
+        return sorted(gpus, key=lambda entry: (entry.since_s, entry.gpu))
 
     def get(self, gpu: str) -> Quarantined | None:
         """The entry of one GPU; None if it is in service or its file cannot be read."""

@@ -61,12 +61,12 @@ class SlurmJob:
     @classmethod
     def of(cls, environment: Mapping[str, str] | None = None) -> SlurmJob:
         """The job of this process, or of an ``environment``; raises NotReadyError outside of jobs."""
-        told = os.environ if environment is None else environment
-        number = told.get("SLURM_JOB_ID", "")
-        cluster = told.get("SLURM_CLUSTER_NAME", "") or "slurm"
+        variables = os.environ if environment is None else environment
+        number = variables.get("SLURM_JOB_ID", "")
+        cluster = variables.get("SLURM_CLUSTER_NAME", "") or "slurm"
         if not number.isascii() or not number.isdecimal():
             raise NotReadyError("SLURM_JOB_ID", "this process is not in a Slurm job", _NO_JOB)
-        array, task = told.get("SLURM_ARRAY_JOB_ID", ""), told.get("SLURM_ARRAY_TASK_ID", "")
+        array, task = variables.get("SLURM_ARRAY_JOB_ID", ""), variables.get("SLURM_ARRAY_TASK_ID", "")
         in_array = array.isascii() and array.isdecimal() and task.isascii() and task.isdecimal()
         return cls(int(number), _plain(cluster), f"{array}_{task}" if in_array else number)
 
@@ -95,11 +95,11 @@ class SlurmJob:
 
         ``ask`` runs a program of Slurm; only tests replace it.
         """
-        told = os.environ if environment is None else environment
-        visible, of_the_node = told.get("CUDA_VISIBLE_DEVICES", ""), False
+        variables = os.environ if environment is None else environment
+        visible, of_the_node = variables.get("CUDA_VISIBLE_DEVICES", ""), False
         if visible in _UNSET:
-            visible, of_the_node = told.get("SLURM_JOB_GPUS", ""), True
-        if visible in _UNSET and told.get("SLURM_GPUS_ON_NODE", "0") not in ("", "0"):
+            visible, of_the_node = variables.get("SLURM_JOB_GPUS", ""), True
+        if visible in _UNSET and variables.get("SLURM_GPUS_ON_NODE", "0") not in ("", "0"):
             visible = self._allocated(ask or printed)
         entries = tuple(entry.strip() for entry in visible.split(","))
         if visible in _UNSET or not all(entries):
@@ -120,12 +120,12 @@ class SlurmJob:
         Such a job would be signalled as soon as it has started, and again after each requeue.
         """
         try:
-            told = self._told(ask or printed)
+            line = self._told(ask or printed)
         except NotReadyError as error:
             _log.warning("the time limit of the job is unknown: %s", error)
             return
-        found = re.search(r"(?:^| )TimeLimit=(\S+)", told)
-        limit = slurm_seconds(found[1]) if found else None
+        match = re.search(r"(?:^| )TimeLimit=(\S+)", line)
+        limit = slurm_seconds(match[1]) if match else None
         if limit is not None and limit <= drain_seconds + _AROUND_DRAIN_SECONDS:
             raise NotReadyError(
                 f"Slurm job {self.shown}",
@@ -140,13 +140,13 @@ class SlurmJob:
 
         ``now``: Unix seconds. Raises NotReadyError if Slurm does not answer.
         """
-        found = dict(re.findall(r"(?:^| )(\w+)=(\S*)", self._told(ask or printed)))
-        if found.get("JobState") != "RUNNING":
+        fields = dict(re.findall(r"(?:^| )(\w+)=(\S*)", self._told(ask or printed)))
+        if fields.get("JobState") != "RUNNING":
             return WhyStopped.ENDED  # cancelled, or preempted without grace: then Slurm requeues it itself
-        if found.get("PreemptTime", "None") not in ("None", "Unknown"):
+        if fields.get("PreemptTime", "None") not in ("None", "Unknown"):
             return WhyStopped.PREEMPTED
         try:
-            end = datetime.fromisoformat(found.get("EndTime", "")).timestamp()
+            end = datetime.fromisoformat(fields.get("EndTime", "")).timestamp()
         except ValueError:  # no limit
             return WhyStopped.ASKED
         left = end - (time.time() if now is None else now)
@@ -161,8 +161,8 @@ class SlurmJob:
 
     def _allocated(self, ask: Callable[..., str]) -> str:
         """The ordinals on the node, where Slurm sets no variable (Flags=no_gpu_env, plain files as GPUs)."""
-        found = re.findall(r"\bgpu(?::[^():,\s]+)*:\d+\(IDX:([0-9,-]+)\)", self._told(ask))
-        return ",".join(str(each) for text in found for each in _numbers(text))
+        lists = re.findall(r"\bgpu(?::[^():,\s]+)*:\d+\(IDX:([0-9,-]+)\)", self._told(ask))
+        return ",".join(str(each) for text in lists for each in _numbers(text))
 
     def _told(self, ask: Callable[..., str]) -> str:
         """The line that Slurm tells of this job; the first job of an array also has those of the others."""
@@ -176,8 +176,8 @@ def _plain(cluster: str) -> str:
     plain = re.sub(r"[^A-Za-z0-9_.-]", "_", cluster)[:_LONGEST_CLUSTER]
     if plain == cluster and plain[0] not in ".-":
         return plain
-    told = hashlib.blake2b(cluster.encode("utf-8", "surrogateescape"), digest_size=4).hexdigest()
-    return f"{plain.lstrip('.-') or 'slurm'}-{told}"
+    suffix = hashlib.blake2b(cluster.encode("utf-8", "surrogateescape"), digest_size=4).hexdigest()
+    return f"{plain.lstrip('.-') or 'slurm'}-{suffix}"
 
 
 def printed(*command: str) -> str:
@@ -196,8 +196,8 @@ def printed(*command: str) -> str:
 
 def _numbers(text: str) -> list[int]:
     """The numbers of Slurm's list, such as ``0,2-3``."""
-    found: list[int] = []
+    numbers: list[int] = []
     for part in text.split(","):
         first, _, last = part.partition("-")
-        found += range(int(first), int(last or first) + 1)
-    return found
+        numbers += range(int(first), int(last or first) + 1)
+    return numbers

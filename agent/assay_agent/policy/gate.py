@@ -300,26 +300,26 @@ class Gate:
         word = command.argv[0]
         if word.startswith("/"):
             return word
-        found = shutil.which(word, path=self._search_path) or ""
-        return found if found.startswith("/") else ""
+        file = shutil.which(word, path=self._search_path) or ""
+        return file if file.startswith("/") else ""
 
 
 def _means(policy: Policy | None) -> Means | str:
     """How files of submitters are confined here; else why they cannot run."""
     if policy is None or policy.bundles is None:
         return "the policy does not enable them"
-    asked = policy.bundles
-    return means_of(asked)
+    bundles = policy.bundles
+    return means_of(bundles)
 
 
-def means_of(asked: Bundles) -> Means | str:
+def means_of(bundles: Bundles) -> Means | str:
     """How a policy's bundles are confined here; else why they cannot be."""
     return find_means(
-        asked.bubblewrap,
-        readable=tuple(asked.readable),
-        network=asked.network,
-        disk_bytes=asked.disk_bytes,
-        memory_bytes=asked.memory_bytes,
+        bundles.bubblewrap,
+        readable=tuple(bundles.readable),
+        network=bundles.network,
+        disk_bytes=bundles.disk_bytes,
+        memory_bytes=bundles.memory_bytes,
     )
 
 

@@ -104,8 +104,8 @@ def wrong_arguments(rule: Rule, command: CommandSource, paths: JudgedPaths) -> I
 
 
 def _allows(pattern: str, number: int, argument: str, paths: JudgedPaths) -> bool:
-    found = _BEFORE_PATH.match(pattern)
-    before = found[0] if found else ""
+    match = _BEFORE_PATH.match(pattern)
+    before = match[0] if match else ""
     if not pattern.startswith(before + "/"):
         # A text: only the folders above may be links.
         upwards = "/" in pattern and _UPWARDS.search(argument) and not _UPWARDS.search(pattern)

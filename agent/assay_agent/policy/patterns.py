@@ -54,13 +54,13 @@ def _step(tokens: tuple[str, ...], reached: set[int], character: str) -> set[int
 
 def _reachable(tokens: tuple[str, ...], places: set[int]) -> set[int]:
     """The positions, and those behind stars that match nothing."""
-    found = set(places)
+    positions = set(places)
     for place in places:
         ahead = place
         while ahead < len(tokens) and tokens[ahead] in (_ANYTHING, _NO_SLASH):
             ahead += 1
-            found.add(ahead)
-    return found
+            positions.add(ahead)
+    return positions
 
 
 @functools.lru_cache(maxsize=4096)
@@ -89,5 +89,5 @@ def _in_set(members: str, character: str) -> bool:
 
 @functools.lru_cache(maxsize=1024)
 def _tokens(pattern: str) -> tuple[str, ...]:
-    found = _TOKEN.findall(pattern)
-    return tuple((token if len(token) == 1 else _ANYTHING) if token[0] == "*" else token for token in found)
+    tokens = _TOKEN.findall(pattern)
+    return tuple((token if len(token) == 1 else _ANYTHING) if token[0] == "*" else token for token in tokens)

@@ -165,7 +165,7 @@ class CuptiMeasurement(LiveMeasurement):
         for process in processes:
             if process.problem is not None:
                 raise problem_of(subject, process)
-        missing = [told for process in processes for told in process.missing()]
+        missing = [detail for process in processes for detail in process.missing()]
         if missing:
             self.flag("launches_missing", "; ".join(missing))
         cut = self.reached_limit
@@ -222,8 +222,8 @@ def tracer_environment(tracer: Path, path: Path, compute_capability: str = "") -
 def cupti_of_packages(folders: Sequence[str]) -> list[Path]:
     """The libcupti of NVIDIA's Python packages in these folders, the newest first."""
     pattern = "nvidia/cu*/lib/libcupti.so.1[123]"
-    found = [path for folder in folders if folder for path in Path(folder).glob(pattern)]
-    return sorted(found, key=lambda path: path.name, reverse=True)
+    libraries = [path for folder in folders if folder for path in Path(folder).glob(pattern)]
+    return sorted(libraries, key=lambda path: path.name, reverse=True)
 
 
 def problem_of(subject: str, process: TracedProcess) -> ProfilerError:
@@ -244,15 +244,15 @@ def cupti_release(version: int) -> str:
 
 def described(process: TracedProcess) -> str:
     """What the tracer did in a process, for the log of the attempt."""
-    told = process.totals
-    driver, unnamed = process.hello.get("driver_version", 0), told.get("names_unsent", 0)
+    totals = process.totals
+    driver, unnamed = process.hello.get("driver_version", 0), totals.get("names_unsent", 0)
     return (
         f"{process.label}: CUPTI {cupti_release(process.hello.get('cupti_version', 0))}, driver for CUDA "
-        f"{driver // 1000}.{driver % 1000 // 10}, {told.get('launches', 0):,} launches and "
-        f"{told.get('graph_launches', 0):,} graph launches "
-        f"({told.get('graph_launches_uncounted', 0):,} whose kernels cannot be counted), "
+        f"{driver // 1000}.{driver % 1000 // 10}, {totals.get('launches', 0):,} launches and "
+        f"{totals.get('graph_launches', 0):,} graph launches "
+        f"({totals.get('graph_launches_uncounted', 0):,} whose kernels cannot be counted), "
         f"{process.handed_on:,} kernels handed on; "
-        f"launches waited {told.get('waited_ns', 0) / 1e9:.3f} s for the agent, {unnamed:,} "
+        f"launches waited {totals.get('waited_ns', 0) / 1e9:.3f} s for the agent, {unnamed:,} "
         f"NVTX ranges without a name, {process.order.device_launched:,} kernels launched by kernels left out"
     )
 

@@ -216,8 +216,8 @@ class KinetoMeasurement(LiveMeasurement):
     def _require_same_gpu(self, path: Path, devices: tuple[Device, ...]) -> None:
         """Raises ProfilerError for a trace from another kind of GPU."""
         own = self.gpu.device.compute_capability
-        found = {device.compute_capability for device in devices} - {""}
-        if own and found and own not in found:
+        capabilities = {device.compute_capability for device in devices} - {""}
+        if own and capabilities and own not in capabilities:
             names = ", ".join(device.label() for device in devices)
             raise self._failed(
                 FailureClass.INPUT_UNREADABLE,
@@ -267,12 +267,12 @@ def _may_be_trace(path: Path) -> bool:
 
 def _traces_since(path: Path, began_ns: int) -> list[str]:
     """Names of other traces in the file's folder that were written since, in alphabetical order."""
-    found = []
+    names = []
     for other in path.parent.glob(_OTHER_TRACES) if path.parent.is_dir() else ():
         stamp = _stamp(other)
         if other != path and stamp is not None and stamp[1] >= began_ns:
-            found.append(other.name)
-    return sorted(found)
+            names.append(other.name)
+    return sorted(names)
 
 
 def _named(names: list[str]) -> str:

@@ -22,18 +22,18 @@ from assay_sampling.launches.table import (
 def labelled(schema: pa.Schema, work: Work, gpu: MeasuredGPU, device: Device, tool_version: str) -> pa.Schema:
     """The schema of what a tool measured, with what the agent knows: ``device`` as the run had it, condition,
     mark."""
-    found = table_metadata(schema)
-    ordinals = [each.index for each in found.devices] or [gpu.device.index]
+    tool_metadata = table_metadata(schema)
+    ordinals = [each.index for each in tool_metadata.devices] or [gpu.device.index]
     devices = gang_devices(gpu, work) or tuple(replace(device, index=ordinal) for ordinal in ordinals)
     metadata = TableMetadata(
         level=work.table_level,
         origin=origin_of(synthetic=gpu.synthetic),
         condition=work.condition,
         devices=devices,
-        format=found.format,
-        tool=found.tool,
+        format=tool_metadata.format,
+        tool=tool_metadata.tool,
         tool_version=tool_version,
-        units_assumed=found.units_assumed,
+        units_assumed=tool_metadata.units_assumed,
         driver_version=gpu.driver_version,
     )
     return with_metadata(schema, metadata)

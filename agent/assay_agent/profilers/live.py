@@ -97,17 +97,17 @@ class LiveMeasurement(AttemptNotes, abc.ABC):
 
     @property
     def flags(self) -> tuple[ValidityFlag, ...]:
-        found = dict(self.own_flags)
+        by_name = dict(self.own_flags)
         for source in (self._conditions, self._watch, self._others):
             for flag in source.flags if source else ():
-                found.setdefault(flag.name, flag)
+                by_name.setdefault(flag.name, flag)
         # The condition refuses a share that is not in force; this checks once more.
         seen = self._conditions.effective_sms if self._conditions else None
         gpu = self.gpu.device
         share = share_flag(self.work.condition.sm_percent, seen, gpu.sm_count or 0, gpu.compute_capability)
         if share is not None:
-            found.setdefault(share.name, share)
-        return tuple(found.values())
+            by_name.setdefault(share.name, share)
+        return tuple(by_name.values())
 
     @property
     def log(self) -> AttemptLog:
@@ -245,10 +245,10 @@ class LiveMeasurement(AttemptNotes, abc.ABC):
     def tool(self, program: str, *help_arguments: str) -> ToolVersion:
         """The tool on this box."""
         answering = self.gpu.answering(self.environment)
-        found = self._tools.tool(program, help_arguments, self.environment, self.space.job, answering)
-        self.note(f"{found.program}: version {found.version}")
-        self._tool_facts[program] = ToolFact(program, found.version, found.program)
-        return found
+        tool_version = self._tools.tool(program, help_arguments, self.environment, self.space.job, answering)
+        self.note(f"{tool_version.program}: version {tool_version.version}")
+        self._tool_facts[program] = ToolFact(program, tool_version.version, tool_version.program)
+        return tool_version
 
     @property
     def is_confined(self) -> bool:

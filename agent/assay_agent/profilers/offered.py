@@ -24,33 +24,33 @@ def offered_profilers(gpu: MeasuredGPU, tools: ToolBox, state: Path) -> dict[str
     Bare runs need no tool, and neither do workloads that trace themselves. ``auto`` is offered if one of
     the light profilers is.
     """
-    found: dict[str, Profiler] = {}
+    profilers: dict[str, Profiler] = {}
     light: NsightSystemsProfiler | CuptiProfiler | None = None
     if shutil.which("ncu", path=gpu.path):
-        found[NsightComputeProfiler.name] = NsightComputeProfiler(gpu, tools, state)
+        profilers[NsightComputeProfiler.name] = NsightComputeProfiler(gpu, tools, state)
     if shutil.which("nsys", path=gpu.path):
-        light = found[NsightSystemsProfiler.name] = NsightSystemsProfiler(gpu, tools, state)
+        light = profilers[NsightSystemsProfiler.name] = NsightSystemsProfiler(gpu, tools, state)
     # A virtual GPU has no CUDA to load the tracer.
     if not gpu.synthetic and find_tracer() is not None:
-        found[CuptiProfiler.name] = cupti = CuptiProfiler(gpu, tools, state)
+        profilers[CuptiProfiler.name] = cupti = CuptiProfiler(gpu, tools, state)
         light = light or cupti
     if light is not None:
-        found[AutoLightProfiler.name] = AutoLightProfiler(light)
-    found[KinetoProfiler.name] = KinetoProfiler(gpu, tools, state)
-    found[BareProfiler.name] = BareProfiler(gpu, tools, state)
-    return found
+        profilers[AutoLightProfiler.name] = AutoLightProfiler(light)
+    profilers[KinetoProfiler.name] = KinetoProfiler(gpu, tools, state)
+    profilers[BareProfiler.name] = BareProfiler(gpu, tools, state)
+    return profilers
 
 
 def told_missing(profilers: Collection[str]) -> str:
     """Which runs a GPU with these profilers does not take, and why, for people; "" if it takes all."""
-    told = []
+    notes = []
     if NsightComputeProfiler.name not in profilers:
-        told.append("no detailed runs: ncu is not in the PATH")
+        notes.append("no detailed runs: ncu is not in the PATH")
     if AutoLightProfiler.name not in profilers:
-        told.append(
+        notes.append(
             "no light runs: nsys is not in the PATH, and the tracer is not built "
             "(python -m assay_agent.tracer.build)"
         )
     elif NsightSystemsProfiler.name not in profilers:
-        told.append("light runs by the tracer alone: nsys is not in the PATH")
-    return "; ".join(told)
+        notes.append("light runs by the tracer alone: nsys is not in the PATH")
+    return "; ".join(notes)

@@ -215,26 +215,26 @@ class _Seen:
 
 def _metadata_for(work: Work, recording: Recording) -> TableMetadata:
     """The recording's metadata with the run's condition and synthetic mark; raises if they contradict."""
-    found = table_metadata(recording.schema)
-    if found.level != work.table_level:
-        raise _contradiction(recording, "level", found.level, work.table_level)
+    metadata = table_metadata(recording.schema)
+    if metadata.level != work.table_level:
+        raise _contradiction(recording, "level", metadata.level, work.table_level)
     planned = origin_of(synthetic=work.synthetic)
-    if found.simulated or (found.synthetic and not work.synthetic):
-        raise _contradiction(recording, "origin", found.origin, planned)
-    part = condition_conflict(found.condition, work.condition)
+    if metadata.simulated or (metadata.synthetic and not work.synthetic):
+        raise _contradiction(recording, "origin", metadata.origin, planned)
+    part = condition_conflict(metadata.condition, work.condition)
     if part is not None:
-        recorded, wanted = getattr(found.condition, part), getattr(work.condition, part)
+        recorded, wanted = getattr(metadata.condition, part), getattr(work.condition, part)
         raise _contradiction(recording, f"condition ({part})", recorded, wanted)
     condition = replace(
-        found.condition, **{k: v for k, v in work.condition.to_dict().items() if v is not None}
+        metadata.condition, **{k: v for k, v in work.condition.to_dict().items() if v is not None}
     )
-    return replace(found, condition=condition, origin=planned)
+    return replace(metadata, condition=condition, origin=planned)
 
 
-def _contradiction(recording: Recording, what: str, found: object, wanted: object) -> ProfilerError:
+def _contradiction(recording: Recording, what: str, recorded: object, wanted: object) -> ProfilerError:
     return ProfilerError(
         FailureClass.INPUT_UNREADABLE,
         str(recording.path),
-        f"its {what} is {found}, but the campaign says {wanted}",
+        f"its {what} is {recorded}, but the campaign says {wanted}",
         "correct the campaign file: data of another kind never replace what was asked for",
     )

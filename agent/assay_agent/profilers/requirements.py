@@ -76,18 +76,18 @@ def require_one_gpu(work: Work, measurer: str, why: str) -> None:
         )
 
 
-def require_processes(work: Work, found: Collection[int]) -> None:
+def require_processes(work: Work, ordinals: Collection[int]) -> None:
     """Raises ProfilerError unless as many processes launched kernels as the campaign file says.
 
-    ``found``: their ordinals in a whole light run. A rank that ends before its first kernel, or that the
+    ``ordinals``: theirs in a whole light run. A rank that ends before its first kernel, or that the
     profiler does not follow, would otherwise be missing without a word.
     """
     said = work.command.processes if work.command is not None else 0
-    if said and len(found) != said:
+    if said and len(ordinals) != said:
         raise ProfilerError(
             FailureClass.NOTHING_PROFILED,
             str(work.key),
-            f"kernels of {len(found):,} processes were recorded, and the campaign file says {said:,}",
+            f"kernels of {len(ordinals):,} processes were recorded, and the campaign file says {said:,}",
             "look at the log of the attempt for processes that ended early or started others in a way that "
             "the profiler cannot follow, or correct 'processes' in the campaign file",
         )

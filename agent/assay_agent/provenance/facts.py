@@ -89,13 +89,13 @@ def environment_hash(environment: Mapping[str, str], own_variables: Collection[s
 def _condition(
     work: Work, gpu: MeasuredGPU, in_force: Mapping[str, Any], flags: Collection[ValidityFlag]
 ) -> ConditionFacts:
-    asked = work.condition
+    condition = work.condition
     state, by, why = _clock(work, gpu, flags)
     mps = "mps_program" in in_force
     return ConditionFacts(
-        cache=asked.cache or "",
+        cache=condition.cache or "",
         flush_method=_flush_method(work, in_force),
-        sm_percent=asked.sm_percent,
+        sm_percent=condition.sm_percent,
         sm_percent_in_force=in_force.get("sm_percent_in_force"),
         effective_sms=in_force.get("effective_sms"),
         all_sms=in_force.get("all_sms", gpu.device.sm_count),
@@ -103,7 +103,7 @@ def _condition(
         mps_daemon="private" if mps else "none",
         mps_version=str(in_force.get("mps_version", "")),
         mps_program=str(in_force.get("mps_program", "")),
-        clock=asked.clock or "",
+        clock=condition.clock or "",
         clock_state=state,
         clock_locked_by=by,
         clock_refused=why,
@@ -132,11 +132,11 @@ def _clock(work: Work, gpu: MeasuredGPU, flags: Collection[ValidityFlag]) -> tup
 class Collected:
     """Facts from the launches themselves: which counters came, how often they were replayed, which tool.
 
-    ``asked`` are the run's counters; empty: the profiler's default.
+    ``counters`` are the run's; empty: the profiler's default.
     """
 
-    def __init__(self, asked: Sequence[str]) -> None:
-        self._asked = tuple(asked)
+    def __init__(self, counters: Sequence[str]) -> None:
+        self._asked = tuple(counters)
         self._schema: pa.Schema | None = None
         self._passes: tuple[int, int] | None = None
 
@@ -145,11 +145,11 @@ class Collected:
         self._schema = records.schema
         if "replay_passes" not in records.schema.names:
             return
-        found = pc.min_max(records.column("replay_passes")).as_py()
-        if found["min"] is None:
+        passes = pc.min_max(records.column("replay_passes")).as_py()
+        if passes["min"] is None:
             return
-        least, most = self._passes or (found["min"], found["max"])
-        self._passes = int(min(least, found["min"])), int(max(most, found["max"]))
+        least, most = self._passes or (passes["min"], passes["max"])
+        self._passes = int(min(least, passes["min"])), int(max(most, passes["max"]))
 
     def told(self, log: AttemptLog) -> AttemptLog:
         """The log of the attempt with its facts completed."""

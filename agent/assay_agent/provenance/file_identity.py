@@ -18,9 +18,9 @@ _NOTE_SEGMENT, _BUILD_ID = 4, 3
 
 def file_identity(file: BinaryIO, size_bytes: int) -> str:
     """``build-id:HEX``, or ``edges:HEX`` of size, first and last 64 KiB. Raises OSError."""
-    found = _build_id(file)
-    if found:
-        return f"build-id:{found}"
+    build_id = _build_id(file)
+    if build_id:
+        return f"build-id:{build_id}"
     digest = hashlib.blake2b(str(size_bytes).encode(), digest_size=16)
     file.seek(0)
     digest.update(file.read(_END_BYTES))
@@ -46,9 +46,9 @@ def _build_id(file: BinaryIO) -> str:
         offset, size = struct.unpack_from("<Q16xQ", segments, at + 8)
         if kind == _NOTE_SEGMENT and offset < 1 << 62:
             file.seek(offset)
-            found = _build_id_in(file.read(min(size, _LONGEST_NOTE)))
-            if found:
-                return found
+            build_id = _build_id_in(file.read(min(size, _LONGEST_NOTE)))
+            if build_id:
+                return build_id
     return ""
 
 

@@ -79,8 +79,8 @@ def missed(forked: Collection[ForkedProcess], first_calls_ns: Mapping[int, int])
 
 
 def _ancestors(process: int, parents: Mapping[int, int]) -> list[int]:
-    found: list[int] = []
-    while process in parents and parents[process] not in found:
+    ancestors: list[int] = []
+    while process in parents and parents[process] not in ancestors:
         process = parents[process]
-        found.append(process)
-    return found
+        ancestors.append(process)
+    return ancestors

@@ -127,14 +127,14 @@ class LoadedLibraries:
 
     def facts(self) -> LibraryFacts:
         """The libraries found so far, by name."""
-        found = tuple(sorted(self._found.values(), key=lambda library: (library.name, library.path)))
-        status: LibraryStatus = "found" if found else "none found"
-        return LibraryFacts(status, found, len(self._left_out), self._note(found))
+        libraries = tuple(sorted(self._found.values(), key=lambda library: (library.name, library.path)))
+        status: LibraryStatus = "found" if libraries else "none found"
+        return LibraryFacts(status, libraries, len(self._left_out), self._note(libraries))
 
-    def _note(self, found: Sequence[LibraryFact]) -> str:
-        names = {library.name for library in found}
+    def _note(self, libraries: Sequence[LibraryFact]) -> str:
+        names = {library.name for library in libraries}
         said = []
-        if not found:
+        if not libraries:
             said.append(
                 f"no library of CUDA was seen in {self._looks:,} looks: linked statically, loaded for a "
                 "moment only, or not used"

@@ -136,20 +136,20 @@ class HashedPrograms:
         self, descriptor: int, known: _Known, fact: ProgramFact, stopped: Callable[[], bool]
     ) -> ProgramFact:
         with self._lock:
-            found = self._hashes.get(known)
-            if found is not None:
+            digest = self._hashes.get(known)
+            if digest is not None:
                 self._hashes.move_to_end(known)
-        if found is None:
-            found = _sha256(descriptor, fact.size_bytes, stopped)
+        if digest is None:
+            digest = _sha256(descriptor, fact.size_bytes, stopped)
             if _known(os.fstat(descriptor)) != known:
                 return replace(fact, note=_CHANGED)
-            if not found:
+            if not digest:
                 return replace(fact, note="the run was stopped while it was read")
             with self._lock:
-                self._hashes[known] = found
+                self._hashes[known] = digest
                 while len(self._hashes) > _MOST_KNOWN:
                     self._hashes.popitem(last=False)
-        return replace(fact, sha256=found)
+        return replace(fact, sha256=digest)
 
 
 def _place_of(descriptor: int) -> str:

@@ -28,9 +28,9 @@ def python_package(path: Path, root: Path = Path("/")) -> str:
         return ""
     wanted = _names(inner)
     for record in records:
-        found = _RECORD.fullmatch(record)
-        if found and any(pattern.fullmatch(found["name"].lower().replace("-", "_")) for pattern in wanted):
-            return f"{found['name'].replace('_', '-')} {found['version']}"
+        match = _RECORD.fullmatch(record)
+        if match and any(pattern.fullmatch(match["name"].lower().replace("-", "_")) for pattern in wanted):
+            return f"{match['name'].replace('_', '-')} {match['version']}"
     return ""
 
 

@@ -140,17 +140,17 @@ class Spool:
                     shutil.rmtree(path, ignore_errors=True)
                     continue
                 key, secret = lease
-                found = records.read_whole_attempt(path)
-                if isinstance(found, Incomplete):
-                    _log.warning("%s is discarded: %s", key, found.why)
-                    for file, cause in found.damaged:
+                content = records.read_whole_attempt(path)
+                if isinstance(content, Incomplete):
+                    _log.warning("%s is discarded: %s", key, content.why)
+                    for file, cause in content.damaged:
                         self.damaged.put(key, file, cause)
-                    because = FailureClass.SPOOL_DAMAGED if found.damaged else FailureClass.AGENT_RESTARTED
-                    discarded.append(DiscardedAttempt(key, found.why, secret, because))
+                    because = FailureClass.SPOOL_DAMAGED if content.damaged else FailureClass.AGENT_RESTARTED
+                    discarded.append(DiscardedAttempt(key, content.why, secret, because))
                     self._discard(path)
                     continue
                 attempt = SpooledAttempt(self, key, path, write_secret=secret)
-                attempt.restore(*found)
+                attempt.restore(*content)
                 self.attempts[key] = attempt
                 sealed.append(attempt)
         return Recovery(tuple(sealed), tuple(discarded))

@@ -69,7 +69,7 @@ class BoxSensors:
             self._looking = threading.Thread(target=self._look, name="assay-idle-gpus", daemon=True)
             self._looking.start()
             self._looking.join(self._patience_seconds)
-        return tuple(told for each in self._gpus if (told := _sample(each)) is not None)
+        return tuple(sample for each in self._gpus if (sample := _sample(each)) is not None)
 
     def _look(self) -> None:
         for each in self._gpus:

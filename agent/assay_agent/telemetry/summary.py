@@ -143,7 +143,7 @@ class TelemetrySummary:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for the log of an attempt, at most some tens of kilobytes as JSON."""
-        found = {name: statistic.to_dict() for name, statistic in self.statistics.items()}
+        statistics = {name: statistic.to_dict() for name, statistic in self.statistics.items()}
         return {
             "gpu": self.gpu,
             "source": self.source,
@@ -152,8 +152,8 @@ class TelemetrySummary:
             "lost": self.lost,
             "seconds": round(self.seconds, 3),
             "samples": self.samples,
-            "busy_seconds": round(self.busy_seconds, 3) if found["busy_percent"] else None,
-            **found,
+            "busy_seconds": round(self.busy_seconds, 3) if statistics["busy_percent"] else None,
+            **statistics,
             "event_reasons": reason_names(self.event_reasons),
             "event_reason_samples": {
                 name: count

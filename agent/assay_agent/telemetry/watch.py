@@ -68,10 +68,10 @@ class GpuWatch:
     @property
     def flags(self) -> tuple[ValidityFlag, ...]:
         """The flags that the rules set; complete once the last command was measured."""
-        found = tuple(telemetry_flags(self.summary))
+        all_flags = tuple(telemetry_flags(self.summary))
         if self._dcgm_problem:
-            found += (ValidityFlag.of_kind("dcgm_not_paused", self._dcgm_problem),)
-        return found
+            all_flags += (ValidityFlag.of_kind("dcgm_not_paused", self._dcgm_problem),)
+        return all_flags
 
     def to_dict(self) -> dict[str, Any]:
         """The summary as plain values, for the attempt's log."""

@@ -104,8 +104,8 @@ def find_tracer(cache: Path | None = None, cuda: str = "") -> Path | None:
         cache: the folder of builds; None: :func:`default_cache`.
         cuda: the version of the headers it was built with, "13" or "12"; "": the newest.
     """
-    found = _built(cache, cuda)
-    return found if found is not None and not glibc_fault(found) else None
+    tracer = _built(cache, cuda)
+    return tracer if tracer is not None and not glibc_fault(tracer) else None
 
 
 def _built(cache: Path | None, cuda: str = "") -> Path | None:
@@ -122,8 +122,8 @@ def _built(cache: Path | None, cuda: str = "") -> Path | None:
 def why_unavailable(cache: Path | None = None) -> str:
     """Why a tracer that is there does not load, else the message of the last attempt to build; "" if there
     was none."""
-    found = _built(cache)
-    if found is not None and (fault := glibc_fault(found)):
+    tracer = _built(cache)
+    if tracer is not None and (fault := glibc_fault(tracer)):
         return fault
     try:
         reasons = json.loads(((cache or default_cache()) / _UNAVAILABLE).read_text())

@@ -61,9 +61,9 @@ class _Parser:
         return self._text[self.at : self.at + count]
 
     def _skip(self, words: str) -> bool:
-        found = self._text.startswith(words, self.at)
-        self.at += len(words) if found else 0
-        return found
+        is_next = self._text.startswith(words, self.at)
+        self.at += len(words) if is_next else 0
+        return is_next
 
     def _need(self, words: str) -> None:
         if not self._skip(words):
@@ -214,12 +214,12 @@ class _Parser:
         return f"<{self._arguments()}>"
 
     def _arguments(self) -> str:
-        found = []
+        arguments = []
         while not self._skip("E"):
             argument = self._argument()
             if argument:
-                found.append(argument)
-        return ", ".join(found)
+                arguments.append(argument)
+        return ", ".join(arguments)
 
     def _argument(self) -> str:
         if self._skip("L"):

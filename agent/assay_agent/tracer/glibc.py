@@ -17,8 +17,8 @@ Version = tuple[int, int]
 
 def needed_glibc(path: Path) -> Version:
     """The newest glibc that a file names; (0, 0) where it names none. Raises OSError."""
-    found = _VERSION.findall(path.read_bytes())
-    return max(((int(major), int(minor)) for major, minor in found), default=(0, 0))
+    versions = _VERSION.findall(path.read_bytes())
+    return max(((int(major), int(minor)) for major, minor in versions), default=(0, 0))
 
 
 def box_glibc() -> Version | None:

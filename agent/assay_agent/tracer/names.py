@@ -60,9 +60,9 @@ class ProcessNames:
         """The innermost operator around a launch, and its input shapes."""
         while identifier in self._ranges:
             identifier, text = self._ranges[identifier]
-            found = _OPERATOR.fullmatch(text)
-            if found and (found["shapes"] or _OPERATOR_NAME.fullmatch(found["operator"])):
-                return found["operator"], found["shapes"] or ""
+            match = _OPERATOR.fullmatch(text)
+            if match and (match["shapes"] or _OPERATOR_NAME.fullmatch(match["operator"])):
+                return match["operator"], match["shapes"] or ""
         return "", ""
 
 

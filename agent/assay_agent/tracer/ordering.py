@@ -198,10 +198,10 @@ class LaunchOrder:
     def _told(self) -> np.ndarray:
         """Which kernels' launches wait with them."""
         at = np.searchsorted(self._launches["place"], self._kernels["place"])
-        told: np.ndarray = (
+        matches: np.ndarray = (
             self._launches["place"][np.minimum(at, len(self._launches) - 1)] == (self._kernels["place"])
         )
-        return told
+        return matches
 
     def _graphs_complete(self, graphs: np.ndarray, first: np.ndarray) -> np.ndarray:
         launches = self._launches[graphs]
@@ -245,8 +245,8 @@ class LaunchOrder:
         if not len(self._launches):
             return np.zeros(len(place), np.uint32)
         at = np.minimum(np.searchsorted(self._launches["place"], place), len(self._launches) - 1)
-        found = self._launches["place"][at] == place
-        return np.where(found, self._launches["range"][at], 0).astype(np.uint32)
+        matches = self._launches["place"][at] == place
+        return np.where(matches, self._launches["range"][at], 0).astype(np.uint32)
 
 
 def _stream_keys(kernels: np.ndarray) -> np.ndarray:

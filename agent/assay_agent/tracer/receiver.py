@@ -73,17 +73,17 @@ class TracedProcess:
             yield f"{self.label}: {self.order.missing:,} kernels did not come before later ones"
         elif not (self.ended or cut):
             yield f"{self.label} {_ENDED_EARLY}"
-        told = self._told
-        dropped = told["dropped_cupti"] + told["dropped_tracer"]
+        counts = self._told
+        dropped = counts["dropped_cupti"] + counts["dropped_tracer"]
         if dropped:
             yield (
-                f"{self.label} dropped {dropped:,} records ({told['dropped_cupti']:,} by CUPTI, "
-                f"{told['dropped_tracer']:,} that could not be sent)"
+                f"{self.label} dropped {dropped:,} records ({counts['dropped_cupti']:,} by CUPTI, "
+                f"{counts['dropped_tracer']:,} that could not be sent)"
             )
-        if self.ended and not told["unsynchronised"]:
+        if self.ended and not counts["unsynchronised"]:
             yield from self._miscounted()
-        if self.ended and told["kernels"] + told["graph_kernels"] != self.received:
-            sent = told["kernels"] + told["graph_kernels"]
+        if self.ended and counts["kernels"] + counts["graph_kernels"] != self.received:
+            sent = counts["kernels"] + counts["graph_kernels"]
             yield f"{self.label} sent {sent:,} kernels, but {self.received:,} came"
         if self.late:
             yield f"{self.label}: {self.late:,} kernels came after their place had been handed on"
@@ -92,12 +92,12 @@ class TracedProcess:
         """The detail of the flag launches_missing: it ended, or reset a device, while kernels still ran."""
         times = self._told["unsynchronised"]
         if times:
-            told = self._told
+            counts = self._told
             yield (
                 f"{self.label}: {times:,} times kernels had not ended when a device was reset or the "
                 f"process ended, within the limit of ASSAY_TRACER_SYNC_MS (30000 by default); of "
-                f"{told['launches'] + told['graph_kernels_expected']:,} kernels launched "
-                f"{told['kernels'] + told['graph_kernels']:,} were recorded, {self.untimed:,} of them "
+                f"{counts['launches'] + counts['graph_kernels_expected']:,} kernels launched "
+                f"{counts['kernels'] + counts['graph_kernels']:,} were recorded, {self.untimed:,} of them "
                 "without their times"
             )
 
@@ -107,14 +107,16 @@ class TracedProcess:
 
     def _miscounted(self) -> Iterator[str]:
         """Mismatches between launch calls and records."""
-        told = self._told
-        if told["kernels"] != told["launches"]:
-            yield f"{self.label} launched {told['launches']:,} kernels, and CUPTI gave {told['kernels']:,}"
-        of_graphs = self.order.missing - max(0, told["launches"] - told["kernels"])
+        counts = self._told
+        if counts["kernels"] != counts["launches"]:
+            yield (
+                f"{self.label} launched {counts['launches']:,} kernels, and CUPTI gave {counts['kernels']:,}"
+            )
+        of_graphs = self.order.missing - max(0, counts["launches"] - counts["kernels"])
         if of_graphs > 0:
             yield (
-                f"{self.label}: its graph launches should have {told['graph_kernels_expected']:,} kernels by "
-                f"CUPTI's graph nodes, and {of_graphs:,} of them did not come"
+                f"{self.label}: its graph launches should have {counts['graph_kernels_expected']:,} kernels "
+                f"by CUPTI's graph nodes, and {of_graphs:,} of them did not come"
             )
 
 

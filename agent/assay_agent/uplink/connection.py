@@ -298,8 +298,8 @@ class Connection:
         code = error.code() if isinstance(error, grpc.Call) else grpc.StatusCode.UNKNOWN
         details = (error.details() or "") if isinstance(error, grpc.Call) else str(error)
         subject = f"server {self.address}"
-        told = ErrorMetadata.beside(error)
-        if told is not None and isinstance(duplicate := told.error(), DuplicateIdentityError):
+        metadata = ErrorMetadata.beside(error)
+        if metadata is not None and isinstance(duplicate := metadata.error(), DuplicateIdentityError):
             return duplicate
         if code in _AWAY:
             return ServerUnreachableError(

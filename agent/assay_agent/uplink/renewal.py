@@ -59,14 +59,14 @@ class Renewal:
         """The credentials that somebody has put into the folder meanwhile, else those in use."""
         if self._stamp() == self._seen:
             return credentials
-        found = self._folder.read()
+        replacement = self._folder.read()
         self._seen = self._stamp()
-        if found is None or found.identity.identity_id != credentials.identity.identity_id:
+        if replacement is None or replacement.identity.identity_id != credentials.identity.identity_id:
             return credentials
-        if found.certificate != credentials.certificate:
-            self._take(found)
-            _log.info("the certificate was replaced: %s", found.identity.serial)
-        return found
+        if replacement.certificate != credentials.certificate:
+            self._take(replacement)
+            _log.info("the certificate was replaced: %s", replacement.identity.serial)
+        return replacement
 
     def _take(self, credentials: Credentials) -> None:
         self._connection.use(credentials)
@@ -76,10 +76,10 @@ class Renewal:
     def _stamp(self) -> tuple[int, int]:
         """Changes whenever the file is replaced."""
         try:
-            found = self._folder.path.stat()
+            status = self._folder.path.stat()
         except OSError:
             return (0, 0)
-        return found.st_ino, found.st_mtime_ns
+        return status.st_ino, status.st_mtime_ns
 
     def _pause_seconds(self, credentials: Credentials) -> float:
         """Between two looks: short-lived certificates are looked at more often."""

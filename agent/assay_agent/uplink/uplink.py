@@ -163,8 +163,8 @@ class Uplink:
                 raise _StreamBrokenError
 
     def _requests(self, stream: _Stream) -> Iterator[Any]:
-        while (found := self._take(stream)) is not None:
-            attempt, number = found
+        while (head := self._take(stream)) is not None:
+            attempt, number = head
             try:
                 segment = attempt.read(number)
             except StorageError as error:
@@ -188,12 +188,12 @@ class Uplink:
                 if replaced and not stream.in_flight:
                     stream.closed = True
                     return None
-                found = self._pending(stream) if self._has_room(stream) and not replaced else None
-                if found is not None:
-                    attempt, number = found
+                head = self._pending(stream) if self._has_room(stream) and not replaced else None
+                if head is not None:
+                    attempt, number = head
                     stream.next_segment[attempt.key] = number + 1
                     stream.sent(attempt.key, number, attempt.size_of(number))
-                    return found
+                    return head
                 rest = idle_until - time.monotonic()
                 if stream.in_flight:
                     self._changed.wait()

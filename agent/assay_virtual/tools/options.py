@@ -99,14 +99,14 @@ def _option(
         value = token[2:]
         return by_short[token[1]], (value or None)
     name, equals, value = token[2:].partition("=")
-    found = [name] if name in by_name else [known for known in by_name if known.startswith(name)]
-    if not found:
+    names = [name] if name in by_name else [known for known in by_name if known.startswith(name)]
+    if not names:
         raise UsageError(f"unrecognised option '{token}'")
-    if len(found) > 1:
-        *most, last = sorted(found)
+    if len(names) > 1:
+        *most, last = sorted(names)
         listed = "".join(f"'{other}', " for other in most)
         raise UsageError(f"option is ambiguous and matches {listed}and '{last}'")
-    return by_name[found[0]], (value if equals else None)
+    return by_name[names[0]], (value if equals else None)
 
 
 def _check(option: Option, value: str) -> None:

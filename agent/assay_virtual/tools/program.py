@@ -73,12 +73,12 @@ def find_program(arguments: Sequence[str], environment: VirtualEnvironment) -> P
         if not workload.is_file():
             raise NotExecutableError(str(workload))
         return _virtual_program(workload, arguments, environment)
-    found = shutil.which(arguments[0])
-    if found is None:
+    path = shutil.which(arguments[0])
+    if path is None:
         raise NotExecutableError(arguments[0])
-    ended = subprocess.run([found, *arguments[1:]], check=False, capture_output=True, text=True)
+    ended = subprocess.run([path, *arguments[1:]], check=False, capture_output=True, text=True)
     ending = Ending(signal=-ended.returncode) if ended.returncode < 0 else Ending(ended.returncode)
-    return Program(Path(found), tuple(arguments), ending, output=ended.stdout, complaint=ended.stderr)
+    return Program(Path(path), tuple(arguments), ending, output=ended.stdout, complaint=ended.stderr)
 
 
 def run_launches(

@@ -45,11 +45,11 @@ def read_some(kind: type[Any], values: Any, at: tuple[Part, ...] = ()) -> dict[s
     readers = {
         field.name: field.metadata[_READER] for field in dataclasses.fields(kind) if _READER in field.metadata
     }
-    found = {name: read(values[name], (*at, name)) for name, read in readers.items() if name in values}
+    fields = {name: read(values[name], (*at, name)) for name, read in readers.items() if name in values}
     for name in values:
         if name not in readers:
             raise Fault((*at, name), "there is no such key")
-    return found
+    return fields
 
 
 def read_table(kind: type[T], values: Any, at: tuple[Part, ...] = ()) -> T:

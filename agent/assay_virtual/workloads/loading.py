@@ -63,8 +63,8 @@ def _document(path: Path) -> dict[str, Any]:
     except UnicodeDecodeError as error:
         raise InputError(path, "it is not UTF-8 text", "give a workload file") from error
     except tomllib.TOMLDecodeError as error:
-        found = re.search(r"line (\d+)", str(error))
-        line = int(found[1]) if found else None
+        match = re.search(r"line (\d+)", str(error))
+        line = int(match[1]) if match else None
         raise InputError(path, f"it is not TOML: {error}", "correct the line", line=line) from error
     except RecursionError as error:
         raise _too_deep(path) from error

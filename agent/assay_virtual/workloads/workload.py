@@ -48,10 +48,10 @@ _name = text(4000, least=0)
 def _size(value: Any, at: Key) -> int:
     """Bytes: a number, or a text with a unit."""
     if isinstance(value, str):
-        found = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?) ?(B|KiB|MiB|GiB)", value.strip(), re.IGNORECASE)
-        if found is None:
+        match = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?) ?(B|KiB|MiB|GiB)", value.strip(), re.IGNORECASE)
+        if match is None:
             raise Fault(at, 'a size is a whole number of bytes, or a text such as "24 MiB"')
-        value = round(float(found[1]) * _UNITS[found[2].upper()])
+        value = round(float(match[1]) * _UNITS[match[2].upper()])
     return int(_bytes(value, at))
 
 

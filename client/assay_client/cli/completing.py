@@ -56,6 +56,6 @@ def campaigns(ctx: typer.Context, incomplete: str) -> list[tuple[str, str]]:
         contextlib.suppress(AssayError, OSError),
         Client(ctx.params.get("server"), connect_seconds=_PATIENCE_SECONDS) as client,
     ):
-        found = ((str(each["campaign_id"]), str(each["state"])) for each in client.campaigns())
-        return [(campaign, state) for campaign, state in found if campaign.startswith(incomplete)]
+        pairs = ((str(each["campaign_id"]), str(each["state"])) for each in client.campaigns())
+        return [(campaign, state) for campaign, state in pairs if campaign.startswith(incomplete)]
     return []

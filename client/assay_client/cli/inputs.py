@@ -86,9 +86,9 @@ def _error_of(path: Path, kind: Kind) -> InputError | None:
     if cause:
         return InputError(path, cause, kind.words)
     # A recording's reader looks for itself, and may have to read far.
-    found = known_file_at(path) if kind.is_recording else what_is_this(path)
-    if found is not None and found.code not in kind.accepts:
-        return InputError(path, found.explained, kind.words)
+    file_kind = known_file_at(path) if kind.is_recording else what_is_this(path)
+    if file_kind is not None and file_kind.code not in kind.accepts:
+        return InputError(path, file_kind.explained, kind.words)
     return None
 
 

@@ -175,7 +175,7 @@ def parse_parameters(
     given: Sequence[str], option: str = "--param", example: str = "k_max=20"
 ) -> dict[str, str]:
     """``k=v`` texts as a dictionary; raises ParameterError if ``=`` is missing or a key is given twice."""
-    found: dict[str, str] = {}
+    parameters: dict[str, str] = {}
     for text in given:
         key, separator, value = text.partition("=")
         key = key.strip()
@@ -183,10 +183,10 @@ def parse_parameters(
             raise ParameterError(
                 option, f"{text!r} is not of the form NAME=VALUE", f"write {option} {example}"
             )
-        if key in found:
+        if key in parameters:
             raise ParameterError(option, f"{key!r} is given twice", "give it once")
-        found[key] = value.strip()
-    return found
+        parameters[key] = value.strip()
+    return parameters
 
 
 def one_or_each(offsets: Sequence[int] | None) -> int | Sequence[int] | None:

@@ -262,7 +262,7 @@ class _Child:
 def _program(name: str) -> str:
     """The program of this installation, before one of the same name elsewhere on the path."""
     beside = Path(sys.executable).with_name(name)
-    found = str(beside) if beside.is_file() else shutil.which(name)
-    if found is None:
+    path = str(beside) if beside.is_file() else shutil.which(name)
+    if path is None:
         raise AssayError(name, "the program is not installed", f"install it with: {install_command('all')}")
-    return found
+    return path

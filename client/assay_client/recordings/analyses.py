@@ -362,13 +362,13 @@ def _scored_relative(
     scores = score_relative_by_weights(saved, one, other, quantity, scales_at_most=scales_at_most)
     used = default_weights(saved, one, other) if weights is None else weights
     saved.weights_of(used)
-    found = scores[used]
+    relative_score = scores[used]
     first_by, second_by = (
         evaluated.by_weights({kind: getattr(score, which) for kind, score in scores.items()})
         for which in ("first", "second")
     )
-    first = {**_evaluated(saved, one, found.first), "by_weights": first_by}
-    second = {**_evaluated(saved, other, found.second), "by_weights": second_by}
+    first = {**_evaluated(saved, one, relative_score.first), "by_weights": first_by}
+    second = {**_evaluated(saved, other, relative_score.second), "by_weights": second_by}
     return evaluated.relative(saved, scores, used, first, second)
 
 

@@ -81,7 +81,7 @@ def classify_listed(
 ) -> tuple[Launches, UntimedLabels, dict[str, Any]]:
     """Groups and projected costs of all launches of a ``kernelslist.g``, from a simulated part of them.
 
-    Returns the listed launches, what was found, and the document of both.
+    Returns the listed launches, their labels, and the document of both.
 
     Raises ParameterError for files without counters, and what
     :func:`assay_sampling.methods.pks.untimed.label_untimed` raises.
@@ -97,21 +97,21 @@ def classify_listed(
     launches = read_listed_launches(Path(listed))
     checked = registry.checked_parameters("pks", profile, parameters or {})
     assert isinstance(checked, PksParameters)
-    found = label_untimed(profile.detailed, launches, checked, seed=seed)
-    origins = np.bincount(found.labelling.origins(), minlength=len(ORIGINS))
-    held_out = {name: each.expected for name, each in found.labelling.held_out.items()}
+    labels = label_untimed(profile.detailed, launches, checked, seed=seed)
+    origins = np.bincount(labels.labelling.origins(), minlength=len(ORIGINS))
+    held_out = {name: each.expected for name, each in labels.labelling.held_out.items()}
     written = {
         "launches": len(launches),
-        "groups": found.labelling.groups,
+        "groups": labels.labelling.groups,
         "launches_by_origin": dict(zip(ORIGINS, origins.tolist(), strict=True)),
         "parameters": checked.model_dump(mode="json"),
         "seed": seed,
-        "match_percent": found.match_percent,
-        "chosen_model": found.labelling.chosen,
+        "match_percent": labels.match_percent,
+        "chosen_model": labels.labelling.chosen,
         "expected_accuracy_percent": held_out,
-        "projected": found.facts(),
+        "projected": labels.facts(),
     }
-    return launches, found, written
+    return launches, labels, written
 
 
 def document(selection: Selection) -> dict[str, Any]:
@@ -143,11 +143,11 @@ def label_file(launches: Launches, selection: Selection, suffix: str) -> bytes:
     return _file(_table(launches, selection.labels, _origins(selection)), suffix)
 
 
-def listed_file(launches: Launches, found: UntimedLabels, suffix: str) -> bytes:
+def listed_file(launches: Launches, labels: UntimedLabels, suffix: str) -> bytes:
     """As :func:`label_file`, with the projected cost of each launch; null for kernels without any."""
-    table = _table(launches, found.labels, found.labelling.origins())
-    cost = pa.array(found.cost, from_pandas=True)
-    return _file(table.append_column(f"projected_{found.quantity}", cost), suffix)
+    table = _table(launches, labels.labels, labels.labelling.origins())
+    cost = pa.array(labels.cost, from_pandas=True)
+    return _file(table.append_column(f"projected_{labels.quantity}", cost), suffix)
 
 
 def _table(launches: Launches, labels: np.ndarray, origins: np.ndarray) -> pa.Table:

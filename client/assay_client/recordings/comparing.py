@@ -251,11 +251,11 @@ def parameters_by_method(given: Mapping[str, Any], methods: Sequence[str]) -> di
     known = registry.samplers()
     chosen = list(methods) or list(known)
     fields = {name: _parameter_names(known, name) for name in chosen}
-    found: dict[str, dict[str, Any]] = {name: {} for name in chosen}
+    parameters: dict[str, dict[str, Any]] = {name: {} for name in chosen}
     for key, value in given.items():
         method, separator, name = key.partition(".")
         if separator and method in fields:
-            found[method][name] = value
+            parameters[method][name] = value
             continue
         having = [each for each in chosen if key in fields[each]]
         if not having:
@@ -265,8 +265,8 @@ def parameters_by_method(given: Mapping[str, Any], methods: Sequence[str]) -> di
                 "write METHOD.NAME=VALUE for one of them",
             )
         for each in having:
-            found[each].setdefault(key, value)
-    return found
+            parameters[each].setdefault(key, value)
+    return parameters
 
 
 def _parameter_names(known: Mapping[str, Sampler], name: str) -> frozenset[str]:

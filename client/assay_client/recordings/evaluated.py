@@ -34,7 +34,7 @@ def verdict_part(
 
 def by_weights(scores: Mapping[WeightKind, Evaluation]) -> dict[str, Any]:
     """The numbers that depend on the weights, by their kind."""
-    return {kind: found.weighted_dict() for kind, found in scores.items()}
+    return {kind: evaluation.weighted_dict() for kind, evaluation in scores.items()}
 
 
 def selection_part(saved: SavedSelection) -> dict[str, Any]:
@@ -67,13 +67,13 @@ def relative(
     second: Mapping[str, Any],
 ) -> dict[str, Any]:
     """The document of a speedup, from those of the scores on either recording."""
-    found = scores[used]
-    doubts = [make_note("cycles_of_two_clocks")] if found.first.unit == "cycle" else []
+    relative_score = scores[used]
+    doubts = [make_note("cycles_of_two_clocks")] if relative_score.first.unit == "cycle" else []
     verdict = most_cautious([verdict_from(each["verdict"]) for each in (first, second)])
     return {
         "verdict": verdict.to_dict(),
         **selection_part(saved),
-        **found.to_dict(),
+        **relative_score.to_dict(),
         "by_weights": {kind: score.weighted_dict() for kind, score in scores.items()},
         "first": dict(first),
         "second": dict(second),

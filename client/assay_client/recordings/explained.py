@@ -110,23 +110,25 @@ class SelectionExplained(ArrangedPart):
 
 
 def explain_selection(
-    saved: SavedSelection, whole: Launches | None = None, asked: tuple[int, int] | None = None
+    saved: SavedSelection, whole: Launches | None = None, launch_key: tuple[int, int] | None = None
 ) -> SelectionExplained:
     """Say why each representative was taken, and what stands for one launch.
 
     Args:
         saved: the selection.
         whole: the recording that it was made on; only it tells the group of a launch that was not chosen.
-        asked: (process, launch) of a launch; the representatives are then those of its group.
+        launch_key: (process, launch) of a launch; the representatives are then those of its group.
 
     Raises ParameterError for a launch that is not there, or that only the recording could place, and
     MisalignedError for a recording of other launches or operations.
     """
     document = saved.document
-    found = [_explained(document, group, each) for group in document.groups for each in group.representatives]
-    about = None if asked is None else _asked(saved, whole, asked)
+    representatives = [
+        _explained(document, group, each) for group in document.groups for each in group.representatives
+    ]
+    about = None if launch_key is None else _asked(saved, whole, launch_key)
     if about is not None:
-        found = [each for each in found if each.group == about.group]
+        representatives = [each for each in representatives if each.group == about.group]
     operations = document.operations
     return SelectionExplained(
         verdict=VerdictEntry.of(verdict_of_selection(document)),
@@ -136,7 +138,7 @@ def explain_selection(
         groups=len(document.groups),
         launches=document.profile.launches,
         **({} if operations is None else {"operations": operations.calls}),
-        representatives=sorted(found, key=lambda each: -each.weight),
+        representatives=sorted(representatives, key=lambda each: -each.weight),
         asked=about,
     )
 
@@ -176,14 +178,14 @@ def _why(document: SelectionDocument, group: GroupEntry, each: RepresentativeEnt
     return _BY_METHOD.get(document.method, f"the rule of {document.method} takes it").format_map(words)
 
 
-def _asked(saved: SavedSelection, whole: Launches | None, asked: tuple[int, int]) -> LaunchExplained:
-    process, launch = asked
+def _asked(saved: SavedSelection, whole: Launches | None, launch_key: tuple[int, int]) -> LaunchExplained:
+    process, launch = launch_key
     selected, labels = saved.by_launch(), saved.operation_labels()
     chosen = np.flatnonzero((selected.process == process) & (selected.launch == launch))
     if whole is not None:
         if saved.unit == "operation":
-            return _placed_operation(saved, whole, asked)
-        return _placed(saved, whole, asked, chosen=bool(len(chosen)))
+            return _placed_operation(saved, whole, launch_key)
+        return _placed(saved, whole, launch_key, chosen=bool(len(chosen)))
     if not len(chosen):
         raise ParameterError(
             "--launch",
@@ -207,20 +209,20 @@ def _asked(saved: SavedSelection, whole: Launches | None, asked: tuple[int, int]
 
 
 def _placed(
-    saved: SavedSelection, whole: Launches, asked: tuple[int, int], *, chosen: bool
+    saved: SavedSelection, whole: Launches, launch_key: tuple[int, int], *, chosen: bool
 ) -> LaunchExplained:
     # Refuses, with the first difference, a recording that does not launch the same.
     score_saved_by_weights(saved, whole)
     labels = saved.labels()
     if labels is None:
         raise _without_labels()
-    row = _row_asked(whole, asked)
+    row = _row_asked(whole, launch_key)
     group = int(labels[row])
     cost = scored_cost(whole, None, saved_quantity(saved))
     first = int(np.flatnonzero(saved.group == group)[0])
     return LaunchExplained(
-        process=asked[0],
-        launch=asked[1],
+        process=launch_key[0],
+        launch=launch_key[1],
         kernel=whole.names[int(whole.column("kernel_id")[row])],
         group=group,
         chosen=chosen,
@@ -233,28 +235,28 @@ def _placed(
     )
 
 
-def _placed_operation(saved: SavedSelection, whole: Launches, asked: tuple[int, int]) -> LaunchExplained:
+def _placed_operation(saved: SavedSelection, whole: Launches, launch_key: tuple[int, int]) -> LaunchExplained:
     """The operation that a launch of a recording belongs to, and what stands for it."""
-    found = place_saved_operations(saved, whole)
-    placed, labels = found.placed, found.placed.labels
+    placement = place_saved_operations(saved, whole)
+    placed, labels = placement.placed, placement.placed.labels
     if labels is None:
         raise _without_labels()
-    row = _row_asked(whole, asked)
-    of = int(found.operations.of_launch[row])
+    row = _row_asked(whole, launch_key)
+    of = int(placement.operations.of_launch[row])
     group = int(labels[of])
-    label = found.operations.identities[int(found.operations.identity[of])].label()
+    label = placement.operations.identities[int(placement.operations.identity[of])].label()
     if group >= len(saved.document.groups):
         raise ParameterError(
             "--launch",
-            f"launch {asked[1]} of process {asked[0]} belongs to {label!r}, which the selection's recording "
-            "does not have there",
+            f"launch {launch_key[1]} of process {launch_key[0]} belongs to {label!r}, which the "
+            "selection's recording does not have there",
             "name the recording that the selection was made on",
         )
     costs = placed.cost.values
     standing = placed.rows[placed.groups == group]
     return LaunchExplained(
-        process=asked[0],
-        launch=asked[1],
+        process=launch_key[0],
+        launch=launch_key[1],
         kernel=whole.names[int(whole.column("kernel_id")[row])],
         operation=label,
         group=group,
@@ -272,17 +274,17 @@ def _without_labels() -> ParameterError:
     )
 
 
-def _row_asked(whole: Launches, asked: tuple[int, int]) -> int:
-    row = _row(whole, *asked)
+def _row_asked(whole: Launches, launch_key: tuple[int, int]) -> int:
+    row = _row(whole, *launch_key)
     if row is None:
         raise ParameterError(
             "--launch",
-            f"the recording has no launch {asked[1]} of process {asked[0]}",
+            f"the recording has no launch {launch_key[1]} of process {launch_key[0]}",
             "see what it has with: assay inspect FILE",
         )
     return row
 
 
 def _row(whole: Launches, process: int, launch: int) -> int | None:
-    found = np.flatnonzero((whole.column("process") == process) & (whole.column("launch") == launch))
-    return int(found[0]) if len(found) else None
+    rows = np.flatnonzero((whole.column("process") == process) & (whole.column("launch") == launch))
+    return int(rows[0]) if len(rows) else None

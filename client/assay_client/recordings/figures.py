@@ -51,9 +51,9 @@ def of_saved(saved: SavedSelection, profile: Profile, kind: Literal["launches", 
     or by operation :func:`assay_sampling.scoring.by_operation.score_saved_operations`.
     """
     if saved.unit == "operation":
-        found = place_saved_operations(saved, profile.whole)
-        groups = len(saved.document.groups) + (not found.every_operation_matched)
-        data = grouped(Grouping.placed(found.placed, groups), found.operations.launches)
+        placement = place_saved_operations(saved, profile.whole)
+        groups = len(saved.document.groups) + (not placement.every_operation_matched)
+        data = grouped(Grouping.placed(placement.placed, groups), placement.operations.launches)
         return _of_groups(saved.document.method, data, kind, saved.unit)
     placed = placed_on(saved, profile.whole, None)
     data = grouped(Grouping.placed(placed, len(saved.document.groups)), profile.whole)
@@ -123,7 +123,7 @@ def other_rules(
 ) -> dict[str, dict[int, float]]:
     """What the other rules predict for the sizes of a prediction: IPC by size, by rule."""
     targets = [each["size"] for each in document["predictions"]]
-    found: dict[str, dict[int, float]] = {}
+    curves: dict[str, dict[int, float]] = {}
     for rule in RULES:
         if rule == document["rule"]:
             continue
@@ -135,5 +135,5 @@ def other_rules(
             continue
         curve = {each["size"]: each["ipc"] for each in made["predictions"] if each["ipc"] is not None}
         if curve:
-            found[rule] = curve
-    return found
+            curves[rule] = curve
+    return curves

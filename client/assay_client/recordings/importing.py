@@ -56,7 +56,7 @@ def recorded_run(
     given += [(Path(path), level) for path, level in ((detailed, "detailed"), (light, "light")) if path]
     if not given:
         raise ParameterError("FILE", "no file was given", "name a recording, or give --detailed or --light")
-    found: dict[str, Path] = {}
+    path_by_level: dict[str, Path] = {}
     opened: dict[Path, TableMetadata] = {}
     options = ReadOptions(synthetic=True if synthetic else None, export=export_report, operations=False)
     for path, wanted in given:
@@ -66,13 +66,13 @@ def recorded_run(
             raise ParameterError(
                 f"--{wanted}", f"{path} is a {metadata.level} recording", f"give it as --{metadata.level}"
             )
-        if metadata.level in found:
+        if metadata.level in path_by_level:
             raise ParameterError(
                 "FILE",
-                f"{found[metadata.level]} and {path} are both {metadata.level} recordings",
+                f"{path_by_level[metadata.level]} and {path} are both {metadata.level} recordings",
                 "import each by itself: a run has one file of each level",
             )
-        found[metadata.level] = path
+        path_by_level[metadata.level] = path
         opened[path] = metadata
     simulated = [path for path, metadata in opened.items() if metadata.simulated]
     if simulated:
@@ -91,7 +91,9 @@ def recorded_run(
     devices = tuple(metadata.devices for metadata in opened.values())
     if len(devices) > 1:
         refuse_other_devices(" and ".join(map(str, opened)), *devices)
-    return RecordedRun(found, bool(marked), tuple(dict.fromkeys(d for of_file in devices for d in of_file)))
+    return RecordedRun(
+        path_by_level, bool(marked), tuple(dict.fromkeys(d for of_file in devices for d in of_file))
+    )
 
 
 def check_kind(kind: str, run: RecordedRun) -> None:

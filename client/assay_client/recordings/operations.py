@@ -27,10 +27,10 @@ def evaluated(
 
     Raises as :func:`assay_sampling.scoring.by_operation.score_saved_operations`.
     """
-    found = score_saved_operations(saved, launches, quantity, scales_at_most=scales_at_most)
+    operation_scores = score_saved_operations(saved, launches, quantity, scales_at_most=scales_at_most)
     used = default_weights(saved, launches) if weights is None else weights
     saved.weights_of(used)
-    return _document(saved, launches, found, used), found.scores[used]
+    return _document(saved, launches, operation_scores, used), operation_scores.scores[used]
 
 
 def evaluated_relative(
@@ -46,30 +46,30 @@ def evaluated_relative(
     Raises as :func:`assay_sampling.scoring.relative_by_operation.score_relative_operations`.
     """
     first, second = recordings
-    found = score_relative_operations(saved, first, second, quantity, scales_at_most=scales_at_most)
+    relative_scores = score_relative_operations(saved, first, second, quantity, scales_at_most=scales_at_most)
     used = default_weights(saved, first, second) if weights is None else weights
     saved.weights_of(used)
     of_first, of_second = (
         _document(saved, launches, each, used)
-        for launches, each in ((first, found.first), (second, found.second))
+        for launches, each in ((first, relative_scores.first), (second, relative_scores.second))
     )
-    return parts.relative(saved, found.scores, used, of_first, of_second)
+    return parts.relative(saved, relative_scores.scores, used, of_first, of_second)
 
 
 def _document(
-    saved: SavedSelection, launches: Launches, found: OperationScores, used: WeightKind
+    saved: SavedSelection, launches: Launches, operation_scores: OperationScores, used: WeightKind
 ) -> dict[str, Any]:
-    evaluation, match = found.scores[used], found.match
+    evaluation, match = operation_scores.scores[used], operation_scores.match
     unmatched = 100.0 - min(match.left_time_percent, match.right_time_percent)
     return {
         **parts.verdict_part(saved, launches, evaluation, unmatched),
         **parts.selection_part(saved),
         "unit": saved.unit,
         "evaluated_on": ProfileSummary.of(launches).document().to_dict(),
-        "operations": {"calls": len(found.operations), **found.match.to_dict()},
+        "operations": {"calls": len(operation_scores.operations), **operation_scores.match.to_dict()},
         "weights": evaluation.weights,
         **evaluation.to_dict(),
         **evaluation.interval_dict(),
-        "notes": [note.to_dict() for note in (*parts.notes(saved, evaluation), *found.notes)],
-        "by_weights": parts.by_weights(found.scores),
+        "notes": [note.to_dict() for note in (*parts.notes(saved, evaluation), *operation_scores.notes)],
+        "by_weights": parts.by_weights(operation_scores.scores),
     }

@@ -76,7 +76,7 @@ def pka_row(given: PkaApplication) -> dict[str, Any]:
             "it selects launches of several processes, and a simulator's log counts those of one",
             "select on the recording of one process",
         )
-    found = list(_simulated(given))
+    projections = list(_simulated(given))
     silicon_cycles, synthetic, notes = _silicon(whole, given)
     row = application_row(
         given.suite,
@@ -85,8 +85,8 @@ def pka_row(given: PkaApplication) -> dict[str, Any]:
         launches=saved.document.profile.launches,
         selected=saved.launch,
         weights=saved.weight,
-        simulated=SimulatedWorkload.of(found),
-        cycles_per_second=given.cycles_per_second or _speed(found),
+        simulated=SimulatedWorkload.of(projections),
+        cycles_per_second=given.cycles_per_second or _speed(projections),
     )
     if row.pks_speedup is None and row.pka_speedup is None:
         notes.append("not all selected launches were simulated: there is nothing to compare")
@@ -152,22 +152,22 @@ def silicon_of(
 
 def _silicon(saved: SavedSelection, given: PkaApplication) -> tuple[float | None, bool, list[str]]:
     """Cycles of the whole workload, None if unknown; whether they are synthetic; notes."""
-    found = silicon_of(saved, given.silicon)
-    if given.silicon is not None or found.cycles is not None:
-        return found.cycles, found.synthetic, []
+    silicon = silicon_of(saved, given.silicon)
+    if given.silicon is not None or silicon.cycles is not None:
+        return silicon.cycles, silicon.synthetic, []
     cost = saved.document.cost
     in_cycles = cost is not None and cost.unit == "cycle"
     why = "made on a simulator's run" if in_cycles else "not scored in cycles"
-    return None, found.synthetic, [f"the selection was {why}: name a recording with --silicon for errors"]
+    return None, silicon.synthetic, [f"the selection was {why}: name a recording with --silicon for errors"]
 
 
 def _speed(launches: Sequence[LaunchProjection]) -> float | None:
     """Simulated cycles per second from the logs; None if they do not say."""
-    seconds = [found.launch.simulation_seconds for found in launches]
+    seconds = [projection.launch.simulation_seconds for projection in launches]
     known = [each for each in seconds if each is not None]
     if len(known) < len(seconds) or not sum(known):
         return None
-    return sum(found.launch.cycles for found in launches) / sum(known)
+    return sum(projection.launch.cycles for projection in launches) / sum(known)
 
 
 def pka_suites(files: Sequence[Path]) -> dict[str, Any]:

@@ -51,15 +51,15 @@ def plan_warm_up(
     :func:`assay_sampling.simulators.accel_sim.warm_up.warm_up_order`.
     """
     rows = [launch - 1 for launch in selected]
-    found = WarmUp(warm_up_list(kernels, rows, preceding))
+    plan = WarmUp(warm_up_list(kernels, rows, preceding))
     folder = kernels.path.parent if target is None else target.parent
     for launch, memory_only in warm_up_order(len(kernels.traces), rows, preceding):
         trace = kernels.traces[launch]
         if memory_only:
-            found.replays[folder / memory_only_path(trace).name] = trace
+            plan.replays[folder / memory_only_path(trace).name] = trace
         elif folder.resolve() != trace.parent.resolve():
-            found.links[folder / trace.name] = trace.resolve()
-    return found
+            plan.links[folder / trace.name] = trace.resolve()
+    return plan
 
 
 def write_warm_up(

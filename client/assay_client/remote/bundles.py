@@ -62,8 +62,8 @@ def names_folder(line: str, folder: str) -> bool:
         for each in ("'" + folder.replace("'", "''") + "'", json.dumps(folder, ensure_ascii=False))
     )
     plain = re.escape(folder) + r"(?=\s*$|\s+#|\s*[,}\]])"
-    found = re.search(f"{_KEY}(?:{quoted}|{plain})", line)
-    return found is not None and _COMMENT.search(line[: found.start() + 1]) is None
+    match = re.search(f"{_KEY}(?:{quoted}|{plain})", line)
+    return match is not None and _COMMENT.search(line[: match.start() + 1]) is None
 
 
 def _require_named(lines: Sequence[str], named: BundleFolder, path: Path) -> None:
@@ -96,10 +96,10 @@ def _send(connection: Connection, bundle: Bundle, path: Path) -> None:
     arrived, useless, start, anew = 0, 0, 0, False
     while True:
         try:
-            told = connection.missing_bundles((bundle,))
-            if not told.missing:
+            answer = connection.missing_bundles((bundle,))
+            if not answer.missing:
                 return
-            parts = () if anew else told.parts
+            parts = () if anew else answer.parts
             start = max((part.bytes for part in parts if _is_of(part, bundle, path)), default=0)
             useless = 0 if start > arrived else useless
             arrived = max(arrived, start)

@@ -111,7 +111,7 @@ class ServerChannel:
     def call(
         self,
         method: Callable[[], Callable[..., Any]],
-        asked: Sent,
+        request: Sent,
         read: Callable[[Any], Answer],
         *,
         seconds: float = CALL_SECONDS,
@@ -119,18 +119,18 @@ class ServerChannel:
         """The answer to one call; ``method`` finds it on the channel that is then in use."""
         self.renew_if_due()
         try:
-            answer = method()(asked.to_proto(), timeout=seconds)
+            answer = method()(request.to_proto(), timeout=seconds)
         except grpc.RpcError as error:
             raise self.typed(error) from None
         self.reached = True
         return read(answer)
 
     def parts(
-        self, method: Callable[[], Callable[..., Any]], asked: Sent, read: Callable[[Any], Answer]
+        self, method: Callable[[], Callable[..., Any]], request: Sent, read: Callable[[Any], Answer]
     ) -> Iterator[Answer]:
         """An answer that comes in parts."""
         self.renew_if_due()
-        stream = method()(asked.to_proto())
+        stream = method()(request.to_proto())
         try:
             with ended_in_order(stream.cancel):
                 for message in stream:

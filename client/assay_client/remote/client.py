@@ -127,8 +127,8 @@ class Client:
         """A join token, which only its receiver should see; ``role``: agent, viewer, submitter, ..."""
         if role not in set(Role):
             raise ParameterError("role", f"there is no {role!r}", f"use one of {', '.join(Role)}")
-        asked = TokenAsked(Role(role), name, project, tuple(labels), uses, round(1000 * valid_seconds))
-        return {**token_document(self._connection.make_token(asked)), "role": role}
+        request = TokenAsked(Role(role), name, project, tuple(labels), uses, round(1000 * valid_seconds))
+        return {**token_document(self._connection.make_token(request)), "role": role}
 
     def web_link(self) -> dict[str, Any]:
         """``url``: opens the server's page in a browser as the caller, once; ``expires_at_ms``: Unix time."""
@@ -207,9 +207,9 @@ class Client:
         """Re-queue failed and cancelled runs; a campaign that had ended goes on."""
         return self._ask(RunsAction.RETRY, RunsRequest(campaign_id, workload, run_id))
 
-    def _ask(self, action: RunsAction, asked: RunsRequest) -> dict[str, Any]:
-        answer = self._connection.ask(action, asked)
-        return {**self.status(asked.campaign_id), "request": request_document(action, asked, answer)}
+    def _ask(self, action: RunsAction, request: RunsRequest) -> dict[str, Any]:
+        answer = self._connection.ask(action, request)
+        return {**self.status(request.campaign_id), "request": request_document(action, request, answer)}
 
     def audit(self, *, identity: str = "", since_ms: int = 0, most: int = 100) -> dict[str, Any]:
         """The newest ``entries`` of the audit log: who changed what, when, from where; for admins.
@@ -228,8 +228,8 @@ class Client:
 
     def set_role(self, identity: str, role: str, *, project: str | None = None) -> dict[str, Any]:
         """Give a person (id or name) another role, and another project unless that is None; for admins."""
-        told = self._connection.set_role(RoleChange(identity, role_named(role), project))
-        return {**asdict(told), "role": str(told.role)}
+        answer = self._connection.set_role(RoleChange(identity, role_named(role), project))
+        return {**asdict(answer), "role": str(answer.role)}
 
     def budgets(self, person: str = "") -> dict[str, Any]:
         """Budgets of GPU hours and what was used of them: of everybody, or of one person (id or name)."""

@@ -159,13 +159,15 @@ class Connection:
 
     def records(self, campaign_id: str) -> Iterator[RecordFile]:
         """The published files of a campaign, from all pages of the server's answer."""
-        asked = RecordsAsked(utf8(campaign_id))
+        request = RecordsAsked(utf8(campaign_id))
         while True:
-            page = self._server.call(lambda: self._server.records.ListRecords, asked, RecordsPage.from_proto)
+            page = self._server.call(
+                lambda: self._server.records.ListRecords, request, RecordsPage.from_proto
+            )
             yield from page.files
             if not page.next:
                 return
-            asked = replace(asked, first=page.next)
+            request = replace(request, first=page.next)
 
     def record(self, wanted: RecordWanted) -> Iterator[bytes]:
         """A published file from an offset on, in pieces."""
@@ -173,10 +175,10 @@ class Connection:
         for chunk in chunks:
             yield chunk.data
 
-    def launches(self, asked: LaunchesAsked) -> Iterator[LaunchesPart]:
+    def launches(self, request: LaunchesAsked) -> Iterator[LaunchesPart]:
         """The published launches of a run from a cursor on, until the stream ends or breaks."""
         yield from self._server.parts(
-            lambda: self._server.records.StreamLaunches, asked, LaunchesPart.from_proto
+            lambda: self._server.records.StreamLaunches, request, LaunchesPart.from_proto
         )
 
     def campaigns(self) -> Overview:
@@ -192,15 +194,15 @@ class Connection:
 
     def status(self, campaign_id: str, *, with_runs: bool = True) -> CampaignStatus:
         """The status now, with its runs from all pages of the server's answer."""
-        asked = StatusRequest(utf8(campaign_id), without_runs=not with_runs)
+        request = StatusRequest(utf8(campaign_id), without_runs=not with_runs)
         status = page = self._server.call(
-            lambda: self._server.campaigns.GetStatus, asked, CampaignStatus.from_proto
+            lambda: self._server.campaigns.GetStatus, request, CampaignStatus.from_proto
         )
         runs = list(page.runs)
         while page.runs_next:
-            asked = replace(asked, first=page.runs_next)
+            request = replace(request, first=page.runs_next)
             page = self._server.call(
-                lambda: self._server.campaigns.GetStatus, asked, CampaignStatus.from_proto
+                lambda: self._server.campaigns.GetStatus, request, CampaignStatus.from_proto
             )
             runs += page.runs
         return replace(status, runs=tuple(runs), runs_next=0)
@@ -213,7 +215,7 @@ class Connection:
         """What waits in all running campaigns."""
         return self._server.call(lambda: self._server.lab.GetQueue, LabQuestion(), LabQueue.from_proto)
 
-    def ask(self, action: RunsAction, asked: RunsRequest) -> RunsAnswer:
+    def ask(self, action: RunsAction, request: RunsRequest) -> RunsAnswer:
         """Have the server carry out a request about runs; raises what it refuses it with."""
         method: Callable[[], Callable[..., Any]] = {
             RunsAction.PAUSE: lambda: self._server.campaigns.Pause,
@@ -222,10 +224,10 @@ class Connection:
             RunsAction.RETRY: lambda: self._server.campaigns.Retry,
         }[action]
         named = replace(
-            asked,
-            campaign_id=utf8(asked.campaign_id),
-            workload=utf8(asked.workload),
-            run_id=utf8(asked.run_id),
+            request,
+            campaign_id=utf8(request.campaign_id),
+            workload=utf8(request.workload),
+            run_id=utf8(request.run_id),
         )
         return self._server.call(
             lambda: lambda message, timeout: method()(message, timeout=_REQUEST_SECONDS),
@@ -238,15 +240,15 @@ class Connection:
             lambda: self._server.campaigns.GetRun, NamedRun(utf8(run_id)), RunDetail.from_proto
         )
 
-    def audit(self, asked: AuditAsked) -> AuditPage:
+    def audit(self, request: AuditAsked) -> AuditPage:
         """A page of the audit log, newest first."""
-        return self._server.call(lambda: self._server.lab.ReadAudit, asked, AuditPage.from_proto)
+        return self._server.call(lambda: self._server.lab.ReadAudit, request, AuditPage.from_proto)
 
     def set_role(self, change: RoleChange) -> RoleSet:
         return self._server.call(lambda: self._server.lab.SetRole, change, RoleSet.from_proto)
 
-    def budgets(self, asked: BudgetsAsked) -> Budgets:
-        return self._server.call(lambda: self._server.lab.ListBudgets, asked, Budgets.from_proto)
+    def budgets(self, request: BudgetsAsked) -> Budgets:
+        return self._server.call(lambda: self._server.lab.ListBudgets, request, Budgets.from_proto)
 
     def set_budget(self, change: BudgetChange) -> PersonBudget:
         return self._server.call(lambda: self._server.lab.SetBudget, change, PersonBudget.from_proto)
@@ -265,8 +267,8 @@ class Connection:
         )
         return b"".join(chunk.data for chunk in chunks), [each for chunk in chunks for each in chunk.changed]
 
-    def make_token(self, asked: TokenAsked) -> TokenMade:
-        return self._server.call(lambda: self._server.identities.MakeToken, asked, TokenMade.from_proto)
+    def make_token(self, request: TokenAsked) -> TokenMade:
+        return self._server.call(lambda: self._server.identities.MakeToken, request, TokenMade.from_proto)
 
     def revoke(self, subject: str, *, tokens: bool = False) -> Revoked:
         named = NamedForRevocation(utf8(subject), tokens)
@@ -284,17 +286,19 @@ class Connection:
 
     def delete(self, campaign_id: str, *, confirmed: bool) -> DeletedCampaign:
         """Delete a campaign that has ended."""
-        asked = DeleteRequest(utf8(campaign_id), confirmed)
+        request = DeleteRequest(utf8(campaign_id), confirmed)
         return self._server.call(
             lambda: lambda message, timeout: self._server.archives.Delete(message, timeout=_REPORT_SECONDS),
-            asked,
+            request,
             DeletedCampaign.from_proto,
         )
 
     def export(self, campaign_id: str) -> Iterator[bytes]:
         """The archive of a campaign that has ended, in pieces."""
-        asked = ExportRequest(utf8(campaign_id))
-        for chunk in self._server.parts(lambda: self._server.archives.Export, asked, ArchiveChunk.from_proto):
+        request = ExportRequest(utf8(campaign_id))
+        for chunk in self._server.parts(
+            lambda: self._server.archives.Export, request, ArchiveChunk.from_proto
+        ):
             yield chunk.data
 
     def take_in(self, pieces: Iterator[bytes]) -> ImportedCampaign:
@@ -315,14 +319,14 @@ class Connection:
         Waits ``give_up_seconds`` for a server that went away, then raises ServerUnreachableError.
         The campaign itself continues anyway.
         """
-        asked = StatusRequest(utf8(campaign_id), without_runs=True, following=True)
+        request = StatusRequest(utf8(campaign_id), without_runs=True, following=True)
         last: CampaignStatus | None = None
         give_up_at = time.monotonic() + (give_up_seconds if self._server.reached else 0.0)
         with ended_in_order():
             while True:
                 raise_if_asked()
                 try:
-                    status = self._server.call(self._cancellable_status, asked, CampaignStatus.from_proto)
+                    status = self._server.call(self._cancellable_status, request, CampaignStatus.from_proto)
                 except ServerUnreachableError:
                     if time.monotonic() >= give_up_at:
                         raise

@@ -70,13 +70,13 @@ def estimate_document(estimate: Estimate) -> dict[str, Any]:
     }
 
 
-def request_document(action: RunsAction, asked: RunsRequest, answer: RunsAnswer) -> dict[str, Any]:
+def request_document(action: RunsAction, request: RunsRequest, answer: RunsAnswer) -> dict[str, Any]:
     """What was asked of runs, how many runs that changed, and how many attempts it ended or left running."""
     return {
         "action": action,
-        "workload": asked.workload or None,
-        "run_id": asked.run_id or None,
-        "at_once": asked.at_once,
+        "workload": request.workload or None,
+        "run_id": request.run_id or None,
+        "at_once": request.at_once,
         "runs_changed": answer.runs_changed,
         "attempts_ended": answer.attempts_ended,
         "attempts_running": answer.attempts_running,

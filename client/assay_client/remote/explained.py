@@ -77,10 +77,10 @@ def _waiting(each: Mapping[str, Any]) -> Reason:
 
 
 def _reasons(run: Mapping[str, Any]) -> list[Reason]:
-    found = [_failed(run["failure"], run["run_id"])] if run["failure"] else []
+    reasons = [_failed(run["failure"], run["run_id"])] if run["failure"] else []
     for flag in run["flags"]:
         meaning = next((each for each in meanings_of(flag["name"]) if each.kind == "flag"), None)
-        found.append(
+        reasons.append(
             Reason(
                 what="flag",
                 code=flag["name"],
@@ -91,7 +91,7 @@ def _reasons(run: Mapping[str, Any]) -> list[Reason]:
                 invalidates=flag["invalidates"],
             )
         )
-    return found
+    return reasons
 
 
 def _failed(failure: Mapping[str, Any], subject: str) -> Reason:

@@ -34,28 +34,28 @@ from assay_core.records.lab import (
 from assay_core.records.machine import GpuSample
 
 
-def agents_document(found: LabAgents) -> dict[str, Any]:
+def agents_document(lab: LabAgents) -> dict[str, Any]:
     """Every agent: who and where it is, since when, its versions, its labels, and its slots."""
-    return AgentsDocument(agents=[_agent(agent) for agent in found.agents]).to_dict()
+    return AgentsDocument(agents=[_agent(agent) for agent in lab.agents]).to_dict()
 
 
-def gpus_document(found: LabAgents) -> dict[str, Any]:
+def gpus_document(lab: LabAgents) -> dict[str, Any]:
     """Every GPU of every agent with what it is and does; ``health`` is null if it takes no runs at all."""
-    return GpusDocument(gpus=[gpu for agent in found.agents for gpu in _gpus(agent)]).to_dict()
+    return GpusDocument(gpus=[gpu for agent in lab.agents for gpu in _gpus(agent)]).to_dict()
 
 
-def queue_document(found: LabQueue) -> dict[str, Any]:
+def queue_document(lab_queue: LabQueue) -> dict[str, Any]:
     """Waiting runs by campaign and need: why they wait, who is ahead, and until when.
 
     Campaigns that the caller may not know of are null.
     """
-    queued = [_queued(each) for each in found.queued]
-    return QueueDocument(queue=queued, campaigns_left_out=found.campaigns_left_out).to_dict()
+    queued = [_queued(each) for each in lab_queue.queued]
+    return QueueDocument(queue=queued, campaigns_left_out=lab_queue.campaigns_left_out).to_dict()
 
 
-def budgets_document(found: Budgets) -> dict[str, Any]:
+def budgets_document(budgets: Budgets) -> dict[str, Any]:
     """People with their budgets, which count the GPU time of so many days."""
-    return BudgetsDocument(people=[_budget(each) for each in found.people], days=found.days).to_dict()
+    return BudgetsDocument(people=[_budget(each) for each in budgets.people], days=budgets.days).to_dict()
 
 
 def person_budget_document(one: PersonBudget) -> dict[str, Any]:
@@ -123,13 +123,13 @@ def _sensors(sample: GpuSample) -> SensorsEntry:
 
 def _gpus(agent: LabAgent) -> list[GpuEntry]:
     slots = {slot.slot.slot_id: slot for slot in agent.slots}
-    found = []
+    entries = []
     for device in agent.inventory.devices or tuple(s.slot.device for s in agent.slots if s.slot.device):
         slot = slots.get(device.uuid)
         nothing = {"health": None, "why": device.left_out or device.problem, "rest_remaining_ms": 0,
                    "run_id": None, "slice": None, "leased_at": None, "maintenance_until": None,
                    "sensors": None}  # fmt: skip
-        found.append(
+        entries.append(
             GpuEntry(
                 agent=agent.name,
                 host=agent.inventory.host,
@@ -145,7 +145,7 @@ def _gpus(agent: LabAgent) -> list[GpuEntry]:
                 **(_state(slot) if slot else nothing),
             )
         )
-    return found
+    return entries
 
 
 def _queued(each: QueuedRuns) -> QueuedEntry:

@@ -64,12 +64,12 @@ def log_out(address: str) -> dict[str, Any] | None:
     """
     server = parse_address(address)
     folder = login_folder(server)
-    found = folder.read()
-    if found is None:
+    credentials = folder.read()
+    if credentials is None:
         return None
-    why = _not_withdrawn(server, found)
+    why = _not_withdrawn(server, credentials)
     folder.remove()
-    identity = found.identity
+    identity = credentials.identity
     return {
         "withdrawn": not why,
         "not_withdrawn": why or None,
@@ -86,9 +86,9 @@ def _not_withdrawn(server: ServerAddress, login: Credentials) -> str:
         with mutual_channel(server, login, ()) as channel:
             left(channel, _LEAVE_SECONDS)
     except grpc.RpcError as error:
-        told = ErrorMetadata.beside(error)
-        if told is not None:
-            return told.cause
+        metadata = ErrorMetadata.beside(error)
+        if metadata is not None:
+            return metadata.cause
         return "the server does not answer"
     return ""
 
@@ -117,15 +117,15 @@ class Login:
         self._address = address
         self._options = options
         self._folder = login_folder(address)
-        found = self._folder.read()
-        if found is None:
+        credentials = self._folder.read()
+        if credentials is None:
             require_listener(address)
             raise NotIdentifiedError(
                 f"server {address.text}",
                 "you have not logged in to it on this machine",
                 "ask an admin for a token, then: assay lab login HOST:PORT --token TOKEN",
             )
-        self.credentials = found
+        self.credentials = credentials
 
     def channel(self) -> grpc.Channel:
         """A new channel with the present certificate."""

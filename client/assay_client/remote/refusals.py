@@ -26,8 +26,8 @@ def unreachable(address: str, cause: str) -> ServerUnreachableError:
 
 def typed_error(error: grpc.RpcError, address: str) -> AssayError:
     """The typed error behind a failed call: the one the server raised, else one for the gRPC status."""
-    told = ErrorMetadata.beside(error)
-    return told.error() if told is not None else _from_status(error, address)
+    metadata = ErrorMetadata.beside(error)
+    return metadata.error() if metadata is not None else _from_status(error, address)
 
 
 _KINDS: dict[grpc.StatusCode, tuple[type[AssayError], str, str]] = {

@@ -47,12 +47,12 @@ def stream_launches(
     RefusedError if other launches were published since, StorageError for a damaged file, AssayError for what
     cannot be read.
     """
-    asked = LaunchesAsked(campaign_id, run_id, tuple(columns), cursor or LaunchesCursor())
+    request = LaunchesAsked(campaign_id, run_id, tuple(columns), cursor or LaunchesCursor())
     give_up_at, came = 0.0, False
     while True:
         try:
-            for part in _decoded(connection, asked):
-                asked, came = replace(asked, cursor=part.next), True
+            for part in _decoded(connection, request):
+                request, came = replace(request, cursor=part.next), True
                 yield part
                 give_up_at = time.monotonic() + give_up_seconds
         except ServerUnreachableError:
@@ -68,10 +68,10 @@ def stream_launches(
         came = False
 
 
-def _decoded(connection: Connection, asked: LaunchesAsked) -> Iterator[StreamedLaunches]:
+def _decoded(connection: Connection, request: LaunchesAsked) -> Iterator[StreamedLaunches]:
     pieces: list[bytes] = []
     names: Names | None = None
-    for part in connection.launches(asked):
+    for part in connection.launches(request):
         if part.next is None:
             pieces.append(part.names)
             continue

@@ -230,21 +230,24 @@ def _numbers(
 
 
 def _projected_numbers(
-    found: LaunchProjection, before: Sequence[SimulatedLaunch], output: SimulatorOutput, ended: ToolResult
+    projection: LaunchProjection,
+    before: Sequence[SimulatedLaunch],
+    output: SimulatorOutput,
+    ended: ToolResult,
 ) -> LaunchNumbers:
     """Those of a launch that a rule stopped. Statistics that are printed at a launch's end count as unknown,
     also where the simulator came there before it was ended."""
-    assert found.stop is not None
-    assert found.total_instructions is not None
-    cycles, latency = round(found.stop.projected_cycles), output.config.launch_latency_cycles
+    assert projection.stop is not None
+    assert projection.total_instructions is not None
+    cycles, latency = round(projection.stop.projected_cycles), output.config.launch_latency_cycles
     return LaunchNumbers(
         gpu=output.config.gpu_name(),
         core_clock_mhz=output.config.core_clock_mhz,
         cycles=cycles,
-        stop_cycles=round(found.stop.cycles),
+        stop_cycles=round(projection.stop.cycles),
         active_cycles=None if latency is None or cycles < latency else cycles - latency,
-        instructions=round(found.total_instructions),
-        executed_instructions=found.launch.instructions,
+        instructions=round(projection.total_instructions),
+        executed_instructions=projection.launch.instructions,
         l2_accesses=None,
         l2_misses=None,
         dram_reads=None,

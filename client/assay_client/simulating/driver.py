@@ -104,9 +104,10 @@ class Driver:
                     self._waiting[self._submitted(task)] = task
                 self._follow_all(len(tasks), outcomes)
             except BaseException as error:
-                asked = self._cancelled.is_set()
+                was_cancelled = self._cancelled.is_set()
                 self._cancel()
-                if not (asked and isinstance(error, NotReadyError)):  # a cancelled connection is a lost one
+                # A cancelled connection is a lost one.
+                if not (was_cancelled and isinstance(error, NotReadyError)):
                     raise
             finally:
                 self._workers.close()

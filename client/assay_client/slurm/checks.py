@@ -47,12 +47,12 @@ def doubts(addresses: Sequence[str], program: Sequence[str], policy: Path | None
 
     Raises ParameterError for what is not an address.
     """
-    found = [text for address in addresses if (text := _unreachable(address))]
+    problems = [text for address in addresses if (text := _unreachable(address))]
     if shutil.which(program[0]) is None:
-        found.append(f"{program[0]} is no program on this machine; it must be one on the nodes")
+        problems.append(f"{program[0]} is no program on this machine; it must be one on the nodes")
     if policy is not None and not policy.is_file():
-        found.append(f"the policy file {policy} is not on this machine; it must be on the nodes")
-    return found
+        problems.append(f"the policy file {policy} is not on this machine; it must be on the nodes")
+    return problems
 
 
 def _unreachable(address: str) -> str:

@@ -81,14 +81,14 @@ def submit(script: str, directives: Mapping[str, str], *, with_token: bool) -> t
         cause = said or f"sbatch ended with {done.returncode}"
         raise RefusedError("Slurm", cause, "change the options; --dry-run prints the script")
     answer = done.stdout.decode(errors="replace").strip()
-    found = re.fullmatch(r"([0-9]+)(?:;(\S+))?", answer.splitlines()[-1] if answer else "")
-    if found is None:
+    match = re.fullmatch(r"([0-9]+)(?:;(\S+))?", answer.splitlines()[-1] if answer else "")
+    if match is None:
         raise RefusedError(
             "Slurm",
             f"sbatch printed {answer!r} instead of a job's number",
             "see with squeue whether the job is there",
         )
-    return int(found[1]), found[2] or ""
+    return int(match[1]), match[2] or ""
 
 
 def job_names(job_id: int, agents: int) -> list[str]:

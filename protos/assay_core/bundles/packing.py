@@ -48,18 +48,18 @@ def entries_of(folder: Path, bounds: BundleBounds = DEFAULT_BOUNDS) -> list[Entr
     """What a bundle of the folder holds, in its order. Raises InputError."""
     if not folder.is_dir():
         raise refused(str(folder), "it is not a folder on this machine", "correct 'bundle' in the file")
-    found: list[Entry] = []
+    entries: list[Entry] = []
     total = len(END)
     for entry in _below(folder, (), bounds):
-        found.append(entry)
+        entries.append(entry)
         total += BLOCK + entry.size + entry.padding
-        if len(found) > bounds.entries:
+        if len(entries) > bounds.entries:
             raise refused(str(folder), f"it has more than {bounds.entries:,} files and folders", _FEWER)
         if total > bounds.bytes:
             raise refused(str(folder), f"it has more than {bounds.bytes:,} bytes", _FEWER)
-    if not any(not entry.is_folder for entry in found):
+    if not any(not entry.is_folder for entry in entries):
         raise refused(str(folder), "there is no file in it", "correct 'bundle' in the campaign file")
-    return sorted(found, key=lambda entry: entry.key)
+    return sorted(entries, key=lambda entry: entry.key)
 
 
 _FEWER = "leave out what the workload does not need; large inputs belong on the boxes"

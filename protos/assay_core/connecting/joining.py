@@ -42,32 +42,32 @@ def join(
     answers there (then nothing was sent), and the server's own typed errors.
     """
     token = JoinToken.parse(token_text)
-    found = parse_address(address, "server address")
-    if found.socket is not None:
+    listener = parse_address(address, "server address")
+    if listener.socket is not None:
         raise ParameterError(
             "server address", f"{address!r} is a socket, which needs no joining", "give the HOST:PORT to join"
         )
     own = key or new_key()
-    asked = JoinAsked(token.secret, certificate_request(own), name, identity_id)
-    answer = _joined(found, token, asked)
-    server = f"{found.text.rpartition(':')[0]}:{answer.port}"
+    request = JoinAsked(token.secret, certificate_request(own), name, identity_id)
+    answer = _joined(listener, token, request)
+    server = f"{listener.text.rpartition(':')[0]}:{answer.port}"
     parse_address(server, "the server's answer")
-    credentials = new_credentials(server, token.authority, answer.certificate, own, found.text)
+    credentials = new_credentials(server, token.authority, answer.certificate, own, listener.text)
     if identity_id and credentials.identity.identity_id != identity_id:
         raise ParameterError("issued certificate", "it is for another identity")
     return credentials, answer
 
 
-def _joined(address: ServerAddress, token: JoinToken, asked: JoinAsked) -> Joined:
+def _joined(address: ServerAddress, token: JoinToken, request: JoinAsked) -> Joined:
     with joining_channel(address, token.authority_pem, ()) as channel:
         stub: Any = identity_pb2_grpc.EnrolmentServiceStub(channel)  # type: ignore[no-untyped-call]
         for tries in range(1, _TRIES + 1):
             try:
                 # The server knows the key again if its answer was lost, so the token is not used up twice.
-                return Joined.from_proto(stub.Join(asked.to_proto(), timeout=_JOIN_SECONDS))
+                return Joined.from_proto(stub.Join(request.to_proto(), timeout=_JOIN_SECONDS))
             except grpc.RpcError as error:
-                if told := ErrorMetadata.beside(error):
-                    raise told.error() from None
+                if metadata := ErrorMetadata.beside(error):
+                    raise metadata.error() from None
                 code = error.code() if isinstance(error, grpc.Call) else None
                 if code is grpc.StatusCode.UNIMPLEMENTED:
                     raise RefusedError(
@@ -90,8 +90,8 @@ def left(channel: grpc.Channel, timeout_seconds: float) -> Left:
 def renewed(channel: grpc.Channel, credentials: Credentials, timeout_seconds: float) -> Credentials:
     """The credentials with their next certificate; raises grpc.RpcError, ParameterError."""
     stub: Any = identity_pb2_grpc.EnrolmentServiceStub(channel)  # type: ignore[no-untyped-call]
-    asked = RenewalAsked(certificate_request(credentials.key))
-    answer = Renewed.from_proto(stub.Renew(asked.to_proto(), timeout=timeout_seconds))
+    request = RenewalAsked(certificate_request(credentials.key))
+    answer = Renewed.from_proto(stub.Renew(request.to_proto(), timeout=timeout_seconds))
     return credentials.renewed(answer.certificate)
 
 
@@ -106,14 +106,14 @@ def renewed_after_expiry(credentials: Credentials, timeout_seconds: float) -> Cr
             f"server {credentials.server}", "the certificate has expired", "join again with a new token"
         )
     address = parse_address(credentials.join)
-    asked = RenewalAsked(certificate_request(credentials.key), credentials.identity.identity_id)
+    request = RenewalAsked(certificate_request(credentials.key), credentials.identity.identity_id)
     with joining_channel(address, credentials.authority, ()) as channel:
         stub: Any = identity_pb2_grpc.EnrolmentServiceStub(channel)  # type: ignore[no-untyped-call]
         try:
-            answer = Renewed.from_proto(stub.RenewExpired(asked.to_proto(), timeout=timeout_seconds))
+            answer = Renewed.from_proto(stub.RenewExpired(request.to_proto(), timeout=timeout_seconds))
         except grpc.RpcError as error:
-            if told := ErrorMetadata.beside(error):
-                raise told.error() from None
+            if metadata := ErrorMetadata.beside(error):
+                raise metadata.error() from None
             cause, remedy = why_unreachable(address, credentials.authority)
             raise ServerUnreachableError(f"server {address.text}", cause, remedy) from None
     return credentials.renewed(answer.certificate)

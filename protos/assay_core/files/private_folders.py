@@ -159,11 +159,11 @@ def take_state_folder(folder: Path) -> None:
             "that user could change what is kept there",
             "run the program as that user, or name another folder with --state",
         )
-    found = stat.S_IMODE(state.st_mode)
-    if found & _OTHERS:
+    mode = stat.S_IMODE(state.st_mode)
+    if mode & _OTHERS:
         folder.chmod(FOLDER_MODE)
-        _log.warning("state folder %s was open to other users (mode %04o): it is 0700 now", folder, found)
-    closed = _close_what_is_in(folder, everything=bool(found & _OTHERS))
+        _log.warning("state folder %s was open to other users (mode %04o): it is 0700 now", folder, mode)
+    closed = _close_what_is_in(folder, everything=bool(mode & _OTHERS))
     if closed:
         _log.warning("closed %d files and folders in %s that were open to other users", closed, folder)
 

@@ -92,13 +92,13 @@ class Credentials:
 
         Raises ParameterError if it is for another key or identity: what the server sent is not for us.
         """
-        found = read_certificate(certificate, "renewed certificate")
-        if public_key_hash(found.public_key()) != public_key_hash(self.key.public_key()):
+        renewed_certificate = read_certificate(certificate, "renewed certificate")
+        if public_key_hash(renewed_certificate.public_key()) != public_key_hash(self.key.public_key()):
             raise ParameterError("renewed certificate", "it is for another key")
-        now = certified_identity(found)
+        now = certified_identity(renewed_certificate)
         if (now.kind, now.identity_id) != (self.identity.kind, self.identity.identity_id):
             raise ParameterError("renewed certificate", "it is for another identity")
-        return replace(self, certificate=certificate_pem(found))
+        return replace(self, certificate=certificate_pem(renewed_certificate))
 
 
 def new_credentials(
@@ -115,12 +115,12 @@ def new_credentials(
 
     Raises ParameterError if the certificate is for another key, or names no identity.
     """
-    found = read_certificate(certificate, "issued certificate")
-    if public_key_hash(found.public_key()) != public_key_hash(key.public_key()):
+    issued_certificate = read_certificate(certificate, "issued certificate")
+    if public_key_hash(issued_certificate.public_key()) != public_key_hash(key.public_key()):
         raise ParameterError("issued certificate", "it is for another key")
-    certified_identity(found)
+    certified_identity(issued_certificate)
     root = read_certificate(authority, "authority")
-    return Credentials(server, certificate_pem(root), certificate_pem(found), key, join)
+    return Credentials(server, certificate_pem(root), certificate_pem(issued_certificate), key, join)
 
 
 class CredentialsFolder:
@@ -197,9 +197,9 @@ class CredentialsFolder:
         """Remove the credentials, and a key to join with; whether there were any. Raises StorageError."""
         with storage_errors(self.path):
             self._joining.unlink(missing_ok=True)
-            found = self.path.exists()
+            had_credentials = self.path.exists()
             self.path.unlink(missing_ok=True)
-        return found
+        return had_credentials
 
 
 def _now_ms() -> int:

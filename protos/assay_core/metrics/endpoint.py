@@ -265,8 +265,10 @@ def _secured(request: socket.socket, tls: TlsFiles | None, reader: _Reader) -> I
 
 
 def _numeric(address: ServerAddress) -> tuple[socket.AddressFamily, Any]:
-    found = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-    return found[0][0], found[0][4]
+    addresses = socket.getaddrinfo(
+        address.host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+    )
+    return addresses[0][0], addresses[0][4]
 
 
 class _Handler(BaseHTTPRequestHandler):

@@ -42,9 +42,9 @@ class _Disk(Collector):
         free = GaugeMetricFamily("assay_disk_free_bytes", "Free bytes on the disk of the state folder.")
         size = GaugeMetricFamily("assay_disk_size_bytes", "Size of that disk.")
         try:
-            found = shutil.disk_usage(self._state)
+            usage = shutil.disk_usage(self._state)
         except OSError:
             return [free, size]
-        free.add_metric([], found.free)
-        size.add_metric([], found.total)
+        free.add_metric([], usage.free)
+        size.add_metric([], usage.total)
         return [free, size]

@@ -82,20 +82,20 @@ def metrics_place(
     if not address:
         return None
     subject = f"metrics address {address!r}"
-    found = parse_address(address, subject, any_port=True)
+    listen_address = parse_address(address, subject, any_port=True)
     if certificate is not None and key is not None and readers is not None:
-        if found.socket is not None:
+        if listen_address.socket is not None:
             raise ParameterError(
                 subject, "a socket needs no TLS: only its owner opens it", "leave the three files out"
             )
-        return MetricsPlace(found, TlsFiles(certificate, key, readers))
+        return MetricsPlace(listen_address, TlsFiles(certificate, key, readers))
     remedy = "give all of --metrics-certificate, --metrics-key and --metrics-readers"
     if files:
         raise ParameterError(subject, "only some of the files for TLS are given", remedy)
-    if not found.on_this_machine:
+    if not listen_address.on_this_machine:
         raise ParameterError(
             subject,
             "other machines reach it, and readers must show a certificate there",
             f"{remedy}, or use 127.0.0.1",
         )
-    return MetricsPlace(found)
+    return MetricsPlace(listen_address)

@@ -141,12 +141,12 @@ def _descendants() -> list[int]:
             continue
         if state != b"Z":
             children.setdefault(int(parent), []).append(int(name))
-    found, waiting = [], [os.getpid()]
+    descendants, waiting = [], [os.getpid()]
     while waiting:
         below = children.get(waiting.pop(), [])
-        found += below
+        descendants += below
         waiting += below
-    return found
+    return descendants
 
 
 def _tell(status: int, document: dict[str, object]) -> None:

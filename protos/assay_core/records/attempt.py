@@ -90,8 +90,8 @@ class AttemptLog(Record[agent_pb2.AttemptLog], text="log"):
     @property
     def telemetry(self) -> dict[str, Any] | None:
         """The sensors' readings as plain values; None if nothing was measured on a GPU."""
-        found: dict[str, Any] | None = json.loads(self.telemetry_json) if self.telemetry_json else None
-        return found
+        readings: dict[str, Any] | None = json.loads(self.telemetry_json) if self.telemetry_json else None
+        return readings
 
     @property
     def facts(self) -> AttemptFacts | None:

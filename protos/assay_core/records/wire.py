@@ -210,9 +210,9 @@ def convert_by(kind: Any, to_proto: Callable[[Any], Any], from_proto: Callable[[
 
 def closed_set(wire: Any, values: type[Value]) -> ClosedSet[Value]:
     """The closed set of an enumeration, whose values fields of records may have from now on."""
-    found: ClosedSet[Value] = ClosedSet(wire, values)  # type: ignore[arg-type]
-    convert_by(values, found.to_proto, found.from_proto)
-    return found
+    value_set: ClosedSet[Value] = ClosedSet(wire, values)  # type: ignore[arg-type]
+    convert_by(values, value_set.to_proto, value_set.from_proto)
+    return value_set
 
 
 LEVELS: ClosedSet[RunLevel] = ClosedSet(common_pb2.Level, get_args(RunLevel))

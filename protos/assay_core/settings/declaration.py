@@ -124,25 +124,25 @@ class ProgramSettings(BaseModel, ABC):
 
 
 def _declared(model: type[ProgramSettings], name: str, field: FieldInfo) -> DeclaredSetting:
-    found = next((each for each in field.metadata if isinstance(each, Setting)), None)
-    if found is None:
+    setting = next((each for each in field.metadata if isinstance(each, Setting)), None)
+    if setting is None:
         raise TypeError(f"{model.__name__}.{name} has no Setting")
     unit = next((unit for unit in Unit if name.endswith(f"_{unit}")), None)
-    flag = found.flag or name.removesuffix(f"_{unit}" if unit else "").replace("_", "-")
+    flag = setting.flag or name.removesuffix(f"_{unit}" if unit else "").replace("_", "-")
     kinds = _kinds(field.annotation)
     return DeclaredSetting(
         field=name,
         key=flag.replace("-", "_"),
         flag=f"--{flag}",
-        variable=found.variable or model.variable_prefix + flag.replace("-", "_").upper(),
-        metavar=found.metavar or _metavar(unit, kinds),
-        help=found.help,
-        default=found.default or _shown(field, unit),
+        variable=setting.variable or model.variable_prefix + flag.replace("-", "_").upper(),
+        metavar=setting.metavar or _metavar(unit, kinds),
+        help=setting.help,
+        default=setting.default or _shown(field, unit),
         unit=unit,
         is_list=tuple in kinds,
         is_path=Path in kinds,
         choices=_choices(kinds),
-        at_runtime=found.at_runtime,
+        at_runtime=setting.at_runtime,
     )
 
 

@@ -16,10 +16,10 @@ def slurm_seconds(text: str) -> int | None:
     """A time limit in seconds; None: there is no limit, or it is not a time that we know."""
     if text.upper() in _UNLIMITED:
         return None
-    if found := _DAYS.fullmatch(text):
-        days, hours, minutes, seconds = (int(part or 0) for part in found.groups())
+    if match := _DAYS.fullmatch(text):
+        days, hours, minutes, seconds = (int(part or 0) for part in match.groups())
         return ((days * 24 + hours) * 60 + minutes) * 60 + seconds
-    if found := _PLAIN.fullmatch(text):
-        hours, minutes, seconds = (int(part or 0) for part in found.groups())
+    if match := _PLAIN.fullmatch(text):
+        hours, minutes, seconds = (int(part or 0) for part in match.groups())
         return (hours * 60 + minutes) * 60 + seconds
     return None

@@ -10,7 +10,9 @@ def settings_table(model: type[ProgramSettings]) -> str:
     rows = ["| option | variable | key in the file | default | meaning |", "|---|---|---|---|---|"]
     for setting in model.declared():
         flag = f"`{setting.flag} {setting.metavar}`"
-        told = f"{setting.help} SIGHUP reloads it." if setting.at_runtime and model.reloads else setting.help
-        cells = [flag, f"`{setting.variable}`", f"`{setting.key}`", setting.default or "-", told]
+        meaning = (
+            f"{setting.help} SIGHUP reloads it." if setting.at_runtime and model.reloads else setting.help
+        )
+        cells = [flag, f"`{setting.variable}`", f"`{setting.key}`", setting.default or "-", meaning]
         rows.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
     return "\n".join(rows)

@@ -122,7 +122,7 @@ def _components(points: np.ndarray, kind: np.ndarray, limit: float) -> list[np.n
 def _touching(cells: np.ndarray) -> np.ndarray:
     """Pairs of cells, shape (e, 2), that differ by at most 1 in every coordinate, and not at all in the
     last, their kind; cells has shape (c, d + 1)."""
-    found = [np.empty((0, 2), np.intp)]
+    pairs = [np.empty((0, 2), np.intp)]
     for offset in product(*[(-1.0, 0.0, 1.0)] * (cells.shape[1] - 1), (0.0,)):
         if offset <= (0.0,) * cells.shape[1]:
             continue  # the other direction of a pair, or the cell itself
@@ -132,8 +132,8 @@ def _touching(cells: np.ndarray) -> np.ndarray:
         here[both.inverse[: len(cells)]] = np.arange(len(cells))
         neighbour = here[both.inverse[len(cells) :]]
         there = np.flatnonzero(neighbour >= 0)
-        found.append(np.stack([there, neighbour[there]], axis=1))
-    return np.concatenate(found)
+        pairs.append(np.stack([there, neighbour[there]], axis=1))
+    return np.concatenate(pairs)
 
 
 def _tree(points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

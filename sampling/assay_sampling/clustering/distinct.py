@@ -66,9 +66,9 @@ def distinct_rows_on_disk(
             writer.write(hash_rows(list((part + 0.0).view(np.int64).T)))
         hashes = writer.column()
     most = place.memory_bytes // (_BYTES_PER_VALUE * (width + 2))
-    found = place.engine.groups(ArrayRows({"counters": hashes}), ["counters"], most=most)
-    order = np.argsort(found.key("counters"))
-    known, first = found.key("counters")[order], found.first_row[order]
+    groups = place.engine.groups(ArrayRows({"counters": hashes}), ["counters"], most=most)
+    order = np.argsort(groups.key("counters"))
+    known, first = groups.key("counters")[order], groups.first_row[order]
     rows = np.empty((len(first), width))
     by_row = np.argsort(first)
     begin = 0
@@ -87,7 +87,7 @@ def distinct_rows_on_disk(
             writer.write(inverse)
             begin += len(part)
             give_back_pages(hashes)
-        return DistinctRows(first, writer.column(), found.count[order]), rows
+        return DistinctRows(first, writer.column(), groups.count[order]), rows
 
 
 def _blocks(rows: int) -> Iterator[slice]:

@@ -110,8 +110,8 @@ def cluster_sweep(
     if not np.isfinite(points.total_square):
         raise RefusedError("k-means", "the rows are too far apart for floating-point numbers", "scale them")
     solutions = _sweep(points, min(k_max, len(points)), np.random.default_rng(seed))
-    found = [_clustering(points, solution, distinct) for solution in solutions]
-    return found + [found[-1]] * (k_max - len(found))
+    clusterings = [_clustering(points, solution, distinct) for solution in solutions]
+    return clusterings + [clusterings[-1]] * (k_max - len(clusterings))
 
 
 def cluster(rows: np.ndarray, k: int, *, weights: np.ndarray | None = None, seed: int = 0) -> Clustering:
@@ -119,14 +119,14 @@ def cluster(rows: np.ndarray, k: int, *, weights: np.ndarray | None = None, seed
     return cluster_sweep(rows, k, weights=weights, seed=seed)[-1]
 
 
-def _clustering(points: WeightedPoints, found: _Solution, distinct: DistinctRows) -> Clustering:
-    appearance = np.full(len(found), len(distinct.inverse))
-    np.minimum.at(appearance, found.labels, distinct.first)
+def _clustering(points: WeightedPoints, solution: _Solution, distinct: DistinctRows) -> Clustering:
+    appearance = np.full(len(solution), len(distinct.inverse))
+    np.minimum.at(appearance, solution.labels, distinct.first)
     order = np.argsort(appearance, kind="stable")
-    number = np.empty(len(found), found.labels.dtype)
-    number[order] = np.arange(len(found))
-    labels = number[found.labels][distinct.inverse]
-    return Clustering(found.centres[order] + points.origin, labels, found.inertia)
+    number = np.empty(len(solution), solution.labels.dtype)
+    number[order] = np.arange(len(solution))
+    labels = number[solution.labels][distinct.inverse]
+    return Clustering(solution.centres[order] + points.origin, labels, solution.inertia)
 
 
 def _label_type(groups: int) -> np.dtype[np.unsignedinteger]:
@@ -144,10 +144,10 @@ def _sweep(points: WeightedPoints, k_max: int, rng: np.random.Generator) -> list
     blurred = lost > _BLURRED * points.total_square
     if blurred:
         pools = _with_sampled(points, pools, rng)
-    centres, found = np.zeros((1, len(shift))), [_Solution.of(points, np.zeros(len(points), np.intp), 1)]
+    centres, solutions = np.zeros((1, len(shift))), [_Solution.of(points, np.zeros(len(points), np.intp), 1)]
     for k in range(2, k_max + 1):
         if len(centres) < k - 1:  # the points differ by less than rounding
-            found.append(found[-1])
+            solutions.append(solutions[-1])
             continue
         # One centre more than the last solution, so that the inertia cannot grow.
         candidates = grown(points, centres, rng, _GROWN if blurred and k <= _SMALL_K else 1)
@@ -159,15 +159,15 @@ def _sweep(points: WeightedPoints, k_max: int, rng: np.random.Generator) -> list
             best = _swapped(points, best, rng)
         best, labels = transfer(points, best.centres[0])
         centres, labels = _without_empty(points, best.centres[0], labels)
-        found.append(_Solution.of(points, labels, len(centres)))
-    return _pruned_downwards(points, found) if blurred else found
+        solutions.append(_Solution.of(points, labels, len(centres)))
+    return _pruned_downwards(points, solutions) if blurred else solutions
 
 
-def _pruned_downwards(points: WeightedPoints, found: list[_Solution]) -> list[_Solution]:
+def _pruned_downwards(points: WeightedPoints, solutions: list[_Solution]) -> list[_Solution]:
     """Try for each K, from the largest down, the solution for K + 1 without one of its cheapest centres: late
     finds of the sweep upwards help the smaller K too."""
-    better = list(found)
-    for k in range(len(found) - 1, 1, -1):
+    better = list(solutions)
+    for k in range(len(solutions) - 1, 1, -1):
         larger, now = better[k], better[k - 1]
         if len(larger) != len(now) + 1:
             continue
@@ -199,7 +199,7 @@ def _best(points: WeightedPoints, candidates: np.ndarray, kept: int) -> Batch:
     """The best of candidates (b, k, d), after the ``kept`` best so far nearly converged on the points."""
     nearly = settle(points, candidates, ((1, 7), (10 // candidates.shape[1], kept)))
     converged = nearly_converge(points, nearly.centres, _NEARLY)
-    return min(converged, key=lambda found: float(found.inertia[0]))
+    return min(converged, key=lambda batch: float(batch.inertia[0]))
 
 
 def _swapped(points: WeightedPoints, best: Batch, rng: np.random.Generator) -> Batch:
@@ -209,10 +209,10 @@ def _swapped(points: WeightedPoints, best: Batch, rng: np.random.Generator) -> B
         candidates = swaps(points, best.centres[0], rng)
         if not len(candidates):
             break
-        found = _best(points, candidates, 4 if k <= _SMALL_K else 2)
-        if not found.inertia[0] < best.inertia[0]:
+        batch = _best(points, candidates, 4 if k <= _SMALL_K else 2)
+        if not batch.inertia[0] < best.inertia[0]:
             break
-        best = found
+        best = batch
     return best
 
 

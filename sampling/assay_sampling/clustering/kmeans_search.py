@@ -81,9 +81,9 @@ def _swapped(points: WeightedPoints, pool: Batch, rng: np.random.Generator) -> B
         candidates = swaps(points, pool.centres[0], rng)
         if not len(candidates):
             break
-        found = _pool(points, candidates, ((2, 6),))
-        better = found.inertia[0] < pool.inertia[0] * (1 - 1e-9)
-        pool = _joined(pool, found)
+        batch = _pool(points, candidates, ((2, 6),))
+        better = batch.inertia[0] < pool.inertia[0] * (1 - 1e-9)
+        pool = _joined(pool, batch)
         if not better:
             break
     return pool

@@ -26,10 +26,10 @@ class Moments:
 
     def cov(self) -> np.ndarray:
         """Coefficient of variation, shape (s,); 0 where the mean is 0."""
-        found: np.ndarray = np.divide(
+        ratio: np.ndarray = np.divide(
             self.deviation, self.mean, out=np.zeros_like(self.mean), where=self.mean > 0
         )
-        return found
+        return ratio
 
     def at(self, which: np.ndarray | slice) -> Moments:
         return Moments(self.launches[which], self.mean[which], self.deviation[which])

@@ -129,9 +129,9 @@ def compare_recordings(warm: Launches, flushed: Launches, quantity: str | None =
     if chosen not in COST_UNITS:
         raise ParameterError("--cost", f"there is no cost {chosen!r}", f"choose from {', '.join(COST_UNITS)}")
     _require_conditions(warm, flushed)
-    found = align(warm, flushed, left_name="warm run", right_name="flushed run")
-    require_match(found, subject="warm and flushed run")
-    left, right = found.left_rows, found.right_rows
+    alignment = align(warm, flushed, left_name="warm run", right_name="flushed run")
+    require_match(alignment, subject="warm and flushed run")
+    left, right = alignment.left_rows, alignment.right_rows
     for side in (warm, flushed):
         require_counters(side.table, ["instructions"], ", ".join(side.sources) or "launches", side.unreadable)
     kernels = warm.column("kernel_id")[left]
@@ -145,7 +145,7 @@ def compare_recordings(warm: Launches, flushed: Launches, quantity: str | None =
             warm_instructions=warm.column("instructions")[left],
             flushed_instructions=flushed.column("instructions")[right],
             quantity=chosen,
-            unmatched=(found.left_launches - len(left), found.right_launches - len(right)),
+            unmatched=(alignment.left_launches - len(left), alignment.right_launches - len(right)),
             synthetic=warm.metadata.synthetic,
             conditions=(warm.metadata.condition, flushed.metadata.condition),
         )
@@ -264,10 +264,14 @@ def _refuse_swapped(
         )
 
 
-def _checked(found: ColdStart) -> ColdStart:
-    if not (found.warm_cost.sum() > 0 and found.flushed_cost.sum() > 0 and found.warm_instructions.sum() > 0):
+def _checked(comparison: ColdStart) -> ColdStart:
+    if not (
+        comparison.warm_cost.sum() > 0
+        and comparison.flushed_cost.sum() > 0
+        and comparison.warm_instructions.sum() > 0
+    ):
         raise RefusedError("cold start", "the matched launches have no cost or no instructions", "")
-    return found
+    return comparison
 
 
 @dataclass(frozen=True)
@@ -285,14 +289,14 @@ def _simulated(path: Path, active_cycles: bool) -> Mapping[int, _Simulated]:
         raise RefusedError(
             str(path), "it does not echo -gpgpu_kernel_launch_latency", "compare whole cycles instead"
         )
-    found: dict[int, _Simulated] = {}
+    by_id: dict[int, _Simulated] = {}
     replayed = read_details(path).replays
     for launch in launches:
         key = launch.traced_id or launch.uid
         if not launch.complete or launch.uid in replayed:
             continue
-        if key in found:
+        if key in by_id:
             raise MisalignedError(str(path), f"it holds traced launch {key} twice", "give one simulation")
         cycles = launch.cycles - (latency or 0 if active_cycles else 0)
-        found[key] = _Simulated(launch.kernel.strip(), float(cycles), launch.instructions)
-    return found
+        by_id[key] = _Simulated(launch.kernel.strip(), float(cycles), launch.instructions)
+    return by_id

@@ -136,9 +136,9 @@ def neutral_features(launches: Launches) -> tuple[str, ...]:
 
 def _kinds(launches: Launches, names: Iterable[str]) -> set[str]:
     chosen = set(names)
-    found = {_kind(_column(launches, name)).replace(_BELOW_L1, "memory") for name in chosen}
+    kinds = {_kind(_column(launches, name)).replace(_BELOW_L1, "memory") for name in chosen}
     # Instructions of threads and of warps tell together how many threads are active.
-    return found | ({"divergence"} if {"instructions", "thread_instructions"} <= chosen else set())
+    return kinds | ({"divergence"} if {"instructions", "thread_instructions"} <= chosen else set())
 
 
 def _kind(column: CounterColumn) -> str:

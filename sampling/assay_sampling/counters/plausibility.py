@@ -157,8 +157,8 @@ def _extremes(values: pa.Array) -> tuple[float, float]:
         if not np.isnan(least):
             return least, most
     # Arrow leaves out what is missing or not a number.
-    found = pc.min_max(values).as_py()
-    return found["min"] or 0.0, found["max"] or 0.0
+    extremes = pc.min_max(values).as_py()
+    return extremes["min"] or 0.0, extremes["max"] or 0.0
 
 
 def _where(records: pa.RecordBatch, row: int) -> str:

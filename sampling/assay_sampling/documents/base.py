@@ -23,8 +23,8 @@ from pydantic_core import CoreSchema
 def says(meaning: str, unit: str = "") -> FieldInfo:
     """The meaning of a field for the format page and the schema; ``unit`` is empty if it has none."""
     more: dict[str, Any] = {"unit": unit} if unit else {}
-    found: FieldInfo = Field(description=meaning, json_schema_extra=more or None)
-    return found
+    info: FieldInfo = Field(description=meaning, json_schema_extra=more or None)
+    return info
 
 
 def plain(value: Any) -> Any:

@@ -39,8 +39,8 @@ def read_selection(document: object, path: str) -> SelectionDocument:
 
 def _readable(document: Mapping[str, Any]) -> dict[str, Any]:
     """The document without labels of a version that this program cannot read."""
-    found = dict(document)
-    labels = found.get("labels")
+    readable = dict(document)
+    labels = readable.get("labels")
     if not isinstance(labels, Mapping) or labels.get("version") != LABELS_VERSION:
-        found.pop("labels", None)
-    return found
+        readable.pop("labels", None)
+    return readable

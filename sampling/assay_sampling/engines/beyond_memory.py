@@ -67,17 +67,17 @@ class DuckEngine:
                 f"count(*) AS launches{''.join(f', {total}' for total in totals)} FROM {source} "
                 f"GROUP BY {', '.join(str(1 + place) for place in range(len(keys)))}"
             )
-            found = self._answer(database, question, sums, most)
-        if most is not None and len(found) > most:
+            table = self._answer(database, question, sums, most)
+        if most is not None and len(table) > most:
             raise too_many_groups(keys, most)
-        first_row = numbers.rows(found["first_row"].to_numpy())
+        first_row = numbers.rows(table["first_row"].to_numpy())
         order = np.argsort(first_row)
-        found = pa.table({name: found[name].combine_chunks().take(order) for name in found.column_names})
+        table = pa.table({name: table[name].combine_chunks().take(order) for name in table.column_names})
         return Groups(
-            keys=found.select(range(len(keys))).cast(pa.schema([kinds.field(name) for name in keys])),
+            keys=table.select(range(len(keys))).cast(pa.schema([kinds.field(name) for name in keys])),
             first_row=first_row[order],
-            count=found["launches"].to_numpy(),
-            sums={name: found[f"sum {place}"].to_numpy() for place, name in enumerate(sums)},
+            count=table["launches"].to_numpy(),
+            sums={name: table[f"sum {place}"].to_numpy() for place, name in enumerate(sums)},
         )
 
     def sorted(self, rows: Rows, by: Sequence[str]) -> Iterator[pa.RecordBatch]:

@@ -28,9 +28,9 @@ def total(values: np.ndarray) -> float:
 def _pairwise(values: np.ndarray, first: int, end: int) -> float:
     count = end - first
     if count <= BLOCK_ROWS:
-        found = float(np.sum(values[first:end]))
+        block_sum = float(np.sum(values[first:end]))
         give_back_pages(values)
-        return found
+        return block_sum
     half = count // 2
     half -= half % _UNROLLED
     return _pairwise(values, first, first + half) + _pairwise(values, first + half, end)
@@ -64,12 +64,12 @@ def counts_by(labels: np.ndarray, groups: int = 0) -> np.ndarray:
     """How many rows each group has, shape (g,), int64: numpy.bincount; at least ``groups`` long."""
     if not isinstance(labels, Column):
         return np.bincount(labels, minlength=groups)
-    found = np.zeros(groups, np.int64)
+    counts = np.zeros(groups, np.int64)
     for block in blocks(len(labels), labels):
-        part = np.bincount(labels[block], minlength=len(found))
-        part[: len(found)] += found
-        found = part
-    return found
+        part = np.bincount(labels[block], minlength=len(counts))
+        part[: len(counts)] += counts
+        counts = part
+    return counts
 
 
 def sums_by(
@@ -84,14 +84,14 @@ def sums_by(
     """
     if not isinstance(labels, Column) and not isinstance(weights, Column):
         return np.bincount(labels, weights if change is None else change(weights, labels), groups)
-    found = np.zeros(groups)
+    sums = np.zeros(groups)
     for block in blocks(len(labels), labels, weights):
         of_rows, added = labels[block].astype(np.intp), np.asarray(weights[block], np.float64)
         longest = int(of_rows.max()) + 1
-        if longest > len(found):
-            found = np.concatenate([found, np.zeros(longest - len(found))])
-        np.add.at(found, of_rows, added if change is None else change(added, of_rows))
-    return found
+        if longest > len(sums):
+            sums = np.concatenate([sums, np.zeros(longest - len(sums))])
+        np.add.at(sums, of_rows, added if change is None else change(added, of_rows))
+    return sums
 
 
 def places_in(ascending: np.ndarray, values: np.ndarray) -> np.ndarray:
@@ -103,9 +103,9 @@ def places_in(ascending: np.ndarray, values: np.ndarray) -> np.ndarray:
     if len(ascending) < _BEYOND_CACHE:
         return np.searchsorted(ascending, values)
     order = np.argsort(values)
-    found = np.empty(len(values), np.int64)
-    found[order] = np.searchsorted(ascending, values[order])
-    return found
+    places = np.empty(len(values), np.int64)
+    places[order] = np.searchsorted(ascending, values[order])
+    return places
 
 
 def label_kind(groups: int) -> type[np.signedinteger]:

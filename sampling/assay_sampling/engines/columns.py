@@ -106,10 +106,10 @@ class ColumnWriter:
             held: Any = mmap.mmap(self._file.fileno(), self._bytes, prot=mmap.PROT_READ)
         else:
             held = b""  # an empty file cannot be mapped
-        found = np.frombuffer(held, self._kind).view(Column)
-        found.place = self._place
-        weakref.finalize(found, self._place.scratch.give_back, self._bytes)
-        return found
+        values = np.frombuffer(held, self._kind).view(Column)
+        values.place = self._place
+        weakref.finalize(values, self._place.scratch.give_back, self._bytes)
+        return values
 
 
 class _storage:

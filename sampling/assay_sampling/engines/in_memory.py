@@ -33,17 +33,17 @@ class ArrowEngine:
         ]
         zero = pc.ScalarAggregateOptions(min_count=0)
         wanted += [(f"{place} {half}", "sum", zero) for place in range(len(sums)) for half in ("high", "low")]
-        found = pa.table(columns).group_by(list(keys), use_threads=False).aggregate(wanted)
-        if most is not None and len(found) > most:
+        by_key = pa.table(columns).group_by(list(keys), use_threads=False).aggregate(wanted)
+        if most is not None and len(by_key) > most:
             raise too_many_groups(keys, most)
-        order = np.argsort(found[f"{_ROW}_min"].to_numpy(), kind="stable")
-        found = found.take(pa.array(order))
+        order = np.argsort(by_key[f"{_ROW}_min"].to_numpy(), kind="stable")
+        by_key = by_key.take(pa.array(order))
         return Groups(
-            keys=found.select(list(keys)),
-            first_row=found[f"{_ROW}_min"].to_numpy(),
-            count=found[f"{_ROW}_count"].to_numpy(),
+            keys=by_key.select(list(keys)),
+            first_row=by_key[f"{_ROW}_min"].to_numpy(),
+            count=by_key[f"{_ROW}_count"].to_numpy(),
             sums={
-                name: _whole(name, found[f"{place} high_sum"], found[f"{place} low_sum"])
+                name: _whole(name, by_key[f"{place} high_sum"], by_key[f"{place} low_sum"])
                 for place, name in enumerate(sums)
             },
         )

@@ -12,13 +12,13 @@ _LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory
 
 def machine_memory_bytes() -> int:
     """Physical memory, or the limit of the control group where that is lower."""
-    found = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    memory_bytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     for path in _LIMITS:
         try:
-            found = min(found, int(path.read_text()))
+            memory_bytes = min(memory_bytes, int(path.read_text()))
         except (OSError, ValueError):  # no such group, or "max"
             continue
-    return found
+    return memory_bytes
 
 
 def within_machine(limit_bytes: int) -> int:

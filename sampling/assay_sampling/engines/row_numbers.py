@@ -42,5 +42,5 @@ class RowNumbers:
     def rows(self, numbers: np.ndarray) -> np.ndarray:
         """The rows, counted over all files, int64, that have these numbers."""
         file, row = np.divmod(numbers.astype(np.int64), self.longest)
-        found: np.ndarray = (np.cumsum(self.lengths) - self.lengths)[file] + row
-        return found
+        overall: np.ndarray = (np.cumsum(self.lengths) - self.lengths)[file] + row
+        return overall

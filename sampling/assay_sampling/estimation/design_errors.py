@@ -107,16 +107,16 @@ def _sums_of_draws(columns: np.ndarray, drawn: int, draws: int, rng: np.random.G
     """
     launches = columns.shape[1]
     parts = launches // drawn
-    found = np.empty((len(columns), draws))
+    sums = np.empty((len(columns), draws))
     step = max(1, _CHUNK_LAUNCHES // launches)
     done = 0
     while done < draws:
         shuffles = min(step, -(-(draws - done) // parts))
         rows = rng.permuted(np.tile(np.arange(launches, dtype=np.int32), (shuffles, 1)), axis=1)
         cut = rows[:, : parts * drawn].reshape(shuffles * parts, drawn)[: draws - done]
-        found[:, done : done + len(cut)] = columns[:, cut].sum(axis=2)
+        sums[:, done : done + len(cut)] = columns[:, cut].sum(axis=2)
         done += len(cut)
-    return found
+    return sums
 
 
 def _check(sizes: np.ndarray, drawn: np.ndarray) -> None:
@@ -132,8 +132,8 @@ def _largest(pull: np.ndarray, labels: np.ndarray) -> np.ndarray:
     if len(rows) > _LARGEST_PULLS:
         size = np.abs(pull[rows])
         rows = rows[np.argpartition(size, len(rows) - _LARGEST_PULLS)[-_LARGEST_PULLS:]]
-    found: np.ndarray = rows[np.argsort(labels[rows], kind="stable")]
-    return found
+    largest: np.ndarray = rows[np.argsort(labels[rows], kind="stable")]
+    return largest
 
 
 def _moments(values: np.ndarray, labels: np.ndarray, groups: int) -> tuple[np.ndarray, np.ndarray]:

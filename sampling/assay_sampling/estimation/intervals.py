@@ -69,9 +69,9 @@ def known_variance_interval(
     variance = np.square(deviations) * _over(sizes, sizes - 1)
     share = _over(sampled.astype(np.float64), sizes)
     error = math.sqrt(float((np.square(sizes) * (1 - share) * _over(variance, sampled)).sum()))
-    found = _around(projected, error, math.inf, confidence, "known_variance")
-    high = max(found.high, drawn_cost)
-    return replace(found, low=min(max(found.low, drawn_cost), high), high=high)
+    interval = _around(projected, error, math.inf, confidence, "known_variance")
+    high = max(interval.high, drawn_cost)
+    return replace(interval, low=min(max(interval.low, drawn_cost), high), high=high)
 
 
 def draw_per_group(labels: np.ndarray, per_group: int | np.ndarray, rng: np.random.Generator) -> np.ndarray:
@@ -92,9 +92,9 @@ def draw_per_group(labels: np.ndarray, per_group: int | np.ndarray, rng: np.rand
 def _over(numerator: np.ndarray, denominator: np.ndarray, otherwise: float = 0.0) -> np.ndarray:
     """The quotient, and ``otherwise`` where the denominator is not positive."""
     top = np.asarray(numerator, np.float64)
-    found = np.full_like(top, otherwise)
-    np.divide(top, denominator, out=found, where=np.asarray(denominator) > 0)
-    return found
+    quotient = np.full_like(top, otherwise)
+    np.divide(top, denominator, out=quotient, where=np.asarray(denominator) > 0)
+    return quotient
 
 
 def _around(

@@ -44,20 +44,20 @@ def draw_by_light_time(
     groups = int(labels.max()) + 1
     timed = light_time > 0
     sizes = np.bincount(labels[timed], minlength=groups)
-    asked = np.broadcast_to(np.asarray(per_group, np.int64), sizes.shape)
-    if bool(((sizes == 0) & (asked > 0)).any()):
-        group = int(np.argmax((sizes == 0) & (asked > 0)))
+    counts = np.broadcast_to(np.asarray(per_group, np.int64), sizes.shape)
+    if bool(((sizes == 0) & (counts > 0)).any()):
+        group = int(np.argmax((sizes == 0) & (counts > 0)))
         raise RefusedError(
             "selection",
             f"group {group} has no light time, so none of its launches can be drawn in proportion to it",
             "leave weights out, or use a light run that measures every launch",
         )
-    whole, left, steps = _whole(labels, np.minimum(asked, sizes), light_time)
+    whole, left, steps = _whole(labels, np.minimum(counts, sizes), light_time)
     others = np.flatnonzero(timed & ~whole & (steps > 0)[labels])
     order = others[np.lexsort((light_time[others], labels[others]))]
     drawn = order[_met_by_steps(labels[order], light_time[order] / left[labels[order]], steps, rng)]
-    found: np.ndarray = np.sort(np.concatenate([np.flatnonzero(whole), drawn]))
-    return found
+    rows: np.ndarray = np.sort(np.concatenate([np.flatnonzero(whole), drawn]))
+    return rows
 
 
 def _met_by_steps(
@@ -92,8 +92,8 @@ def drawn_weights(light_time: np.ndarray, labels: np.ndarray, rows: np.ndarray) 
     whole, left, steps = _whole(labels, np.bincount(labels[rows], minlength=groups), light_time)
     group = labels[rows]
     shared = np.maximum(steps[group], 1) * light_time[rows]
-    found: np.ndarray = np.where(whole[rows], 1.0, left[group] / shared)
-    return found
+    weights: np.ndarray = np.where(whole[rows], 1.0, left[group] / shared)
+    return weights
 
 
 def _whole(

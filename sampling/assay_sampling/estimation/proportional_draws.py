@@ -46,8 +46,8 @@ def taken_whole(amounts: np.ndarray, draws: int) -> np.ndarray:
     # What is left before each is taken: the sum of all that are not larger.
     left = np.cumsum(largest[::-1])[::-1] + float(np.delete(amounts, order).sum())
     enough = (largest > 0) & (largest * (draws - np.arange(len(order))) >= left * (1 - _ROUNDING))
-    found: np.ndarray = order[: int(np.argmin(enough))] if not enough.all() else order
-    return found
+    rows: np.ndarray = order[: int(np.argmin(enough))] if not enough.all() else order
+    return rows
 
 
 def _largest(amounts: np.ndarray, count: int) -> np.ndarray:
@@ -56,8 +56,8 @@ def _largest(amounts: np.ndarray, count: int) -> np.ndarray:
     if count < len(amounts):
         # Only the launches that may be among them are sorted.
         rows = np.flatnonzero(amounts >= np.partition(amounts, -count)[-count])
-    found: np.ndarray = rows[np.argsort(-amounts[rows], kind="stable")][:count]
-    return found
+    largest: np.ndarray = rows[np.argsort(-amounts[rows], kind="stable")][:count]
+    return largest
 
 
 def draw_in_proportion(amounts: np.ndarray, draws: int, rng: np.random.Generator) -> ProportionalDraws:

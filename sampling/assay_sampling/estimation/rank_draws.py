@@ -34,7 +34,7 @@ def draw_rows(
 
 def _rows_on_disk(labels: np.ndarray, count: int, groups: np.ndarray, ranks: np.ndarray) -> np.ndarray:
     """The rows of these ranks within these groups, shape (m,), found block by block."""
-    found = np.empty(len(groups), np.int64)
+    rows = np.empty(len(groups), np.int64)
     seen = np.zeros(count, np.int64)
     for block in blocks(len(labels), labels):
         here = labels[block].astype(np.int64)
@@ -43,9 +43,9 @@ def _rows_on_disk(labels: np.ndarray, count: int, groups: np.ndarray, ranks: np.
         mine = np.flatnonzero((within >= 0) & (within < sizes[groups]))
         if mine.size:
             begin = np.cumsum(sizes) - sizes
-            found[mine] = block.start + order_by_group(here, count)[begin[groups[mine]] + within[mine]]
+            rows[mine] = block.start + order_by_group(here, count)[begin[groups[mine]] + within[mine]]
         seen += sizes
-    return found
+    return rows
 
 
 def draw_ranks(
@@ -59,21 +59,21 @@ def draw_ranks(
     others = 2 * wanted > sizes
     fewer = np.where(others, sizes - wanted, wanted)
     begin = np.cumsum(sizes) - sizes
-    found = np.empty(0, np.int64)
+    places = np.empty(0, np.int64)
     missing = fewer
     while missing.any():
         group = np.repeat(np.arange(len(sizes)), missing)
         # floor(u x size) < size for u < 1 and any size below 2^53.
         rank = (rng.random(len(group)) * sizes[group]).astype(np.int64)
-        found = np.unique(np.concatenate([found, begin[group] + rank]))
-        have = np.bincount(np.searchsorted(begin, found, side="right") - 1, minlength=len(sizes))
+        places = np.unique(np.concatenate([places, begin[group] + rank]))
+        have = np.bincount(np.searchsorted(begin, places, side="right") - 1, minlength=len(sizes))
         missing = fewer - have
     if others.any():
         chosen = np.repeat(others, sizes)
-        chosen[found] ^= True
-        found = np.flatnonzero(chosen)
-    group = np.searchsorted(begin, found, side="right") - 1
-    return group, found - begin[group]
+        chosen[places] ^= True
+        places = np.flatnonzero(chosen)
+    group = np.searchsorted(begin, places, side="right") - 1
+    return group, places - begin[group]
 
 
 def order_by_group(labels: np.ndarray, groups: int) -> np.ndarray:

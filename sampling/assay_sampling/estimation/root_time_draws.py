@@ -126,12 +126,12 @@ class RootTimePlan:
     def probabilities(self, launches: int) -> np.ndarray:
         """pi of a launch of each time, shape (n,): 1 if it is taken whole, 0 without any time."""
         whole, drawn = self._parts(launches)
-        found: np.ndarray = np.sqrt(self.times)
+        pi: np.ndarray = np.sqrt(self.times)
         least = self._root(whole - 1) if whole else np.inf
-        of_whole = found >= least
-        found *= drawn / self._root_left[whole] if drawn else 0.0
-        found[of_whole] = 1.0
-        return found
+        of_whole = pi >= least
+        pi *= drawn / self._root_left[whole] if drawn else 0.0
+        pi[of_whole] = 1.0
+        return pi
 
     def _parts(self, launches: int) -> tuple[int, int]:
         """Launches taken whole, and drawn, of ``launches``."""
@@ -221,5 +221,5 @@ class DrawnGroups:
     def longest(self, launches: np.ndarray, cost_cov: np.ndarray) -> float:
         """The largest time that one launch of a group holds, on average over the time of the group: time x
         (1 + v^2) / N, with ``launches`` (N) and ``cost_cov`` (v) of all groups."""
-        found = self.time * (1 + np.square(cost_cov[self.index])) / launches[self.index]
-        return float(found.max(initial=0.0))
+        times = self.time * (1 + np.square(cost_cov[self.index])) / launches[self.index]
+        return float(times.max(initial=0.0))

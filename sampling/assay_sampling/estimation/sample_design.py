@@ -64,8 +64,8 @@ def cost_cov(costs: np.ndarray, labels: np.ndarray) -> np.ndarray:
     mean = sums_by(labels, costs) / np.maximum(counts, 1)
     squares = sums_by(labels, costs, change=lambda part, group: np.square(part - mean[group]))
     deviation = np.sqrt(squares / np.maximum(counts - 1, 1))
-    found: np.ndarray = np.divide(deviation, mean, out=np.zeros_like(mean), where=mean > 0)
-    return found
+    cov: np.ndarray = np.divide(deviation, mean, out=np.zeros_like(mean), where=mean > 0)
+    return cov
 
 
 def distinct_kernels(kernels: np.ndarray, labels: np.ndarray) -> np.ndarray:
@@ -79,5 +79,5 @@ def distinct_kernels(kernels: np.ndarray, labels: np.ndarray) -> np.ndarray:
     encoded = pa.array(kernels).dictionary_encode()
     count = max(len(encoded.dictionary), 1)
     pairs = labels.astype(np.int64) * count + encoded.indices.to_numpy(zero_copy_only=False)
-    found: np.ndarray = np.bincount(pc.unique(pa.array(pairs)).to_numpy() // count)
-    return found
+    kernel_counts: np.ndarray = np.bincount(pc.unique(pa.array(pairs)).to_numpy() // count)
+    return kernel_counts

@@ -69,7 +69,7 @@ def _two_tails(t: float, degrees_of_freedom: float) -> float:
 def _fraction(a: float, b: float, x: float) -> float:
     """The continued fraction of the incomplete beta function, by Lentz's method."""
     c, d = 1.0, 1.0 / _away_from_zero(1 - (a + b) * x / (a + 1))
-    found = d
+    fraction = d
     for m in range(1, _MOST_TERMS):
         change = 1.0
         for numerator in (
@@ -79,10 +79,10 @@ def _fraction(a: float, b: float, x: float) -> float:
             d = 1.0 / _away_from_zero(1 + numerator * d)
             c = _away_from_zero(1 + numerator / c)
             change = c * d
-            found *= change
+            fraction *= change
         if abs(change - 1) < 1e-15:
             break
-    return found
+    return fraction
 
 
 def _away_from_zero(value: float) -> float:

@@ -202,8 +202,8 @@ class _Sample:
     @property
     def spreads(self) -> np.ndarray:
         """Groups of which at least two launches were drawn, and some left out, shape (g,)."""
-        found: np.ndarray = (self.drawn < self.sizes) & ~self.alone
-        return found
+        mask: np.ndarray = (self.drawn < self.sizes) & ~self.alone
+        return mask
 
     @property
     def tell_of_others(self) -> int:
@@ -221,8 +221,8 @@ class _Sample:
     @property
     def left(self) -> np.ndarray:
         """1 - m_g / N_g, shape (g,): 0 for a group that was taken whole."""
-        found: np.ndarray = 1 - self.drawn / np.maximum(self.sizes, 1)
-        return found
+        shares: np.ndarray = 1 - self.drawn / np.maximum(self.sizes, 1)
+        return shares
 
     @property
     def mean(self) -> np.ndarray:
@@ -231,8 +231,8 @@ class _Sample:
         return np.where(mean > 0, mean, 1.0)
 
     def sums(self, values: np.ndarray) -> np.ndarray:
-        found: np.ndarray = np.bincount(self.groups, values, len(self.sizes))
-        return found
+        group_sums: np.ndarray = np.bincount(self.groups, values, len(self.sizes))
+        return group_sums
 
 
 def _why_not(
@@ -304,14 +304,14 @@ def _in_proportion(design: SampleDesign, sample: _Sample, weights: np.ndarray, c
     assert design.draws is not None
     costs = sample.costs
     drawn = design.draws > 0
-    found = hansen_hurwitz(costs, weights, design.draws, confidence=confidence)
+    estimate = hansen_hurwitz(costs, weights, design.draws, confidence=confidence)
     drawn_from = float((weights * costs)[drawn].sum())
-    floor = LEAST_SPREAD * drawn_from / math.sqrt(found.draws)
-    standard = max(found.error, floor)
+    floor = LEAST_SPREAD * drawn_from / math.sqrt(estimate.draws)
+    standard = max(estimate.error, floor)
     return _Errors(
         standard,
-        found.quantile * standard,
-        unlike_share(found.draws, 0, 0, confidence),
+        estimate.quantile * standard,
+        unlike_share(estimate.draws, 0, 0, confidence),
         drawn_from,
         are_alike(sample.groups, weights * costs / np.maximum(design.draws, 1), sample.spreads),
         "hansen_hurwitz",
@@ -381,11 +381,11 @@ def _in_steps(design: SampleDesign, sample: _Sample, weights: np.ndarray, confid
     assert time is not None
     drawn = sample.stands & sample.spreads[sample.groups]
     groups, costs, weights, time = sample.groups[drawn], sample.costs[drawn], weights[drawn], time[drawn]
-    found = step_errors(groups, time, costs, weights)
+    errors = step_errors(groups, time, costs, weights)
     return _Errors(
-        found.standard,
-        found.without_own * t_quantile((1 + confidence) / 2, found.freedom),
-        unlike_share(found.effective_draws, 0, 0, confidence),
+        errors.standard,
+        errors.without_own * t_quantile((1 + confidence) / 2, errors.freedom),
+        unlike_share(errors.effective_draws, 0, 0, confidence),
         float(((weights - 1) * costs).sum()),
         are_alike(groups, costs / time, sample.spreads),
         "steps_by_size",

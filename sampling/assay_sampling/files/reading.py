@@ -162,18 +162,18 @@ def read_blocks(path: Path, block_bytes: int) -> Generator[bytes, None, None]:
 def _rest_of_zstd(path: Path, given: int) -> bytes:
     """What a cut zstd file has behind the first ``given`` bytes: at a cut, Arrow loses the bytes of the read
     that it fails. So it reads again, in pieces that become smaller."""
-    found = bytearray()
+    rest = bytearray()
     for piece_bytes in (1 << 16, 1 << 8, 1):
         with path.open("rb", buffering=0) as raw, _unpacked(raw, "zstd") as file:
             skipped = 0
-            while skipped < given + len(found):
-                skipped += len(file.read(min(1 << 20, given + len(found) - skipped)))
+            while skipped < given + len(rest):
+                skipped += len(file.read(min(1 << 20, given + len(rest) - skipped)))
             try:
                 while piece := file.read(piece_bytes):
-                    found += piece
+                    rest += piece
             except OSError:
                 continue
-    return bytes(found)
+    return bytes(rest)
 
 
 def content_hash_of(path: Path) -> bytes:

@@ -57,10 +57,10 @@ def _pass_frame(file: IO[bytes], size: int) -> bool:
 
 
 def _number(file: IO[bytes], count: int) -> int:
-    found = file.read(count)
-    if len(found) < count:
+    field = file.read(count)
+    if len(field) < count:
         raise _EndReachedError
-    return int.from_bytes(found, "little")
+    return int.from_bytes(field, "little")
 
 
 def _skip(file: IO[bytes], count: int, size: int) -> None:

@@ -70,7 +70,7 @@ class TableOnDisk:
         order = np.argsort(rows, kind="stable")
         ascending = np.asarray(rows)[order]
         schema = pa.schema([self.schema.field(name) for name in names], metadata=self.schema.metadata)
-        found = [schema.empty_table()]
+        parts = [schema.empty_table()]
         with pq.ParquetFile(self.path, pre_buffer=False) as file:
             begin = 0
             for number in range(file.num_row_groups):
@@ -79,11 +79,11 @@ class TableOnDisk:
                 if low < high:
                     group = file.read_row_group(number, columns=list(names), use_threads=False)
                     columns = group.select(list(names)).take(pa.array(ascending[low:high] - begin)).columns
-                    found.append(pa.Table.from_arrays(columns, schema=schema))
+                    parts.append(pa.Table.from_arrays(columns, schema=schema))
                 begin = end
         places = np.empty(len(order), np.int64)
         places[order] = np.arange(len(order))
-        return pa.concat_tables(found).take(pa.array(places))
+        return pa.concat_tables(parts).take(pa.array(places))
 
     def rows(self, names: Sequence[str]) -> FileRows:
         """Some columns as an engine reads them."""
@@ -130,8 +130,8 @@ class LaunchesOnDisk(Launches):
 
     def array(self, name: str) -> np.ndarray:
         """See :meth:`assay_sampling.launches.in_memory.Launches.array`."""
-        found: np.ndarray = self.table.array(name)
-        return found
+        column: np.ndarray = self.table.array(name)
+        return column
 
     def floats(self, name: str) -> np.ndarray:
         """See :meth:`assay_sampling.launches.in_memory.Launches.floats`."""
@@ -169,9 +169,9 @@ class LaunchesOnDisk(Launches):
 
     def devices(self) -> tuple[Device, ...]:
         """See :meth:`assay_sampling.launches.in_memory.Launches.devices`."""
-        found = self.table.place.engine.groups(self.table.rows(["device"]), ["device"]).keys["device"]
+        indices = self.table.place.engine.groups(self.table.rows(["device"]), ["device"]).keys["device"]
         known = {device.index: device for device in self.metadata.devices}
-        return tuple(known.get(index, Device(index)) for index in sorted(found.drop_null().to_pylist()))
+        return tuple(known.get(index, Device(index)) for index in sorted(indices.drop_null().to_pylist()))
 
     def slice(self, offset: int, length: int | None = None) -> Launches:
         """Refused: see :meth:`column`."""
@@ -278,9 +278,9 @@ class _Written:
         self.path.unlink()
 
     def table(self) -> TableOnDisk:
-        found = TableOnDisk(self.path, self._schema, self._nulls, self._rows, self._place)
-        weakref.finalize(found, self.path.unlink, missing_ok=True)
-        return found
+        on_disk = TableOnDisk(self.path, self._schema, self._nulls, self._rows, self._place)
+        weakref.finalize(on_disk, self.path.unlink, missing_ok=True)
+        return on_disk
 
 
 def _nothing(schema: pa.Schema, names: Names) -> LaunchBatch:

@@ -49,27 +49,27 @@ WARM_LIST_NAME = "warm-kernelslist.g"
 
 def filtered_entries(kernels: KernelsList, kept: frozenset[Path]) -> list[Path | MemoryCopy]:
     """The entries of a list with only the ``kept`` traces, and the copies that these need, in their order."""
-    found: list[Path | MemoryCopy] = []
+    entries: list[Path | MemoryCopy] = []
     pending: list[MemoryCopy] = []
     for entry in kernels.entries:
         if isinstance(entry, MemoryCopy):
             pending.append(entry)
         elif entry in kept:
-            found += [*_not_overwritten(pending), entry]
+            entries += [*_not_overwritten(pending), entry]
             pending = []
-    return found  # no kept launch follows the pending copies
+    return entries  # no kept launch follows the pending copies
 
 
 def _not_overwritten(copies: Sequence[MemoryCopy]) -> list[MemoryCopy]:
     """Copies without those whose bytes one later copy writes again; each in its place."""
-    found: list[MemoryCopy] = []
+    last_writes: list[MemoryCopy] = []
     for copy in reversed(copies):
         end = copy.address + copy.size_bytes
         if not any(
-            later.address <= copy.address and end <= later.address + later.size_bytes for later in found
+            later.address <= copy.address and end <= later.address + later.size_bytes for later in last_writes
         ):
-            found.append(copy)
-    return found[::-1]
+            last_writes.append(copy)
+    return last_writes[::-1]
 
 
 class AccelSimTarget:

@@ -145,8 +145,8 @@ def _yml(app: str, jobs: Sequence[_Job]) -> Iterator[str]:
 def _rows(saved: SavedSelection, launches: Launches) -> dict[int, int]:
     """The row of each selected launch in the recording; raises MisalignedError for another workload's."""
     if saved.unit == "operation":
-        found = place_saved_operations(saved, launches)
-        rows = np.concatenate(found.operations.rows_of(found.placed.rows))
+        by_operation = place_saved_operations(saved, launches)
+        rows = np.concatenate(by_operation.operations.rows_of(by_operation.placed.rows))
     else:
         rows = placed_on(saved, launches, None).rows
     return dict(zip(launches.column("launch")[rows].tolist(), rows.tolist(), strict=True))

@@ -85,11 +85,11 @@ def _folder(listed: Path, path: str, launch: int) -> Path:
     parts = Path(path).parts[-2:]
     if len(parts) < 2 or parts[0] in ("/", ".", ".."):
         raise InputError(listed, f"the path of launch {launch + 1} names no folder", _AGAIN)
-    found = listed.parent / parts[0]
-    if not is_folder(found):
+    folder = listed.parent / parts[0]
+    if not is_folder(folder):
         cause = f"there is no such folder, and it has the trace of launch {launch + 1}"
-        raise InputError(found, cause, _COPY_AGAIN)
-    return found
+        raise InputError(folder, cause, _COPY_AGAIN)
+    return folder
 
 
 def _refuse_other_sizes(

@@ -32,8 +32,8 @@ def id_ranges(ids: np.ndarray) -> str:
 def traced_launches(launches: np.ndarray, warm_up: int) -> np.ndarray:
     """0-based launches to trace, shape (t,), ascending: the representatives and what warms them."""
     with_earlier = launches[:, None] - np.arange(warm_up + 1)[None, :]
-    found: np.ndarray = np.unique(with_earlier[with_earlier >= 0])
-    return found
+    to_trace: np.ndarray = np.unique(with_earlier[with_earlier >= 0])
+    return to_trace
 
 
 def tracer_files(saved: SavedSelection, given: Given) -> tuple[HandedFile, ...]:

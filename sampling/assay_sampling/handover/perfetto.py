@@ -74,12 +74,12 @@ class _Chosen:
 
 def _timeline_of_operations(saved: SavedSelection, launches: Launches) -> Timeline:
     """The launches of each operation have its group, and those of a representative its weight."""
-    found = place_saved_operations(saved, launches)
-    labels, of_launch = found.placed.labels, found.operations.of_launch
-    parts = found.operations.rows_of(found.placed.rows)
+    by_operation = place_saved_operations(saved, launches)
+    labels, of_launch = by_operation.placed.labels, by_operation.operations.of_launch
+    parts = by_operation.operations.rows_of(by_operation.placed.rows)
     owner = np.repeat(np.arange(len(parts)), [len(rows) for rows in parts])
-    weight = saved.weight[found.kept]
-    chosen = _Chosen(np.concatenate(parts), found.placed.groups[owner], weight[owner])
+    weight = saved.weight[by_operation.kept]
+    chosen = _Chosen(np.concatenate(parts), by_operation.placed.groups[owner], weight[owner])
     return _timeline(saved, launches, None if labels is None else labels[of_launch], chosen)
 
 

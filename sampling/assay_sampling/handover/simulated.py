@@ -138,8 +138,8 @@ def _checked(given: Joined, log: ReadLog) -> Iterable[Note]:
 
 
 def _together(logs: Sequence[ReadLog]) -> SimulatedWorkload:
-    found = SimulatedWorkload.of([each for log in logs for each in log.launches])
-    return replace(found, replayed_cycles=float(sum(log.replayed_cycles for log in logs)))
+    workload = SimulatedWorkload.of([each for log in logs for each in log.launches])
+    return replace(workload, replayed_cycles=float(sum(log.replayed_cycles for log in logs)))
 
 
 def _active(full: Sequence[ReadLog], sampled: Sequence[ReadLog]) -> _Runs:

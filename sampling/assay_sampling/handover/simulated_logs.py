@@ -63,12 +63,12 @@ class ReadLog:
     @property
     def numbers(self) -> list[int]:
         """0-based launches that count, in the order of the log."""
-        return [_number(found) for found in self.launches]
+        return [_number(projection) for projection in self.launches]
 
     @property
     def stopped(self) -> list[int]:
         """Ids from 1 of the launches that count though the run was ended within them."""
-        return [_number(found) + 1 for found in self.launches if not found.launch.complete]
+        return [_number(projection) + 1 for projection in self.launches if not projection.launch.complete]
 
     @property
     def counted_ids(self) -> str:
@@ -109,10 +109,10 @@ class ReadLog:
 
     def notes(self) -> tuple[Note, ...]:
         """What is doubtful in it, and which launches count where it ends within one."""
-        found = list(self.run.notes)
+        doubts = list(self.run.notes)
         name = str(self.given.path)
         if self.started:
-            found.append(
+            doubts.append(
                 make_note(
                     "log_counts_launches",
                     log=name,
@@ -122,7 +122,7 @@ class ReadLog:
                 )
             )
         elif self.run.output.cut is not None:
-            found.append(
+            doubts.append(
                 make_note(
                     "log_cut_after_launches",
                     log=name,
@@ -131,10 +131,10 @@ class ReadLog:
                 )
             )
         if self.stopped:
-            found.append(make_note("stopped_launches_projected", log=name, launches=tuple(self.stopped)))
+            doubts.append(make_note("stopped_launches_projected", log=name, launches=tuple(self.stopped)))
         if self.replays:
-            found.append(make_note("replays_left_out", log=name, launches=self.replays))
-        return tuple(found)
+            doubts.append(make_note("replays_left_out", log=name, launches=self.replays))
+        return tuple(doubts)
 
     def document(self) -> LogEntry:
         """As the document of simulated launches has it."""
@@ -179,7 +179,7 @@ def read_log(given: GivenLog, options: ProjectionOptions, traces: LaunchTraces |
 
     run = SimulatorRun(given.path, given.intervals)
     replayed = read_details(given.path).replays
-    found, replays, replayed_cycles = _Collected(), 0, 0
+    contents, replays, replayed_cycles = _Collected(), 0, 0
     for each in project_run(run, options.of_rule(), sms=options.sms, traces=traces):
         launch = each.launch
         if launch.uid in replayed:
@@ -194,32 +194,32 @@ def read_log(given: GivenLog, options: ProjectionOptions, traces: LaunchTraces |
             )
         own = replace(each, launch=replace(launch, traced_id=own_id(_number(each) + 1)))
         if launch.complete or _is_projected(own):
-            found.counted.append(own)
+            contents.counted.append(own)
         else:
-            found.started.append(_number(own) + 1)
-    known = {_number(each) + 1 for each in found.counted} | set(found.started)
+            contents.started.append(_number(own) + 1)
+    known = {_number(each) + 1 for each in contents.counted} | set(contents.started)
     for lost in run.output.unfinished():
         if lost["uid"] in replayed:
             continue
         number = own_id(int(lost["traced_id"] or lost["uid"]))
         if number not in known:
-            found.started.append(number)
-    _refuse_id_zero(given.path, found)
-    return ReadLog(given, run, tuple(found.counted), tuple(found.started), replays, replayed_cycles)
+            contents.started.append(number)
+    _refuse_id_zero(given.path, contents)
+    return ReadLog(given, run, tuple(contents.counted), tuple(contents.started), replays, replayed_cycles)
 
 
-def _is_projected(found: LaunchProjection) -> bool:
+def _is_projected(projection: LaunchProjection) -> bool:
     """Whether a launch that did not end was projected: a rule stops it, and its size is known."""
-    return found.stop is not None and found.total_instructions is not None
+    return projection.stop is not None and projection.total_instructions is not None
 
 
-def _number(found: LaunchProjection) -> int:
-    launch = found.launch
+def _number(projection: LaunchProjection) -> int:
+    launch = projection.launch
     return (launch.uid if launch.traced_id is None else launch.traced_id) - 1
 
 
-def _refuse_id_zero(path: Path, found: _Collected) -> None:
-    for each in found.counted:
+def _refuse_id_zero(path: Path, contents: _Collected) -> None:
+    for each in contents.counted:
         if _number(each) < 0:
             raise InputError(
                 path,

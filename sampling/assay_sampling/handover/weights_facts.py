@@ -35,12 +35,12 @@ def more_facts(document: SelectionDocument) -> dict[str, Any]:
     groups = [group.model_dump(mode="json") for group in document.groups]
     entries = _in_order(each for group in groups for each in group["representatives"])
     whole = document.to_dict()
-    found = {
+    facts = {
         **{name: whole.get(name) for name in _WHOLE},
         "groups": _columns(groups, _OF_GROUPS),
         "representatives": {**_columns(entries, _OF_REPRESENTATIVES), **_operations(entries)},
     }
-    return {name: value for name, value in found.items() if value is not None and value != {}}
+    return {name: value for name, value in facts.items() if value is not None and value != {}}
 
 
 def added(facts: Mapping[str, Any], groups: Sequence[dict[str, Any]]) -> dict[str, Any]:
@@ -56,7 +56,7 @@ def added(facts: Mapping[str, Any], groups: Sequence[dict[str, Any]]) -> dict[st
 
 def _operations(entries: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
     """Of a selection by operation, what each representative is, with the ordinals of its launches."""
-    found = [
+    operations = [
         {
             **{name: each[_OPERATION][name] for name in _OF_OPERATION},
             "process": each["process"],
@@ -66,7 +66,7 @@ def _operations(entries: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
         for each in entries
         if each.get(_OPERATION)
     ]
-    return {_OPERATION: found} if found else {}
+    return {_OPERATION: operations} if operations else {}
 
 
 def of_operations(
@@ -78,19 +78,19 @@ def of_operations(
     """
     if facts.get("unit", "launch") == "launch":
         return lines
-    told = facts.get("representatives")
-    operations = told.get(_OPERATION) if isinstance(told, Mapping) else None
+    representatives = facts.get("representatives")
+    operations = representatives.get(_OPERATION) if isinstance(representatives, Mapping) else None
     if not isinstance(operations, list):
         raise FactError("representatives", "it is by operation, and the operations are missing")
     of_launch = {
         (line["process"], line["launch"]): (group, line) for group, each in enumerate(lines) for line in each
     }
-    found: list[list[dict[str, Any]]] = [[] for _ in lines]
+    groups: list[list[dict[str, Any]]] = [[] for _ in lines]
     for place, one in enumerate(operations):
         try:
             wanted = [(int(one["process"]), int(launch)) for launch in one["launches"]]
             parts = [of_launch.pop(each) for each in wanted]
-            found[parts[0][0]].append(_representative(one, [line for _, line in parts]))
+            groups[parts[0][0]].append(_representative(one, [line for _, line in parts]))
         except (KeyError, TypeError, ValueError, IndexError) as error:
             cause = f"operation {place} does not fit the lines of its launches ({type(error).__name__})"
             raise FactError("representatives", cause) from error
@@ -98,7 +98,7 @@ def of_operations(
         process, launch = next(iter(of_launch))
         cause = f"launch {launch} of process {process} is of no operation"
         raise FactError("representatives", cause)
-    return found
+    return groups
 
 
 def _representative(one: Mapping[str, Any], lines: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -120,8 +120,8 @@ def _in_order(entries: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def _columns(rows: Sequence[Mapping[str, Any]], names: Sequence[str]) -> dict[str, list[Any]]:
     """The columns in which a row has a value."""
-    found = {name: [row.get(name) for row in rows] for name in names}
-    return {name: values for name, values in found.items() if any(value is not None for value in values)}
+    columns = {name: [row.get(name) for row in rows] for name in names}
+    return {name: values for name, values in columns.items() if any(value is not None for value in values)}
 
 
 def _add(fact: str, columns: object, rows: Sequence[dict[str, Any]], names: Sequence[str]) -> None:

@@ -173,18 +173,18 @@ def _entry(path: Path, number: int, line: str, groups: int) -> tuple[int, dict[s
     if len(cells) != len(COLUMNS):
         cause = f"it has {len(cells)} columns, and not {len(COLUMNS)}"
         raise InputError(path, cause, _AGAIN, line=number)
-    found = dict(zip(COLUMNS, cells, strict=True))
+    text_of = dict(zip(COLUMNS, cells, strict=True))
     name = ""
     try:
         values: dict[str, Any] = {}
         for name in ("group", "process", "launch", "sim_id"):
-            values[name] = _whole(found[name])
+            values[name] = _whole(text_of[name])
         for name in ("weight", "light_time_weight"):
-            values[name] = None if name != "weight" and found[name] == "-" else float(found[name])
+            values[name] = None if name != "weight" and text_of[name] == "-" else float(text_of[name])
         for name in ("grid", "block"):
-            values[name] = [_whole(axis) for axis in found[name].split(",")]
+            values[name] = [_whole(axis) for axis in text_of[name].split(",")]
         name = "kernel"
-        values[name] = json.loads(found[name])
+        values[name] = json.loads(text_of[name])
         name = "group"
         if values[name] >= groups:
             raise ValueError
@@ -192,7 +192,7 @@ def _entry(path: Path, number: int, line: str, groups: int) -> tuple[int, dict[s
         if values[name] != values["launch"] + 1:
             raise ValueError
     except (ValueError, RecursionError) as error:
-        cause = f"{found[name][:40]!r} is not what the format has there"
+        cause = f"{text_of[name][:40]!r} is not what the format has there"
         raise InputError(path, cause, _AGAIN, line=number, field=name) from error
     return values.pop("group"), values
 

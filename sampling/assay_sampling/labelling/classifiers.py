@@ -85,8 +85,8 @@ class Examples:
         """The pair with most launches of each signature, of equals that of the first group; ascending by
         signature."""
         order = np.lexsort((self.label, -self.weight, self.signature))
-        found: np.ndarray = order[np.unique(self.signature[order], return_index=True)[1]]
-        return found
+        pairs: np.ndarray = order[np.unique(self.signature[order], return_index=True)[1]]
+        return pairs
 
     @property
     def ambiguous_percent(self) -> float:
@@ -129,8 +129,8 @@ class FeatureClassifier:
         """Groups of launches with these features, shape (r, width): shape (r,), int32."""
         if self.estimator is None:
             return np.full(features.shape[0], self.groups[0], np.int32)
-        found = self.estimator.predict(self._standard(features))
-        return np.asarray(found, np.int32)
+        labels = self.estimator.predict(self._standard(features))
+        return np.asarray(labels, np.int32)
 
     def answers(self, features: np.ndarray | SparseMatrix, groups: int) -> Answers:
         """Groups of launches, with probabilities of all ``groups``: 0 for those not trained on."""
@@ -229,8 +229,8 @@ class GaussianScores:
         """log P(group, x), shape (r, g)."""
         # The products cancel: float32 would lose the difference.
         x = features.astype(np.float64)
-        found: np.ndarray = self.constant + x @ self.linear - (x * x) @ self.quadratic
-        return found
+        log_joint: np.ndarray = self.constant + x @ self.linear - (x * x) @ self.quadratic
+        return log_joint
 
 
 def _train_mlp(features: np.ndarray, labels: np.ndarray, weight: np.ndarray, seed: int) -> Any:
@@ -290,8 +290,8 @@ def _answers_of_mlp(model: Any, features: np.ndarray | SparseMatrix) -> tuple[np
 
 
 def _logistic(values: np.ndarray) -> np.ndarray:
-    found: np.ndarray = 0.5 * (1 + np.tanh(0.5 * values))
-    return found
+    probability: np.ndarray = 0.5 * (1 + np.tanh(0.5 * values))
+    return probability
 
 
 _ANSWERS = {"sgd": _answers_of_sgd, "gaussian_nb": _answers_of_gaussian_nb, "mlp": _answers_of_mlp}
@@ -313,13 +313,13 @@ def predict_signatures(
 
     All models share one encoder, so each signature is encoded once.
     """
-    found = np.empty((len(models), len(signatures)), np.int32)
+    labels = np.empty((len(models), len(signatures)), np.int32)
     for start in range(0, len(signatures), _CHUNK_SIGNATURES):
         part = slice(start, start + _CHUNK_SIGNATURES)
         features = models[0].encoder.transform_sparse(signatures.take(part), names)
         for index, model in enumerate(models):
-            found[index, part] = model.classifier.predict(features)
-    return found
+            labels[index, part] = model.classifier.predict(features)
+    return labels
 
 
 def answer_signatures(

@@ -63,10 +63,10 @@ def project_costs(facts: LightFacts, launches: np.ndarray, costs: np.ndarray) ->
     size = np.log(facts.warps)
     curves = _curves(facts.kernel[measured], size[measured], launches[measured], costs[measured])
     for kernel, curve in curves.items():
-        asked = np.flatnonzero((facts.kernel == kernel) & ~measured)
-        cost[asked] = curve.at(size[asked])
-        beyond = (size[asked] < curve.size[0]) | (size[asked] > curve.size[-1])
-        basis[asked] = np.where(beyond, Basis.BEYOND_SIZES, Basis.BETWEEN_SIZES)
+        unmeasured = np.flatnonzero((facts.kernel == kernel) & ~measured)
+        cost[unmeasured] = curve.at(size[unmeasured])
+        beyond = (size[unmeasured] < curve.size[0]) | (size[unmeasured] > curve.size[-1])
+        basis[unmeasured] = np.where(beyond, Basis.BEYOND_SIZES, Basis.BETWEEN_SIZES)
     return GridCosts(cost, basis)
 
 

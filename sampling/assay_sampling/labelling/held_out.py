@@ -54,15 +54,15 @@ class Labelled(Protocol):
     def labels(self) -> np.ndarray: ...
 
 
-def accuracy(found: Labelled | None, examples: Examples, weight: np.ndarray | None = None) -> Accuracy:
+def accuracy(answers: Labelled | None, examples: Examples, weight: np.ndarray | None = None) -> Accuracy:
     """How well answers fit their examples, by launches or by another ``weight``, shape (p,).
 
-    ``found`` is None if nothing was held out.
+    ``answers`` is None if nothing was held out.
     """
     counted = examples.weight if weight is None else weight
-    if found is None or not counted.any():
+    if answers is None or not counted.any():
         return NOTHING_HELD_OUT
-    return Accuracy.of(examples.label, found.labels, counted)
+    return Accuracy.of(examples.label, answers.labels, counted)
 
 
 def feature_trainer(name: ModelName, groups: int, seed: int) -> Trainer:
@@ -112,15 +112,15 @@ def grouped_answers(trainer: Trainer, examples: Examples, folds: np.ndarray) -> 
     """
     if len(folds) < 2:
         return None
-    found: Answers | None = None
+    all_answers: Answers | None = None
     for held_out in range(int(folds.max()) + 1):
         test = folds[examples.signature] == held_out
         answers = trainer(examples.where(~test))(examples.where(test))
-        if found is None:
+        if all_answers is None:
             shape = (len(examples.label), answers.probabilities.shape[1])
-            found = Answers(np.empty(shape[0], np.int32), np.empty(shape))
-        found.labels[test], found.probabilities[test] = answers.labels, answers.probabilities
-    return found
+            all_answers = Answers(np.empty(shape[0], np.int32), np.empty(shape))
+        all_answers.labels[test], all_answers.probabilities[test] = answers.labels, answers.probabilities
+    return all_answers
 
 
 @dataclass(frozen=True)
@@ -176,6 +176,6 @@ def expected_accuracy(
     ]
     shares = (1 - behind.unseen_share, behind.unseen_share)
     parts = list(zip(measured, shares, strict=True))
-    if any(found is None and share > 0 for found, share in parts):
+    if any(percent is None and share > 0 for percent, share in parts):
         return None
-    return sum(found * share for found, share in parts if found is not None)
+    return sum(percent * share for percent, share in parts if percent is not None)

@@ -92,8 +92,8 @@ class Judged:
             labels=labels,
             confidence=confidence,
             held_out={
-                name: window.held_out(found, judged_unseen[name], unseen_share)
-                for name, found in judged_later.items()
+                name: window.held_out(later_vote, judged_unseen[name], unseen_share)
+                for name, later_vote in judged_later.items()
             },
             weights=dict(zip(MODEL_NAMES, weights.tolist(), strict=True)),
             unseen=_with_vote(unseen, weights),
@@ -109,9 +109,9 @@ def _labels_of_all(
     names: tuple[LabellerName, ...] = (*MODEL_NAMES, COMBINED, *by_kernel)
     labels = {name: np.empty(len(signatures), np.int32) for name in names}
     confidence = {name: np.empty(len(signatures)) for name in names}
-    for part, found in answer_signatures(models, signatures, light.names, window.groups):
+    for part, of_models in answer_signatures(models, signatures, light.names, window.groups):
         answers: dict[LabellerName, Answers | None] = {
-            **dict(zip(MODEL_NAMES, found, strict=True)),
+            **dict(zip(MODEL_NAMES, of_models, strict=True)),
             **{name: answer(facts.take(part), window.groups) for name, answer in by_kernel.items()},
         }
         for name, each in _with_vote(answers, weights).items():
@@ -125,12 +125,12 @@ def _with_vote(
 ) -> dict[LabellerName, Vote | None]:
     """Each model's answers with their confidence, and the vote of the paper's models."""
     known = [each for name in MODEL_NAMES if (each := answers[name]) is not None]
-    found: dict[LabellerName, Vote | None] = {}
+    votes: dict[LabellerName, Vote | None] = {}
     for name, each in answers.items():
-        found[name] = None if each is None else vote([each], np.ones(1))
+        votes[name] = None if each is None else vote([each], np.ones(1))
         if name == MODEL_NAMES[-1]:
-            found[COMBINED] = vote(known, weights) if len(known) == len(MODEL_NAMES) else None
-    return found
+            votes[COMBINED] = vote(known, weights) if len(known) == len(MODEL_NAMES) else None
+    return votes
 
 
 def _mean(accuracies: tuple[float | None, float | None]) -> float | None:
@@ -210,10 +210,10 @@ class Window:
 
     def trainers(self) -> dict[LabellerName, Trainer]:
         """The trainer of each model, by name."""
-        found: dict[LabellerName, Trainer] = {
+        by_features: dict[LabellerName, Trainer] = {
             name: feature_trainer(name, self.groups, self.seed) for name in MODEL_NAMES
         }
-        return {**found, **{name: partial(self._trained, name) for name in self.kernel_models}}
+        return {**by_features, **{name: partial(self._trained, name) for name in self.kernel_models}}
 
     def _trained(self, name: KernelModelName, examples: Examples) -> Trained:
         answer = self.answerer(name, examples)
@@ -233,11 +233,11 @@ class Window:
             for name, trainer in self.trainers().items()
         }
 
-    def accuracy_later(self, found: Answers | Vote | None) -> Accuracy:
-        return accuracy(found, self.later)
+    def accuracy_later(self, answers: Answers | Vote | None) -> Accuracy:
+        return accuracy(answers, self.later)
 
-    def accuracy_unseen(self, found: Answers | Vote | None) -> Accuracy:
-        return accuracy(found, self.examples)
+    def accuracy_unseen(self, answers: Answers | Vote | None) -> Accuracy:
+        return accuracy(answers, self.examples)
 
     def held_out(self, later: Vote | None, unseen: Vote | None, unseen_share: float) -> HeldOut:
         """The accuracies of a model by its answers for both kinds of examples."""

@@ -100,11 +100,11 @@ class Labelling:
     def origins(self) -> np.ndarray:
         """How each launch got its group, shape (n,), uint8: numbers of
         :data:`assay_sampling.scoring.error_parts.decomposition.ORIGINS`."""
-        found = np.zeros(len(self.known), np.uint8)
-        found[self.classified_rows] = 1
-        found[self.known >= self.window_groups] = 2
-        found[self.known >= self.window_groups + len(self.unknown_first_rows)] = 3
-        return found
+        origin = np.zeros(len(self.known), np.uint8)
+        origin[self.classified_rows] = 1
+        origin[self.known >= self.window_groups] = 2
+        origin[self.known >= self.window_groups + len(self.unknown_first_rows)] = 3
+        return origin
 
     def labels(self, model: LabellerName | None) -> np.ndarray:
         """Groups of all launches, from ``model`` where one is needed: shape (n,), int32."""
@@ -175,9 +175,9 @@ def label_rest(
         judged = Judged.of(window, signatures, facts, light, unseen_share)
         chosen = _chosen(model, judged.held_out, light)
         # The paper's models abstain together, by their vote; the others each by itself.
-        asked = COMBINED if chosen in MODEL_NAMES else chosen
-        abstention = calibrate(judged.unseen[asked], window.examples, label_accuracy_percent)
-        doubtful = ~seen & ~unknown & abstention.abstains(judged.confidence[asked])
+        labeller = COMBINED if chosen in MODEL_NAMES else chosen
+        abstention = calibrate(judged.unseen[labeller], window.examples, label_accuracy_percent)
+        doubtful = ~seen & ~unknown & abstention.abstains(judged.confidence[labeller])
         abstained = Abstained(
             abstention, int(counts[doubtful].sum()), signatures.first_rows[doubtful], abstain
         )
@@ -194,7 +194,9 @@ def label_rest(
         unknown_first_rows=signatures.first_rows[unknown],
         unknown_launches=int(counts[unknown].sum()),
         ambiguous_percent=window.examples.ambiguous_percent,
-        predicted={name: found[of_classified] for name, found in judged.labels.items()} if judged else {},
+        predicted={name: of_signature[of_classified] for name, of_signature in judged.labels.items()}
+        if judged
+        else {},
         held_out=judged.held_out if judged else {},
         vote_weights=judged.weights if judged else {},
         abstained=abstained,
@@ -221,8 +223,8 @@ def _chosen(
         return choice
 
     def worth(name: LabellerName) -> tuple[float, float]:
-        found = held_out[name]
-        return found.expected or 0.0, found.chronological.plain or 0.0
+        accuracy = held_out[name]
+        return accuracy.expected or 0.0, accuracy.chronological.plain or 0.0
 
     return max((name for name in _PREFERRED if name in held_out), key=worth)
 

@@ -85,11 +85,11 @@ def vote(answers: Sequence[Answers], weights: np.ndarray) -> Vote:
     return Vote(chosen, np.asarray(confidence, np.float64))
 
 
-def calibrate(found: Vote | None, examples: Examples, accuracy_percent: float) -> Abstention:
+def calibrate(answers: Vote | None, examples: Examples, accuracy_percent: float) -> Abstention:
     """The lowest threshold above which ``accuracy_percent`` of held-out signatures get their true group.
 
     Args:
-        found: the vote on each example, by models that had not seen its signature; None if nothing was
+        answers: the vote on each example, by models that had not seen its signature; None if nothing was
         held out.
         examples: the pairs of signature and group.
         accuracy_percent: as requested. Each signature counts once, because each unseen one needs one answer.
@@ -97,11 +97,11 @@ def calibrate(found: Vote | None, examples: Examples, accuracy_percent: float) -
     Enough must be labelled for one wrong answer to show: 20 for 95 %. A signature with several groups has the
     most frequent one: differences between its launches do not make the signature unlike all others.
     """
-    if found is None:
+    if answers is None:
         return Abstention(None, None, None)
     main = examples.main
-    main = main[np.argsort(-found.confidence[main], kind="stable")]
-    confidence, right = found.confidence[main], found.labels[main] == examples.label[main]
+    main = main[np.argsort(-answers.confidence[main], kind="stable")]
+    confidence, right = answers.confidence[main], answers.labels[main] == examples.label[main]
     labelled = np.arange(1, len(main) + 1)
     accuracy = 100 * np.cumsum(right) / labelled
     # Answers of one confidence are given or withheld together.

@@ -118,8 +118,8 @@ class Nearest:
         points = np.column_stack([np.where(known, number * _APART, -_APART), position])
         distance, at = self._tree.query(points, k=neighbours, p=1, distance_upper_bound=_APART / 2)
         distance, at = distance.reshape(len(points), neighbours), at.reshape(len(points), neighbours)
-        found = np.where(np.isfinite(distance), np.append(self.rows, -1)[at], -1)
-        return distance, found
+        rows = np.where(np.isfinite(distance), np.append(self.rows, -1)[at], -1)
+        return distance, rows
 
 
 def nearest_light_time(seen: Seen) -> Answerer:
@@ -127,13 +127,13 @@ def nearest_light_time(seen: Seen) -> Answerer:
     nearest = Nearest(seen.facts.kernel, _log_time(seen.facts))
 
     def answers(facts: LightFacts, groups: int) -> Answers:
-        distance, found = nearest.query(facts.kernel, _log_time(facts), _NEIGHBOURS)
-        near = np.where(found >= 0, 1 / np.maximum(np.square(distance), _SMALLEST), 0.0)
+        distance, neighbour = nearest.query(facts.kernel, _log_time(facts), _NEIGHBOURS)
+        near = np.where(neighbour >= 0, 1 / np.maximum(np.square(distance), _SMALLEST), 0.0)
         probabilities = np.zeros((len(facts), groups))
         rows = np.arange(len(facts))
         for index in range(_NEIGHBOURS):
-            probabilities[rows, seen.label[found[:, index]]] += near[:, index]
-        return _with_fallback(seen, seen.label[found[:, 0]], probabilities, found[:, 0] >= 0)
+            probabilities[rows, seen.label[neighbour[:, index]]] += near[:, index]
+        return _with_fallback(seen, seen.label[neighbour[:, 0]], probabilities, neighbour[:, 0] >= 0)
 
     return answers
 
@@ -174,8 +174,8 @@ class _ScaledCounters:
         return by_time if by_time._left_out_right() > by_warps._left_out_right() else by_warps
 
     def answers(self, facts: LightFacts, groups: int) -> Answers:
-        distance, found = self.nearest.query(facts.kernel, _sizes(facts), 1)
-        donor = found[:, 0]
+        distance, neighbour = self.nearest.query(facts.kernel, _sizes(facts), 1)
+        donor = neighbour[:, 0]
         probabilities = np.zeros((len(facts), groups))
         probabilities[:, self.groups] = self._memberships(facts, donor)
         labels = self.groups[probabilities[:, self.groups].argmax(axis=1)]
@@ -210,11 +210,11 @@ class _ScaledCounters:
     def _left_out_right(self) -> int:
         """How many seen signatures get their group from their nearest neighbour."""
         facts = self.seen.facts.take(self.nearest.rows)
-        _, found = self.nearest.query(facts.kernel, _sizes(facts), 2)
-        other = np.where(found[:, 0] == self.nearest.rows, found[:, 1], found[:, 0])
-        asked = np.flatnonzero(other >= 0)
-        labels = self.groups[self._memberships(facts.take(asked), other[asked]).argmax(axis=1)]
-        return int((labels == self.seen.label[self.nearest.rows[asked]]).sum())
+        _, neighbour = self.nearest.query(facts.kernel, _sizes(facts), 2)
+        other = np.where(neighbour[:, 0] == self.nearest.rows, neighbour[:, 1], neighbour[:, 0])
+        with_other = np.flatnonzero(other >= 0)
+        labels = self.groups[self._memberships(facts.take(with_other), other[with_other]).argmax(axis=1)]
+        return int((labels == self.seen.label[self.nearest.rows[with_other]]).sum())
 
 
 def _with_fallback(seen: Seen, labels: np.ndarray, near: np.ndarray, known: np.ndarray) -> Answers:

@@ -93,8 +93,8 @@ def align(
         if codes is None:
             matched_left, matched_right = _same_ordinals(left, right, ours, theirs)
         else:
-            found = common_subsequence(codes[0][ours], codes[1][theirs])
-            matched_left, matched_right, exact = found.left, found.right, exact and found.exact
+            common = common_subsequence(codes[0][ours], codes[1][theirs])
+            matched_left, matched_right, exact = common.left, common.right, exact and common.exact
         pairs_left.append(matched_left + ours.start)
         pairs_right.append(matched_right + theirs.start)
     rows = np.concatenate(pairs_left), np.concatenate(pairs_right)
@@ -134,13 +134,13 @@ def align_window(detailed: Launches, light: Launches, kind: MatchKind = "exact")
     if not detailed.ranges:
         return covering.align(detailed, kind)
     parts = _process_ranges(detailed)
-    found = []
+    alignments = []
     for covered in detailed.ranges:
         rows = _rows_within(detailed.column("launch"), parts.get(covered.process, slice(0, 0)), covered)
         if rows.stop > rows.start:
             one = covering.align(detailed.slice(rows.start, rows.stop - rows.start), kind)
-            found.append((covered, replace(one, left_rows=one.left_rows + rows.start)))
-    return _together(found, kind)
+            alignments.append((covered, replace(one, left_rows=one.left_rows + rows.start)))
+    return _together(alignments, kind)
 
 
 def _inside(detailed: Launches, light: Launches) -> np.ndarray | None:
@@ -178,10 +178,10 @@ class _Covering:
             within = _rows_within(self.ordinals, self.parts.get(process, slice(0, 0)), ends)
             covered.append(np.arange(within.start, within.stop))
         covered_rows = np.concatenate(covered)
-        found = align(
+        alignment = align(
             window, self.light.take(covered_rows), kind, left_name="detailed run", right_name="light run"
         )
-        return replace(found, right_rows=covered_rows[found.right_rows])
+        return replace(alignment, right_rows=covered_rows[alignment.right_rows])
 
 
 def _rows_within(ordinals: np.ndarray, of_process: slice, wanted: LaunchRange) -> slice:
@@ -190,23 +190,23 @@ def _rows_within(ordinals: np.ndarray, of_process: slice, wanted: LaunchRange) -
     return slice(begin, of_process.start + int(np.searchsorted(ordinals[of_process], wanted.last, "right")))
 
 
-def _together(found: Sequence[tuple[LaunchRange, Alignment]], kind: MatchKind) -> Alignment:
+def _together(alignments: Sequence[tuple[LaunchRange, Alignment]], kind: MatchKind) -> Alignment:
     """The alignment of a window with gaps from those of its ranges, in order. Its differences begin with
     those of the range that matches least."""
-    worst_first = sorted((one for _, one in found), key=lambda one: one.match_percent)
-    matched = sum(len(one.left_rows) for _, one in found)
-    larger = sum(max(one.left_launches, one.right_launches) for _, one in found)
+    worst_first = sorted((one for _, one in alignments), key=lambda one: one.match_percent)
+    matched = sum(len(one.left_rows) for _, one in alignments)
+    larger = sum(max(one.left_launches, one.right_launches) for _, one in alignments)
     nothing = [np.empty(0, np.int64)]
     return Alignment(
         kind=kind,
         match_percent=100.0 * matched / larger if larger else 100.0,
-        left_rows=np.concatenate([*nothing, *(one.left_rows for _, one in found)]),
-        right_rows=np.concatenate([*nothing, *(one.right_rows for _, one in found)]),
-        left_launches=sum(one.left_launches for _, one in found),
-        right_launches=sum(one.right_launches for _, one in found),
+        left_rows=np.concatenate([*nothing, *(one.left_rows for _, one in alignments)]),
+        right_rows=np.concatenate([*nothing, *(one.right_rows for _, one in alignments)]),
+        left_launches=sum(one.left_launches for _, one in alignments),
+        right_launches=sum(one.right_launches for _, one in alignments),
         differences=tuple(line for one in worst_first for line in one.differences)[:_DIFFERENCES_SHOWN],
-        lower_bound=any(one.lower_bound for _, one in found),
-        by_range=tuple((covered, one.match_percent) for covered, one in found),
+        lower_bound=any(one.lower_bound for _, one in alignments),
+        by_range=tuple((covered, one.match_percent) for covered, one in alignments),
     )
 
 

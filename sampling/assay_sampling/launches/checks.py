@@ -29,14 +29,14 @@ def check_schema(schema: pa.Schema) -> TableMetadata:
     """
     # The runs of a campaign have few schemas. Equality of schemas leaves out their metadata, bytes do not.
     serialized = schema.serialize().to_pybytes()
-    found = _checked.get(serialized)
-    if found is None:
-        found = _check(schema)
+    metadata = _checked.get(serialized)
+    if metadata is None:
+        metadata = _check(schema)
         if len(serialized) <= _MOST_SCHEMA_BYTES:
             if len(_checked) >= _MOST_SCHEMAS:
                 _checked.clear()
-            _checked[serialized] = found
-    return found
+            _checked[serialized] = metadata
+    return metadata
 
 
 _MOST_SCHEMA_BYTES, _MOST_SCHEMAS = 64 << 10, 64
@@ -48,10 +48,10 @@ def _check(schema: pa.Schema) -> TableMetadata:
     if len(schema) < len(BASE_FIELDS):
         raise LaunchTableError("launch table", f"it has only {len(schema)} columns")
     base = base_fields(schema)
-    for expected, found in zip(base, schema, strict=False):
+    for expected, actual in zip(base, schema, strict=False):
         # A file whose grids are all known may say that none is null.
-        if not expected.equals(found.with_nullable(True) if found.name in SHAPE_COLUMNS else found):
-            raise LaunchTableError("launch table", f"found the column {found.name!r}, expected {expected}")
+        if not expected.equals(actual.with_nullable(True) if actual.name in SHAPE_COLUMNS else actual):
+            raise LaunchTableError("launch table", f"found the column {actual.name!r}, expected {expected}")
     for place, item in enumerate(schema):
         marks = column_marks(item)
         if place < len(base):

@@ -56,10 +56,10 @@ def common_subsequence(
     runs = [(0, 0, begin)]
     exact = True
     if len(middle_left) and len(middle_right):
-        found, exact = _search(
+        matches, exact = _search(
             *_small_codes(middle_left, middle_right), segment_differences, most_differences
         )
-        runs.extend((x + begin, y + begin, length) for x, y, length in found)
+        runs.extend((x + begin, y + begin, length) for x, y, length in matches)
     runs.append((len(left) - end, len(right) - end, end))
     starts = np.array(runs, np.int64)
     return CommonSubsequence(_expand(starts[:, 0], starts[:, 2]), _expand(starts[:, 1], starts[:, 2]), exact)
@@ -183,8 +183,8 @@ def _search(
     runs: list[Run] = []
     x = y = used = 0
     while True:
-        at_end, found, (step_x, step_y), differences = _segment(grid, segment_differences)
-        runs.extend((run_x + x, run_y + y, length) for run_x, run_y, length in found)
+        at_end, matches, (step_x, step_y), differences = _segment(grid, segment_differences)
+        runs.extend((run_x + x, run_y + y, length) for run_x, run_y, length in matches)
         if at_end:
             return runs, used == 0
         grid = grid.behind(step_x, step_y)

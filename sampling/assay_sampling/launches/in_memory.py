@@ -62,8 +62,8 @@ class Launches:
     @property
     def unreadable(self) -> dict[str, str]:
         """By canonical name, why the reader left a counter of the file out."""
-        found = [dict(note.parameters) for note in self.notes if note.code == "metric_unreadable"]
-        return {str(fact["counter"]): f"{fact['metric']}: {fact['cause']}" for fact in found}
+        facts = [dict(note.parameters) for note in self.notes if note.code == "metric_unreadable"]
+        return {str(fact["counter"]): f"{fact['metric']}: {fact['cause']}" for fact in facts}
 
     @property
     def counters(self) -> tuple[str, ...]:

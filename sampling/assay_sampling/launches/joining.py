@@ -192,7 +192,7 @@ def _refuse_overlapping(one: Launches, other: Launches) -> None:
 
 def _shared(one: Launches, other: Launches) -> _Shared:
     """The launches that two recordings share by process and ordinal, at least one."""
-    found: _Shared | None = None
+    overlap: _Shared | None = None
     ours, theirs = _by_process(one), _by_process(other)
     for process in sorted(ours.keys() & theirs.keys()):
         left, right = ours[process], theirs[process]
@@ -204,12 +204,12 @@ def _shared(one: Launches, other: Launches) -> _Shared:
         )
         if not len(common):
             continue
-        if found is None:
+        if overlap is None:
             kernels = _kernel(one, left.start + at_left[0]), _kernel(other, right.start + at_right[0])
-            found = _Shared(0, process, int(common[0]), kernels)
-        found = replace(found, launches=found.launches + len(common))
-    assert found is not None
-    return found
+            overlap = _Shared(0, process, int(common[0]), kernels)
+        overlap = replace(overlap, launches=overlap.launches + len(common))
+    assert overlap is not None
+    return overlap
 
 
 def _by_process(launches: Launches) -> dict[int, slice]:
@@ -296,11 +296,11 @@ def ordinal_among(device: Device, known: list[Device]) -> int:
 
 def renumbered(column: pa.ChunkedArray | pa.Array, ordinals: Mapping[int, int]) -> pa.ChunkedArray | pa.Array:
     """A column of device ordinals under new ones; null stays null."""
-    found = column
+    new_column = column
     for old, new in ordinals.items():
         if old != new:
-            found = pc.if_else(pc.equal(column, old), pa.scalar(new, column.type), found)
-    return found
+            new_column = pc.if_else(pc.equal(column, old), pa.scalar(new, column.type), new_column)
+    return new_column
 
 
 def _set(table: pa.Table, name: str, values: pa.ChunkedArray | pa.Array) -> pa.Table:

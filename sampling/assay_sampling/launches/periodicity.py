@@ -52,16 +52,16 @@ def find_period(launches: Launches) -> Period | None:
 
 def period_of(codes: np.ndarray) -> Period | None:
     """The smallest period of a sequence of codes, shape (n,); None as in :func:`find_period`."""
-    found = [_longest(codes, lag) for lag in _candidate_lags(codes)]
+    periods = [_longest(codes, lag) for lag in _candidate_lags(codes)]
     covered = max(
-        (each.stop - each.start for each in found if each.iterations >= _LEAST_ITERATIONS), default=0
+        (each.stop - each.start for each in periods if each.iterations >= _LEAST_ITERATIONS), default=0
     )
     if covered < _LEAST_COVERED * len(codes):
         return None
     return min(
         (
             each
-            for each in found
+            for each in periods
             if each.iterations >= _LEAST_ITERATIONS and each.stop - each.start >= _NEARLY_ALL * covered
         ),
         key=lambda each: each.launches,
@@ -89,8 +89,8 @@ def _agreements(codes: np.ndarray) -> np.ndarray:
     signs = np.random.default_rng(0).choice(np.array([-1.0, 1.0]), int(codes.max()) + 1)[codes]
     length = 1 << (2 * len(codes) - 1).bit_length()
     spectrum = np.fft.rfft(signs, length)
-    found: np.ndarray = np.fft.irfft(spectrum.real**2 + spectrum.imag**2, length)[: len(codes)]
-    return found
+    agreements: np.ndarray = np.fft.irfft(spectrum.real**2 + spectrum.imag**2, length)[: len(codes)]
+    return agreements
 
 
 def _longest(codes: np.ndarray, lag: int) -> Period:

@@ -35,11 +35,11 @@ def extent_of(process: np.ndarray, launch: np.ndarray) -> Extent:
 
 def joined_extent(one: Extent, other: Extent) -> Extent:
     """The extent of two parts of one file."""
-    found = dict(one)
+    extent = dict(one)
     for process, (first, last) in other.items():
-        low, high = found.get(process, (first, last))
-        found[process] = (min(low, first), max(high, last))
-    return found
+        low, high = extent.get(process, (first, last))
+        extent[process] = (min(low, first), max(high, last))
+    return extent
 
 
 def ranges_with_gaps(extents: Iterable[Extent]) -> tuple[LaunchRange, ...]:

@@ -359,12 +359,14 @@ def with_metadata(schema: pa.Schema, metadata: TableMetadata) -> pa.Schema:
 
 def counter_columns(schema: pa.Schema) -> tuple[CounterColumn, ...]:
     """The counter columns of a launch table's schema, in order."""
-    found = []
+    columns = []
     for item in schema:
         metadata = column_marks(item)
         if metadata.get("kind") == "counter":
-            found.append(CounterColumn(item.name, metadata["unit"], metadata["metric"], metadata["variant"]))
-    return tuple(found)
+            columns.append(
+                CounterColumn(item.name, metadata["unit"], metadata["metric"], metadata["variant"])
+            )
+    return tuple(columns)
 
 
 def column_marks(item: pa.Field) -> dict[str, str]:

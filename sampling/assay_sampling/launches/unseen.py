@@ -24,8 +24,8 @@ def signature_ordinals(light: Launches) -> np.ndarray:
     compared = [values for name, values in signatures.columns.items() if name != "nvtx_id"]
     assert len(compared) == len(SIGNATURE_COLUMNS) - 1
     _, ordinals = np.unique(hash_rows(compared), return_inverse=True)
-    found: np.ndarray = ordinals[signatures.inverse]
-    return found
+    of_launch: np.ndarray = ordinals[signatures.inverse]
+    return of_launch
 
 
 def unseen_time_percent(light: Launches, window_rows: np.ndarray, cost: np.ndarray) -> float:

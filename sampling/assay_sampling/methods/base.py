@@ -118,12 +118,14 @@ def grouped_selection(
     _require_sound(method, labels, rows, weights)
     groups = labels[rows]
     group_launches = counts_by(labels)
-    asked = weights_asked(parameters)
-    if asked == "launches" and weighed_by == "instructions":
-        weights, weighed_by = launch_weights(labels, rows), asked
+    weight_kind = weights_asked(parameters)
+    if weight_kind == "launches" and weighed_by == "instructions":
+        weights, weighed_by = launch_weights(labels, rows), weight_kind
         interval, interval_reason = None, interval_reason or make_note("interval_of_other_weights")
     own = weights if weighed_by == "light_time" else light_time_weights
-    weighing = weigh(profile, labels, rows, here=weighed_by, asked=asked, light_time=own, drawing=drawing)
+    weighing = weigh(
+        profile, labels, rows, here=weighed_by, asked=weight_kind, light_time=own, drawing=drawing
+    )
     return Selection(
         method=method,
         parameters=parameters.model_dump(mode="json"),
@@ -163,7 +165,7 @@ def _require_sound(method: str, labels: np.ndarray, rows: np.ndarray, weights: n
         raise MethodFailedError(f"method {method!r}", f"it gave a launch the weight {weights[odd[0]]:g}")
 
 
-def with_both_weights(selection: Selection, profile: Profile, asked: WeightKind | None) -> Selection:
+def with_both_weights(selection: Selection, profile: Profile, kind: WeightKind | None) -> Selection:
     """The selection of a method that knows of no weights by light time, with them.
 
     Raises what :func:`assay_sampling.scoring.weights.weigh` raises; a selection without labels that has none
@@ -177,7 +179,7 @@ def with_both_weights(selection: Selection, profile: Profile, asked: WeightKind 
         selection.labels,
         rows,
         here=selection.weights.here,
-        asked=asked,
+        asked=kind,
         drawing=selection.drawing,
     )
     return replace(
@@ -247,8 +249,8 @@ def with_cell_times(selection: Selection, profile: Profile) -> Selection:
 
 def weights_asked(parameters: BaseModel) -> WeightKind | None:
     """The parameter ``weights``; None if it was left out, or the method has none."""
-    found: WeightKind | None = getattr(parameters, "weights", None)
-    return found
+    kind: WeightKind | None = getattr(parameters, "weights", None)
+    return kind
 
 
 def drawing_of(per_group: int, light_time: np.ndarray | None) -> Drawing:
@@ -265,7 +267,7 @@ def time_to_draw_by(profile: Profile, parameters: BaseModel) -> np.ndarray | Non
     """
     if weights_asked(parameters) != "light_time":
         return None
-    found = light_time_of_profile(profile)
-    if found is None:
+    light_time = light_time_of_profile(profile)
+    if light_time is None:
         raise no_light_run(profile)
-    return found
+    return light_time

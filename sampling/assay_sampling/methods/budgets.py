@@ -48,8 +48,8 @@ LAUNCHES_PER_GROUP = Budget("launches_per_group", 1, None, "smaller", start=2, w
 
 def budget_of(sampler: Any) -> Budget | None:
     """The budget of a sampler; None if it has none."""
-    found = getattr(sampler, "budget", None)
-    return found if isinstance(found, Budget) else None
+    budget = getattr(sampler, "budget", None)
+    return budget if isinstance(budget, Budget) else None
 
 
 def value_for_speedup(
@@ -91,10 +91,10 @@ class _Search:
             value = self.budget.value(number)
             if value in self.tried:
                 break
-            found = self._speedup(value)
-            if found is None or 1 / _NEAR_ENOUGH <= found / self.wanted <= _NEAR_ENOUGH:
+            speedup = self._speedup(value)
+            if speedup is None or 1 / _NEAR_ENOUGH <= speedup / self.wanted <= _NEAR_ENOUGH:
                 break
-            too_large = (found > self.wanted) == (self.budget.faster == "larger")
+            too_large = (speedup > self.wanted) == (self.budget.faster == "larger")
             low, high = (low, number) if too_large else (number, high)
             if low is not None and high is not None:
                 number = math.sqrt(low * high)
@@ -108,8 +108,8 @@ class _Search:
 
     def _speedup(self, value: float | int) -> float | None:
         try:
-            self.tried[value] = found = self.speedup_at(value)
+            self.tried[value] = speedup = self.speedup_at(value)
         except AssayError as error:
             self.error = error
             return None
-        return found
+        return speedup

@@ -144,8 +144,8 @@ def _under_strata_of(operations: Operations, whole: Operations) -> Operations:
         replace(whole.identities[int(whole.identity[row])], thread=0): whole.launches.names[int(names[row])]
         for row in first.tolist()
     }
-    found = [of_identity.get(replace(one, thread=0), one.label()) for one in operations.identities]
-    return operations.named(found)
+    names_of_strata = [of_identity.get(replace(one, thread=0), one.label()) for one in operations.identities]
+    return operations.named(names_of_strata)
 
 
 def _of_window(detailed: Launches, whole: Operations) -> tuple[Operations, tuple[Note, ...]]:

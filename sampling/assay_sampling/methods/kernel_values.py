@@ -81,13 +81,13 @@ def _beyond_memory(place: Place, kernel: np.ndarray, values: np.ndarray) -> Kern
     theirs up."""
     rows = ArrayRows({"kernel": kernel, "value": values})
     most = place.memory_bytes // _BYTES_PER_ATOM
-    found = place.engine.groups(rows, ["kernel", "value"], most=most)
-    kernels, of_kernel = np.unique(found.key("kernel"), return_inverse=True)
+    groups = place.engine.groups(rows, ["kernel", "value"], most=most)
+    kernels, of_kernel = np.unique(groups.key("kernel"), return_inverse=True)
     first_use = np.full(len(kernels), len(kernel))
-    np.minimum.at(first_use, of_kernel, found.first_row)
+    np.minimum.at(first_use, of_kernel, groups.first_row)
     rank = np.empty(len(kernels), np.int64)
     rank[np.argsort(first_use, kind="stable")] = np.arange(len(kernels))
-    distinct, of_value = np.unique(found.key("value"), return_inverse=True)
+    distinct, of_value = np.unique(groups.key("value"), return_inverse=True)
     pairs = rank[of_kernel] * len(distinct) + of_value
     order = np.argsort(pairs)
     pairs = pairs[order]
@@ -99,8 +99,8 @@ def _beyond_memory(place: Place, kernel: np.ndarray, values: np.ndarray) -> Kern
     return KernelValues(
         atom=place.column(len(kernel), label_kind(len(pairs)), atoms, kernel, values),
         value=distinct[pairs % max(1, len(distinct))].astype(np.float64),
-        count=found.count[order].astype(np.float64),
-        first_row=found.first_row[order],
+        count=groups.count[order].astype(np.float64),
+        first_row=groups.first_row[order],
         kernel_start=np.searchsorted(pairs, np.arange(len(kernels) + 1) * len(distinct)),
     )
 
@@ -114,11 +114,11 @@ def value_codes(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         distinct, codes = np.unique(values, return_inverse=True)
         return codes, distinct
     encoded = pc.dictionary_encode(pa.array(values))
-    found = encoded.dictionary.to_numpy(zero_copy_only=False)
-    order = np.argsort(found, kind="stable")
+    dictionary = encoded.dictionary.to_numpy(zero_copy_only=False)
+    order = np.argsort(dictionary, kind="stable")
     rank = np.empty(len(order), np.int64)
     rank[order] = np.arange(len(order))
-    return rank[encoded.indices.to_numpy(zero_copy_only=False)], found[order]
+    return rank[encoded.indices.to_numpy(zero_copy_only=False)], dictionary[order]
 
 
 def codes_in_order_of_use(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -83,6 +83,6 @@ def cycles(cost: str | None) -> tuple[tuple[str, ...], ...]:
 
 def needs_of(sampler: Any, parameters: Any) -> Needs | None:
     """A sampler's needs with these parameters; None for a plug-in that does not say."""
-    told = getattr(sampler, "needs", None)
-    found = told(parameters) if callable(told) else None
-    return found if isinstance(found, Needs) else None
+    method = getattr(sampler, "needs", None)
+    needs = method(parameters) if callable(method) else None
+    return needs if isinstance(needs, Needs) else None

@@ -71,10 +71,10 @@ class PlugIn:
 
     def select(self, profile: Profile, parameters: Any, *, seed: int) -> Selection:
         """As the sampler selects; raises MethodFailedError for any failure and for nonsense."""
-        found: Selection = self._checked(
+        selection: Selection = self._checked(
             lambda: self._sampler.select(profile, parameters, seed=seed), profile
         )
-        return found
+        return selection
 
     def needs(self, parameters: Any) -> Needs | None:
         """The counters that it uses; None if it does not say."""
@@ -85,16 +85,16 @@ class PlugIn:
         """The parameters with its defaults for profiles of this kind, if it has any."""
         fit = getattr(self._sampler, "fitted", None)
         with self._named():
-            found: BaseModel = fit(parameters, profile) if callable(fit) else parameters
-        return found
+            with_defaults: BaseModel = fit(parameters, profile) if callable(fit) else parameters
+        return with_defaults
 
     def page(self) -> str:
         """Its page in Markdown: its attribute ``page``, else its docstring, with the table of parameters."""
         with self._named():
-            told = getattr(self._sampler, "page", None) or inspect.getdoc(type(self._sampler)) or ""
+            text = getattr(self._sampler, "page", None) or inspect.getdoc(type(self._sampler)) or ""
             table = parameter_table(self.parameters)
         head = f"# {self.name}\n\nA method of the package {self._package}."
-        return f"{head}\n\n{told}\n\n## Parameters\n\n{table}\n"
+        return f"{head}\n\n{text}\n\n## Parameters\n\n{table}\n"
 
     def about(self) -> str:
         """One line about it: the first of its docstring."""

@@ -40,9 +40,9 @@ class _Samplers(Mapping[str, Sampler]):
 
     @cached_property
     def plugins(self) -> dict[str, metadata.EntryPoint]:
-        found = metadata.entry_points(group=ENTRY_POINT_GROUP)
+        points = metadata.entry_points(group=ENTRY_POINT_GROUP)
         # A plug-in cannot take the name of a built-in method: results would not say which one it was.
-        return {point.name: point for point in found if point.name not in BUILT_IN}
+        return {point.name: point for point in points if point.name not in BUILT_IN}
 
     def __iter__(self) -> Iterator[str]:
         yield from BUILT_IN
@@ -205,8 +205,8 @@ def needs(method: str, parameters: Mapping[str, Any], *, verb: str = "metrics") 
 @cache
 def methods_without_counters() -> tuple[str, ...]:
     """The built-in methods for which a light recording is enough."""
-    found = ((name, needs(name, {})) for name in BUILT_IN)
-    return tuple(name for name, wanted in found if wanted is not None and wanted.nothing)
+    needs_by_name = ((name, needs(name, {})) for name in BUILT_IN)
+    return tuple(name for name, wanted in needs_by_name if wanted is not None and wanted.nothing)
 
 
 def without_counters(method: str, wanted: Needs, launches: Launches) -> str:

@@ -17,8 +17,8 @@ def threads(launches: Launches, sides: tuple[Side, ...] = ("block", "grid")) -> 
 
 
 def _product(axes: list[np.ndarray]) -> np.ndarray:
-    found = np.ones(len(axes[0]), np.int64)
+    product = np.ones(len(axes[0]), np.int64)
     for axis in axes:
         # An axis that the recording does not know (-1) is part of the total, which is in x.
-        found *= np.maximum(axis.astype(np.int64), 1)
-    return found
+        product *= np.maximum(axis.astype(np.int64), 1)
+    return product

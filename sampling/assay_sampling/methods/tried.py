@@ -65,17 +65,17 @@ def try_seeds(select: Callable[[int], Selection], first: Selection, seed: int, c
     second = select(seed + 1)
     if select_alike(first, second):
         return Tried(first)
-    found = [second, *(select(seed + 1 + index) for index in range(1, min(count, LEAST_TRIALS)))]
+    selections = [second, *(select(seed + 1 + index) for index in range(1, min(count, LEAST_TRIALS)))]
     held = [
         each.interval.low <= each.evaluation.total <= each.interval.high
-        for each in found
+        for each in selections
         if each.interval is not None
     ]
     trials = Trials(
         basis="draws",
         total=first.evaluation.total,
-        signed_error_percent=np.array([each.evaluation.signed_error_percent for each in found]),
-        simulated=np.array([each.evaluation.simulated for each in found]),
+        signed_error_percent=np.array([each.evaluation.signed_error_percent for each in selections]),
+        simulated=np.array([each.evaluation.simulated for each in selections]),
         held=np.array(held, bool) if held else None,
     )
     return Tried(first, trials)

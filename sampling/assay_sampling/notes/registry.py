@@ -80,11 +80,11 @@ def distinct_notes(notes: Iterable[Note]) -> tuple[Note, ...]:
 
 def flags_of(notes: Iterable[Note]) -> dict[str, str]:
     """The validity flags that notes stand for, each with the sentences of its notes as detail."""
-    found: dict[str, list[str]] = {}
+    texts_of: dict[str, list[str]] = {}
     for note in notes:
         if note.flag is not None:
-            found.setdefault(note.flag, []).append(note.text)
-    return {flag: "; ".join(texts) for flag, texts in found.items()}
+            texts_of.setdefault(note.flag, []).append(note.text)
+    return {flag: "; ".join(texts) for flag, texts in texts_of.items()}
 
 
 def note_of_error(code: str, error: AssayError, **parameters: NoteValue) -> Note:

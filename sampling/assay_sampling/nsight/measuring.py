@@ -104,7 +104,7 @@ def measuring(
     light = _light(command, operations)
     metrics = [metric for _, metric in collected]
     detailed = _detailed(metrics, release, window, command, operations=operations) if metrics else ()
-    found = Measuring(
+    plan = Measuring(
         method,
         compute_capability,
         tool_version,
@@ -118,7 +118,7 @@ def measuring(
             _selecting(method, parameters, window, detailed=bool(collected), operations=operations),
         ),
     )
-    return replace(found, notes=tuple(_notes(found, wanted, window, release, operations=operations)))
+    return replace(plan, notes=tuple(_notes(plan, wanted, window, release, operations=operations)))
 
 
 def _check_window(method: str, wanted: Needs, window: Window) -> None:
@@ -146,15 +146,15 @@ def _collected(
             "measure light runs, and use a method that needs no counters: "
             + ", ".join(methods_without_counters()),
         )
-    found, missing = [], []
+    metrics, missing = [], []
     for name in dict.fromkeys((*wanted.to_collect(), *COST_COUNTERS)):
         try:
-            found.append((name, metric_of(name, capability, version)))
+            metrics.append((name, metric_of(name, capability, version)))
         except CounterUnavailableError:
             if name in wanted.counters:
                 raise
             missing.append(name)
-    return tuple(found), tuple(missing)
+    return tuple(metrics), tuple(missing)
 
 
 def _detailed(
@@ -195,14 +195,14 @@ def _selecting(
 
 
 def _notes(
-    found: Measuring, wanted: Needs, window: Window, release: str, *, operations: bool
+    plan: Measuring, wanted: Needs, window: Window, release: str, *, operations: bool
 ) -> Iterator[Note]:
     if wanted.nothing:
-        yield make_note("no_counters_needed", method=found.method)
+        yield make_note("no_counters_needed", method=plan.method)
         if wanted.beside is not None:
             yield wanted.beside
     else:
-        yield from _notes_on_counters(found, window, release)
+        yield from _notes_on_counters(plan, window, release)
     later = options_since("nsys")
     pytorch = later.pop(commands.ANNOTATES_PYTORCH)
     for option, first in later.items():
@@ -213,19 +213,19 @@ def _notes(
             yield make_note("ranges_for_counters")
 
 
-def _notes_on_counters(found: Measuring, window: Window, release: str) -> Iterator[Note]:
-    if found.missing:
-        yield make_note("counters_not_on_gpu", counters=found.missing)
-    unlisted = tuple(metric for _, metric in found.counters if metric.startswith(_UNLISTED))
+def _notes_on_counters(plan: Measuring, window: Window, release: str) -> Iterator[Note]:
+    if plan.missing:
+        yield make_note("counters_not_on_gpu", counters=plan.missing)
+    unlisted = tuple(metric for _, metric in plan.counters if metric.startswith(_UNLISTED))
     if unlisted:
         yield make_note("metrics_unlisted", metrics=unlisted)
-    if found.of_every_launch:
+    if plan.of_every_launch:
         yield make_note("counters_of_every_launch")
     elif not window.count:
         yield make_note("window_is_enough", first=_WINDOW)
-    if found.passes.passes > 1:
-        yield make_note("replay_disturbs_cycles", passes=found.passes.passes)
-    if not found.tool_version:
+    if plan.passes.passes > 1:
+        yield make_note("replay_disturbs_cycles", passes=plan.passes.passes)
+    if not plan.tool_version:
         yield _about_releases(release)
 
 

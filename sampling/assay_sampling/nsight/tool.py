@@ -89,7 +89,7 @@ def newer_than_oldest(program: Program, version: str) -> bool:
 
 def is_newer(version: str, other: str) -> bool:
     """Whether a release is newer than another; False where one of them is not a release's number."""
-    numbers = [found[0] for text in (version, other) if (found := _VERSION.match(text))]
+    numbers = [match[0] for text in (version, other) if (match := _VERSION.match(text))]
     return len(numbers) == 2 and _key(numbers[0]) > _key(numbers[1])
 
 

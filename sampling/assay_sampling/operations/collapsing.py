@@ -236,8 +236,8 @@ def _threads(launches: Launches) -> np.ndarray:
 
 
 def _sums(values: np.ndarray, of_launch: np.ndarray, count: int) -> np.ndarray:
-    found: np.ndarray = np.bincount(of_launch, values, count)
-    return found
+    sums: np.ndarray = np.bincount(of_launch, values, count)
+    return sums
 
 
 def _lacking(values: np.ndarray, of_launch: np.ndarray, count: int) -> np.ndarray:

@@ -66,8 +66,8 @@ class OperationSequence:
     def threads(self) -> np.ndarray:
         """The calling thread of each operation, shape (m,)."""
         of_identity = np.array([one.thread for one in self.identities] or [0], np.int64)
-        found: np.ndarray = of_identity[self.identity]
-        return found
+        of_operation: np.ndarray = of_identity[self.identity]
+        return of_operation
 
     def label(self, row: int) -> str:
         return self.identities[int(self.identity[row])].label()
@@ -117,9 +117,9 @@ def match_operations(left: OperationSequence, right: OperationSequence, subject:
     pairs: list[tuple[np.ndarray, np.ndarray]] = []
     exact = True
     for ours, theirs in _paired_threads(left, right, codes):
-        found = common_subsequence(codes[0][ours], codes[1][theirs])
-        exact &= found.exact
-        pairs.append((ours[found.left], theirs[found.right]))
+        common = common_subsequence(codes[0][ours], codes[1][theirs])
+        exact &= common.exact
+        pairs.append((ours[common.left], theirs[common.right]))
     left_rows = np.concatenate([np.empty(0, np.int64), *(one for one, _ in pairs)])
     right_rows = np.concatenate([np.empty(0, np.int64), *(other for _, other in pairs)])
     order = np.argsort(left_rows, kind="stable")

@@ -57,20 +57,20 @@ def early_costs(
     whole = cost_of(launches, quantity).values
     projected, simulated, stopped = whole.copy(), whole.copy(), np.zeros(len(whole), bool)
     row_of = {uid: row for row, uid in enumerate(launches.column("report_id").tolist())}
-    for found in project_run(run, chosen.of_rule(), sms=chosen.sms):
-        row = row_of.get(found.launch.uid)
-        if row is not None and found.stop is not None:
-            projected[row], simulated[row] = _cycles(found, quantity)
+    for projection in project_run(run, chosen.of_rule(), sms=chosen.sms):
+        row = row_of.get(projection.launch.uid)
+        if row is not None and projection.stop is not None:
+            projected[row], simulated[row] = _cycles(projection, quantity)
             stopped[row] = True
     return EarlyCosts(projected, simulated, stopped)
 
 
-def _cycles(found: LaunchProjection, quantity: str) -> tuple[float, float]:
+def _cycles(projection: LaunchProjection, quantity: str) -> tuple[float, float]:
     """Projected and simulated cycles; active ones lack the launch latency."""
-    assert found.projected_cycles is not None
-    assert found.simulated_cycles is not None
-    latency = found.launch_latency_cycles if quantity == "cycles_simulated_active" else 0
-    return found.projected_cycles - latency, max(found.simulated_cycles - latency, 0.0)
+    assert projection.projected_cycles is not None
+    assert projection.simulated_cycles is not None
+    latency = projection.launch_latency_cycles if quantity == "cycles_simulated_active" else 0
+    return projection.projected_cycles - latency, max(projection.simulated_cycles - latency, 0.0)
 
 
 @dataclass(frozen=True)

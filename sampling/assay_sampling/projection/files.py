@@ -157,7 +157,7 @@ def _of_one_launch(path: Path, kind: str, series: Series, options: ProjectionOpt
 
 def _of_run(run: SimulatorRun, options: ProjectionOptions, traces: LaunchTraces | None) -> dict[str, Any]:
     refuse_sizes_of_one_launch(options)
-    found = list(project_run(run, options.of_rule(), sms=options.sms, traces=traces))
+    projections = list(project_run(run, options.of_rule(), sms=options.sms, traces=traces))
     return {
         "format": "accel-sim-output",
         "file": str(run.output.path),
@@ -165,8 +165,8 @@ def _of_run(run: SimulatorRun, options: ProjectionOptions, traces: LaunchTraces 
         "parameters": _parameters(options),
         "simulator": run.config.to_dict(),
         "ending": run.output.ending,
-        "launches": [launch.to_dict() for launch in found],
-        "summary": summary_of(found),
+        "launches": [launch.to_dict() for launch in projections],
+        "summary": summary_of(projections),
         "notes": [note.to_dict() for note in run.notes],
     }
 

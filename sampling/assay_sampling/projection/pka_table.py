@@ -51,14 +51,14 @@ class SimulatedWorkload:
     @classmethod
     def of(cls, launches: Iterable[LaunchProjection]) -> SimulatedWorkload:
         """From the projections of runs; launches are known by their traced id, else by their uid."""
-        found = list(launches)
-        ids = [f.launch.uid if f.launch.traced_id is None else f.launch.traced_id for f in found]
-        dram = [f.projection.metrics.get("dram_percent") if f.projection else None for f in found]
+        projections = list(launches)
+        ids = [f.launch.uid if f.launch.traced_id is None else f.launch.traced_id for f in projections]
+        dram = [f.projection.metrics.get("dram_percent") if f.projection else None for f in projections]
         return cls(
             launch=np.array(ids, np.int64) - 1,
-            cycles=_floats([f.true_cycles for f in found]),
-            projected_cycles=_floats([f.projected_cycles for f in found]),
-            stopped_cycles=_floats([f.simulated_cycles for f in found]),
+            cycles=_floats([f.true_cycles for f in projections]),
+            projected_cycles=_floats([f.projected_cycles for f in projections]),
+            stopped_cycles=_floats([f.simulated_cycles for f in projections]),
             dram_percent=_floats([d.over_all_samples if d else None for d in dram]),
             projected_dram_percent=_floats([d.projected if d else None for d in dram]),
         )

@@ -89,7 +89,7 @@ class LaunchProjection:
     def to_dict(self) -> dict[str, Any]:
         """The entry of this launch in the command line's JSON."""
         launch, projection = self.launch, self.projection
-        found: dict[str, Any] = (
+        fields: dict[str, Any] = (
             projection.to_dict()
             if projection
             else {
@@ -117,7 +117,7 @@ class LaunchProjection:
             "true_cycles": self.true_cycles,
             "launch_latency_cycles": self.launch_latency_cycles,
             "true_l2_miss_rate": miss_rate if launch.complete else None,
-            **found,
+            **fields,
             "projected_cycles": self.projected_cycles,
             "reason": None if self.reason is None else self.reason.to_dict(),
             "would_stop": [

@@ -87,16 +87,16 @@ class WavesRule(StopRule):
             return None
         self._halves = halves
         self._ends.append(_HalfEnd(halves, index, cycles, instructions, self.finished_ctas))
-        found = self._estimate(self.size.total_ctas - self.finished_ctas, left)
-        if found is None:
+        estimate = self._estimate(self.size.total_ctas - self.finished_ctas, left)
+        if estimate is None:
             return None
-        apart = found.disagreement_percent
+        apart = estimate.disagreement_percent
         self._least = apart if self._least is None else min(apart, self._least)
         if not apart < self._tolerance_percent:
             return None
         window = index - self._window()[0].sample_index
-        return Stop(index, cycles, instructions, self.finished_ctas, found.projected_cycles,
-                    found.window_ipc, window)  # fmt: skip
+        return Stop(index, cycles, instructions, self.finished_ctas, estimate.projected_cycles,
+                    estimate.window_ipc, window)  # fmt: skip
 
     def _estimate(self, blocks_left: float, instructions_left: float) -> _Estimate | None:
         """From the last two waves; None before there are enough, at the end, or if one executed nothing."""

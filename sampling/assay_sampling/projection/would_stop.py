@@ -66,8 +66,8 @@ def rules_that_would_stop(
     Rules that need the total of thread instructions are left out where it is not known. Window, signal and
     spread are those of ``parameters``, which the artifact's rule replaces by its own.
     """
-    found = (_of_rule(name, series, size, parameters) for name in RULES)
-    return tuple(each for each in found if each is not None)
+    rules = (_of_rule(name, series, size, parameters) for name in RULES)
+    return tuple(each for each in rules if each is not None)
 
 
 def _of_rule(

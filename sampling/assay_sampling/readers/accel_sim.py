@@ -229,9 +229,9 @@ class _Rows:
         if self.config.launch_latency_cycles is None:
             yield make_note("launch_latency_unknown")
         doubtful = {"launches_side_by_side": self._beside, "cycles_below_latency": self._below_latency}
-        for code, found in doubtful.items():
-            if found.launches:
-                yield make_note(code, launches=found.launches, first=found.first)
+        for code, doubt in doubtful.items():
+            if doubt.launches:
+                yield make_note(code, launches=doubt.launches, first=doubt.first)
 
 
 _NUMBER = "number the launches in the order of the log with: --launch-offset 0"

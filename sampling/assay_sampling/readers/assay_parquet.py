@@ -143,8 +143,8 @@ class AssayParquetRecording(OpenRecording):
         columns = {"launch": pa.array(numbers.number(process))}
         if has_operations(self.schema):
             call = pc.fill_null(records.column("call"), -1).to_numpy()
-            found = calls.number(process, was, columns["launch"].to_numpy(), call)
-            columns["call"] = pa.array(found, mask=call < 0)
+            call_numbers = calls.number(process, was, columns["launch"].to_numpy(), call)
+            columns["call"] = pa.array(call_numbers, mask=call < 0)
         for name, values in columns.items():
             position = self.schema.get_field_index(name)
             records = records.set_column(position, self.schema.field(name), values)

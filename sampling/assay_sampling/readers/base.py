@@ -306,19 +306,19 @@ class CallNumbers:
     def _extended(self, process: int, was: np.ndarray, launch: np.ndarray) -> np.ndarray:
         begins = np.append(True, np.diff(was) != 1)
         ends = np.append(begins[1:], True)
-        found = np.stack([was[begins], was[ends], launch[begins]])
+        stretches = np.stack([was[begins], was[ends], launch[begins]])
         known = self._stretches.get(process)
         goes_on = known is not None and np.array_equal(
-            [known[1, -1] + 1, known[2, -1] + known[1, -1] - known[0, -1] + 1], found[[0, 2], 0]
+            [known[1, -1] + 1, known[2, -1] + known[1, -1] - known[0, -1] + 1], stretches[[0, 2], 0]
         )
         if known is not None and goes_on:
-            known[1, -1] = found[1, 0]
-            found = found[:, 1:]
+            known[1, -1] = stretches[1, 0]
+            stretches = stretches[:, 1:]
         if known is not None:
-            found = np.concatenate([known, found], axis=1)
-            found = found[:, np.argsort(found[0], kind="stable")]
-        self._stretches[process] = found
-        return found
+            stretches = np.concatenate([known, stretches], axis=1)
+            stretches = stretches[:, np.argsort(stretches[0], kind="stable")]
+        self._stretches[process] = stretches
+        return stretches
 
 
 def check_offset(path: Path, options: ReadOptions) -> None:

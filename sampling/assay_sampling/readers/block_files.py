@@ -191,9 +191,9 @@ def _rows_of(path: Path, launches: Launches, process: np.ndarray, launch: np.nda
     keys = np.searchsorted(known, ours[0]) * span + ours[1]
     wanted = at * span + launch
     row: np.ndarray = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
-    found = (known[at] == process) & (keys[row] == wanted)
-    if not found.all():
-        first = int(np.argmin(found))
+    matches = (known[at] == process) & (keys[row] == wanted)
+    if not matches.all():
+        first = int(np.argmin(matches))
         raise InputError(
             path,
             f"row {first + 1:,} is of launch {launch[first]} of process {process[first]}, "

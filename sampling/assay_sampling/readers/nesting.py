@@ -48,10 +48,10 @@ class Ranges:
         Holds at most MAX_DEPTH + 1 columns: the last is not -1 where a stack goes deeper.
         """
         levels: list[np.ndarray] = []
-        found = self.innermost(at, until)
-        while len(levels) <= MAX_DEPTH and (found >= 0).any():
-            levels.append(np.where(found >= 0, self.labels[found], -1))
-            found = self._containing(found - 1, until)
+        positions = self.innermost(at, until)
+        while len(levels) <= MAX_DEPTH and (positions >= 0).any():
+            levels.append(np.where(positions >= 0, self.labels[positions], -1))
+            positions = self._containing(positions - 1, until)
         return np.stack(levels, axis=1) if levels else np.full((len(at), 0), -1)
 
     def _containing(self, candidate: np.ndarray, until: np.ndarray) -> np.ndarray:
@@ -74,15 +74,15 @@ def _previous_greater(values: np.ndarray) -> np.ndarray:
     Pointer doubling: nothing between a position and its candidate is greater, so a candidate that is not
     greater either hands over its own candidate.
     """
-    found = np.arange(-1, len(values) - 1, dtype=np.int64)
+    candidates = np.arange(-1, len(values) - 1, dtype=np.int64)
     open_rows = np.arange(1, len(values))
     while len(open_rows):
-        current = found[open_rows]
+        current = candidates[open_rows]
         smaller = values[current] <= values[open_rows]
         open_rows, current = open_rows[smaller], current[smaller]
-        found[open_rows] = found[current]
-        open_rows = open_rows[found[open_rows] >= 0]
-    return found
+        candidates[open_rows] = candidates[current]
+        open_rows = open_rows[candidates[open_rows] >= 0]
+    return candidates
 
 
 @dataclass(frozen=True)
@@ -121,16 +121,16 @@ class ThreadRanges:
         """Label of the innermost range around each [at, until] on its thread, shape (n,), -1: none."""
         labels = np.full(len(thread), -1, np.int64)
         for ranges, rows in self._by_thread(thread):
-            found = ranges.innermost(at[rows], until[rows])
-            labels[rows] = np.where(found >= 0, ranges.labels[found], -1)
+            positions = ranges.innermost(at[rows], until[rows])
+            labels[rows] = np.where(positions >= 0, ranges.labels[positions], -1)
         return labels
 
     def stacks(self, thread: np.ndarray, at: np.ndarray, until: np.ndarray) -> np.ndarray:
         """Labels of all ranges around each [at, until] on its thread, as :meth:`Ranges.stacks`."""
-        found = [(ranges.stacks(at[rows], until[rows]), rows) for ranges, rows in self._by_thread(thread)]
-        depth = max((stacks.shape[1] for stacks, _ in found), default=0)
+        by_thread = [(ranges.stacks(at[rows], until[rows]), rows) for ranges, rows in self._by_thread(thread)]
+        depth = max((stacks.shape[1] for stacks, _ in by_thread), default=0)
         labels = np.full((len(thread), depth), -1, np.int64)
-        for stacks, rows in found:
+        for stacks, rows in by_thread:
             labels[rows, : stacks.shape[1]] = stacks
         return labels
 

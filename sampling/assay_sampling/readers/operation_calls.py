@@ -93,9 +93,9 @@ def range_name(text: str, *, framework: bool = False, routine: bool = False) -> 
         name = re.sub(r"\s+", " ", _REGION_SERIAL.sub("", text).replace("#", "")).strip()
         return RangeName(RangeKind.REGION, name)
     shapes, annotated = "", False
-    for found in _NVTX_SUFFIX.finditer(text):
+    for suffix in _NVTX_SUFFIX.finditer(text):
         annotated = True
-        shapes = re.sub(r"\s+", "", found[2]) if found[2] else shapes
+        shapes = re.sub(r"\s+", "", suffix[2]) if suffix[2] else shapes
     name = _NVTX_SUFFIX.sub("", text).strip() if annotated else text
     operator = _OPERATOR.fullmatch(name) is not None and not name.startswith(_ENGINE)
     if operator and (framework or annotated or name.startswith("aten::")):
@@ -198,20 +198,20 @@ def _operation_rows(launched: LaunchedFrom, ranges: CallRanges) -> tuple[np.ndar
     """The range that is the operation of each launch, -1: none, and which launches are in ranges that cross,
     both of shape (n,); how many are in more than MAX_DEPTH ranges, of which the inner ones count."""
     count = len(launched.thread)
-    found, crossed, deep = np.full(count, -1, np.int64), np.zeros(count, bool), 0
+    rows, crossed, deep = np.full(count, -1, np.int64), np.zeros(count, bool), 0
     if not len(ranges.thread):
-        return found, crossed, deep
+        return rows, crossed, deep
     kind = np.array([name.kind for name in ranges.names], np.int64)[ranges.name]
     threads = ranges.by_thread()
-    for start in range(0, len(found), _BLOCK):
+    for start in range(0, len(rows), _BLOCK):
         part = slice(start, start + _BLOCK)
         stacks = threads.stacks(launched.thread[part], launched.at[part], launched.until[part])
         deep += int((stacks[:, MAX_DEPTH:] >= 0).any(axis=1).sum())
         stacks = stacks[:, :MAX_DEPTH]
         chosen = _chosen(stacks, kind)
         crossed[part] = _crossed(stacks, chosen, kind, ranges.ends)
-        found[part] = chosen
-    return found, crossed, deep
+        rows[part] = chosen
+    return rows, crossed, deep
 
 
 def _chosen(stacks: np.ndarray, kind: np.ndarray) -> np.ndarray:
@@ -235,8 +235,8 @@ def _crossed(stacks: np.ndarray, chosen: np.ndarray, kind: np.ndarray, ends: np.
     longer = ends[stacks] > ends[chosen][:, None] + ROUNDING_NS
     shorter = ends[stacks] < ends[chosen][:, None] - ROUNDING_NS
     wrong = np.where((kind[chosen] < RangeKind.RANGE)[:, None], longer, shorter)
-    found: np.ndarray = (other & wrong).any(axis=1) & (chosen >= 0)
-    return found
+    crosses: np.ndarray = (other & wrong).any(axis=1) & (chosen >= 0)
+    return crosses
 
 
 def _call_keys(launched: LaunchedFrom, row: np.ndarray, ranges: int) -> np.ndarray:
@@ -308,8 +308,8 @@ def _base_names(launched: LaunchedFrom) -> np.ndarray:
     """The index of each launch's function among the distinct ones, shape (n,)."""
     position = {name: index for index, name in enumerate(_distinct_bases(launched.kernels))}
     of_kernel = np.array([position[base_name(kernel)] for kernel in launched.kernels] or [0], np.int64)
-    found: np.ndarray = of_kernel[launched.kernel]
-    return found
+    indices: np.ndarray = of_kernel[launched.kernel]
+    return indices
 
 
 def _graph_hashes(launched: LaunchedFrom, call: np.ndarray, calls: int) -> np.ndarray:

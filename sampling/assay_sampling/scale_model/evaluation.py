@@ -75,15 +75,15 @@ class Evaluation:
         }
 
     def _by_size(self, errors: np.ndarray) -> dict[str, dict[str, float | int | None]]:
-        found: dict[str, dict[str, float | int | None]] = {}
+        by_size: dict[str, dict[str, float | int | None]] = {}
         for column, size in enumerate(self.targets):
             known = errors[:, column][~np.isnan(errors[:, column])]
-            found[str(size)] = {
+            by_size[str(size)] = {
                 "mean_error_percent": float(known.mean()) if len(known) else None,
                 "max_error_percent": float(known.max()) if len(known) else None,
                 "workloads": len(known),
             }
-        return found
+        return by_size
 
 
 def evaluate(
@@ -144,17 +144,17 @@ def _predicted(
     rule: str, models: Sequence[ScaleModels], targets: Sequence[int], growth: np.ndarray
 ) -> tuple[np.ndarray, list[tuple[int, int, Note]]]:
     """IPC of shape (w, t), NaN where refused, and row, size and reason of each refusal."""
-    found = np.full((len(models), len(targets)), np.nan)
+    ipc = np.full((len(models), len(targets)), np.nan)
     reasons = []
     for row, model in enumerate(models):
         predictions = predict(rule, model, targets, deviation_growth=float(growth[row]))
         for column, prediction in enumerate(predictions):
             if prediction.ipc is not None and prediction.ipc > 0:
-                found[row, column] = prediction.ipc
+                ipc[row, column] = prediction.ipc
             else:
                 why = prediction.reason or make_note("prediction_not_positive")
                 reasons.append((row, prediction.size, why))
-    return found, reasons
+    return ipc, reasons
 
 
 def _constants(

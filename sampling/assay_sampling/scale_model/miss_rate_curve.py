@@ -124,23 +124,23 @@ def sector_distances(sectors: np.ndarray, sectors_per_line: int) -> np.ndarray:
     place = np.empty(len(order), np.int64)
     place[order] = np.arange(len(order))
     again = np.flatnonzero(previous >= 0)
-    found = np.full(len(sectors), -1, np.int64)
-    found[again] = _range_maximum(of_line[order], place[previous[again]] + 1, place[again])
-    return found
+    distances = np.full(len(sectors), -1, np.int64)
+    distances[again] = _range_maximum(of_line[order], place[previous[again]] + 1, place[again])
+    return distances
 
 
 def _range_maximum(values: np.ndarray, first: np.ndarray, last: np.ndarray) -> np.ndarray:
     """The largest of ``values[first[i]:last[i] + 1]`` for each i, by doubling windows (a sparse table)."""
-    found = np.zeros(len(first), values.dtype)
+    largest = np.zeros(len(first), values.dtype)
     # frexp gives the exponent above: 1 -> 1, 2 and 3 -> 2, so a window of 2^level fits in each range.
     levels = np.frexp((last - first + 1).astype(np.float64))[1] - 1
     window = values
     for level in range(int(levels.max(initial=-1)) + 1):
         at = np.flatnonzero(levels == level)
-        found[at] = np.maximum(window[first[at]], window[last[at] - (1 << level) + 1])
+        largest[at] = np.maximum(window[first[at]], window[last[at] - (1 << level) + 1])
         half = 1 << level
         window = np.maximum(window[: len(window) - half], window[half:])
-    return found
+    return largest
 
 
 def _previous(lines: np.ndarray) -> np.ndarray:

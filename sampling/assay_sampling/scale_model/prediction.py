@@ -143,33 +143,33 @@ def interval_coverage(evaluation: Evaluation, level: float = DEFAULT_LEVEL) -> d
     ``coverage_percent`` of the workloads, the mean ``half_width_percent``, and ``level`` if the other
     workloads are too few for the requested one. Raises ParameterError for a level outside (0, 1).
     """
-    found: dict[str, dict[str, object]] = {}
+    coverage: dict[str, dict[str, object]] = {}
     for rule, ratios in evaluation.log_ratio.items():
         held = [_held_out(np.delete(ratios, row, axis=0), ratios[row], level) for row in range(len(ratios))]
-        found[rule] = {}
+        coverage[rule] = {}
         for column, size in enumerate(evaluation.targets):
             known = [cells[column] for cells in held if cells[column] is not None]
             cells = np.array(known, np.float64).reshape(-1, 3)
-            found[rule][str(size)] = {
+            coverage[rule][str(size)] = {
                 "coverage_percent": 100.0 * float(cells[:, 0].mean()) if len(cells) else None,
                 "half_width_percent": 100.0 * float(np.expm1(cells[:, 1]).mean()) if len(cells) else None,
                 "level": float(cells[:, 2].min()) if len(cells) else None,
             }
-    return found
+    return coverage
 
 
 def _held_out(others: np.ndarray, own: np.ndarray, level: float) -> list[tuple[float, float, float] | None]:
     """For each target: whether the interval of ``others``, (w - 1, t), holds ``own``, (t,); width; level."""
     columns = tuple(tuple(np.sort(np.abs(c[~np.isnan(c)])).tolist()) for c in others.T)
     calibration = Calibration("the other workloads", DEVIATION_GROWTH, {"held out": columns}, (0, 0))
-    found: list[tuple[float, float, float] | None] = []
+    held_out: list[tuple[float, float, float] | None] = []
     for column, ratio in enumerate(own.tolist()):
         half = half_width(calibration, "held out", column + 1, level)
         if half is None or math.isnan(ratio):
-            found.append(None)
+            held_out.append(None)
         else:
-            found.append((float(abs(ratio) <= half.log_ipc), half.log_ipc, half.level))
-    return found
+            held_out.append((float(abs(ratio) <= half.log_ipc), half.log_ipc, half.level))
+    return held_out
 
 
 @dataclass(frozen=True)
@@ -215,7 +215,7 @@ class WorkloadPrediction:
         doublings = math.log2(prediction.size / self.models.large)
         half = half_width(self.calibration, self.rule, doublings, self.level)
         ipc = prediction.ipc
-        found: dict[str, object] = {
+        fields: dict[str, object] = {
             "size": prediction.size,
             "ipc": ipc,
             "lower": None,
@@ -226,10 +226,10 @@ class WorkloadPrediction:
             "reason": None if prediction.reason is None else prediction.reason.to_dict(),
         }
         if ipc is not None and half is not None:
-            found["lower"], found["upper"] = ipc * math.exp(-half.log_ipc), ipc * math.exp(half.log_ipc)
-            found["level"] = half.level
-            found["extrapolated"] = half.extrapolated or not self.calibrated_on_its_sizes
-        return found
+            fields["lower"], fields["upper"] = ipc * math.exp(-half.log_ipc), ipc * math.exp(half.log_ipc)
+            fields["level"] = half.level
+            fields["extrapolated"] = half.extrapolated or not self.calibrated_on_its_sizes
+        return fields
 
 
 def predict_workload(

@@ -131,13 +131,13 @@ def _walk(
     models: ScaleModels, targets: Sequence[int], correction: Callable[[int], float]
 ) -> list[Prediction]:
     """Double from L up to each target; ``correction`` of step 1, 2 ... starts again after the cliff."""
-    found = []
+    predictions = []
     for target in targets:
         steps = _doublings(models, target)
         cliff = find_cliff(models, steps)
         refusal = _refusal(models, cliff, steps)
         if refusal is not None:
-            found.append(Prediction(target, None, reason=refusal))
+            predictions.append(Prediction(target, None, reason=refusal))
             continue
         ipc, step = models.large_ipc, 0
         for doubling in range(1, steps + 1):
@@ -146,18 +146,18 @@ def _walk(
             if doubling == cliff.step:
                 ipc /= 1.0 - (models.f_mem or 0.0)
                 step = 0
-        found.append(Prediction(target, ipc, _region(cliff, steps)))
-    return found
+        predictions.append(Prediction(target, ipc, _region(cliff, steps)))
+    return predictions
 
 
 def _printed(models: ScaleModels, targets: Sequence[int], _: float) -> list[Prediction]:
-    found = []
+    predictions = []
     for target in targets:
         steps = _doublings(models, target)
         cliff = find_cliff(models, steps)
         refusal = _refusal(models, cliff, steps)
         if refusal is not None:
-            found.append(Prediction(target, None, reason=refusal))
+            predictions.append(Prediction(target, None, reason=refusal))
             continue
         region = _region(cliff, steps)
         ipc = models.large_ipc * target / models.large
@@ -165,8 +165,8 @@ def _printed(models: ScaleModels, targets: Sequence[int], _: float) -> list[Pred
             ipc /= 1.0 - (models.f_mem or 0.0)
         if region != "cliff":
             ipc *= models.correction
-        found.append(Prediction(target, ipc, region))
-    return found
+        predictions.append(Prediction(target, ipc, region))
+    return predictions
 
 
 def _doublings(models: ScaleModels, target: int) -> int:

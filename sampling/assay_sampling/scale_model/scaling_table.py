@@ -80,7 +80,7 @@ def _workloads(path: Path, text: str) -> list[Workload]:
     missing = [name for name in _REQUIRED if name not in (rows.fieldnames or ())]
     if missing:
         raise InputError(path, f"column {missing[0]!r} is missing", _FORM, line=1)
-    found: dict[str, Workload] = {}
+    workloads: dict[str, Workload] = {}
     ipc: dict[str, dict[int, float]] = {}
     mpki: dict[str, dict[int, float]] = {}
     f_mem: dict[str, dict[int, float]] = {}
@@ -91,7 +91,7 @@ def _workloads(path: Path, text: str) -> list[Workload]:
         if (name, size) in seen:
             raise InputError(path, f"{name} has size {size} twice", _FORM, line=rows.line_num)
         seen.add((name, size))
-        of = found.setdefault(
+        of = workloads.setdefault(
             name,
             Workload(
                 name, unit, ipc.setdefault(name, {}), mpki.setdefault(name, {}), f_mem.setdefault(name, {})
@@ -104,9 +104,9 @@ def _workloads(path: Path, text: str) -> list[Workload]:
         cells.put(ipc[name], size, "ipc", above=0.0)
         cells.put(mpki[name], size, "mpki", least=0.0)
         cells.put(f_mem[name], size, "f_mem", least=0.0, below=1.0)
-    if not found:
+    if not workloads:
         raise InputError(path, "it has no line below its header", _FORM)
-    return list(found.values())
+    return list(workloads.values())
 
 
 @dataclass(frozen=True)

@@ -66,9 +66,9 @@ class SelectedCalls:
         """Raises InputError if its operations or labels cannot be read."""
         sequence = sequence_from(saved.document.operations)
         labels, origins = saved.labels(), saved.origins()
-        for found in (labels, origins):
-            if found is not None and len(found) != len(sequence):
-                cause = f"{len(found):,} operations have a group, and its profile calls {len(sequence):,}"
+        for column in (labels, origins):
+            if column is not None and len(column) != len(sequence):
+                cause = f"{len(column):,} operations have a group, and its profile calls {len(sequence):,}"
                 raise InputError("selection", cause, _RECORD_SELECTION, field="labels")
         rows = _rows_of(saved, sequence)
         return cls(
@@ -109,11 +109,11 @@ class SelectedCalls:
 def _rows_of(saved: SavedSelection, sequence: OperationSequence) -> np.ndarray:
     """The operation of each representative, shape (r,): rows of the sequence."""
     entries = [entry.operation for group in saved.document.groups for entry in group.representatives]
-    found = [-1 if entry is None else entry.row for entry in entries]
-    if min(found) < 0 or max(found) >= len(sequence):
+    positions = [-1 if entry is None else entry.row for entry in entries]
+    if min(positions) < 0 or max(positions) >= len(sequence):
         cause = "a representative is not among its operations"
         raise InputError("selection", cause, _RECORD_SELECTION, field="groups")
-    rows = np.array(found, np.int64)
+    rows = np.array(positions, np.int64)
     other = (sequence.process[rows] != saved.process) | (sequence.launch[rows] != saved.launch)
     if other.any():
         at = int(np.argmax(other))
@@ -167,9 +167,9 @@ class PlacedOperations:
         return OperationScores(scores, self.match, notes, self.operations)
 
     def _evaluation(self, kind: WeightKind) -> Evaluation:
-        found = self.placed.evaluation(self.weights_of(kind), kind)
-        why = found.interval_reason
-        return found if why is None else replace(found, interval_reason=in_unit(why, "operation"))
+        evaluation = self.placed.evaluation(self.weights_of(kind), kind)
+        why = evaluation.interval_reason
+        return evaluation if why is None else replace(evaluation, interval_reason=in_unit(why, "operation"))
 
 
 def score_saved_operations(
@@ -284,9 +284,9 @@ def _carried(
     """The group of every operation there, shape (n,): ``groups`` for those without a counterpart."""
     if labels is None:
         return None
-    found = np.full(operations, groups, np.int64)
-    found[match.right_rows] = labels[match.left_rows]
-    return found
+    labels_there = np.full(operations, groups, np.int64)
+    labels_there[match.right_rows] = labels[match.left_rows]
+    return labels_there
 
 
 def _facts(
@@ -307,9 +307,9 @@ def _facts(
 
 def _time_there(calls: SelectedCalls, there: Operations, match: OperationMatch) -> np.ndarray:
     """The light time where the selection was made of every operation there; 0 without a counterpart."""
-    found = np.zeros(len(there))
-    found[match.right_rows] = calls.sequence.time[match.left_rows]
-    return found
+    light_time = np.zeros(len(there))
+    light_time[match.right_rows] = calls.sequence.time[match.left_rows]
+    return light_time
 
 
 def _taken_over(calls: SelectedCalls, weights: np.ndarray, kept: np.ndarray) -> np.ndarray:

@@ -53,10 +53,10 @@ def score_on(
     if one is synthetic and the other not, ParameterError for weights that the selection lacks.
     """
     used = selection.weights.elsewhere if weights is None else weights
-    found, match = score_on_by_weights(
+    evaluations, match = score_on_by_weights(
         selection, other, kind, reference=reference, quantity=quantity, alignments=alignments, only=used
     )
-    return found[used], match
+    return evaluations[used], match
 
 
 def score_on_by_weights(
@@ -79,26 +79,26 @@ def score_on_by_weights(
         )
     subject = f"{source_of(reference)} and {source_of(other)}"
     refuse_other_counts(subject, reference, other)
-    found = alignments or {each: align(reference, other, each) for each in MATCH_KINDS}
-    require_match(found[kind], subject=subject)
-    rows = counterparts_of(found[kind], selection, subject)
+    by_kind = alignments or {each: align(reference, other, each) for each in MATCH_KINDS}
+    require_match(by_kind[kind], subject=subject)
+    rows = counterparts_of(by_kind[kind], selection, subject)
     labels = None
     if selection.labels is not None:
         labels = np.full(len(other), len(selection.group_launches), np.int64)
-        labels[found[kind].right_rows] = selection.labels[found[kind].left_rows]
+        labels[by_kind[kind].right_rows] = selection.labels[by_kind[kind].left_rows]
     placed = Placed(
         cost=scored_cost(other, quantity, selection.evaluation.quantity),
         rows=rows,
         groups=selection.representatives.group,
         labels=labels,
         instructions=instructions_of(other),
-        facts=_facts_there(selection, found[kind], other),
-        light_time=_light_time_there(reference, found[kind], len(other)),
+        facts=_facts_there(selection, by_kind[kind], other),
+        light_time=_light_time_there(reference, by_kind[kind], len(other)),
         design=selection.design or nothing_drawn(selection.drawing, selection.group_launches),
     )
     kinds = selection.weight_kinds if only is None else (only,)
     scores = {each: placed.evaluation(selection.weights_of(each), each) for each in kinds}
-    return scores, {each: alignment.match_percent for each, alignment in found.items()}
+    return scores, {each: alignment.match_percent for each, alignment in by_kind.items()}
 
 
 def _facts_there(selection: Selection, alignment: Alignment, other: Launches) -> GroupFacts | None:
@@ -122,9 +122,9 @@ def _light_time_there(reference: Launches, alignment: Alignment, launches: int) 
     here = light_time_of(reference)
     if here is None:
         return None
-    found = np.zeros(launches)
-    found[alignment.right_rows] = here[alignment.left_rows]
-    return found
+    light_time = np.zeros(launches)
+    light_time[alignment.right_rows] = here[alignment.left_rows]
+    return light_time
 
 
 def widest_groups_there(

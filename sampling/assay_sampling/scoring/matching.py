@@ -130,14 +130,14 @@ def _differences(
         yield f"kernel {kernel[:80]!r} and not {saved.kernel[index][:80]!r}"
     for what in shapes:
         wanted = (saved.grid if what == "grid" else saved.block)[index]
-        found = [max(int(one.column(f"{what}_{axis}")[0]), 0) for axis in "xyz"]
+        shape = [max(int(one.column(f"{what}_{axis}")[0]), 0) for axis in "xyz"]
         # A selection made on totals has them in x; its product is the total either way.
         if totals_only(one, what) or (wanted[1:] == 1).all():
             same = int(shape_totals(one, what)[0]) == int(np.prod(wanted))
         else:
-            same = found == wanted.tolist()
+            same = shape == wanted.tolist()
         if not same:
-            yield f"{what} {_shown(found)} and not {_shown(wanted.tolist())}"
+            yield f"{what} {_shown(shape)} and not {_shown(wanted.tolist())}"
 
 
 def _shown(shape: list[int]) -> str:

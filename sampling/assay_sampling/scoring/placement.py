@@ -48,7 +48,7 @@ class Placed:
     scales_at_most: float = SCALES_AT_MOST
 
     def evaluation(self, weights: np.ndarray, kind: WeightKind) -> Evaluation:
-        found = evaluate(
+        score = evaluate(
             self.cost,
             self.rows,
             weights,
@@ -59,17 +59,17 @@ class Placed:
             kind=kind,
         )
         there = self._interval(weights, kind)
-        found = replace(
-            found,
+        score = replace(
+            score,
             interval=there.interval,
             interval_reason=there.reason,
             assumption=there.assumption,
             not_vouched_percent=there.not_vouched_percent,
         )
         if self.parts_unknown or self.facts is None:
-            together = all_together(found.signed_error_percent, predicted=self.parts_unknown)
-            return replace(found, parts=together)
-        return found
+            together = all_together(score.signed_error_percent, predicted=self.parts_unknown)
+            return replace(score, parts=together)
+        return score
 
     def _interval(self, weights: np.ndarray, kind: WeightKind) -> TargetInterval:
         if self.design is None:
@@ -108,14 +108,14 @@ def checked_scale(scales_at_most: float | None) -> float:
     return float(scales_at_most)
 
 
-def scored_cost(launches: Launches, asked: str | None, of_selection: str | None) -> Cost:
+def scored_cost(launches: Launches, quantity: str | None, of_selection: str | None) -> Cost:
     """The cost to score: the one asked for, else the selection's, else the recording's own."""
-    if asked is not None:
-        if asked not in COST_UNITS:
+    if quantity is not None:
+        if quantity not in COST_UNITS:
             raise ParameterError(
-                "quantity", f"there is no cost {asked!r}", f"use one of {', '.join(COST_UNITS)}"
+                "quantity", f"there is no cost {quantity!r}", f"use one of {', '.join(COST_UNITS)}"
             )
-        return cost_of(launches, asked)
+        return cost_of(launches, quantity)
     for candidate in (of_selection, default_cost_counter(launches.table)):
         if candidate in COST_UNITS and measured(launches, candidate):
             return cost_of(launches, candidate)

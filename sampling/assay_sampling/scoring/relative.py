@@ -99,17 +99,17 @@ def score_relative_by_weights(
             f"both hold the launches of the selection, but differ from each other ({kind} comparison)",
             "record both with the same command, input and seeds",
         )
-    found = {used: RelativeScore(before[used], after[used]) for used in before}
+    scores = {used: RelativeScore(before[used], after[used]) for used in before}
     labels = saved.labels()
     if labels is None:
-        return found
+        return scores
     keys = row_keys(first.column("process"), first.column("launch"))
     rows = np.searchsorted(keys, row_keys(saved.process, saved.launch))
     here, there = (cost_of(each, evaluated).values for each in (first, second))
-    for used, score in found.items():
+    for used, score in scores.items():
         chosen = Chosen(rows, rows, saved.group, saved.weights_of(used), saved.kernel, saved.grid)
-        found[used] = replace(score, widest_groups=widest_groups(here, there, labels, chosen))
-    return found
+        scores[used] = replace(score, widest_groups=widest_groups(here, there, labels, chosen))
+    return scores
 
 
 def common_quantity(saved: SavedSelection, first: Launches, second: Launches) -> str:

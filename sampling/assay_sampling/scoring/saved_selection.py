@@ -138,8 +138,8 @@ class SavedSelection:
             weight = _weights_of([e.weight for _, e in entries])
             by_light_time = [e.light_time_weight for _, e in entries if e.light_time_weight is not None]
             light_time = _weights_of(by_light_time) if len(by_light_time) == len(entries) else None
-            told = document.weights
-            rule = BY_LAUNCHES if told is None else WeightRule(told.here, told.elsewhere)
+            kinds = document.weights
+            rule = BY_LAUNCHES if kinds is None else WeightRule(kinds.here, kinds.elsewhere)
             if rule.elsewhere == "light_time" and light_time is None:
                 raise ValueError("it is to be used with weights by light time, and has none")
             if rule.here == "light_time" and not _are_equal(weight, light_time):

@@ -271,8 +271,8 @@ class Selection:
     def notes(self) -> tuple[Note, ...]:
         """Notes on doubtful scores."""
         chosen = self.representatives
-        found = doubts(self.evaluation, chosen.row, chosen.process, chosen.launch)
-        return found if self.operations is None else tuple(in_unit(note, "operation") for note in found)
+        notes = doubts(self.evaluation, chosen.row, chosen.process, chosen.launch)
+        return notes if self.operations is None else tuple(in_unit(note, "operation") for note in notes)
 
     @property
     def weight_kinds(self) -> tuple[WeightKind, ...]:
@@ -292,7 +292,7 @@ class Selection:
         """The selection as it is written; ``docs/selection-format.md``. With ``labels`` it can be scored by
         groups elsewhere, and grows with launches: they are one text, however many there are."""
         because = self.why_no_interval
-        found = SelectionDocument.model_validate(
+        draft = SelectionDocument.model_validate(
             {
                 "version": SELECTION_VERSION,
                 **({} if self.operations is None else {"unit": "operation"}),
@@ -315,7 +315,7 @@ class Selection:
                 "expected_elsewhere": None if self.expected is None else self.expected.to_dict(),
             }
         )
-        return found.model_copy(update={"verdict": VerdictEntry.of(verdict_of_selection(found))})
+        return draft.model_copy(update={"verdict": VerdictEntry.of(verdict_of_selection(draft))})
 
     @property
     def verdict(self) -> Verdict:

@@ -63,9 +63,9 @@ def ipc_differences_percent(warm_cycles: np.ndarray, flushed_cycles: np.ndarray)
 
 
 def _relative_percent(difference: np.ndarray, base: np.ndarray) -> np.ndarray:
-    found = np.full(len(base), np.nan)
-    np.divide(100.0 * difference, base, out=found, where=base > 0)
-    return found
+    percent = np.full(len(base), np.nan)
+    np.divide(100.0 * difference, base, out=percent, where=base > 0)
+    return percent
 
 
 def shares_over_percent(

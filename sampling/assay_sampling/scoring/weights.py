@@ -74,9 +74,9 @@ def light_time_of_profile(profile: Profile) -> np.ndarray | None:
 
     Raises MisalignedError for a repeat that holds other launches.
     """
-    found = light_time_of(profile.whole)
-    if found is None or not profile.repeats:
-        return found
+    light_time = light_time_of(profile.whole)
+    if light_time is None or not profile.repeats:
+        return light_time
     return mean_light_time([profile.whole, *profile.repeats])
 
 
@@ -183,7 +183,7 @@ def weigh(
     if drawing == "light_time":
         return Weighing(_rule(here, asked), drawn_weights(time, labels, rows))
     try:
-        found = light_time_weights(time, labels, rows, named=lambda row: _launch_at(whole, row))
+        weights = light_time_weights(time, labels, rows, named=lambda row: _launch_at(whole, row))
     except RefusedError:
         if asked == "light_time":
             raise
@@ -196,7 +196,7 @@ def weigh(
             launch=int(whole.table["launch"][first].as_py()),
         )
         return Weighing(WeightRule(here, here), None, (note,))
-    return Weighing(_rule(here, asked), found)
+    return Weighing(_rule(here, asked), weights)
 
 
 def no_light_run(profile: Profile) -> RefusedError:
@@ -232,8 +232,8 @@ def kinds_of(rule: WeightRule, light_time: np.ndarray | None) -> tuple[WeightKin
     return (rule.here,) if light_time is None or rule.here == "light_time" else (rule.here, "light_time")
 
 
-def _rule(here: WeightKind, asked: WeightKind | None) -> WeightRule:
-    return WeightRule(here, "light_time" if asked is None else asked)
+def _rule(here: WeightKind, elsewhere: WeightKind | None) -> WeightRule:
+    return WeightRule(here, "light_time" if elsewhere is None else elsewhere)
 
 
 def _source(launches: Launches) -> str:

@@ -30,13 +30,13 @@ def same_kernel(one: str, other: str) -> bool:
         return False
     mangled, plain = (one, other) if is_mangled(one) else (other, one)
     wanted, whole = _mangled_parts(mangled)
-    found = _plain_parts(plain)
-    if not wanted or not found:
+    parts = _plain_parts(plain)
+    if not wanted or not parts:
         return False
-    if len(found) == 1:
-        return wanted[-1] == found[0]
+    if len(parts) == 1:
+        return wanted[-1] == parts[0]
     # A mangled name with template arguments within may go on after them.
-    return wanted == (found if whole else found[: len(wanted)])
+    return wanted == (parts if whole else parts[: len(wanted)])
 
 
 def _mangled_parts(name: str) -> tuple[list[str], bool]:

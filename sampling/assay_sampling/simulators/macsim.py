@@ -86,15 +86,15 @@ def read_traced_warps(path: Path) -> TracedWarps:
 
 def _of_first_block(path: Path, words: Iterator[bytes], warps: int) -> int:
     """How many warps have the block of the first one; MacSim counts them so, too."""
-    block, found = None, 0
+    block, count = None, 0
     for at in range(warps):
         warp = _number(path, next(words, b""), f"warp {at}")
         _number(path, next(words, b""), f"start of warp {at}")
         block = warp >> _BLOCK_SHIFT if block is None else block
         if warp >> _BLOCK_SHIFT != block:
             break
-        found += 1
-    return found
+        count += 1
+    return count
 
 
 def _words(path: Path) -> Iterator[bytes]:

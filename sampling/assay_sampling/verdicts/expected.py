@@ -120,8 +120,8 @@ class Sizes:
 
 def _blocks(axes: list[np.ndarray]) -> np.ndarray:
     whole = np.prod([np.maximum(axis.astype(np.float64), 1.0) for axis in axes], axis=0)
-    found: np.ndarray = np.minimum(whole, _MOST_BLOCKS)
-    return found
+    blocks: np.ndarray = np.minimum(whole, _MOST_BLOCKS)
+    return blocks
 
 
 @dataclass(frozen=True)
@@ -175,12 +175,12 @@ class _Cells:
         keyed = {"group": labels, "kernel": sizes.kernel, "blocks": sizes.blocks}
         if sizes.shape is not None:
             keyed["shape"] = sizes.shape
-        found = engine_of(*keyed.values(), time).groups(
+        groups = engine_of(*keyed.values(), time).groups(
             ArrayRows({**keyed, "time": parts}), list(keyed), ["time"]
         )
-        keys = [np.asarray(found.keys[name].to_numpy()) for name in keyed]
+        keys = [np.asarray(groups.keys[name].to_numpy()) for name in keyed]
         chosen = [np.asarray(values[rows]) for values in keyed.values()]
-        cell = _places([np.concatenate(pair) for pair in zip(keys, chosen, strict=True)], len(found))
+        cell = _places([np.concatenate(pair) for pair in zip(keys, chosen, strict=True)], len(groups))
         group, kernel_id, blocks = keys[:3]
         kernel = np.unique(kernel_id, return_inverse=True)[1]
         size = np.log2(np.maximum(blocks, 1))
@@ -191,8 +191,8 @@ class _Cells:
             kernel=kernel,
             of_class=_numbered([kernel, keys[-1]]),
             size=size - smallest[kernel],
-            time=found.sums["time"] / _PARTS,
-            launches=found.count,
+            time=groups.sums["time"] / _PARTS,
+            launches=groups.count,
             of_representative=cell,
         )
 
@@ -205,8 +205,8 @@ def _places(keys: list[np.ndarray], cells: int) -> np.ndarray:
     number = _numbered(keys)
     cell_of = np.empty(int(number.max()) + 1, np.int64)
     cell_of[number[:cells]] = np.arange(cells)
-    found: np.ndarray = cell_of[number[cells:]]
-    return found
+    places: np.ndarray = cell_of[number[cells:]]
+    return places
 
 
 def _numbered(keys: list[np.ndarray]) -> np.ndarray:
@@ -265,8 +265,8 @@ def _class_squares(cells: _Cells, spreads: Spreads, share: np.ndarray, own: np.n
         + spreads.own**2 * np.maximum(launches, 0.0)
     )
     bias = np.bincount(cells.of_class, part * stands_for - cells.time)
-    found: np.ndarray = _MEAN_OF_NORMAL * np.bincount(cells.of_class, variance) + np.square(bias)
-    return found
+    squares: np.ndarray = _MEAN_OF_NORMAL * np.bincount(cells.of_class, variance) + np.square(bias)
+    return squares
 
 
 def _factor_squares(cells: _Cells, key: np.ndarray, part: np.ndarray, share: np.ndarray) -> np.ndarray:
@@ -279,8 +279,8 @@ def _factor_squares(cells: _Cells, key: np.ndarray, part: np.ndarray, share: np.
     group_of_pair = np.empty(len(by_pair), np.int64)
     group_of_pair[pairs] = cells.group
     of_keys = np.bincount(group_of_pair, np.square(by_pair), groups)[cells.group]
-    found = np.square(part) * of_keys - 2 * part * by_pair[pairs] * cells.time + np.square(cells.time)
-    kept: np.ndarray = np.maximum(found, 0.0)
+    squares = np.square(part) * of_keys - 2 * part * by_pair[pairs] * cells.time + np.square(cells.time)
+    kept: np.ndarray = np.maximum(squares, 0.0)
     return kept
 
 
@@ -296,6 +296,6 @@ def _covered(walk: np.ndarray, size: np.ndarray, amount: np.ndarray) -> np.ndarr
     last = np.r_[first[1:], len(walks)] - 1 if len(first) else first
     smaller = below - before[of]
     larger = up_to[last][of] - up_to
-    found = np.empty(len(walks))
-    found[order] = smaller + at * larger
-    return found
+    sums = np.empty(len(walks))
+    sums[order] = smaller + at * larger
+    return sums

@@ -42,17 +42,17 @@ class Rule:
 
 def verdict_of(facts: VerdictFacts) -> Verdict:
     """The verdict on a selection, or on its score elsewhere: the most cautious of all rules that apply."""
-    found: list[tuple[VerdictLevel, Reason]] = []
+    reasons: list[tuple[VerdictLevel, Reason]] = []
     for rule in RULES:
         numbers = rule.numbers(facts)
         if numbers is not None:
             total_holds = rule.of_parts and total_is_vouched_for(facts)
-            found.append(("total_only" if total_holds else "do_not", Reason(rule.code, numbers)))
-    if not found:
+            reasons.append(("total_only" if total_holds else "do_not", Reason(rule.code, numbers)))
+    if not reasons:
         return Verdict("trust", (Reason("within_goals", _within(facts)),), facts.windows)
-    level = worst(tuple(each for each, _ in found))
-    deciding = [reason for each, reason in found if each == level]
-    others = [reason for each, reason in found if each != level]
+    level = worst(tuple(each for each, _ in reasons))
+    deciding = [reason for each, reason in reasons if each == level]
+    others = [reason for each, reason in reasons if each != level]
     return Verdict(level, (*deciding, *others), facts.windows)
 
 
@@ -79,7 +79,7 @@ def _expects(facts: VerdictFacts, name: str) -> float | None:
 
 
 def _within(facts: VerdictFacts) -> Numbers:
-    found = {
+    numbers = {
         "error_percent": facts.error_percent,
         "group_error_percent": facts.group_error_percent,
         "expected_error_percent": _expects(facts, "error_percent"),
@@ -87,8 +87,8 @@ def _within(facts: VerdictFacts) -> Numbers:
         "not_vouched_percent": _expects(facts, "not_vouched_percent"),
     }
     if facts.launches is not None and facts.representatives >= facts.launches:
-        found["launches_not_taken"] = 0.0
-    return {name: value for name, value in found.items() if value is not None}
+        numbers["launches_not_taken"] = 0.0
+    return {name: value for name, value in numbers.items() if value is not None}
 
 
 def _one_group(facts: VerdictFacts) -> Numbers | None:

@@ -48,8 +48,8 @@ class Verdict:
     windows: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
-        found = {"level": self.level, "reasons": [reason.to_dict() for reason in self.reasons]}
-        return found | ({"windows": list(self.windows)} if self.windows else {})
+        entry = {"level": self.level, "reasons": [reason.to_dict() for reason in self.reasons]}
+        return entry | ({"windows": list(self.windows)} if self.windows else {})
 
 
 def verdict_from(value: Mapping[str, Any]) -> Verdict:

@@ -11,8 +11,8 @@ from assay_sampling.notes.base import count_of
 def windows_of(notes: Iterable[Mapping[str, Any]]) -> tuple[str, ...]:
     """The windows that a recording's notes tell of, the wider first, in words that "only for" can precede;
     empty where the whole program was recorded."""
-    found = {note.get("code"): note for note in notes}
-    return tuple(said(found[code]) for code, said in _WINDOWS.items() if code in found)
+    by_code = {note.get("code"): note for note in notes}
+    return tuple(said(by_code[code]) for code, said in _WINDOWS.items() if code in by_code)
 
 
 def stands_for(windows: Iterable[str]) -> str:

@@ -106,13 +106,13 @@ def note_request(message: Any) -> None:
     if _NOTE.get() is None:
         return
     texts = {name: getattr(message, name, "") for name in _SUBJECTS}
-    told = [
+    subjects = [
         f"{name.removesuffix('_id')} {value[:100]}"
         for name, value in texts.items()
         if isinstance(value, str) and value
     ]
-    if told:
-        note_subject(", ".join(told))
+    if subjects:
+        note_subject(", ".join(subjects))
 
 
 def note_nothing_new() -> None:

@@ -34,13 +34,13 @@ class IdentityDirectory:
 
     def looked_up(self, identity_id: str) -> Identity | None:
         """The identity, from the store if it is new; may block."""
-        found = self._known.get(identity_id)
-        if found is None:
+        identity = self._known.get(identity_id)
+        if identity is None:
             with self._metadata.snapshot() as store:
-                found = store.identity(identity_id)
-            if found is not None:
+                identity = store.identity(identity_id)
+            if identity is not None:
                 self.refresh()
-        return found
+        return identity
 
     def refresh(self) -> None:
         """Read all identities; call this after every transaction that changed some."""

@@ -32,14 +32,14 @@ def analyse_by_rank(
     Where the runs cannot be read, the rows are those of the whole workload, which say why.
     """
     [workload] = {run.workload for run in runs}
-    asked = request.ranks[workload]
+    choice = request.ranks[workload]
     cells = cells_by_workload(runs).get(workload, [])
     try:
-        ranks = _ranks_of([cell.whole for cell in cells]) if asked == "each" else asked
+        ranks = _ranks_of([cell.whole for cell in cells]) if choice == "each" else choice
     except AssayError:
         return analyse_workload(request, runs, cells, methods, load)
     together = analyse_workload(request, runs, (), (), load).compared
-    found = WorkloadAnalysis(
+    analysis = WorkloadAnalysis(
         compared=Comparisons(
             locked_clock=together.locked_clock,
             noise=together.noise,
@@ -48,8 +48,8 @@ def analyse_by_rank(
         )
     )
     for rank in ranks:
-        _add(found, _analyse_rank(request, runs, rank, methods, load))
-    return found
+        _add(analysis, _analyse_rank(request, runs, rank, methods, load))
+    return analysis
 
 
 def _analyse_rank(
@@ -74,19 +74,19 @@ def _of_rank(run: RunData, name: str, rank: int) -> RunData:
     return replace(run, workload=name, rank=rank, cycles=cycles)
 
 
-def _add(found: WorkloadAnalysis, part: WorkloadAnalysis) -> None:
-    found.rows += part.rows
-    found.selections.update(part.selections)
-    found.drawn.update(part.drawn)
-    found.compared.sm_share += part.compared.sm_share
-    found.compared.cold_start += part.compared.cold_start
+def _add(whole: WorkloadAnalysis, part: WorkloadAnalysis) -> None:
+    whole.rows += part.rows
+    whole.selections.update(part.selections)
+    whole.drawn.update(part.drawn)
+    whole.compared.sm_share += part.compared.sm_share
+    whole.compared.cold_start += part.compared.cold_start
 
 
 def _ranks_of(runs: Sequence[RunData]) -> tuple[int, ...]:
     """The ordinals of all processes that launched kernels; raises the errors of reading records."""
-    found: set[int] = set()
+    ordinals: set[int] = set()
     for path in (path for run in runs for path in run.files):
         with open_recording(path) as recording:
             for batch in recording.batches():
-                found.update(np.unique(batch.records["process"].to_numpy()).tolist())
-    return tuple(sorted(found))
+                ordinals.update(np.unique(batch.records["process"].to_numpy()).tolist())
+    return tuple(sorted(ordinals))

@@ -29,13 +29,13 @@ def compare_fairly(rows: Sequence[Row]) -> list[RecommendedEntry]:
     for row in rows:
         if row.fair is not None:
             cells.setdefault((row.workload, row.device, row.condition.model_dump_json()), []).append(row)
-    found = []
+    recommendations = []
     for members in cells.values():
         elsewhere = [_scored_elsewhere(row, rows) for row in members]
         advice = _by_other_gpus(members, elsewhere) if any(elsewhere) else _at_home(members)
         if len(members) > 1:
-            found.append(advice)
-    return found
+            recommendations.append(advice)
+    return recommendations
 
 
 def _at_home(members: Sequence[Row]) -> RecommendedEntry:
@@ -65,11 +65,11 @@ def _scored_elsewhere(made: Row, rows: Sequence[Row]) -> dict[str, Row]:
 
 def _by_other_gpus(members: Sequence[Row], elsewhere: Sequence[dict[str, Row]]) -> RecommendedEntry:
     """Stars and advice by the GPUs that any of the methods was scored on; a method must be scored on all."""
-    devices = list(dict.fromkeys(device for found in elsewhere for device in found))
+    devices = list(dict.fromkeys(device for scores in elsewhere for device in scores))
     judged = {
-        index: _elsewhere(members[index], found, members)
-        for index, found in enumerate(elsewhere)
-        if len(found) == len(devices)
+        index: _elsewhere(members[index], scores, members)
+        for index, scores in enumerate(elsewhere)
+        if len(scores) == len(devices)
     }
     contenders = list(judged.values())
     for index, row in enumerate(members):
@@ -93,13 +93,13 @@ def _by_other_gpus(members: Sequence[Row], elsewhere: Sequence[dict[str, Row]]) 
     )
 
 
-def _elsewhere(made: Row, found: dict[str, Row], members: Sequence[Row]) -> ContenderElsewhere:
-    weights = next(row.weights for row in found.values())
+def _elsewhere(made: Row, scores: dict[str, Row], members: Sequence[Row]) -> ContenderElsewhere:
+    weights = next(row.weights for row in scores.values())
     return ContenderElsewhere.of(
         _name(made, members),
         weights or "launches",
         made.speedup or 0.0,
-        [(row.error_percent or 0.0, row.part_error_percent) for row in found.values()],
+        [(row.error_percent or 0.0, row.part_error_percent) for row in scores.values()],
     )
 
 
@@ -114,13 +114,15 @@ def _contender(row: Row, members: Sequence[Row]) -> Contender:
 
 
 def _recommended(members: Sequence[Row], contenders: Sequence[Contender]) -> RecommendedEntry:
-    found = recommend(contenders)
+    recommendation = recommend(contenders)
     names = [each.method for each in contenders]
     return RecommendedEntry(
         workload=members[0].workload,
         device=members[0].device,
         condition=members[0].condition,
-        method=found.method,
-        selection=None if found.method is None else members[names.index(found.method)].selection,
-        reason=NoteEntry.of(found.reason),
+        method=recommendation.method,
+        selection=None
+        if recommendation.method is None
+        else members[names.index(recommendation.method)].selection,
+        reason=NoteEntry.of(recommendation.reason),
     )

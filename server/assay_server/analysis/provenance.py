@@ -34,13 +34,13 @@ def with_facts_of_table(run: RunData) -> RunData:
             metadata = table_metadata(recording.schema)
     except AssayError:  # the entries that use the run report it
         return run
-    told = replace(
+    table_facts = replace(
         run.facts,
         gpus=distinct_texts(device.name for device in metadata.devices),
         drivers=distinct_texts([metadata.driver_version]),
         tools=((metadata.tool, metadata.tool_version),) if metadata.tool else (),
     )
-    return replace(run, facts=told)
+    return replace(run, facts=table_facts)
 
 
 def flag_differences(entries: Iterable[Row | Compared | ProvenanceEntry], runs: Sequence[RunData]) -> None:
@@ -70,14 +70,14 @@ _Known = Mapping[str, tuple[frozenset[str], str]]
 def _told(runs: Sequence[RunData], name: str, known: Sequence[_Known]) -> Iterator[tuple[RunData, str, str]]:
     first: dict[str, tuple[int, frozenset[str], str]] = {}
     for at, things in enumerate(known):
-        found = []
+        changes = []
         for thing, (builds, said) in things.items():
             before, other, there = first.setdefault(thing, (at, builds, said))
             if builds != other:
-                found.append(f"{thing} {said} instead of {there} in {runs[before].run_id}")
-        if found:
-            more = f"; {len(found) - _MOST_SHOWN:,} more" if len(found) > _MOST_SHOWN else ""
-            yield runs[at], name, "; ".join(found[:_MOST_SHOWN]) + more
+                changes.append(f"{thing} {said} instead of {there} in {runs[before].run_id}")
+        if changes:
+            more = f"; {len(changes) - _MOST_SHOWN:,} more" if len(changes) > _MOST_SHOWN else ""
+            yield runs[at], name, "; ".join(changes[:_MOST_SHOWN]) + more
 
 
 def _libraries(facts: RunFacts) -> _Known:
@@ -92,7 +92,7 @@ def _tools(facts: RunFacts) -> _Known:
     for name, version in facts.tools:
         if version:
             versions.setdefault(name, []).append(version)
-    return {name: (frozenset(found), " and ".join(sorted(found))) for name, found in versions.items()}
+    return {name: (frozenset(builds), " and ".join(sorted(builds))) for name, builds in versions.items()}
 
 
 def _driver(facts: RunFacts) -> _Known:
@@ -148,7 +148,8 @@ def _tool_entries(runs: Sequence[RunData]) -> list[ToolEntry]:
         for tool in run.facts.tools:
             levels.setdefault(tool, {})[run.level] = None
     return [
-        ToolEntry(name=name, version=version, levels=list(found)) for (name, version), found in levels.items()
+        ToolEntry(name=name, version=version, levels=list(tool_levels))
+        for (name, version), tool_levels in levels.items()
     ]
 
 
@@ -158,4 +159,7 @@ def _library_entries(runs: Sequence[RunData]) -> list[LibraryEntry]:
     for run in runs:
         for name, builds in run.facts.libraries.items():
             versions.setdefault(name, {}).update(dict.fromkeys(sorted(set(builds.values()))))
-    return [LibraryEntry(name=name, versions=list(found)) for name, found in sorted(versions.items())]
+    return [
+        LibraryEntry(name=name, versions=list(library_versions))
+        for name, library_versions in sorted(versions.items())
+    ]

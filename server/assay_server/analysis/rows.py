@@ -197,8 +197,8 @@ def score_elsewhere(
     that are ``used``."""
     score(row, by_weights[used], run)
     row.by_weights = {
-        kind: WeightedScores.model_validate(plain(found.weighted_dict()))
-        for kind, found in by_weights.items()
+        kind: WeightedScores.model_validate(plain(scores.weighted_dict()))
+        for kind, scores in by_weights.items()
     }
 
 

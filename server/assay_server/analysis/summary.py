@@ -28,10 +28,10 @@ def summarise(rows: Sequence[Row], compared: Comparisons | None = None) -> list[
     cells: dict[tuple[str, str, str], list[Row]] = {}
     for row in rows:
         cells.setdefault((row.workload, row.device, row.condition.model_dump_json()), []).append(row)
-    found = [_entry(min(members, key=_rank)) for members in cells.values()]
-    for entry in found if compared else ():
+    entries = [_entry(min(members, key=_rank)) for members in cells.values()]
+    for entry in entries if compared else ():
         _add_compared(entry, compared or Comparisons())
-    return found
+    return entries
 
 
 def _add_compared(entry: SummaryEntry, compared: Comparisons) -> None:

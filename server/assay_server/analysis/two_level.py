@@ -15,10 +15,10 @@ def describe_two_levels(row: Row, selection: Selection) -> None:
     ``model`` holds the accuracies of the chosen model and, under ``models``, accuracies and errors of all.
     It is None if no model was trained: the window covers the whole workload, or labels decide no group.
     """
-    found = selection.extra.get("two_level")
-    if found is None:
+    levels = selection.extra.get("two_level")
+    if levels is None:
         return
-    facts = TwoLevels.model_validate(plain(found))
+    facts = TwoLevels.model_validate(plain(levels))
     share = facts.unknown.launches / max(int(selection.group_launches.sum()), 1)
     row.model = _model(facts)
     row.window = facts.window

@@ -23,14 +23,14 @@ def versions(methods: Iterable[str] = ()) -> dict[str, str]:
 
     Raises MissingExtraError where the analysis extra is not installed.
     """
-    found = {}
+    programs = {}
     for name, distribution in _DISTRIBUTIONS.items():
         try:
-            found[name] = metadata.version(distribution)
+            programs[name] = metadata.version(distribution)
         except metadata.PackageNotFoundError:
             if name == _OURS:  # running from a checkout that was never installed
-                found[name] = "checkout"
+                programs[name] = "checkout"
                 continue
             raise MissingExtraError("analysis", name, "analysis") from None
     packages = dict(package for name in methods if (package := package_of(name)) is not None)
-    return {**found, "python": platform.python_version(), **packages}
+    return {**programs, "python": platform.python_version(), **packages}

@@ -114,15 +114,15 @@ def _compared(work: _Work, runs: Sequence[RunData]) -> Comparisons:
         for _, made in sorted(work.made.items())
     ]
     held = HeldPairs(work.held.launches, work.aligned, work.refuse_invalid, work.facts, work.release_others)
-    found = Comparisons()
+    comparisons = Comparisons()
     for device in devices_of(runs):
-        found.sm_share.extend(sm_share_entries(device, made, held))
-        found.cold_start.extend(cold_start_entries(device, made, held))
-        found.locked_clock.extend(locked_clock_entries(device, held))
-        found.noise.extend(noise_entries(device, held))
-        found.overhead.extend(overhead_entries(device, held))
-        found.sequences.extend(sequence_entries(device, held))
-    return found
+        comparisons.sm_share.extend(sm_share_entries(device, made, held))
+        comparisons.cold_start.extend(cold_start_entries(device, made, held))
+        comparisons.locked_clock.extend(locked_clock_entries(device, held))
+        comparisons.noise.extend(noise_entries(device, held))
+        comparisons.overhead.extend(overhead_entries(device, held))
+        comparisons.sequences.extend(sequence_entries(device, held))
+    return comparisons
 
 
 def _reference_first(cells: Sequence[Cell], reference: str | None) -> list[Cell]:
@@ -201,7 +201,7 @@ class _Work:
     def _repeats(self, cell: Cell, row: Row) -> tuple[Launches, ...]:
         """The repeated light runs that hold the launches of the first: their mean is the light time."""
         first = self.held.launches(cell.whole)
-        found = []
+        repeats = []
         for run in cell.light_repeats:
             try:
                 self.refuse_invalid([run])
@@ -213,8 +213,8 @@ class _Work:
                 note = note_of_error("light_repeat_unused", error, run=run.run_id)
                 row.notes.append(NoteEntry.of(note))
             else:
-                found.append(repeat)
-        return tuple(found)
+                repeats.append(repeat)
+        return tuple(repeats)
 
     def _key(self, cell: Cell, method: Method) -> str:
         earlier = sum(1 for made in self.made.values() if made.selection.method == method.name)
@@ -261,16 +261,16 @@ class _Work:
         self, calls: SelectedCalls, elsewhere: WeightKind, row: Row, run: RunData, other: Launches
     ) -> None:
         placed = place_operations(calls, other)
-        found = placed.scores()
-        row.operations = OperationsMatched.model_validate(found.match.to_dict())
-        row.notes += [NoteEntry.of(note) for note in found.notes]
-        rows.score_elsewhere(row, found.scores, elsewhere, run)
+        operation_scores = placed.scores()
+        row.operations = OperationsMatched.model_validate(operation_scores.match.to_dict())
+        row.notes += [NoteEntry.of(note) for note in operation_scores.notes]
+        rows.score_elsewhere(row, operation_scores.scores, elsewhere, run)
         target = Target(
             name=run.run_id,
             workload=Workload.of_calls(calls.sequence),
             launches=other,
             cost=placed.placed.cost,
-            counterpart=counterparts(len(calls.sequence), found.match),
+            counterpart=counterparts(len(calls.sequence), operation_scores.match),
         )
         row.part_error_percent = target.score_calls(calls, elsewhere).part_error_percent
 

@@ -34,13 +34,13 @@ def compile_campaign(campaign: Campaign, bundles: Iterable[Bundle] = ()) -> Comp
 
 def _ranks(campaign: Campaign) -> dict[str, Ranks]:
     """The workloads whose ranks are evaluated each alone, with the ranks that are."""
-    found: dict[str, Ranks] = {}
+    ranks: dict[str, Ranks] = {}
     for workload in campaign.workloads:
         if workload.ranks == "each":
-            found[workload.name] = "each"
+            ranks[workload.name] = "each"
         elif workload.ranks != "together":
-            found[workload.name] = tuple(sorted(workload.ranks))
-    return found
+            ranks[workload.name] = tuple(sorted(workload.ranks))
+    return ranks
 
 
 def _compiled(campaign: Campaign, analysis: AnalysisSettings) -> CompiledCampaign:

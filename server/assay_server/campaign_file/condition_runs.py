@@ -29,18 +29,18 @@ def condition_runs(
     caches, or the light run at 100 % under the same kind of MPS daemon. Shares come last.
     With ``light_only`` detailed runs are left out.
     """
-    found: list[ConditionRun] = []
+    runs: list[ConditionRun] = []
     shares = [spec.condition() for spec in conditions if spec.sm_percent < 100]
     for spec in conditions:
         condition = spec.condition()
         if spec.sm_percent < 100:
             continue
-        found.append(ConditionRun("detailed", condition))
+        runs.append(ConditionRun("detailed", condition))
         if spec.flushed and spec.clock != "none":
-            found.append(ConditionRun("detailed", replace(condition, cache="none")))
+            runs.append(ConditionRun("detailed", replace(condition, cache="none")))
         elif not spec.flushed:
-            found.append(ConditionRun("light", condition))
-    found += [ConditionRun("light", condition, under_mps=True) for condition in shares]
+            runs.append(ConditionRun("light", condition))
+    runs += [ConditionRun("light", condition, under_mps=True) for condition in shares]
     whole = dict.fromkeys(replace(condition, sm_percent=100.0, sm_share="limit") for condition in shares)
-    found += [ConditionRun("light", condition, under_mps=True) for condition in whole]
-    return tuple(dict.fromkeys(run for run in found if run.level == "light" or not light_only))
+    runs += [ConditionRun("light", condition, under_mps=True) for condition in whole]
+    return tuple(dict.fromkeys(run for run in runs if run.level == "light" or not light_only))

@@ -97,8 +97,8 @@ def look_at(file: CampaignFile, folder: Path, virtual_gpus: Sequence[str]) -> Fi
         folder: the file's folder; relative paths start there.
         virtual_gpus: all kinds of virtual GPUs.
     """
-    found = [*_gpus(file, virtual_gpus), *_files(file, folder), *_bundles(file, folder)]
-    return Findings(file.name, tuple(sorted(found, key=lambda finding: finding.line)))
+    findings = [*_gpus(file, virtual_gpus), *_files(file, folder), *_bundles(file, folder)]
+    return Findings(file.name, tuple(sorted(findings, key=lambda finding: finding.line)))
 
 
 def _gpus(file: CampaignFile, virtual_gpus: Sequence[str]) -> Iterator[Finding]:

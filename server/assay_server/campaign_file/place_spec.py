@@ -21,9 +21,9 @@ def _capabilities(value: Any) -> Any:
 
 
 def _capability(value: Any) -> Any:
-    found = _SM.fullmatch(value) if isinstance(value, str) else None
-    if found is not None:
-        return f"{found[1]}.{found[2]}"
+    match = _SM.fullmatch(value) if isinstance(value, str) else None
+    if match is not None:
+        return f"{match[1]}.{match[2]}"
     return f"{value:.1f}" if isinstance(value, float) else value
 
 

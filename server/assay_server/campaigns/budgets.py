@@ -23,7 +23,7 @@ class BudgetHandler:
     def __init__(self, coordinator: Coordinator) -> None:
         self._coordinator = coordinator
 
-    def budgets(self, asked: BudgetsAsked) -> Budgets:
+    def budgets(self, query: BudgetsAsked) -> Budgets:
         """Everybody, or one person; callers who may not see all campaigns see themselves alone.
 
         Raises ParameterError for a person whom the server does not know.
@@ -32,25 +32,25 @@ class BudgetHandler:
         with self._coordinator.schedule() as schedule:
             store = schedule.store
             people: Iterable[Identity] = (
-                [person_called(store, asked.identity)] if asked.identity else store.identities()
+                [person_called(store, query.identity)] if query.identity else store.identities()
             )
-            told = [
+            entries = [
                 self._told(store, each)
                 for each in people
                 if each.kind is IdentityKind.PERSON
                 and not each.revoked_at_ms
                 and (sight.everything or each.identity_id == sight.identity_id)
             ]
-        return Budgets(tuple(sorted(told, key=lambda each: (each.name, each.identity_id))), PERSON_DAYS)
+        return Budgets(tuple(sorted(entries, key=lambda each: (each.name, each.identity_id))), PERSON_DAYS)
 
     def set_budget(self, change: BudgetChange) -> PersonBudget:
         """Give a person a budget, or take it away; it holds for the next lease. Raises ParameterError."""
         with self._coordinator.schedule() as schedule:
             store = schedule.store
-            found = person_called(store, change.identity)
-            now = replace(found, budget_gpu_hours=change.gpu_hours)
+            person = person_called(store, change.identity)
+            now = replace(person, budget_gpu_hours=change.gpu_hours)
             store.put_identity(now)
-            before, after = (_hours(each.budget_gpu_hours) for each in (found, now))
+            before, after = (_hours(each.budget_gpu_hours) for each in (person, now))
             note_subject(f"person {now.name} ({now.identity_id})", f"GPU hours {before} to {after}")
             schedule.effects.doubt = True  # the next decision reads budgets again
         with self._coordinator.schedule() as schedule:

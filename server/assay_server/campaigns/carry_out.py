@@ -49,12 +49,12 @@ class RequestRunner:
         self._closed = True
 
     @repeated
-    def ask(self, action: RunsAction, asked: RunsRequest) -> PendingRequest:
+    def ask(self, action: RunsAction, runs_request: RunsRequest) -> PendingRequest:
         """Carry out a request; returns it with its counts. Raises what the request is refused with."""
         with self._lock:
             self._carry_on_all()
             with self._coordinator.schedule() as schedule:
-                request = schedule.ask(action, asked)
+                request = schedule.ask(action, runs_request)
             return self._carry_on(request)
 
     def resume(self) -> None:
@@ -118,10 +118,10 @@ class RequestRunner:
             with self._coordinator.schedule() as schedule:
                 schedule.start_detailed(light, plan)
 
-    def running(self, asked: RunsRequest) -> int:
+    def running(self, runs_request: RunsRequest) -> int:
         """How many attempts of the requested runs are running."""
         with self._coordinator.snapshot() as store:
-            return len(store.requested_attempts(asked, (AttemptState.LEASED, AttemptState.PUBLISHING)))
+            return len(store.requested_attempts(runs_request, (AttemptState.LEASED, AttemptState.PUBLISHING)))
 
 
 def _file_of(store: SqlTransaction, light: Run) -> str:

@@ -29,7 +29,9 @@ class GpuSamples:
             return
         with self._lock:
             if len(self._told) > self._look_beyond:
-                self._told = {key: told for key, told in self._told.items() if now_ms - told[0] <= _FRESH_MS}
+                self._told = {
+                    key: report for key, report in self._told.items() if now_ms - report[0] <= _FRESH_MS
+                }
                 self._look_beyond = len(self._told) * 2 + _FEW
             self._told[agent_id] = (now_ms, tuple(samples))
 

@@ -37,14 +37,14 @@ class Lab:
     def seats(self, run: Run) -> list[Seat]:
         """The slots in service of present agents that fit a run."""
         need = need_of(run)
-        found = [
+        open_seats = [
             seat_of(agent, slot)
             for agent in self.agents
             if self.now_ms - agent.seen_at_ms <= AWAY_AFTER_MS
             for slot in agent.slots
             if not slot.quarantine_reason
         ]
-        return [seat for seat in found if seat.fits(need)]
+        return [seat for seat in open_seats if seat.fits(need)]
 
 
 def held_reason(run: Run, *, campaign_paused: bool = False, awaits_light: bool = False) -> Reason | None:
@@ -75,9 +75,9 @@ def told_reasons(
     runs: Collection[Run], lab: Lab, line: Line, campaign_paused: bool, awaiting_light: Collection[str]
 ) -> dict[str, Reason]:
     """By run: why waiting runs wait, where there is more to say than that others are ahead."""
-    found = worth_saying(runs, lab.agents, lab.now_ms, lab.resting, line)
-    told = {run_id: Reason(QueueKind(why.kind.value), why.text) for run_id, why in found.items()}
-    return told | _held_reasons(runs, campaign_paused, awaiting_light)
+    waits = worth_saying(runs, lab.agents, lab.now_ms, lab.resting, line)
+    reasons = {run_id: Reason(QueueKind(why.kind.value), why.text) for run_id, why in waits.items()}
+    return reasons | _held_reasons(runs, campaign_paused, awaiting_light)
 
 
 def held_lines(runs: Iterable[Run], campaign_paused: bool, awaiting_light: Collection[str]) -> dict[str, str]:
@@ -89,15 +89,15 @@ def held_lines(runs: Iterable[Run], campaign_paused: bool, awaiting_light: Colle
 def _held_reasons(
     runs: Iterable[Run], campaign_paused: bool, awaiting_light: Collection[str]
 ) -> dict[str, Reason]:
-    told = {}
+    reasons = {}
     for run in runs:
         if run.state is RunState.WAITING or run.paused:
             held = held_reason(
                 run, campaign_paused=campaign_paused, awaits_light=run.run_id in awaiting_light
             )
             if held is not None:
-                told[run.run_id] = held
-    return told
+                reasons[run.run_id] = held
+    return reasons
 
 
 def ahead_of(
@@ -106,12 +106,12 @@ def ahead_of(
     """The campaigns that are given a slot before this one, the next of them first."""
     if not seats:
         return ()
-    found: dict[str, None] = {}
+    campaigns: dict[str, None] = {}
     for candidate in candidates.in_order(seats[0], seats[0].fits, shares, now_ms):
         if candidate.campaign_id == campaign_id:
             break
-        found.setdefault(candidate.campaign_id)
-    return tuple(found)
+        campaigns.setdefault(candidate.campaign_id)
+    return tuple(campaigns)
 
 
 def slots_by_gpu(lab: Lab) -> dict[str, int]:

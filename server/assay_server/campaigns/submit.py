@@ -63,8 +63,8 @@ def submit(coordinator: Coordinator, submission: Submission, pace: Pace = ORDINA
         note_nothing_new()
         return Submitted("", 0, folders)
     sent = sent_bundles(folders, submission.bundles, coordinator.bundles, submission.file_name)
-    asked = _Asked(submission, spec, sent, compile_campaign(spec, sent.values()), caller, project)
-    return _stored(coordinator, asked, pace)
+    request = _Asked(submission, spec, sent, compile_campaign(spec, sent.values()), caller, project)
+    return _stored(coordinator, request, pace)
 
 
 @dataclass(frozen=True)
@@ -118,22 +118,24 @@ class _NumberTakenError(Exception):
     """Another campaign of that name came first."""
 
 
-def _stored(coordinator: Coordinator, asked: _Asked, pace: Pace) -> Submitted:
+def _stored(coordinator: Coordinator, request: _Asked, pace: Pace) -> Submitted:
     """The campaign, stored; planned again each time another one of its name or its key comes first."""
     while True:
         with coordinator.snapshot() as store:
-            planned = asked.planned(store)  # others do not wait for this
-        campaign = asked.campaign(planned, coordinator.clock.now_ms())
+            planned = request.planned(store)  # others do not wait for this
+        campaign = request.campaign(planned, coordinator.clock.now_ms())
         note_subject(f"campaign {campaign.campaign_id}", f"{len(planned.plan.runs)} runs")
         store_it = _brought_in if pace.is_large(planned.plan) else _added
         with contextlib.suppress(_NumberTakenError, OvertakenError):
-            return store_it(coordinator, asked, campaign, planned.plan, pace)
+            return store_it(coordinator, request, campaign, planned.plan, pace)
 
 
-def _added(coordinator: Coordinator, asked: _Asked, campaign: Campaign, plan: Plan, _pace: Pace) -> Submitted:
+def _added(
+    coordinator: Coordinator, request: _Asked, campaign: Campaign, plan: Plan, _pace: Pace
+) -> Submitted:
     """A campaign stored in one transaction."""
     with coordinator.schedule() as schedule:
-        before = _sent_before(schedule.store, asked.submission, asked.caller)
+        before = _sent_before(schedule.store, request.submission, request.caller)
         if before is not None:
             return before
         if campaign.number != next_number(schedule.store.campaign_numbers(campaign.name)):
@@ -143,12 +145,12 @@ def _added(coordinator: Coordinator, asked: _Asked, campaign: Campaign, plan: Pl
 
 
 def _brought_in(
-    coordinator: Coordinator, asked: _Asked, campaign: Campaign, plan: Plan, pace: Pace
+    coordinator: Coordinator, request: _Asked, campaign: Campaign, plan: Plan, pace: Pace
 ) -> Submitted:
     """A campaign stored piece by piece."""
     with turn(coordinator, pace):
         with coordinator.snapshot() as store:
-            before = _sent_before(store, asked.submission, asked.caller)
+            before = _sent_before(store, request.submission, request.caller)
         if before is not None:
             return before
         if not bring_in(coordinator, campaign, plan, pace):
@@ -161,8 +163,8 @@ def _sent_before(store: SqlTransaction, submission: Submission, caller: Caller |
 
     Raises CampaignError if that was another file.
     """
-    found = store.submitted_as(_owner(caller), submission.key) if submission.key else None
-    campaign = None if found is None else store.campaign(found)
+    campaign_id = store.submitted_as(_owner(caller), submission.key) if submission.key else None
+    campaign = None if campaign_id is None else store.campaign(campaign_id)
     if campaign is None:
         return None
     if campaign.text != submission.text:

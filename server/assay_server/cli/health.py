@@ -37,22 +37,22 @@ def health(
     """Check the health of a server on this machine.
 
     Ends with 0 if it serves, 5 if nothing answers, 10 if it is ending or cannot write its state."""
-    found = parse_address(address or default_address(), "ADDRESS")
-    if found.socket is None:
+    place = parse_address(address or default_address(), "ADDRESS")
+    if place.socket is None:
         raise ParameterError(
             "ADDRESS",
-            f"{found.text!r} is not a socket, and over TCP the server must know the caller",
-            f"assay lab health --server {found.text}",
+            f"{place.text!r} is not a socket, and over TCP the server must know the caller",
+            f"assay lab health --server {place.text}",
         )
-    require_our_socket(found, "ADDRESS", socket_owner)
-    serving = _is_serving(found.text)
+    require_our_socket(place, "ADDRESS", socket_owner)
+    serving = _is_serving(place.text)
     if json_output:
-        typer.echo(json.dumps({"address": found.text, "serving": serving}))
+        typer.echo(json.dumps({"address": place.text, "serving": serving}))
     else:
-        typer.echo(f"{found.text}: {'serving' if serving else 'not serving'}")
+        typer.echo(f"{place.text}: {'serving' if serving else 'not serving'}")
     if not serving:
         raise NotReadyError(
-            found.text,
+            place.text,
             "the server is ending, or cannot write its state",
             "look at its log; free space on the disk of its state folder",
         )

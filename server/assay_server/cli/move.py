@@ -64,11 +64,11 @@ def move(
         raise ParameterError(
             "--to", "it must name one database", "give --to URL, --to sqlite, or --to-file FILE"
         )
-    with _told() as told:
+    with _told() as progress:
         if to == _SQLITE:
-            moved = move_to_sqlite(state, asked_database(settings.database, settings.database_file), told)
+            moved = move_to_sqlite(state, asked_database(settings.database, settings.database_file), progress)
         else:
-            moved = move_to_postgresql(state, asked_database(to, to_file), told)
+            moved = move_to_postgresql(state, asked_database(to, to_file), progress)
     kept = None if moved.kept is None else str(moved.kept)
     if json_output:
         typer.echo(json.dumps({"state": str(state), "rows": moved.rows, "to": moved.to, "kept": kept}))
@@ -88,15 +88,15 @@ def _move_records(settings: ServerSettings, state: Path, to: str, *, json_output
     )
 
     database = asked_database(settings.database, settings.database_file)
-    with _told("copied and compared") as told:
+    with _told("copied and compared") as progress:
         if to == _FOLDER:
-            moved = move_to_folder(state, database, told)
+            moved = move_to_folder(state, database, progress)
         elif Path(to).is_absolute():
-            moved = move_to_shared_folder(state, asked_records(to), database, told)
+            moved = move_to_shared_folder(state, asked_records(to), database, progress)
         else:
             bucket_and_prefix(to, "--records-to")
-            asked = asked_records(to, settings.records_endpoint, settings.records_credentials)
-            moved = move_to_bucket(state, asked, database, told)
+            place = asked_records(to, settings.records_endpoint, settings.records_credentials)
+            moved = move_to_bucket(state, place, database, progress)
     if json_output:
         typer.echo(json.dumps({"state": str(state), **asdict(moved)}))
         return

@@ -140,8 +140,8 @@ def check(*, settings: ServerSettings, json_output: JsonOption = False) -> None:
 
     state = settings.state_dir.absolute()
     with counted("runs looked at") as looked_at:
-        asked = asked_database(settings.database, settings.database_file)
-        checked = check_state(state, looked_at, asked)
+        database = asked_database(settings.database, settings.database_file)
+        checked = check_state(state, looked_at, database)
     note_done(state, Task.CHECK, Done(ended_at_ms=wall_ms(), faults=len(checked.findings)))
     findings = [{**asdict(each), "remedy": each.kind.remedy} for each in checked.findings]
     document = {**asdict(checked), "state": str(state), "findings": findings}

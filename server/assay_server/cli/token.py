@@ -58,20 +58,20 @@ def token(
     _show(made, authority.fingerprint, settings.advertise_join, json_output)
 
 
-def _make(store: MetadataStore, authority: Authority, asked: TokenAsked) -> MadeToken:
+def _make(store: MetadataStore, authority: Authority, request: TokenAsked) -> MadeToken:
     """Make and store the token, with its entry in the audit log."""
     from assay_server.access.audit import DONE, Note  # noqa: PLC0415 - these need the extra
     from assay_server.access.caller import OWNER_ID, Caller, How  # noqa: PLC0415
     from assay_server.identity.tokens import make_token  # noqa: PLC0415
 
     with store.transaction() as transaction:
-        made = make_token(transaction, authority, asked, wall_ms())
+        made = make_token(transaction, authority, request, wall_ms())
         note = Note(
             "assay-server token",
             "state folder",
             Caller(OWNER_ID, OWNER_NAME, Role.ADMIN, how=How.SOCKET),
             f"token {made.stored.token_id}",
-            f"{asked.role} {asked.name}, {asked.uses} uses",
+            f"{request.role} {request.name}, {request.uses} uses",
         )
         transaction.add_audit(note.entry(DONE))
     return made

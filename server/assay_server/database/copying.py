@@ -22,7 +22,7 @@ _TOGETHER = 100
 Told = Callable[[str, int], None]  # a table, and how many of its rows so far
 
 
-def copy_rows(source: sa.Connection, target: sa.Connection, told: Told = lambda table, rows: None) -> int:
+def copy_rows(source: sa.Connection, target: sa.Connection, progress: Told = lambda table, rows: None) -> int:
     """Copy every row inside the target's transaction, whose rows are deleted first; returns how many.
 
     Raises StorageError if a row cannot be read, or in the target differs from its source, or the numbers of
@@ -31,7 +31,7 @@ def copy_rows(source: sa.Connection, target: sa.Connection, told: Told = lambda 
     ordered = tables.metadata.sorted_tables
     for table in reversed(ordered):
         target.execute(sa.delete(table))
-    copied = sum(_copy(table, source, target, told) for table in ordered)
+    copied = sum(_copy(table, source, target, progress) for table in ordered)
     for table in ordered:
         _go_on_counting(table, target)
         require_equal(table, source, target)
@@ -46,12 +46,12 @@ def has_rows(connection: sa.Connection, *, beside_number: bool = False) -> bool:
     return any(connection.execute(query).first() is not None for query in every.values())
 
 
-def _copy(table: sa.Table, source: sa.Connection, target: sa.Connection, told: Told) -> int:
+def _copy(table: sa.Table, source: sa.Connection, target: sa.Connection, progress: Told) -> int:
     copied = 0
     for rows in _pieces(table, source):
         target.execute(sa.insert(table), rows)
         copied += len(rows)
-        told(table.name, copied)
+        progress(table.name, copied)
     return copied
 
 

@@ -39,12 +39,12 @@ class Moved:
     kept: Path | None = None
 
 
-def move_to_postgresql(state: Path, asked: AskedDatabase, told: Told) -> Moved:
+def move_to_postgresql(state: Path, settings: AskedDatabase, progress: Told) -> Moved:
     """Move a state's metadata from SQLite to a PostgreSQL database.
 
     Raises StorageError if a server has either of them, the database has other campaigns, or a copy differs.
     """
-    place = asked.place
+    place = settings.place
     assert place is not None
     with _stopped(state), _nothing_moved(state):
         if noted_database(state) is not None:
@@ -62,8 +62,8 @@ def move_to_postgresql(state: Path, asked: AskedDatabase, told: Told) -> Moved:
                 # Our own rows are those of an earlier move, of which another one is in force since.
                 if theirs != number and (theirs is not None or has_rows(write.connection)):
                     raise StorageError(place.shown, "it has the campaigns of another state folder", _EMPTY)
-                rows = copy_rows(read.connection, write.connection, told)
-        note_database(state, place, asked.file, number)
+                rows = copy_rows(read.connection, write.connection, progress)
+        note_database(state, place, settings.file, number)
         kept = state / f"{SQLITE_FILE}.moved-{datetime.now(UTC):%Y-%m-%dT%H-%M-%SZ}"
         with storage_errors(state):
             replace(state / SQLITE_FILE, kept)
@@ -71,7 +71,7 @@ def move_to_postgresql(state: Path, asked: AskedDatabase, told: Told) -> Moved:
     return Moved(rows, place.shown, kept)
 
 
-def move_to_sqlite(state: Path, asked: AskedDatabase, told: Told) -> Moved:
+def move_to_sqlite(state: Path, settings: AskedDatabase, progress: Told) -> Moved:
     """Move a state's metadata from PostgreSQL to SQLite's file in the state folder. Raises StorageError."""
     with _stopped(state), _nothing_moved(state):
         if noted_database(state) is None:
@@ -82,12 +82,12 @@ def move_to_sqlite(state: Path, asked: AskedDatabase, told: Told) -> Moved:
         _remove(new)
         try:
             with (
-                contextlib.closing(open_leading(state, asked)) as source,
+                contextlib.closing(open_leading(state, settings)) as source,
                 contextlib.closing(SqliteStore(new)) as target,
                 source.snapshot() as read,
                 target.transaction() as write,
             ):
-                rows = copy_rows(read.connection, write.connection, told)
+                rows = copy_rows(read.connection, write.connection, progress)
             with storage_errors(new):
                 replace(new, state / SQLITE_FILE)
                 sync_directory(state)

@@ -55,36 +55,36 @@ def asked_database(database: str, file: Path | None) -> AskedDatabase:
     return AskedDatabase(asked_place(database, file), file)
 
 
-def place_in_force(state: Path, asked: AskedDatabase) -> DatabasePlace | None:
+def place_in_force(state: Path, settings: AskedDatabase) -> DatabasePlace | None:
     """Where the metadata of a state folder are, or will be; None: in SQLite's file.
 
     Raises StorageError if the folder has campaigns in SQLite and another database is asked for.
     """
     noted = noted_database(state)
     if noted is not None:
-        return asked.place or noted.place
-    if asked.place is not None and (state / SQLITE_FILE).exists():
+        return settings.place or noted.place
+    if settings.place is not None and (state / SQLITE_FILE).exists():
         raise StorageError(
             str(state),
-            f"its metadata are in {SQLITE_FILE}, not in {asked.place.shown}",
+            f"its metadata are in {SQLITE_FILE}, not in {settings.place.shown}",
             "move them: assay-server move --to URL --state DIR; or leave --database out",
         )
-    return asked.place
+    return settings.place
 
 
-def awaited_lead_of(state: Path, asked: AskedDatabase, standby: Standby = Standby()) -> Lead | None:
+def awaited_lead_of(state: Path, settings: AskedDatabase, standby: Standby = Standby()) -> Lead | None:
     """The lead of the database of a state folder; None if it has none: SQLite's folder is locked.
 
     A server whose records others reach, too, stands by while another leads; any other is refused then. Raises
     StorageError, and StandbyEndedError if the wait was ended.
     """
-    place = place_in_force(state, asked)
+    place = place_in_force(state, settings)
     if place is None:
         return None
     require_driver()
     from assay_server.store.postgresql.lead import awaited_lead, taken_lead  # noqa: PLC0415 - loads libpq
 
-    if not asked.shared:
+    if not settings.shared:
         return taken_lead(place)
     lead = awaited_lead(place, standby.is_ending, standby.standing_by)
     if lead is None:
@@ -92,25 +92,25 @@ def awaited_lead_of(state: Path, asked: AskedDatabase, standby: Standby = Standb
     return lead
 
 
-def open_leading(state: Path, asked: AskedDatabase = AskedDatabase()) -> SqliteStore | PostgresqlStore:
+def open_leading(state: Path, settings: AskedDatabase = AskedDatabase()) -> SqliteStore | PostgresqlStore:
     """As :func:`open_database`, for who works alone on a locked folder: a server is refused meanwhile."""
-    return open_database(state, asked, awaited_lead_of(state, replace(asked, shared=False)))
+    return open_database(state, settings, awaited_lead_of(state, replace(settings, shared=False)))
 
 
 def open_database(
-    state: Path, asked: AskedDatabase = AskedDatabase(), lead: Lead | None = None
+    state: Path, settings: AskedDatabase = AskedDatabase(), lead: Lead | None = None
 ) -> SqliteStore | PostgresqlStore:
     """The database of a state folder. ``lead``: of PostgreSQL, for its server; closed with it.
 
     A new folder and an empty database are bound to each other. Raises StorageError, also if the database has
     the campaigns of another folder.
     """
-    place = place_in_force(state, asked)
+    place = place_in_force(state, settings)
     if place is None:
         return SqliteStore(state / SQLITE_FILE)
     store = opened_place(place, lead)
     try:
-        _bind(state, asked, place, store)
+        _bind(state, settings, place, store)
     except BaseException:
         store.close()
         raise
@@ -143,32 +143,32 @@ def opened_alone(place: DatabasePlace) -> PostgresqlStore:
     return opened_place(place, taken_lead(place))
 
 
-def _bind(state: Path, asked: AskedDatabase, place: DatabasePlace, store: PostgresqlStore) -> None:
+def _bind(state: Path, settings: AskedDatabase, place: DatabasePlace, store: PostgresqlStore) -> None:
     """Make sure that the folder and the database belong together."""
     noted = noted_database(state)
     with store.snapshot() as read:
         number, is_empty = read.state_number(), not has_rows(read.connection, beside_number=True)
     if noted is not None and number == noted.state:
-        if asked.place is not None and _has_new_address(noted, asked):
-            note_database(state, asked.place, asked.file, number)
+        if settings.place is not None and _has_new_address(noted, settings):
+            note_database(state, settings.place, settings.file, number)
         return
-    may_join = is_empty or (number is not None and asked.shared and asked.joins(number))
+    may_join = is_empty or (number is not None and settings.shared and settings.joins(number))
     if noted is None and not may_join and noted_database(state) is not None:
         # A server that started at this moment has bound the two since the note was looked for.
-        _bind(state, asked, place, store)
+        _bind(state, settings, place, store)
         return
     if noted is not None or not may_join:
         belongs = "it is empty" if number is None else "it has the campaigns of another state folder"
         remedy = "name the right database; to start anew, name an empty one and a new --state directory"
-        if noted is None and asked.records:
-            belongs += f", whose records are not in {asked.records}"
+        if noted is None and settings.records:
+            belongs += f", whose records are not in {settings.records}"
             theirs = "to join its servers, name their bucket and prefix, or folder, with --records"
             remedy = f"{theirs}; or {remedy}"
         raise StorageError(place.shown, f"it is not the database of {state}: {belongs}", remedy)
-    note_database(state, place, asked.file, number_of_state(store))
+    note_database(state, place, settings.file, number_of_state(store))
 
 
-def _has_new_address(noted: DatabaseInForce, asked: AskedDatabase) -> bool:
+def _has_new_address(noted: DatabaseInForce, settings: AskedDatabase) -> bool:
     """Whether the database has another address now, so that verbs without it find it too."""
-    file = "" if asked.file is None else str(asked.file.absolute())
-    return asked.place is not None and (noted.url, noted.file) != (asked.place.without_secret, file)
+    file = "" if settings.file is None else str(settings.file.absolute())
+    return settings.place is not None and (noted.url, noted.file) != (settings.place.without_secret, file)

@@ -25,37 +25,37 @@ class Admission:
     again_as: str = ""
 
 
-def admission(store: SqlTransaction, asked: JoinAsked, key_hash: str, now_ms: int) -> Admission:
+def admission(store: SqlTransaction, joiner: JoinAsked, key_hash: str, now_ms: int) -> Admission:
     """The token that admits a joiner; raises NotIdentifiedError for a token that is not good."""
-    again_as = _admitted_before(store, asked, key_hash, now_ms)
-    token = usable_token(store, asked.secret, now_ms, used_before=bool(again_as))
+    again_as = _admitted_before(store, joiner, key_hash, now_ms)
+    token = usable_token(store, joiner.secret, now_ms, used_before=bool(again_as))
     return Admission(token, again_as)
 
 
-def _admitted_before(store: SqlTransaction, asked: JoinAsked, key_hash: str, now_ms: int) -> str:
+def _admitted_before(store: SqlTransaction, joiner: JoinAsked, key_hash: str, now_ms: int) -> str:
     """The identity that the holder of a key got with a token: its answer may have been lost on the way.
 
     An agent that names another identity than then does not ask again: it wants to be a second agent.
     """
-    token = store.join_token(secret_hash(asked.secret))
+    token = store.join_token(secret_hash(joiner.secret))
     if token is None:
         return ""
     for each in store.certificates():
         own = (each.token_id, each.public_key_hash) == (token.token_id, key_hash)
         valid = not each.withdrawn_at_ms and each.expires_at_ms > now_ms
-        named = token.role.kind is IdentityKind.PERSON or each.identity_id == asked.identity_id
+        named = token.role.kind is IdentityKind.PERSON or each.identity_id == joiner.identity_id
         if own and valid and named:
             return each.identity_id
     return ""
 
 
 def whom_to_admit(
-    store: SqlTransaction, admitted: Admission, asked: JoinAsked, key_hash: str, now_ms: int
+    store: SqlTransaction, admitted: Admission, joiner: JoinAsked, key_hash: str, now_ms: int
 ) -> Identity:
     """Whom the joiner becomes; raises NotPermittedError if that is another's identity."""
     token = admitted.token
     if token.role.kind is IdentityKind.PERSON:
-        if asked.identity_id:
+        if joiner.identity_id:
             raise ParameterError(
                 f"join token {token.token_id}",
                 "the token is for a person",
@@ -64,7 +64,7 @@ def whom_to_admit(
         name = token.name
         identity_id = admitted.again_as or person_named(store, name) or uuid.uuid4().hex
     else:
-        name, identity_id = checked_name(asked.name, "agent's name") or token.name, asked.identity_id
+        name, identity_id = checked_name(joiner.name, "agent's name") or token.name, joiner.identity_id
         if not IDENTITY_ID.fullmatch(identity_id):
             raise ParameterError(
                 "agent", "its identity is not 32 hexadecimal digits", "join with: assay-agent join"

@@ -89,21 +89,21 @@ class Enrolment:
         # The name under which joiners reach it, if that is another one.
         self.join_address = ""
 
-    def join(self, asked: JoinAsked) -> Joined:
+    def join(self, joiner: JoinAsked) -> Joined:
         """Admit the holder of a join token; the token is used up in the same transaction.
 
         Raises NotIdentifiedError for a token that is not good, NotPermittedError for an identity that is
         another's, ParameterError for a request that cannot be read.
         """
-        request = read_request(asked.certificate_request)
+        request = read_request(joiner.certificate_request)
         key_hash = public_key_hash(request.public_key())
         now_ms = self._now_ms()
         with self._metadata.snapshot() as read:
             # Strangers with a bad token do not get as far as the lock of those who write.
-            admission(read, asked, key_hash, now_ms)
+            admission(read, joiner, key_hash, now_ms)
         with self._metadata.transaction() as store:
-            admitted = admission(store, asked, key_hash, now_ms)
-            token, identity = admitted.token, whom_to_admit(store, admitted, asked, key_hash, now_ms)
+            admitted = admission(store, joiner, key_hash, now_ms)
+            token, identity = admitted.token, whom_to_admit(store, admitted, joiner, key_hash, now_ms)
             store.put_identity(identity)
             certificate = self._issue(store, identity, request, now_ms, token.token_id)
             if not admitted.again_as:
@@ -115,14 +115,14 @@ class Enrolment:
                   token.token_id)  # fmt: skip
         return Joined(certificate, identity.name, identity.role, self.port)
 
-    def renew(self, asked: RenewalAsked) -> Renewed:
+    def renew(self, renewal: RenewalAsked) -> Renewed:
         """The next certificate of the caller, for a key of its own that it has a certificate of."""
         caller = current_caller()
         if caller is None or caller.is_owner:
             raise NotIdentifiedError(
                 "renewal", "the caller has no certificate to renew", "connect with a certificate"
             )
-        request = read_request(asked.certificate_request)
+        request = read_request(renewal.certificate_request)
         key_hash = public_key_hash(request.public_key())
         now_ms = self._now_ms()
         with self._metadata.transaction() as store:
@@ -136,21 +136,21 @@ class Enrolment:
             certificate = self._issue(store, identity, request, now_ms)
         return Renewed(certificate)
 
-    def renew_expired(self, asked: RenewalAsked) -> Renewed:
+    def renew_expired(self, renewal: RenewalAsked) -> Renewed:
         """The next certificate of a key whose last one ended within the grace period.
 
         Nobody knows the caller: the request is signed by the key, which proves whose it is. Raises
         NotIdentifiedError for a key without such a certificate of the identity, NotPermittedError for a
         revoked one, ParameterError for a request that cannot be read.
         """
-        request = read_request(asked.certificate_request)
+        request = read_request(renewal.certificate_request)
         key_hash = public_key_hash(request.public_key())
         now_ms = self._now_ms()
         with self._metadata.snapshot() as read:
             # Strangers do not get as far as the lock of those who write.
-            holder_of_expired(read, asked.identity_id, key_hash, now_ms, self._grace)
+            holder_of_expired(read, renewal.identity_id, key_hash, now_ms, self._grace)
         with self._metadata.transaction() as store:
-            identity = holder_of_expired(store, asked.identity_id, key_hash, now_ms, self._grace)
+            identity = holder_of_expired(store, renewal.identity_id, key_hash, now_ms, self._grace)
             self._require_seldom(store, identity, key_hash, now_ms)
             certificate = self._issue(store, identity, request, now_ms)
             note_subject(
@@ -180,11 +180,11 @@ class Enrolment:
         _log.info("%s logged out: certificate %s is withdrawn", caller.name, caller.serial)
         return Left(caller.serial)
 
-    def make_token(self, asked: TokenAsked) -> TokenMade:
+    def make_token(self, request: TokenAsked) -> TokenMade:
         """A new join token; only its hash is kept."""
         authority = self._authority
         with self._metadata.transaction() as store:
-            made = make_token(store, authority, asked, self._now_ms())
+            made = make_token(store, authority, request, self._now_ms())
             stored = made.stored
             note_subject(f"token {stored.token_id}", f"{stored.role} {stored.name}, {stored.uses_left} uses")
         return TokenMade(
@@ -196,14 +196,14 @@ class Enrolment:
             self.join_address,
         )
 
-    def revoke(self, asked: NamedForRevocation) -> Revoked:
+    def revoke(self, request: NamedForRevocation) -> Revoked:
         """Withdraw a token, an identity, or the certificates of one key; raises ParameterError.
 
         It holds at once in this process, and for streams under way within seconds.
         """
         now_ms = self._now_ms()
         with self._metadata.transaction() as store:
-            revoked = revoke(store, asked, now_ms)
+            revoked = revoke(store, request, now_ms)
             tokens = f"with tokens {', '.join(revoked.tokens)}" if revoked.tokens_withdrawn else ""
             note_subject(f"{revoked.what} {revoked.id} {revoked.name}".rstrip(), tokens)
         self._withdrawn.refresh()
@@ -218,8 +218,10 @@ class Enrolment:
             issued: dict[str, list[Issued]] = {}
             for each in store.certificates():
                 if each.expires_at_ms > now_ms:
-                    told = Issued(each.serial, each.issued_at_ms, each.expires_at_ms, each.withdrawn_at_ms)
-                    issued.setdefault(each.identity_id, []).append(told)
+                    certificate = Issued(
+                        each.serial, each.issued_at_ms, each.expires_at_ms, each.withdrawn_at_ms
+                    )
+                    issued.setdefault(each.identity_id, []).append(certificate)
             known = tuple(
                 _known(each, tuple(issued.get(each.identity_id, ()))) for each in store.identities()
             )

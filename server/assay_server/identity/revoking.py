@@ -11,23 +11,23 @@ from assay_server.store.people import Identity, StoredCertificate
 from assay_server.store.sql import SqlTransaction
 
 
-def revoke(store: SqlTransaction, asked: NamedForRevocation, now_ms: int) -> Revoked:
+def revoke(store: SqlTransaction, request: NamedForRevocation, now_ms: int) -> Revoked:
     """Revoke what is named, and say with which open tokens it has joined: with them it would come back.
 
-    With ``asked.tokens`` they are withdrawn, too. Raises ParameterError.
+    With ``request.tokens`` they are withdrawn, too. Raises ParameterError.
     """
-    revoked, joined_with = _revoke(store, asked.subject, now_ms)
+    revoked, joined_with = _revoke(store, request.subject, now_ms)
     used = {each.token_id for each in joined_with}
     tokens = [
         each
         for each in store.join_tokens()
         if each.token_id in used and each.uses_left > 0 and each.expires_at_ms > now_ms
     ]
-    if asked.tokens:
+    if request.tokens:
         for each in tokens:
             store.put_join_token(replace(each, uses_left=0))
     names = tuple(each.token_id for each in tokens)
-    return replace(revoked, tokens=names, tokens_withdrawn=asked.tokens)
+    return replace(revoked, tokens=names, tokens_withdrawn=request.tokens)
 
 
 def withdraw_key(store: SqlTransaction, serial: str, now_ms: int) -> list[StoredCertificate]:
@@ -36,10 +36,10 @@ def withdraw_key(store: SqlTransaction, serial: str, now_ms: int) -> list[Stored
     One key has several certificates, by renewal: whoever has the key has them all.
     """
     everything = store.certificates()
-    found = next((each for each in everything if each.serial == serial), None)
-    if found is None:
+    certificate = next((each for each in everything if each.serial == serial), None)
+    if certificate is None:
         return []
-    whose = (found.identity_id, found.public_key_hash)
+    whose = (certificate.identity_id, certificate.public_key_hash)
     of_the_key = [each for each in everything if (each.identity_id, each.public_key_hash) == whose]
     for each in of_the_key:
         store.put_certificate(replace(each, withdrawn_at_ms=each.withdrawn_at_ms or now_ms))

@@ -29,20 +29,20 @@ class MadeToken:
     stored: StoredToken
 
 
-def make_token(store: SqlTransaction, authority: Authority, asked: TokenAsked, now_ms: int) -> MadeToken:
+def make_token(store: SqlTransaction, authority: Authority, request: TokenAsked, now_ms: int) -> MadeToken:
     """Make a token and keep its hash; raises ParameterError if nobody could join with it as intended."""
-    _check(store, asked)
+    _check(store, request)
     token = JoinToken.new(authority.der)
     stored = StoredToken(
         token_id=f"t-{secrets.token_hex(4)}",
         secret_hash=token.secret_hash,
-        role=asked.role,
-        name=asked.name,
-        project=asked.project,
-        labels=tuple(dict.fromkeys(asked.labels)),
-        uses_left=asked.uses,
+        role=request.role,
+        name=request.name,
+        project=request.project,
+        labels=tuple(dict.fromkeys(request.labels)),
+        uses_left=request.uses,
         created_at_ms=now_ms,
-        expires_at_ms=now_ms + asked.valid_ms,
+        expires_at_ms=now_ms + request.valid_ms,
     )
     store.forget_join_tokens(now_ms - _KEPT_MS)
     store.put_join_token(stored)
@@ -88,32 +88,32 @@ def checked_name(name: str, subject: str) -> str:
     return name
 
 
-def _check(store: SqlTransaction, asked: TokenAsked) -> None:
-    checked_name(asked.name, "--name")
-    checked_name(asked.project, "--project")
-    for label in asked.labels:
+def _check(store: SqlTransaction, request: TokenAsked) -> None:
+    checked_name(request.name, "--name")
+    checked_name(request.project, "--project")
+    for label in request.labels:
         if not checked_name(label, "--label"):
             raise ParameterError("--label", "it is empty", "give a word")
-    if len(asked.labels) > MOST_LABELS:
+    if len(request.labels) > MOST_LABELS:
         raise ParameterError("--label", f"there are more than {MOST_LABELS}", "give fewer")
-    if not 1 <= asked.uses <= MOST_USES:
+    if not 1 <= request.uses <= MOST_USES:
         raise ParameterError(
-            "--uses", f"{asked.uses} is not in 1..{MOST_USES}", "give a number in that range"
+            "--uses", f"{request.uses} is not in 1..{MOST_USES}", "give a number in that range"
         )
-    if not 1 <= asked.valid_ms <= LONGEST_VALIDITY_MS:
+    if not 1 <= request.valid_ms <= LONGEST_VALIDITY_MS:
         raise ParameterError(
             "--valid", "a token is valid for more than nothing and at most 30 days", "give 1h or 7d"
         )
-    if asked.role is Role.AGENT:
+    if request.role is Role.AGENT:
         return
-    if asked.name == OWNER_NAME:
+    if request.name == OWNER_NAME:
         raise ParameterError("--name", f"{OWNER_NAME} is who owns the server's socket", "give another name")
-    if not asked.name:
+    if not request.name:
         raise ParameterError("--name", "the token of a person needs the person's name", "give --name NAME")
-    known = store.identity(person_named(store, asked.name))
-    if known is not None and known.role is not asked.role:
+    known = store.identity(person_named(store, request.name))
+    if known is not None and known.role is not request.role:
         raise ParameterError(
             "--role",
-            f"{asked.name} has the role {known.role} already",
+            f"{request.name} has the role {known.role} already",
             f"give --role {known.role}, or change the role first",
         )

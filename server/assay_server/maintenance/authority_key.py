@@ -46,7 +46,7 @@ def encrypted_key(authority: Authority, passphrase: bytes) -> bytes:
 
 def decrypted_authority(certificate: bytes, key: bytes, passphrase: bytes, place: Path) -> Authority:
     """The authority of a backup; raises ParameterError for another passphrase."""
-    found: x509.Certificate = read_certificate(certificate, str(place / CERTIFICATE))
+    authority_certificate: x509.Certificate = read_certificate(certificate, str(place / CERTIFICATE))
     try:
         private = serialization.load_pem_private_key(key, password=passphrase)
     except (ValueError, TypeError) as error:
@@ -57,4 +57,4 @@ def decrypted_authority(certificate: bytes, key: bytes, passphrase: bytes, place
         ) from error
     if not isinstance(private, ec.EllipticCurvePrivateKey):
         raise StorageError(str(place / ENCRYPTED_KEY), "it does not hold a key of ours", "use another backup")
-    return Authority(found, private)
+    return Authority(authority_certificate, private)

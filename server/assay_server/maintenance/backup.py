@@ -87,11 +87,11 @@ def _keep(
     path: Path, file: StoredFile, target: Target, kept: list[KeptFile], faults: list[BackupFault]
 ) -> None:
     try:
-        found = target.add(file.name, path, most_bytes=file.most_bytes, fixed=file.fixed)
+        kept_file = target.add(file.name, path, most_bytes=file.most_bytes, fixed=file.fixed)
     except FileNotFoundError:
         if file.fixed:  # staged segments go when their attempt is published
             faults.append(BackupFault(name=file.name, cause="it is missing"))
         return
-    kept.append(found)
-    if file.content_hash and found.hash != file.content_hash:
+    kept.append(kept_file)
+    if file.content_hash and kept_file.hash != file.content_hash:
         faults.append(BackupFault(name=file.name, cause="it has changed since it was published"))

@@ -45,19 +45,19 @@ _UNDER_WAY = (AttemptState.LEASED, AttemptState.PUBLISHING, AttemptState.EXPIRED
 
 
 def check_state(
-    state: Path, looked_at: LookedAt = lambda runs, of: None, asked: AskedDatabase | None = None
+    state: Path, looked_at: LookedAt = lambda runs, of: None, settings: AskedDatabase | None = None
 ) -> Checked:
     """Check a state folder. Raises StorageError only if it has no state, or cannot be looked at.
 
-    ``looked_at`` is told how many runs were looked at, and how many there are. ``asked``: where the database
-    is, if the state folder does not say it.
+    ``looked_at`` is told how many runs were looked at, and how many there are. ``settings``: where the
+    database is, if the state folder does not say it.
     """
     if not has_metadata(state):
         raise StorageError(str(state), "there is no state of an assay-server", "name its --state folder")
-    checked = _checked(state, looked_at, asked)
+    checked = _checked(state, looked_at, settings)
     if not checked.findings or not _in_use(state):
         return checked
-    again = _checked(state, looked_at, asked)
+    again = _checked(state, looked_at, settings)
     kept = set(checked.findings)
     return Checked(
         again.campaigns,
@@ -68,10 +68,10 @@ def check_state(
     )
 
 
-def _checked(state: Path, looked_at: LookedAt, asked: AskedDatabase | None) -> Checked:
+def _checked(state: Path, looked_at: LookedAt, settings: AskedDatabase | None) -> Checked:
     """Files of a bucket are fetched anew, and not from the server's copies of them."""
     with tempfile.TemporaryDirectory(prefix="assay-check-files-") as cache:
-        return _Check(state, looked_at, asked, Path(cache)).run()
+        return _Check(state, looked_at, settings, Path(cache)).run()
 
 
 def _in_use(state: Path) -> bool:
@@ -109,8 +109,8 @@ class LaunchTables:
 class _Check:
     """One pass over one copy of the database."""
 
-    def __init__(self, state: Path, looked_at: LookedAt, asked: AskedDatabase | None, cache: Path) -> None:
-        self._state, self._asked = state, asked
+    def __init__(self, state: Path, looked_at: LookedAt, settings: AskedDatabase | None, cache: Path) -> None:
+        self._state, self._asked = state, settings
         self._looked_at = looked_at
         self._tables = LaunchTables()
         self._records = look_at_records(state, cache)

@@ -169,10 +169,10 @@ def _unpacked(archive: Path, files: Path) -> ArchiveManifest:
     manifest = parse_manifest(
         (files / MANIFEST).read_bytes(), ArchiveManifest, Path(_SUBJECT), ARCHIVE_VERSION
     )
-    found = {str(path.relative_to(files)) for path in files.rglob("*") if not path.is_dir()} - {MANIFEST}
+    names = {str(path.relative_to(files)) for path in files.rglob("*") if not path.is_dir()} - {MANIFEST}
     named = {kept.name: kept for kept in manifest.files}
-    if found != set(named):
-        raise _not_ours(f"it does not hold the files of its manifest ({sorted(found ^ set(named))[0]})")
+    if names != set(named):
+        raise _not_ours(f"it does not hold the files of its manifest ({sorted(names ^ set(named))[0]})")
     for kept in manifest.files:
         path = files / kept.name
         if path.is_symlink() or path.stat().st_size != kept.bytes or fresh_hash_of(path) != kept.hash:

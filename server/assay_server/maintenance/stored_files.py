@@ -57,22 +57,22 @@ def has_metadata(state: Path) -> bool:
     return (state / METADATA).is_file() or noted_database(state) is not None
 
 
-def copy_database(state: Path, target: Path, asked: AskedDatabase | None = None) -> None:
+def copy_database(state: Path, target: Path, settings: AskedDatabase | None = None) -> None:
     """A copy of one moment of the database as a SQLite file, also while a server writes to it.
 
     One read transaction, which blocks no writer: in SQLite's write-ahead log (sqlite.org/wal.html) and in
-    PostgreSQL leases go on meanwhile. ``asked``: where the database is, if the state folder does not say it.
-    Raises StorageError.
+    PostgreSQL leases go on meanwhile. ``settings``: where the database is, if the state folder does not say
+    it. Raises StorageError.
     """
     if noted_database(state) is not None:
-        _copy_postgresql(state, target, asked or AskedDatabase())
+        _copy_postgresql(state, target, settings or AskedDatabase())
     else:
         _copy_sqlite(state / METADATA, target)
 
 
-def _copy_postgresql(state: Path, target: Path, asked: AskedDatabase) -> None:
+def _copy_postgresql(state: Path, target: Path, settings: AskedDatabase) -> None:
     with (
-        closing(open_database(state, asked)) as source,
+        closing(open_database(state, settings)) as source,
         closing(SqliteStore(target)) as copy,
         source.snapshot() as read,
         copy.transaction() as write,
@@ -94,12 +94,12 @@ def _copy_sqlite(source: Path, target: Path) -> None:
         ):
             read.backup(written)
             written.execute("PRAGMA journal_mode = DELETE")
-            found = [str(row[0]) for row in written.execute("PRAGMA integrity_check(3)")]
+            findings = [str(row[0]) for row in written.execute("PRAGMA integrity_check(3)")]
     except sqlite3.Error as error:
         raise StorageError(str(source), f"it cannot be read ({error})", "check the disk") from error
-    if found != ["ok"]:
+    if findings != ["ok"]:
         raise StorageError(
-            str(source), f"the database is damaged: {'; '.join(found)}", "restore the newest backup"
+            str(source), f"the database is damaged: {'; '.join(findings)}", "restore the newest backup"
         )
 
 

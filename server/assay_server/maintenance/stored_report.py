@@ -56,9 +56,9 @@ def stored_report(state: Path, campaign_id: str | None = None) -> Report:
         try:
             with store.snapshot() as read:
                 campaign = _asked(read.campaigns(), state, campaign_id)
-                found = read.campaign(campaign)
-                assert found is not None  # listed in the same snapshot
-                kept = _kept(found, records)
+                stored_campaign = read.campaign(campaign)
+                assert stored_campaign is not None  # listed in the same snapshot
+                kept = _kept(stored_campaign, records)
                 request = None if kept is not None else analysis_request(read, campaign, records)
         finally:
             store.close()

@@ -152,9 +152,9 @@ def copy_checked(kept: KeptFile, source: Path, target: Path) -> None:
     make_folder(target.parent)
     try:
         with source.open("rb") as read, open(target, "xb", opener=private_opener) as written:
-            found = _copied(kept.name, read, written, None)
+            copy = _copied(kept.name, read, written, None)
     except FileNotFoundError as error:
         raise StorageError(str(source), "it is missing from the backup", "use another backup") from error
     sync_file(target)
-    if found != kept:
+    if copy != kept:
         raise StorageError(str(source), "it has changed since the backup was made", "use another backup")

@@ -82,8 +82,8 @@ class ServerMetrics:
         """Tell when a state folder's authority ends (and the server's certificate), and that of metrics."""
 
         def authority() -> x509.Certificate | None:
-            found = read_authority(state)
-            return None if found is None else found.certificate
+            stored_authority = read_authority(state)
+            return None if stored_authority is None else stored_authority.certificate
 
         sources: dict[str, Callable[[], x509.Certificate | None]] = {
             "authority": authority,

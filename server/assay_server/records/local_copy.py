@@ -49,12 +49,12 @@ def join_segments(records: RecordStore, database: Path, name: str, path: Path) -
 
     Without any there is no file. Raises StorageError.
     """
-    found = _STAGED.fullmatch(name)
-    assert found is not None
+    match = _STAGED.fullmatch(name)
+    assert match is not None
     store = SqliteStore(database)
     try:
         with store.snapshot() as read:
-            key = AttemptKey(found[1], int(found[2]), int(found[3]), 0)
+            key = AttemptKey(match[1], int(match[2]), int(match[3]), 0)
             segments = read.segments(key)
     finally:
         store.close()

@@ -69,7 +69,9 @@ class MovedRecords:
     bundles: int = 0
 
 
-def move_to_bucket(state: Path, asked: AskedRecords, database: AskedDatabase, told: Told) -> MovedRecords:
+def move_to_bucket(
+    state: Path, settings: AskedRecords, database: AskedDatabase, progress: Told
+) -> MovedRecords:
     """Move a state's records from its folder to a bucket.
 
     Raises StorageError if a server has the folder, the bucket has other records, or a file is not as it was
@@ -80,8 +82,8 @@ def move_to_bucket(state: Path, asked: AskedRecords, database: AskedDatabase, to
             "--records-to", "the records are elsewhere already", "move them to 'folder' first"
         )
     with _stopped(state, database) as metadata, contextlib.ExitStack() as resources:
-        note = note_of(asked, number_of_state(metadata))
-        place = place_of(state, note, asked)
+        note = note_of(settings, number_of_state(metadata))
+        place = place_of(state, note, settings)
         bucket = opened_bucket(place)
         probe_bucket(bucket)
         bind_bucket(bucket, note.state)
@@ -89,37 +91,37 @@ def move_to_bucket(state: Path, asked: AskedRecords, database: AskedDatabase, to
         resources.callback(target.close)
         source = LocalRecordStore(state)
         _name_by_content(metadata, state)
-        moved = _copy(metadata, source, target, told)
+        moved = _copy(metadata, source, target, progress)
         note_records(state, note)
         aside = _aside(state)
     return replace(moved, to=place.shown, kept=str(aside))
 
 
 def move_to_shared_folder(
-    state: Path, asked: AskedRecords, database: AskedDatabase, told: Told
+    state: Path, settings: AskedRecords, database: AskedDatabase, progress: Told
 ) -> MovedRecords:
     """Move a state's records from its folder to one that a standby reaches, too.
 
     Raises StorageError as :func:`move_to_bucket`, ParameterError if the records are elsewhere already.
     """
-    folder = Path(asked.url)
+    folder = Path(settings.url)
     if noted_records(state) is not None:
         raise ParameterError(
             "--records-to", "the records are elsewhere already", "move them to 'folder' first"
         )
     require_elsewhere(state, folder, "--records-to", "name a folder elsewhere")
     with _stopped(state, database) as metadata:
-        note = note_of(asked, number_of_state(metadata))
+        note = note_of(settings, number_of_state(metadata))
         target = shared_folder(folder, note.state)
         source = LocalRecordStore(state)
         _name_by_content(metadata, state)
-        moved = _copy(metadata, source, target, told)
+        moved = _copy(metadata, source, target, progress)
         note_records(state, note)
         aside = _aside(state)
     return replace(moved, to=str(folder), kept=str(aside))
 
 
-def move_to_folder(state: Path, database: AskedDatabase, told: Told) -> MovedRecords:
+def move_to_folder(state: Path, database: AskedDatabase, progress: Told) -> MovedRecords:
     """Move a state's records from a bucket or shared folder to its own. Raises StorageError."""
     noted = noted_records(state)
     if noted is None:
@@ -128,17 +130,17 @@ def move_to_folder(state: Path, database: AskedDatabase, told: Told) -> MovedRec
         )
     with _stopped(state, database) as metadata, tempfile.TemporaryDirectory(dir=state) as cache:
         source = look_at_records(state, Path(cache))
-        moved = _copy(metadata, source, LocalRecordStore(state), told)
+        moved = _copy(metadata, source, LocalRecordStore(state), progress)
         forget_records(state)
     return replace(moved, to=str(state), kept=noted.url)
 
 
-def _copy(metadata: MetadataStore, source: RecordStore, target: RecordStore, told: Told) -> MovedRecords:
+def _copy(metadata: MetadataStore, source: RecordStore, target: RecordStore, progress: Told) -> MovedRecords:
     with metadata.snapshot() as read:
         files = 0
         for files, piece in enumerate(_published(read), 1):
             _copy_file(piece, source, target)
-            told("files", files)
+            progress("files", files)
         segments = sum(
             _copy_segments(read, each.key, source, target) for each in read.attempts_in(_UNDER_WAY)
         )
@@ -284,9 +286,9 @@ def _aside(state: Path) -> Path:
 
 
 @contextlib.contextmanager
-def _stopped(state: Path, asked: AskedDatabase) -> Iterator[SqliteStore | PostgresqlStore]:
+def _stopped(state: Path, settings: AskedDatabase) -> Iterator[SqliteStore | PostgresqlStore]:
     """The metadata of a state whose server is stopped."""
-    with locked_state(state), contextlib.closing(open_leading(state, asked)) as database:
+    with locked_state(state), contextlib.closing(open_leading(state, settings)) as database:
         yield database
 
 

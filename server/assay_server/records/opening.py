@@ -32,19 +32,19 @@ _REGION = "us-east-1"
 _UNDER_WAY = (AttemptState.LEASED, AttemptState.PUBLISHING, AttemptState.EXPIRED)
 
 
-def checked_place(state: Path, asked: AskedRecords) -> AskedRecords:
+def checked_place(state: Path, settings: AskedRecords) -> AskedRecords:
     """The place that settings ask for; the state folder itself is where records are without any setting.
 
     Raises ParameterError for a folder within the state folder.
     """
-    in_bucket = asked.url.startswith(f"{SCHEME}:")
-    if not asked.url or in_bucket or noted_records(state) is not None:
-        return asked
-    if Path(asked.url).resolve() == state.resolve():
-        return replace(asked, url="")
+    in_bucket = settings.url.startswith(f"{SCHEME}:")
+    if not settings.url or in_bucket or noted_records(state) is not None:
+        return settings
+    if Path(settings.url).resolve() == state.resolve():
+        return replace(settings, url="")
     remedy = f"leave it out, then records are in {state}, or name a folder elsewhere"
-    require_elsewhere(state, Path(asked.url), "--records", remedy)
-    return asked
+    require_elsewhere(state, Path(settings.url), "--records", remedy)
+    return settings
 
 
 def require_elsewhere(state: Path, folder: Path, option: str, remedy: str) -> None:
@@ -62,7 +62,7 @@ def names_records(metadata: MetadataStore) -> bool:
 
 def open_records(
     state: Path,
-    asked: AskedRecords,
+    settings: AskedRecords,
     state_number: Callable[[], int],
     resources: ExitStack,
     *,
@@ -76,19 +76,19 @@ def open_records(
     the bucket ignores conditions, and ParameterError.
     """
     noted = noted_records(state)
-    if noted is None and not asked.url:
-        if asked.endpoint:
+    if noted is None and not settings.url:
+        if settings.endpoint:
             raise ParameterError("--records-endpoint", "it is the address of a bucket", "give --records, too")
         return LocalRecordStore(state)
     if noted is None and _has_records(state):
         raise StorageError(
             str(state),
-            f"its records are in the folder, not in {asked.url}",
+            f"its records are in the folder, not in {settings.url}",
             "move them: assay-server move --records-to URL --state DIR; or leave --records out",
         )
-    place = _noted(asked, noted, state_number())
+    place = _noted(settings, noted, state_number())
     if place.in_bucket:
-        in_bucket = _bucket_records(place_of(state, place, asked), place.state, has_files)
+        in_bucket = _bucket_records(place_of(state, place, settings), place.state, has_files)
         resources.callback(in_bucket.close)
         store: RecordStore = in_bucket
     else:
@@ -100,12 +100,12 @@ def open_records(
     return store
 
 
-def are_of_state(state: Path, asked: AskedRecords, number: int) -> bool:
+def are_of_state(state: Path, settings: AskedRecords, number: int) -> bool:
     """Whether a place of records that servers share belongs to a state already. Raises StorageError."""
     noted = noted_records(state)
-    note = noted if noted is not None and not asked.url else note_of(asked, number)
+    note = noted if noted is not None and not settings.url else note_of(settings, number)
     if note.in_bucket:
-        return owner_of_bucket(opened_bucket(place_of(state, note, asked))) == number
+        return owner_of_bucket(opened_bucket(place_of(state, note, settings))) == number
     owner = Path(note.url) / _OWNER
     with storage_errors(owner):
         return owner.exists() and owner.read_text("ascii").strip() == str(number)
@@ -131,38 +131,38 @@ def folder_of_records(state: Path) -> Path:
     return state if noted is None or noted.in_bucket else Path(noted.url)
 
 
-def place_of(state: Path, note: RecordsInForce, asked: AskedRecords) -> RecordsPlace:
+def place_of(state: Path, note: RecordsInForce, settings: AskedRecords) -> RecordsPlace:
     """The bucket that a note names. Raises ParameterError."""
     bucket, prefix = bucket_and_prefix(note.url)
-    place = RecordsPlace(bucket, prefix, asked.cache or state / CACHE, note.endpoint)
+    place = RecordsPlace(bucket, prefix, settings.cache or state / CACHE, note.endpoint)
     if note.region:
         place = replace(place, region=note.region)
-    credentials = asked.credentials or (Path(note.credentials) if note.credentials else None)
-    return replace(place, credentials=credentials, cache_bytes=asked.cache_bytes)
+    credentials = settings.credentials or (Path(note.credentials) if note.credentials else None)
+    return replace(place, credentials=credentials, cache_bytes=settings.cache_bytes)
 
 
-def note_of(asked: AskedRecords, state_number: int) -> RecordsInForce:
+def note_of(settings: AskedRecords, state_number: int) -> RecordsInForce:
     """The note of the place that settings ask for."""
     return RecordsInForce(
-        url=asked.url,
-        endpoint=asked.endpoint,
+        url=settings.url,
+        endpoint=settings.endpoint,
         region=os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION") or _REGION,
-        credentials="" if asked.credentials is None else str(asked.credentials.absolute()),
+        credentials="" if settings.credentials is None else str(settings.credentials.absolute()),
         state=state_number,
     )
 
 
-def _noted(asked: AskedRecords, noted: RecordsInForce | None, state_number: int) -> RecordsInForce:
-    if not asked.url:
+def _noted(settings: AskedRecords, noted: RecordsInForce | None, state_number: int) -> RecordsInForce:
+    if not settings.url:
         assert noted is not None
         return noted
-    if noted is not None and noted.url != asked.url:
+    if noted is not None and noted.url != settings.url:
         raise StorageError(
-            asked.url,
+            settings.url,
             f"the records are in {noted.url}",
             "leave --records out; or move them: assay-server move --records-to URL --state DIR",
         )
-    return note_of(asked, state_number)
+    return note_of(settings, state_number)
 
 
 def _bucket_records(
@@ -192,8 +192,8 @@ def shared_folder(folder: Path, state_number: int) -> LocalRecordStore:
         make_folder(folder)
         if not owner.exists() and not _has_records(folder):
             write_atomically(owner, f"{state_number}\n")
-        found = owner.read_text("ascii").strip() if owner.exists() else ""
-    if found != str(state_number):
+        owner_number = owner.read_text("ascii").strip() if owner.exists() else ""
+    if owner_number != str(state_number):
         raise StorageError(
             str(folder), "it has the records of another state folder", "name the right folder, or a new one"
         )

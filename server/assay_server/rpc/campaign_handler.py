@@ -73,17 +73,17 @@ class CampaignHandler:
         sight = sight_of(current_caller())
         resting = slot_rests(self._coordinator.resting())
         with self._coordinator.snapshot() as store:
-            found = store.campaigns(first=max(0, page.first), most=most + 1, sight=sight)
-            told, next_page = found[:most], found[most:]
-            counts = store.counts_of_runs([campaign.campaign_id for campaign in told])
+            batch = store.campaigns(first=max(0, page.first), most=most + 1, sight=sight)
+            this_page, next_page = batch[:most], batch[most:]
+            counts = store.counts_of_runs([campaign.campaign_id for campaign in this_page])
             names = {agent.agent_id: agent.name for agent in store.agents()}
-            paused = store.paused_runs([campaign.campaign_id for campaign in told])
+            paused = store.paused_runs([campaign.campaign_id for campaign in this_page])
             changed = _seen_by(sight, store, self._coordinator.changed_records.all())
         moved = [set_aside(each) for each in self._coordinator.records.all_set_aside()]
         return Overview(
             campaigns=tuple(
                 campaign_status(each, counts[each.campaign_id], runs_paused=paused.get(each.campaign_id, 0))
-                for each in told
+                for each in this_page
             ),
             resting=resting,
             # Their names name runs.
@@ -135,30 +135,30 @@ class CampaignHandler:
         self._requests.ask(RunsAction.CANCEL, RunsRequest(request.campaign_id))
         return self.status(StatusRequest(request.campaign_id))
 
-    def pause(self, asked: RunsRequest) -> RunsAnswer:
+    def pause(self, request: RunsRequest) -> RunsAnswer:
         """Hold runs; raises RefusedError if they have all ended."""
-        return self._carried_out(RunsAction.PAUSE, asked)
+        return self._carried_out(RunsAction.PAUSE, request)
 
-    def resume(self, asked: RunsRequest) -> RunsAnswer:
+    def resume(self, request: RunsRequest) -> RunsAnswer:
         """Let paused runs go on; raises RefusedError if they have all ended, or their campaign is paused."""
-        return self._carried_out(RunsAction.RESUME, asked)
+        return self._carried_out(RunsAction.RESUME, request)
 
-    def cancel_runs(self, asked: RunsRequest) -> RunsAnswer:
+    def cancel_runs(self, request: RunsRequest) -> RunsAnswer:
         """Stop runs for good; those that have ended stay as they are."""
-        return self._carried_out(RunsAction.CANCEL, asked)
+        return self._carried_out(RunsAction.CANCEL, request)
 
-    def retry(self, asked: RunsRequest) -> RunsAnswer:
+    def retry(self, request: RunsRequest) -> RunsAnswer:
         """Let failed and cancelled runs wait again; raises RefusedError if there are none."""
-        return self._carried_out(RunsAction.RETRY, asked)
+        return self._carried_out(RunsAction.RETRY, request)
 
-    def _carried_out(self, action: RunsAction, asked: RunsRequest) -> RunsAnswer:
+    def _carried_out(self, action: RunsAction, runs_request: RunsRequest) -> RunsAnswer:
         """The answer to a request, once it is carried out."""
-        request = self._requests.ask(action, asked)
+        request = self._requests.ask(action, runs_request)
         return RunsAnswer(
-            self._board.status(asked.campaign_id),
+            self._board.status(runs_request.campaign_id),
             request.runs_changed,
             request.attempts_ended,
-            self._requests.running(asked),
+            self._requests.running(runs_request),
         )
 
     def run(self, request: NamedRun) -> RunDetail:

@@ -56,8 +56,8 @@ def _measured(store: SqlTransaction, campaign_id: str) -> Counter[_Kind]:
     """How many runs are measured now, by kind: a budget that is used up does not keep these from ending."""
     attempts = store.attempts_in((AttemptState.LEASED, AttemptState.PUBLISHING))
     run_ids = {attempt.key.run_id for attempt in attempts}
-    found = [run for run_id in run_ids if (run := store.run(run_id)) is not None]
-    return Counter(_kind_of(run) for run in found if run.campaign_id == campaign_id)
+    runs = [run for run_id in run_ids if (run := store.run(run_id)) is not None]
+    return Counter(_kind_of(run) for run in runs if run.campaign_id == campaign_id)
 
 
 def _kind_of(run: Run) -> _Kind:
@@ -120,12 +120,12 @@ class StatusBoard:
         eta = Estimate()
         if campaign.state is CampaignState.RUNNING:
             lab = Lab(agents, now_ms, resting)
-            told = told_reasons(runs, lab, line, campaign.paused, progress.awaiting_light)
+            reasons = told_reasons(runs, lab, line, campaign.paused, progress.awaiting_light)
             eta = _eta(campaign, costs, lab, replace(earlier, runs=runs))
             waiting = tuple(
-                WaitingRuns(told[run.run_id].text, run.run_id, count, told[run.run_id].kind)
+                WaitingRuns(reasons[run.run_id].text, run.run_id, count, reasons[run.run_id].kind)
                 for run, runs_alike in waiting_alike(progress.needs, line)
-                if run.run_id in told and (count := runs_alike - measured.get(_kind_of(run), 0)) > 0
+                if run.run_id in reasons and (count := runs_alike - measured.get(_kind_of(run), 0)) > 0
             )
         elif campaign.state is CampaignState.ANALYSING:
             eta = estimate_of_analysis(launches, (now_ms - last_ended_ms) / 1000, earlier.analysed)
@@ -164,12 +164,12 @@ def _earlier_of_name(store: SqlTransaction, campaign: Campaign, now_ms: int) -> 
     costs: list[WorkloadCost] = []
     analysed: Analysed | None = None
     for number in range(campaign.number - 1, max(0, campaign.number - 1 - _EARLIER_CAMPAIGNS), -1):
-        found = store.campaign(f"{campaign.name}-{number}")
-        if found is not None and (found.owner, found.project) == (campaign.owner, campaign.project):
-            costs += store.workload_costs(found.campaign_id, now_ms)
-            ended_at_ms, launches = store.measured(found.campaign_id)
-            if analysed is None and found.has_report and found.ended_at_ms > ended_at_ms > 0:
-                analysed = Analysed((found.ended_at_ms - ended_at_ms) / 1000, launches)
+        earlier = store.campaign(f"{campaign.name}-{number}")
+        if earlier is not None and (earlier.owner, earlier.project) == (campaign.owner, campaign.project):
+            costs += store.workload_costs(earlier.campaign_id, now_ms)
+            ended_at_ms, launches = store.measured(earlier.campaign_id)
+            if analysed is None and earlier.has_report and earlier.ended_at_ms > ended_at_ms > 0:
+                analysed = Analysed((earlier.ended_at_ms - ended_at_ms) / 1000, launches)
     return Elsewhere(tuple(costs), analysed=analysed)
 
 

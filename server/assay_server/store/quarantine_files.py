@@ -67,8 +67,8 @@ class SetAsideFolder:
 
     def put(self, paths: Sequence[Path], reason: SetAsideReason) -> MovedFiles | None:
         """Move files and folders of the state folder; None if there are none. Raises StorageError."""
-        found = sorted({file for path in paths for file in _files(path)})
-        if not found:
+        files = sorted({file for path in paths for file in _files(path)})
+        if not files:
             return None
         now = datetime.now(UTC)
         with self._lock, storage_errors(self._top):
@@ -77,21 +77,21 @@ class SetAsideFolder:
                 str(folder),
                 reason,
                 int(now.timestamp() * 1000),
-                sum(path.lstat().st_size for path in found),
-                tuple(str(path.relative_to(self._state)) for path in found),
+                sum(path.lstat().st_size for path in files),
+                tuple(str(path.relative_to(self._state)) for path in files),
             )
             try:
                 write_atomically(folder / MANIFEST, json.dumps(asdict(moved), indent=1).encode())
-                self._move(found, moved)
+                self._move(files, moved)
             except OSError:
                 _remove_if_nothing_came(folder)
                 raise
             self._read[folder.name] = moved
             return moved
 
-    def _move(self, found: Sequence[Path], moved: MovedFiles) -> None:
+    def _move(self, files: Sequence[Path], moved: MovedFiles) -> None:
         targets = [Path(moved.folder) / name for name in moved.names]
-        for path, target in zip(found, targets, strict=True):
+        for path, target in zip(files, targets, strict=True):
             make_folder(target.parent)
             try:
                 path.rename(target)
@@ -99,7 +99,7 @@ class SetAsideFolder:
                 if error.errno != errno.EXDEV:  # a folder of the state may be on another disk
                     raise
                 _move_by_copy(path, target)
-        for parent in {path.parent for path in (*found, *targets)}:
+        for parent in {path.parent for path in (*files, *targets)}:
             sync_directory(parent)
 
     def all(self) -> list[MovedFiles]:
@@ -110,7 +110,7 @@ class SetAsideFolder:
         with self._lock, storage_errors(self._top):
             names = sorted(p.name for p in self._top.iterdir() if p.is_dir()) if self._top.exists() else []
             known = {name: self._read.get(name) or _manifest(self._top / name) for name in names}
-            self._read = {name: found for name, found in known.items() if found is not None}
+            self._read = {name: moved for name, moved in known.items() if moved is not None}
             return list(self._read.values())
 
     def _new_folder(self, name: str) -> Path:
@@ -167,7 +167,7 @@ def _manifest(folder: Path) -> MovedFiles | None:
     try:
         document = json.loads((folder / MANIFEST).read_bytes())
         names = tuple(name for each in document["names"] if os.path.lexists(folder / (name := str(each))))
-        found = MovedFiles(
+        moved_files = MovedFiles(
             str(folder),
             SetAsideReason(document["reason"]),
             int(document["set_aside_at_ms"]),
@@ -176,4 +176,4 @@ def _manifest(folder: Path) -> MovedFiles | None:
         )
     except (OSError, ValueError, KeyError, TypeError):
         return MovedFiles(str(folder), SetAsideReason.UNKNOWN, 0, 0, ())
-    return found if names else None
+    return moved_files if names else None

@@ -233,8 +233,8 @@ class LocalRecordStore(ReportFolder, BundleFolder):
 
     def _set_changed_aside(self, path: Path) -> MovedFiles | None:
         with storage_errors(path):
-            found = [path] if path.is_symlink() or path.exists() else []
-            moved = self._set_aside.put(found, SetAsideReason.CHANGED)
+            paths = [path] if path.is_symlink() or path.exists() else []
+            moved = self._set_aside.put(paths, SetAsideReason.CHANGED)
             remove_empty_parents(path.parent, self._records)
         return moved
 
@@ -266,11 +266,11 @@ class LocalRecordStore(ReportFolder, BundleFolder):
                     yield os.path.relpath(entry.path, self._records)
 
     def sizes(self, files: Collection[str]) -> dict[str, int]:
-        found = {}
+        bytes_by_file = {}
         for file in files:
             with contextlib.suppress(OSError):
-                found[file] = (self._records / file).stat().st_size
-        return found
+                bytes_by_file[file] = (self._records / file).stat().st_size
+        return bytes_by_file
 
     def delete_run(self, run_id: str) -> None:
         for top in (self._records, self._staging):

@@ -87,9 +87,9 @@ class SqliteStore:
         A torn or flipped page is named at the start, and not when it is first read in the middle of a week.
         """
         with self._errors(), self._engine.begin() as connection:
-            found = list(connection.exec_driver_sql("PRAGMA quick_check(3)").scalars())
-        if found != ["ok"]:
-            said = "; ".join(map(str, found))
+            findings = list(connection.exec_driver_sql("PRAGMA quick_check(3)").scalars())
+        if findings != ["ok"]:
+            said = "; ".join(map(str, findings))
             raise self._damage(said)
 
     def _damage(self, said: str) -> StorageError:

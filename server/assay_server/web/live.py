@@ -84,8 +84,8 @@ class LivePages:
             yield b"retry: 3000\n\n"
             while not (self._ending or page.failed):
                 news = page.news
-                for told in self._since(page, number):
-                    yield told
+                for message in self._since(page, number):
+                    yield message
                 number = page.number
                 if news is page.news:
                     try:
@@ -131,8 +131,8 @@ class LivePages:
                 first = page.drawing is None
                 page.drawing, page.number = now, page.number + 1
                 if not first:
-                    told = event("change", self._numbered(page), {"release": self._release, **changed})
-                    page.events.append((page.number, told))
+                    message = event("change", self._numbered(page), {"release": self._release, **changed})
+                    page.events.append((page.number, message))
                 news, page.news = page.news, asyncio.Event()
                 news.set()
 
@@ -156,7 +156,7 @@ class LivePages:
         """The events after a number; everything at once if some are not kept any more."""
         if number == page.number:
             return []
-        later = [told for of, told in page.events if of > number]
+        later = [message for of, message in page.events if of > number]
         if 0 <= number < page.number and len(later) == page.number - number:
             return later
         assert page.drawing is not None

@@ -180,10 +180,10 @@ def _bound(place: WebPlace) -> tuple[socket.socket, str]:
     address = place.address
     subject = f"web address {address.text!r}"
     try:
-        found = socket.getaddrinfo(
+        addresses = socket.getaddrinfo(
             address.host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )
-        family, kind, protocol, _, bind_to = found[0]
+        family, kind, protocol, _, bind_to = addresses[0]
         made = socket.socket(family, kind, protocol)
         try:
             made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

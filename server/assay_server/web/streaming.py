@@ -58,9 +58,9 @@ class EventStream(Response):
 
     async def _send(self, send: Send) -> None:
         async with aclosing(self._events) as events:
-            async for told in events:
+            async for event in events:
                 over = not self._holds()
-                body = b"event: over\ndata: {}\n\n" if over else told
+                body = b"event: over\ndata: {}\n\n" if over else event
                 message = {"type": "http.response.body", "body": body, "more_body": True}
                 await asyncio.wait_for(send(message), self._patience_seconds())
                 if over:

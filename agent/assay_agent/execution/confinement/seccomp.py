@@ -52,27 +52,27 @@ def seccomp_filter(machine: str | None = None) -> bytes | None:
         return None
     column = list(_AUDIT).index(machine)
     refused, unknown = _FAIL | errno.EPERM, _FAIL | errno.ENOSYS
-    found = [
+    program = [
         _instruction(_LOAD, _MACHINE),
         _instruction(_EQUAL, _AUDIT[machine], 1, 0),
         _instruction(_RETURN, unknown),
         _instruction(_LOAD, _NUMBER),
     ]
     if machine == "x86_64":
-        found += [_instruction(_AT_LEAST, _X32, 0, 1), _instruction(_RETURN, unknown)]
+        program += [_instruction(_AT_LEAST, _X32, 0, 1), _instruction(_RETURN, unknown)]
     # Its flags are in memory, where no filter looks; C libraries then take clone.
-    found += [_instruction(_EQUAL, _CLONE3, 0, 1), _instruction(_RETURN, unknown)]
+    program += [_instruction(_EQUAL, _CLONE3, 0, 1), _instruction(_RETURN, unknown)]
     for numbers in _DENIED.values():
         if (number := numbers[column]) is not None:
-            found += [_instruction(_EQUAL, number, 0, 1), _instruction(_RETURN, refused)]
-    found += [
+            program += [_instruction(_EQUAL, number, 0, 1), _instruction(_RETURN, refused)]
+    program += [
         _instruction(_EQUAL, _CLONE[machine], 0, 3),
         _instruction(_LOAD, _FIRST_ARGUMENT),
         _instruction(_ANY_BIT, _NEW_NAMESPACES, 0, 1),
         _instruction(_RETURN, refused),
         _instruction(_RETURN, _ALLOW),
     ]
-    return b"".join(found)
+    return b"".join(program)
 
 
 def _instruction(code: int, value: int, if_true: int = 0, if_false: int = 0) -> bytes:

@@ -45,28 +45,28 @@ class View:
 
     def mounts(self) -> list[Mount]:
         """(kind, path inside, source) of each; kinds as in :mod:`assay_agent.execution.confinement.start`."""
-        found: list[Mount] = [("read", path, path) for path in _SYSTEM if Path(path).is_dir()]
+        entries: list[Mount] = [("read", path, path) for path in _SYSTEM if Path(path).is_dir()]
         for place in map(Path, _LINKED):
             if place.is_symlink():
-                found.append(("link", str(place), str(place.readlink())))
+                entries.append(("link", str(place), str(place.readlink())))
             elif place.is_dir():
-                found.append(("read", str(place), str(place)))
+                entries.append(("read", str(place), str(place)))
         for name in (*_OF_ETC, *(_NETWORK if self.network else ())):
             place = Path("/etc", name)
             if place.exists() and "/etc" not in self.readable:
-                found.append(("read", str(place), str(place.resolve())))
-        found += [("proc", "/proc", ""), ("read", "/sys", "/sys"), ("devices", "/dev", "")]
-        found += [("device", str(place), str(place)) for place in _gpus()]
-        found += [("write", path, source) for path, source in self.temporary]
+                entries.append(("read", str(place), str(place.resolve())))
+        entries += [("proc", "/proc", ""), ("read", "/sys", "/sys"), ("devices", "/dev", "")]
+        entries += [("device", str(place), str(place)) for place in _gpus()]
+        entries += [("write", path, source) for path, source in self.temporary]
         known = {*_SYSTEM, *_LINKED}  # what a PATH names once more must not be mounted through a link
         for path in sorted({*self.readable}, key=len):
             if not known & {path, *map(str, Path(path).parents)} and Path(path).exists():
                 known.add(path)
-                found.append(("read", path, path))
-        found += [("hidden", path, "") for path in self.hidden]
-        found += [("read", path, path) for path in self.tools]
-        found += [("write", path, source) for path, source in self.writable]
-        return found
+                entries.append(("read", path, path))
+        entries += [("hidden", path, "") for path in self.hidden]
+        entries += [("read", path, path) for path in self.tools]
+        entries += [("write", path, source) for path, source in self.writable]
+        return entries
 
 
 def view_of(path: str, state: Path, *, modelled: bool, readable: tuple[str, ...] = ()) -> View:

@@ -73,9 +73,9 @@ def plan_metrics(
     return MetricPlan(tuple(metrics), tuple(missing))
 
 
-def _needed_in_vain(asked: Sequence[str], missing: Sequence[str]) -> list[str]:
+def _needed_in_vain(counters: Sequence[str], missing: Sequence[str]) -> list[str]:
     """The missing counters that make a run worthless: all requested cycles, or all counters."""
-    for group in ([name for name in asked if name in CYCLE_COUNTERS], list(asked)):
+    for group in ([name for name in counters if name in CYCLE_COUNTERS], list(counters)):
         if group and set(group) <= set(missing):
             return group
     return []
@@ -86,8 +86,8 @@ def _metric(counter: str, compute_capability: str, tool_version: str, listing: L
     if counter not in registry():
         return metric_of(counter, compute_capability, tool_version)
     for metric in registry()[counter].metrics:
-        asked = listing.names is not None or metric.exists_on(compute_capability, tool_version)
-        if asked and listing.lists(metric.name):
+        may_exist = listing.names is not None or metric.exists_on(compute_capability, tool_version)
+        if may_exist and listing.lists(metric.name):
             return metric.name
     raise CounterUnavailableError(counter, f"Nsight Compute {tool_version} lists no metric of {listing.chip}")
 

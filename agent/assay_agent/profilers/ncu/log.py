@@ -61,11 +61,11 @@ def _processes(pattern: re.Pattern[str], lines: Sequence[str]) -> frozenset[int]
 
 
 def require_clean(
-    subject: str, log: NcuLog, result: ToolResult, asked: Sequence[str], launch_count: int = 0
+    subject: str, log: NcuLog, result: ToolResult, metrics: Sequence[str], launch_count: int = 0
 ) -> None:
     """Raise ProfilerError if the profile failed; the caller handles a log without launches.
 
-    Raises MetricsRefusedError if the tool refused some of the metrics that were ``asked`` for. Once
+    Raises MetricsRefusedError if the tool refused some of the ``metrics`` that it was asked for. Once
     ``launch_count`` launches (0: all) are profiled, the tool itself ends the workload (``--kill``), so the
     workload's end then says nothing.
     """
@@ -74,7 +74,7 @@ def require_clean(
     try:
         failure_in(subject, log.lines, ignoring=(FailureClass.APPLICATION_FAILED,))
     except ProfilerError as error:
-        refused = refused_in(log.lines, asked)
+        refused = refused_in(log.lines, metrics)
         if refused and error.failure_class is FailureClass.METRIC_UNKNOWN:
             raise MetricsRefusedError(error, refused) from error
         raise

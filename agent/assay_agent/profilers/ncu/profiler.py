@@ -115,7 +115,7 @@ class NsightComputeMeasurement(LiveMeasurement):
         for _ in range(MOST_ROUNDS):
             metrics = ncu_command.plan_metrics(work, capability, tool.version, listing)
             try:
-                found = self._round(tool, work, metrics)
+                profile = self._round(tool, work, metrics)
             except MetricsRefusedError as error:
                 memory.add(error.metrics)
                 listing, said = listing.without(error.metrics), error.cause
@@ -123,7 +123,7 @@ class NsightComputeMeasurement(LiveMeasurement):
             else:
                 if metrics.missing:
                     self.flag("metrics_missing", missing_text(listing, tool, metrics.missing))
-                return found
+                return profile
         raise ProfilerError(
             FailureClass.METRIC_UNKNOWN,
             str(self.work.key),

@@ -40,11 +40,11 @@ class MetricsRefusedError(ProfilerError):
         self.metrics = metrics
 
 
-def refused_in(lines: Iterable[str], asked: Sequence[str]) -> tuple[str, ...]:
-    """The ``asked`` metrics that the lines of a tool say it cannot find, with or without suffix."""
-    found = [match[1] for match in map(_REFUSAL.match, lines) if match]
-    words = {word for text in found for word in _WORD.findall(text)}
-    return tuple(metric for metric in asked if metric in words or metric.partition(".")[0] in words)
+def refused_in(lines: Iterable[str], metrics: Sequence[str]) -> tuple[str, ...]:
+    """Those of the ``metrics`` that the lines of a tool say it cannot find, with or without suffix."""
+    texts = [match[1] for match in map(_REFUSAL.match, lines) if match]
+    words = {word for text in texts for word in _WORD.findall(text)}
+    return tuple(metric for metric in metrics if metric in words or metric.partition(".")[0] in words)
 
 
 @dataclass(frozen=True)

@@ -54,7 +54,7 @@ def unit_of(counter: Counter) -> str:
 
 def metrics_of(gpu: Architecture, version: str) -> dict[str, Counter]:
     """The metrics of a chip, except those that all launches have anyway, in alphabetical order."""
-    found = {
+    metrics = {
         metric.name: counter
         for counter in registry().values()
         for metric in counter.metrics
@@ -62,7 +62,7 @@ def metrics_of(gpu: Architecture, version: str) -> dict[str, Counter]:
         and not metric.name.startswith(_FREE)
         and version_key(version) >= _SINCE.get(metric.name, (0, 0))
     }
-    return dict(sorted(found.items()))
+    return dict(sorted(metrics.items()))
 
 
 def requested(gpu: Architecture, version: str, texts: Sequence[str]) -> Request:
@@ -84,10 +84,10 @@ def _expanded(known: dict[str, Counter], name: str) -> list[str]:
         return [metric for metric in known if expression.search(metric)]
     if name.startswith(("group:", "breakdown:")) or name.startswith(_FREE):
         return []
-    found = [name + suffix for suffix in _SUFFIXES if name + suffix in known]
-    if not found:
+    names = [name + suffix for suffix in _SUFFIXES if name + suffix in known]
+    if not names:
         raise UnknownMetricError(name)
-    return found
+    return names
 
 
 def passes(counters: Iterable[Counter]) -> int:

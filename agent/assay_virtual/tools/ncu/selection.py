@@ -110,10 +110,10 @@ def _by_name(selected: Selected, base: str, texts: tuple[str, ...]) -> NDArray[n
 
 def _by_id(selected: Selected, base: str, text: str) -> NDArray[np.bool_]:
     """The launches that "context:stream:[regex:]name:invocation" selects; empty parts select all."""
-    found = re.fullmatch(r"([^:]*):([^:]*):(.*):([^:]*)", text)
-    if found is None:
+    match = re.fullmatch(r"([^:]*):([^:]*):(.*):([^:]*)", text)
+    if match is None:
         raise UsageError(f"the argument ('{text}') for option '--kernel-id' is invalid")
-    context, stream, name, invocation = found.groups()
+    context, stream, name, invocation = match.groups()
     kept = _by_name(selected, base, (name,)) if name else np.ones(len(selected), np.bool_)
     for number, part in enumerate(selected.parts):
         rows = np.flatnonzero((selected.part == number) & kept)

@@ -50,8 +50,8 @@ def capture_run(
     tables = [{name: each[table["call_ns"] < until_ns] for name, each in table.items()} for table in tables]
     finished = [table["start_ns"] + table["duration_ns"] <= until_ns for table in tables]
     kept = np.concatenate([np.ones(0, np.bool_), *finished])
-    told = "dropped_events" in environment.faults
-    if (told or "lost_events" in environment.faults) and len(kept):
+    is_reported = "dropped_events" in environment.faults
+    if (is_reported or "lost_events" in environment.faults) and len(kept):
         kept &= np.arange(len(kept)) % _DROPPED_EVERY != _DROPPED_EVERY - 1
         kept[-1] &= len(kept) >= _DROPPED_EVERY
     if "lost_end" in environment.faults and len(kept):
@@ -72,7 +72,7 @@ def capture_run(
             for part in parts
         ],
         "whole_graphs": whole_graphs,
-        "dropped": int((~kept).sum()) if told else 0,
+        "dropped": int((~kept).sum()) if is_reported else 0,
         "call_duration_ns": CALL_DURATION_NS,
         **({"ended_ns": until_ns} if ended else {}),
         "command": list(program.arguments),
@@ -132,15 +132,15 @@ def _process(
 def _ranges(part: ProcessLaunches, program: Program, pytorch: str) -> list[tuple[str, int, int, int]]:
     """The ranges of a process by their begin, with those of operators that it announces."""
     loops = part.ranges
-    found: list[tuple[NvtxRanges | OperatorCalls, list[str]]] = [
+    sources: list[tuple[NvtxRanges | OperatorCalls, list[str]]] = [
         (loops, [loops.texts[i] for i in loops.text.tolist()])
     ]
     operators = announced(part.operators, program.arguments, pytorch)
     if operators is not None:
-        found.append((part.operators, operators))
+        sources.append((part.operators, operators))
     rows = [
         (text, start, end, program.thread_id(part.process, thread))
-        for ranges, texts in found
+        for ranges, texts in sources
         for text, start, end, thread in zip(
             texts, ranges.start_ns.tolist(), ranges.end_ns.tolist(), ranges.thread.tolist(), strict=True
         )

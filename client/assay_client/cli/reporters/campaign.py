@@ -25,8 +25,8 @@ def render_overview(overview: Mapping[str, Any], console: Console) -> None:
     for moved in overview["set_aside"]:
         console.print(visible(_set_aside(moved)), soft_wrap=True)
     for each in overview["changed_records"]:
-        told = f"{each['file']} of run {each['run_id']} is {each['what']} since its report was made"
-        console.print(visible(told), soft_wrap=True)
+        notice = f"{each['file']} of run {each['run_id']} is {each['what']} since its report was made"
+        console.print(visible(notice), soft_wrap=True)
     if overview["shortage"]:
         console.print(visible(_shortage(overview["shortage"])), soft_wrap=True)
     for spool in overview["spools"]:
@@ -56,9 +56,9 @@ def _spool_lines(spool: Mapping[str, Any]) -> Iterator[str]:
             "some of it to this server"
         )
     if spool["damaged"]:
-        found = counted(spool["damaged"], "damaged file", "damaged files")
+        files = counted(spool["damaged"], "damaged file", "damaged files")
         yield (
-            f"agent {agent} found {found} in its spool and measured again: check its disk, then remove "
+            f"agent {agent} found {files} in its spool and measured again: check its disk, then remove "
             "spool-damaged from its state folder"
         )
 

@@ -60,13 +60,13 @@ def render_comparison(document: Mapping[str, Any], console: Console) -> None:
     if starless:
         console.print("\nNo star")
         print_facts(starless, console)
-    found = document["recommendation"]
-    for note in found.get("notes", ()):
+    recommendation = document["recommendation"]
+    for note in recommendation.get("notes", ()):
         console.print(f"\n{note_text(note)}", soft_wrap=True)
-    console.print(f"\nrecommended: {note_text(found['reason'])}", soft_wrap=True)
-    if found.get("parameters"):
-        given = " ".join(f"-p {name}={value}" for name, value in found["parameters"].items())
-        console.print(f"  assay select {found['method']} FILE {given}", soft_wrap=True)
+    console.print(f"\nrecommended: {note_text(recommendation['reason'])}", soft_wrap=True)
+    if recommendation.get("parameters"):
+        given = " ".join(f"-p {name}={value}" for name, value in recommendation["parameters"].items())
+        console.print(f"  assay select {recommendation['method']} FILE {given}", soft_wrap=True)
 
 
 def methods_table(document: Mapping[str, Any]) -> Table:
@@ -93,10 +93,10 @@ def methods_table(document: Mapping[str, Any]) -> Table:
 def tables_for_papers(document: Mapping[str, Any]) -> dict[str, Table]:
     """By name: every method here, and on other GPUs at one speedup where there are some."""
     there = document.get("at_speedup")
-    found = {"methods": methods_table(document)}
+    tables = {"methods": methods_table(document)}
     if there is not None:
-        found["other_gpus"] = on_targets.at_speedup_table(there, words_of(document))
-    return found
+        tables["other_gpus"] = on_targets.at_speedup_table(there, words_of(document))
+    return tables
 
 
 def _unit_facts(document: Mapping[str, Any]) -> list[tuple[str, str]]:
@@ -125,12 +125,12 @@ def _render_parts(scored: list[Mapping[str, Any]], console: Console) -> None:
 
 def _bases(scored: list[Mapping[str, Any]]) -> list[str]:
     """The basis of fair scores, each with its methods."""
-    found: dict[str, list[str]] = {}
+    methods_by_basis: dict[str, list[str]] = {}
     for entry in scored:
         fair = entry["fair"]
         said = _BASES.get(fair["basis"], fair["basis"]).format(trials=fair["trials"])
-        found.setdefault(said, []).append(entry["method"])
-    return [f"{said} ({', '.join(methods)})" for said, methods in found.items()]
+        methods_by_basis.setdefault(said, []).append(entry["method"])
+    return [f"{said} ({', '.join(methods)})" for said, methods in methods_by_basis.items()]
 
 
 def _costs(scored: list[Mapping[str, Any]]) -> dict[str, str]:

@@ -71,10 +71,10 @@ def render_designs(document: DesignsDocument, console: Console) -> None:
 
 def design_tables(document: DesignsDocument) -> dict[str, Table]:
     """By name: what each design did, and its speedup over the first."""
-    found = {"designs": _designs(document)}
+    tables = {"designs": _designs(document)}
     if document.speedups:
-        found["speedups"] = _speedups(document.speedups)
-    return found
+        tables["speedups"] = _speedups(document.speedups)
+    return tables
 
 
 def _designs(document: DesignsDocument) -> Table:

@@ -43,15 +43,15 @@ def render_evaluation(document: Mapping[str, Any], console: Console) -> None:
 
 def _operation_facts(document: Mapping[str, Any]) -> list[tuple[str, str]]:
     """How the operations of a selection and a recording matched."""
-    found = document.get("operations")
-    if not found:
+    match = document.get("operations")
+    if not match:
         return []
-    least = "at least " if found["lower_bound"] else ""
+    least = "at least " if match["lower_bound"] else ""
     text = (
-        f"{least}{count(found['calls_matched'])} calls: {percent(found['selection_calls_percent'])} of the "
-        f"selection's with {percent(found['selection_time_percent'])} of its time, "
-        f"{percent(found['recording_calls_percent'])} of the recording's with "
-        f"{percent(found['recording_time_percent'])} of its time"
+        f"{least}{count(match['calls_matched'])} calls: {percent(match['selection_calls_percent'])} of the "
+        f"selection's with {percent(match['selection_time_percent'])} of its time, "
+        f"{percent(match['recording_calls_percent'])} of the recording's with "
+        f"{percent(match['recording_time_percent'])} of its time"
     )
     return [("operations matched", text)]
 
@@ -137,10 +137,10 @@ def _under(document: Mapping[str, Any]) -> str:
 
 
 def _parts(document: Mapping[str, Any], name: str = "error by part") -> list[tuple[str, str]]:
-    found = document.get("decomposition")
-    if found is None:
+    decomposition = document.get("decomposition")
+    if decomposition is None:
         return []
-    return [(name, parts_text(ErrorDecomposition.model_validate(found)))]
+    return [(name, parts_text(ErrorDecomposition.model_validate(decomposition)))]
 
 
 def weight_facts(document: Mapping[str, Any]) -> list[tuple[str, str]]:
@@ -174,16 +174,16 @@ def _speedup_by_weights(document: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 def _stopped_facts(document: Mapping[str, Any]) -> list[tuple[str, str]]:
     """The scores with representatives that a rule of projection stopped."""
-    found, unit = document.get("stopped_early"), document["cost"]["unit"]
-    if found is None:
+    scores, unit = document.get("stopped_early"), document["cost"]["unit"]
+    if scores is None:
         return []
-    rule = f"the rule {found['rule']}" if found["rule"] else "the default rule"
+    rule = f"the rule {scores['rule']}" if scores["rule"] else "the default rule"
     text = (
-        f"{rule} stops {count(found['stopped'])} of {count(found['representatives'])} representatives: "
-        f"projected {quantity(found['projected'], unit)}, error {_signed(found['signed_error_percent'])}, "
-        f"speedup {'n/a' if found['speedup'] is None else times(found['speedup'])}"
+        f"{rule} stops {count(scores['stopped'])} of {count(scores['representatives'])} representatives: "
+        f"projected {quantity(scores['projected'], unit)}, error {_signed(scores['signed_error_percent'])}, "
+        f"speedup {'n/a' if scores['speedup'] is None else times(scores['speedup'])}"
     )
-    return [("stopped early", text), *_parts(found, "its error by part")]
+    return [("stopped early", text), *_parts(scores, "its error by part")]
 
 
 def _kind(kind: str) -> str:

@@ -20,47 +20,51 @@ _SHOWN = 20
 _NAME_WIDTH = 60
 
 
-def render_meanings(found: Sequence[Meaning], console: Console) -> None:
+def render_meanings(meanings: Sequence[Meaning], console: Console) -> None:
     """Draw what a code means, what it does, and what to do."""
-    for each in found:
+    for each in meanings:
         pairs = [(each.kind, each.code), ("meaning", each.meaning), ("effect", each.effect)]
         pairs += [("what to do", each.remedy)] if each.remedy else []
         print_facts([*pairs, ("more", f"assay docs {each.page}")], console)
 
 
-def render_selection_explained(found: SelectionExplained, console: Console) -> None:
+def render_selection_explained(explanation: SelectionExplained, console: Console) -> None:
     """Draw the verdict, and each representative with its reason, or the one launch that was asked for."""
-    unit = "launch" if found.operations is None else "operation"
+    unit = "launch" if explanation.operations is None else "operation"
     words = words_of({"unit": unit})
-    render_verdict(found.to_dict() | {"unit": unit}, console)
-    chosen = counted(len(found.representatives), f"{words.one} stands", f"{words.several} stand")
-    whole = found.launches if found.operations is None else found.operations
-    if found.asked is None:
-        console.print(f"{found.method}: {chosen} for {whole:,}, in {found.groups:,} groups")
+    render_verdict(explanation.to_dict() | {"unit": unit}, console)
+    chosen = counted(len(explanation.representatives), f"{words.one} stands", f"{words.several} stand")
+    whole = explanation.launches if explanation.operations is None else explanation.operations
+    if explanation.asked is None:
+        console.print(f"{explanation.method}: {chosen} for {whole:,}, in {explanation.groups:,} groups")
     else:
-        _draw_launch(found.asked, console)
+        _draw_launch(explanation.asked, console)
         console.print(f"{chosen} for its group:")
-    for each in found.representatives[:_SHOWN]:
+    for each in explanation.representatives[:_SHOWN]:
         _draw_representative(each, console)
-    rest = len(found.representatives) - _SHOWN
+    rest = len(explanation.representatives) - _SHOWN
     if rest > 0:
         console.print(f"and {rest:,} more, with smaller weights: --json has them all")
-    console.print(f"how {found.method} groups and weighs: assay docs {found.page}")
+    console.print(f"how {explanation.method} groups and weighs: assay docs {explanation.page}")
 
 
-def _draw_launch(asked: LaunchExplained, console: Console) -> None:
+def _draw_launch(launch: LaunchExplained, console: Console) -> None:
     pairs = [
-        ("launch", f"{asked.launch} of process {asked.process} (simulators: {asked.launch + 1})"),
-        ("kernel", visible(asked.kernel)),
-        *([] if asked.operation is None else [("operation", visible(asked.operation))]),
-        ("group", str(asked.group)),
+        ("launch", f"{launch.launch} of process {launch.process} (simulators: {launch.launch + 1})"),
+        ("kernel", visible(launch.kernel)),
+        *([] if launch.operation is None else [("operation", visible(launch.operation))]),
+        ("group", str(launch.group)),
     ]
-    if asked.cost is not None and asked.group_mean_cost is not None and asked.representative_cost is not None:
+    if (
+        launch.cost is not None
+        and launch.group_mean_cost is not None
+        and launch.representative_cost is not None
+    ):
         pairs.append(
             (
-                "cost" if asked.operation is None else "its cost",
-                f"{asked.cost:,.0f} {asked.unit}; its group's mean is {asked.group_mean_cost:,.0f}, and its "
-                f"representative costs {asked.representative_cost:,.0f}",
+                "cost" if launch.operation is None else "its cost",
+                f"{launch.cost:,.0f} {launch.unit}; its group's mean is {launch.group_mean_cost:,.0f}, and "
+                f"its representative costs {launch.representative_cost:,.0f}",
             )
         )
     print_facts(pairs, console)
@@ -98,18 +102,18 @@ def _draw_operation(each: RepresentativeExplained, of: OperationEntry, console: 
     console.print(f"  {each.why}; group {each.group} has {size}", soft_wrap=True)
 
 
-def render_campaign_explained(found: CampaignExplained, console: Console) -> None:
+def render_campaign_explained(explanation: CampaignExplained, console: Console) -> None:
     """Draw the reasons, each with what to do, and of a run what it measured and its attempts."""
-    console.print(f"{found.kind} {found.subject} is {found.state}")
-    for each in found.reasons:
+    console.print(f"{explanation.kind} {explanation.subject} is {explanation.state}")
+    for each in explanation.reasons:
         console.print(visible(_reason(each)), soft_wrap=True)
         if each.remedy:
             console.print(visible(f"  what to do: {each.remedy}"), soft_wrap=True)
-    if not found.reasons:
+    if not explanation.reasons:
         console.print("no failures, no flags, and no run waits for a reason of its own")
-    if found.run is not None:
+    if explanation.run is not None:
         console.print()
-        render_run(found.run, console)
+        render_run(explanation.run, console)
 
 
 def _reason(each: Reason) -> str:

@@ -52,18 +52,18 @@ def render_token(made: Mapping[str, Any], console: Console) -> None:
     console.print(f"{verb} {where} --token TOKEN", soft_wrap=True)
 
 
-def render_identities(found: Mapping[str, Any], console: Console) -> None:
+def render_identities(document: Mapping[str, Any], console: Console) -> None:
     """A table of identities, and one of tokens if there are any."""
     table = Table("identities", ("name", "role", "project", "labels", "valid until", "identity"))
-    for each in found["identities"]:
+    for each in document["identities"]:
         table.add_row(
             each["name"], each["role"], each["project"], " ".join(each["labels"]), _until(each),
             each["identity_id"],
         )  # fmt: skip
     table.print(console)
-    if found["tokens"]:
+    if document["tokens"]:
         tokens = Table("open join tokens", ("token", "role", "name", "uses left", "valid until"))
-        for each in found["tokens"]:
+        for each in document["tokens"]:
             tokens.add_row(
                 each["token_id"], each["role"], each["name"], str(each["uses_left"]), each["expires_at"]
             )

@@ -16,13 +16,13 @@ _GIB = 1 << 30
 _HIDDEN = "another project's"
 
 
-def render_agents(found: Mapping[str, Any], console: Console) -> None:
+def render_agents(document: Mapping[str, Any], console: Console) -> None:
     """Draw a line for each slot of each agent."""
-    if not found["agents"]:
+    if not document["agents"]:
         console.print("no agent has registered; start one with: assay-agent run")
         return
     drawn = Table("Agents", ["agent", "host", "since", "version", "labels", "slot", "health", "runs"])
-    for agent in found["agents"]:
+    for agent in document["agents"]:
         about = (
             agent["name"], agent["host"], _minute(agent["since"]), agent["agent_version"],
             ", ".join(agent["labels"]),
@@ -33,19 +33,19 @@ def render_agents(found: Mapping[str, Any], console: Console) -> None:
             else:
                 drawn.add_row(*about, clipped(slot["slot"], 20), slot["health"], _runs(slot))
     drawn.print(console)
-    for agent in found["agents"]:
+    for agent in document["agents"]:
         if not agent["slots"] and agent["no_device_reason"]:
-            told = f"agent {agent['name']} offers no GPU: {agent['no_device_reason']}"
-            console.print(visible(told), soft_wrap=True)
+            notice = f"agent {agent['name']} offers no GPU: {agent['no_device_reason']}"
+            console.print(visible(notice), soft_wrap=True)
         for slot in agent["slots"]:
             if slot["why"]:
                 line = f"slot {slot['slot']} of agent {agent['name']} is {slot['health']}: {slot['why']}"
                 console.print(visible(line), soft_wrap=True)
 
 
-def render_gpus(found: Mapping[str, Any], console: Console) -> None:
+def render_gpus(document: Mapping[str, Any], console: Console) -> None:
     """Draw a line for each GPU."""
-    if not found["gpus"]:
+    if not document["gpus"]:
         console.print("no agent has a GPU")
         return
     drawn = Table(
@@ -53,7 +53,7 @@ def render_gpus(found: Mapping[str, Any], console: Console) -> None:
         ["GPU", "agent", "architecture", "SMs", "GiB", "driver", "data", "health", "°C", "W", "runs"],
         right=["SMs", "GiB", "°C", "W"],
     )
-    for gpu in found["gpus"]:
+    for gpu in document["gpus"]:
         drawn.add_row(
             visible(gpu["name"]),
             visible(gpu["agent"]),
@@ -68,18 +68,18 @@ def render_gpus(found: Mapping[str, Any], console: Console) -> None:
             _runs(gpu),
         )
     drawn.print(console)
-    for gpu in found["gpus"]:
+    for gpu in document["gpus"]:
         if gpu["why"]:
             line = f"{gpu['name']} {gpu['uuid']} of agent {gpu['agent']}: {gpu['why']}"
             console.print(visible(line), soft_wrap=True)
 
 
-def render_queue(found: Mapping[str, Any], console: Console) -> None:
+def render_queue(document: Mapping[str, Any], console: Console) -> None:
     """Draw waiting runs, in the order of their campaigns, each with its reason."""
-    if not found["queue"]:
+    if not document["queue"]:
         console.print("no run waits")
         return
-    for each in found["queue"]:
+    for each in document["queue"]:
         runs = counted(each["runs"], "run", "runs")
         whose = f" of {each['owner_name']}" if each["owner_name"] else ""
         line = f"{each['campaign_id'] or _HIDDEN}{whose}: {runs} for {each['device_kind']}"
@@ -91,8 +91,8 @@ def render_queue(found: Mapping[str, Any], console: Console) -> None:
             ahead = f"  ahead: {names} ({counted(each['runs_ahead'], 'run', 'runs')})"
             console.print(visible(ahead), soft_wrap=True)
         console.print(visible(f"  done in: {eta_in_words(each['eta'])}"), soft_wrap=True)
-    if found["campaigns_left_out"]:
-        left_out = counted(found["campaigns_left_out"], "younger campaign", "younger campaigns")
+    if document["campaigns_left_out"]:
+        left_out = counted(document["campaigns_left_out"], "younger campaign", "younger campaigns")
         console.print(f"{left_out} not shown")
 
 

@@ -129,15 +129,15 @@ def _as_they_are(document: Mapping[str, Any], console: Console) -> None:
         right=["speedup", *columns],
     )
     for entry in document["methods"]:
-        found = [entry["on"][number - 1] for number, _ in scored] if "on" in entry else []
-        if not any(each["status"] == "ok" for each in found):
+        scores = [entry["on"][number - 1] for number, _ in scored] if "on" in entry else []
+        if not any(each["status"] == "ok" for each in scores):
             continue
         numbers = [
             percent(each[key], signed=key == "signed_error_percent")
-            for each in found
+            for each in scores
             for key in ("signed_error_percent", "part_error_percent")
         ]
-        weights = next(each["weights"] for each in found if each["status"] == "ok")
+        weights = next(each["weights"] for each in scores if each["status"] == "ok")
         drawn.add_row(entry["method"], weights.replace("_", " "), ratio(entry["speedup"]), *numbers)
     drawn.print(console)
 

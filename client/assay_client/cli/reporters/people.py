@@ -11,9 +11,9 @@ from assay_client.cli.reporters.tables import Table
 from assay_sampling.visible import visible
 
 
-def render_audit(found: Mapping[str, Any], console: Console) -> None:
+def render_audit(document: Mapping[str, Any], console: Console) -> None:
     """One line for each changing call, newest first."""
-    if not found["entries"]:
+    if not document["entries"]:
         console.print("no entries")
         return
     drawn = Table(
@@ -21,7 +21,7 @@ def render_audit(found: Mapping[str, Any], console: Console) -> None:
         ["at", "who", "role", "from", "call", "about", "outcome", "detail"],
         spare=["from", "role"],
     )
-    for entry in found["entries"]:
+    for entry in document["entries"]:
         drawn.add_row(
             entry["at"][:19],
             entry["name"] or "?",
@@ -33,19 +33,19 @@ def render_audit(found: Mapping[str, Any], console: Console) -> None:
             entry["detail"],
         )
     drawn.print(console)
-    if found["more"]:
+    if document["more"]:
         console.print("there are older entries: give a larger --most, or --since")
 
 
-def render_budgets(found: Mapping[str, Any], console: Console) -> None:
+def render_budgets(document: Mapping[str, Any], console: Console) -> None:
     """One line for each person."""
-    if not found["people"]:
+    if not document["people"]:
         console.print("no people have joined; users of the server's socket have no budget")
         return
     drawn = Table(
-        f"GPU hours in {found['days']} days", ["person", "role", "project", "used", "budget", "of", "left"]
+        f"GPU hours in {document['days']} days", ["person", "role", "project", "used", "budget", "of", "left"]
     )
-    for one in found["people"]:
+    for one in document["people"]:
         budget, left = one["gpu_hours"], one["left_gpu_hours"]
         drawn.add_row(
             one["name"],

@@ -114,15 +114,15 @@ def _id(launch: Mapping[str, Any]) -> str:
 
 def _would_stop(launch: Mapping[str, Any]) -> str:
     """The rules that would stop, at which threshold, and their error where the true cycles are known."""
-    found = []
+    rules = []
     for each in launch["would_stop"]:
         name = "s" if each["parameter"] == "s" else "tolerance"
         error = each["signed_error_percent"]
-        found.append(
+        rules.append(
             f"{each['rule']} {name} {each['value']:g}"
             + ("" if error is None else f" ({with_sign(error, 1)} %)")
         )
-    return ", ".join(found) or "none"
+    return ", ".join(rules) or "none"
 
 
 def render_tbpoint(document: Mapping[str, Any], console: Console) -> None:
@@ -217,12 +217,12 @@ def _simulated(summary: Mapping[str, Any]) -> str:
 
 def _errors(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Errors of all cycles, and of those without the launch latency."""
-    found = []
+    facts = []
     for name, prefix, total in (
         ("errors", "", "signed_error_percent"),
         ("active errors", "active_", "active_error_percent"),
     ):
-        found.append(
+        facts.append(
             (
                 name,
                 f"mean {percent(summary[f'mean_{prefix}error_percent'])} of the launches that stop, "
@@ -230,7 +230,7 @@ def _errors(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
                 f"{percent(summary[f'largest_{prefix}error_percent'])}; total {percent(summary[total])}",
             )
         )
-    return found
+    return facts
 
 
 def _cycles(value: float | None, missing: str = "n/a") -> str:

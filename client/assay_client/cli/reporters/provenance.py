@@ -64,8 +64,8 @@ def _hash_or_why(program: ProgramFact) -> str:
 
 def _condition(condition: ConditionFacts) -> Iterator[tuple[str, str]]:
     yield "cache", f"{condition.cache or '?'}{': ' if condition.flush_method else ''}{condition.flush_method}"
-    asked = "?" if condition.sm_percent is None else f"{condition.sm_percent:g} %"
-    parts = [f"{asked} asked"]
+    share = "?" if condition.sm_percent is None else f"{condition.sm_percent:g} %"
+    parts = [f"{share} asked"]
     if condition.sm_percent_in_force is not None:
         parts.append(f"{condition.sm_percent_in_force:g} % in force")
     if condition.effective_sms is not None:

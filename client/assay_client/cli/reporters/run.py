@@ -49,9 +49,9 @@ def _seen_of_the_gpu(telemetry: Mapping[str, Any]) -> str:
     if telemetry.get("synthetic"):
         parts[0] += " (synthetic)"
     for name, key, unit in _QUANTITIES:
-        found = telemetry.get(key)
-        if found:
-            parts.append(f"{name} {found['least']:,.0f} to {found['greatest']:,.0f} {unit}")
+        extremes = telemetry.get(key)
+        if extremes:
+            parts.append(f"{name} {extremes['least']:,.0f} to {extremes['greatest']:,.0f} {unit}")
     reasons = telemetry.get("event_reasons")
     return "; ".join([*parts, *([f"clock events {', '.join(reasons)}"] if reasons else [])])
 

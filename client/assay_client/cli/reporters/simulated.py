@@ -41,22 +41,22 @@ def _errors(document: SimulationDocument, console: Console) -> None:
     names = ["simulator error", "PKS error", "PKA error", "PKS of full run", "PKA of full run", "cold start",
              "PKS speedup", "PKA speedup"]  # fmt: skip
     table = Table(f"{document.workload}, simulated", ["cycles", *names], right=names)
-    for name, found in (("all", document.all_cycles), ("active", document.active_cycles)):
-        table.add_row(name, *_cells(found))
+    for name, errors in (("all", document.all_cycles), ("active", document.active_cycles)):
+        table.add_row(name, *_cells(errors))
     table.print(console)
 
 
-def _cells(found: SimulatedErrors) -> list[str]:
-    over = " over PKS" if found.pka_speedup_over == "pks" else ""
+def _cells(errors: SimulatedErrors) -> list[str]:
+    over = " over PKS" if errors.pka_speedup_over == "pks" else ""
     return [
-        percent(found.simulator_error_percent),
-        percent(found.pks_error_percent),
-        percent(found.pka_error_percent),
-        percent(found.pks_error_of_full_percent),
-        percent(found.pka_error_of_full_percent),
-        percent(found.cold_start_percent),
-        times(found.pks_speedup),
-        f"{times(found.pka_speedup)}{over}",
+        percent(errors.simulator_error_percent),
+        percent(errors.pks_error_percent),
+        percent(errors.pka_error_percent),
+        percent(errors.pks_error_of_full_percent),
+        percent(errors.pka_error_of_full_percent),
+        percent(errors.cold_start_percent),
+        times(errors.pks_speedup),
+        f"{times(errors.pka_speedup)}{over}",
     ]
 
 

@@ -74,15 +74,15 @@ def _new_signatures(time_percent: float | None) -> list[tuple[str, str]]:
     return [("new signatures", f"{percent(time_percent)} of the light time that was labelled")]
 
 
-def _abstained(found: Mapping[str, Any] | None, words: UnitWords) -> list[tuple[str, str]]:
-    if found is None:
+def _abstained(counts: Mapping[str, Any] | None, words: UnitWords) -> list[tuple[str, str]]:
+    if counts is None:
         return []
-    where = "in groups of their own" if found["groups"] else "labelled anyway; abstain=true sets them apart"
+    where = "in groups of their own" if counts["groups"] else "labelled anyway; abstain=true sets them apart"
     text = (
-        f"{count(found['launches'])} {words.several} of {count(found['signatures'])} new signatures whose "
+        f"{count(counts['launches'])} {words.several} of {count(counts['signatures'])} new signatures whose "
         f"label is not sure ({where})"
     )
-    return [("unsure", text if found["launches"] else f"no {words.several}")]
+    return [("unsure", text if counts["launches"] else f"no {words.several}")]
 
 
 def _render_models(models: Mapping[str, Mapping[str, Any]], chosen: str | None, console: Console) -> None:

@@ -16,7 +16,7 @@ _STYLES = {"trust": "bold green", "total_only": "bold yellow", "do_not": "bold r
 
 def render_verdict(document: Mapping[str, Any], console: Console) -> None:
     """Draw the verdict of a document on a line of its own; nothing if it has none."""
-    found = document.get("verdict")
-    if found:
-        sentence = sentence_of_verdict(verdict_from(found), document.get("unit", "launch"))
-        console.print(Text(sentence, style=_STYLES[found["level"]]), soft_wrap=True)
+    verdict = document.get("verdict")
+    if verdict:
+        sentence = sentence_of_verdict(verdict_from(verdict), document.get("unit", "launch"))
+        console.print(Text(sentence, style=_STYLES[verdict["level"]]), soft_wrap=True)

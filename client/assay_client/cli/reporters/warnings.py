@@ -18,9 +18,9 @@ def render_warnings(warnings: Sequence[Mapping[str, Any]], console: Console) -> 
     if not warnings:
         return
     console.print(f"\nwarnings ({len(warnings):,}); the campaign is valid, but", soft_wrap=True)
-    for told in warnings[:_MOST]:
-        place = f"{told['file']}:{told['line']}: field {told['field']}"
-        console.print(visible(f"  {place}: {told['cause']}; {told['remedy']}"), soft_wrap=True)
+    for warning in warnings[:_MOST]:
+        place = f"{warning['file']}:{warning['line']}: field {warning['field']}"
+        console.print(visible(f"  {place}: {warning['cause']}; {warning['remedy']}"), soft_wrap=True)
     if len(warnings) > _MOST:
         console.print(f"  and {len(warnings) - _MOST:,} more; --json has them all")
 

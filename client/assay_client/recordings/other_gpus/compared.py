@@ -39,7 +39,7 @@ class GivenTarget:
     def to_dict(self) -> dict[str, Any]:
         target, error = self.target, self.error
         match = None if target is None or target.alignment is None else target.alignment.match_percent
-        found = None if target is None else target.match
+        operation_match = None if target is None else target.match
         return {
             "name": source_of(self.profile.whole),
             "status": "ok" if error is None else "refused",
@@ -47,8 +47,8 @@ class GivenTarget:
             "error": error and error.to_dict(),
             "profile": ProfileSummary.of(self.profile.whole).document().to_dict(),
             "match_percent": match,
-            "operations": None if found is None else found.to_dict(),
-            "differences": [] if found is None else list(found.differences),
+            "operations": None if operation_match is None else operation_match.to_dict(),
+            "differences": [] if operation_match is None else list(operation_match.differences),
         }
 
 
@@ -77,7 +77,7 @@ class ScoredOn:
             return cls(name, "refused", given.error.explained, given.error)
         kind = _weights_there(selection, given.target)
         try:
-            found = _evaluation(selection, given.target, reference, kind)
+            evaluation = _evaluation(selection, given.target, reference, kind)
             part = given.target.score(selection, kind).part_error_percent
         except AssayError as error:
             return cls(name, "refused", error.explained, error)
@@ -89,18 +89,18 @@ class ScoredOn:
             name=name,
             status="ok",
             weights=kind,
-            error_percent=found.error_percent,
-            signed_error_percent=found.signed_error_percent,
-            group_error_percent=found.group_error_percent,
+            error_percent=evaluation.error_percent,
+            signed_error_percent=evaluation.signed_error_percent,
+            group_error_percent=evaluation.group_error_percent,
             part_error_percent=part,
-            speedup=found.speedup,
+            speedup=evaluation.speedup,
             operations=operations,
         )
 
     def to_dict(self) -> dict[str, Any]:
-        found = {each.name: getattr(self, each.name) for each in fields(self)}
+        document = {each.name: getattr(self, each.name) for each in fields(self)}
         return {
-            **found,
+            **document,
             "error": self.error and self.error.to_dict(),
             "operations": None if self.operations is None else dict(self.operations),
         }
@@ -146,9 +146,9 @@ class Compared:
         profile does. A recording that cannot be matched is refused, with the reason.
         """
         if choice != "operation":
-            found = _by_launch(profile, on)
-            if choice == "launch" or not _should_be_by_operation(profile, found):
-                return cls(profile, None, found)
+            targets = _by_launch(profile, on)
+            if choice == "launch" or not _should_be_by_operation(profile, targets):
+                return cls(profile, None, targets)
         operations = operation_profile(profile)
         return cls(profile, operations, _by_operation(operations, on))
 
@@ -186,15 +186,17 @@ def _by_launch(profile: Profile, on: Sequence[Profile]) -> tuple[GivenTarget, ..
     if not on:
         return ()
     workload, quantity = _workload(profile)
-    found = []
+    targets = []
     for other in on:
         try:
-            found.append(GivenTarget(other, Target.by_launch(workload, profile.whole, other.whole, quantity)))
+            targets.append(
+                GivenTarget(other, Target.by_launch(workload, profile.whole, other.whole, quantity))
+            )
         except MisalignedError as error:
-            found.append(GivenTarget(other, None, misaligned_launches(error, profile.whole, other.whole)))
+            targets.append(GivenTarget(other, None, misaligned_launches(error, profile.whole, other.whole)))
         except AssayError as error:
-            found.append(GivenTarget(other, None, error))
-    return tuple(found)
+            targets.append(GivenTarget(other, None, error))
+    return tuple(targets)
 
 
 def _by_operation(operations: OperationProfile, on: Sequence[Profile]) -> tuple[GivenTarget, ...]:
@@ -204,17 +206,17 @@ def _by_operation(operations: OperationProfile, on: Sequence[Profile]) -> tuple[
     time = workload.light_time
     if time is None:
         time = whole_cost(operations.profile).values
-    found = []
+    targets = []
     for other in on:
         try:
-            found.append(
+            targets.append(
                 GivenTarget(
                     other, Target.by_operation(workload, operations.whole, time, other.whole, quantity)
                 )
             )
         except AssayError as error:
-            found.append(GivenTarget(other, None, error))
-    return tuple(found)
+            targets.append(GivenTarget(other, None, error))
+    return tuple(targets)
 
 
 def _should_be_by_operation(profile: Profile, by_launch: Sequence[GivenTarget]) -> bool:
@@ -258,7 +260,7 @@ def judge(
         groups: dict[int, Any] = {}
         for weights in [given["weights"]] if "weights" in given else entry["weight_kinds"]:
             try:
-                found = at_speedup(
+                score = at_speedup(
                     name,
                     compared.divided,
                     compared.targets,
@@ -272,8 +274,8 @@ def judge(
             except AssayError as error:
                 rows.append(_without(name, weights, error))
             else:
-                rows.append(_row(found))
-                scored.append((found, rows[-1]))
+                rows.append(_row(score))
+                scored.append((score, rows[-1]))
     contenders = [each.contender() for each, _ in scored]
     for contender, (_, row) in zip(contenders, scored, strict=True):
         note = no_star_elsewhere(contender, contenders, wanted)
@@ -292,18 +294,18 @@ def judge(
     )
 
 
-def _row(found: AtSpeedup) -> dict[str, Any]:
-    worst = found.contender()
+def _row(score: AtSpeedup) -> dict[str, Any]:
+    worst = score.contender()
     return {
-        "method": found.method,
-        "weights": found.weights,
+        "method": score.method,
+        "weights": score.weights,
         "status": "ok",
         "reason": "",
         "error": None,
-        "parameters": dict(found.parameters),
-        "draws": found.draws,
-        "launches_to_simulate": found.launches,
-        "speedup": found.speedup,
+        "parameters": dict(score.parameters),
+        "draws": score.draws,
+        "launches_to_simulate": score.launches,
+        "speedup": score.speedup,
         "worst_error_percent": worst.worst_error_percent,
         "worst_part_error_percent": worst.worst_part_error_percent,
         "mean_error_percent": worst.mean_error_percent,
@@ -314,7 +316,7 @@ def _row(found: AtSpeedup) -> dict[str, Any]:
                 "part_error_percent": each.part_error_percent,
                 "mean_signed_error_percent": each.mean_signed_error_percent,
             }
-            for each in found.there
+            for each in score.there
         ],
         "star": False,
         "no_star": None,
@@ -336,14 +338,14 @@ def _without(name: str, weights: WeightKind, error: AssayError) -> dict[str, Any
 
 def _stars(rows: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, Any] | None]:
     """A method has a star if one of its rows has; else the reason against the first of them."""
-    found: dict[str, dict[str, Any] | None] = {}
+    stars: dict[str, dict[str, Any] | None] = {}
     for row in rows:
         against = row["no_star"]
         if row["status"] != "ok":
             against = make_note("not_scored_elsewhere", reason=row["reason"]).to_dict()
-        if against is None or row["method"] not in found:
-            found[row["method"]] = against
-    return found
+        if against is None or row["method"] not in stars:
+            stars[row["method"]] = against
+    return stars
 
 
 def _rounded(speedup: float) -> float:

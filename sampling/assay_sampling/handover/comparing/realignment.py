@@ -167,21 +167,21 @@ def _by_selected(
         launch >= traced or compared.fits(launch, KernelShape.of(saved, row))
         for row, launch in enumerate(saved.launch.tolist())
     ]
-    found = None if all(own) else _selected(saved, folder, compared)
-    if found is None:
+    ways = None if all(own) else _selected(saved, folder, compared)
+    if ways is None:
         return None
     rows = np.argsort(saved.launch, kind="stable").tolist()
     several = [
-        (saved.kernel[row], int(saved.launch[row]), found.of(index))
+        (saved.kernel[row], int(saved.launch[row]), ways.of(index))
         for index, row in enumerate(rows)
-        if found.first[index] != found.last[index]
+        if ways.first[index] != ways.last[index]
     ]
     if several:
         raise _not_unique(
             subject, _missed(saved, folder), several, "name the recording that the selection was made on "
             f"(--recording FILE), whose launches tell more; or {_TRACE_AGAIN}"
         )  # fmt: skip
-    return dict(zip(saved.launch[rows].tolist(), found.first.tolist(), strict=True))
+    return dict(zip(saved.launch[rows].tolist(), ways.first.tolist(), strict=True))
 
 
 def _by_recording(
@@ -199,20 +199,20 @@ def _by_recording(
         return np.sort(np.concatenate([np.empty(0, np.int64), *fitting]))
 
     places = [places_of(compared.seen(number)) for number in range(len(folder.by_id))]
-    found = assignments(places)
-    if found is None:
+    ways = assignments(places)
+    if ways is None:
         raise MisalignedError(
             subject,
             "they are of another workload than the recording: traces are not launches of it, in its order",
             "use the traces of the workload, with its input, that the selection was made on",
         )
-    if np.array_equal(found.first, np.arange(len(places))):
+    if np.array_equal(ways.first, np.arange(len(places))):
         return None
     ordinals = recording.column("launch")[own]
-    only = np.flatnonzero(found.first == found.last)
-    traces = dict(zip(ordinals[found.first[only]].tolist(), only.tolist(), strict=True))
+    only = np.flatnonzero(ways.first == ways.last)
+    traces = dict(zip(ordinals[ways.first[only]].tolist(), only.tolist(), strict=True))
     several = [
-        (saved.kernel[row], launch, _candidates(found, int(np.searchsorted(ordinals, launch))))
+        (saved.kernel[row], launch, _candidates(ways, int(np.searchsorted(ordinals, launch))))
         for row, launch in enumerate(saved.launch.tolist())
         if launch not in traces
     ]
@@ -235,10 +235,10 @@ def _kernel_shapes(launches: Launches) -> tuple[list[KernelShape], np.ndarray]:
     return shapes, key_of_row.reshape(-1)
 
 
-def _candidates(found: Assignments, row: int) -> list[int]:
+def _candidates(ways: Assignments, row: int) -> list[int]:
     """The traces that may be the launch of a row of the recording."""
-    near = np.flatnonzero((found.first <= row) & (row <= found.last))
-    return [number for number in near.tolist() if row in found.of(number)]
+    near = np.flatnonzero((ways.first <= row) & (row <= ways.last))
+    return [number for number in near.tolist() if row in ways.of(number)]
 
 
 def _not_unique(

@@ -68,9 +68,9 @@ def refuse_other_launches(
         if number in seen:
             there = seen[number]
             mangled |= is_mangled(there.kernel) != is_mangled(saved.kernel[index])
-            told = ", ".join(differences_of(KernelShape.of(saved, index), there, match))
-            if told:
-                differences.append(f"{there.where} (launch {number + 1:,}): {told}")
+            difference = ", ".join(differences_of(KernelShape.of(saved, index), there, match))
+            if difference:
+                differences.append(f"{there.where} (launch {number + 1:,}): {difference}")
     if differences:
         raise MisalignedError(
             subject,
@@ -112,11 +112,11 @@ def differences_of(wanted: KernelShape, there: SeenLaunch, match: MatchKind) -> 
         yield f"block {there.block} and not {wanted.block}"
 
 
-def _same_shape(found: tuple[int, int, int] | None, wanted: tuple[int, ...]) -> bool:
-    if found is None or found == wanted:
+def _same_shape(shape: tuple[int, int, int] | None, wanted: tuple[int, ...]) -> bool:
+    if shape is None or shape == wanted:
         return True
     # A recording that knows only the total has it in x.
-    return wanted[1:] == (1, 1) and found[0] * found[1] * found[2] == wanted[0]
+    return wanted[1:] == (1, 1) and shape[0] * shape[1] * shape[2] == wanted[0]
 
 
 def _remedy(saved: SavedSelection, seen: Mapping[int, SeenLaunch], match: MatchKind) -> str:
@@ -146,10 +146,10 @@ def refuse_another_sequence(
         return
     if same_sequence(saved.sequence, ProfileSummary.of(launches).sequence(), match):
         return
-    found = first_difference(saved.document.labels, launches, match)
+    difference = first_difference(saved.document.labels, launches, match)
     raise MisalignedError(
         subject,
         f"the representatives agree, but the launches between them differ ({match} comparison)",
         _SAME,
-        () if found is None else (found,),
+        () if difference is None else (difference,),
     )

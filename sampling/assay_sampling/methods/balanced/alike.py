@@ -66,7 +66,7 @@ class AlikeLaunches:
         most = int(self.count.max(initial=0)) + 1
         chosen = np.sort(drawn * most + place)
         seen = np.zeros(len(self.time), np.int64)
-        found = []
+        parts = []
         for block in blocks(len(self.of_launch), self.of_launch):
             of_rows = np.asarray(self.of_launch[block])
             near = np.flatnonzero(wanted[of_rows])
@@ -80,13 +80,13 @@ class AlikeLaunches:
                 key = kind.astype(np.int64) * most + number
                 at = np.minimum(np.searchsorted(chosen, key), len(chosen) - 1)
                 taken |= chosen[at] == key
-            found.append(np.sort(near[taken]) + block.start)
-        rows = np.concatenate([np.empty(0, np.int64), *found])
+            parts.append(np.sort(near[taken]) + block.start)
+        rows = np.concatenate([np.empty(0, np.int64), *parts])
         return rows, np.asarray(self.of_launch[rows]).astype(np.int64)
 
 
 def _distinct(values: np.ndarray) -> np.ndarray:
     """The distinct values of a column of integers, ascending."""
     parts = [pc.unique(pa.array(values[block])).to_numpy() for block in blocks(len(values), values)]
-    found: np.ndarray = np.unique(np.concatenate(parts)) if parts else values[:0]
-    return found
+    distinct_values: np.ndarray = np.unique(np.concatenate(parts)) if parts else values[:0]
+    return distinct_values

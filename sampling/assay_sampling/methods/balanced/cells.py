@@ -81,5 +81,5 @@ class Cells:
         code[apart] += 1
         used = np.zeros(2 * len(cells), bool)
         used[code] = True
-        found: np.ndarray = (np.cumsum(used) - 1)[code]
-        return found
+        labels: np.ndarray = (np.cumsum(used) - 1)[code]
+        return labels

@@ -153,8 +153,8 @@ def ratio_weights(
     drawn_from = expanded > 0
     ratio = rest / np.where(drawn_from, expanded, 1.0)
     beside = np.where(drawn_from, 0.0, rest / np.where(of_whole > 0, of_whole, 1.0))
-    found: np.ndarray = np.where(whole, 1.0 + beside[groups], ratio[groups] / probabilities)
-    return found
+    weights: np.ndarray = np.where(whole, 1.0 + beside[groups], ratio[groups] / probabilities)
+    return weights
 
 
 def _with_budget(parameters: BalancedParameters) -> BalancedParameters:

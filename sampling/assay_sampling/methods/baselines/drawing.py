@@ -33,8 +33,8 @@ _BAND_PERCENT = (2.5, 97.5)
 
 def instructions_needed(launches: Launches, why: str, method: str) -> np.ndarray:
     """Instructions of every launch, shape (n,); raises CounterUnavailableError where one lacks them."""
-    found = instructions_of(launches)
-    if found is None:
+    instructions = instructions_of(launches)
+    if instructions is None:
         unreadable = launches.unreadable.get("instructions")
         if unreadable is not None:
             cause, remedy = cannot_be_read("instructions", unreadable)
@@ -44,7 +44,7 @@ def instructions_needed(launches: Launches, why: str, method: str) -> np.ndarray
             f"the counter 'instructions' was not measured for all launches, and {why} needs it",
             without_counters(method, INSTRUCTIONS_OF_ALL, launches),
         )
-    return found
+    return instructions
 
 
 def measured_for(profile: Profile, estimator: Estimator, method: str) -> Profile:
@@ -173,8 +173,8 @@ class Population:
 
         def one(rng: np.random.Generator) -> Draw:
             rows = draw(rng)
-            found = interval_of(rows)
-            ends = (found.low, found.high) if isinstance(found, Interval) else None
+            interval = interval_of(rows)
+            ends = (interval.low, interval.high) if isinstance(interval, Interval) else None
             return rows, self.weights(rows), ends
 
         return drawn_trials(self.cost.values, one, seed, count)

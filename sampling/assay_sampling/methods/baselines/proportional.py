@@ -62,8 +62,8 @@ class ProportionalSampler:
     ) -> Tried:
         """As :meth:`select`, without tries: each draw projects the total exactly."""
         cost = whole_cost(profile)
-        asked = parameters.launches or max(_LEAST_LAUNCHES, math.ceil(len(cost.values) / 100))
-        size = sample_size(asked, len(cost.values))
+        number = parameters.launches or max(_LEAST_LAUNCHES, math.ceil(len(cost.values) / 100))
+        size = sample_size(number, len(cost.values))
         drawn = draw_in_proportion(cost.values, size, np.random.default_rng(seed))
         labels = _strata(len(cost.values), drawn.rows, drawn.draws)
         selection = grouped_selection(

@@ -62,11 +62,11 @@ class RandomParameters(MethodParameters):
     )
 
 
-def sample_size(asked: int | None, launches: int) -> int:
-    """How many of ``launches`` to select: the number ``asked``, or the default if that is None."""
-    if asked is None:
-        asked = max(_LEAST_LAUNCHES, math.ceil(launches / _DEFAULT_SHARE))
-    return min(asked, launches)
+def sample_size(number: int | None, launches: int) -> int:
+    """How many of ``launches`` to select: ``number``, or the default if that is None."""
+    if number is None:
+        number = max(_LEAST_LAUNCHES, math.ceil(launches / _DEFAULT_SHARE))
+    return min(number, launches)
 
 
 class RandomSampler:

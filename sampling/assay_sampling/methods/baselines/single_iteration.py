@@ -98,14 +98,14 @@ def _period(launches: Launches, parameters: SingleIterationParameters) -> Period
                 "first_launch applies only together with iteration_launches",
                 "give iteration_launches too",
             )
-        found = find_period(launches)
-        if found is None:
+        period = find_period(launches)
+        if period is None:
             raise RefusedError(
                 source_of(launches),
                 "no iterations found: no sequence of launches repeats exactly over half of the workload",
                 "give iteration_launches, or use another method",
             )
-        return found
+        return period
     left = len(launches) - parameters.first_launch
     if parameters.iteration_launches > left:
         raise ParameterError(

@@ -189,8 +189,8 @@ def _groups(launches: Launches, by: str) -> np.ndarray:
     if by == "signature":
         return distinct_signatures(launches).inverse
     encoded = launches.table["kernel_id"].combine_chunks().dictionary_encode()
-    found: np.ndarray = encoded.indices.to_numpy(zero_copy_only=False)
-    return found
+    groups: np.ndarray = encoded.indices.to_numpy(zero_copy_only=False)
+    return groups
 
 
 def _deviations(values: np.ndarray, labels: np.ndarray) -> np.ndarray:

@@ -166,15 +166,15 @@ def _errors_of_starts(population: Population, selected: int) -> np.ndarray:
     count = starts_tried(selected)
     starts = (np.arange(count) + 0.5) * (total / selected / count)
     step = max(1, _CHUNK_LAUNCHES // selected)
-    found = []
+    errors = []
     for first in range(0, count, step):
         rows = _equally_spaced(starts[first : first + step, None], total, selected)
         expansion = np.full(len(rows), total / selected)
         if amounts is not None:
             of_drawn = amounts[rows].sum(axis=1)
             np.divide(amounts.sum(), of_drawn, out=expansion, where=of_drawn > 0)
-        found.append(expansion * costs[rows].sum(axis=1))
-    return np.concatenate(found) - population.total
+        errors.append(expansion * costs[rows].sum(axis=1))
+    return np.concatenate(errors) - population.total
 
 
 def _equally_spaced(start: float | np.ndarray, total: int, selected: int) -> np.ndarray:
@@ -183,8 +183,8 @@ def _equally_spaced(start: float | np.ndarray, total: int, selected: int) -> np.
     whole, rest = np.divmod(np.arange(selected) * total, selected)
     rows = whole + np.floor(start + rest / selected).astype(np.int64)
     # A start just below the period may round up to the launch after the last.
-    found: np.ndarray = np.minimum(rows, total - 1)
-    return found
+    capped_rows: np.ndarray = np.minimum(rows, total - 1)
+    return capped_rows
 
 
 def _blind_to(period: Period | None, rows: np.ndarray) -> Note | None:

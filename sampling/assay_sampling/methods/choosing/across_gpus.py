@@ -107,14 +107,18 @@ def at_speedup(
     method does not have.
     """
     groups = {} if groups is None else groups
-    asked = _asked(method, profile, {**parameters, "weights": weights}, speedup, seed=seed, groups=groups)
+    with_budget = _asked(
+        method, profile, {**parameters, "weights": weights}, speedup, seed=seed, groups=groups
+    )
     # Only launches, weights and groups are scored.
-    made = list(_drawn(_regrouped(registry.prepared(method, profile, asked), seed, groups), seed, draws))
+    made = list(
+        _drawn(_regrouped(registry.prepared(method, profile, with_budget), seed, groups), seed, draws)
+    )
     there = tuple(ErrorsThere.of([target.score(one, weights) for one in made]) for target in targets)
     return AtSpeedup(
         method=method,
         weights=weights,
-        parameters=asked,
+        parameters=with_budget,
         draws=len(made),
         launches=sum(len(one.representatives.row) for one in made) / len(made),
         speedup=_speedup(made),
@@ -128,10 +132,10 @@ def drawn_at_speedup(
     """The parameters that leave nearly that speedup, and selections by them: one, where the seed changes
     nothing. Arguments as in :func:`at_speedup`."""
     groups: dict[int, Any] = {}
-    asked = _asked(method, profile, parameters, speedup, seed=seed, groups=groups)
-    made = registry.prepared(method, profile, asked)
+    with_budget = _asked(method, profile, parameters, speedup, seed=seed, groups=groups)
+    made = registry.prepared(method, profile, with_budget)
     select = _regrouped(made, seed, groups)
-    return asked, list(_drawn(lambda each: made.completed(select(each)), seed, draws))
+    return with_budget, list(_drawn(lambda each: made.completed(select(each)), seed, draws))
 
 
 def _regrouped(made: registry.Prepared, first: int, groups: dict[int, Any]) -> _Select:
@@ -165,7 +169,7 @@ def _asked(
 
 def _with_budget(
     budget: Budget,
-    asked: Mapping[str, Any],
+    parameters: Mapping[str, Any],
     speedup: float,
     launches: int,
     speedup_of: Callable[[Mapping[str, Any]], float],
@@ -179,11 +183,11 @@ def _with_budget(
         )  # fmt: skip
         return {**given, name: value}
 
-    found = fitted(budget, asked)
+    with_budget = fitted(budget, parameters)
     per_group = LAUNCHES_PER_GROUP.parameter
-    if not budget.per_group or per_group in asked or speedup_of(found) <= speedup * EQUAL_WITHIN:
-        return found
-    return fitted(LAUNCHES_PER_GROUP, found)
+    if not budget.per_group or per_group in parameters or speedup_of(with_budget) <= speedup * EQUAL_WITHIN:
+        return with_budget
+    return fitted(LAUNCHES_PER_GROUP, with_budget)
 
 
 def _drawn(select: _Select, seed: int, draws: int | None) -> Iterator[Selection]:

@@ -41,7 +41,7 @@ def select_recommended(unit: Unit, profile: Profile, seed: int = 0) -> Recommend
     :func:`assay_sampling.methods.by_operation.operation_profile`.
     """
     select = _selecting(unit, profile)
-    found: list[tuple[str, Selection, Verdict]] = []
+    selections: list[tuple[str, Selection, Verdict]] = []
     refusal: AssayError = RefusedError("select", "no method applies")
     for name in _candidates(profile):
         try:
@@ -49,11 +49,11 @@ def select_recommended(unit: Unit, profile: Profile, seed: int = 0) -> Recommend
         except AssayError as error:
             refusal = error
             continue
-        found.append((name, made, made.verdict))
-    if not found:
+        selections.append((name, made, made.verdict))
+    if not selections:
         raise refusal
-    best = max(found, key=lambda each: _rank(each[1], each[2]))
-    return Recommended(best[1], tuple(name for name, _, _ in found))
+    best = max(selections, key=lambda each: _rank(each[1], each[2]))
+    return Recommended(best[1], tuple(name for name, _, _ in selections))
 
 
 def _selecting(unit: Unit, profile: Profile) -> Callable[[str, int], Selection]:

@@ -67,12 +67,12 @@ class HeldOut:
         groups = int(labels.max()) + 1
         costs = []
         for half in halves:
-            found = np.full(groups, np.nan)
+            medians = np.full(groups, np.nan)
             rows = np.flatnonzero(half)
             if count_where(self.cost[rows], lambda part: part > 0):
                 of_rows, compact = np.unique(labels[rows], return_inverse=True)
-                found[of_rows] = self.cost[rows[weighted_median_rows(compact, self.cost[rows])]]
-            costs.append(found)
+                medians[of_rows] = self.cost[rows[weighted_median_rows(compact, self.cost[rows])]]
+            costs.append(medians)
         for index, judged in enumerate((halves[1], halves[0])):
             own, other = costs[1 - index], costs[index]
             value = np.nan_to_num(np.where(np.isnan(other), own, other))

@@ -237,8 +237,8 @@ class _Cells:
 
         def code(cell: np.ndarray, cost: np.ndarray) -> np.ndarray:
             own = _time_bins(np.asarray(cost, np.float64), time_width)
-            found: np.ndarray = base[cell] + np.where(wide[cell], own, narrow_time[cell])
-            return found
+            codes: np.ndarray = base[cell] + np.where(wide[cell], own, narrow_time[cell])
+            return codes
 
         return code
 
@@ -246,8 +246,8 @@ class _Cells:
 def _bins(values: np.ndarray, width: float) -> np.ndarray:
     if math.isinf(width):
         return np.zeros(len(values), np.int64)
-    found: np.ndarray = np.floor(np.log2(np.maximum(values, 1)) / width + _ROUNDING).astype(np.int64)
-    return found
+    bins: np.ndarray = np.floor(np.log2(np.maximum(values, 1)) / width + _ROUNDING).astype(np.int64)
+    return bins
 
 
 def _time_bins(time: np.ndarray, width: float) -> np.ndarray:
@@ -255,8 +255,8 @@ def _time_bins(time: np.ndarray, width: float) -> np.ndarray:
         return np.zeros(len(time), np.int64)
     low, high = _TIME_POWERS
     power = np.log2(np.clip(time, 2.0**low, 2.0**high)) - low
-    found: np.ndarray = np.floor(power / width + _ROUNDING).astype(np.int64)
-    return found
+    bins: np.ndarray = np.floor(power / width + _ROUNDING).astype(np.int64)
+    return bins
 
 
 @dataclass(frozen=True)

@@ -46,8 +46,8 @@ class GroupTimes:
     @property
     def alone(self) -> np.ndarray:
         """Groups of one launch that takes a tenth of the time or more, shape (g,)."""
-        found: np.ndarray = (self.launches == 1) & (self.time >= _ALONE_PERCENT / 100 * self.time.sum())
-        return found
+        mask: np.ndarray = (self.launches == 1) & (self.time >= _ALONE_PERCENT / 100 * self.time.sum())
+        return mask
 
     def saves(self, target: np.ndarray | None = None) -> bool:
         """Whether one launch of each group takes at most half of the time; groups of one ``target``, shape
@@ -92,8 +92,8 @@ def kernels_to_share(
     place[order] = np.arange(len(order))
 
     def shared(count: int) -> np.ndarray:
-        found: np.ndarray = np.where(place[kernel] < count, len(target), target)
-        return found
+        groups: np.ndarray = np.where(place[kernel] < count, len(target), target)
+        return groups
 
     if times.saves(shared(least)):
         return least

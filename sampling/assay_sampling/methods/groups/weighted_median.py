@@ -43,9 +43,9 @@ def _on_disk(labels: np.ndarray, time: np.ndarray) -> np.ndarray:
     at = _reaching_half(atoms.value * atoms.count, atoms.kernel_start[:-1])
     rows = atoms.first_row[at]
     # Groups are numbered there in the order of their first launch.
-    found = np.empty(len(rows), np.int64)
-    found[labels[rows]] = rows
-    return found
+    median_rows = np.empty(len(rows), np.int64)
+    median_rows[labels[rows]] = rows
+    return median_rows
 
 
 def _reaching_half(weights: np.ndarray, starts: np.ndarray) -> np.ndarray:
@@ -54,5 +54,5 @@ def _reaching_half(weights: np.ndarray, starts: np.ndarray) -> np.ndarray:
     sums = np.concatenate([[0.0], np.cumsum(weights, dtype=np.float64)])
     before, after = sums[starts], sums[ends]
     half = before + (after - before) / 2 * (1 - _ROUNDING)
-    found: np.ndarray = np.clip(np.searchsorted(sums[1:], half), starts, ends - 1)
-    return found
+    places: np.ndarray = np.clip(np.searchsorted(sums[1:], half), starts, ends - 1)
+    return places

@@ -63,8 +63,10 @@ def match_launches(
         for each, at_first in candidates.items():
             rows = by_vector[ends[each - 1] if each else 0 : ends[each]]
             # Representatives that came later are candidates of later launches with this vector.
-            found = at_first if len(rows) == 1 else pool.near(int(rows[0]), before=int(rows[-1]))
-            representative[rows] = found[0] if len(found) == 1 else _nearest(vectors.warps, found, rows)
+            near_rows = at_first if len(rows) == 1 else pool.near(int(rows[0]), before=int(rows[-1]))
+            representative[rows] = (
+                near_rows[0] if len(near_rows) == 1 else _nearest(vectors.warps, near_rows, rows)
+            )
     return representative
 
 
@@ -97,11 +99,11 @@ class _Pool:
 
     def add(self, row: int) -> np.ndarray:
         """The candidates of a launch with a new vector; without any, itself, now a representative."""
-        found = self.near(row)
-        if not len(found):
+        candidates = self.near(row)
+        if not len(candidates):
             self._append(row)
-            found = np.array([row])
-        return found
+            candidates = np.array([row])
+        return candidates
 
     def near(self, row: int, before: int | None = None) -> np.ndarray:
         """Rows of the candidates of a launch, ascending, none after ``before``."""

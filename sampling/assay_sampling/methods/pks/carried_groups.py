@@ -62,24 +62,24 @@ class CarriedGroups:
             seed: of the halves that are held out, and of the clusters.
         """
         target = grouping["target_error_percent"]
-        found = kernel_groups(
+        groups = kernel_groups(
             light, light_time, target_error_percent=target, seed=seed, window_rows=window_rows
         )
         cost = cost_of(of_window, window.evaluation.quantity).values
-        base = found.labels[window_rows]
-        judged = HeldOut.of(cost, found.cell[window_rows], seed)
+        base = groups.labels[window_rows]
+        judged = HeldOut.of(cost, groups.cell[window_rows], seed)
         split = counter_split(
             base,
             window.labels_by_k,
             judged,
-            replace(found.chosen, groups=len(np.unique(base))),
+            replace(groups.chosen, groups=len(np.unique(base))),
             target_error_percent=target,
             k=grouping["k"],
         )
         if split.k not in (1, window.k):
             again = principal_kernels(of_window, **{**grouping, "k": split.k}, seed=seed)
             window = replace(again, sweep=window.sweep)
-        return cls(found, window, split, window_rows)
+        return cls(groups, window, split, window_rows)
 
     def divided_by(self, labelling: Labelling, light_time: np.ndarray, seed: int) -> CarriedGroups:
         """With the groups of kernel and size divided by the clusters that models label, if any are."""
@@ -96,13 +96,13 @@ class CarriedGroups:
         """How each launch got its group, shape (n,), uint8: numbers of
         :data:`assay_sampling.scoring.error_parts.decomposition.ORIGINS`."""
         by_labels = labelling.origins()
-        found = np.full(len(by_labels), _SIZE, np.uint8)
-        found[by_labels == _UNKNOWN] = _UNKNOWN
+        origin = np.full(len(by_labels), _SIZE, np.uint8)
+        origin[by_labels == _UNKNOWN] = _UNKNOWN
         if self.split.k > 1:
             labelled = self._met() & np.isin(by_labels, (_MODEL, _ABSTAINED))
-            found[labelled] = by_labels[labelled]
-        found[self.window_rows] = ORIGINS.index("window")
-        return found
+            origin[labelled] = by_labels[labelled]
+        origin[self.window_rows] = ORIGINS.index("window")
+        return origin
 
     def unknown_groups(self, labelling: Labelling) -> int:
         """How many groups hold launches of kernels that the window lacks."""
@@ -124,5 +124,5 @@ class CarriedGroups:
         cell = self.groups.cell
         met = np.zeros(int(cell.max()) + 1, bool)
         met[cell[self.window_rows]] = True
-        found: np.ndarray = met[cell]
-        return found
+        mask: np.ndarray = met[cell]
+        return mask

@@ -46,12 +46,12 @@ def with_light_time(window: Launches, light: Launches) -> Launches:
 
 def choice_notes(launches: Launches, features: str, evaluation: Evaluation) -> tuple[Note, ...]:
     """Notes on counters other than those of a feature set, and on K that no cycles chose."""
-    found = []
+    notes = []
     if not is_feature_set(features):
         names = named_features(features)
         missing = missing_of_published(names)
         more = {"measured": len(all_features(launches))} if names == neutral_features(launches) else {}
-        found.append(make_note("features_chosen", features=names, missing_of_pka=missing, **more))
+        notes.append(make_note("features_chosen", features=names, missing_of_pka=missing, **more))
     if not any(name in launches.counters for name in ALL_CYCLES):
-        found.append(make_note("k_without_cycles", quantity=evaluation.quantity))
-    return tuple(found)
+        notes.append(make_note("k_without_cycles", quantity=evaluation.quantity))
+    return tuple(notes)

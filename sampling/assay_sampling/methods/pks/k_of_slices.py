@@ -31,8 +31,8 @@ def signature_weights(signature: np.ndarray, rows: np.ndarray) -> np.ndarray:
     """
     in_light = np.bincount(signature)
     in_slices = np.bincount(signature[rows], minlength=len(in_light))
-    found: np.ndarray = (in_light / np.maximum(in_slices, 1))[signature[rows]]
-    return found
+    weights: np.ndarray = (in_light / np.maximum(in_slices, 1))[signature[rows]]
+    return weights
 
 
 def weighted_group_errors(

@@ -36,16 +36,16 @@ METHOD = "pks"
 
 
 def one_level_selection(
-    profile: Profile, launches: Launches, found: OneLevelGroups, seed: int, count: int
+    profile: Profile, launches: Launches, one_level: OneLevelGroups, seed: int, count: int
 ) -> Tried:
     """A selection in groups of launches with counters, and ``count`` scores on halves that did not choose.
 
     Raises what :func:`assay_sampling.scoring.weights.weigh` raises.
     """
-    parameters = found.parameters
-    principal, labels, cost = found.principal, found.labels, found.cost
+    parameters = one_level.parameters
+    principal, labels, cost = one_level.principal, one_level.labels, one_level.cost
     chosen = within_budget(
-        lambda several: found.choose(None, labels, several, seed),
+        lambda several: one_level.choose(None, labels, several, seed),
         labels,
         cost.values,
         parameters.least_speedup,
@@ -60,9 +60,9 @@ def one_level_selection(
         "pca_components": principal.pca_components,
     }
     notes = choice_notes(launches, parameters.features, principal.evaluation)
-    if found.by_kernel is not None:
-        extra["grouping"] = found.by_kernel.facts()
-        notes = (*notes, *found.by_kernel.notes())
+    if one_level.by_kernel is not None:
+        extra["grouping"] = one_level.by_kernel.facts()
+        notes = (*notes, *one_level.by_kernel.notes())
     if parameters.seeds:
         extra["seeds"] = seed_spread(launches, parameters.of_grouping(), seed, parameters.seeds)
     counts = counts_by(labels)
@@ -91,22 +91,22 @@ def one_level_selection(
         light_time_weights=weighing.light_time,
         weights=weighing.rule,
     )
-    return _tried(found, selection, launches, seed, count)
+    return _tried(one_level, selection, launches, seed, count)
 
 
-def _tried(found: OneLevelGroups, selection: Selection, launches: Launches, seed: int, count: int) -> Tried:
-    parameters = found.parameters
-    if not count or found.fixed:
+def _tried(groups: OneLevelGroups, selection: Selection, launches: Launches, seed: int, count: int) -> Tried:
+    parameters = groups.parameters
+    if not count or groups.fixed:
         return Tried(selection)
     if launches.is_on_disk:  # halves are shuffled in memory
         return Tried(selection, otherwise="in_sample")
     if selection.drawing == "light_time":
         return Tried(selection, otherwise="by_construction")
     signatures = distinct_signatures(launches).inverse
-    if found.published:
+    if groups.published:
         trials = Halving(
-            found.principal,
-            found.cost,
+            groups.principal,
+            groups.cost,
             signatures,
             parameters.representative,
             parameters.target_error_percent,
@@ -116,9 +116,9 @@ def _tried(found: OneLevelGroups, selection: Selection, launches: Launches, seed
         per_group = parameters.launches_per_group
 
         def choose(rows: np.ndarray, labels: np.ndarray, stream: int) -> ChosenLaunches:
-            return found.choose(rows, labels, per_group, stream)
+            return groups.choose(rows, labels, per_group, stream)
 
-        trials = halves_of_groups(found.labels, found.cost, signatures, choose, seed=seed, count=count)
+        trials = halves_of_groups(groups.labels, groups.cost, signatures, choose, seed=seed, count=count)
     return Tried(selection, trials, "as_scored" if len(trials) else "in_sample")
 
 

@@ -151,7 +151,7 @@ class PksParameters(MethodParameters):
 
     def of_grouping(self) -> dict[str, Any]:
         """The parameters that decide the clusters of a single level, with a published representative."""
-        found = self.model_dump(mode="json", exclude=set(_NOT_OF_GROUPING))
+        parameters = self.model_dump(mode="json", exclude=set(_NOT_OF_GROUPING))
         if self.representative in ("auto", "weighted_median"):
-            found["representative"] = "first"
-        return found
+            parameters["representative"] = "first"
+        return parameters

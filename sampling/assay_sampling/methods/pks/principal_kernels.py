@@ -173,11 +173,11 @@ def seed_spread(
 
     ``parameters`` are those of :func:`principal_kernels` without ``seed``, which documents the errors raised.
     """
-    found = []
+    by_seed = []
     for each in range(seed, seed + seeds):
         principal = principal_kernels(launches, **parameters, seed=each)
         scores = principal.evaluation
-        found.append(
+        by_seed.append(
             {
                 "seed": each,
                 "k": principal.k,
@@ -186,7 +186,7 @@ def seed_spread(
                 "speedup": scores.speedup,
             }
         )
-    return found
+    return by_seed
 
 
 def nearest_groups(principal: PrincipalKernels, launches: Launches) -> np.ndarray:
@@ -242,8 +242,8 @@ class Grouping:
 
     def distances(self, k: int) -> np.ndarray:
         """Squared distance of each distinct launch from the centre of its group, shape (m,)."""
-        found = self.solutions[k]
-        difference = self.placed - found.centres[found.labels]
+        clustering = self.solutions[k]
+        difference = self.placed - clustering.centres[clustering.labels]
         squared: np.ndarray = np.einsum("ij,ij->i", difference, difference)
         return squared
 
@@ -264,8 +264,8 @@ class Grouping:
 
     def launches(self, k: int) -> np.ndarray:
         """Launches of each group, shape (g,)."""
-        found = self.solutions[k]
-        return np.bincount(found.labels, self.counts, found.groups)
+        clustering = self.solutions[k]
+        return np.bincount(clustering.labels, self.counts, clustering.groups)
 
     def score(self, k: int, rows: np.ndarray, cost: Cost, total: float) -> SweepEntry:
         """Error and speedup of K with these representatives, shape (g,); ``total`` is that of the cost."""
@@ -308,9 +308,9 @@ class _Chooser:
         return self._grouping.first[np.unique(labels, return_index=True)[1]]
 
     def _nearest_to_centre(self, k: int) -> np.ndarray:
-        found = self._grouping.solutions[k]
-        order = np.lexsort((self._grouping.distances(k), found.labels))
-        starts = np.unique(found.labels[order], return_index=True)[1]
+        clustering = self._grouping.solutions[k]
+        order = np.lexsort((self._grouping.distances(k), clustering.labels))
+        starts = np.unique(clustering.labels[order], return_index=True)[1]
         return self._grouping.first[order[starts]]
 
     def _random(self, k: int) -> np.ndarray:

@@ -86,11 +86,11 @@ class PksSampler:
             from assay_sampling.methods.pks.two_level import two_level_groups  # noqa: PLC0415
 
             return two_level_groups(profile, **parameters.model_dump(), seed=seed)
-        asked = sorted(parameters.model_fields_set & set(OF_TWO_LEVELS))
-        if asked:
+        of_two_levels = sorted(parameters.model_fields_set & set(OF_TWO_LEVELS))
+        if of_two_levels:
             raise ParameterError(
                 self.name,
-                f"{' and '.join(asked)} apply to two levels only",
+                f"{' and '.join(of_two_levels)} apply to two levels only",
                 "give a light recording (--light) too",
             )
         return OneLevelGroups.of(profile, detailed, parameters, seed)

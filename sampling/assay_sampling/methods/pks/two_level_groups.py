@@ -248,16 +248,16 @@ class TwoLevelGroups:
 
     def abstained_facts(self) -> dict[str, Any] | None:
         """Launches that the vote of the models is unsure of; None if there was nothing to label."""
-        found = self.labelling.abstained
-        if found is None:
+        abstained = self.labelling.abstained
+        if abstained is None:
             return None
         return {
-            "launches": found.launches,
-            "signatures": len(found.first_rows),
-            "groups": len(found.first_rows) if found.apart else 0,
-            "threshold": found.abstention.threshold,
-            "held_out_accuracy_percent": found.abstention.accuracy_percent,
-            "held_out_abstained_percent": found.abstention.abstained_percent,
+            "launches": abstained.launches,
+            "signatures": len(abstained.first_rows),
+            "groups": len(abstained.first_rows) if abstained.apart else 0,
+            "threshold": abstained.abstention.threshold,
+            "held_out_accuracy_percent": abstained.abstention.accuracy_percent,
+            "held_out_abstained_percent": abstained.abstention.abstained_percent,
         }
 
     def model_facts(self, name: LabellerName) -> dict[str, Any]:

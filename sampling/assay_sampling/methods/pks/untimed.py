@@ -89,13 +89,13 @@ def label_untimed(
         counters=WindowCounters.of(matched, window.features, window.space),
     )
     cost = cost_of(matched, window.evaluation.quantity)
-    found, basis = _projected(listed, alignment.right_rows, cost)
+    costs, basis = _projected(listed, alignment.right_rows, cost)
     return UntimedLabels(
         labelling=labelling,
         labels=labelling.labels(labelling.chosen),
         quantity=cost.quantity,
         unit=cost.unit,
-        cost=found,
+        cost=costs,
         basis=basis,
         match_percent=alignment.match_percent,
     )
@@ -116,6 +116,6 @@ def _projected(listed: Launches, rows: np.ndarray, cost: Cost) -> tuple[np.ndarr
         np.bincount(of_window, minlength=len(signatures)),
         np.bincount(of_window, cost.values, len(signatures)),
     )
-    found = projected.cost[signatures.inverse]
-    found[rows] = cost.values
-    return found, projected.basis[signatures.inverse]
+    costs = projected.cost[signatures.inverse]
+    costs[rows] = cost.values
+    return costs, projected.basis[signatures.inverse]

@@ -80,31 +80,31 @@ def counter_split(
     return CounterSplit(best.counter_groups, tuple(tried))
 
 
-def divided(found: KernelGroups, clusters: np.ndarray, split: CounterSplit, judged: HeldOut) -> KernelGroups:
+def divided(groups: KernelGroups, clusters: np.ndarray, split: CounterSplit, judged: HeldOut) -> KernelGroups:
     """Groups of n launches divided by their clusters, shape (n,); the group that kernels share stays whole.
 
     ``judged`` are some of these launches.
     """
-    shared = found.shared
+    shared = groups.shared
     apart = -1 if shared is None else shared.group
 
     def code(base: np.ndarray, cluster: np.ndarray) -> np.ndarray:
         return _pairs(base, np.where(base == apart, 0, cluster))
 
-    labels = numbered(found.labels, clusters, code)
+    labels = numbered(groups.labels, clusters, code)
     if shared is not None:
-        shared = replace(shared, group=int(labels[int(np.argmax(found.labels == shared.group))]))
+        shared = replace(shared, group=int(labels[int(np.argmax(groups.labels == shared.group))]))
     chosen = replace(
-        found.chosen,
+        groups.chosen,
         counter_groups=split.k,
         groups=int(counts_by(labels).size),
         held_out_group_error_percent=judged.group_error_percent(labels[judged.rows]),
     )
-    return replace(found, labels=labels, tried=(*found.tried, *split.tried, chosen), shared=shared)
+    return replace(groups, labels=labels, tried=(*groups.tried, *split.tried, chosen), shared=shared)
 
 
 def groups_within_kernels(
-    found: KernelGroups,
+    groups: KernelGroups,
     principal: PrincipalKernels,
     cost: np.ndarray,
     *,
@@ -114,21 +114,21 @@ def groups_within_kernels(
 ) -> KernelGroups:
     """The groups of launches that all have counters: kernel and size, divided by counters where that helps.
 
-    ``cost``, shape (n,), is the one that ``found`` was divided by; ``principal`` has the clusters of the same
-    launches.
+    ``cost``, shape (n,), is the one that ``groups`` were divided by; ``principal`` has the clusters of the
+    same launches.
     """
-    judged = HeldOut.of(cost, found.cell, seed)
+    judged = HeldOut.of(cost, groups.cell, seed)
     split = counter_split(
-        found.labels,
+        groups.labels,
         principal.labels_by_k,
         judged,
-        found.chosen,
+        groups.chosen,
         target_error_percent=target_error_percent,
         k=k,
     )
     if split.k == 1:
-        return replace(found, tried=(*found.tried[:-1], *split.tried, found.chosen))
-    return divided(found, principal.labels_by_k[split.k], split, judged)
+        return replace(groups, tried=(*groups.tried[:-1], *split.tried, groups.chosen))
+    return divided(groups, principal.labels_by_k[split.k], split, judged)
 
 
 def _saves(code: np.ndarray, cost: np.ndarray) -> bool:
@@ -136,5 +136,5 @@ def _saves(code: np.ndarray, cost: np.ndarray) -> bool:
 
 
 def _pairs(base: np.ndarray, cluster: np.ndarray) -> np.ndarray:
-    found: np.ndarray = base.astype(np.int64) << 32 | cluster.astype(np.int64)
-    return found
+    pairs: np.ndarray = base.astype(np.int64) << 32 | cluster.astype(np.int64)
+    return pairs

@@ -59,8 +59,8 @@ def weights(values: KernelValues, strata: Strata, rows: np.ndarray, groups: np.n
     drawn = np.bincount(groups, minlength=len(strata))
     plain = strata.launches / np.maximum(drawn, 1)
     ratio = np.divide(strata.instructions, chosen, out=plain, where=chosen > 0)
-    found: np.ndarray = ratio[groups]
-    return found
+    weights_of_rows: np.ndarray = ratio[groups]
+    return weights_of_rows
 
 
 def random_representatives(
@@ -84,8 +84,8 @@ def _first_dominant(group: np.ndarray, usable: np.ndarray, key: np.ndarray, grou
     if usable.all():
         return _most_frequent(group, key, groups)
     rows = np.flatnonzero(usable)
-    found: np.ndarray = rows[_most_frequent(group[rows], key[rows], groups)]
-    return found
+    first: np.ndarray = rows[_most_frequent(group[rows], key[rows], groups)]
+    return first
 
 
 def _most_frequent(group: np.ndarray, key: np.ndarray, groups: int) -> np.ndarray:
@@ -95,8 +95,8 @@ def _most_frequent(group: np.ndarray, key: np.ndarray, groups: int) -> np.ndarra
     first = first_rows(pair, len(pairs))
     of_group = pairs // len(keys)
     order = np.lexsort((first, -np.bincount(pair, minlength=len(pairs)), of_group))
-    found: np.ndarray = first[order[np.searchsorted(of_group, np.arange(groups))]]
-    return found
+    first_of_group: np.ndarray = first[order[np.searchsorted(of_group, np.arange(groups))]]
+    return first_of_group
 
 
 def _median(values: KernelValues, strata: Strata, usable: np.ndarray, key: np.ndarray) -> np.ndarray:
@@ -121,10 +121,10 @@ def _beyond_memory(
 ) -> np.ndarray:
     """As ``_first_dominant`` and ``_median``, from the launches on disk grouped by atom and key."""
     of_atom = np.repeat(np.arange(len(strata)), np.diff(strata.start))
-    found = engine_of(key).groups(ArrayRows({"atom": values.atom, "key": key}), ["atom", "key"])
-    chosen = np.flatnonzero(usable[found.key("atom")])
-    atom, key_of = found.key("atom")[chosen].astype(np.int64), found.key("key")[chosen]
-    group, count, first = of_atom[atom], found.count[chosen], found.first_row[chosen]
+    pairs = engine_of(key).groups(ArrayRows({"atom": values.atom, "key": key}), ["atom", "key"])
+    chosen = np.flatnonzero(usable[pairs.key("atom")])
+    atom, key_of = pairs.key("atom")[chosen].astype(np.int64), pairs.key("key")[chosen]
+    group, count, first = of_atom[atom], pairs.count[chosen], pairs.first_row[chosen]
     # Pairs of stratum and key, with their launches and the first of these.
     order = np.lexsort((first, key_of, group))
     begins = np.flatnonzero(
@@ -150,8 +150,8 @@ def _best_of_each(group: np.ndarray, count: np.ndarray, first: np.ndarray, group
     """Of each group the entry of the largest count, shape (groups,); ties go to the least ``first``."""
     order = np.lexsort((first, -count, group))
     places = np.minimum(np.searchsorted(group[order], np.arange(groups)), len(order) - 1)
-    found: np.ndarray = order[places]
-    return found
+    best: np.ndarray = order[places]
+    return best
 
 
 def _nearest_mean(values: KernelValues, strata: Strata) -> np.ndarray:
@@ -161,5 +161,5 @@ def _nearest_mean(values: KernelValues, strata: Strata) -> np.ndarray:
     distance[~_usable(values, strata)] = np.inf
     nearest = np.repeat(np.minimum.reduceat(distance, strata.start[:-1]), sizes)
     hits = np.flatnonzero(distance == nearest)
-    found: np.ndarray = values.first_row[hits[np.searchsorted(hits, strata.start[:-1])]]
-    return found
+    rows: np.ndarray = values.first_row[hits[np.searchsorted(hits, strata.start[:-1])]]
+    return rows

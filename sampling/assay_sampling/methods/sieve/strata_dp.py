@@ -23,8 +23,8 @@ _BIN_WIDTH = 1e-3  # of log x
 
 def below(cov: np.ndarray, theta: float) -> np.ndarray:
     """Whether CoV < theta, by a margin above rounding, so that computing it again gives the same answer."""
-    found: np.ndarray = cov < under(theta)
-    return found
+    mask: np.ndarray = cov < under(theta)
+    return mask
 
 
 def under(theta: float) -> float:

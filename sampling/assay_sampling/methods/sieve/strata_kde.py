@@ -127,14 +127,14 @@ def _fewer(
     finer, _ = split_segments(value, count, start, _too_wide(theta / _BLOCKS_PER_STRATUM))
     blocks = moments(value, count, finer)
     kept = np.repeat(True, len(merged))
-    found = []
+    fewer = []
     for kernel in many.tolist():
         low, high = np.searchsorted(finer, kernel_start[kernel : kernel + 2])
         chosen = finer[low:high][joined_blocks(blocks.at(slice(low, high)), theta)]
         if len(chosen) < edges[kernel + 1] - edges[kernel]:
             kept[edges[kernel] : edges[kernel + 1]] = False
-            found.append(chosen)
-    return np.sort(np.concatenate([merged[kept], *found]))
+            fewer.append(chosen)
+    return np.sort(np.concatenate([merged[kept], *fewer]))
 
 
 def _merged(parts: Moments, start: np.ndarray, kernel_start: np.ndarray, theta: float) -> np.ndarray:

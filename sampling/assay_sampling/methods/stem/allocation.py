@@ -83,8 +83,8 @@ def spread_of(clusters: Moments) -> np.ndarray:
     factor = np.divide(
         clusters.launches, clusters.launches - 1, out=np.zeros_like(clusters.mean), where=several
     )
-    found: np.ndarray = clusters.deviation * np.sqrt(factor)
-    return found
+    spread: np.ndarray = clusters.deviation * np.sqrt(factor)
+    return spread
 
 
 def variance(clusters: Moments, sampled: np.ndarray) -> float:
@@ -98,5 +98,5 @@ def variance(clusters: Moments, sampled: np.ndarray) -> float:
 def best_whole(real: np.ndarray, floor: np.ndarray, ceiling: np.ndarray) -> np.ndarray:
     """The best whole numbers, shape (c,), for the best real ones, within their bounds."""
     # Cost m mu + c / m: going from m to m + 1 pays as long as m (m + 1) < real^2.
-    found: np.ndarray = np.clip(np.ceil(np.sqrt(0.25 + np.square(real)) - 0.5), floor, ceiling)
-    return found
+    whole: np.ndarray = np.clip(np.ceil(np.sqrt(0.25 + np.square(real)) - 0.5), floor, ceiling)
+    return whole

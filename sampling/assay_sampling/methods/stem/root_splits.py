@@ -85,13 +85,13 @@ def _pair(parent: Moments, left: Moments, right: Moments, bound: Bound) -> tuple
 
 
 def _pays(before: np.ndarray, after: np.ndarray, parent: Moments, least_launches: int) -> np.ndarray:
-    found: np.ndarray = (after < (1 - _LEAST_GAIN) * before) & (parent.launches >= least_launches)
-    return found
+    mask: np.ndarray = (after < (1 - _LEAST_GAIN) * before) & (parent.launches >= least_launches)
+    return mask
 
 
 def _over(numerator: np.ndarray, denominator: np.ndarray) -> np.ndarray:
     """Quotient, shape (s,); 0 where the denominator is 0: launches without cost have no spread either."""
-    found: np.ndarray = np.divide(
+    quotient: np.ndarray = np.divide(
         numerator, denominator, out=np.zeros_like(denominator), where=denominator > 0
     )
-    return found
+    return quotient

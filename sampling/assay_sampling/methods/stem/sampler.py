@@ -189,8 +189,8 @@ class StemSampler:
             weight = launches[of] / clusters.sampled[of]
             if artifact:
                 return drawn, weight, None
-            found = _interval(cost, drawn, weight, clusters, parameters.confidence)
-            return drawn, weight, (found.low, found.high)
+            interval = _interval(cost, drawn, weight, clusters, parameters.confidence)
+            return drawn, weight, (interval.low, interval.high)
 
         return Tried(selection, drawn_trials(cost.values, one, seed, count))
 
@@ -221,9 +221,9 @@ def stem(values: KernelValues, parameters: StemParameters) -> Clusters:
         for power in middle + np.array(steps):
             limits = parameters.least_cluster, parameters.least_samples
             start = split_jointly(values, price * 10**power, *limits)
-            found, _ = _allocated(values, start, parameters)
-            if found.cost() < best.cost():
-                best, middle = found, power
+            clusters, _ = _allocated(values, start, parameters)
+            if clusters.cost() < best.cost():
+                best, middle = clusters, power
     return best
 
 

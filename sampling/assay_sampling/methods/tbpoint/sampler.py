@@ -259,8 +259,8 @@ class _Distinct:
 
 def _kernels(launches: Launches) -> np.ndarray:
     """The kernel of every launch, a number from 0 on, shape (n,)."""
-    found: np.ndarray = np.unique(launches.column("kernel_id"), return_inverse=True)[1]
-    return found
+    kernels: np.ndarray = np.unique(launches.column("kernel_id"), return_inverse=True)[1]
+    return kernels
 
 
 def _first_of_nearest(apart: np.ndarray, labels: np.ndarray) -> np.ndarray:
@@ -274,8 +274,8 @@ def _first_of_nearest(apart: np.ndarray, labels: np.ndarray) -> np.ndarray:
     ordered = apart[order]
     least = np.repeat(np.minimum.reduceat(ordered, starts), members)
     hits = np.flatnonzero(ordered <= least * (1 + _ROUNDING))
-    found: np.ndarray = order[hits[np.searchsorted(hits, starts)]]
-    return found
+    first: np.ndarray = order[hits[np.searchsorted(hits, starts)]]
+    return first
 
 
 def _rows(labels: np.ndarray, per_group: int, light_time: np.ndarray | None, seed: int) -> np.ndarray:

@@ -185,7 +185,7 @@ def _sampled(
             "the log does not echo how many SMs it simulates",
             "give it with: --param sms=80",
         )
-    found: dict[str, Any] = {
+    facts: dict[str, Any] = {
         "uid": launch.uid,
         "traced_id": launch.traced_id,
         "kernel": launch.kernel,
@@ -198,7 +198,7 @@ def _sampled(
     trace = None if launch.traced_id is None else by_id.get(launch.traced_id)
     reason = _why_not(sampled, trace, times)
     if reason is not None or trace is None or launch.ctas_per_sm is None:
-        return {**found, **_NOTHING, "reason": reason}
+        return {**facts, **_NOTHING, "reason": reason}
     subject = f"launch {launch.uid} of {run.output.path}"
     header = read_header(trace)
     start, end = times[launch.uid].by_index(header.grid, subject)
@@ -211,7 +211,7 @@ def _sampled(
         executed=_executed(sampled, float(traced.warp_instructions.sum())),
         warm_up_difference=options.warm_up_difference,
     )
-    return {**found, **traced.to_dict(options.stall_cycles), **_sample_dict(sample), "reason": None}
+    return {**facts, **traced.to_dict(options.stall_cycles), **_sample_dict(sample), "reason": None}
 
 
 def _why_not(sampled: SampledLaunch, trace: Path | None, times: Mapping[int, BlockTimes]) -> str | None:

@@ -138,12 +138,12 @@ def _expanded(
 def _elements(rows: ForeignRows, column: str, row: int) -> list[str]:
     text = rows.cells[column][row].as_py()
     try:
-        found = json.loads(text)
+        elements = json.loads(text)
     except ValueError:
-        found = None
-    if not isinstance(found, list) or not found:
+        elements = None
+    if not isinstance(elements, list) or not elements:
         raise rows.error(row, column, f"{text[:80]!r} is not a list with something in it", _FIX)
-    return [str(each) for each in found]
+    return [str(each) for each in elements]
 
 
 def _whole(
@@ -172,8 +172,8 @@ def _whole(
         kind = "a number" if rounds else "a whole number"
         cause = f"{texts[at].as_py()!r} is not {kind} from {least} on"
         raise rows.error(int(origin[at]), column, cause, _FIX)
-    found: np.ndarray = whole.astype(np.int64)
-    return found
+    numbers: np.ndarray = whole.astype(np.int64)
+    return numbers
 
 
 def _parsed(rows: ForeignRows, origin: np.ndarray, column: str, texts: pa.Array) -> pa.Array:
@@ -327,12 +327,12 @@ class _Conversion:
             if column not in named:
                 known = counter_of_metric(column)
                 sources.setdefault(known.name if known else column, Source(column=column))
-        found = []
+        counters = []
         for name, source in sources.items():
             counter = _counter_column(name, source)
             unit, factor = counter_unit(name, source, counter.unit)
-            found.append((replace(counter, unit=unit), self._counted(source, factor)))
-        return found
+            counters.append((replace(counter, unit=unit), self._counted(source, factor)))
+        return counters
 
     def _counted(self, source: Source, factor: float) -> pa.Array:
         if source.value is not None:

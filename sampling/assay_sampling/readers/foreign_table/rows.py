@@ -86,14 +86,14 @@ def _text(path: Path) -> str:
         if size > MOST_BYTES:
             raise InputError(path, f"it holds more than {MOST_BYTES:,} bytes", "split it, or write Parquet")
     try:
-        found = b"".join(parts).decode("utf-8-sig")
+        text = b"".join(parts).decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise InputError(
             path, f"it is not text in UTF-8 ({error.reason} at byte {error.start})", "save it as UTF-8"
         ) from error
-    if not found.strip():
+    if not text.strip():
         raise InputError(path, "it is empty", _EXPORT)
-    return found
+    return text
 
 
 # ---- comma-separated values
@@ -132,9 +132,9 @@ def _csv(path: Path, text: str, separator: str, wanted: Wanted) -> ForeignRows:
         if not bad:
             raise InputError(path, f"it is not a table ({str(error)[:200]})", _EXPORT) from error
         # The row is not numbered where the parser is told to go on from the header.
-        line, found = _ragged(text, separator, len(names))
+        line, cell_count = _ragged(text, separator, len(names))
         raise InputError(
-            path, f"the row has {found} cells, and the header {len(names)}", _EXPORT, line=line
+            path, f"the row has {cell_count} cells, and the header {len(names)}", _EXPORT, line=line
         ) from error
     if not table.num_rows:
         raise InputError(path, "it has a header but no rows", _EXPORT)
@@ -155,13 +155,13 @@ def _rows_with_lines(text: str, separator: str) -> Iterator[tuple[int, list[str]
 
 
 def _line(text: str, separator: str, wanted: int) -> int | None:
-    found = (line for row, (line, _) in enumerate(_rows_with_lines(text, separator)) if row == wanted)
-    return next(found, None)
+    lines = (line for row, (line, _) in enumerate(_rows_with_lines(text, separator)) if row == wanted)
+    return next(lines, None)
 
 
 def _ragged(text: str, separator: str, fields: int) -> tuple[int | None, int]:
-    found = ((line, len(row)) for line, row in _rows_with_lines(text, separator) if len(row) != fields)
-    return next(found, (None, 0))
+    ragged_rows = ((line, len(row)) for line, row in _rows_with_lines(text, separator) if len(row) != fields)
+    return next(ragged_rows, (None, 0))
 
 
 # ---- JSON
@@ -188,14 +188,14 @@ def _json_records(path: Path, text: str, records: str) -> tuple[list[dict[str, s
         return _json_lines(path, text)
     if isinstance(document, dict) and not records:
         return [_flat(document)], [1]
-    found = list(_within(path, document, [key for key in records.split(".") if key], {}))
-    if not found:
+    flat_records = list(_within(path, document, [key for key in records.split(".") if key], {}))
+    if not flat_records:
         raise InputError(path, f"there are no records at {records or 'its top'!r}", _EXPORT)
-    return found, None
+    return flat_records, None
 
 
 def _json_lines(path: Path, text: str) -> tuple[list[dict[str, str]], list[int]]:
-    found, lines = [], []
+    records, lines = [], []
     for number, line in enumerate(text.split("\n"), 1):
         if not line.strip():
             continue
@@ -210,9 +210,9 @@ def _json_lines(path: Path, text: str) -> tuple[list[dict[str, str]], list[int]]
             ) from error
         if not isinstance(record, dict):
             raise InputError(path, "it is not an object", "write one object a line", line=number)
-        found.append(_flat(record))
+        records.append(_flat(record))
         lines.append(number)
-    return found, lines
+    return records, lines
 
 
 def _within(path: Path, value: Any, keys: Sequence[str], around: dict[str, str]) -> Iterator[dict[str, str]]:
@@ -240,27 +240,27 @@ def _within(path: Path, value: Any, keys: Sequence[str], around: dict[str, str])
 
 def _flat(record: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
     """A record's scalars as text by dotted names; lists of scalars as JSON."""
-    found: dict[str, str] = {}
+    texts: dict[str, str] = {}
     for key, value in record.items():
         name = f"{prefix}{key}"
         if isinstance(value, dict):
-            found |= _flat(value, f"{name}.")
+            texts |= _flat(value, f"{name}.")
         elif isinstance(value, list) and (pairs := _pairs(value)) is not None:
-            found |= _flat(pairs, f"{name}.")
+            texts |= _flat(pairs, f"{name}.")
         else:
-            found[name] = _cell(value)
-    return found
+            texts[name] = _cell(value)
+    return texts
 
 
 def _pairs(values: Sequence[Any]) -> dict[str, Any] | None:
     """``[{"name": n, "value": v}, ...]`` as ``{n: v}``; None for any other list."""
-    found = {}
+    pairs = {}
     for each in values:
         lower = {str(key).lower(): value for key, value in each.items()} if isinstance(each, dict) else {}
         if not {"name", "value"} <= lower.keys() or not isinstance(lower["name"], str):
             return None
-        found[lower["name"]] = lower["value"]
-    return found or None
+        pairs[lower["name"]] = lower["value"]
+    return pairs or None
 
 
 def _cell(value: Any) -> str:

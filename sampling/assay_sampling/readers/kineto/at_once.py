@@ -188,10 +188,10 @@ def _times(values: Sequence[Any]) -> np.ndarray:
             raise NotPlainError
         return numbers * 1000
     times = np.array(_only({int, float}, values), np.float64)
-    found = np.rint(times * 1000)
-    if not (np.abs(times) <= MOST_FLOAT_MICROSECONDS).all() or not np.array_equal(found / 1000, times):
+    times_ns = np.rint(times * 1000)
+    if not (np.abs(times) <= MOST_FLOAT_MICROSECONDS).all() or not np.array_equal(times_ns / 1000, times):
         raise NotPlainError
-    return found.astype(np.int64)
+    return times_ns.astype(np.int64)
 
 
 def _sizes(values: Sequence[Any]) -> np.ndarray:

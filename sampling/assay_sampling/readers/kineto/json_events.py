@@ -120,7 +120,7 @@ class JsonEvents:
     def _elements_at_once(self) -> Sequence[Any]:
         """The elements in the window up to the last place between two objects; none if that is not JSON."""
         tail = max(self._position, len(self._text) - _TAIL_CHARACTERS)
-        places = [(found.start(), found.end()) for found in _BETWEEN_OBJECTS.finditer(self._text, tail)]
+        places = [(match.start(), match.end()) for match in _BETWEEN_OBJECTS.finditer(self._text, tail)]
         if not places:
             return []
         cut, following = places[-1]

@@ -145,8 +145,8 @@ def _null_below_zero(values: np.ndarray) -> pa.Array:
 def _until(trace: KinetoTrace, operator: np.ndarray) -> np.ndarray:
     """Until when the ranges around each operator last at least: its end, but for what both may be rounded."""
     start, end = (_taken(trace.operators[name], operator) for name in ("ts", "end"))
-    found: np.ndarray = np.maximum(end - ROUNDING_NS, start + (end - start) // 2)
-    return found
+    until: np.ndarray = np.maximum(end - ROUNDING_NS, start + (end - start) // 2)
+    return until
 
 
 @dataclass(frozen=True)
@@ -173,16 +173,16 @@ class _Join:
 def _join(trace: KinetoTrace, *, operations: bool) -> _Join:
     kernels = trace.kernels
     correlation, start = kernels["correlation"], kernels["ts"]
-    found = _calls_of(trace)
-    joined = found >= 0
-    call = np.where(joined, _taken(trace.calls["ts"], found), start)
-    thread = _taken(trace.calls["thread"], found)
+    call_rows = _calls_of(trace)
+    joined = call_rows >= 0
+    call = np.where(joined, _taken(trace.calls["ts"], call_rows), start)
+    thread = _taken(trace.calls["thread"], call_rows)
     process = _processes(trace, thread, call)
     order = np.lexsort((start, correlation, call, process))
     operator, notes = _operators(trace, thread, call) if operations else (np.full(len(thread), -1), [])
     node = kernels["node"][order]
     # Graph launches show by their nodes or by their call; without node IDs the order numbers the nodes.
-    by_graph = (node > 0) | (_taken(trace.calls["graph"], found)[order] == 1)
+    by_graph = (node > 0) | (_taken(trace.calls["graph"], call_rows)[order] == 1)
     node = np.where(node > 0, node, np.arange(1, len(node) + 1)) * by_graph
     graph_launch, graph_node = graph_ordinals(process[order], correlation[order], node)
     if trace.doubles:
@@ -192,7 +192,7 @@ def _join(trace: KinetoTrace, *, operations: bool) -> _Join:
         notes.append(make_note("no_api_call", launches=missing))
     launch = within(process[order])
     # Without a runtime call, the time of its operator tells which ranges are around a launch.
-    by_operator = (found < 0) & (operator >= 0)
+    by_operator = (call_rows < 0) & (operator >= 0)
     calls = None
     if operations:
         launched = LaunchedFrom(

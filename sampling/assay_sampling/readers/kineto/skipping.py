@@ -25,10 +25,10 @@ def wanted_events(text: str, categories: Set[str]) -> tuple[bytes, int]:
     """The events of ``text``, objects with commas between them, that may be of ``categories``, each with at
     least six letters; and how many others there were."""
     data = text.encode()
-    found = _BETWEEN_EVENTS.search(data)
-    if found is None or b"\n" not in found[0] or data[:1] != b"{" or data[-1:] != b"}":
+    match = _BETWEEN_EVENTS.search(data)
+    if match is None or b"\n" not in match[0] or data[:1] != b"{" or data[-1:] != b"}":
         return data, 0
-    separator, characters = found[0], np.frombuffer(data, np.uint8)
+    separator, characters = match[0], np.frombuffer(data, np.uint8)
     closing, opening = np.flatnonzero(characters == ord("}")), np.flatnonzero(characters == ord("{"))
     last_closing = np.append(_separating(characters, closing, separator), len(closing) - 1)
     ends = closing[last_closing] - separator.index(b"}")
@@ -77,6 +77,6 @@ def _of_other_category(
     texts = eight.view("<u8").reshape(-1) & np.uint64(256**_COMPARED - 1)
     for category in categories:
         known &= texts != np.uint64(int.from_bytes(category.encode()[:_COMPARED], "little"))
-    once, of_other = (np.bincount(found, minlength=len(begins)) == 1 for found in (event, event[known]))
+    once, of_other = (np.bincount(events, minlength=len(begins)) == 1 for events in (event, event[known]))
     other: np.ndarray = once & of_other
     return other

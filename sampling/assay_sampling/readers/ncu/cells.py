@@ -39,18 +39,18 @@ class CellParser:
         """The needed cells, columns named by position; None where a row is malformed."""
         if not rows.data:
             return pa.table({name: pa.array([], kind) for name, kind in self._types.items()})
-        found = self._read(rows, self._types | dict.fromkeys(self._numbers, pa.float64()))
-        if found is not None and self._take_numbers(found):
-            return pa.table(found)
-        found = self._read(rows, self._types)
-        if found is None:
+        columns = self._read(rows, self._types | dict.fromkeys(self._numbers, pa.float64()))
+        if columns is not None and self._take_numbers(columns):
+            return pa.table(columns)
+        columns = self._read(rows, self._types)
+        if columns is None:
             return None
         self._numbers = {
             name: limits
             for name, limits in self._numbers.items()
-            if _checked(_numbers_of(found[name]), limits) is not None
+            if _checked(_numbers_of(columns[name]), limits) is not None
         }
-        return pa.table(found)
+        return pa.table(columns)
 
     def _take_numbers(self, columns: dict[str, pa.Array]) -> bool:
         """Put each column of numbers in its place, checked; whether all are."""

@@ -94,14 +94,14 @@ class Layout:
     def numbers(self) -> dict[int, tuple[int, int] | None]:
         """Positions of the columns of numbers; with least and greatest for whole numbers, of which none may
         be missing. Those whose values must be scaled before they are rounded are left out."""
-        found: dict[int, tuple[int, int] | None] = {
+        bounds: dict[int, tuple[int, int] | None] = {
             source.position: None for source in self.counters if source.position >= 0
         }
         for name, limits in WHOLE_NUMBERS.items():
             position = self.at(name)
             if position >= 0 and name not in ("ID", "Device") and self.factors.get(position, 1.0) == 1.0:
-                found[position] = limits
-        return found
+                bounds[position] = limits
+        return bounds
 
 
 _GRID_DIM = tuple(f"launch__grid_dim_{axis}" for axis in "xyz")
@@ -279,11 +279,11 @@ def _own_counter(name: str, position: int, units: list[str] | None) -> CounterSo
     column = column_of_metric(name)
     if units is None:
         return CounterSource(position, column, 1.0)
-    found = base_of(units[position])
-    if found is None:
+    known_unit = base_of(units[position])
+    if known_unit is None:
         cause = f"its unit {units[position]!r} is not known"
         raise ColumnError(name, cause, "export the report with --print-units base")
-    base, factor = found
+    base, factor = known_unit
     # A plain count has no unit of its own on some pages.
     return CounterSource(position, replace(column, unit=column.unit if base == "1" else base), factor)
 

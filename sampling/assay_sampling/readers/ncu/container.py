@@ -159,8 +159,8 @@ def _result(file: BinaryIO, end: int, container: Container, process: str, host: 
 
 
 def _process(message: bytes) -> tuple[str, str]:
-    found = dict(_fields(message))
-    identifier, host = found.get(1), found.get(2)
+    fields = dict(_fields(message))
+    identifier, host = fields.get(1), fields.get(2)
     return (
         str(identifier) if isinstance(identifier, int) else "",
         host.decode(errors="replace") if isinstance(host, bytes) else "",

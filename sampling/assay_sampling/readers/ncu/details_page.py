@@ -58,8 +58,8 @@ class NcuDetailsReader:
     def recognises(self, path: Path, head: bytes) -> bool:
         if b"\0" in head and b"Kernel Name" not in head:
             return False
-        found = find_header(path, line_blocks(path, _FIRST_BLOCK_BYTES))
-        return not isinstance(found, Preamble) and set(_REQUIRED) <= set(found[0].fields)
+        start = find_header(path, line_blocks(path, _FIRST_BLOCK_BYTES))
+        return not isinstance(start, Preamble) and set(_REQUIRED) <= set(start[0].fields)
 
     def open(self, path: Path, options: ReadOptions) -> NcuDetailsRecording:
         check_offset(path, options)
@@ -127,10 +127,10 @@ class _Scan:
     def __init__(self, path: Path, block_bytes: int) -> None:
         self._path = path
         self._blocks = line_blocks(path, block_bytes)
-        found = find_header(path, self._blocks)
-        if isinstance(found, Preamble):
-            raise no_header(path, found)
-        self.header, self.preamble, self._rest = found
+        start = find_header(path, self._blocks)
+        if isinstance(start, Preamble):
+            raise no_header(path, start)
+        self.header, self.preamble, self._rest = start
         fields = self.header.fields
         missing = [name for name in ("ID", *_REQUIRED) if fields.count(name) != 1]
         if missing or fields[0] != "ID":
@@ -158,9 +158,9 @@ class _Scan:
 
     def _rows(self, block: LineBlock) -> MetricRows:
         """The metric rows of a block; rule rows are only checked."""
-        found = self.scanner.rows(block, may_be_whole=False)
+        row_block = self.scanner.rows(block, may_be_whole=False)
         rows, lines = [], []
-        for fields, line in zip(self._parsed(found), found.lines.tolist(), strict=True):
+        for fields, line in zip(self._parsed(row_block), row_block.lines.tolist(), strict=True):
             is_metric = fields[self._name] != ""
             if len(fields) != self._usual_fields.setdefault(is_metric, len(fields)):
                 raise InputError(
@@ -174,11 +174,11 @@ class _Scan:
                 lines.append(line)
         return MetricRows(rows, np.array(lines, np.int64))
 
-    def _parsed(self, found: RowBlock) -> list[list[str]]:
+    def _parsed(self, row_block: RowBlock) -> list[list[str]]:
         try:
-            parsed = list(csv.reader(io.StringIO(found.data.decode(), newline=""), strict=True))
+            parsed = list(csv.reader(io.StringIO(row_block.data.decode(), newline=""), strict=True))
         except (UnicodeDecodeError, csv.Error):
-            raise self.scanner.blame(found) from None
-        if len(parsed) != len(found.lines) or any(len(row) <= self._value for row in parsed):
-            raise self.scanner.blame(found)
+            raise self.scanner.blame(row_block) from None
+        if len(parsed) != len(row_block.lines) or any(len(row) <= self._value for row in parsed):
+            raise self.scanner.blame(row_block)
         return parsed

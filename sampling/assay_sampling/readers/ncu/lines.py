@@ -194,8 +194,8 @@ def _lines_with(data: bytes, word: bytes) -> Iterator[tuple[int, int]]:
 
 def _foreign_separators(text: bytes) -> str:
     """What separates the fields, if a spreadsheet of another locale wrote the header; else ""."""
-    found = (name for name, separator in _SPREADSHEETS.items() if parse_header(text, separator) is not None)
-    return next(found, "")
+    names = (name for name, separator in _SPREADSHEETS.items() if parse_header(text, separator) is not None)
+    return next(names, "")
 
 
 _ERROR_LINE = re.compile(rb"^==ERROR== *(.*?)\r?$", re.MULTILINE)

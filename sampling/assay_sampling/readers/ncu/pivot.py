@@ -167,14 +167,14 @@ class Pivot:
         encoded = names.dictionary_encode()
         metric_of = [metric_of_label(text) for text in encoded.dictionary.to_pylist()]
         codes = encoded.indices.to_numpy()
-        found: dict[str, np.ndarray] = {}
+        values: dict[str, np.ndarray] = {}
         for metric in dict.fromkeys(name for name in metric_of if name is not None):
             of_metric = np.array([name == metric for name in metric_of])
             rows = np.flatnonzero(of_metric[codes])
             lines = held.lines[rows]
             numbers = self._numbers(metric, units.take(pa.array(rows)), texts.take(pa.array(rows)), lines)
-            found[metric] = self._scatter(metric, launch[rows], numbers, launches, lines)
-        return found
+            values[metric] = self._scatter(metric, launch[rows], numbers, launches, lines)
+        return values
 
     def _numbers(self, metric: str, units: pa.Array, texts: pa.Array, lines: np.ndarray) -> np.ndarray:
         """Values in the base unit, shape (m,), NaN where not measured."""

@@ -57,8 +57,8 @@ class NcuCsvReader:
             return False  # binary; with a header, an application printed the NULs
         if head.startswith(b"==") or b"\n==PROF==" in head:
             return True
-        found = find_header(path, line_blocks(path, _FIRST_BLOCK_BYTES))
-        return not isinstance(found, Preamble) or bool(found.error or found.announced or found.foreign_header)
+        start = find_header(path, line_blocks(path, _FIRST_BLOCK_BYTES))
+        return not isinstance(start, Preamble) or bool(start.error or start.announced or start.foreign_header)
 
     def open(self, path: Path, options: ReadOptions) -> NcuCsvRecording:
         check_offset(path, options)
@@ -120,10 +120,10 @@ class _Scan:
     ) -> None:
         self.path = path
         self._blocks = line_blocks(path, block_bytes)
-        found = find_header(path, self._blocks)
-        if isinstance(found, Preamble):
-            raise no_header(path, found)
-        self.header, self.preamble, rest = found
+        start = find_header(path, self._blocks)
+        if isinstance(start, Preamble):
+            raise no_header(path, start)
+        self.header, self.preamble, rest = start
         _check_first_field(path, self.header)
         self.scanner = RowScanner(path, self.header)
         self.units, self._rest = self._read_units(rest)

@@ -176,12 +176,12 @@ class _Sheet:
         self._check_order(path)
         fields = ("ID", "Process ID", HOST, worker.NAME)
         try:
-            found = resolve_units(answer["units"], answer["not_numbers"])
-            self._metrics = [name for name in worker.wanted_metrics(metrics) if name in found.units]
+            report_units = resolve_units(answer["units"], answer["not_numbers"])
+            self._metrics = [name for name in worker.wanted_metrics(metrics) if name in report_units.units]
             named = [worker.FIELDS.get(name, name) for name in self._metrics]
-            units = [found.units[name] for name in self._metrics]
+            units = [report_units.units[name] for name in self._metrics]
             layout = make_layout((*fields, *named), [""] * len(fields) + units, metrics)
-            self.layout = replace(layout, notes=(*layout.notes, *found.notes))
+            self.layout = replace(layout, notes=(*layout.notes, *report_units.notes))
         except ColumnError as error:
             raise InputError(path, error.cause, error.remedy, field=error.name) from error
 

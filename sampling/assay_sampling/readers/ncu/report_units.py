@@ -29,18 +29,18 @@ class ReportUnits:
     notes: tuple[Note, ...]
 
 
-def resolve_units(found: Mapping[str, Sequence[str]], not_numbers: Mapping[str, str]) -> ReportUnits:
+def resolve_units(metric_units: Mapping[str, Sequence[str]], not_numbers: Mapping[str, str]) -> ReportUnits:
     """The metrics of a report that can be read.
 
     Args:
-        found: the units that each metric comes in, in the order of the results.
+        metric_units: the units that each metric comes in, in the order of the results.
         not_numbers: for each metric with values that are not numbers, the first of these.
 
     Raises ColumnError where grid or block cannot be read.
     """
     units: dict[str, str] = {}
     notes: list[Note] = []
-    for metric, given in found.items():
+    for metric, given in metric_units.items():
         try:
             units[metric] = _unit(metric, given, not_numbers)
         except ColumnError as error:

@@ -73,10 +73,10 @@ class _Sheet:
         self._writer.close()
 
     def _cell(self, action: Any, metric: str) -> str:
-        found = action.metric_by_name(metric)
-        if found is None or not found.has_value():
+        entry = action.metric_by_name(metric)
+        if entry is None or not entry.has_value():
             return ""
-        unit, value = found.unit() or "", found.value()
+        unit, value = entry.unit() or "", entry.value()
         known = self.units.setdefault(metric, [])
         if unit not in known:
             known.append(unit)

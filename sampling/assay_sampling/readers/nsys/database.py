@@ -158,10 +158,10 @@ class Database:
         """The entries of StringIds whose ids ``query`` selects."""
         if not self.has(STRINGS, "id", "value"):
             return {}
-        found: dict[int, str] = {}
+        entries: dict[int, str] = {}
         for rows in self.rows(f"SELECT id, value FROM {STRINGS} WHERE id IN ({query})", parameters):
-            found.update((row[0], row[1]) for row in rows if isinstance(row[1], str))
-        return found
+            entries.update((row[0], row[1]) for row in rows if isinstance(row[1], str))
+        return entries
 
     def close(self) -> None:
         self._connection.close()
@@ -261,12 +261,12 @@ def devices(database: Database) -> tuple[Device, ...]:
 def _cuda_ordinals(database: Database) -> dict[int, list[int]]:
     """CUDA ordinals by GPU id, from the table that newer exports have for it."""
     table = "TARGET_INFO_CUDA_DEVICE"
-    found: dict[int, list[int]] = {}
+    ordinals: dict[int, list[int]] = {}
     if database.has(table, "gpuId", "cudaId"):
         for rows in database.rows(f"SELECT DISTINCT gpuId, cudaId FROM {table}"):
             for gpu, ordinal in rows:
-                found.setdefault(gpu, []).append(ordinal)
-    return found
+                ordinals.setdefault(gpu, []).append(ordinal)
+    return ordinals
 
 
 def _device(index: int, claims: list[tuple[Any, ...]]) -> Device:

@@ -28,10 +28,10 @@ def diagnostics(database: Database) -> Iterator[Note]:
     yield from (make_note("profiler_doubt", message=text) for text in _texts(database, _DOUBT, _MOST_LOST))
     if not database.has(_TABLE, "severity"):
         return
-    told = f"severity IN ({_WARNING}, {_ERROR}) AND typeof(text) = 'text' AND NOT ({_LOST} OR {_DOUBT})"
-    texts = _texts(database, told, _MOST_MESSAGES, order="max(severity) DESC, min(rowid)")
+    condition = f"severity IN ({_WARNING}, {_ERROR}) AND typeof(text) = 'text' AND NOT ({_LOST} OR {_DOUBT})"
+    texts = _texts(database, condition, _MOST_MESSAGES, order="max(severity) DESC, min(rowid)")
     yield from (make_note("profiler_message", message=text) for text in texts)
-    row = database.first(f"SELECT count(DISTINCT text) FROM {_TABLE} WHERE {told}")
+    row = database.first(f"SELECT count(DISTINCT text) FROM {_TABLE} WHERE {condition}")
     if row is not None and row[0] > _MOST_MESSAGES:
         yield make_note("messages_left_out", messages=int(row[0]) - _MOST_MESSAGES)
 

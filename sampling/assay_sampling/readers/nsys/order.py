@@ -167,8 +167,8 @@ class _Codes:
         numbers = [
             self._numbers.setdefault(value, len(self._numbers)) for value in encoded.dictionary.to_pylist()
         ]
-        found: np.ndarray = np.array(numbers, np.int32)[encoded.indices.to_numpy()]
-        return found
+        codes: np.ndarray = np.array(numbers, np.int32)[encoded.indices.to_numpy()]
+        return codes
 
     @property
     def values(self) -> np.ndarray:
@@ -315,8 +315,8 @@ def _calls(database: Database, keys: _Keys, marks: tuple[bytes, int], lost: Lost
         first = np.flatnonzero(np.diff(position[rows], prepend=-1))
         rows = rows[first]
         rows = rows[began[rows] < start[position[rows]]]
-        found = position[rows]
-        start[found], end[found], thread[found] = began[rows], ended[rows], caller[rows]
+        places = position[rows]
+        start[places], end[places], thread[places] = began[rows], ended[rows], caller[rows]
     return _Calls(start, end, thread, threads.values)
 
 

@@ -71,7 +71,7 @@ def nvtx_ranges(database: Database, threads: np.ndarray) -> TracedRanges | None:
 
 def library_calls(database: Database, threads: np.ndarray) -> TracedRanges | None:
     """The calls of cuBLAS and cuDNN by the given threads, or None without any."""
-    found = []
+    ranges = []
     for table in _tables(database):
         # A row without a length is a remark of the tool, such as "cuDNN profiling started".
         query = (
@@ -80,8 +80,8 @@ def library_calls(database: Database, threads: np.ndarray) -> TracedRanges | Non
         )
         names = database.texts(f"SELECT nameId FROM {table}")
         calls = _collected(database, table, query, names, threads)
-        found += [calls] if calls is not None else []
-    return joined(found) if found else None
+        ranges += [calls] if calls is not None else []
+    return joined(ranges) if ranges else None
 
 
 def joined(parts: Sequence[TracedRanges]) -> TracedRanges:

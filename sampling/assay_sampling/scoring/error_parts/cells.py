@@ -105,12 +105,12 @@ def only_groups(kinds: np.ndarray, rows: np.ndarray, labels: np.ndarray) -> np.n
     most = np.full(len(kind), -1)
     np.minimum.at(least, code[rows], labels[rows])
     np.maximum.at(most, code[rows], labels[rows])
-    found: np.ndarray = np.where(least == most, most, -1)[code]
-    return found
+    groups: np.ndarray = np.where(least == most, most, -1)[code]
+    return groups
 
 
 def _distinct(values: Callable[[slice], np.ndarray], *read: np.ndarray) -> np.ndarray:
     """The distinct values, ascending, that a function gives for slices of rows; it reads the columns
     ``read``."""
-    found = [pc.unique(pa.array(values(block))).to_numpy() for block in blocks(len(read[0]), *read)]
-    return np.unique(np.concatenate(found)) if found else np.asarray(values(slice(0, 0)))
+    parts = [pc.unique(pa.array(values(block))).to_numpy() for block in blocks(len(read[0]), *read)]
+    return np.unique(np.concatenate(parts)) if parts else np.asarray(values(slice(0, 0)))

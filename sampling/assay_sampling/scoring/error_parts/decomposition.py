@@ -57,8 +57,8 @@ class ErrorParts:
 
     def measured(self) -> dict[str, float]:
         """The parts that have a value, by name, in the order of PARTS."""
-        found = {name: getattr(self, name) for name in PARTS}
-        return {name: value for name, value in found.items() if value is not None}
+        parts = {name: getattr(self, name) for name in PARTS}
+        return {name: value for name, value in parts.items() if value is not None}
 
     def to_dict(self) -> dict[str, float | list[str] | None]:
         return {**asdict(self), "not_separated_parts": list(self.not_separated_parts)}
@@ -125,8 +125,8 @@ def decompose(
     given = [labels] if facts.right is None else [labels, facts.right]
     last = max(int(each[block].max()) for each in given for block in blocks(len(labels), labels))
     groups = max(last, int(representative_groups.max(initial=-1))) + 1
-    found = _Groups.of(costs, labels, groups, facts)
-    return found.parts(whole, total, _Chosen(rows, weights, representative_groups))
+    sums = _Groups.of(costs, labels, groups, facts)
+    return sums.parts(whole, total, _Chosen(rows, weights, representative_groups))
 
 
 @dataclass(frozen=True)
@@ -176,7 +176,7 @@ class _Groups:
             amount = np.where(counted[:, None], amount, known)
         several = np.bincount(cells.group, minlength=groups) > 1
         judged = launches[:, [_SURE, _JUDGED, _OPEN]].sum(axis=1) > 0
-        found = cls(
+        sums = cls(
             costs=costs,
             facts=facts,
             cells=cells,
@@ -186,7 +186,7 @@ class _Groups:
             counted=counted,
             undivided=several & judged if not facts.amounts_known else np.zeros(groups, bool),
         )
-        return found._with_judged(of_class) if launches[:, _JUDGED].any() else found
+        return sums._with_judged(of_class) if launches[:, _JUDGED].any() else sums
 
     def _with_judged(self, of_class: np.ndarray) -> _Groups:
         rows = np.flatnonzero(of_class % _CLASSES == _JUDGED)
@@ -208,20 +208,20 @@ class _Groups:
         apart, alone = self.undivided, ~self.undivided
 
         def points(of: np.ndarray) -> float:
-            found = 100.0 * float(of.sum()) / total
-            return found if abs(found) > _ROUNDING else 0.0
+            percent = 100.0 * float(of.sum()) / total
+            return percent if abs(percent) > _ROUNDING else 0.0
 
         def has(*classes: int) -> bool:
             return bool(self.amount[alone][:, classes].any() or self.cost[alone][:, classes].any())
 
         def error(rates: np.ndarray, which: int) -> np.ndarray:
-            found: np.ndarray = (rates * self.amount[:, which] - self.cost[:, which])[alone]
-            return found
+            errors: np.ndarray = (rates * self.amount[:, which] - self.cost[:, which])[alone]
+            return errors
 
         together = (typical * amount - cost)[apart]
         labelled = (typical * self.amount[:, _JUDGED])[alone]
         rightly = typical * self.judged
-        found = {
+        by_part = {
             "labels": points(labelled.sum() - rightly.sum()) if has(_JUDGED) else None,
             "group_spread": points(
                 error(typical, _SURE).sum() + rightly.sum() - self.cost[alone, _JUDGED].sum()
@@ -237,15 +237,15 @@ class _Groups:
         of_representatives = None
         if has(_SURE, _JUDGED, _OPEN) or projected[empty].any():
             # What is left, so that the parts add up exactly.
-            of_representatives = whole - sum(each for each in found.values() if each is not None)
+            of_representatives = whole - sum(each for each in by_part.values() if each is not None)
             of_representatives = of_representatives if abs(of_representatives) > _ROUNDING else 0.0
         open_ones = has(_OPEN) or bool(self.amount[apart][:, [_JUDGED, _OPEN]].any())
         names = (
             *(("representatives",) if apart.any() else ()),
             *(("labels",) if open_ones else ()),
-            *(("group_spread",) if found["not_separated"] is not None else ()),
+            *(("group_spread",) if by_part["not_separated"] is not None else ()),
         )
-        return ErrorParts(of_representatives, **found, not_separated_parts=names)
+        return ErrorParts(of_representatives, **by_part, not_separated_parts=names)
 
     def _typical_rate(
         self, rate: np.ndarray, amount: np.ndarray, cost: np.ndarray, chosen: _Chosen
@@ -265,22 +265,22 @@ class _Groups:
         typical = np.bincount(chosen.groups, stands_for * rate_of_cell[cell], len(rate))
         mean = np.divide(cost, amount, out=np.zeros(len(rate)), where=amount > 0)
         # A group whose representatives stand for nothing lacks them: all of its error is theirs.
-        found: np.ndarray = np.divide(typical, all_stand_for, out=mean, where=all_stand_for > 0)
-        return np.where(self.undivided, rate, found)
+        rates: np.ndarray = np.divide(typical, all_stand_for, out=mean, where=all_stand_for > 0)
+        return np.where(self.undivided, rate, rates)
 
 
 def _classes(facts: GroupFacts, block: slice) -> np.ndarray | int:
     """What is known of each of some launches, shape (b,); one number for all of them where they are alike."""
-    found: np.ndarray | int = _SURE
+    classes: np.ndarray | int = _SURE
     if facts.origins is not None:
         origins = facts.origins[block]
         known = False if facts.right is None else facts.right[block] != UNKNOWN_GROUP
         of_models = np.where(known, _JUDGED, _OPEN)
-        found = np.where(origins == ORIGINS.index("model"), of_models, _SURE)
-        found = np.where(origins == ORIGINS.index("unknown"), _NEVER_PROFILED, found)
+        classes = np.where(origins == ORIGINS.index("model"), of_models, _SURE)
+        classes = np.where(origins == ORIGINS.index("unknown"), _NEVER_PROFILED, classes)
     if facts.unmatched is not None:
-        found = np.where(facts.unmatched[block], _UNMATCHED, found)
-    return found
+        classes = np.where(facts.unmatched[block], _UNMATCHED, classes)
+    return classes
 
 
 _ROUNDING = 1e-9

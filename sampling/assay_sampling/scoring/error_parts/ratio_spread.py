@@ -122,5 +122,7 @@ _ROUNDING = 1e-9
 
 
 def _over(numerator: np.ndarray, denominator: np.ndarray) -> np.ndarray:
-    found: np.ndarray = np.divide(numerator, denominator, out=np.zeros(len(numerator)), where=denominator > 0)
-    return found
+    ratios: np.ndarray = np.divide(
+        numerator, denominator, out=np.zeros(len(numerator)), where=denominator > 0
+    )
+    return ratios

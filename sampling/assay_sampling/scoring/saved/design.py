@@ -52,10 +52,10 @@ def _all_or_none(values: Sequence[float | None], what: str) -> np.ndarray | None
 
 
 def _amounts(values: Sequence[float | None], what: str) -> np.ndarray:
-    found = np.array(values, np.float64)
-    if not np.isfinite(found).all() or bool((found < 0).any()):
+    amounts = np.array(values, np.float64)
+    if not np.isfinite(amounts).all() or bool((amounts < 0).any()):
         raise ValueError(f"{what} is negative or not a number")
-    return found
+    return amounts
 
 
 def _whole_number(value: int | None, what: str) -> int:

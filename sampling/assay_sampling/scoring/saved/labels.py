@@ -101,8 +101,8 @@ def origins_from(entry: LabelsEntry | None) -> np.ndarray | None:
     say, and where the text cannot be read: scores do not depend on it."""
     if entry is None or entry.origins is None or not 0 <= entry.launches <= MOST_LAUNCHES:
         return None
-    found = _unpacked(entry.origins, "u1", entry.launches)
-    return found if found is not None and int(found.max(initial=0)) < len(ORIGINS) else None
+    origins = _unpacked(entry.origins, "u1", entry.launches)
+    return origins if origins is not None and int(origins.max(initial=0)) < len(ORIGINS) else None
 
 
 def right_labels_from(entry: LabelsEntry | None, groups: int) -> np.ndarray | None:
@@ -110,10 +110,10 @@ def right_labels_from(entry: LabelsEntry | None, groups: int) -> np.ndarray | No
     selection does not say, and where the text cannot be read."""
     if entry is None or entry.right is None or not 0 <= entry.launches <= MOST_LAUNCHES:
         return None
-    found = _unpacked(entry.right, "<u4", entry.launches)
-    if found is None or int(found.max(initial=0)) + UNKNOWN_GROUP >= groups:
+    labels = _unpacked(entry.right, "<u4", entry.launches)
+    if labels is None or int(labels.max(initial=0)) + UNKNOWN_GROUP >= groups:
         return None
-    return found.astype(np.int64) + UNKNOWN_GROUP
+    return labels.astype(np.int64) + UNKNOWN_GROUP
 
 
 def cell_times_from(entry: LabelsEntry | None) -> CellTimes | None:
@@ -203,16 +203,16 @@ def _block_hashes(launches: Launches, kind: str, size: int) -> np.ndarray:
     """Hash of each block of launches, shape (blocks,), uint32."""
     if not len(launches):
         return np.empty(0, "<u4")
-    found = np.zeros(-(-len(launches) // size), np.uint64)
+    hashes = np.zeros(-(-len(launches) // size), np.uint64)
     first = 0
     for columns in launches.batches(("process", *_COLUMNS[kind])):
         for part in blocks(len(columns[0])):
             ordinal = np.arange(first + part.start, first + part.stop)
             rows = hash_rows([ordinal, *(column[part] for column in columns)])
             block, begins = np.unique(ordinal // size, return_index=True)
-            found[block] += np.add.reduceat(rows, begins)  # modulo 2**64, so in any parts
+            hashes[block] += np.add.reduceat(rows, begins)  # modulo 2**64, so in any parts
         first += len(columns[0])
-    return (found >> np.uint64(32)).astype("<u4")
+    return (hashes >> np.uint64(32)).astype("<u4")
 
 
 def _text(hashes: np.ndarray) -> str:

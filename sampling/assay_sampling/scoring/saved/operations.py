@@ -49,11 +49,11 @@ class SelectedOperations:
         """The operation of each representative, with its launches."""
         of_launches = self.operations.rows_of(self.rows)
         parts = self._launches(np.concatenate([np.empty(0, np.int64), *of_launches]))
-        found, first = [], 0
+        operations, first = [], 0
         for row, of in zip(self.rows.tolist(), of_launches, strict=True):
-            found.append(self._entry(row, parts[first : first + len(of)]))
+            operations.append(self._entry(row, parts[first : first + len(of)]))
             first += len(of)
-        return found
+        return operations
 
     def _entry(self, row: int, launches: list[OperationLaunch]) -> OperationEntry:
         of = self.operations.identities[int(self.operations.identity[row])]
@@ -162,5 +162,7 @@ def launches_of_entries(
 
 def operation_of(entry: RepresentativeEntry) -> Operation | None:
     """The operation that a representative is; None for a launch."""
-    found = entry.operation
-    return None if found is None else Operation(found.kind, found.name, found.shapes, found.thread)
+    operation = entry.operation
+    if operation is None:
+        return None
+    return Operation(operation.kind, operation.name, operation.shapes, operation.thread)

@@ -64,8 +64,8 @@ class ContenderElsewhere:
 
     @property
     def _part(self) -> float:
-        found = self.worst_part_error_percent
-        return math.inf if found is None else found
+        error_percent = self.worst_part_error_percent
+        return math.inf if error_percent is None else error_percent
 
     def beats(self, other: ContenderElsewhere, speedup: float | None) -> bool:
         """Whether neither error is larger and one is smaller, at no less speedup: than that of ``other``, or,

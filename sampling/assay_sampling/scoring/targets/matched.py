@@ -69,10 +69,10 @@ class Workload:
     def measure(self, kind: WeightKind) -> np.ndarray:
         """What weights of a kind count of every launch, shape (n,): its light time where instructions are
         unknown, and one where that is unknown, too."""
-        found = self.instructions if kind == "instructions" else None
-        if found is None and kind != "launches":
-            found = self.light_time
-        return np.ones(len(self.part)) if found is None else np.asarray(found, np.float64)
+        amounts = self.instructions if kind == "instructions" else None
+        if amounts is None and kind != "launches":
+            amounts = self.light_time
+        return np.ones(len(self.part)) if amounts is None else np.asarray(amounts, np.float64)
 
 
 def parts_of(launches: Launches) -> tuple[np.ndarray, int]:
@@ -88,9 +88,9 @@ def parts_of(launches: Launches) -> tuple[np.ndarray, int]:
 
 def counterparts(launches: int, match: Alignment | OperationMatch) -> np.ndarray:
     """The row on the right of each of the launches or operations on the left, -1 without any."""
-    found = np.full(launches, -1, np.int64)
-    found[match.left_rows] = match.right_rows
-    return found
+    rows = np.full(launches, -1, np.int64)
+    rows[match.left_rows] = match.right_rows
+    return rows
 
 
 @dataclass(frozen=True)
@@ -148,10 +148,10 @@ class Target:
         refuse_mixed_origins(here.metadata.origin, other)
         refuse_same_content(here, other)
         refuse_other_counts(subject, here, other)
-        found = align(here, other, "name_block")
-        require_match(found, subject=subject)
+        match = align(here, other, "name_block")
+        require_match(match, subject=subject)
         cost = scored_cost(other, None, quantity)
-        return cls(source_of(other), workload, other, cost, counterparts(len(here), found), alignment=found)
+        return cls(source_of(other), workload, other, cost, counterparts(len(here), match), alignment=match)
 
     @classmethod
     def by_operation(
@@ -218,8 +218,8 @@ class Target:
         whole = np.bincount(chosen.groups, stands_for, chosen.count)
         left = np.bincount(chosen.groups[kept], stands_for[kept], chosen.count)
         factor = np.divide(whole, left, out=np.ones_like(whole), where=left > 0)
-        found: np.ndarray = chosen.weights[kept] * factor[chosen.groups[kept]]
-        return found
+        weights: np.ndarray = chosen.weights[kept] * factor[chosen.groups[kept]]
+        return weights
 
     def _part_error(
         self, chosen: _Chosen, kind: WeightKind, projected: np.ndarray, kept: np.ndarray, *, total: float

@@ -60,15 +60,15 @@ class BlockTimes:
 
         Raises RefusedError, naming ``subject``, unless each block of the grid started and ended once.
         """
-        found = np.frombuffer(self._values, np.int64).reshape(-1, 5)
-        x, y, z, start, end = found.T
+        table = np.frombuffer(self._values, np.int64).reshape(-1, 5)
+        x, y, z, start, end = table.T
         blocks = grid[0] * grid[1] * grid[2]
         index = x + grid[0] * (y + grid[1] * z)
         outside = (x >= grid[0]) | (y >= grid[1]) | (z >= grid[2])
-        if len(found) != blocks or bool(outside.any()) or len(np.unique(index)) != blocks:
+        if len(table) != blocks or bool(outside.any()) or len(np.unique(index)) != blocks:
             raise RefusedError(
                 subject,
-                f"the log has starts of {len(found):,} thread blocks, but its grid has {blocks:,}",
+                f"the log has starts of {len(table):,} thread blocks, but its grid has {blocks:,}",
                 "give the trace of the launch that was simulated",
             )
         if bool((end == _NOT_ENDED).any()):
@@ -113,12 +113,12 @@ def read_block_times(path: Path) -> dict[int, BlockTimes]:
 
 
 def _core(line: LogLine) -> int:
-    found = _CORE.search(line.name)
-    return int(found[1]) if found else -1
+    match = _CORE.search(line.name)
+    return int(match[1]) if match else -1
 
 
 def _numbers(path: Path, line: LogLine, pattern: re.Pattern[bytes], field: str) -> list[int]:
-    found = pattern.match(line.rest)
-    if found is None:
+    match = pattern.match(line.rest)
+    if match is None:
         raise InputError(path, "the line is damaged", _AGAIN, line=line.number, field=field)
-    return [integer(path, line, text, field) for text in found.groups()]
+    return [integer(path, line, text, field) for text in match.groups()]

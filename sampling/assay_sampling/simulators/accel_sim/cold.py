@@ -42,41 +42,41 @@ class ColdStartDetails:
 def read_details(path: Path) -> ColdStartDetails:
     """Scan a standard output once, streaming, as far as it is there. Raises InputError where it cannot be
     read."""
-    found = ColdStartDetails()
+    details = ColdStartDetails()
     traces: list[bytes] = []
     uid, addresses = 0, set[bytes]()
     for line in matching_lines(path, _LINES, on_cut=lambda _: None):
         if line.name.startswith(b"["):
             addresses.add(line.rest)
         elif line.name.startswith(b"-"):
-            _option(found, line.name.strip(), line.rest)
+            _option(details, line.name.strip(), line.rest)
         elif line.name.startswith(b"Header"):
             traces.append(line.rest)
         else:
             if addresses:
-                found.dram_requests[uid] = len(addresses)
+                details.dram_requests[uid] = len(addresses)
                 addresses = set()
             said = re.search(rb" uid: (\d+)", line.rest)
             uid = int(said[1]) if said else uid + 1
             # Where launches overlap, several headers come before the first launch, in order.
             if traces and _REPLAY.search(traces.pop(0)):
-                found.replays.add(uid)
+                details.replays.add(uid)
     if addresses:
-        found.dram_requests[uid] = len(addresses)
-    return found
+        details.dram_requests[uid] = len(addresses)
+    return details
 
 
-def _option(found: ColdStartDetails, name: bytes, text: bytes) -> None:
+def _option(details: ColdStartDetails, name: bytes, text: bytes) -> None:
     if name.endswith(b"cache:dl2"):
         shape = re.match(rb"[A-Z]?:?(\d+):(\d+):(\d+)", text)
-        found.line_bytes = int(shape[2]) if shape else None
+        details.line_bytes = int(shape[2]) if shape else None
         return
     number = re.match(rb"\d+", text)
     if number is None:
         return
     if name == b"-gpgpu_l2_rop_latency":
-        found.l2_latency_cycles = int(number[0])
+        details.l2_latency_cycles = int(number[0])
     elif name == b"-dram_latency":
-        found.dram_latency_cycles = int(number[0])
+        details.dram_latency_cycles = int(number[0])
     else:
-        found.flushes_l2 = int(number[0]) != 0
+        details.flushes_l2 = int(number[0]) != 0

@@ -119,20 +119,20 @@ def thread_instructions(path: Path) -> int:
         lines = mask_pattern(header)
         line = head.count(b"\n", 0, start) + 1
         for text in block_texts(path, file, head[start:]):
-            found = lines.findall(text)
+            lanes = lines.findall(text)
             declared = sum(map(int, _INSTRUCTIONS.findall(text)))
             place = _BLOCK.search(text)
-            if place is None or declared != len(found):
+            if place is None or declared != len(lanes):
                 cause = (
                     "a thread block has no index"
                     if place is None
-                    else f"a thread block says that it has {declared:,} instructions, and has {len(found):,}"
+                    else f"a thread block says that it has {declared:,} instructions, and has {len(lanes):,}"
                 )
                 raise InputError(path, cause, _AGAIN, line=line)
             if any(int(at) >= size for at, size in zip(place.groups(), header.grid, strict=True)):
                 raise InputError(path, f"a thread block is outside the grid {header.grid}", _AGAIN, line=line)
             seen.add(place[0])
-            masks.update(found)
+            masks.update(lanes)
             line += text.count(b"\n")
     if len(seen) != header.blocks:
         raise InputError(

@@ -164,9 +164,9 @@ def block_counts(path: Path, *, line_bytes: int | None = None) -> tuple[np.ndarr
         if line_bytes is not None and block.memory is not None:
             requests = len(block.memory.granules(line_bytes)[0])
         rows.extend((block.index, block.warp_instructions, requests))
-    found = np.frombuffer(rows, np.int64).reshape(-1, 3)
-    found = found[np.argsort(found[:, 0])]
-    return found[:, 1].copy(), found[:, 2].copy()
+    table = np.frombuffer(rows, np.int64).reshape(-1, 3)
+    table = table[np.argsort(table[:, 0])]
+    return table[:, 1].copy(), table[:, 2].copy()
 
 
 @dataclass
@@ -227,16 +227,16 @@ class _BlockParser:
         rows: list[tuple[bytes, ...]] = []
         for warp, body in zip(parts[1::2], parts[2::2], strict=True):
             declared = _INSTRUCTIONS.search(body)
-            found = self._line.findall(body)
+            instructions = self._line.findall(body)
             if max(len(warp), len(declared[1]) if declared else 0) > _MOST_DIGITS:
                 raise InputError(self.path, "a number of a warp is too large", _AGAIN, line=first_line)
-            if declared is None or len(found) != int(declared[1]):
-                self._blame(text, first_line, int(warp), len(found))
-            warps.extend([int(warp)] * len(found))
-            rows.extend(found)
+            if declared is None or len(instructions) != int(declared[1]):
+                self._blame(text, first_line, int(warp), len(instructions))
+            warps.extend([int(warp)] * len(instructions))
+            rows.extend(instructions)
         return warps, rows
 
-    def _blame(self, text: bytes, first_line: int, warp: int, found: int) -> NoReturn:
+    def _blame(self, text: bytes, first_line: int, warp: int, instructions: int) -> NoReturn:
         """Name the first line that is not an instruction; if all are, the warp's number of them is wrong."""
         known = re.compile(rb"#|warp *=|insts *= *\d+ *$|thread block *=|\s*$")
         for number, line in enumerate(text.splitlines(), first_line):
@@ -245,7 +245,7 @@ class _BlockParser:
                 raise InputError(self.path, f"{shown!r} is not an instruction", _AGAIN, line=number)
         raise InputError(
             self.path,
-            f"warp {warp} has {found:,} instructions, but its 'insts' gives another number",
+            f"warp {warp} has {instructions:,} instructions, but its 'insts' gives another number",
             _AGAIN,
             line=first_line,
         )
@@ -259,11 +259,11 @@ class _BlockParser:
         first_line: int,
     ) -> np.ndarray:
         """The addresses of all lanes of the memory instructions, uint64, one instruction after the other."""
-        found = []
+        addresses = []
         for row, count in zip(of_memory, lanes.tolist(), strict=True):
             payload = rows[row][3]
             try:
-                found.append(addresses_of(payload, count))
+                addresses.append(addresses_of(payload, count))
             except ValueError:
                 match = next(itertools.islice(self._line.finditer(text), row, None))
                 raise InputError(
@@ -272,7 +272,7 @@ class _BlockParser:
                     _AGAIN,
                     line=first_line + text.count(b"\n", 0, match.start()),
                 ) from None
-        return np.concatenate(found) if found else np.zeros(0, np.uint64)
+        return np.concatenate(addresses) if addresses else np.zeros(0, np.uint64)
 
 
 def _hexadecimal(texts: list[bytes]) -> np.ndarray:

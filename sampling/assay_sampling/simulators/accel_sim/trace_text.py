@@ -208,10 +208,10 @@ def block_texts(path: Path, file: TraceText, held: bytes) -> Iterator[bytes]:
     end = b"#END_TB"
     searched, ended = 0, False
     while True:
-        found = held.find(end, max(0, searched - len(end)))
-        if found >= 0:
-            yield held[: found + len(end)]
-            held, searched = held[found + len(end) :], 0
+        place = held.find(end, max(0, searched - len(end)))
+        if place >= 0:
+            yield held[: place + len(end)]
+            held, searched = held[place + len(end) :], 0
         elif ended:
             break
         else:

@@ -113,14 +113,14 @@ def _window(entry: ColdStartEntry, flushed: RunData, warm: RunData, held: HeldPa
     require_match(matched, subject=f"{warm.run_id} and {flushed.run_id}")
     quantity = common_cycles(warm_launches, cold_launches)
     flag_disturbed_cycles(entry, ((warm, warm_launches), (flushed, cold_launches)))
-    found = _Window(
+    window = _Window(
         matched.left_rows,
         cost_of(warm_launches, quantity).values[matched.left_rows],
         cost_of(cold_launches, quantity).values[matched.right_rows],
     )
     entry.quantity, entry.unit, entry.launches = quantity, COST_UNITS[quantity], len(matched.left_rows)
-    _describe(entry, found, warm_launches)
-    return found
+    _describe(entry, window, warm_launches)
+    return window
 
 
 def common_cycles(warm: Launches, flushed: Launches) -> str:
@@ -185,7 +185,7 @@ def _of_selection(
     made: MadeSelection, device: DeviceRuns, warm: RunData, window: _Window, held: HeldPairs
 ) -> SelectionDifference:
     """The difference by a selection's representatives and weights; an AssayError becomes its status."""
-    found = SelectionDifference(
+    entry = SelectionDifference(
         method=made.method,
         selection=made.key,
         representatives=len(made.selection.representatives.row),
@@ -194,19 +194,19 @@ def _of_selection(
         rows_here = _representatives(made, device, warm, held)
         places = counterparts(rows_here, window.warm_rows, np.arange(len(window.warm_rows)))
         inside = places >= 0
-        found.representatives_in_window = int(inside.sum())
+        entry.representatives_in_window = int(inside.sum())
         if not inside.any():
             raise RefusedError(made.key, "both runs' window contains none of its representatives")
-        found.weighted_difference_percent = weighted_difference_percent(
+        entry.weighted_difference_percent = weighted_difference_percent(
             window.warm[places[inside]],
             window.flushed[places[inside]],
             made.selection.representatives.weight[inside],
         )
         if inside.all() and made.whole.level == "detailed":
-            found.started_cold = _started_cold(made, window, places, len(held.launches(warm)))
+            entry.started_cold = _started_cold(made, window, places, len(held.launches(warm)))
     except AssayError as error:
-        rows.fail(found, error)
-    return found
+        rows.fail(entry, error)
+    return entry
 
 
 def _started_cold(

@@ -56,12 +56,12 @@ class DeviceRuns:
 
     def of(self, level: RunLevel, condition: Condition, *, under_mps: bool = False) -> list[RunData]:
         """Runs of one level and condition, by repeat."""
-        found = [
+        runs = [
             run
             for run in self.runs
             if (run.level, run.condition, run.under_mps) == (level, condition, under_mps)
         ]
-        return sorted(found, key=lambda run: run.repeat)
+        return sorted(runs, key=lambda run: run.repeat)
 
     def groups(self, level: RunLevel) -> Iterator[list[RunData]]:
         """Groups of repeats at a level, each sorted by repeat; groups in the order of the campaign."""
@@ -75,7 +75,7 @@ def devices_of(runs: Sequence[RunData]) -> list[DeviceRuns]:
     kinds: dict[str, list[RunData]] = {}
     for run in runs:
         kinds.setdefault(run.device_kind, []).append(run)
-    return [DeviceRuns(found[0].workload, kind, tuple(found)) for kind, found in kinds.items()]
+    return [DeviceRuns(members[0].workload, kind, tuple(members)) for kind, members in kinds.items()]
 
 
 def rest_on(entry: Compared, runs: Sequence[RunData], held: HeldPairs) -> None:

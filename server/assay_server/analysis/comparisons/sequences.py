@@ -57,18 +57,19 @@ def _compared(device: DeviceRuns, reference: RunData, run: RunData, held: HeldPa
         reference_launches=reference.launches,
     )
     try:
-        found = difference(held.launches(reference), held.launches(run), window=run.level == "detailed")
+        mismatch = difference(held.launches(reference), held.launches(run), window=run.level == "detailed")
     except AssayError as error:
         rows.fail(entry, error)
         return entry
-    if found is None:
+    if mismatch is None:
         return None
-    entry.differing, entry.counts_differ = found.differing, found.counts_differ
-    entry.first_difference = found.first
+    entry.differing, entry.counts_differ = mismatch.differing, mismatch.counts_differ
+    entry.first_difference = mismatch.first
     detail = (
-        f"against {reference.run_id}: {found.differing:,} launches differ, the first is {_said(found.first)}"
+        f"against {reference.run_id}: {mismatch.differing:,} launches differ, "
+        f"the first is {_said(mismatch.first)}"
     )
-    name = "sequence_differs" if found.counts_differ else "kernel_choice_differs"
+    name = "sequence_differs" if mismatch.counts_differ else "kernel_choice_differs"
     rows.flag(entry, run.run_id, name, detail)
     return entry
 

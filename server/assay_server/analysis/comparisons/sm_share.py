@@ -129,17 +129,17 @@ def _prediction(
     made: MadeSelection, share: RunData, whole: RunData, entry: SmShareEntry, held: HeldPairs
 ) -> Prediction:
     """The ratio that a selection's representatives give; an AssayError becomes its status."""
-    found = Prediction(method=made.method, selection=made.key)
+    prediction = Prediction(method=made.method, selection=made.key)
     try:
         at_share, at_all = (_projected(made, run, held) for run in (share, whole))
     except AssayError as error:
-        rows.fail(found, error)
-        return found
-    found.speedup_predicted = predicted = at_share[0] / at_all[0]
+        rows.fail(prediction, error)
+        return prediction
+    prediction.speedup_predicted = predicted = at_share[0] / at_all[0]
     if entry.speedup_true is not None:
-        found.speedup_error_percent = 100.0 * abs(predicted / entry.speedup_true - 1.0)
-    found.error_percent = at_share[1]
-    return found
+        prediction.speedup_error_percent = 100.0 * abs(predicted / entry.speedup_true - 1.0)
+    prediction.error_percent = at_share[1]
+    return prediction
 
 
 def _projected(made: MadeSelection, run: RunData, held: HeldPairs) -> tuple[float, float]:
@@ -150,8 +150,8 @@ def _projected(made: MadeSelection, run: RunData, held: HeldPairs) -> tuple[floa
     calls = made.calls
     if calls is not None and run.device_kind != made.whole.device_kind:
         scores = score_operations(calls, held.launches(run), _QUANTITY).scores
-        found = scores[made.selection.weights.elsewhere]
-        return found.projected, found.error_percent
+        score = scores[made.selection.weights.elsewhere]
+        return score.projected, score.error_percent
     evaluation, _ = score_on(
         made.selection,
         held.launches(run),

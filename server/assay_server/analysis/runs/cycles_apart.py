@@ -72,21 +72,21 @@ def paired(runs: Sequence[RunData], failed_runs: Sequence[FailedRun] = ()) -> tu
     """
     of_cycles = {_identity(run): run for run in runs if run.level == "detailed" and run.costs_only}
     gone = {_identity(run): run.run_id for run in failed_runs if run.level == "detailed"}
-    found: list[RunData] = []
+    all_runs: list[RunData] = []
     served: set[str] = set()
     for run in runs:
         if run.level != "detailed" or run.costs_only:
-            found.append(run)
+            all_runs.append(run)
         elif (cycles := of_cycles.get(_identity(run))) is not None:
             flags = ((name, f"{cycles.run_id}: {detail}", bad) for name, detail, bad in cycles.flags)
-            found.append(replace(run, cycles=cycles, flags=(*run.flags, *flags)))
+            all_runs.append(replace(run, cycles=cycles, flags=(*run.flags, *flags)))
             served.add(cycles.run_id)
         elif (failed := gone.get(_identity(run))) is not None:
             detail = f"run {failed}, which should have measured them in one pass, has no data"
-            found.append(replace(run, flags=(*run.flags, ("cycles_of_several_passes", detail, False))))
+            all_runs.append(replace(run, flags=(*run.flags, ("cycles_of_several_passes", detail, False))))
         else:
-            found.append(run)
-    return tuple(run for run in found if run.run_id not in served)
+            all_runs.append(run)
+    return tuple(run for run in all_runs if run.run_id not in served)
 
 
 def _identity(run: RunData | FailedRun) -> tuple[object, ...]:

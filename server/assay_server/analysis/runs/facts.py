@@ -53,8 +53,8 @@ def _plain(tool: ToolFact) -> tuple[str, str]:
 
 def _by_name(libraries: Iterable[LibraryFact]) -> dict[str, dict[str, str]]:
     """The libraries that the workload itself loaded: by name, each build with its version for people."""
-    found: dict[str, dict[str, str]] = {}
+    builds: dict[str, dict[str, str]] = {}
     for library in libraries:
         if not library.of_tool:
-            found.setdefault(library.name, {}).setdefault(library.build, library.said)
-    return found
+            builds.setdefault(library.name, {}).setdefault(library.build, library.said)
+    return builds

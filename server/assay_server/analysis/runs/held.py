@@ -29,15 +29,15 @@ class HeldRuns:
     def launches(self, run: RunData) -> Launches:
         """The run's launches; raises the error of loading it. Spare runs are freed if it does not fit."""
         try:
-            found = self.spare_launches(run)
+            run_launches = self.spare_launches(run)
         except AssayError:
             spare = self._spare & self._held.keys()
             if not spare or run.run_id not in self._beside_others:
                 raise
             self.keep_only(self._held.keys() - spare)
-            found = self.spare_launches(run)
+            run_launches = self.spare_launches(run)
         self._spare.discard(run.run_id)
-        return found
+        return run_launches
 
     def spare_launches(self, run: RunData) -> Launches:
         """As :meth:`launches`, of a run that others may replace in memory; it replaces none itself."""

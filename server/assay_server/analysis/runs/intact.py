@@ -54,8 +54,8 @@ def what_changed(path: Path, content_hash: str, *, afresh: bool = False) -> File
     ``afresh``: the file is read even if this process remembers its hash.
     """
     try:
-        found = fresh_hash_of(path) if afresh else hash_of_file(path)
-        return None if found == content_hash else FileChange.CHANGED
+        current = fresh_hash_of(path) if afresh else hash_of_file(path)
+        return None if current == content_hash else FileChange.CHANGED
     except FileNotFoundError:
         return FileChange.MISSING
     except OSError:

@@ -35,11 +35,11 @@ def require_equal_clocks(launches: Launches) -> None:
     slowest, fastest = min(clocks.values(), default=0.0), max(clocks.values(), default=0.0)
     if fastest <= (1 + MOST_CLOCK_DIFFERENCE_PERCENT / 100) * slowest:
         return
-    told = ", ".join(f"{label} {hz / 1e6:,.0f} MHz" for label, hz in clocks.items())
+    listing = ", ".join(f"{label} {hz / 1e6:,.0f} MHz" for label, hz in clocks.items())
     raise LaunchTableError(
         ", ".join(launches.sources) or "launches",
         f"its slices were made side by side, and the SM clocks of the GPUs are more than "
-        f"{MOST_CLOCK_DIFFERENCE_PERCENT:g} % apart ({told})",
+        f"{MOST_CLOCK_DIFFERENCE_PERCENT:g} % apart ({listing})",
         "cool the GPUs evenly or lock their clocks, and run it again, or profile it on one GPU",
     )
 
@@ -70,9 +70,9 @@ def _by_gpu(launches: Launches) -> dict[str, np.ndarray]:
     """The rows made on each GPU, by the GPU's name; shape (n,) each."""
     ordinals = launches.column("device")
     known = {device.index: device for device in launches.metadata.devices}
-    found = {}
+    rows = {}
     for ordinal in np.unique(ordinals).tolist():
         device = known.get(ordinal)
         label = f"GPU {ordinal}" if device is None else f"{device.name} {device.uuid or ordinal}"
-        found[label] = ordinals == ordinal
-    return found
+        rows[label] = ordinals == ordinal
+    return rows

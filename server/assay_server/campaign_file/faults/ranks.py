@@ -16,8 +16,8 @@ def rank_faults(campaign: Campaign) -> Iterator[Fault]:
     """Ranks that are named twice, and workloads that have the name of another one's rank."""
     named: dict[str, list[str]] = {}
     for workload in campaign.workloads:
-        if found := _RANK.fullmatch(workload.name):
-            named.setdefault(found[1], []).append(workload.name)
+        if match := _RANK.fullmatch(workload.name):
+            named.setdefault(match[1], []).append(workload.name)
     for position, workload in enumerate(campaign.workloads):
         place = ("workloads", position, "ranks")
         if isinstance(workload.ranks, list) and len({*workload.ranks}) < len(workload.ranks):

@@ -122,10 +122,10 @@ def _nonnegative(system: np.ndarray, wanted: np.ndarray) -> np.ndarray:
     for size in (1, 2, 3):
         for support in combinations(range(3), size):
             columns = list(support)
-            found, *_ = np.linalg.lstsq(system[:, columns], wanted, rcond=None)
-            difference = system[:, columns] @ found - wanted
+            solution, *_ = np.linalg.lstsq(system[:, columns], wanted, rcond=None)
+            difference = system[:, columns] @ solution - wanted
             distance = float(difference @ difference)
-            if (found >= 0).all() and distance < least:
+            if (solution >= 0).all() and distance < least:
                 best, least = np.zeros(3), distance
-                best[columns] = found
+                best[columns] = solution
     return best

@@ -392,17 +392,17 @@ def _reads_otherwise(error: RecordsChangedError) -> WorkersAwayError:
 
 
 def _given_again(error: RecordsChangedError) -> StorageError:
-    found = error.files[0]
+    change = error.files[0]
     return StorageError(
-        found.file,
-        f"the analysis found it {found.what}, and this server then finds it as published",
+        change.file,
+        f"the analysis found it {change.what}, and this server then finds it as published",
         "check the server's disk; the analysis is tried again",
     )
 
 
-def _unreadable_now(found: ChangedFile) -> StorageError:
+def _unreadable_now(change: ChangedFile) -> StorageError:
     return StorageError(
-        f"records/{found.file}",
+        f"records/{change.file}",
         "the server's disk does not give it",
         "check the disk; the analysis is tried again for about an hour, and then the file is measured again",
     )

@@ -72,15 +72,15 @@ def _paired(failed_runs: Sequence[FailedRun], runs: Iterable[RunData]) -> tuple[
 
 def _windows_so_far(store: SqlTransaction, runs: Sequence[Run]) -> dict[str, list[Slice]]:
     """The first published slices of detailed runs under way, up to the first gap, by run."""
-    found = {}
+    windows = {}
     for run in runs:
         under_way = run.state in (RunState.RUNNING, RunState.WAITING) and run.level == "detailed"
         if not under_way or run.plan is not None:  # chosen slices stand for the workload only together
             continue
         pieces = list(itertools.takewhile(lambda piece: piece.file, _by_launch(store.slices(run.run_id))))
         if any(piece.launches for piece in pieces):
-            found[run.run_id] = pieces
-    return found
+            windows[run.run_id] = pieces
+    return windows
 
 
 def _by_launch(slices: Iterable[Slice]) -> list[Slice]:

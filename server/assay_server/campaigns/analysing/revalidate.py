@@ -34,18 +34,18 @@ def look_again(coordinator: Coordinator, named: Collection[ChangedFile]) -> Seco
     bucket's file it may be the copy that cannot be read. Raises StorageError.
     """
     # A file's name in its run is its own, wherever the one who found it has read it.
-    told = {(each.run_id, Path(each.file).name): each.what for each in named}
+    by_name = {(each.run_id, Path(each.file).name): each.what for each in named}
     with coordinator.snapshot() as store:
-        pieces = [p for run_id in sorted({run for run, _ in told}) for p in store.slices(run_id) if p.file]
-    found = []
+        pieces = [p for run_id in sorted({run for run, _ in by_name}) for p in store.slices(run_id) if p.file]
+    changes = []
     for piece in pieces:
-        was = told.get((piece.run_id, Path(piece.file).name))
+        was = by_name.get((piece.run_id, Path(piece.file).name))
         now = None if was is None else _change_of(coordinator, piece, was)
         if now is not None:
-            found.append(ChangedFile(piece.run_id, piece.file, now))
+            changes.append(ChangedFile(piece.run_id, piece.file, now))
     return SecondLook(
-        tuple(each for each in found if each.what is not FileChange.UNREADABLE),
-        tuple(each for each in found if each.what is FileChange.UNREADABLE),
+        tuple(each for each in changes if each.what is not FileChange.UNREADABLE),
+        tuple(each for each in changes if each.what is FileChange.UNREADABLE),
     )
 
 

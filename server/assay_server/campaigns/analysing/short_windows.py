@@ -45,11 +45,11 @@ def _judged(run: RunData, runs: Sequence[RunData]) -> RunData:
         return run
     # The shortest light run counts: a workload's number of launches may vary.
     whole = min(light, key=lambda other: other.launches)
-    asked = min(run.launches_asked or whole.launches, whole.launches)
-    if 100.0 * run.launches >= _LEAST_PERCENT * asked:
+    window = min(run.launches_asked or whole.launches, whole.launches)
+    if 100.0 * run.launches >= _LEAST_PERCENT * window:
         return run
     detail = (
-        f"{run.launches:,} of the first {asked:,} launches have counters, and the light run {whole.run_id} "
+        f"{run.launches:,} of the first {window:,} launches have counters, and the light run {whole.run_id} "
         f"has {whole.launches:,} launches"
     )
     return replace(run, flags=(*run.flags, (_FLAG, detail, invalidates(_FLAG))))

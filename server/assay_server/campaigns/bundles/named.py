@@ -22,25 +22,25 @@ def holder() -> str:
 
 def folders_named(file: CampaignFile, store: BundleStore | None) -> tuple[BundleFolder, ...]:
     """The folders of bundles that a campaign file names, each once; raises CampaignError for too many."""
-    found: dict[str, BundleFolder] = {}
+    folders: dict[str, BundleFolder] = {}
     for position, workload in enumerate(file.campaign.workloads):
         if workload.bundle is not None:
             line = file.line(("workloads", position, "bundle"))
-            found.setdefault(workload.bundle, BundleFolder(workload.bundle, workload.name, line))
-    if store is not None and len(found) > store.limits.campaign_bundles:
+            folders.setdefault(workload.bundle, BundleFolder(workload.bundle, workload.name, line))
+    if store is not None and len(folders) > store.limits.campaign_bundles:
         raise CampaignError(
             file.name,
-            f"it names {len(found):,} bundles; at most {store.limits.campaign_bundles:,} are taken",
+            f"it names {len(folders):,} bundles; at most {store.limits.campaign_bundles:,} are taken",
             "make several campaigns",
         )
-    return tuple(found.values())
+    return tuple(folders.values())
 
 
 def sent_bundles(
     folders: Iterable[BundleFolder], sent: Mapping[str, Bundle], store: BundleStore | None, file_name: str
 ) -> dict[str, Bundle]:
     """The bundle of each folder that a campaign names. Raises CampaignError, or InputError, for others."""
-    found: dict[str, Bundle] = {}
+    bundles: dict[str, Bundle] = {}
     for each in folders:
         if store is None or each.folder not in sent:
             raise CampaignError(
@@ -48,10 +48,10 @@ def sent_bundles(
                 f"the files of the bundle {each.folder!r} were not sent",
                 "submit it with 'assay lab submit' of the server's release",
             )
-        found[each.folder] = sent[each.folder]
+        bundles[each.folder] = sent[each.folder]
     if store is not None:
-        store.require(holder(), found.values())
-    return found
+        store.require(holder(), bundles.values())
+    return bundles
 
 
 def named_bundles(store: SqlTransaction) -> dict[str, frozenset[str]]:
@@ -61,4 +61,4 @@ def named_bundles(store: SqlTransaction) -> dict[str, frozenset[str]]:
         campaign = store.campaign(overview.campaign_id)
         for bundle in campaign.compiled.bundles if campaign is not None else ():
             owners[bundle.sha256].add(overview.owner or OWNER_ID)
-    return {sha256: frozenset(found) for sha256, found in owners.items()}
+    return {sha256: frozenset(bundle_owners) for sha256, bundle_owners in owners.items()}

@@ -107,8 +107,8 @@ class BundleStore:
     def _held(self, holder: str, names: Iterable[str]) -> dict[str, KeptBundle]:
         """Those that a holder sent and whose files are there; they are kept for a while."""
         with self._metadata.snapshot() as store:
-            found = [kept for name in names if (kept := store.bundle(name)) and holder in kept.holders]
-        here = [kept for kept in found if self._records.has_bundle(kept.file)]
+            candidates = [kept for name in names if (kept := store.bundle(name)) and holder in kept.holders]
+        here = [kept for kept in candidates if self._records.has_bundle(kept.file)]
         held: dict[str, KeptBundle] = {}
         if here:
             with self._metadata.transaction() as store:
@@ -125,8 +125,8 @@ class BundleStore:
     def parts(self, holder: str, bundles: Iterable[Bundle]) -> tuple[BundlePart, ...]:
         """What streams of this holder brought here of these bundles before they broke."""
         with self._lock:
-            found = (self._parts.get((holder, each.sha256)) for each in bundles)
-            return tuple(dict.fromkeys(part.told for part in found if part is not None))
+            holder_parts = (self._parts.get((holder, each.sha256)) for each in bundles)
+            return tuple(dict.fromkeys(part.told for part in holder_parts if part is not None))
 
     def begin(self, holder: str, bundle: Bundle, offset: int = 0) -> Incoming:
         """Begin to receive a bundle, or go on behind the part of it that the holder sent here.
@@ -164,7 +164,7 @@ class BundleStore:
                 raise
         return incoming
 
-    def keep_part(self, holder: str, bundle: Bundle, path: Path, told: BundlePart) -> None:
+    def keep_part(self, holder: str, bundle: Bundle, path: Path, bundle_part: BundlePart) -> None:
         """Keep what a stream brought that broke; the oldest parts of a holder with too many go."""
         with self._metadata.snapshot() as store:
             kept = store.bundle(bundle.sha256)
@@ -173,7 +173,7 @@ class BundleStore:
             if kept is not None and holder in kept.holders:
                 path.unlink(missing_ok=True)  # another stream was faster
             else:
-                self._parts[holder, bundle.sha256] = _Part(path, told, self._now_ms())
+                self._parts[holder, bundle.sha256] = _Part(path, bundle_part, self._now_ms())
             mine = [key for key in self._parts if key[0] == holder]
             replaced += [self._parts.pop(key) for key in mine[: -self.limits.bundle_parts]]
             for part in replaced:
@@ -411,8 +411,8 @@ class Incoming:
         with contextlib.suppress(OSError, StorageError):
             self._file.close()
             if is_part:
-                told = BundlePart(self.bundle.sha256, self._bytes, self._hash.hexdigest())
-                self._store.keep_part(self._holder, self.bundle, self._path, told)
+                part = BundlePart(self.bundle.sha256, self._bytes, self._hash.hexdigest())
+                self._store.keep_part(self._holder, self.bundle, self._path, part)
             else:
                 self._path.unlink(missing_ok=True)
 

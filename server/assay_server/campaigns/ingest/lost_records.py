@@ -31,19 +31,19 @@ def lose_records(coordinator: Coordinator, changed: Collection[ChangedFile]) -> 
         run_ids = sorted({each.run_id for each in changed})
         pieces = [piece for run_id in run_ids for piece in store.slices(run_id) if piece.file]
     for piece in pieces:
-        found = by_name.get((piece.run_id, Path(piece.file).name))
-        if found is not None:
-            _lose(coordinator, piece, found)
+        change = by_name.get((piece.run_id, Path(piece.file).name))
+        if change is not None:
+            _lose(coordinator, piece, change)
 
 
-def _lose(coordinator: Coordinator, piece: Slice, found: ChangedFile) -> None:
+def _lose(coordinator: Coordinator, piece: Slice, change: ChangedFile) -> None:
     with log_about(run=piece.run_id, slice=piece.index):
-        _log.warning("%s is %s: its slice is measured again", _name(piece), found.what)
+        _log.warning("%s is %s: its slice is measured again", _name(piece), change.what)
     # First the file: as soon as the slice waits, another attempt may publish it again.
     moved = coordinator.records.set_aside(piece.file)
     if moved is not None:
         warn_of(moved)
-    cause = f"{_name(piece)} is {found.what} since it was published"
+    cause = f"{_name(piece)} is {change.what} since it was published"
     why = failure(FailureClass.RECORDS_CHANGED, f"run {piece.run_id}", cause)
     with coordinator.schedule() as schedule:
         schedule.lose_record(piece, why)
@@ -63,12 +63,12 @@ def look_for_lost_records(coordinator: Coordinator) -> None:
             if size == piece.file_bytes:
                 continue
             what = FileChange.MISSING if size is None else FileChange.CHANGED
-            found = ChangedFile(piece.run_id, piece.file, what)
+            change = ChangedFile(piece.run_id, piece.file, what)
             if _has_ended(store, piece):
-                _log.warning("%s, of a campaign that has ended, is %s", _name(piece), found.what)
-                coordinator.changed_records.note(replace(found, file=_name(piece)))
+                _log.warning("%s, of a campaign that has ended, is %s", _name(piece), change.what)
+                coordinator.changed_records.note(replace(change, file=_name(piece)))
             else:
-                lost.append(found)
+                lost.append(change)
     lose_records(coordinator, lost)
 
 
@@ -76,18 +76,18 @@ def changed_files(coordinator: Coordinator, campaign_id: str) -> list[ChangedFil
     """The published files of a campaign that are missing or changed, by their hashes."""
     with coordinator.snapshot() as store:
         pieces = [p for run in store.runs(campaign_id) for p in store.slices(run.run_id) if p.file]
-    found = []
+    changes = []
     for piece in pieces:
         with coordinator.records.reading(piece.file) as path:
             what = what_changed(path, piece.content_hash)
         if what is not None:
             with log_about(campaign=campaign_id, run=piece.run_id, slice=piece.index):
                 _log.warning("%s, which the report was made from, is %s", _name(piece), what)
-            found.append(ChangedFile(piece.run_id, _name(piece), what))
-            coordinator.changed_records.note(found[-1])
+            changes.append(ChangedFile(piece.run_id, _name(piece), what))
+            coordinator.changed_records.note(changes[-1])
         else:
             coordinator.changed_records.forget(_name(piece))
-    return found
+    return changes
 
 
 def _name(piece: Slice) -> str:

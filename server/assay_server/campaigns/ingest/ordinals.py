@@ -34,14 +34,14 @@ class LaunchOrdinals:
     def add(self, batches: Sequence[pa.RecordBatch], subject: str) -> None:
         """Add the launches of one more segment, or raise LaunchTableError and add none."""
         new = _intervals_of(batches)
-        found = np.insert(self._intervals, _places(self._intervals, new), new, axis=1)
-        same = found[0, 1:] == found[0, :-1]
-        twice = np.flatnonzero(same & (found[1, 1:] <= found[2, :-1]))
+        intervals = np.insert(self._intervals, _places(self._intervals, new), new, axis=1)
+        same = intervals[0, 1:] == intervals[0, :-1]
+        twice = np.flatnonzero(same & (intervals[1, 1:] <= intervals[2, :-1]))
         if len(twice):
-            ordinal, first, _ = found[:, twice[0] + 1].tolist()
+            ordinal, first, _ = intervals[:, twice[0] + 1].tolist()
             cause = f"launch {first} of process {ordinal} appears twice in its attempt"
             raise LaunchTableError(subject, cause, _SPLIT if self._may_skip else _REPORT)
-        joined = _joined(found)
+        joined = _joined(intervals)
         gaps = np.flatnonzero(joined[0, 1:] == joined[0, :-1])
         if len(gaps) and not self._may_skip:
             raise LaunchTableError(subject, _left_out(joined, int(gaps[0])), _REPORT)

@@ -64,14 +64,14 @@ def companions(need: Need, slot: Slot, agent: Agent) -> list[Slot]:
     same kind, in service."""
     alone = replace(need, placement=replace(need.placement, gang=1))
     gpus = {slot.device.index if slot.device is not None else -1}
-    found = []
+    others = []
     for other in agent.slots:
         if other.device is None or other.quarantine_reason or not other.may_join_gangs:
             continue
         if other.device.index not in gpus and lacking(alone, other, agent) is None:
             gpus.add(other.device.index)
-            found.append(other)
-    return found
+            others.append(other)
+    return others
 
 
 def _unmet(requires: Requirements, slot: Slot, agent: Agent) -> Lack | None:

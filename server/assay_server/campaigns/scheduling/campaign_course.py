@@ -90,12 +90,12 @@ class CampaignCourse(AnalysisTries):
         if campaign.retried != retried:
             self.effects.analyse.add(campaign_id)
             return
-        found = why or failure_of_runs(self.store.runs(campaign_id))
+        problem = why or failure_of_runs(self.store.runs(campaign_id))
         self.store.save_campaign(
             replace(
                 campaign,
-                state=CampaignState.DONE if found is None else CampaignState.FAILED,
-                failure=found,
+                state=CampaignState.DONE if problem is None else CampaignState.FAILED,
+                failure=problem,
                 has_report=why is None,
                 paused=False,
                 ended_at_ms=self.now_ms,

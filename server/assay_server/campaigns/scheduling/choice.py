@@ -98,9 +98,9 @@ class Chooser:
             return None
         untried_in = self._first_untried_in(seat)
         if untried_in is not None:
-            found = self._first(seat, busy, untried_in)
-            if found is not None:
-                return found
+            choice = self._first(seat, busy, untried_in)
+            if choice is not None:
+                return choice
         return self._first(seat, busy, None)
 
     def _first_untried_in(self, seat: Seat) -> tuple[str, str] | None:
@@ -116,42 +116,42 @@ class Chooser:
         """The slots of the box that have a lease, each with the slots that must stay idle meanwhile."""
         if seat.slot.device is None or not self.candidates.looks_at_boxes:
             return {}
-        found = {}
+        barred_by_slot = {}
         for attempt in self.store.attempts_in((AttemptState.LEASED,), agent_id=seat.agent.agent_id):
             run = self.store.run(attempt.key.run_id)
             barred = (
                 frozenset() if run is None else rivals(run.placement.exclusive, attempt.slots, seat.agent)
             )
-            found.update(dict.fromkeys(attempt.slots, barred))
-        return found
+            barred_by_slot.update(dict.fromkeys(attempt.slots, barred))
+        return barred_by_slot
 
     def _first(self, seat: Seat, busy: _Busy, untried_in: tuple[str, str] | None) -> Choice | None:
         passed: list[tuple[str, int]] = []
         for candidate in self.candidates.in_order(seat, seat.fits, self.shares, self.now_ms):
             lanes = self._open_lanes(candidate, seat)
             while lanes:
-                found = self.store.first_waiting(tuple(lanes), self.now_ms, passed, untried_in)
-                if found is None:
+                head = self.store.first_waiting(tuple(lanes), self.now_ms, passed, untried_in)
+                if head is None:
                     self._set_aside(candidate.campaign_id, lanes)
                     break
-                lane_id = _lane_of(found[0], lanes)
-                gang = self._gang(found[0], lane_id, candidate, seat, busy)
+                lane_id = _lane_of(head[0], lanes)
+                gang = self._gang(head[0], lane_id, candidate, seat, busy)
                 if gang is None:
                     del lanes[lane_id]
                     continue
                 taken = (seat.slot.slot_id, *gang)
-                kept_free = rivals(found[0].placement.exclusive, taken, seat.agent)
+                kept_free = rivals(head[0].placement.exclusive, taken, seat.agent)
                 is_free = self._is_free(lane_id, candidate, seat, busy)
                 if kept_free & busy.keys() or not all(map(is_free, gang)):
                     if self._reserve(lane_id, kept_free.union(gang), candidate, seat):
                         return None
                     del lanes[lane_id]
                     continue
-                earlier = self.store.attempts(found[0].run_id, found[1].index)
-                if not self._is_for_another(*found, earlier, seat.place):
+                earlier = self.store.attempts(head[0].run_id, head[1].index)
+                if not self._is_for_another(*head, earlier, seat.place):
                     self.reservations.release(lane_id)
-                    return Choice(*found, earlier, gang)
-                passed.append((found[0].run_id, found[1].index))
+                    return Choice(*head, earlier, gang)
+                passed.append((head[0].run_id, head[1].index))
                 if len(passed) > _MOST_PASSED:
                     return None
         return None

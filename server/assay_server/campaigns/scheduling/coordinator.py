@@ -103,7 +103,7 @@ class Coordinator:
     @contextmanager
     def schedule(self) -> Iterator[Schedule]:
         """One scheduler transaction: durable when the block ends, undone when it raises."""
-        asked = time.perf_counter()
+        start = time.perf_counter()
         try:
             with self._metadata.transaction() as transaction:
                 began = time.perf_counter()
@@ -115,7 +115,7 @@ class Coordinator:
             self._on_refusal()
             self._doubt(error)
             raise
-        self._meter.stored(began - asked, ended - began, time.perf_counter() - ended)
+        self._meter.stored(began - start, ended - began, time.perf_counter() - ended)
         self._follow(schedule.effects)
 
     def _doubt(self, error: StorageError) -> None:

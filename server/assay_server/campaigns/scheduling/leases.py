@@ -111,7 +111,7 @@ class Leases(Transitions):
         candidates, seat = self.queue.candidates(self.store), self.queue.seat(agent, slot)
         if window_of(self.policy.windows, agent, self.now_ms) is not None:
             return None
-        found = Chooser(
+        choice = Chooser(
             self.store,
             self.resting,
             candidates,
@@ -120,7 +120,7 @@ class Leases(Transitions):
             self.queue.reservations,
             self._is_over_budget,
         ).choose(seat)
-        return None if found is None else self._give(found, agent, slot)
+        return None if choice is None else self._give(choice, agent, slot)
 
     def _is_over_budget(self, candidate: Candidate) -> bool:
         who, hours = candidate.entrant, self.policy.person_gpu_hours

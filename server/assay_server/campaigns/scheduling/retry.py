@@ -93,7 +93,7 @@ def refused_everywhere(why: Failure, refused: Mapping[str, Attempt]) -> Failure:
     if len(refused) < 2:
         return why
     causes = [attempt.failure.cause for attempt in refused.values() if attempt.failure is not None]
-    told = causes[:_MOST_NAMED]
+    reasons = causes[:_MOST_NAMED]
     if len(causes) > _MOST_NAMED:
-        told.append(f"and {len(causes) - _MOST_NAMED:,} more agents refuse it")
-    return replace(why, cause="; ".join(told))
+        reasons.append(f"and {len(causes) - _MOST_NAMED:,} more agents refuse it")
+    return replace(why, cause="; ".join(reasons))

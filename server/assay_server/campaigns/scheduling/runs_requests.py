@@ -36,76 +36,76 @@ _HANDED_BACK = (AttemptState.LEASED, AttemptState.EXPIRED)
 class RunsRequests(Transitions):
     """Accepts requests of people about runs, and carries them out piece by piece."""
 
-    def ask(self, action: RunsAction, asked: RunsRequest) -> PendingRequest:
+    def ask(self, action: RunsAction, request: RunsRequest) -> PendingRequest:
         """Accept a request and write it down; :meth:`carry_on` does the rest.
 
         Raises UnknownThingError for a campaign, workload or run that the server does not know, RefusedError
         if the request applies to none of the runs, ParameterError for both a workload and a run.
         """
-        campaign = known_campaign(self.store.campaign(asked.campaign_id), asked.campaign_id)
-        counts = self._counts(asked)
+        campaign = known_campaign(self.store.campaign(request.campaign_id), request.campaign_id)
+        counts = self._counts(request)
         accept = {
             RunsAction.PAUSE: self._pause,
             RunsAction.RESUME: self._resume,
             RunsAction.CANCEL: self._cancel,
             RunsAction.RETRY: self._retry,
         }[action]
-        changed = accept(campaign, asked, counts)
+        changed = accept(campaign, request, counts)
         self.effects.campaigns.add(campaign.campaign_id)
-        return self.store.add_request(PendingRequest(0, action, asked, self.now_ms, runs_changed=changed))
+        return self.store.add_request(PendingRequest(0, action, request, self.now_ms, runs_changed=changed))
 
-    def _counts(self, asked: RunsRequest) -> dict[RunState, int]:
+    def _counts(self, request: RunsRequest) -> dict[RunState, int]:
         """How many of the requested runs are in each state; raises if the request names none."""
-        if asked.workload and asked.run_id:
+        if request.workload and request.run_id:
             raise ParameterError(
                 "--run", "a request is about a workload or about a run, not both", "leave one of them out"
             )
-        counts = self.store.requested_counts(asked)
-        if not counts and asked.run_id:
-            cause = f"campaign {asked.campaign_id} has no such run"
-            remedy = f"see its runs: assay lab status {asked.campaign_id}"
-            raise UnknownThingError(f"run {asked.run_id!r}", cause, remedy)
-        if not counts and asked.workload:
-            cause = f"campaign {asked.campaign_id} has no such workload"
-            remedy = f"see its workloads: assay lab status {asked.campaign_id}"
-            raise UnknownThingError(f"workload {asked.workload!r}", cause, remedy)
+        counts = self.store.requested_counts(request)
+        if not counts and request.run_id:
+            cause = f"campaign {request.campaign_id} has no such run"
+            remedy = f"see its runs: assay lab status {request.campaign_id}"
+            raise UnknownThingError(f"run {request.run_id!r}", cause, remedy)
+        if not counts and request.workload:
+            cause = f"campaign {request.campaign_id} has no such workload"
+            remedy = f"see its workloads: assay lab status {request.campaign_id}"
+            raise UnknownThingError(f"workload {request.workload!r}", cause, remedy)
         return counts
 
-    def _pause(self, campaign: Campaign, asked: RunsRequest, counts: dict[RunState, int]) -> int:
-        _require_unended(campaign, asked, counts)
-        if not _is_whole(asked) or campaign.paused:
+    def _pause(self, campaign: Campaign, request: RunsRequest, counts: dict[RunState, int]) -> int:
+        _require_unended(campaign, request, counts)
+        if not _is_whole(request) or campaign.paused:
             return 0
         self.store.save_campaign(replace(campaign, paused=True))
         return _open(counts)
 
-    def _resume(self, campaign: Campaign, asked: RunsRequest, counts: dict[RunState, int]) -> int:
-        _require_unended(campaign, asked, counts)
+    def _resume(self, campaign: Campaign, request: RunsRequest, counts: dict[RunState, int]) -> int:
+        _require_unended(campaign, request, counts)
         if not campaign.paused:
             return 0
-        if not _is_whole(asked):
+        if not _is_whole(request):
             raise RefusedError(
-                _subject(asked),
+                _subject(request),
                 f"the whole campaign {campaign.campaign_id} is paused",
                 f"let all of it go on: assay lab resume {campaign.campaign_id}; then pause the rest",
             )
         self.store.save_campaign(replace(campaign, paused=False))
         return _open(counts) - self.store.paused_runs([campaign.campaign_id]).get(campaign.campaign_id, 0)
 
-    def _cancel(self, campaign: Campaign, asked: RunsRequest, _counts: dict[RunState, int]) -> int:
-        if _is_whole(asked) and campaign.state not in ENDED_CAMPAIGNS:
+    def _cancel(self, campaign: Campaign, request: RunsRequest, _counts: dict[RunState, int]) -> int:
+        if _is_whole(request) and campaign.state not in ENDED_CAMPAIGNS:
             # From now on no run of it is leased, and what ends does not start its analysis.
             self.store.save_campaign(
                 replace(campaign, state=CampaignState.CANCELLED, paused=False, ended_at_ms=self.now_ms)
             )
         return 0
 
-    def _retry(self, campaign: Campaign, asked: RunsRequest, counts: dict[RunState, int]) -> int:
+    def _retry(self, campaign: Campaign, request: RunsRequest, counts: dict[RunState, int]) -> int:
         retryable = sum(counts.get(state, 0) for state in RETRYABLE_RUNS)
-        if not retryable and not _analysis_failed(campaign, asked):
+        if not retryable and not _analysis_failed(campaign, request):
             held = [f"{count:,} {state}" for state, count in sorted(counts.items())]
             cause = f"nothing of it failed or was cancelled ({', '.join(held) or 'it has no runs'})"
             remedy = f"see what it does: assay lab status {campaign.campaign_id}"
-            raise RefusedError(_subject(asked), cause, remedy)
+            raise RefusedError(_subject(request), cause, remedy)
         self.store.save_campaign(
             replace(
                 campaign,
@@ -128,35 +128,37 @@ class RunsRequests(Transitions):
         now = next((each for each in known if each.request_id == request.request_id), None)
         if now is None:
             return None
-        found = self._next_runs(now, most)
-        run_ids = [run_id for _, run_id in found]
-        if found:
+        piece = self._next_runs(now, most)
+        run_ids = [run_id for _, run_id in piece]
+        if piece:
             ended = self._change(now, run_ids)
-            runs_changed = now.runs_changed + len(found)
+            runs_changed = now.runs_changed + len(piece)
             now = replace(
                 now,
-                next_ordinal=found[-1][0] + 1,
+                next_ordinal=piece[-1][0] + 1,
                 runs_changed=runs_changed,
                 attempts_ended=now.attempts_ended + ended,
             )
-        if len(found) == most:
+        if len(piece) == most:
             self.store.save_request(now)
             return now
-        handed_back = self._hand_back(now, most - len(found))
+        handed_back = self._hand_back(now, most - len(piece))
         now = replace(now, attempts_ended=now.attempts_ended + handed_back)
-        if handed_back and handed_back == most - len(found):
+        if handed_back and handed_back == most - len(piece):
             self.store.save_request(now)
             return now
         self._finish(now)
         return now
 
     def _next_runs(self, request: PendingRequest, most: int) -> list[tuple[int, str]]:
-        asked, action = request.asked, request.action
-        if action is RunsAction.PAUSE and _is_whole(asked):
+        runs_request, action = request.asked, request.action
+        if action is RunsAction.PAUSE and _is_whole(runs_request):
             return []  # the campaign's own mark holds them
         states = RETRYABLE_RUNS if action is RunsAction.RETRY else OPEN_RUNS
         paused = {RunsAction.PAUSE: False, RunsAction.RESUME: True}.get(action)
-        return self.store.requested_runs(asked, states, paused=paused, first=request.next_ordinal, most=most)
+        return self.store.requested_runs(
+            runs_request, states, paused=paused, first=request.next_ordinal, most=most
+        )
 
     def _change(self, request: PendingRequest, run_ids: list[str]) -> int:
         """Change these runs as requested; returns how many attempts this ended."""
@@ -211,33 +213,33 @@ class RunsRequests(Transitions):
         self.advance(request.asked.campaign_id)
 
 
-def _is_whole(asked: RunsRequest) -> bool:
-    return not asked.workload and not asked.run_id
+def _is_whole(request: RunsRequest) -> bool:
+    return not request.workload and not request.run_id
 
 
-def _subject(asked: RunsRequest) -> str:
-    if asked.run_id:
-        return f"run {asked.run_id}"
-    whole = f"campaign {asked.campaign_id}"
-    return f"workload {asked.workload} of {whole}" if asked.workload else whole
+def _subject(request: RunsRequest) -> str:
+    if request.run_id:
+        return f"run {request.run_id}"
+    whole = f"campaign {request.campaign_id}"
+    return f"workload {request.workload} of {whole}" if request.workload else whole
 
 
 def _open(counts: dict[RunState, int]) -> int:
     return sum(counts.get(state, 0) for state in OPEN_RUNS)
 
 
-def _require_unended(campaign: Campaign, asked: RunsRequest, counts: dict[RunState, int]) -> None:
+def _require_unended(campaign: Campaign, request: RunsRequest, counts: dict[RunState, int]) -> None:
     """Raise RefusedError if there is nothing to pause or resume."""
     if campaign.state in ENDED_CAMPAIGNS:
         subject, state = f"campaign {campaign.campaign_id}", str(campaign.state)
-    elif not _is_whole(asked) and not _open(counts):
-        subject, state = _subject(asked), " or ".join(sorted(counts))
+    elif not _is_whole(request) and not _open(counts):
+        subject, state = _subject(request), " or ".join(sorted(counts))
     else:
         return
     remedy = f"failed and cancelled runs wait again with: assay lab retry {campaign.campaign_id}"
     raise RefusedError(subject, f"it has ended ({state})", remedy)
 
 
-def _analysis_failed(campaign: Campaign, asked: RunsRequest) -> bool:
+def _analysis_failed(campaign: Campaign, request: RunsRequest) -> bool:
     """Whether all of its runs succeeded and only its analysis failed, which can be made again."""
-    return _is_whole(asked) and campaign.state is CampaignState.FAILED and not campaign.has_report
+    return _is_whole(request) and campaign.state is CampaignState.FAILED and not campaign.has_report

@@ -84,42 +84,42 @@ def waiting_for(
 def waiting_alike(needs: Iterable[tuple[Run, int]], line: Line) -> list[tuple[Run, int]]:
     """Needs of a campaign's open runs, each with a run and how many there are, without those whose only
     difference is the workload, as they wait for the same workloads to end."""
-    found: dict[object, tuple[Run, int]] = {}
+    groups: dict[object, tuple[Run, int]] = {}
     for run, runs in needs:
         blocking = line.blocking.get(run.workload, ()) if Hold.AFTER in run.holds else ()
         alike = (need_of(run), run.device_kind, run.state, run.holds, blocking)
         key: object = alike if run.holds else run.run_id
-        first, counted = found.get(key, (run, 0))
-        found[key] = first, counted + runs
-    return list(found.values())
+        first, counted = groups.get(key, (run, 0))
+        groups[key] = first, counted + runs
+    return list(groups.values())
 
 
 def worth_saying(
     runs: Iterable[Run], agents: Sequence[Agent], now_ms: int, resting: Row = NO_RESTS, line: Line = NO_LINE
 ) -> dict[str, WaitReason]:
     """The reasons of :func:`waiting_for`, typed."""
-    found = wait_reasons(runs, agents, now_ms, resting, line)
+    reasons = wait_reasons(runs, agents, now_ms, resting, line)
     unsaid = (WaitKind.QUEUED, WaitKind.PAUSED)
-    return {run_id: why for run_id, why in found.items() if why.kind not in unsaid}
+    return {run_id: why for run_id, why in reasons.items() if why.kind not in unsaid}
 
 
 def wait_reasons(
     runs: Iterable[Run], agents: Sequence[Agent], now_ms: int, resting: Row = NO_RESTS, line: Line = NO_LINE
 ) -> dict[str, WaitReason]:
     """By run: why it waits. Runs that have ended, or have begun and can continue, are left out."""
-    told: dict[tuple[object, ...], WaitReason | None] = {}
-    found = {}
+    by_need: dict[tuple[object, ...], WaitReason | None] = {}
+    reasons = {}
     for run in runs:
         if run.state not in OPEN_RUNS:
             continue
         blocked = (run.workload, run.holds) if run.holds else None
         need = (need_of(run), run.device_kind, run.synthetic, run.state, blocked)
-        if need not in told:
-            told[need] = _told(run, agents, now_ms, resting, line)
-        why = told[need]
+        if need not in by_need:
+            by_need[need] = _told(run, agents, now_ms, resting, line)
+        why = by_need[need]
         if why is not None:
-            found[run.run_id] = why
-    return found
+            reasons[run.run_id] = why
+    return reasons
 
 
 def _told(run: Run, agents: Sequence[Agent], now_ms: int, resting: Row, line: Line) -> WaitReason | None:
@@ -201,15 +201,15 @@ def _all_rest(run: Run, offers: Sequence[tuple[Agent, Slot]], resting: Row) -> s
     rests = [resting.at(agent.agent_id, slot.slot_id) for agent, slot in offers]
     if not all(rests):
         return ""
-    told = [
+    reasons = [
         f"{rest.slot_id} of agent {rest.agent_name} ({rest.why.cause} [{rest.why.failure_class}]; "
         f"{rest.why.remedy})"
         for rest in rests[:_MOST_NAMED]
         if rest is not None
     ]
     if len(rests) > _MOST_NAMED:
-        told.append(f"and {len(rests) - _MOST_NAMED:,} more")
-    return f"every slot for {_wanted(run)} rests, with a retry now and then: {'; '.join(told)}"
+        reasons.append(f"and {len(rests) - _MOST_NAMED:,} more")
+    return f"every slot for {_wanted(run)} rests, with a retry now and then: {'; '.join(reasons)}"
 
 
 def _out_of_service(offers: Sequence[tuple[Agent, Slot]]) -> Iterator[str]:

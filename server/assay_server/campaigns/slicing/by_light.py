@@ -52,17 +52,17 @@ def chosen_slices(light: LightTimes, slicing: Slicing, costs: Sequence[SliceCost
     The time budget, if there is one, is that of the dearest run; it never forbids the first slice.
     """
     share = slicing.unseen_percent or 0.0
-    found = _Choice(light, slicing.slice_launches or LEAST_SLICE_LAUNCHES, costs, slicing.time_budget_s)
+    choice = _Choice(light, slicing.slice_launches or LEAST_SLICE_LAUNCHES, costs, slicing.time_budget_s)
     taken: list[ChosenSlice] = []
     ending: Ending = "unseen"
-    for piece in found.slices(share):
+    for piece in choice.slices(share):
         if len(taken) == MOST_SLICES_OF_A_RUN:
             ending = "slices"
             break
         taken.append(piece)
-    if ending == "unseen" and found.unseen_percent > share:
+    if ending == "unseen" and choice.unseen_percent > share:
         ending = "budget"
-    together = found.together
+    together = choice.together
     return SlicePlan(
         light_run=light.run_id,
         launches=len(light.signature),

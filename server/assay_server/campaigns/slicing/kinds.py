@@ -48,12 +48,12 @@ class LaunchKinds:
         with self._records.reading(piece.file) as path:
             self._require_intact(piece, path)
             with storage_errors(path):
-                found = _kinds(str(path))
+                kinds = _kinds(str(path))
         with self._lock:
-            self._held[piece.content_hash] = found
+            self._held[piece.content_hash] = kinds
             while len(self._held) > _MOST_HELD:
                 self._held.popitem(last=False)
-        return found
+        return kinds
 
     def _require_intact(self, piece: Slice, path: Path) -> None:
         what = what_changed(path, piece.content_hash)
@@ -98,9 +98,9 @@ def _kinds(path: str) -> np.ndarray:
     from assay_sampling.launches.row_hash import hash_rows  # noqa: PLC0415
     from assay_sampling.readers.opening import open_recording  # noqa: PLC0415
 
-    found = np.empty(0, np.uint64)
+    hashes = np.empty(0, np.uint64)
     with open_recording(path) as recording:
         for batch in recording.batches():
             columns = [batch.records.column(name).fill_null(0).to_numpy() for name in EXACT_IDENTITY]
-            found = np.union1d(found, hash_rows(columns))
-    return found
+            hashes = np.union1d(hashes, hash_rows(columns))
+    return hashes

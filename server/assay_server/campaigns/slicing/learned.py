@@ -24,10 +24,10 @@ class SliceCosts:
 
     @cached_property
     def _by_workload(self) -> dict[tuple[str, str], list[SliceTime]]:
-        found: dict[tuple[str, str], list[SliceTime]] = {}
+        by_workload: dict[tuple[str, str], list[SliceTime]] = {}
         for time in self.times:
-            found.setdefault((time.device_key, time.workload), []).append(time)
-        return found
+            by_workload.setdefault((time.device_key, time.workload), []).append(time)
+        return by_workload
 
     def of(self, run: Run) -> SliceCost:
         """The cost of a run's slices, measured or assumed."""

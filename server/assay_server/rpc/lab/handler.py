@@ -94,9 +94,11 @@ class LabHandler:
         sight = sight_of(current_caller())
         with self._coordinator.snapshot() as store:
             running = [c for c in store.campaigns() if c.state is CampaignState.RUNNING]
-            told = running[: self._limits.status_page_campaigns]
-            found = [store.campaign(c.campaign_id) for c in told]
-            lines = [self._line(store, campaign, now_ms, sight) for campaign in found if campaign is not None]
+            oldest = running[: self._limits.status_page_campaigns]
+            campaigns = [store.campaign(c.campaign_id) for c in oldest]
+            lines = [
+                self._line(store, campaign, now_ms, sight) for campaign in campaigns if campaign is not None
+            ]
             candidates.add(store.entrants([line.campaign.campaign_id for line in lines]))
             lab = Lab(store.agents(), now_ms, self._coordinator.resting())
         by_id = {line.campaign.campaign_id: line for line in lines}
@@ -106,7 +108,7 @@ class LabHandler:
             for line in lines
             for waiting in line.waiting
         ]
-        return LabQueue(tuple(queued), len(running) - len(told))
+        return LabQueue(tuple(queued), len(running) - len(oldest))
 
     def _line(self, store: SqlTransaction, campaign: Campaign, now_ms: int, sight: Sight) -> _Line:
         progress = store.progress(campaign.campaign_id)

@@ -47,8 +47,8 @@ class HealthServicer(health_pb2_grpc.HealthServicer):  # type: ignore[misc]
         return _Response(status=self._status)
 
     async def List(self, request: Any, context: Context) -> Any:
-        told = _Response(status=self._status)
-        return health_pb2.HealthListResponse(statuses=dict.fromkeys(sorted(self._services), told))
+        response = _Response(status=self._status)
+        return health_pb2.HealthListResponse(statuses=dict.fromkeys(sorted(self._services), response))
 
     async def Watch(self, request: Any, context: Context) -> AsyncIterator[Any]:
         with self._streams.entered() as begins:

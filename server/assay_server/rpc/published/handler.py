@@ -51,12 +51,12 @@ class PublishedHandler:
         self._coordinator = coordinator
         self._limits = limits
 
-    def list(self, asked: RecordsAsked) -> RecordsPage:
+    def list(self, request: RecordsAsked) -> RecordsPage:
         """The files of a page of runs."""
-        first, most = max(0, asked.first), self._limits.status_page_runs
+        first, most = max(0, request.first), self._limits.status_page_runs
         with self._coordinator.snapshot() as store:
-            known_campaign(store.campaign(asked.campaign_id), asked.campaign_id)
-            overviews = store.run_overviews(asked.campaign_id, first=first, most=most + 1)
+            known_campaign(store.campaign(request.campaign_id), request.campaign_id)
+            overviews = store.run_overviews(request.campaign_id, first=first, most=most + 1)
             runs = [overview.run for overview in overviews]
             files: list[RecordFile] = []
             for place, run in enumerate(runs):
@@ -80,23 +80,23 @@ class PublishedHandler:
             raise ParameterError("offset", f"the file has {piece.file_bytes:,} bytes", "start from its begin")
         return self._chunks(piece.file, wanted.offset)
 
-    def launches(self, asked: LaunchesAsked) -> Iterator[LaunchesPart]:
+    def launches(self, request: LaunchesAsked) -> Iterator[LaunchesPart]:
         """The published launches of a run from a cursor on; raises RefusedError if they have changed since.
 
         UnknownThingError for a run that the campaign does not have, ParameterError for a cursor behind the
         end or a column that the launches do not have.
         """
         with self._coordinator.snapshot() as store:
-            run = store.run(asked.run_id)
-            slices = store.slices(asked.run_id)
-        if run is None or run.campaign_id != asked.campaign_id:
+            run = store.run(request.run_id)
+            slices = store.slices(request.run_id)
+        if run is None or run.campaign_id != request.campaign_id:
             raise UnknownThingError(
-                f"run {asked.run_id[:100]!r}",
+                f"run {request.run_id[:100]!r}",
                 "the campaign has no such run",
                 "see: assay lab status CAMPAIGN",
             )
         files = published_files(slices)
-        return launch_parts(self._coordinator.records.reading, after(files, asked.cursor), asked.columns)
+        return launch_parts(self._coordinator.records.reading, after(files, request.cursor), request.columns)
 
     def _chunks(self, name: str, offset: int) -> Iterator[RecordsChunk]:
         with self._coordinator.records.reading(name) as path, storage_errors(path), path.open("rb") as file:

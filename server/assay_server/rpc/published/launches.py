@@ -47,12 +47,12 @@ Wanted = tuple[PublishedFile, int]  # a file, and the first of its launches that
 def published_files(slices: Iterable[Slice]) -> list[PublishedFile]:
     """The published files of a run in the order of its slices."""
     hashing = hashlib.blake2b(digest_size=32)
-    found = []
+    files = []
     for each in sorted(slices, key=lambda one: one.index):
         if each.file:
             hashing.update(f"{each.index}:{each.content_hash}\n".encode())
-            found.append(PublishedFile(each.index, each.file, each.launches, hashing.hexdigest()))
-    return found
+            files.append(PublishedFile(each.index, each.file, each.launches, hashing.hexdigest()))
+    return files
 
 
 def after(files: Sequence[PublishedFile], cursor: LaunchesCursor) -> list[Wanted]:

@@ -53,10 +53,10 @@ class Prepared:
 
     def record(self, row: Sequence[Any]) -> dict[str, Any]:
         """A row by its columns' names."""
-        found = dict(zip(self.names, row, strict=True))
+        values = dict(zip(self.names, row, strict=True))
         for name, convert in self.converted:
-            found[name] = convert(found[name])
-        return found
+            values[name] = convert(values[name])
+        return values
 
 
 class PreparedStatements:
@@ -72,10 +72,10 @@ class PreparedStatements:
 
     def of(self, statement: Statement, names: Sequence[str] | None = None) -> Prepared:
         """The statement prepared; ``names``: the columns of an insert."""
-        found = self._prepared.get(statement)
-        if found is None:
-            found = self._prepared[statement] = self._prepare(statement, names)
-        return found
+        entry = self._prepared.get(statement)
+        if entry is None:
+            entry = self._prepared[statement] = self._prepare(statement, names)
+        return entry
 
     def _prepare(self, statement: Statement, names: Sequence[str] | None) -> Prepared:
         columns = None if names is None else list(names)
@@ -126,8 +126,8 @@ class Driver:
 
     def value_of(self, command: str) -> Any:
         """The last column of the first row of a command that returns rows."""
-        found = self._answer(command).fetchone()
-        return None if found is None else found[-1]
+        row = self._answer(command).fetchone()
+        return None if row is None else row[-1]
 
     def rows(self, statement: Reading, given: Mapping[str, Any]) -> list[dict[str, Any]]:
         """All rows of a query."""
@@ -143,8 +143,8 @@ class Driver:
 
     def scalar(self, statement: Reading, given: Mapping[str, Any]) -> Any:
         """The only column of the first row; None without rows."""
-        found = self.first(statement, given)
-        return None if found is None else next(iter(found.values()))
+        row = self.first(statement, given)
+        return None if row is None else next(iter(row.values()))
 
     def write(self, statement: sa.Insert | sa.Update | sa.Delete, given: Mapping[str, Any]) -> int:
         """Change one record; returns how many rows were changed."""

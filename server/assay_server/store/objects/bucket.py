@@ -214,8 +214,8 @@ class Bucket:
             other.result()
 
     def _is_file(self, name: str, path: Path) -> bool:
-        found = self.look_at(name)
-        if found is None or found.size_bytes != path.stat().st_size:
+        bucket_object = self.look_at(name)
+        if bucket_object is None or bucket_object.size_bytes != path.stat().st_size:
             return False
         import obstore  # noqa: PLC0415
 

@@ -167,13 +167,13 @@ class CacheFolder:
             if self._held_bytes <= self._most_bytes and self._added < _LOOK_EVERY:
                 return
             self._added = 0
-            found = sorted(self._files())
-            self._held_bytes = more_bytes + sum(size for _, size, _ in found)
+            files = sorted(self._files())
+            self._held_bytes = more_bytes + sum(size for _, size, _ in files)
             if self._held_bytes > self._most_bytes:
-                self._remove_oldest(found)
+                self._remove_oldest(files)
 
-    def _remove_oldest(self, found: list[tuple[int, int, Path]]) -> None:
-        for _, size, path in found:
+    def _remove_oldest(self, files: list[tuple[int, int, Path]]) -> None:
+        for _, size, path in files:
             if self._held_bytes <= self._most_bytes * _LEAVE:
                 return
             if _remove_unless_used(path):

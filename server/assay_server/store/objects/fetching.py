@@ -45,10 +45,12 @@ class RecordFetcher:
 
     def report(self, name: str) -> Path:
         """Where a report is now: the newest, also of an earlier server. Read it at once."""
-        found = self._bucket.look_at(name)
-        if found is None:
+        bucket_object = self._bucket.look_at(name)
+        if bucket_object is None:
             return self._cache.path(name)
-        tag = hashlib.blake2b(f"{found.tag} {found.made_at}".encode(), digest_size=8).hexdigest()
+        tag = hashlib.blake2b(
+            f"{bucket_object.tag} {bucket_object.made_at}".encode(), digest_size=8
+        ).hexdigest()
         folder, _, base = name.rpartition("/")
         kept = f"{folder}/{tag}/{base}"
         with self._cache.reading(kept, lambda into: self._fetch(name, into), lambda path: True) as path:

@@ -30,14 +30,14 @@ def probe_bucket(bucket: Bucket) -> datetime:
             replaced = bucket.get(name) != first
         else:
             replaced = True
-        found = bucket.look_at(name)
-        if replaced or found is None:
+        bucket_object = bucket.look_at(name)
+        if replaced or bucket_object is None:
             raise StorageError(
                 bucket.shown,
                 "it ignores If-None-Match: a second object of a name replaces the first one in silence",
                 "take a store that keeps conditions (Amazon S3, SeaweedFS, MinIO, Ceph), not this gateway",
             )
-        return found.made_at
+        return bucket_object.made_at
     finally:
         bucket.remove([name])
 

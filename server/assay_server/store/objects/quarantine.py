@@ -33,7 +33,11 @@ class ObjectsAside:
 
     def put(self, names: Sequence[str], reason: SetAsideReason) -> MovedFiles | None:
         """Move objects; None if there are none. Raises StorageError."""
-        sizes = {name: found.size_bytes for name in sorted(names) if (found := self._bucket.look_at(name))}
+        sizes = {
+            name: bucket_object.size_bytes
+            for name in sorted(names)
+            if (bucket_object := self._bucket.look_at(name))
+        }
         if not sizes:
             return None
         now = datetime.now(UTC)
@@ -60,14 +64,14 @@ class ObjectsAside:
         for each in self._bucket.listed(_TOP):
             _, folder, name = each.name.split("/", 2)
             there.setdefault(folder, {})[name] = each.size_bytes
-        found = []
+        moved_files = []
         for folder in sorted(name for name, files in there.items() if len(files) > 1):
             files = {name: size for name, size in there[folder].items() if name != MANIFEST}
             reason, at_ms = self._told(f"{_TOP}/{folder}")
-            found.append(
+            moved_files.append(
                 MovedFiles(f"{_TOP}/{folder}", reason, at_ms, sum(files.values()), tuple(sorted(files)))
             )
-        return sorted(found, key=lambda each: each.set_aside_at_ms)
+        return sorted(moved_files, key=lambda each: each.set_aside_at_ms)
 
     def _told(self, folder: str) -> tuple[SetAsideReason, int]:
         try:

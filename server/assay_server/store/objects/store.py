@@ -158,8 +158,8 @@ class ObjectRecordStore:
 
     def sizes(self, files: Collection[str]) -> dict[str, int]:
         if len(files) <= _FEW:
-            found = {file: self._bucket.look_at(f"records/{file}") for file in files}
-            return {file: each.size_bytes for file, each in found.items() if each is not None}
+            objects = {file: self._bucket.look_at(f"records/{file}") for file in files}
+            return {file: each.size_bytes for file, each in objects.items() if each is not None}
         wanted = {f"records/{file}" for file in files}
         listed = (each for each in self._bucket.listed("records") if each.name in wanted)
         return {each.name.removeprefix("records/"): each.size_bytes for each in listed}

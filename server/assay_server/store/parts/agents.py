@@ -22,11 +22,11 @@ class AgentRows(KnownRows):
     """Agents and their heartbeats in SQL."""
 
     def agent(self, agent_id: str) -> Agent | None:
-        found: Agent | None = self.known.get((tables.agents.name, agent_id))
-        if found is None:
+        known_agent: Agent | None = self.known.get((tables.agents.name, agent_id))
+        if known_agent is None:
             row = self.driver.first(statements.agent_with_labels(), {"agent_id": agent_id})
-            found = None if row is None else self.keep(tables.agents, (agent_id,), agent_of(row))
-        return found
+            known_agent = None if row is None else self.keep(tables.agents, (agent_id,), agent_of(row))
+        return known_agent
 
     def agents(self) -> list[Agent]:
         """All agents that ever registered, in the order of their identifiers."""

@@ -61,16 +61,16 @@ class AttemptRows(KnownRows):
     def attempts_with(self, keys: Iterable[AttemptKey]) -> dict[AttemptKey, Attempt]:
         """The attempts with these keys; keys without an attempt are left out."""
         wanted = set(keys)  # some may name the token of another's attempt
-        found = (
+        attempts = (
             attempt
             for given in heartbeats.in_places({key.token for key in wanted})
             for attempt in self._kept(self.driver.rows(heartbeats.attempts_with_tokens(len(given)), given))
         )
-        return {attempt.key: attempt for attempt in found if attempt.key in wanted}
+        return {attempt.key: attempt for attempt in attempts if attempt.key in wanted}
 
-    def requested_attempts(self, asked: RunsRequest, states: Sequence[AttemptState]) -> list[Attempt]:
+    def requested_attempts(self, request: RunsRequest, states: Sequence[AttemptState]) -> list[Attempt]:
         """Attempts of the requested runs in one of these states, in the order of their tokens."""
-        return [attempt_of(row) for row in self.rows(selected_runs.select_attempts(asked, states))]
+        return [attempt_of(row) for row in self.rows(selected_runs.select_attempts(request, states))]
 
     def untried_from(self, run_id: str) -> int:
         """The index from which on no slice of a run was ever leased."""
@@ -127,13 +127,13 @@ class AttemptRows(KnownRows):
         for segment in segments:
             self.driver.write(statements.insert_into(tables.segments), shallow(segment))
 
-    def forget_logs(self, before_ms: int, most: int, told: str) -> int:
-        """Replace by ``told`` the logs of attempts without a result of campaigns that ended before then.
+    def forget_logs(self, before_ms: int, most: int, notice: str) -> int:
+        """Replace by ``notice`` the logs of attempts without a result of campaigns that ended before then.
 
         At most ``most`` of them; returns how many it was.
         """
         self.known.clear()
-        return deleting.forget_logs(self.connection, before_ms, most, told)
+        return deleting.forget_logs(self.connection, before_ms, most, notice)
 
     def next_token(self) -> int:
         """A fencing token larger than all earlier ones, including those before a restart."""

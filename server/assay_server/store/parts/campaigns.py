@@ -59,8 +59,10 @@ class CampaignRows(KnownRows):
         query = sa.select(c.campaign_id).where(
             c.owner == owner, c.submission == submission, sa.text("submission != ''")
         )
-        found: str | None = self.connection.scalar(query.where(statements.is_there()).order_by(c.ordinal))
-        return found
+        campaign_id: str | None = self.connection.scalar(
+            query.where(statements.is_there()).order_by(c.ordinal)
+        )
+        return campaign_id
 
     def arrivals(self) -> list[str]:
         """Campaigns that somebody brings in piece by piece, or brought in before a crash, oldest first."""

@@ -82,14 +82,14 @@ class OverviewRows(CampaignRows, RunRows):
         campaign = self.campaign(campaign_id)
         slicing = None if campaign is None else campaign.compiled.slicing
         by_light = slicing is not None and slicing.by_light
-        found = self.rows(statements.needs_of_open_runs(by_light), given)
-        needs = [(run, int(row["runs"])) for row in found if (run := self.run(row["run_id"])) is not None]
+        rows = self.rows(statements.needs_of_open_runs(by_light), given)
+        needs = [(run, int(row["runs"])) for row in rows if (run := self.run(row["run_id"])) is not None]
         return CampaignProgress(
             int(counted["slices"]),
             int(counted["slices_done"] or 0),
             int(self.connection.scalar(statements.retries(), given) or 0),
             tuple(needs),
-            frozenset(row["run_id"] for row in found if row["awaits"]),
+            frozenset(row["run_id"] for row in rows if row["awaits"]),
         )
 
     def workload_costs(self, campaign_id: str, now_ms: int) -> list[WorkloadCost]:

@@ -42,10 +42,10 @@ class QueueRows(RunRows):
         query = queue.first_of_lane(bool(passed), bool(untried_in))
         # A list of slices in a statement has another length each time, so that only SQLAlchemy can run it.
         rows = self.rows if passed else self.driver.rows
-        found = [row for lane in lane_ids for row in rows(query, {**given, "lane": lane})]
-        if not found:
+        candidates = [row for lane in lane_ids for row in rows(query, {**given, "lane": lane})]
+        if not candidates:
             return None
-        first = min(found, key=lambda row: int(row["ordinal"]))
+        first = min(candidates, key=lambda row: int(row["ordinal"]))
         piece = slice_of(first)
         run = run_of({column.name: first[queue.OF_RUN + column.name] for column in tables.runs.c})
         self.keep(tables.slices, (piece.run_id, piece.index), piece)
@@ -57,8 +57,8 @@ class QueueRows(RunRows):
 
     def earliest_due_ms(self, lane_id: int) -> int | None:
         """When the first waiting slice of a lane is due; None if none waits."""
-        found = self.driver.scalar(queue.earliest_of_lane(), {"lane": lane_id})
-        return None if found is None else int(found)
+        due_ms = self.driver.scalar(queue.earliest_of_lane(), {"lane": lane_id})
+        return None if due_ms is None else int(due_ms)
 
     def gpu_uses(self) -> list[GpuUse]:
         """The use of GPUs: of ended attempts by campaign and hour, and each lease that is held."""

@@ -55,8 +55,8 @@ class RunRows(KnownRows):
         known: Run | None = self.known.get((tables.runs.name, run_id))
         if known is not None:
             return known.campaign_id
-        found: str | None = self.driver.scalar(statements.campaign_of(), {"run_id": run_id})
-        return found
+        campaign_id: str | None = self.driver.scalar(statements.campaign_of(), {"run_id": run_id})
+        return campaign_id
 
     def run_counts(self, campaign_id: str) -> dict[RunState, int]:
         """How many runs of a campaign are in each state; states without runs are left out."""
@@ -78,9 +78,10 @@ class RunRows(KnownRows):
         kind = (r.workload, r.device_kind, r.state)
         first = sa.func.min(r.ordinal)
         query = sa.select(*kind, sa.func.count().label("runs")).where(r.campaign_id == campaign_id)
-        found = self.rows(query.group_by(*kind).order_by(first))
+        rows = self.rows(query.group_by(*kind).order_by(first))
         return [
-            RunsAlike(f["workload"], f["device_kind"], RunState(f["state"]), int(f["runs"])) for f in found
+            RunsAlike(row["workload"], row["device_kind"], RunState(row["state"]), int(row["runs"]))
+            for row in rows
         ]
 
     def noted_runs(self, campaign_id: str) -> list[NotedRuns]:
@@ -112,7 +113,7 @@ class RunRows(KnownRows):
 
     def requested_runs(
         self,
-        asked: RunsRequest,
+        request: RunsRequest,
         states: Sequence[RunState],
         *,
         paused: bool | None = None,
@@ -123,12 +124,12 @@ class RunRows(KnownRows):
 
         Only those in one of ``states``, and, unless ``paused`` is None, those that are (or are not) paused.
         """
-        query = selected_runs.select_places(asked, states, paused=paused, first=first, most=most)
+        query = selected_runs.select_places(request, states, paused=paused, first=first, most=most)
         return [(int(row["ordinal"]), row["run_id"]) for row in self.rows(query)]
 
-    def requested_counts(self, asked: RunsRequest) -> dict[RunState, int]:
+    def requested_counts(self, request: RunsRequest) -> dict[RunState, int]:
         """How many of the requested runs are in each state; states without runs are left out."""
-        rows = self.rows(selected_runs.select_counts(asked))
+        rows = self.rows(selected_runs.select_counts(request))
         return {RunState(row["state"]): int(row["runs"]) for row in rows}
 
     def paused_runs(self, campaign_ids: Sequence[str]) -> dict[str, int]:
@@ -255,11 +256,11 @@ class RunRows(KnownRows):
         lane, values = tables.lanes.c, {"campaign_id": campaign_id, "need": queue.need_text(need)}
         where = (lane.campaign_id == values["campaign_id"], lane.need == values["need"])
         query = sa.select(lane.lane_id).where(*where)
-        found = self.connection.scalar(query)
-        if found is None:
+        lane_id = self.connection.scalar(query)
+        if lane_id is None:
             self.write(sa.insert(tables.lanes), [values])
-            found = self.connection.scalar(query)
-        return int(found or 0)
+            lane_id = self.connection.scalar(query)
+        return int(lane_id or 0)
 
 
 def run_of(row: Row) -> Run:

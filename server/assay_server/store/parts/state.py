@@ -32,5 +32,5 @@ class StateRows(KnownRows):
 
     def _number(self, name: str) -> int | None:
         t = tables.tokens.c
-        found = self.connection.scalar(sa.select(t.value).where(t.name == name))
-        return None if found is None else int(found)
+        number = self.connection.scalar(sa.select(t.value).where(t.name == name))
+        return None if number is None else int(number)

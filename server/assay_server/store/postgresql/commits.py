@@ -74,9 +74,9 @@ class NumberedCommits:
         driver.run("BEGIN ISOLATION LEVEL READ COMMITTED")
         driver.run(_TAKE, (self._writer, number))
         kept = f"SELECT kept FROM {_TABLE} WHERE writer = {self._writer} AND number = {number}"
-        found = bool(driver.value_of(kept))
+        is_kept = bool(driver.value_of(kept))
         driver.run("COMMIT")
-        return found
+        return is_kept
 
     def leave(self, driver: Driver) -> None:
         """Remove the rows of a store that is closed. Call it outside of a transaction."""

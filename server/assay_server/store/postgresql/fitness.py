@@ -32,8 +32,8 @@ FROM pg_database WHERE datname = current_database()
 
 def require_fit(connection: sa.Connection, subject: str) -> None:
     """Raise StorageError if the database cannot be used; ``subject``: its URL without a password."""
-    found = connection.exec_driver_sql(_ASKED).mappings().one()
-    fault = _fault(found["version"] // 10_000, found)
+    facts = connection.exec_driver_sql(_ASKED).mappings().one()
+    fault = _fault(facts["version"] // 10_000, facts)
     if fault is not None:
         raise StorageError(subject, *fault)
     require_sessions(connection, subject)
@@ -45,39 +45,39 @@ def warn_of_risks(connection: sa.Connection, subject: str) -> None:
         _log.warning("%s: its setting fsync is off, so a crash of its machine can lose everything", subject)
 
 
-def _fault(version: int, found: sa.RowMapping) -> tuple[str, str] | None:
-    return _wrong_kind(version, found) or _wrong_rights(found)
+def _fault(version: int, facts: sa.RowMapping) -> tuple[str, str] | None:
+    return _wrong_kind(version, facts) or _wrong_rights(facts)
 
 
-def _wrong_kind(version: int, found: sa.RowMapping) -> tuple[str, str] | None:
+def _wrong_kind(version: int, facts: sa.RowMapping) -> tuple[str, str] | None:
     if version < OLDEST:
-        return f"it is PostgreSQL {found['shown']}", f"use PostgreSQL {OLDEST} or newer"
-    if found["encoding"] != "UTF8":
-        return f"its encoding is {found['encoding']}, so it cannot keep every name", _MAKE
-    if found["provider"] == _ICU:
+        return f"it is PostgreSQL {facts['shown']}", f"use PostgreSQL {OLDEST} or newer"
+    if facts["encoding"] != "UTF8":
+        return f"its encoding is {facts['encoding']}, so it cannot keep every name", _MAKE
+    if facts["provider"] == _ICU:
         return "it orders text by the rules of a language (ICU), not by its bytes", _MAKE
-    if found["collation"] not in _COLLATIONS:
-        return f"it orders text by the rules of {found['collation']}, not by its bytes", _MAKE
+    if facts["collation"] not in _COLLATIONS:
+        return f"it orders text by the rules of {facts['collation']}, not by its bytes", _MAKE
     return None
 
 
-def _wrong_rights(found: sa.RowMapping) -> tuple[str, str] | None:
-    if found["standby"]:
+def _wrong_rights(facts: sa.RowMapping) -> tuple[str, str] | None:
+    if facts["standby"]:
         return "it is a standby, which cannot be written", "name the primary server"
-    if found["read_only"] == "on":
+    if facts["read_only"] == "on":
         return (
             "somebody set it to be only read (default_transaction_read_only)",
             "name the primary server, or: ALTER DATABASE NAME RESET default_transaction_read_only",
         )
-    if found["schema"] is None:
+    if facts["schema"] is None:
         return (
-            f"its user may use no schema of those that it looks in (search_path: {found['path']})",
+            f"its user may use no schema of those that it looks in (search_path: {facts['path']})",
             "as a superuser: GRANT ALL ON SCHEMA NAME TO USER, after CREATE SCHEMA where it is missing; "
             "for the usual one: ALTER ROLE USER RESET search_path",
         )
-    if not found["may"]:
+    if not facts["may"]:
         return (
-            f"its user may not make tables in the schema {found['schema']!r}",
-            f"as a superuser: GRANT ALL ON SCHEMA {found['schema']} TO USER",
+            f"its user may not make tables in the schema {facts['schema']!r}",
+            f"as a superuser: GRANT ALL ON SCHEMA {facts['schema']} TO USER",
         )
     return None

@@ -40,7 +40,7 @@ def published_bytes(connection: sa.Connection) -> int:
     return int(connection.scalar(sa.select(sa.func.sum(tables.slices.c.file_bytes))) or 0)
 
 
-def forget_logs(connection: sa.Connection, before_ms: int, most: int, told: str) -> int:
+def forget_logs(connection: sa.Connection, before_ms: int, most: int, notice: str) -> int:
     """Replace the logs of attempts without a result of campaigns that ended before; returns how many.
 
     At most ``most`` of them: the caller asks again.
@@ -54,15 +54,15 @@ def forget_logs(connection: sa.Connection, before_ms: int, most: int, told: str)
             c.state.in_([str(state) for state in ENDED_CAMPAIGNS]),
             c.ended_at_ms < before_ms,
             a.state.in_([str(state) for state in _FRUITLESS]),
-            a.log.not_in(["", told]),
+            a.log.not_in(["", notice]),
         )
         .limit(most)
     )
-    found = connection.execute(old).all()
-    for run_id, piece, attempt in found:
+    attempts = connection.execute(old).all()
+    for run_id, piece, attempt in attempts:
         connection.execute(
             sa.update(tables.attempts)
             .where(a.run_id == run_id, a.slice == piece, a.attempt == attempt)
-            .values(log=told, telemetry="")
+            .values(log=notice, telemetry="")
         )
-    return len(found)
+    return len(attempts)

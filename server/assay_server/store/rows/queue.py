@@ -84,12 +84,12 @@ def first_of_lane(passing: bool, untried: bool) -> sa.Select[Any]:
         place = (a.agent_id == sa.bindparam("untried_agent"), sa.or_(a.slot_id == slot, slot == ""))
         due.append(~sa.exists().where(*of_slice, *place))
     of_run = (column.label(OF_RUN + column.name) for column in tables.runs.c)
-    found = (
+    query = (
         sa.select(tables.slices, *of_run)
         .join_from(tables.slices, tables.runs, _of_open_run())
         .join(tables.campaigns, tables.runs.c.campaign_id == tables.campaigns.c.campaign_id)
     )
-    return found.where(*due, statements.runs_now()).order_by(s.ordinal, s.index).limit(1)
+    return query.where(*due, statements.runs_now()).order_by(s.ordinal, s.index).limit(1)
 
 
 def _due_in_lane() -> list[sa.ColumnElement[bool]]:
@@ -101,8 +101,8 @@ def _due_in_lane() -> list[sa.ColumnElement[bool]]:
 def earliest_of_lane() -> sa.Select[Any]:
     """When the first waiting slice of a lane is due (Unix time, ms); None if none waits."""
     s = tables.slices.c
-    found = sa.select(sa.func.min(s.not_before_ms)).join_from(tables.slices, tables.runs, _of_open_run())
-    return found.where(_waits(), s.lane == sa.bindparam("lane"))
+    query = sa.select(sa.func.min(s.not_before_ms)).join_from(tables.slices, tables.runs, _of_open_run())
+    return query.where(_waits(), s.lane == sa.bindparam("lane"))
 
 
 @cache
@@ -209,13 +209,13 @@ def gpu_uses_from(ended: list[Mapping[Any, Any]], held: list[Mapping[Any, Any]])
 
 def entrants_from(rows: list[Mapping[Any, Any]]) -> list[Entrant]:
     """The campaigns of these lanes, oldest first."""
-    found: dict[str, Entrant] = {}
+    by_campaign: dict[str, Entrant] = {}
     lanes: dict[str, list[Lane]] = {}
     for row in rows:
         campaign_id = row["campaign_id"]
         lanes.setdefault(campaign_id, []).append(Lane(row["lane_id"], need_from(row["need"], campaign_id)))
-        if campaign_id not in found:
+        if campaign_id not in by_campaign:
             rules = SchedulingRules.from_document(row["rules"])
             whose = {"owner": row["owner"], "project": row["project"]}
-            found[campaign_id] = Entrant(campaign_id, row["ordinal"], rules, (), **whose)
-    return [replace(each, lanes=tuple(lanes[each.campaign_id])) for each in found.values()]
+            by_campaign[campaign_id] = Entrant(campaign_id, row["ordinal"], rules, (), **whose)
+    return [replace(each, lanes=tuple(lanes[each.campaign_id])) for each in by_campaign.values()]

@@ -17,23 +17,23 @@ from assay_server.store.overviews import RunFilter
 
 
 def select_places(
-    asked: RunsRequest, states: Sequence[RunState], *, paused: bool | None, first: int, most: int
+    request: RunsRequest, states: Sequence[RunState], *, paused: bool | None, first: int, most: int
 ) -> sa.Select[Any]:
     """Ordinal and identifier of the requested runs in these states, in the order of the campaign."""
     r = tables.runs.c
     # Concatenated, so that the database reads on from ``first`` in the order of the campaign: by the index of
     # states it would sort all open runs of the campaign for each piece of a request.
     state = r.state.concat("")
-    within = [*_requested(asked), state.in_([str(state) for state in states]), r.ordinal >= first]
+    within = [*_requested(request), state.in_([str(state) for state in states]), r.ordinal >= first]
     if paused is not None:
         within.append(_paused() if paused else sa.not_(_paused()))
     return sa.select(r.ordinal, r.run_id).where(*within).order_by(r.ordinal).limit(most)
 
 
-def select_counts(asked: RunsRequest) -> sa.Select[Any]:
+def select_counts(request: RunsRequest) -> sa.Select[Any]:
     """How many of the requested runs are in each state."""
     r = tables.runs.c
-    return sa.select(r.state, sa.func.count().label("runs")).where(*_requested(asked)).group_by(r.state)
+    return sa.select(r.state, sa.func.count().label("runs")).where(*_requested(request)).group_by(r.state)
 
 
 def select_paused(campaign_ids: Sequence[str]) -> sa.Select[Any]:
@@ -43,10 +43,10 @@ def select_paused(campaign_ids: Sequence[str]) -> sa.Select[Any]:
     return sa.select(r.campaign_id, sa.func.count().label("runs")).where(*within).group_by(r.campaign_id)
 
 
-def select_attempts(asked: RunsRequest, states: Sequence[AttemptState]) -> sa.Select[Any]:
+def select_attempts(request: RunsRequest, states: Sequence[AttemptState]) -> sa.Select[Any]:
     """The attempts of the requested runs in these states, in the order of their tokens."""
     a, r = tables.attempts.c, tables.runs.c
-    within = (a.state.in_([str(state) for state in states]), *_requested(asked))
+    within = (a.state.in_([str(state) for state in states]), *_requested(request))
     joined = sa.select(tables.attempts).join_from(tables.attempts, tables.runs, a.run_id == r.run_id)
     return joined.where(*within).order_by(a.token)
 
@@ -58,13 +58,13 @@ def select_attempts_of(run_ids: Sequence[str], states: Sequence[AttemptState]) -
     return sa.select(tables.attempts).where(*within).order_by(a.token)
 
 
-def _requested(asked: RunsRequest) -> list[sa.ColumnElement[bool]]:
+def _requested(request: RunsRequest) -> list[sa.ColumnElement[bool]]:
     r = tables.runs.c
-    within = [r.campaign_id == asked.campaign_id]
-    if asked.run_id:
-        within.append(r.run_id == asked.run_id)
-    if asked.workload:
-        within.append(r.workload == asked.workload)
+    within = [r.campaign_id == request.campaign_id]
+    if request.run_id:
+        within.append(r.run_id == request.run_id)
+    if request.workload:
+        within.append(r.workload == request.workload)
     return within
 
 
@@ -133,12 +133,12 @@ def retrying(run_ids: Sequence[str]) -> list[sa.Update]:
 def request_values(request: PendingRequest) -> dict[str, Any]:
     """The row of a request."""
     values = {item.name: getattr(request, item.name) for item in dataclasses.fields(request)}
-    asked = values.pop("asked")
-    return {**values, **dataclasses.asdict(asked), "action": str(request.action)}
+    runs_request = values.pop("asked")
+    return {**values, **dataclasses.asdict(runs_request), "action": str(request.action)}
 
 
 def request_of(row: Mapping[Any, Any]) -> PendingRequest:
     """The request of a row."""
     values = dict(row)
-    asked = RunsRequest(*(values.pop(item.name) for item in dataclasses.fields(RunsRequest)))
-    return PendingRequest(**{**values, "action": RunsAction(values["action"])}, asked=asked)
+    runs_request = RunsRequest(*(values.pop(item.name) for item in dataclasses.fields(RunsRequest)))
+    return PendingRequest(**{**values, "action": RunsAction(values["action"])}, asked=runs_request)

@@ -125,7 +125,7 @@ class Admission:
             note_caller(caller)
             note_subject(about)
             try:
-                told = answered()
+                result = answered()
             except Exception as error:
                 forget_note()
                 known = isinstance(error, AssayError)
@@ -134,7 +134,7 @@ class Admission:
                 raise
             forget_note()
             self._audit.end(note, DONE, "")
-            return told
+            return result
 
     def may(self, method: str, caller: Caller, campaign_id: str = "") -> bool:
         """Whether a call would be let through; may block."""

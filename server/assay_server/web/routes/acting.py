@@ -35,7 +35,7 @@ class Acting:
         caller, form = await asking.caller(request), await asking.form(request)
         asking.require_csrf(request, form)
         campaign_id, handler = request.path_params["campaign_id"], asking.handlers.campaigns
-        asked = RunsRequest(campaign_id, form.get("workload", ""), form.get("run", ""))
+        runs_request = RunsRequest(campaign_id, form.get("workload", ""), form.get("run", ""))
         carry_out = {
             "pause": handler.pause,
             "resume": handler.resume,
@@ -44,13 +44,17 @@ class Acting:
         }[name]
         about = ", ".join(
             f"{what} {each[:100]}"
-            for what, each in (("campaign", campaign_id), ("workload", asked.workload), ("run", asked.run_id))
+            for what, each in (
+                ("campaign", campaign_id),
+                ("workload", runs_request.workload),
+                ("run", runs_request.run_id),
+            )
             if each
         )
-        answer = partial(carry_out, asked)
+        answer = partial(carry_out, runs_request)
         call = partial(
             asking.admission.call, ACTIONS[name], caller, answer, campaign_id=campaign_id, about=about
         )
         await asking.thread(call)
-        run = urllib.parse.quote(asked.run_id, safe="")
+        run = urllib.parse.quote(runs_request.run_id, safe="")
         return RedirectResponse(f"/runs/{run}" if run else campaign_path(campaign_id), 303)

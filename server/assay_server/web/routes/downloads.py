@@ -51,22 +51,22 @@ class Downloads:
                 if rows is not None:
                     return _download(rows, media, f"{campaign_id}.parquet", {})
             find = partial(asking.handlers.pages.report, ReportRequest(campaign_id, ReportFormat.JSON))
-            found = await asking.of_campaign(REPORT_CALL, caller, find, campaign_id)
-            data = await asking.handlers.conversions.form(found, made)
+            document = await asking.of_campaign(REPORT_CALL, caller, find, campaign_id)
+            data = await asking.handlers.conversions.form(document, made)
             return Response(data, media_type=media, headers=_kept_as(f"{campaign_id}.{form}"))
         if form not in tuple(ReportFormat):
             known = ", ".join((*ReportFormat, *_MADE))
             raise ParameterError("report", f"there is no form {form[:20]!r}", f"take {known}")
         find = partial(asking.handlers.pages.report, ReportRequest(campaign_id, ReportFormat(form)))
-        found = await asking.of_campaign(REPORT_CALL, caller, find, campaign_id)
+        document = await asking.of_campaign(REPORT_CALL, caller, find, campaign_id)
         is_page = form == ReportFormat.HTML
         media = "text/html" if is_page else "application/json"
         name = None if is_page else f"{campaign_id}.{form}"
         headers = {"Content-Security-Policy": REPORT_POLICY} if is_page else {}
-        if isinstance(found, Path):
-            return _download(found, media, name, headers)
+        if isinstance(document, Path):
+            return _download(document, media, name, headers)
         placed = {} if name is None else _kept_as(name)
-        return Response(found, media_type=media, headers={**headers, **placed})
+        return Response(document, media_type=media, headers={**headers, **placed})
 
     async def figure(self, request: Request) -> Response:
         """A figure of the campaign's report, or of what there is so far, as SVG."""
@@ -82,11 +82,11 @@ class Downloads:
         """The page that lists a campaign's published files."""
         asking = self._asking
         caller, campaign_id = await asking.caller(request), request.path_params["campaign_id"]
-        asked = RecordsAsked(campaign_id, number(request.query_params.get("from", "")))
-        listed = partial(asking.handlers.published.list, asked)
+        records_request = RecordsAsked(campaign_id, number(request.query_params.get("from", "")))
+        listed = partial(asking.handlers.published.list, records_request)
         call = "assay.v1.RecordsService/ListRecords"
-        found = await asking.of_campaign(call, caller, listed, campaign_id)
-        facts = {"campaign_id": campaign_id, "files": found.files, "next": found.next}
+        page = await asking.of_campaign(call, caller, listed, campaign_id)
+        facts = {"campaign_id": campaign_id, "files": page.files, "next": page.next}
         drawing = Drawing(f"Records of {campaign_id}", "records.html.j2", {}, facts)
         return asking.drawn(request, caller, drawing, kinds.CAMPAIGN)
 

@@ -41,10 +41,10 @@ class Watching:
 
     async def page(self, kind: str, request: Request) -> Response:
         """A page as it is now."""
-        caller, asked = await self._asking.caller(request), _asked(kind, request)
-        acts = await self._asking.thread(partial(self._let_in, caller, asked))
-        drawing, drawn = await self._live.current(*self._shared(caller, asked, acts))
-        stream = f"/events/{kind}?{urllib.parse.urlencode(_arguments(asked, drawn))}"
+        caller, page = await self._asking.caller(request), _asked(kind, request)
+        acts = await self._asking.thread(partial(self._let_in, caller, page))
+        drawing, drawn = await self._live.current(*self._shared(caller, page, acts))
+        stream = f"/events/{kind}?{urllib.parse.urlencode(_arguments(page, drawn))}"
         return self._asking.drawn(request, caller, drawing, kind, stream=stream)
 
     async def events(self, request: Request) -> Response:
@@ -53,8 +53,8 @@ class Watching:
         if kind not in STANDS_FOR:
             raise ParameterError("page", f"there is no {kind[:40]!r}", "open the page again")
         caller, session = await self._asking.caller(request), self._asking.session(request)
-        asked = _asked(kind, request)
-        acts = await self._asking.thread(partial(self._let_in, caller, asked))
+        page = _asked(kind, request)
+        acts = await self._asking.thread(partial(self._let_in, caller, page))
         if request.query_params.get("release", "") != release():
             return Response(event("reload", "", {}), media_type="text/event-stream")
         seen = request.headers.get("last-event-id") or request.query_params.get("seen", "")
@@ -67,29 +67,29 @@ class Watching:
                 return False
             return (now.role, now.project) == (caller.role, caller.project)
 
-        events = self._live.events(*self._shared(caller, asked, acts), seen)
+        events = self._live.events(*self._shared(caller, page, acts), seen)
         return EventStream(events, holds, self._streams, lambda: self._queries.answer_stalled_seconds)
 
-    def _let_in(self, caller: Caller, asked: PageAsked) -> bool:
+    def _let_in(self, caller: Caller, page: PageAsked) -> bool:
         """Whether the page has buttons for the caller; raises what refuses it."""
-        about = {"campaign_id": asked.campaign_id, "run_id": asked.run_id}
+        about = {"campaign_id": page.campaign_id, "run_id": page.run_id}
         admission = self._asking.admission
-        admission.call(STANDS_FOR[asked.kind], caller, lambda: None, **about)
-        campaign_id = asked.campaign_id or self._asking.handlers.pages.campaign_of(asked.run_id)
+        admission.call(STANDS_FOR[page.kind], caller, lambda: None, **about)
+        campaign_id = page.campaign_id or self._asking.handlers.pages.campaign_of(page.run_id)
         return bool(campaign_id) and admission.may(ACTIONS["pause"], caller, campaign_id)
 
-    def _shared(self, caller: Caller, asked: PageAsked, acts: bool) -> tuple[Any, Any, Any]:
+    def _shared(self, caller: Caller, page: PageAsked, acts: bool) -> tuple[Any, Any, Any]:
         """Key, drawing and version of a page in the form that all see who may see as much as the caller."""
-        of_all = not (asked.campaign_id or asked.run_id)
-        key = (asked, acts, sight_of(caller) if of_all else None)
-        about = {"campaign_id": asked.campaign_id, "run_id": asked.run_id}
+        of_all = not (page.campaign_id or page.run_id)
+        key = (page, acts, sight_of(caller) if of_all else None)
+        about = {"campaign_id": page.campaign_id, "run_id": page.run_id}
         pages, call = self._asking.handlers.pages, self._asking.admission.call
 
         def draw() -> Awaitable[Drawing]:
-            drawn = partial(pages.drawn, asked, acts)
-            return self._asking.thread(partial(call, STANDS_FOR[asked.kind], caller, drawn, **about))
+            drawn = partial(pages.drawn, page, acts)
+            return self._asking.thread(partial(call, STANDS_FOR[page.kind], caller, drawn, **about))
 
-        return key, draw, partial(pages.version, asked)
+        return key, draw, partial(pages.version, page)
 
 
 def _asked(kind: str, request: Request) -> PageAsked:
@@ -108,8 +108,8 @@ def _asked(kind: str, request: Request) -> PageAsked:
     )
 
 
-def _arguments(asked: PageAsked, drawn: str) -> dict[str, str]:
+def _arguments(page: PageAsked, drawn: str) -> dict[str, str]:
     """The query of a page's stream."""
-    given = {"campaign_id": asked.campaign_id, "run_id": asked.run_id, "from": str(asked.first or "")}
-    given |= asked.filter.query
+    given = {"campaign_id": page.campaign_id, "run_id": page.run_id, "from": str(page.first or "")}
+    given |= page.filter.query
     return {"seen": drawn, "release": release(), **{name: value for name, value in given.items() if value}}

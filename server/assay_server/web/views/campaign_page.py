@@ -99,10 +99,10 @@ class CampaignPage:
     def of_run(self, run_id: str) -> str:
         """The campaign of a run; raises UnknownThingError."""
         with self._coordinator.snapshot() as store:
-            found = store.campaign_of(run_id)
-        if found is None:
+            campaign_id = store.campaign_of(run_id)
+        if campaign_id is None:
             raise unknown_run(run_id)
-        return found
+        return campaign_id
 
     def files_of(self, run_id: str) -> list[RecordFile]:
         """The published files of a run."""
@@ -127,28 +127,28 @@ class CampaignPage:
         """
         if self.of_run(run_id) != campaign_id:
             raise unknown_run(run_id)
-        found = next((each for each in self.files_of(run_id) if each.slice == index), None)
-        if found is None:
+        file = next((each for each in self.files_of(run_id) if each.slice == index), None)
+        if file is None:
             raise UnknownThingError(
                 f"records of run {run_id[:100]!r}",
                 "the server has published no such file",
                 "see the files of the campaign",
             )
         with contextlib.ExitStack() as held:
-            path = held.enter_context(self._coordinator.records.reading(found.file))
-            return path, found, held.pop_all().close
+            path = held.enter_context(self._coordinator.records.reading(file.file))
+            return path, file, held.pop_all().close
 
-    def report(self, asked: ReportRequest) -> Path | bytes:
+    def report(self, request: ReportRequest) -> Path | bytes:
         """The file of a stored report, or the content of one of what is there so far.
 
         Raises NotYetError if there is neither.
         """
-        chunks = self._campaigns.report(asked)
+        chunks = self._campaigns.report(request)
         first = next(chunks, None)  # raises what is wrong
         with self._coordinator.snapshot() as store:
-            campaign = known_campaign(store.campaign(asked.campaign_id), asked.campaign_id)
+            campaign = known_campaign(store.campaign(request.campaign_id), request.campaign_id)
         if campaign.has_report:
-            return self._coordinator.records.report_path(asked.campaign_id, asked.form)
+            return self._coordinator.records.report_path(request.campaign_id, request.form)
         return b"".join(chunk.data for chunk in (first, *chunks) if chunk is not None)
 
     def report_rows(self, campaign_id: str) -> Path | None:
@@ -164,10 +164,10 @@ class CampaignPage:
         with self._coordinator.snapshot() as store:
             campaign = known_campaign(store.campaign(campaign_id), campaign_id)
         so_far = self._so_far.of(campaign_id) if _has_more_to_come(campaign) else None
-        found = self._figure_source(campaign, so_far)
-        if found is None:
+        source = self._figure_source(campaign, so_far)
+        if source is None:
             raise NotYetError(f"campaign {campaign_id}", "it has no figures yet", "see its page")
-        return found
+        return source
 
     def _figure_source(self, campaign: Campaign, so_far: SoFar | None) -> Source | None:
         """None without a report."""
@@ -182,7 +182,7 @@ class CampaignPage:
             return None
         return Source(campaign.campaign_id, f"{state.st_mtime_ns:x}-{state.st_size:x}", path)
 
-    def drawn(self, campaign_id: str, acts: bool, first: int = 0, asked: Filter = NO_FILTER) -> Drawing:
+    def drawn(self, campaign_id: str, acts: bool, first: int = 0, page_filter: Filter = NO_FILTER) -> Drawing:
         """The page with the workloads that a filter asks for, from the place ``first`` on.
 
         Raises UnknownThingError if there is no such campaign.
@@ -200,9 +200,9 @@ class CampaignPage:
             cells_of, alike, results, ended=status.ended, so_far=None if so_far is None else so_far.open_cells
         )
         summary = known()
-        method = method_of(asked, results, so_far=so_far is not None)
+        method = method_of(page_filter, results, so_far=so_far is not None)
         cells = known(method=method) if method else summary
-        shown = page_of(matching(cells, asked), first, _CELLS_OF_A_PAGE, len(cells))
+        shown = page_of(matching(cells, page_filter), first, _CELLS_OF_A_PAGE, len(cells))
         given = {"c": status, "campaign": campaign, "acts": acts, "so_far": so_far, "results": results}
         regions = {
             "state": _part("state", **given, ingest=self._pulse.ingest(campaign_id)),
@@ -219,17 +219,24 @@ class CampaignPage:
             "waiting": _part("waiting", c=status),
             "noted": Region({"": _attention(campaign_id, reasons(noted))}),
             "figures": self._figures(campaign, so_far, {each.workload for each in shown.entries}),
-            "shown": _part("shown", shown=shown, filter=asked, path=f"/campaigns/{quote(campaign_id)}"),
+            "shown": _part("shown", shown=shown, filter=page_filter, path=f"/campaigns/{quote(campaign_id)}"),
             "workloads": Region(_rows(shown.entries, given)),
         }
-        facts = {**given, "filter": asked, "choices": _choices(cells, results), "some": bool(shown.total)}
+        facts = {
+            **given,
+            "filter": page_filter,
+            "choices": _choices(cells, results),
+            "some": bool(shown.total),
+        }
         return Drawing(status.campaign_id, "campaign.html.j2", regions, facts)
 
     def _figures(self, campaign: Campaign, so_far: SoFar | None, workloads: Set[str]) -> Region:
         """The figures of the campaign, and of these workloads."""
         source = self._figure_source(campaign, so_far)
-        found = None if source is None else self._studio.figures(source)
-        figures = found and [each for each in found if not each.workload or each.workload in workloads]
+        all_figures = None if source is None else self._studio.figures(source)
+        figures = all_figures and [
+            each for each in all_figures if not each.workload or each.workload in workloads
+        ]
         return _part(
             "figures",
             campaign_id=campaign.campaign_id,
@@ -252,12 +259,12 @@ def _active(store: SqlTransaction, campaign_id: str) -> list[tuple[Attempt, Run]
     return [(each, run) for each in attempts if (run := store.run(each.key.run_id)) is not None]
 
 
-def _attention(campaign_id: str, found: Sequence[Reason]) -> str:
-    unlisted = {run_id for each in found[MOST_REASONS:] for run_id in each.run_ids}
+def _attention(campaign_id: str, run_reasons: Sequence[Reason]) -> str:
+    unlisted = {run_id for each in run_reasons[MOST_REASONS:] for run_id in each.run_ids}
     return rendered(
         "part_noted.html.j2",
         campaign_id=campaign_id,
-        reasons=found,
+        reasons=run_reasons,
         most=MOST_REASONS,
         unlisted_runs=len(unlisted),
     )

@@ -64,9 +64,9 @@ class Cell:
     @property
     def key(self) -> str:
         """What tells it from other cells."""
-        found = self.result
+        result = self.result
         return "\0".join(
-            (self.workload, self.device, *((found.condition, found.method) if found is not None else ()))
+            (self.workload, self.device, *((result.condition, result.method) if result is not None else ()))
         )
 
     @property
@@ -76,8 +76,8 @@ class Cell:
     @property
     def error_percent(self) -> float:
         """Its absolute error; less than any without one."""
-        found = None if self.result is None else self.result.error_percent
-        return -1.0 if found is None else abs(found)
+        signed_percent = None if self.result is None else self.result.error_percent
+        return -1.0 if signed_percent is None else abs(signed_percent)
 
 
 def cells_of(
@@ -99,21 +99,21 @@ def cells_of(
     by_place: dict[tuple[str, str], list[Result]] = {place: [] for place in counts}
     for result in _chosen(results, method):
         by_place.setdefault((result.workload, result.device), []).append(result)
-    found = []
+    cells = []
     for (workload, device), those in by_place.items():
         runs = counts.get((workload, device), Counter())
         lacking = so_far is None or (workload, device) in so_far or any(runs[state] for state in OPEN_RUNS)
         is_open = not ended and lacking
         for one in those or (None,):
             standing = _standing(one, runs, is_open=is_open)
-            found.append(Cell(workload, device, standing, one, runs))
-    return found
+            cells.append(Cell(workload, device, standing, one, runs))
+    return cells
 
 
-def method_of(asked: Filter, results: Results, *, so_far: bool) -> str:
+def method_of(cell_filter: Filter, results: Results, *, so_far: bool) -> str:
     """Whose results a list shows that is asked for: so far those of every method, if these are few."""
     few = len(results.every) <= _MOST_OF_EVERY_METHOD
-    return asked.method or (EVERY_METHOD if so_far and few else "")
+    return cell_filter.method or (EVERY_METHOD if so_far and few else "")
 
 
 def _chosen(results: Results, method: str) -> Sequence[Result]:
@@ -134,22 +134,24 @@ def _standing(result: Result | None, runs: Mapping[RunState, int], *, is_open: b
     return Standing.CANCELLED if runs.get(RunState.CANCELLED) else Standing.NO_RESULT
 
 
-def matching(cells: Sequence[Cell], asked: Filter) -> list[Cell]:
+def matching(cells: Sequence[Cell], cell_filter: Filter) -> list[Cell]:
     """The cells that a filter asks for, in its order."""
-    found = [each for each in cells if _matches(each, asked)]
-    if asked.sort == BY_ERROR:
-        found.sort(key=lambda each: -each.error_percent)
-    elif asked.sort == BY_NAME:
-        found.sort(key=lambda each: (each.workload.casefold(), each.device))
-    return found
+    matches = [each for each in cells if _matches(each, cell_filter)]
+    if cell_filter.sort == BY_ERROR:
+        matches.sort(key=lambda each: -each.error_percent)
+    elif cell_filter.sort == BY_NAME:
+        matches.sort(key=lambda each: (each.workload.casefold(), each.device))
+    return matches
 
 
-def _matches(cell: Cell, asked: Filter) -> bool:
+def _matches(cell: Cell, cell_filter: Filter) -> bool:
     return (
-        asked.finds(cell.workload)
-        and asked.device in ("", cell.device)
-        and (not asked.flag or asked.flag in cell.flags)
-        and (not asked.state or asked.state == cell.standing or _has_runs(cell, asked.state))
+        cell_filter.finds(cell.workload)
+        and cell_filter.device in ("", cell.device)
+        and (not cell_filter.flag or cell_filter.flag in cell.flags)
+        and (
+            not cell_filter.state or cell_filter.state == cell.standing or _has_runs(cell, cell_filter.state)
+        )
     )
 
 

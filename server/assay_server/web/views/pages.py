@@ -70,25 +70,25 @@ class Pages:
         self._pulse = pulse
         self._campaign = campaign
 
-    def drawn(self, asked: PageAsked, acts: bool) -> Drawing:
+    def drawn(self, page: PageAsked, acts: bool) -> Drawing:
         """The page; ``acts``: with buttons. Raises UnknownThingError."""
         draw: dict[str, Callable[[], Drawing]] = {
-            CAMPAIGNS: lambda: self._campaigns_page(asked),
-            CAMPAIGN: lambda: self._campaign.drawn(asked.campaign_id, acts, asked.first, asked.filter),
-            RUNS: lambda: self._runs_page(asked, acts),
-            RUN: lambda: self._run_page(asked.run_id, acts),
+            CAMPAIGNS: lambda: self._campaigns_page(page),
+            CAMPAIGN: lambda: self._campaign.drawn(page.campaign_id, acts, page.first, page.filter),
+            RUNS: lambda: self._runs_page(page, acts),
+            RUN: lambda: self._run_page(page.run_id, acts),
             GPUS: self._gpus_page,
             QUEUE: self._queue_page,
         }
-        return draw[asked.kind]()
+        return draw[page.kind]()
 
     def campaign_of(self, run_id: str) -> str:
         """The campaign of a run; "" for no run. Raises UnknownThingError."""
         return self._campaign.of_run(run_id) if run_id else ""
 
-    def report(self, asked: ReportRequest) -> Path | bytes:
+    def report(self, request: ReportRequest) -> Path | bytes:
         """The file of a stored report, or the content of one of what is there so far; raises NotYetError."""
-        return self._campaign.report(asked)
+        return self._campaign.report(request)
 
     def report_rows(self, campaign_id: str) -> Path | None:
         """The Parquet file of a stored report; None before there is one. Raises UnknownThingError."""
@@ -104,76 +104,76 @@ class Pages:
         """A published file, and what to call once it was read; raises UnknownThingError."""
         return self._campaign.record_file(campaign_id, run_id, index)
 
-    def version(self, asked: PageAsked) -> int:
+    def version(self, page: PageAsked) -> int:
         """A number that changes when the page may have."""
-        return self._pulse.version(asked.campaign_id)
+        return self._pulse.version(page.campaign_id)
 
-    def _campaigns_page(self, asked: PageAsked) -> Drawing:
+    def _campaigns_page(self, page: PageAsked) -> Drawing:
         overview = self._campaigns.list_campaigns(CampaignsPage())
-        found = list(overview.campaigns)
+        campaigns = list(overview.campaigns)
         following, pages = overview.campaigns_next, 1
         while following and pages < _MOST_PAGES:
-            page = self._campaigns.list_campaigns(CampaignsPage(following))
-            found += page.campaigns
-            following, pages = page.campaigns_next, pages + 1
-        wanted = [each for each in reversed(found) if _is_wanted(each, asked.filter)]
+            next_page = self._campaigns.list_campaigns(CampaignsPage(following))
+            campaigns += next_page.campaigns
+            following, pages = next_page.campaigns_next, pages + 1
+        wanted = [each for each in reversed(campaigns) if _is_wanted(each, page.filter)]
         # The history of a name has results, of which only some are kept at hand.
-        size = _CAMPAIGNS_OF_A_HISTORY if asked.filter.name else _CAMPAIGNS_OF_A_PAGE
-        shown = page_of(wanted, asked.first, size, len(found))
+        size = _CAMPAIGNS_OF_A_HISTORY if page.filter.name else _CAMPAIGNS_OF_A_PAGE
+        shown = page_of(wanted, page.first, size, len(campaigns))
         rows = {
             row: rendered(
-                "row_campaign.html.j2", c=each, row=row, past=self._past(each, asked.filter), words=STANDINGS
+                "row_campaign.html.j2", c=each, row=row, past=self._past(each, page.filter), words=STANDINGS
             )
             for each in self._with_estimates(shown.entries)
             if (row := element_id("c", each.campaign_id))
         }
-        states = dict.fromkeys(str(each.state) for each in found)
+        states = dict.fromkeys(str(each.state) for each in campaigns)
         regions = {
             "news": Region({"": rendered("part_news.html.j2", o=overview, ingest=self._pulse.ingest())}),
-            "shown": Region({"": rendered("part_shown.html.j2", shown=shown, filter=asked.filter, path="/")}),
+            "shown": Region({"": rendered("part_shown.html.j2", shown=shown, filter=page.filter, path="/")}),
             "campaigns": Region(rows),
         }
         choices = (
-            choice("name", "Name", sorted({each.name for each in found})),
+            choice("name", "Name", sorted({each.name for each in campaigns})),
             choice("state", "State", sorted(states)),
         )
-        facts = {"some": bool(found), "filter": asked.filter, "choices": choices}
-        title = f"History of {asked.filter.name}" if asked.filter.name else "Campaigns"
+        facts = {"some": bool(campaigns), "filter": page.filter, "choices": choices}
+        title = f"History of {page.filter.name}" if page.filter.name else "Campaigns"
         return Drawing(title, "campaigns.html.j2", regions, facts)
 
-    def _past(self, status: CampaignStatus, asked: Filter) -> Past | None:
+    def _past(self, status: CampaignStatus, page_filter: Filter) -> Past | None:
         """What the history of a name shows of a campaign; None in other lists."""
-        return self._campaign.past(status.campaign_id) if asked.name else None
+        return self._campaign.past(status.campaign_id) if page_filter.name else None
 
-    def _with_estimates(self, found: Sequence[CampaignStatus]) -> list[CampaignStatus]:
+    def _with_estimates(self, campaigns: Sequence[CampaignStatus]) -> list[CampaignStatus]:
         """Running campaigns with their time left, which the list does not have."""
-        running = [each for each in found if each.state is CampaignState.RUNNING][:_MOST_ESTIMATED]
-        told = {
+        running = [each for each in campaigns if each.state is CampaignState.RUNNING][:_MOST_ESTIMATED]
+        statuses = {
             each.campaign_id: self._campaigns.status(StatusRequest(each.campaign_id, without_runs=True))
             for each in running
         }
-        return [told.get(each.campaign_id, each) for each in found]
+        return [statuses.get(each.campaign_id, each) for each in campaigns]
 
-    def _runs_page(self, asked: PageAsked, acts: bool) -> Drawing:
-        request = StatusRequest(asked.campaign_id, asked.first, _RUNS_OF_A_PAGE)
-        status, found = self._campaigns.chosen_runs(request, _chosen(asked.filter))
-        shown = Shown(status.runs, asked.first, found, status.runs_total, _RUNS_OF_A_PAGE)
-        path = f"/campaigns/{quote(asked.campaign_id)}/runs"
+    def _runs_page(self, page: PageAsked, acts: bool) -> Drawing:
+        request = StatusRequest(page.campaign_id, page.first, _RUNS_OF_A_PAGE)
+        status, matching = self._campaigns.chosen_runs(request, _chosen(page.filter))
+        shown = Shown(status.runs, page.first, matching, status.runs_total, _RUNS_OF_A_PAGE)
+        path = f"/campaigns/{quote(page.campaign_id)}/runs"
         rows = {
-            row: rendered("row_run.html.j2", r=run, row=row, acts=acts, campaign_id=asked.campaign_id)
+            row: rendered("row_run.html.j2", r=run, row=row, acts=acts, campaign_id=page.campaign_id)
             for run in status.runs
             if (row := element_id("r", run.run_id))
         }
-        counted = rendered("part_shown.html.j2", shown=shown, filter=asked.filter, path=path)
+        counted = rendered("part_shown.html.j2", shown=shown, filter=page.filter, path=path)
         facts = {
-            "campaign_id": asked.campaign_id,
-            "filter": asked.filter,
-            "choices": self._campaign.run_choices(asked.campaign_id),
+            "campaign_id": page.campaign_id,
+            "filter": page.filter,
+            "choices": self._campaign.run_choices(page.campaign_id),
             "path": path,
             "acts": acts,
         }
         regions = {"shown": Region({"": counted}), "runs": Region(rows)}
-        return Drawing(f"Runs of {asked.campaign_id}", "runs.html.j2", regions, facts)
+        return Drawing(f"Runs of {page.campaign_id}", "runs.html.j2", regions, facts)
 
     def _run_page(self, run_id: str, acts: bool) -> Drawing:
         detail = self._campaigns.run(NamedRun(run_id))
@@ -218,15 +218,17 @@ class Pages:
         return Drawing("Queue", "queue.html.j2", {"summary": Region({"": left_out}), "queue": Region(rows)})
 
 
-def _chosen(asked: Filter) -> RunFilter:
+def _chosen(page_filter: Filter) -> RunFilter:
     """The runs that a filter asks for; a state that there is not asks for any."""
-    state = RunState(asked.state) if asked.state in tuple(RunState) else None
-    return RunFilter(asked.search, asked.device, state, asked.flag, paused=asked.state == PAUSED)
+    state = RunState(page_filter.state) if page_filter.state in tuple(RunState) else None
+    return RunFilter(
+        page_filter.search, page_filter.device, state, page_filter.flag, paused=page_filter.state == PAUSED
+    )
 
 
-def _is_wanted(status: CampaignStatus, asked: Filter) -> bool:
+def _is_wanted(status: CampaignStatus, page_filter: Filter) -> bool:
     return (
-        asked.finds(status.campaign_id, status.owner_name, status.project)
-        and asked.name in ("", status.name)
-        and asked.state in ("", str(status.state))
+        page_filter.finds(status.campaign_id, status.owner_name, status.project)
+        and page_filter.name in ("", status.name)
+        and page_filter.state in ("", str(status.state))
     )

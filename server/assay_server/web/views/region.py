@@ -46,7 +46,7 @@ def difference(before: Drawing | None, after: Drawing) -> dict[str, dict[str, st
             regions[name] = now.html
         else:
             pieces |= {key: html for key, html in now.pieces.items() if was.pieces[key] != html}
-    return {key: found for key, found in (("regions", regions), ("pieces", pieces)) if found}
+    return {key: changes for key, changes in (("regions", regions), ("pieces", pieces)) if changes}
 
 
 def event(name: str, number: str, content: Mapping[str, object]) -> bytes:

@@ -112,12 +112,12 @@ class ResultsCache:
                 if key in self._kept:
                     self._kept.move_to_end(key)
                     return self._kept[key]
-            found = results_of(path)
+            results = results_of(path)
             with self._lock:
-                self._kept[key] = found
+                self._kept[key] = results
                 while len(self._kept) > _MOST_KEPT:
                     self._kept.popitem(last=False)
-            return found
+            return results
         except (OSError, pa.ArrowException, ValueError, KeyError) as error:
             _log.warning("the report of %s cannot be shown: %s", campaign.campaign_id, error)
             return Results()

@@ -111,23 +111,25 @@ class ResultsSoFar:
     def _make(self, campaign_id: str, version: int) -> None:
         began = self._monotonic()
         try:
-            found: SoFar | None = self._found(campaign_id)
+            so_far: SoFar | None = self._found(campaign_id)
         except NotYetError:  # somebody asked for a report so far; their analysis goes first
-            found = None
+            so_far = None
         except AssayError as error:
-            found = SoFar(problem=error.explained, made_at_ms=self._coordinator.clock.now_ms())
+            so_far = SoFar(problem=error.explained, made_at_ms=self._coordinator.clock.now_ms())
         except Exception:  # noqa: BLE001 - whoever looks at the page sees the results of before
             _log.exception("the results of %s so far were not made", campaign_id)
-            found = None
+            so_far = None
         took = self._monotonic() - began
         with self._lock:
             self._busy = False
             kept = self._kept.setdefault(campaign_id, _Kept())
             kept.not_before = self._monotonic() + max(_LEAST_REST_SECONDS, _REST_TIMES * took)
-            if found is None:
+            if so_far is None:
                 return
-            changed = kept.found is None or found.key != kept.found.key or found.problem != kept.found.problem
-            kept.found, kept.version = found, version
+            changed = (
+                kept.found is None or so_far.key != kept.found.key or so_far.problem != kept.found.problem
+            )
+            kept.found, kept.version = so_far, version
         if changed:
             self._made(campaign_id)
 
@@ -160,18 +162,18 @@ def _there(store: SqlTransaction, runs: Sequence[Run]) -> dict[Cell, float | Non
     by_cell: dict[Cell, list[Run]] = {}
     for run in runs:
         by_cell.setdefault((run.workload, run.device_kind), []).append(run)
-    found: dict[Cell, float | None] = {}
+    percents: dict[Cell, float | None] = {}
     for cell, every in by_cell.items():
         those = [run for run in every if run.level == "detailed"] or every
         expected = [_expected(run, slices[run.run_id], whole.get(cell, 0)) for run in those]
         there = sum(piece.launches for run in those for piece in slices[run.run_id] if piece.file)
-        found[cell] = min(100.0, 100.0 * there / sum(expected)) if all(expected) else None
-    return found
+        percents[cell] = min(100.0, 100.0 * there / sum(expected)) if all(expected) else None
+    return percents
 
 
 def _expected(run: Run, pieces: list[Slice], whole: int) -> int:
     """Launches that a run will have; 0: nobody knows."""
     if run.state is RunState.DONE:
         return sum(piece.launches for piece in pieces)
-    asked = sum(piece.launch_count for piece in pieces) if all(p.launch_count for p in pieces) else 0
-    return min(asked, whole) if asked and whole else asked or whole
+    launch_count = sum(piece.launch_count for piece in pieces) if all(p.launch_count for p in pieces) else 0
+    return min(launch_count, whole) if launch_count and whole else launch_count or whole

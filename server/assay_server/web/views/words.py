@@ -52,12 +52,12 @@ def percent(value: float | None) -> str:
 
 def special_condition(cache: str | None, clock: object, sm_percent: float | None) -> str:
     """What is special about a condition; "" for free clocks, caches left alone and all SMs."""
-    told = ["flushed caches"] if cache == "all" else []
+    parts = ["flushed caches"] if cache == "all" else []
     if clock not in (None, "none"):
-        told.append(f"clock {clock}")
+        parts.append(f"clock {clock}")
     if sm_percent is not None and sm_percent < 100:
-        told.append(f"{sm_percent:g} % of the SMs")
-    return ", ".join(told)
+        parts.append(f"{sm_percent:g} % of the SMs")
+    return ", ".join(parts)
 
 
 def condition(given: Condition) -> str:

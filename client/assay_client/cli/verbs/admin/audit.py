@@ -38,5 +38,5 @@ def audit(
     Refused calls are listed too. What agents did to a run is in 'assay explain RUN'."""
     since_ms = 0 if since is None else int(1000 * (time.time() - parse_span_seconds(since, "--since")))
     with Client(server) as client:
-        found = client.audit(identity=identity, since_ms=since_ms, most=most)
-    show(found, as_json, lambda console: render_audit(found, console))
+        document = client.audit(identity=identity, since_ms=since_ms, most=most)
+    show(document, as_json, lambda console: render_audit(document, console))

@@ -42,8 +42,8 @@ def budget(
     with Client(server) as client:
         if gpu_hours is not None:
             client.set_budget(person, hours)
-        found = client.budgets(person)
-    show(found, as_json, lambda console: render_budgets(found, console))
+        document = client.budgets(person)
+    show(document, as_json, lambda console: render_budgets(document, console))
 
 
 def _hours(text: str) -> float | None:

@@ -17,5 +17,5 @@ def identities(*, server: ServerOption = None, as_json: JsonOption = False) -> N
 
     Also lists join tokens that can still be used."""
     with Client(server) as client:
-        found = client.identities()
-    show(found, as_json, lambda console: render_identities(found, console))
+        document = client.identities()
+    show(document, as_json, lambda console: render_identities(document, console))

@@ -118,11 +118,11 @@ def classify(
         require(RECORDING, *files)
         require(TRACES, listed)
         with activity("reading " + ", ".join(map(str, [*files, listed]))):
-            launches, found, written = classified.classify_listed(
+            launches, labels, written = classified.classify_listed(
                 files, listed, parameters=parameters, seed=seed, memory_limit_bytes=limit
             )
             if output is not None:
-                write_atomically(output, classified.listed_file(launches, found, output.suffix))
+                write_atomically(output, classified.listed_file(launches, labels, output.suffix))
         show(written, as_json, lambda console: render_listed(written, output, console))
         return
     assert light is not None

@@ -84,15 +84,15 @@ def _selection(
 ) -> None:
     require(SELECTION, path)
     require(RECORDING, *files)
-    asked = None if launch is None else _parsed(launch)
+    launch_key = None if launch is None else _parsed(launch)
     with activity(f"reading {path}") as shown:
         saved = load_selection(path)
         whole = None
         if files:
             shown.say("reading " + ", ".join(map(str, files)))
             whole = read_profile(files, memory_limit_bytes=memory_limit_bytes).whole
-        found = explain_selection(saved, whole, asked)
-    show(found.to_dict(), as_json, lambda console: render_selection_explained(found, console))
+        explanation = explain_selection(saved, whole, launch_key)
+    show(explanation.to_dict(), as_json, lambda console: render_selection_explained(explanation, console))
 
 
 def _parsed(launch: str) -> tuple[int, int]:
@@ -109,14 +109,14 @@ def _campaign(what: str, server: str | None, as_json: bool) -> None:
     close = difflib.get_close_matches(what, all_codes(), n=1, cutoff=0.75)
     try:
         with Client(server) as client:
-            found = explain_run(client, what) if "." in what else explain_campaign(client, what)
+            explanation = explain_run(client, what) if "." in what else explain_campaign(client, what)
     except (CampaignError, ServerUnreachableError) as error:
         if close:
             raise _unknown(what, close[0]) from error
         if isinstance(error, ServerUnreachableError) and not _CAMPAIGN_OR_RUN.search(what):
             raise _no_code(what) from error
         raise
-    show(found.to_dict(), as_json, lambda console: render_campaign_explained(found, console))
+    show(explanation.to_dict(), as_json, lambda console: render_campaign_explained(explanation, console))
 
 
 def _unknown(what: str, close: str) -> ParameterError:

@@ -148,10 +148,10 @@ def select(
         shown.say("selecting" if named is None else f"selecting with {named}")
         of = unit_for(choice, profile, other)
         if named is None:
-            found = select_recommended(of, profile, seed)
+            recommendation = select_recommended(of, profile, seed)
         else:
-            found = Recommended(select_by_unit(of, named, profile, parameters, seed))
-    selection = found.selection
+            recommendation = Recommended(select_by_unit(of, named, profile, parameters, seed))
+    selection = recommendation.selection
     document = selection.document(labels=True).to_dict()
     if output is not None:
         write_atomically(output, selection.to_csv() if output.suffix == ".csv" else json_pieces(document))
@@ -160,9 +160,9 @@ def select(
     def render(console: Console) -> None:
         if show_all:
             projected = _projected_by_group(profile, selection).tolist()
-            render_whole_selection(document, projected, output, console, tried=found.tried)
+            render_whole_selection(document, projected, output, console, tried=recommendation.tried)
         else:
-            render_selection(document, output, console, tried=found.tried)
+            render_selection(document, output, console, tried=recommendation.tried)
 
     show(document, as_json, render)
 

@@ -15,5 +15,5 @@ app = verb_app()
 def agents(*, server: ServerOption = None, as_json: JsonOption = False) -> None:
     """List agents and what each GPU is running."""
     with Client(server) as client:
-        found = client.agents()
-    show(found, as_json, lambda console: render_agents(found, console))
+        document = client.agents()
+    show(document, as_json, lambda console: render_agents(document, console))

@@ -39,8 +39,8 @@ def delete(
     """Delete an ended campaign with its records and report."""
     with Connection(server) as connection:
         deleted = connection.delete(campaign_id, confirmed=yes)
-    told = f"{campaign_id} is deleted: {_what(deleted.runs, deleted.files, deleted.bytes)}"
-    show(asdict(deleted), as_json, lambda console: console.print(told))
+    message = f"{campaign_id} is deleted: {_what(deleted.runs, deleted.files, deleted.bytes)}"
+    show(asdict(deleted), as_json, lambda console: console.print(message))
 
 
 @app.command()
@@ -61,9 +61,9 @@ def archive(
             confirmed=yes,
             tell=lambda line: typer.echo(visible(line), err=True),
         )
-    told = f"{campaign_id} is in {output}: {_what(deleted.runs, deleted.files, deleted.bytes)}"
+    message = f"{campaign_id} is in {output}: {_what(deleted.runs, deleted.files, deleted.bytes)}"
     document = {**asdict(deleted), "file": str(output)}
-    show(document, as_json, lambda console: console.print(told))
+    show(document, as_json, lambda console: console.print(message))
 
 
 @app.command()
@@ -77,8 +77,8 @@ def export(
     """Write an ended campaign to a file for another server."""
     with Connection(server) as connection:
         document = export_to(connection, campaign_id, output)
-    told = f"{campaign_id} is in {output} ({size(document['bytes'])})"
-    show(document, as_json, lambda console: console.print(told))
+    message = f"{campaign_id} is in {output} ({size(document['bytes'])})"
+    show(document, as_json, lambda console: console.print(message))
 
 
 @app.command("import")
@@ -91,8 +91,8 @@ def import_(
     """Import a campaign from a file, with the same report."""
     with Connection(server) as connection:
         taken = import_from(connection, file)
-    told = f"{taken.campaign_id} is imported: {_what(taken.runs, taken.files, taken.bytes)}"
-    show(asdict(taken), as_json, lambda console: console.print(told))
+    message = f"{taken.campaign_id} is imported: {_what(taken.runs, taken.files, taken.bytes)}"
+    show(asdict(taken), as_json, lambda console: console.print(message))
 
 
 def _what(runs: int, files: int, bytes_: int) -> str:

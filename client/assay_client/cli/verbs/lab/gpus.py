@@ -15,5 +15,5 @@ app = verb_app()
 def gpus(*, server: ServerOption = None, as_json: JsonOption = False) -> None:
     """List GPUs and what each is running."""
     with Client(server) as client:
-        found = client.gpus()
-    show(found, as_json, lambda console: render_gpus(found, console))
+        document = client.gpus()
+    show(document, as_json, lambda console: render_gpus(document, console))

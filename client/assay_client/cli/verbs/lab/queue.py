@@ -15,5 +15,5 @@ app = verb_app()
 def queue(*, server: ServerOption = None, as_json: JsonOption = False) -> None:
     """Show why runs wait, who is ahead, and for how long."""
     with Client(server) as client:
-        found = client.queue()
-    show(found, as_json, lambda console: render_queue(found, console))
+        document = client.queue()
+    show(document, as_json, lambda console: render_queue(document, console))

@@ -46,8 +46,8 @@ def _warnings(campaign: Path) -> list[dict[str, Any]]:
     """
     read_campaign(campaign)
     try:
-        found = check_campaign(campaign)
+        findings = check_campaign(campaign)
     except (CampaignError, MissingExtraError):
         return []
-    found.refuse(here=False)
-    return found.to_documents()
+    findings.refuse(here=False)
+    return findings.to_documents()

@@ -61,7 +61,7 @@ def metrics(
     A method without counters needs only nsys.
     """
     capability = "" if gpu is None else compute_capability_of(gpu)
-    found = measuring(
+    plan = measuring(
         method,
         parse_parameters(param or []),
         compute_capability=capability,
@@ -71,27 +71,27 @@ def metrics(
         command=tuple(command or WORKLOAD),
         operations=unit == "operation",
     )
-    limits = local.nsight_compute_limits(capability, tool_version) if capability and found.counters else None
-    document = _document(found, gpu, limits)
+    limits = local.nsight_compute_limits(capability, tool_version) if capability and plan.counters else None
+    document = _document(plan, gpu, limits)
     show(document, as_json, lambda console: render_measuring(document, console))
 
 
-def _document(found: Measuring, gpu: str | None, limits: Note | None) -> dict[str, Any]:
+def _document(plan: Measuring, gpu: str | None, limits: Note | None) -> dict[str, Any]:
     return {
-        "method": found.method,
+        "method": plan.method,
         "gpu": gpu,
-        "compute_capability": found.compute_capability or None,
-        "tool_version": found.tool_version or None,
+        "compute_capability": plan.compute_capability or None,
+        "tool_version": plan.tool_version or None,
         "counters": [
-            {"name": name, "metric": metric, "help": help_of(name)} for name, metric in found.counters
+            {"name": name, "metric": metric, "help": help_of(name)} for name, metric in plan.counters
         ],
-        "missing": list(found.missing),
-        "passes": found.passes.passes,
-        "passes_exact": found.passes.exact,
-        "of_every_launch": found.of_every_launch,
+        "missing": list(plan.missing),
+        "passes": plan.passes.passes,
+        "passes_exact": plan.passes.exact,
+        "of_every_launch": plan.of_every_launch,
         "commands": [
             {"what": line.what, "argv": list(line.argv), "output": line.output or None}
-            for line in found.commands
+            for line in plan.commands
         ],
-        "notes": [note.to_dict() for note in (*found.notes, *([limits] if limits else []))],
+        "notes": [note.to_dict() for note in (*plan.notes, *([limits] if limits else []))],
     }

@@ -134,16 +134,16 @@ def report(
         raise ParameterError("--interactive", f"the {form} report has no buttons", "give --format html")
     with _source(campaign_id, state, server) as source:
         _set_beside(source, beside or (), simulated or ())
-        found = _Interactive(source) if interactive else source
+        report_source = _Interactive(source) if interactive else source
         if output is not None:
-            _write(found, output, form, as_json)
+            _write(report_source, output, form, as_json)
         elif as_json or form is ReportFormat.JSON:
-            write_json(json.loads(found.data("json")))  # as the server wrote it
+            write_json(json.loads(report_source.data("json")))  # as the server wrote it
         elif form in (None, ReportFormat.TEXT):
-            render_report(found.report(), console())
+            render_report(report_source.report(), console())
         else:
-            sys.stdout.write(_single(found, form).decode("utf-8"))
-        render_changed_records(found.changed, console(error=True))
+            sys.stdout.write(_single(report_source, form).decode("utf-8"))
+        render_changed_records(report_source.changed, console(error=True))
 
 
 class _Source(Protocol):
@@ -233,14 +233,14 @@ def _source(campaign_id: str | None, state: Path | None, server: str | None) -> 
         yield _Fetched(client, campaign_id)
 
 
-def _set_beside(found: _Source, beside: Sequence[Path], simulated: Sequence[Path]) -> None:
+def _set_beside(source: _Source, beside: Sequence[Path], simulated: Sequence[Path]) -> None:
     """Read the tables that the reader sets beside the report, and put them into it."""
     if not (beside or simulated):
         return
     from assay_report.external_results import read_published, read_simulated, set_beside  # noqa: PLC0415 - rare
 
     set_beside(
-        found.report(),
+        source.report(),
         [entry for path in beside for entry in read_published(path)],
         [entry for path in simulated for entry in read_simulated(path)],
     )
@@ -255,49 +255,49 @@ def _of_server(campaign_id: str) -> Iterator[None]:
         state = likely_state_directory()
         page = state / "reports" / campaign_id / "report.html"
         if page.is_file():
-            told = (
+            remedy = (
                 f"the report of 'assay run' needs no server: {page}, or assay report {campaign_id} --state "
                 f"{state}; for a server's, {error.remedy}"
             )
-            raise ServerUnreachableError(error.subject, error.cause, told) from error
+            raise ServerUnreachableError(error.subject, error.cause, remedy) from error
         raise
 
 
-def _write(found: _Source, output: Path, form: ReportFormat | None, as_json: bool) -> None:
+def _write(source: _Source, output: Path, form: ReportFormat | None, as_json: bool) -> None:
     forms = [form] if form is not None else [ReportFormat.JSON, ReportFormat.HTML]
     files: dict[str, Any] = {}
     for each in forms:
-        name, contents = _files(found, each)
+        name, contents = _files(source, each)
         files[each.value] = output / name
         # What a file refers to is written first: a report that is there is whole.
         for path, data in reversed(list(contents.items())):
             write_atomically(output / path, data)
     if as_json:
-        changed = {"changed_records": found.changed} if found.changed else {}
-        write_json({"campaign_id": found.campaign_id, "files": files, **changed})
+        changed = {"changed_records": source.changed} if source.changed else {}
+        write_json({"campaign_id": source.campaign_id, "files": files, **changed})
     else:
         for path in files.values():
             console().print(f"written to {path}", soft_wrap=True)
 
 
-def _files(found: _Source, form: ReportFormat) -> tuple[str, Mapping[str, bytes]]:
+def _files(source: _Source, form: ReportFormat) -> tuple[str, Mapping[str, bytes]]:
     """The file or folder that the form is, and the contents of its files."""
     if form is ReportFormat.TEXT:
-        return "report.txt", {"report.txt": _text(found)}
+        return "report.txt", {"report.txt": _text(source)}
     name = file_name(Form(form))
     if form in (ReportFormat.JSON, ReportFormat.HTML):
-        return name, {name: _single(found, form)}
-    return name, files_of(found.report(), Form(form))
+        return name, {name: _single(source, form)}
+    return name, files_of(source.report(), Form(form))
 
 
-def _single(found: _Source, form: ReportFormat) -> bytes:
+def _single(source: _Source, form: ReportFormat) -> bytes:
     if form is ReportFormat.JSON:
-        return found.data("json")
-    return found.data("html") if form is ReportFormat.HTML else single(found.report(), Form(form))
+        return source.data("json")
+    return source.data("html") if form is ReportFormat.HTML else single(source.report(), Form(form))
 
 
-def _text(found: _Source) -> bytes:
+def _text(source: _Source) -> bytes:
     drawn = console()
     with drawn.capture() as captured:
-        render_report(found.report(), drawn)
+        render_report(source.report(), drawn)
     return captured.get().encode()

@@ -63,14 +63,14 @@ def cold_start(
         if _simulated(warm, flushed):
             if cost is not None or synthetic:
                 raise ParameterError("--cost, --synthetic", "they are for recordings, not for simulations")
-            found = compare_outputs(warm, flushed, active_cycles=active_cycles)
+            comparison = compare_outputs(warm, flushed, active_cycles=active_cycles)
         else:
             if active_cycles:
                 raise ParameterError("--active-cycles", "it is for a simulator's output, not for recordings")
             mark = True if synthetic else None
             left, right = (_read(path, mark, limit) for path in (warm, flushed))
-            found = compare_recordings(left, right, cost)
-    document = {"warm_run": str(warm), "flushed_run": str(flushed), **found.to_dict()}
+            comparison = compare_recordings(left, right, cost)
+    document = {"warm_run": str(warm), "flushed_run": str(flushed), **comparison.to_dict()}
     write_plot(plot, lambda: _figure(document))
     show(document, as_json, lambda console: render_cold_start(document, console))
 

@@ -96,8 +96,8 @@ def reuse(
             document["warm_up"] = plan.to_dict(output)
         elif output is not None:
             raise ParameterError("--output", "there is no list to write", "name launches with --warm-up")
-        found = list(_reuse(paths, limit, shown))
-        document["launches"] = [item.to_dict() for item in found]
+        launches = list(_reuse(paths, limit, shown))
+        document["launches"] = [item.to_dict() for item in launches]
         if log is not None:
             shown.say(f"reading {log}")
             before = {item["launch"]: item["forward_reuse"]["sector"] for item in document["launches"]}

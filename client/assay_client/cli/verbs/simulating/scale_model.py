@@ -199,22 +199,22 @@ def miss_rates(
     require(TRACES, *traces)
     accesses = TraceAccesses(traces_of(traces)[0], resident_blocks, line_bytes // sectors)
     with activity("reading traces"):
-        found = stack_distances(
+        distances = stack_distances(
             accesses,
             sectors_per_line=sectors,
             sampling_rate=sampling_rate,
             seed=seed,
             memory_limit_bytes=limit,
         )
-        mpki = found.misses_per_thousand(capacities, accesses.thread_instructions, line_bytes)
-        misses = found.misses([size // line_bytes for size in capacities])
+        mpki = distances.misses_per_thousand(capacities, accesses.thread_instructions, line_bytes)
+        misses = distances.misses([size // line_bytes for size in capacities])
     document = {
-        "accesses": found.accesses,
-        "first_touches": found.first_touches,
+        "accesses": distances.accesses,
+        "first_touches": distances.first_touches,
         "thread_instructions": accesses.thread_instructions,
         "line_bytes": line_bytes,
         "sectors_per_line": sectors,
-        "sampling_rate": found.sampling_rate,
+        "sampling_rate": distances.sampling_rate,
         "resident_blocks": resident_blocks,
         "seed": seed,
         "curve": [
@@ -243,12 +243,12 @@ def _curve(
 
 
 def _workload(table: Path, workloads: list[Workload], name: str | None) -> Workload:
-    found = [workload for workload in workloads if name in (None, workload.name)]
-    if len(found) != 1:
+    matches = [workload for workload in workloads if name in (None, workload.name)]
+    if len(matches) != 1:
         names = ", ".join(workload.name for workload in workloads)
         cause = "it holds several workloads" if name is None else f"it holds no workload {name!r}"
         raise ParameterError(str(table), cause, f"give --workload, one of {names}")
-    return found[0]
+    return matches[0]
 
 
 def _sizes(text: str | None) -> list[int] | None:
