@@ -32,9 +32,9 @@ def _origin() -> tuple[Path | None, bool]:
 
     try:
         text = distribution(_DISTRIBUTION).read_text("direct_url.json")
-        found = json.loads(text or "{}")
-        address = urlsplit(str(found.get("url", "")))
-        editable = bool(found.get("dir_info", {}).get("editable"))
+        document = json.loads(text or "{}")
+        address = urlsplit(str(document.get("url", "")))
+        editable = bool(document.get("dir_info", {}).get("editable"))
     except (PackageNotFoundError, OSError, ValueError, AttributeError):
         return None, False
     return (Path(unquote(address.path)) if address.scheme == "file" else None), editable
@@ -42,7 +42,7 @@ def _origin() -> tuple[Path | None, bool]:
 
 def _pip() -> str:
     """``pip``, if that is this Python's; else pip by way of this Python."""
-    found = shutil.which("pip")
+    pip_path = shutil.which("pip")
     beside = Path(sys.executable).with_name("pip")
-    is_ours = found is not None and Path(found) == beside
+    is_ours = pip_path is not None and Path(pip_path) == beside
     return "pip" if is_ours else f"{shlex.quote(sys.executable)} -m pip"

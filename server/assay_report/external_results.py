@@ -35,7 +35,7 @@ def read_published(path: Path) -> list[PublishedEntry]:
     """The results in a table; raises InputError naming the line."""
     rows = csv.DictReader(_text(path, _FORM).splitlines())
     header = [name for name in rows.fieldnames or () if name]
-    values = {name: found for name in header if (found := _VALUE.fullmatch(name.strip())) is not None}
+    values = {name: match for name in header if (match := _VALUE.fullmatch(name.strip())) is not None}
     if "workload" not in header or not values:
         has = ", ".join(header[:8]) or "nothing"
         cause = f"it has no columns 'workload' and 'error' or 'speedup', but {has}"
@@ -52,19 +52,19 @@ def _entries(
     row: Mapping[str, str | None], values: Mapping[str, re.Match[str]], path: Path, where: str
 ) -> Iterator[PublishedEntry]:
     """One entry for each GPU that the line has numbers of."""
-    told = {name: (row.get(name) or "").strip() for name in _NAMES}
-    if not told["workload"]:
+    texts = {name: (row.get(name) or "").strip() for name in _NAMES}
+    if not texts["workload"]:
         raise InputError(where, "it names no workload", _FORM)
     by_device: dict[str, dict[str, float]] = {}
-    for name, found in values.items():
+    for name, match in values.items():
         text = (row.get(name) or "").strip()
         if text:
-            of_device = by_device.setdefault(found["device"] or told["device"], {})
-            of_device[found["what"].lower()] = _number(text, f"{where}, column {name}")
-    told["source"] = told["source"] or path.name
+            of_device = by_device.setdefault(match["device"] or texts["device"], {})
+            of_device[match["what"].lower()] = _number(text, f"{where}, column {name}")
+    texts["source"] = texts["source"] or path.name
     for device, numbers in by_device.items():
         yield PublishedEntry(
-            **{**told, "device": device},
+            **{**texts, "device": device},
             error_percent=numbers.get("error"),
             speedup=numbers.get("speedup"),
         )

@@ -54,7 +54,7 @@ def single(report: Report, form: Form) -> bytes:
     """The form as one stream; of the tables, that of the rows."""
     makers: Mapping[Form, Callable[[Report], str]] = {
         Form.JSON: _json, Form.HTML: render_html, Form.MARKDOWN: render_markdown, Form.LATEX: render_latex,
-        Form.CSV: lambda found: csv_text(main_table(found)),
+        Form.CSV: lambda each: csv_text(main_table(each)),
     }  # fmt: skip
     return report_parquet(report) if form is Form.PARQUET else makers[form](report).encode()
 

@@ -156,7 +156,7 @@ def _plates(figures: Sequence[Figure], *, with_scripts: bool) -> dict[str | None
 
     without = forms.missing()
     at_once = frozenset[str]() if without else gallery.drawn_at_once(figures)
-    found: dict[str | None, tuple[Plate, ...]] = {}
+    by_workload: dict[str | None, tuple[Plate, ...]] = {}
     for figure in figures:
         # The SVG is markup already: forms.svg escapes what it is given.
         at_hand = figure.name in at_once
@@ -169,8 +169,8 @@ def _plates(figures: Sequence[Figure], *, with_scripts: bool) -> dict[str | None
         tall = drawn is not None and forms.height_px(figure) > _TALL_PX
         wide = drawn is not None and width_of(drawn) > _WIDE_PX
         plate = Plate(figure.name, figure.title, caption, drawn, narrow, tall, wide)
-        found[figure.workload] = (*found.get(figure.workload, ()), plate)
-    return found
+        by_workload[figure.workload] = (*by_workload.get(figure.workload, ()), plate)
+    return by_workload
 
 
 def _how_to_see(figure: Figure, *, with_scripts: bool) -> str:

@@ -145,11 +145,11 @@ def cell_names(rows: Sequence[Placed]) -> list[str]:
 
 def method_names(rows: Sequence[Row]) -> list[str]:
     """A name for each row's method, with its parameters where a method is used in two ways."""
-    asked: dict[str, set[str]] = {}
+    by_method: dict[str, set[str]] = {}
     for row in rows:
-        asked.setdefault(row.method, set()).add(_asked(row))
+        by_method.setdefault(row.method, set()).add(_asked(row))
     return [
-        f"{row.method} ({_asked(row) or 'defaults'})" if len(asked[row.method]) > 1 else row.method
+        f"{row.method} ({_asked(row) or 'defaults'})" if len(by_method[row.method]) > 1 else row.method
         for row in rows
     ]
 

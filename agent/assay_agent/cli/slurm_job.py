@@ -109,13 +109,13 @@ class _Ending:
         """Ask Slurm, and log what is new."""
         self.signalled = True
         try:
-            reason = self._job.why_stopped(self._limit_seconds)
+            stop_reason = self._job.why_stopped(self._limit_seconds)
         except AssayError as error:
             _log.warning("why the job ends is unknown: %s", error)
             return
-        if reason not in self._found:
-            _log.info("Slurm job %s: %s", self._job.shown, reason.value)
-        self._found.append(reason)
+        if stop_reason not in self._found:
+            _log.info("Slurm job %s: %s", self._job.shown, stop_reason.value)
+        self._found.append(stop_reason)
 
     def requeue(self, *, at_limit: bool) -> None:
         """Have the job run again if it was preempted, or is at its limit and that was asked for.

@@ -78,8 +78,8 @@ def flat_table(name: str, model: type[BaseModel], entries: Sequence[BaseModel]) 
 
 def _model(holder: type[BaseModel], name: str) -> type[BaseModel]:
     """The model of the entries of a list."""
-    found: type[BaseModel] = typing.get_args(holder.model_fields[name].annotation)[0]
-    return found
+    model: type[BaseModel] = typing.get_args(holder.model_fields[name].annotation)[0]
+    return model
 
 
 def _leaves(model: type[BaseModel], path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Kind]]:
@@ -108,6 +108,6 @@ def _value(document: Any, path: tuple[str, ...], kind: Kind) -> Value:
     if kind == "number":
         return float(document)
     if kind != "text" or isinstance(document, str):
-        found: Value = document
-        return found
+        leaf: Value = document
+        return leaf
     return visible_json(json.dumps(document, ensure_ascii=False))

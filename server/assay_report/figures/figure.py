@@ -53,8 +53,8 @@ class Figure:
             import altair  # noqa: PLC0415 - comes with the extra `figures`
         except ImportError as missing:
             raise MissingExtraError("figures", "altair", EXTRA) from missing
-        found: altair.TopLevelMixin = altair.Chart.from_dict(dict(self.spec))
-        return found
+        altair_chart: altair.TopLevelMixin = altair.Chart.from_dict(dict(self.spec))
+        return altair_chart
 
 
 def made(

@@ -73,9 +73,9 @@ def _element(name: str, text: str) -> ElementTree.Element:
 
 
 def _own_ids(root: ElementTree.Element, prefix: str) -> None:
-    found = [element for element in root.iter() if "id" in element.attrib]
-    renamed = {element.attrib["id"]: f"{prefix}-{number}" for number, element in enumerate(found)}
-    for element in found:
+    elements = [element for element in root.iter() if "id" in element.attrib]
+    renamed = {element.attrib["id"]: f"{prefix}-{number}" for number, element in enumerate(elements)}
+    for element in elements:
         element.set("id", renamed[element.attrib["id"]])
     for element in root.iter():
         for name, value in element.attrib.items():
@@ -84,9 +84,9 @@ def _own_ids(root: ElementTree.Element, prefix: str) -> None:
                 element.set(name, f"url(#{renamed[reference[1]]})")
 
 
-def _short(found: re.Match[str]) -> str:
+def _short(match: re.Match[str]) -> str:
     """A hundredth of a px is more than anybody sees, and a third of the bytes."""
-    text = f"{float(found[0]):.2f}".rstrip("0").rstrip(".")
+    text = f"{float(match[0]):.2f}".rstrip("0").rstrip(".")
     return "0" if text == "-0" else text
 
 

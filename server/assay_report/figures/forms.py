@@ -46,8 +46,8 @@ def converter() -> ModuleType:
         import vl_convert  # noqa: PLC0415 - comes with the extra `figures`
     except ImportError as error:
         raise MissingExtraError("figures", "vl_convert", EXTRA) from error
-    found: ModuleType = vl_convert
-    return found
+    module: ModuleType = vl_convert
+    return module
 
 
 def svg(figure: Figure, *, styled: bool = True) -> str:
@@ -69,13 +69,13 @@ def narrow_svg(figure: Figure, *, styled: bool = True) -> str:
 
 @lru_cache(maxsize=_REMEMBERED)
 def _narrow_svg(spec: bytes, title: str, described: str, styled: bool) -> str:
-    asked = json.loads(spec)
-    fitting = narrowed(asked)
+    wide_spec = json.loads(spec)
+    fitting = narrowed(wide_spec)
     drawn = _drawn(fitting)
     for _ in range(_FITTED_AGAIN):
         if width_of(drawn) <= NARROW_PX:
             break
-        fitting = narrowed(asked, plot_width(fitting) + NARROW_PX - width_of(drawn))
+        fitting = narrowed(wide_spec, plot_width(fitting) + NARROW_PX - width_of(drawn))
         drawn = _drawn(fitting)
     return finished(at_most(drawn, NARROW_PX), title, described, b"narrow" + spec, styled=styled)
 

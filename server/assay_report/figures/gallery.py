@@ -24,13 +24,13 @@ _UNITS = {"ns": "time", "cycle": "cycles", "cycles": "cycles"}
 
 def of_report(report: Report) -> tuple[Figure, ...]:
     """All figures of a report: of the suite, of compared runs, then of each workload. Names are unique."""
-    found = [*of_suite(report), *of_comparisons(report)]
+    figures = [*of_suite(report), *of_comparisons(report)]
     by_workload: dict[str, list[Row]] = {}
     for row in report.rows:
         by_workload.setdefault(row.workload, []).append(row)
     for workload, rows in by_workload.items():
-        found += of_workload(report, workload, rows)
-    return tuple(_with_own_names(found))
+        figures += of_workload(report, workload, rows)
+    return tuple(_with_own_names(figures))
 
 
 def of_suite(report: Report) -> Iterator[Figure]:

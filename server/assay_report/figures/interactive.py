@@ -19,8 +19,8 @@ _OPTIONS = (
 
 def specifications(figures: Sequence[Figure]) -> str:
     """A script element that holds the specifications by the figures' names; it runs nothing."""
-    found = {figure.name: figure.spec for figure in figures if figure.empty is None}
-    return f'<script type="application/json" id="assay-figures">{_in_script(found)}</script>'
+    specs = {figure.name: figure.spec for figure in figures if figure.empty is None}
+    return f'<script type="application/json" id="assay-figures">{_in_script(specs)}</script>'
 
 
 def starting_script(bundle: str) -> str:

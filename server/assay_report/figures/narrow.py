@@ -39,19 +39,19 @@ def narrowed(spec: Mapping[str, Any], plot_px: float | None = None) -> dict[str,
         plot_px = NARROW_PX - beside
     plot_px = max(plot_px, _LEAST_PLOT_PX)
     plots = plot_width(stacked)
-    found = scaled(stacked, plot_px / plots) if plots else stacked
-    lines = textwrap.wrap(found["title"], _TITLE_CHARACTERS)
-    return {**_in_width(found, plot_px), "title": {"text": lines, "limit": NARROW_PX - _PADDING_PX}}
+    narrow_view = scaled(stacked, plot_px / plots) if plots else stacked
+    lines = textwrap.wrap(narrow_view["title"], _TITLE_CHARACTERS)
+    return {**_in_width(narrow_view, plot_px), "title": {"text": lines, "limit": NARROW_PX - _PADDING_PX}}
 
 
 def _stacked(view: Mapping[str, Any]) -> dict[str, Any]:
     """Views side by side become views below one another, each with the names of its rows."""
-    found = dict(view)
-    beside = found.pop("hconcat", None)
-    below = beside or found.get("vconcat")
+    stack = dict(view)
+    beside = stack.pop("hconcat", None)
+    below = beside or stack.get("vconcat")
     if below:
-        found["vconcat"] = [_stacked(_with_labels(each) if beside else each) for each in below]
-    return found
+        stack["vconcat"] = [_stacked(_with_labels(each) if beside else each) for each in below]
+    return stack
 
 
 def _with_labels(view: Mapping[str, Any]) -> dict[str, Any]:
@@ -64,34 +64,36 @@ def _with_labels(view: Mapping[str, Any]) -> dict[str, Any]:
 
 def _in_width(view: Mapping[str, Any], plot_px: float) -> dict[str, Any]:
     """A view with the titles of its axes, its names and its legends within the width."""
-    found = dict(view)
-    mark = found.get("mark")
+    narrow_view = dict(view)
+    mark = narrow_view.get("mark")
     if isinstance(mark, Mapping) and "limit" in mark:  # an empty figure, which says why
-        texts = [textwrap.wrap(each["text"], _TITLE_CHARACTERS) for each in found["data"]["values"]]
-        found["data"] = {"values": [{"text": lines} for lines in texts]}
+        texts = [textwrap.wrap(each["text"], _TITLE_CHARACTERS) for each in narrow_view["data"]["values"]]
+        narrow_view["data"] = {"values": [{"text": lines} for lines in texts]}
     for part in ("vconcat", "layer"):
-        if part in found:
-            found[part] = [_in_width(each, plot_px) for each in found[part]]
-    if "encoding" in found:
-        found["encoding"] = {
-            channel: _channel(channel, each, plot_px) for channel, each in found["encoding"].items()
+        if part in narrow_view:
+            narrow_view[part] = [_in_width(each, plot_px) for each in narrow_view[part]]
+    if "encoding" in narrow_view:
+        narrow_view["encoding"] = {
+            channel: _channel(channel, each, plot_px) for channel, each in narrow_view["encoding"].items()
         }
-    return found
+    return narrow_view
 
 
 def _channel(channel: str, encoding: Mapping[str, Any], plot_px: float) -> dict[str, Any]:
-    found = dict(encoding)
-    if channel == "x" and isinstance(found.get("title"), str):
-        found["title"] = textwrap.wrap(found["title"], int((plot_px + 40) / _CHARACTER_PX)) or found["title"]
-    if channel in ("x", "y") and found.get("type") == "nominal" and found.get("axis") is not None:
-        found["axis"] = {**found.get("axis", {}), "labelExpr": _IN_LINES}
-    legend = found.get("legend")
+    definition = dict(encoding)
+    if channel == "x" and isinstance(definition.get("title"), str):
+        definition["title"] = (
+            textwrap.wrap(definition["title"], int((plot_px + 40) / _CHARACTER_PX)) or definition["title"]
+        )
+    if channel in ("x", "y") and definition.get("type") == "nominal" and definition.get("axis") is not None:
+        definition["axis"] = {**definition.get("axis", {}), "labelExpr": _IN_LINES}
+    legend = definition.get("legend")
     if legend and "columns" in legend:
-        shown = (found.get("scale") or {}).get("domain", ())
+        shown = (definition.get("scale") or {}).get("domain", ())
         columns = fitting_columns(shown, legend["columns"], plot_px)
         # A legend begins where the plot does.
-        found["legend"] = {**legend, "columns": columns, "labelLimit": plot_px - _SYMBOL_PX}
-    return found
+        definition["legend"] = {**legend, "columns": columns, "labelLimit": plot_px - _SYMBOL_PX}
+    return definition
 
 
 def _longest_name(view: Mapping[str, Any]) -> int:

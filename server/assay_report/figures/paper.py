@@ -45,10 +45,10 @@ def plot_width(view: Mapping[str, Any]) -> float:
 
 def scaled(view: Mapping[str, Any], factor: float) -> dict[str, Any]:
     """A view whose plots have ``factor`` times the width."""
-    found = dict(view)
+    scaled_view = dict(view)
     for part in ("hconcat", "vconcat"):
         if part in view:
-            found[part] = [scaled(each, factor) for each in view[part]]
+            scaled_view[part] = [scaled(each, factor) for each in view[part]]
     if isinstance(view.get("width"), int | float):
-        found["width"] = round(view["width"] * factor, 2)
-    return found
+        scaled_view["width"] = round(view["width"] * factor, 2)
+    return scaled_view

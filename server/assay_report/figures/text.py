@@ -35,15 +35,15 @@ def hint(text: str) -> str:
 
 def labels(names: Sequence[str], characters: int = LONGEST_LABEL) -> dict[str, str]:
     """A short label for each of ``names``, in their order; no two names share a label."""
-    found: dict[str, str] = {}
+    by_name: dict[str, str] = {}
     taken: set[str] = set()
     for name in dict.fromkeys(names):
         short = shortened(name, characters) or "(no name)"
         candidates = (short if number == 1 else f"{short} ({number})" for number in count(1))
         label = next(each for each in candidates if each not in taken)
         taken.add(label)
-        found[name] = label
-    return found
+        by_name[name] = label
+    return by_name
 
 
 def file_name(*parts: str) -> str:

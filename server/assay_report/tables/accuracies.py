@@ -26,15 +26,15 @@ def accuracies(of: Callable[[Entry], Accuracies | None]) -> list[Filled[Entry]]:
 
     def column(title: str, value: Callable[[Accuracies], float | None]) -> Filled[Entry]:
         def cell(entry: Entry) -> str:
-            found = of(entry)
-            return ABSENT if found is None else percent(value(found))
+            scores = of(entry)
+            return ABSENT if scores is None else percent(value(scores))
 
         return numbers(title, cell, "%", optional=True)
 
     return [
-        column("accuracy, expected", lambda found: found.expected_accuracy_percent),
-        column("accuracy, chronological", lambda found: found.chronological_accuracy_percent),
-        column("chronological, balanced", lambda found: found.chronological_balanced_accuracy_percent),
-        column("accuracy, grouped", lambda found: found.grouped_accuracy_percent),
-        column("grouped, balanced", lambda found: found.grouped_balanced_accuracy_percent),
+        column("accuracy, expected", lambda scores: scores.expected_accuracy_percent),
+        column("accuracy, chronological", lambda scores: scores.chronological_accuracy_percent),
+        column("chronological, balanced", lambda scores: scores.chronological_balanced_accuracy_percent),
+        column("accuracy, grouped", lambda scores: scores.grouped_accuracy_percent),
+        column("grouped, balanced", lambda scores: scores.grouped_balanced_accuracy_percent),
     ]

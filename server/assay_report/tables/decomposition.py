@@ -58,13 +58,13 @@ def decomposition_table(entries: Sequence[Decomposed]) -> Table:
 
 def parts_text(parts: ErrorDecomposition) -> str:
     """The parts in one line: ``representatives +1.20, not separated -0.30 (representatives, labels)``."""
-    found = [
+    texts = [
         f"{said} {with_sign(getattr(parts, name))}"
         for name, said in PART_NAMES.items()
         if getattr(parts, name) is not None
     ]
     together = _together(parts)
-    return ", ".join(found) + (f" ({together})" if together != ABSENT else "") + f" {POINTS}"
+    return ", ".join(texts) + (f" ({together})" if together != ABSENT else "") + f" {POINTS}"
 
 
 def _together(parts: ErrorDecomposition) -> str:

@@ -80,13 +80,13 @@ class _Means:
 
 
 _MEANS: list[Filled[_Means]] = [
-    names("source", lambda found: text(found.key[3]), clips=True),
-    names("suite", lambda found: text(found.key[2]), optional=True),
-    names("method", lambda found: text(found.key[0]), optional=True),
-    names("GPU", lambda found: text(found.key[1]), optional=True),
-    numbers("workloads", lambda found: count(len(found.entries))),
-    numbers("mean error", lambda found: percent(_mean(found.entries)), "%"),
-    numbers("mean speedup", lambda found: ratio(_geometric(found.entries))),
+    names("source", lambda means: text(means.key[3]), clips=True),
+    names("suite", lambda means: text(means.key[2]), optional=True),
+    names("method", lambda means: text(means.key[0]), optional=True),
+    names("GPU", lambda means: text(means.key[1]), optional=True),
+    numbers("workloads", lambda means: count(len(means.entries))),
+    numbers("mean error", lambda means: percent(_mean(means.entries)), "%"),
+    numbers("mean speedup", lambda means: ratio(_geometric(means.entries))),
 ]
 
 
@@ -110,19 +110,19 @@ _SIMULATED: list[Filled[SimulatedEntry]] = [
 
 def beside_tables(report: Report) -> list[Table]:
     """What the reader set beside the report."""
-    found = []
+    tables = []
     if report.simulated:
-        found.append(table_of("Simulated", _SIMULATED, report.simulated, [SIMULATED]))
+        tables.append(table_of("Simulated", _SIMULATED, report.simulated, [SIMULATED]))
     if report.published:
         means: dict[tuple[str, str, str, str], list[PublishedEntry]] = {}
         for entry in report.published:
             means.setdefault((entry.method, entry.device, entry.suite, entry.source), []).append(entry)
         lines = [_Means(key, entries) for key, entries in means.items()]
-        found.append(table_of("Published suites", _MEANS, lines, [_OTHER_RUNS]))
+        tables.append(table_of("Published suites", _MEANS, lines, [_OTHER_RUNS]))
         pairs = _pairs(report)
         if pairs:
-            found.append(table_of("Published and ours, by workload", _PAIRS, pairs))
-    return found
+            tables.append(table_of("Published and ours, by workload", _PAIRS, pairs))
+    return tables
 
 
 def _pairs(report: Report) -> list[_Pair]:

@@ -83,10 +83,10 @@ def _tools(entry: ProvenanceEntry) -> str:
 
 def _libraries(entry: ProvenanceEntry) -> str:
     """The first libraries with their versions, and the notes about them."""
-    found = entry.libraries
-    said = [f"{each.name} {' and '.join(each.versions)}" for each in found[:_MOST_LIBRARIES]]
-    if len(found) > _MOST_LIBRARIES:
-        said.append(f"{len(found) - _MOST_LIBRARIES:,} more")
+    libraries = entry.libraries
+    said = [f"{each.name} {' and '.join(each.versions)}" for each in libraries[:_MOST_LIBRARIES]]
+    if len(libraries) > _MOST_LIBRARIES:
+        said.append(f"{len(libraries) - _MOST_LIBRARIES:,} more")
     sent = [f"files of the submitter {sha256[:12]}" for sha256 in entry.bundles]
     compiled = [f"compile cache {each[:12]}" for each in entry.compile_caches]
     return "; ".join([*([", ".join(said)] if said else []), *entry.library_notes, *sent, *compiled]) or ABSENT

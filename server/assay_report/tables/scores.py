@@ -79,10 +79,10 @@ _ROWS: list[Filled[_Named]] = [
 
 
 def _every_match(row: Row) -> str:
-    found = row.operations
-    if found is None:
+    operations = row.operations
+    if operations is None:
         return match_text(row.match)
-    calls = match_percent(min(found.selection_calls_percent, found.recording_calls_percent))
+    calls = match_percent(min(operations.selection_calls_percent, operations.recording_calls_percent))
     return f"calls {calls}, time {match_percent(row.matched_percent)} (GPUs: operation)"
 
 
@@ -192,7 +192,7 @@ def _row_weighed(entry: _Weighed) -> Row:
 
 def differences_table(rows: Sequence[Row]) -> Table | None:
     """For each refusal, once per GPU, the first launches that differ."""
-    found = dict.fromkeys(
+    differences = dict.fromkeys(
         (row.device, f"{error.subject}: {error.cause}", f"{' | '.join(error.differences)}; {error.remedy}")
         for row in rows
         if (error := row.error) is not None and error.differences
@@ -202,4 +202,4 @@ def differences_table(rows: Sequence[Row]) -> Table | None:
         sentences("refused", lambda entry: entry[1]),
         sentences("first differences, and what to do", lambda entry: entry[2]),
     ]
-    return table_of("Launches that differ", columns, found) if found else None
+    return table_of("Launches that differ", columns, differences) if differences else None

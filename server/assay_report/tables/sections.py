@@ -55,10 +55,10 @@ DEFINITIONS: tuple[tuple[str, str], ...] = (
 
 def by_workload(rows: Sequence[Row]) -> dict[str, list[Row]]:
     """Rows of each workload, in the order of the report."""
-    found: dict[str, list[Row]] = {}
+    by_name: dict[str, list[Row]] = {}
     for row in rows:
-        found.setdefault(row.workload, []).append(row)
-    return found
+        by_name.setdefault(row.workload, []).append(row)
+    return by_name
 
 
 @dataclass(frozen=True)
@@ -81,14 +81,14 @@ def workload_sections(report: Report) -> Iterator[Section]:
 def further_sections(report: Report) -> Iterator[Section]:
     """The sections that are not about one workload."""
     verdicts = verdicts_of(report)
-    found = [
+    sections = [
         ("Every projection above the target", "and why it is", [shortfalls_table(verdicts)]),
         ("Every workload on every GPU", "one line for each", [summary_table(report)]),
         ("Published and simulated", "numbers from elsewhere, beside these", beside_tables(report)),
         ("Conditions", "SM shares, caches, clocks, repeats, profilers", list(compared_tables(report))),
         ("Runs", _runs_line(report), _runs_tables(report)),
     ]
-    for title, lead, tables in found:
+    for title, lead, tables in sections:
         filled = tuple(table for table in tables if table.rows)
         if filled:
             yield Section(title, lead, filled)
@@ -100,8 +100,8 @@ def _runs_line(report: Report) -> str:
 
 
 def _runs_tables(report: Report) -> list[Table]:
-    found = (provenance_table(report), runs_table(report.runs), failed_runs_table(report.failed_runs))
-    return [table for table in found if table is not None]
+    tables = (provenance_table(report), runs_table(report.runs), failed_runs_table(report.failed_runs))
+    return [table for table in tables if table is not None]
 
 
 def workload_line(rows: Sequence[Row], target_percent: float) -> str:

@@ -40,31 +40,31 @@ def condition(of: Callable[[Entry], Compared | Row | SummaryEntry]) -> Filled[En
     """The condition, and whether it is assumed or under MPS."""
 
     def cell(entry: Entry) -> Cell:
-        found = of(entry)
-        behind = assumed(found.flags)
-        if isinstance(found, ComparedRuns) and found.under_mps:
+        run = of(entry)
+        behind = assumed(run.flags)
+        if isinstance(run, ComparedRuns) and run.under_mps:
             behind += ", MPS"
-        return condition_cell(found.condition, behind)
+        return condition_cell(run.condition, behind)
 
     return names(CONDITION, cell, shared=True, brief="condition")
 
 
-def condition_cell(found: ConditionEntry | None, behind: str = "") -> Cell:
+def condition_cell(entry: ConditionEntry | None, behind: str = "") -> Cell:
     """A condition, with ``behind`` after it."""
-    if found is None:
+    if entry is None:
         return Cell(ABSENT)
-    return Cell(condition_text(found) + behind, condition_in_words(found) + behind)
+    return Cell(condition_text(entry) + behind, condition_in_words(entry) + behind)
 
 
 def status(of: Callable[[Entry], Outcome]) -> Filled[Entry]:
     """Whether the error is within the target, or why there is none; the brief form says only what is not."""
 
     def cell(entry: Entry) -> Cell:
-        found = of(entry)
-        if found.status != "ok":
-            return Cell(state_text(found), found.status, "refused")
-        above = is_above(found)
-        return Cell(state_text(found), judged_text(found) if above else "", "above" if above else "")
+        outcome = of(entry)
+        if outcome.status != "ok":
+            return Cell(state_text(outcome), outcome.status, "refused")
+        above = is_above(outcome)
+        return Cell(state_text(outcome), judged_text(outcome) if above else "", "above" if above else "")
 
     return sentences("status", cell)
 
@@ -78,8 +78,8 @@ def error(title: str, of: Callable[[Entry], tuple[Judged, float | None]]) -> Fil
     """An error in percent, marked where the entry is above the campaign's target."""
 
     def cell(entry: Entry) -> Cell:
-        found, value = of(entry)
-        return Cell(percent(value), mark="above" if is_above(found) else "")
+        judgement, value = of(entry)
+        return Cell(percent(value), mark="above" if is_above(judgement) else "")
 
     return numbers(title, cell, "%")
 

@@ -122,14 +122,14 @@ def table_of(
     title: str, columns: Sequence[Filled[Entry]], entries: Iterable[Entry], notes: Sequence[str] = ()
 ) -> Table:
     """The table of all entries, without the optional columns in which no entry has a value."""
-    found = list(entries)
-    cells = [[_cell(column.cell(entry)) for entry in found] for column in columns]
+    all_entries = list(entries)
+    cells = [[_cell(column.cell(entry)) for entry in all_entries] for column in columns]
     kept = [
         (column.column, shown)
         for column, shown in zip(columns, cells, strict=True)
         if not column.optional or any(not cell.empty for cell in shown)
     ]
-    rows = tuple(tuple(shown[at] for _, shown in kept) for at in range(len(found)))
+    rows = tuple(tuple(shown[at] for _, shown in kept) for at in range(len(all_entries)))
     return Table(title, tuple(column for column, _ in kept), rows, tuple(notes))
 
 
@@ -144,11 +144,11 @@ def condensed(table: Table) -> tuple[Table, tuple[str, ...]]:
     kept, facts = [], []
     for at, column in enumerate(table.columns):
         said = {row[at].text for row in table.rows}
-        told = said - {ABSENT, ""}
-        if at == 0 or len(said if not column.shared else told) > 1:
+        texts = said - {ABSENT, ""}
+        if at == 0 or len(said if not column.shared else texts) > 1:
             kept.append(at)
-        elif told:
-            only = told.pop()
+        elif texts:
+            only = texts.pop()
             facts.append(f"{column.title} {only}{f' {column.unit}' if column.unit else ''}")
     columns = tuple(table.columns[at] for at in kept)
     rows = tuple(tuple(row[at] for at in kept) for row in table.rows)

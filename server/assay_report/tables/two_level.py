@@ -82,8 +82,8 @@ _WINDOWS: list[Filled[_OfWindow]] = [
     numbers("speedup", lambda entry: ratio(entry.window.speedup)),
     numbers("agreement of the models", lambda entry: _of(entry.model, lambda m: m.agreement_percent), "%"),
     numbers("ambiguous", lambda entry: _of(entry.model, lambda m: m.ambiguous_percent), "%"),
-    numbers("unknown launches", lambda entry: _unknown(entry.row, lambda found: found.launches)),
-    numbers("unknown signatures", lambda entry: _unknown(entry.row, lambda found: found.groups)),
+    numbers("unknown launches", lambda entry: _unknown(entry.row, lambda unknown: unknown.launches)),
+    numbers("unknown signatures", lambda entry: _unknown(entry.row, lambda unknown: unknown.groups)),
     numbers("unseen time", lambda entry: percent(entry.row.unseen_time_percent), "%"),
 ]
 

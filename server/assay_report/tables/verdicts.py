@@ -85,19 +85,19 @@ def simulated_columns(of: Callable[[_Entry], SuiteSimulated | SimulatedEntry | N
     ]
 
 
-def _of_cycles(found: SuiteSimulated | SimulatedEntry | None, name: str) -> str:
+def _of_cycles(entry: SuiteSimulated | SimulatedEntry | None, name: str) -> str:
     """An error in all simulated cycles, and in brackets in active ones where it is known."""
-    if found is None:
+    if entry is None:
         return ABSENT
-    active = getattr(found, f"active_{name}")
-    return f"{percent(getattr(found, name))}{'' if active is None else f' ({percent(active)})'}"
+    active = getattr(entry, f"active_{name}")
+    return f"{percent(getattr(entry, name))}{'' if active is None else f' ({percent(active)})'}"
 
 
-def _speedup(found: SuiteSimulated | SimulatedEntry | None, name: str) -> str:
-    if found is None:
+def _speedup(entry: SuiteSimulated | SimulatedEntry | None, name: str) -> str:
+    if entry is None:
         return ABSENT
-    over = " over PKS" if name == "pka_speedup" and found.pka_speedup_over == "pks" else ""
-    return f"{ratio(getattr(found, name))}{over}"
+    over = " over PKS" if name == "pka_speedup" and entry.pka_speedup_over == "pks" else ""
+    return f"{ratio(getattr(entry, name))}{over}"
 
 
 def _simulated_workloads(entry: SuiteEntry) -> str:
@@ -227,5 +227,5 @@ def some(names_of: Sequence[str]) -> str:
 
 def first_tables(verdicts: Verdicts) -> list[Table]:
     """The tables of the first screen, in their order; the suite's is the first."""
-    found = (best_table(verdicts), flags_table(verdicts), excluded_table(verdicts))
-    return [suite_table(verdicts), *(table for table in found if table is not None)]
+    tables = (best_table(verdicts), flags_table(verdicts), excluded_table(verdicts))
+    return [suite_table(verdicts), *(table for table in tables if table is not None)]

@@ -14,9 +14,9 @@ _MOST = 0.5
 def cause_of(row: Row) -> Cause:
     """The group that has most of the row's signed error, else the largest part of its decomposition."""
     signed = row.signed_error_percent
-    told = [each for each in row.widest_groups if each.representative_ratio is not None]
-    if signed and told:
-        widest = max(told, key=lambda each: each.error_points / signed)
+    groups = [each for each in row.widest_groups if each.representative_ratio is not None]
+    if signed and groups:
+        widest = max(groups, key=lambda each: each.error_points / signed)
         if widest.error_points / signed >= _MOST:
             return Cause(
                 kind="group",
@@ -35,6 +35,6 @@ def cause_of(row: Row) -> Cause:
 
 def largest_part(parts: ErrorDecomposition | None) -> tuple[str, float] | None:
     """The part with the most absolute points; None where nothing was decomposed."""
-    found = {name: getattr(parts, name) for name in PART_NAMES} if parts is not None else {}
-    known = {name: points for name, points in found.items() if points is not None}
+    points_by_part = {name: getattr(parts, name) for name in PART_NAMES} if parts is not None else {}
+    known = {name: points for name, points in points_by_part.items() if points is not None}
     return max(known.items(), key=lambda part: abs(part[1])) if known else None

@@ -16,15 +16,15 @@ from assay_sampling.running.validity import invalidates
 
 def excluded(rows: Sequence[Named], failed_runs: Sequence[FailedRunEntry]) -> list[Excluded]:
     """Rows and runs without numbers, those of one GPU and kind of reason together."""
-    found: dict[tuple[str, ...], list[Named]] = {}
+    by_kind: dict[tuple[str, ...], list[Named]] = {}
     for each in rows:
         if error_of(each.row) is None:
-            found.setdefault(_kind(each.row), []).append(each)
+            by_kind.setdefault(_kind(each.row), []).append(each)
     runs: dict[tuple[str, str], list[FailedRunEntry]] = {}
     for run in failed_runs:
         kind = run.failure.failure_class if run.failure is not None else run.reason
         runs.setdefault((run.device, kind), []).append(run)
-    return [*map(_of_rows, found.values()), *map(_of_runs, runs.values())]
+    return [*map(_of_rows, by_kind.values()), *map(_of_runs, runs.values())]
 
 
 def _kind(row: Row) -> tuple[str, ...]:
@@ -68,7 +68,7 @@ def flag_counts(rows: Iterable[Row]) -> list[FlagCount]:
                 flagged.setdefault(flag.name, []).append(flag)
         for name in {flag.name for flag in row.flags} - {ASSUMED}:
             carried[name] = carried.get(name, 0) + 1
-    found = [
+    counts = [
         FlagCount(
             name=name,
             rows=carried[name],
@@ -78,7 +78,7 @@ def flag_counts(rows: Iterable[Row]) -> list[FlagCount]:
         )
         for name, flags in flagged.items()
     ]
-    return sorted(found, key=lambda each: (not each.invalidates, -each.rows, each.name))
+    return sorted(counts, key=lambda each: (not each.invalidates, -each.rows, each.name))
 
 
 def _distinct(names: Iterable[str]) -> list[str]:

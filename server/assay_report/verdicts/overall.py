@@ -32,18 +32,18 @@ def overall_of(rows: Sequence[Named], recommendations: Sequence[RecommendedEntry
     for entry in recommendations:
         taken.setdefault(entry.workload, []).append(entry)
     several = len({condition_text(each.row.condition) for each in rows}) > 1
-    found = [
+    verdicts = [
         _worst(_of_method_to_take(members, taken.get(name, ())), several=several)
         for name, members in of_workload.items()
         if members
     ]
-    found.sort(key=lambda each: (-LEVELS.index(each.level), -(each.error_percent or 0.0)))
+    verdicts.sort(key=lambda each: (-LEVELS.index(each.level), -(each.error_percent or 0.0)))
     without = [name for name, members in of_workload.items() if not members]
     windowed = [name for name, members in of_workload.items() if any(_windows(each.row) for each in members)]
-    sentence = _sentence(found, without)
+    sentence = _sentence(verdicts, without)
     if windowed and len(workloads) > 1:
         sentence = f"{sentence.removesuffix('.')}; of {listed(windowed, 3)} only a part was recorded."
-    return Overall(workloads=found, without_verdict=without, sentence=sentence)
+    return Overall(workloads=verdicts, without_verdict=without, sentence=sentence)
 
 
 def _of_method_to_take(rows: Sequence[Named], taken: Iterable[RecommendedEntry]) -> list[Named]:
@@ -105,24 +105,24 @@ def _windows(row: Row) -> Sequence[str]:
     return chosen or windows_of(note.to_dict() for note in row.notes)
 
 
-def _sentence(found: Sequence[WorkloadVerdict], without: Sequence[str]) -> str:
+def _sentence(verdicts: Sequence[WorkloadVerdict], without: Sequence[str]) -> str:
     """``Trust the method to take on 4 of 6 workloads; do not on stencil (pks), because ...``."""
-    if not found:
+    if not verdicts:
         return "Do not trust this report: none of its rows has a verdict."
     by_level: Mapping[str, list[WorkloadVerdict]] = {
-        level: [each for each in found if each.level == level] for level in LEVELS
+        level: [each for each in verdicts if each.level == level] for level in LEVELS
     }
-    trusted, total = len(by_level["trust"]), len(found) + len(without)
+    trusted, total = len(by_level["trust"]), len(verdicts) + len(without)
     if trusted == total:
-        worst = found[0]
+        worst = verdicts[0]
         return (
             f"Trust the method to take on {'the workload' if total == 1 else f'all {total:,} workloads'}: "
             f"{'' if total == 1 else f'{worst.workload} is worst, '}{worst.sentence}."
         )
     if total == 1:
-        [only] = found
+        [only] = verdicts
         what = "Trust the total only" if only.level == "total_only" else "Do not trust the method to take"
-        return "; ".join(_because(what, found)) + "."
+        return "; ".join(_because(what, verdicts)) + "."
     parts = [f"Trust the method to take on {f'{trusted:,}' if trusted else 'none'} of {total:,} workloads"]
     parts += _because("do not", by_level["do_not"])
     parts += _because("trust the total only", by_level["total_only"])
@@ -131,8 +131,8 @@ def _sentence(found: Sequence[WorkloadVerdict], without: Sequence[str]) -> str:
     return "; ".join(parts) + "."
 
 
-def _because(what: str, found: Sequence[WorkloadVerdict]) -> list[str]:
-    shown = [f"{each.workload} ({each.method}), because {each.sentence}" for each in found[:_SHOWN]]
-    if len(found) > _SHOWN:
-        shown.append(f"{len(found) - _SHOWN:,} more")
+def _because(what: str, verdicts: Sequence[WorkloadVerdict]) -> list[str]:
+    shown = [f"{each.workload} ({each.method}), because {each.sentence}" for each in verdicts[:_SHOWN]]
+    if len(verdicts) > _SHOWN:
+        shown.append(f"{len(verdicts) - _SHOWN:,} more")
     return [f"{what} on {shown[0]}", *shown[1:]] if shown else []

@@ -60,8 +60,8 @@ def _part(cause: Cause, points: float) -> str:
     less = "less" if points < 0 else "more"
     if cause.part != "not_separated":
         return _PARTS[cause.part or ""].format(less)
-    told = [_PARTS[name].format(less) for name in cause.together if name in _PARTS]
-    return ", or because ".join(told) if told else "of several parts that were not told apart"
+    clauses = [_PARTS[name].format(less) for name in cause.together if name in _PARTS]
+    return ", or because ".join(clauses) if clauses else "of several parts that were not told apart"
 
 
 def shortfall_sentence(row: Row, method: str, error_percent: float, cause: Cause) -> str:

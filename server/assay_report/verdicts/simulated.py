@@ -43,8 +43,8 @@ def with_simulated(
     return [*joined, *(_line(key, entries) for key, entries in apart.items())]
 
 
-def _key(found: Named) -> _Key:
-    return found.row.device, condition_text(found.row.condition), found.method
+def _key(entry: Named) -> _Key:
+    return entry.row.device, condition_text(entry.row.condition), entry.method
 
 
 def _own_key(entry: SimulatedEntry) -> _Key:
@@ -76,11 +76,13 @@ def _row_of(entry: SimulatedEntry, rows: Sequence[Named]) -> Named | None:
 
 
 def _fits(entry: SimulatedEntry, row: Row) -> bool:
-    asked = {**row.parameters, **row.asked_parameters}
+    parameters = {**row.parameters, **row.asked_parameters}
     return (
         row.method.casefold() == entry.method.casefold()
         and _plain(row.workload) == _plain(entry.application)
-        and all(entry.parameters[name] == value for name, value in asked.items() if name in entry.parameters)
+        and all(
+            entry.parameters[name] == value for name, value in parameters.items() if name in entry.parameters
+        )
         and (not entry.silicon_devices or _is_one_of(row.device, entry.silicon_devices))
     )
 

@@ -41,7 +41,7 @@ def interval_held(row: Row) -> bool | None:
 def _entry(device: str, condition: str, method: str, rows: Sequence[Row]) -> SuiteEntry:
     scored = [(row, error) for row in rows if (error := error_of(row)) is not None]
     worst, worst_error = max(scored, key=lambda each: each[1], default=(None, None))
-    held = [found for row, _ in scored if (found := interval_held(row)) is not None]
+    held = [is_held for row, _ in scored if (is_held := interval_held(row)) is not None]
     part, points = _largest_mean_part([row for row, _ in scored])
     selected_on = dict.fromkeys(row.selected_on.device for row in rows if row.selected_on is not None)
     return SuiteEntry(
@@ -65,10 +65,10 @@ def _entry(device: str, condition: str, method: str, rows: Sequence[Row]) -> Sui
 
 def _geometric_mean(values: Sequence[float | None]) -> float | None:
     """None where a value is missing or not positive: a mean of the others would flatter."""
-    found = [value for value in values if value is not None and value > 0 and math.isfinite(value)]
-    if not found or len(found) < len(values):
+    factors = [value for value in values if value is not None and value > 0 and math.isfinite(value)]
+    if not factors or len(factors) < len(values):
         return None
-    return math.exp(math.fsum(map(math.log, found)) / len(found))
+    return math.exp(math.fsum(map(math.log, factors)) / len(factors))
 
 
 def _largest_mean_part(rows: Sequence[Row]) -> tuple[str | None, float | None]:

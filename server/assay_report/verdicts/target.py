@@ -16,10 +16,10 @@ _KEY = "target_error_percent"
 def target_of(rows: Iterable[Row]) -> float:
     """The least target that the campaign gave a method, in percent; the usual one if it gave none."""
     given = (row.asked_parameters.get(_KEY) for row in rows)
-    found = [
+    targets = [
         float(value) for value in given if isinstance(value, int | float) and not isinstance(value, bool)
     ]
-    return min(found, default=TARGET_ERROR_PERCENT)
+    return min(targets, default=TARGET_ERROR_PERCENT)
 
 
 def error_of(entry: Judged) -> float | None:

@@ -49,9 +49,9 @@ def _suite(report: Report, rows: Sequence[Named]) -> list[SuiteEntry]:
 
 def verdicts_of(report: Report) -> Verdicts:
     """The verdicts of a report, judged now if it has none yet."""
-    found = report.verdicts if report.verdicts is not None else judge(report).verdicts
-    assert found is not None
-    return found
+    verdicts = report.verdicts if report.verdicts is not None else judge(report).verdicts
+    assert verdicts is not None
+    return verdicts
 
 
 def first_sentence(report: Report) -> str:
@@ -87,14 +87,14 @@ def _asked(report: Report, rows: Sequence[Named]) -> Asked:
 
 def _gpu(device: str, rows: Sequence[Named], report: Report, target: float) -> GpuVerdict:
     taken = {(entry.workload, entry.method) for entry in report.recommendations}
-    found = [
+    shortfalls = [
         _shortfall(each, error, (each.row.workload, each.row.method) in taken)
         for each in rows
         if (error := error_of(each.row)) is not None and error > target
     ]
-    found.sort(key=lambda each: (not each.recommended, -each.error_percent))
+    shortfalls.sort(key=lambda each: (not each.recommended, -each.error_percent))
     scored = sum(error_of(each.row) is not None for each in rows)
-    counts = scored, scored - len(found), len(rows) - scored
+    counts = scored, scored - len(shortfalls), len(rows) - scored
     here = any(_made_here(each.row) for each in rows)
     headline = gpu_headline(device, counts[0], counts[1], target, here)
     return GpuVerdict(
@@ -102,9 +102,9 @@ def _gpu(device: str, rows: Sequence[Named], report: Report, target: float) -> G
         projections=counts[0],
         within_target=counts[1],
         without_number=counts[2],
-        shortfalls=found,
+        shortfalls=shortfalls,
         headline=headline,
-        sentence="; ".join([headline, *details_of(found, counts[2], target)]) + ".",
+        sentence="; ".join([headline, *details_of(shortfalls, counts[2], target)]) + ".",
     )
 
 
@@ -140,9 +140,9 @@ def _best(
         for row in rows
         if row.fair is not None
     }
-    found: dict[tuple[str, str | None], list[RecommendedEntry]] = {}
+    by_method: dict[tuple[str, str | None], list[RecommendedEntry]] = {}
     for entry in recommendations:
-        found.setdefault((entry.device, entry.method), []).append(entry)
+        by_method.setdefault((entry.device, entry.method), []).append(entry)
     totals: dict[str, int] = {}
     for entry in recommendations:
         totals[entry.device] = totals.get(entry.device, 0) + 1
@@ -154,7 +154,7 @@ def _best(
             within_target=sum(_error_of(entry, fair, target + 1) <= target for entry in entries),
             of=totals[device],
         )
-        for (device, method), entries in sorted(found.items(), key=lambda each: -len(each[1]))
+        for (device, method), entries in sorted(by_method.items(), key=lambda each: -len(each[1]))
     ]
 
 

@@ -93,16 +93,16 @@ def of_comparison(document: Mapping[str, Any]) -> Figure:
     synthetic = " (synthetic)" if document.get("synthetic") else ""
     name, title = "cold-start", f"IPC with cold caches against warm ones{synthetic}"
     each = document["per_launch"]
-    found = [
+    launches = [
         (launch, difference, kernel)
         for launch, difference, kernel in zip(
             each["launch"], each["ipc_difference_percent"], each["kernel"], strict=True
         )
         if difference is not None
     ]
-    if not found:
+    if not launches:
         return without_data(name, title, "No launch was matched between the two runs.")
-    largest = sorted(found, key=lambda launch: -abs(launch[1]))[:LAUNCHES_SHOWN]
+    largest = sorted(launches, key=lambda launch: -abs(launch[1]))[:LAUNCHES_SHOWN]
     points = [
         {"launch": launch, "difference_percent": difference,
          "hint": hint(f"launch {launch}, {kernel}: {difference:+.4g} %")}
@@ -142,7 +142,7 @@ def of_comparison(document: Mapping[str, Any]) -> Figure:
             **parts.hinted(),
         },
     }
-    few = f" The {len(points)} that differ most of {len(found):,}." if len(points) < len(found) else ""
+    few = f" The {len(points)} that differ most of {len(launches):,}." if len(points) < len(launches) else ""
     return made(
         name,
         title,

@@ -18,7 +18,7 @@ def of_evaluation(document: Mapping[str, Any]) -> Figure:
     """Error and speedup on one recording, a mark for each kind of weights; the interval is that of the
     weights that the document was scored with."""
     line = _named(document)
-    found = []
+    points = []
     for kind, scores in document["by_weights"].items():
         error = float(scores["error_percent"])
         used = kind == document["weights"]
@@ -28,11 +28,11 @@ def of_evaluation(document: Mapping[str, Any]) -> Figure:
         )
         if allowed is not None:
             said += f"; the interval allows {allowed:.3g} %"
-        found.append(Scored(line, _WEIGHTS[kind], error, document["speedup"], allowed, said))
+        points.append(Scored(line, _WEIGHTS[kind], error, document["speedup"], allowed, said))
     title = (
         f"Error and speedup of {document['method']}, selected on {_selected_on(document)}{_mark(document)}"
     )
-    return paired("evaluation", title, found, "weights by")
+    return paired("evaluation", title, points, "weights by")
 
 
 def of_speedup(document: Mapping[str, Any]) -> Figure:
@@ -40,14 +40,14 @@ def of_speedup(document: Mapping[str, Any]) -> Figure:
     first, second = document["first"], document["second"]
     line = f"{_named(first)} over {_named(second)}"
     true = float(document["speedup_true"])
-    found = [Ratio(line, TRUE, true, f"{line}: measured {true:.4g}")]
+    speedups = [Ratio(line, TRUE, true, f"{line}: measured {true:.4g}")]
     for kind, scores in document["by_weights"].items():
         predicted, weights = float(scores["speedup_predicted"]), f"weights by {_WEIGHTS[kind]}"
         if predicted > 0:
             said = f"{line}: {weights} predict {predicted:.4g}, measured {true:.4g}"
-            found.append(Ratio(line, weights, predicted, said))
+            speedups.append(Ratio(line, weights, predicted, said))
     caption = "Cost of the first recording / cost of the second: as measured, and as projected."
-    return ratios("speedup", f"Speedup by {document['method']}{_mark(first)}", caption, found)
+    return ratios("speedup", f"Speedup by {document['method']}{_mark(first)}", caption, speedups)
 
 
 def _allowed(document: Mapping[str, Any]) -> float | None:

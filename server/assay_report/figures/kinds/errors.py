@@ -36,35 +36,35 @@ class Scored:
 def of_summary(entries: Sequence[SummaryEntry], mark: str) -> Figure:
     """Every workload on every GPU, by the first method that gave numbers."""
     gpus = cell_names(entries)
-    found = [
+    scores = [
         Scored(entry.workload, gpu, entry.error_percent, entry.speedup, None,
                _said(f"{entry.workload} on {gpu}, {entry.method}", entry))
         for entry, gpu in zip(entries, gpus, strict=True)
     ]  # fmt: skip
-    return paired("overview", f"Error and speedup by workload and GPU{mark}", found, "GPU")
+    return paired("overview", f"Error and speedup by workload and GPU{mark}", scores, "GPU")
 
 
 def of_cells(rows: Sequence[Row], mark: str, most: int) -> Iterable[Figure]:
     """A figure per GPU and condition: every workload by every method; the first ``most`` of them."""
     cells, methods = cell_names(rows), method_names(rows)
     for cell in list(dict.fromkeys(cells))[:most]:
-        found = [
+        scores = [
             scored(row, row.workload, method, f"{row.workload}, {method}")
             for row, name, method in zip(rows, cells, methods, strict=True)
             if name == cell
         ]
         title = f"Error and speedup by workload and method on {cell}{mark}"
-        yield paired(f"methods-{cell}", title, found, "method")
+        yield paired(f"methods-{cell}", title, scores, "method")
 
 
 def of_workload(rows: Sequence[Row], workload: str, mark: str) -> Figure:
     """One workload: every GPU by every method."""
-    found = [
+    scores = [
         scored(row, cell, method, f"{cell}, {method}")
         for row, cell, method in zip(rows, cell_names(rows), method_names(rows), strict=True)
     ]
     title = f"Error and speedup by GPU and method: {shortened(workload)}{mark}"
-    return paired(f"{workload}-error", title, found, "method", workload=workload)
+    return paired(f"{workload}-error", title, scores, "method", workload=workload)
 
 
 def scored(row: Row, line: str, series: str, what: str) -> Scored:
@@ -103,28 +103,28 @@ def _verdict(error: float, allowed: float) -> str:
 def paired(
     name: str,
     title: str,
-    found: Sequence[Scored],
+    scores: Sequence[Scored],
     series_title: str,
     *,
     workload: str | None = None,
     with_speedup: bool = True,
 ) -> Figure:
     """Error on the left, speedup on the right, both logarithmic; a line per name, a mark per series."""
-    drawn = [each for each in found if _positive(each.speedup) or _known(each.error_percent)]
+    drawn = [each for each in scores if _positive(each.speedup) or _known(each.error_percent)]
     if not drawn:
-        why = "No method has a score here." if found else "There are no scores."
+        why = "No method has a score here." if scores else "There are no scores."
         return without_data(name, title, why, workload=workload)
-    every = list(dict.fromkeys(each.line for each in found))
-    kept = set(_dearest(found, MOST_LINES))
+    every = list(dict.fromkeys(each.line for each in scores))
+    kept = set(_dearest(scores, MOST_LINES))
     shown_lines = [line for line in every if line in kept]
     points = [each for each in drawn if each.line in kept]
     line_labels = labels(shown_lines)
-    series_labels = labels(list(dict.fromkeys(each.series for each in found)))
+    series_labels = labels(list(dict.fromkeys(each.series for each in scores)))
     errors = [each.error_percent for each in points if each.error_percent is not None]
     allowed = [each.allowed_percent for each in points if each.allowed_percent is not None]
     error_domain = _error_domain(errors, allowed)
     speedup_domain = parts.log_domain(each.speedup for each in points if each.speedup is not None)
-    rows = [_row(each, line_labels, series_labels, error_domain[0]) for each in found if each.line in kept]
+    rows = [_row(each, line_labels, series_labels, error_domain[0]) for each in scores if each.line in kept]
     shown = list(line_labels.values())
     names = list(series_labels.values())
     places = _places(shown, names)
@@ -139,7 +139,7 @@ def paired(
     return made(
         name,
         title,
-        _caption(found, points, len(shown_lines), error_domain[0]),
+        _caption(scores, points, len(shown_lines), error_domain[0]),
         view,
         workload=workload,
         described="; ".join(each.hint for each in points[:60]),
@@ -151,10 +151,10 @@ def _error_domain(errors: Sequence[float], allowed: Sequence[float]) -> tuple[fl
     return (parts.LEAST_ERROR_PERCENT if any(error < low for error in errors) else low), high
 
 
-def _dearest(found: Sequence[Scored], most: int) -> list[str]:
+def _dearest(scores: Sequence[Scored], most: int) -> list[str]:
     """The lines with the largest errors; those without one come last."""
     largest: dict[str, float] = {}
-    for each in found:
+    for each in scores:
         error = -1.0 if each.error_percent is None else each.error_percent
         largest[each.line] = max(largest.get(each.line, -1.0), error)
     return sorted(largest, key=lambda line: -largest[line])[:most]
@@ -250,19 +250,19 @@ def _speedup_panel(
     }
 
 
-def _caption(found: Sequence[Scored], points: Sequence[Scored], shown: int, floor: float) -> str:
+def _caption(scores: Sequence[Scored], points: Sequence[Scored], shown: int, floor: float) -> str:
     said = ["Better: error to the left, speedup to the right; both axes are logarithmic."]
     if any(each.allowed_percent is not None for each in points):
         said.append("A grey bar is the error that the interval of the method allows: a mark to its right "
                     "is an interval that missed.")  # fmt: skip
     if any(each.error_percent is not None and each.error_percent < floor for each in points):
         said.append(f"Errors below {floor:g} % are drawn at {floor:g} %.")
-    every = len({each.line for each in found})
+    every = len({each.line for each in scores})
     if shown < every:
         said.append(f"The {shown} of {every:,} with the largest errors.")
-    missing = sum(each.error_percent is None for each in found)
+    missing = sum(each.error_percent is None for each in scores)
     if missing:
-        said.append(f"{missing:,} of {len(found):,} have no score; the table says why.")
+        said.append(f"{missing:,} of {len(scores):,} have no score; the table says why.")
     return " ".join(said)
 
 

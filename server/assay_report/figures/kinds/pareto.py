@@ -45,7 +45,7 @@ def front(points: Sequence[tuple[float, float]]) -> list[int]:
 
 def of_rows(rows: Sequence[Row], mark: str) -> Figure:
     """A small point per score, and a large one per method: mean error and geometric mean speedup."""
-    found: list[Traded] = []
+    points: list[Traded] = []
     by_method: dict[str, list[Row]] = {}
     for row, method in zip(rows, method_names(rows), strict=True):
         if _drawable(row.error_percent, row.speedup):
@@ -57,9 +57,9 @@ def of_rows(rows: Sequence[Row], mark: str) -> Figure:
         middle = math.exp(math.fsum(map(math.log, speedups)) / len(speedups))
         said = f"{method}, {len(those):,} scores: mean error {mean:.4g} %, "
         said += f"geometric mean speedup {number(middle)}"
-        found.append(Traded(method, mean, middle, True, said))
+        points.append(Traded(method, mean, middle, True, said))
         if sum(map(len, by_method.values())) <= MOST_POINTS:
-            found += [
+            points += [
                 Traded(method, error, speedup, False,
                        f"{row.workload} on {row.device}, {method}: error {error:.4g} %, "
                        f"speedup {number(speedup)}")
@@ -69,7 +69,7 @@ def of_rows(rows: Sequence[Row], mark: str) -> Figure:
         "Large marks: a method's arithmetic mean error and geometric mean speedup over all its scores; small "
         "ones: single scores. The dashed line joins the methods that no other beats in both means."
     )
-    return traded("error-against-speedup", f"Error against speedup{mark}", caption, found)
+    return traded("error-against-speedup", f"Error against speedup{mark}", caption, points)
 
 
 def of_comparison(document: Mapping[str, Any]) -> Figure:
@@ -77,20 +77,20 @@ def of_comparison(document: Mapping[str, Any]) -> Figure:
     were scored, the errors there, by which stars are given."""
     if document.get("at_speedup") is not None:
         return _on_targets(document)
-    found = []
+    points = []
     for entry in document["methods"]:
         fair = entry.get("fair") or {}
         error, speedup = fair.get("error_percent", math.nan), fair.get("speedup") or 0.0
         if entry["status"] == "ok" and _drawable(error, speedup):
             said = f"{entry['method']}: fair error {error:.4g} %, fair speedup {number(speedup)}"
             said += f" ({fair.get('basis')}, {fair.get('trials'):,} tries)"
-            found.append(Traded(entry["method"], error, speedup, True, said))
+            points.append(Traded(entry["method"], error, speedup, True, said))
     synthetic = " (synthetic)" if document["profile"].get("synthetic") else ""
     caption = (
         "Fair error: root mean square over tries that did not choose the launches that they are scored on. "
         "The dashed line joins the methods that no other beats in both."
     )
-    return traded("error-against-speedup", f"Error against speedup by method{synthetic}", caption, found)
+    return traded("error-against-speedup", f"Error against speedup by method{synthetic}", caption, points)
 
 
 def _on_targets(document: Mapping[str, Any]) -> Figure:
@@ -152,21 +152,21 @@ def _on_targets(document: Mapping[str, Any]) -> Figure:
     )  # fmt: skip
 
 
-def traded(name: str, title: str, caption: str, found: Sequence[Traded]) -> Figure:
+def traded(name: str, title: str, caption: str, points: Sequence[Traded]) -> Figure:
     """Points of error (logarithmic, up) over speedup (logarithmic, across), and the front of large ones."""
-    if not found:
+    if not points:
         return without_data(name, title, "No method has both an error and a speedup.")
-    errors = [each.error_percent for each in found]
+    errors = [each.error_percent for each in points]
     up = parts.log_domain(errors, parts.LEAST_ERROR_PERCENT)
     if min(errors) < up[0]:  # an error of nothing has no place on a log axis
         up = (parts.LEAST_ERROR_PERCENT, up[1])
-    across = parts.log_domain([each.speedup for each in found])
-    named = labels(list(dict.fromkeys(each.series for each in found)))
+    across = parts.log_domain([each.speedup for each in points])
+    named = labels(list(dict.fromkeys(each.series for each in points)))
     rows: list[dict[str, Any]] = [
         {"method": named[each.series], "error_percent": each.error_percent,
          "error_drawn": max(each.error_percent, up[0]), "speedup": each.speedup, "large": each.large,
          "hint": hint(each.hint)}
-        for each in found
+        for each in points
     ]  # fmt: skip
     large = [row for row in rows if row["large"]]
     best = [large[i] for i in front([(row["error_percent"], row["speedup"]) for row in large])]

@@ -35,14 +35,14 @@ class Ratio:
 
 def of_gpus(rows: Sequence[Row], mark: str) -> Figure | None:
     """The speedup of the selection's GPU over others; None where everything ran on one GPU."""
-    found = list(_between_gpus(rows))
-    if not found:
+    speedups = list(_between_gpus(rows))
+    if not speedups:
         return None
     caption = (
         "How many times as long the workload takes on the other GPU as on the one where the selection was "
         "made, at the same condition: as measured, and by each method's projections."
     )
-    return ratios("gpu-to-gpu", f"Speedup from GPU to GPU{mark}", caption, found)
+    return ratios("gpu-to-gpu", f"Speedup from GPU to GPU{mark}", caption, speedups)
 
 
 def _between_gpus(rows: Sequence[Row]) -> Iterator[Ratio]:
@@ -78,7 +78,7 @@ def of_shares(entries: Sequence[SmShareEntry], mark: str) -> Figure | None:
     """The speedup of all SMs over a share of them; None where no share was measured."""
     if not entries:
         return None
-    found = []
+    speedups = []
     for entry in entries:
         share = (
             f"{entry.sm_percent:g} % of the SMs{share_kind(entry.sm_share)}"
@@ -88,8 +88,8 @@ def of_shares(entries: Sequence[SmShareEntry], mark: str) -> Figure | None:
         line = f"{entry.workload} on {entry.device}: all over {share}"
         if not entry.speedup_true or entry.speedup_true <= 0:
             continue
-        found.append(Ratio(line, TRUE, entry.speedup_true, f"{line}: measured {entry.speedup_true:.4g}"))
-        found += [
+        speedups.append(Ratio(line, TRUE, entry.speedup_true, f"{line}: measured {entry.speedup_true:.4g}"))
+        speedups += [
             Ratio(line, each.method, each.speedup_predicted,
                   f"{line} ({condition_text(entry.condition)}): {each.method} predicts "
                   f"{each.speedup_predicted:.4g}, measured {entry.speedup_true:.4g}")
@@ -100,22 +100,22 @@ def of_shares(entries: Sequence[SmShareEntry], mark: str) -> Figure | None:
         "Time at the share / time on all SMs: as measured, and by each method's projections. Selections are "
         "those of the whole GPU."
     )
-    return ratios("sm-shares", f"Speedup of all SMs over a share{mark}", caption, found)
+    return ratios("sm-shares", f"Speedup of all SMs over a share{mark}", caption, speedups)
 
 
-def ratios(name: str, title: str, caption: str, found: Sequence[Ratio]) -> Figure:
+def ratios(name: str, title: str, caption: str, speedups: Sequence[Ratio]) -> Figure:
     """A line per pair, a mark for the true ratio and one for each prediction of it."""
-    if not found:
+    if not speedups:
         return without_data(name, title, "No pair of runs has both a measured and a predicted speedup.")
-    every = list(dict.fromkeys(each.line for each in found))
-    kept = _worst(found, every)
+    every = list(dict.fromkeys(each.line for each in speedups))
+    kept = _worst(speedups, every)
     lines = labels(kept, _LABEL)
-    series = labels(list(dict.fromkeys([TRUE, *(each.series for each in found)])))
+    series = labels(list(dict.fromkeys([TRUE, *(each.series for each in speedups)])))
     names = list(series.values())
     rows: list[dict[str, Any]] = [
         {"line": lines[each.line], "series": series[each.series], "speedup": each.speedup,
          "hint": hint(each.hint)}
-        for each in {(each.line, each.series): each for each in found}.values()
+        for each in {(each.line, each.series): each for each in speedups}.values()
         if each.line in lines
     ]  # fmt: skip
     shown = list(lines.values())
@@ -156,11 +156,11 @@ def ratios(name: str, title: str, caption: str, found: Sequence[Ratio]) -> Figur
     )
 
 
-def _worst(found: Sequence[Ratio], every: Sequence[str]) -> list[str]:
+def _worst(speedups: Sequence[Ratio], every: Sequence[str]) -> list[str]:
     """The lines whose predictions differ most from the truth, in the order of the report."""
-    true = {each.line: each.speedup for each in found if each.series == TRUE}
+    true = {each.line: each.speedup for each in speedups if each.series == TRUE}
     off = dict.fromkeys(every, 0.0)
-    for each in found:
+    for each in speedups:
         measured = true.get(each.line, each.speedup)
         off[each.line] = max(off[each.line], abs(each.speedup / measured - 1.0))
     kept = set(sorted(every, key=lambda line: -off[line])[:MOST_LINES])

@@ -52,8 +52,8 @@ def of_document(document: Mapping[str, Any]) -> Figure:
 
 
 def _rows(launches: list[Mapping[str, Any]], grain: str) -> list[dict[str, Any]]:
-    found = [(each["launch"], each["forward_reuse"][grain], each["kernel"]) for each in launches]
-    known = [(launch, share, kernel) for launch, share, kernel in found if share is not None]
+    shares = [(each["launch"], each["forward_reuse"][grain], each["kernel"]) for each in launches]
+    known = [(launch, share, kernel) for launch, share, kernel in shares if share is not None]
     if len(known) <= MOST_POINTS:
         return [
             {"launch": launch, "grain": grain, "share_percent": 100.0 * share,

@@ -35,7 +35,9 @@ def of_prediction(
     models = {each["size"]: each["ipc"] for each in document["scale_models"]}
     largest = max(models)
     curves = {rule: {largest: models[largest], **{each["size"]: each["ipc"] for each in predictions}}}
-    curves |= {key: {largest: models[largest], **found} for key, found in (other_rules or {}).items()}
+    curves |= {
+        key: {largest: models[largest], **ipc_by_size} for key, ipc_by_size in (other_rules or {}).items()
+    }
     lines = [
         {"size": size, "ipc": ipc, "rule": key, "hint": hint(f"{key}: {ipc:,.4g} at {size} {unit}")}
         for key, curve in curves.items()
@@ -90,15 +92,15 @@ def _dots(rows: list[dict[str, Any]], across: parts.View, up: parts.View, **look
 
 def of_evaluation(document: Mapping[str, Any]) -> Figure:
     """The errors of ``assay scale-model evaluate``: every workload by every rule, at the largest size."""
-    found: list[Scored] = []
+    scores: list[Scored] = []
     size = max((int(each) for by_rule in document["rules"].values() for each in by_rule), default=0)
     for workload, by_rule in document["workloads"].items():
         for rule, errors in by_rule.items():
             error = errors.get(str(size), errors.get(size))
             said = f"{workload}, {rule}: " + ("no prediction" if error is None else f"error {error:.4g} %")
-            found.append(Scored(workload, rule, error, None, None, said))
+            scores.append(Scored(workload, rule, error, None, None, said))
     title = f"Error of predictions for {size} {_unit(document['size_unit'])} by workload and rule"
-    return paired("scaling-errors", title, found, "rule", with_speedup=False)
+    return paired("scaling-errors", title, scores, "rule", with_speedup=False)
 
 
 def of_miss_rates(document: Mapping[str, Any]) -> Figure:

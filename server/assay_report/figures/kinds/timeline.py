@@ -98,11 +98,11 @@ def _quantity(entry: ByLaunch, words: RowWords, *, labelled: bool) -> parts.View
 
 def _across(field: str, entry: ByLaunch, words: RowWords, *, labelled: bool) -> parts.View:
     unit = f"{words.one}, in the order of processes and calls" if entry.process_starts else words.one
-    found = parts.linear_axis(field, unit, domain=(0, max(entry.launches, 1)))
-    found["axis"] = {"tickCount": 8, "format": ",d", "grid": False, "labels": labelled, "ticks": labelled}
+    channel = parts.linear_axis(field, unit, domain=(0, max(entry.launches, 1)))
+    channel["axis"] = {"tickCount": 8, "format": ",d", "grid": False, "labels": labelled, "ticks": labelled}
     if not labelled:
-        found["title"] = None
-    return found
+        channel["title"] = None
+    return channel
 
 
 def _ends(starts: Sequence[int], launches: int) -> list[int]:
@@ -193,8 +193,8 @@ def _lane_rows(entry: ByLaunch, lanes: Lanes) -> list[dict[str, Any]]:
     rows = []
     for lane, shares in enumerate(lanes.cost_percent):
         before = None
-        for start, found in zip(lanes.bin_starts, shares, strict=True):
-            share = found or 0.0
+        for start, bin_share in zip(lanes.bin_starts, shares, strict=True):
+            share = bin_share or 0.0
             if share != before:
                 rows.append({"row": start, "lane": lane, "cost_percent": share})
             before = share

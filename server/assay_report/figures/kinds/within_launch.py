@@ -30,10 +30,10 @@ class Sampled:
     stops: dict[str, float] = field(default_factory=dict)
 
 
-def over_time(found: Sequence[Sampled]) -> Figure:
+def over_time(launches: Sequence[Sampled]) -> Figure:
     """The launches with the most cycles, each with its IPC and, where the log has them, L2 and DRAM."""
     name, title = "within-launches", "IPC, L2 misses and DRAM over the cycles of a launch"
-    usable = [each for each in found if len(each.series) > 1]
+    usable = [each for each in launches if len(each.series) > 1]
     if not usable:
         reason = "No launch has two samples: give the interval log of the run with --intervals."
         return without_data(name, title, reason)
@@ -44,8 +44,8 @@ def over_time(found: Sequence[Sampled]) -> Figure:
         "for the rule that was used, dashed for rules that would stop. L2 miss rate and DRAM use are of the "
         "interval."
     )
-    if len(kept) < len(found):
-        caption += f" The {len(kept)} longest of {len(found):,} launches that have samples."
+    if len(kept) < len(launches):
+        caption += f" The {len(kept)} longest of {len(launches):,} launches that have samples."
     views = [view for each in kept for view in _views(each)]
     return made(name, title, caption, {"vconcat": views, "spacing": 12},
                 described="; ".join(_said(each) for each in kept))  # fmt: skip
@@ -121,20 +121,20 @@ def _shares(series: Series, ends: np.ndarray) -> list[dict[str, Any]]:
 
 
 def _stops(each: Sampled, across: parts.View) -> list[parts.View]:
-    found = []
+    views = []
     for place, (rule, cycles) in enumerate(each.stops.items()):
         row = {"cycles": cycles, "rule": rule, "hint": hint(f"{rule} stops at cycle {cycles:,.0f}")}
         dash = [1, 0] if rule == each.chosen else [5, 4]
         colour = INK if rule == each.chosen else SERIES[1]
-        found.append({"data": parts.data([row]),
+        views.append({"data": parts.data([row]),
                       "mark": parts.rule(color=colour, strokeDash=dash, strokeWidth=1.5),
                       "encoding": {"x": across, **parts.hinted()}})  # fmt: skip
-        found.append({"data": parts.data([row]),
+        views.append({"data": parts.data([row]),
                       "mark": {"type": "text", "align": "right", "dx": -4, "baseline": "top", "color": colour,
                                "fontSize": 11},
                       "encoding": {"x": across, "y": {"value": 2 + 14 * place},
                                    "text": {"field": "rule", "type": "nominal"}}})  # fmt: skip
-    return found
+    return views
 
 
 def _said(each: Sampled) -> str:
