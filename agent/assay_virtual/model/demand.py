@@ -145,8 +145,8 @@ def _device_memory(
         rows = np.flatnonzero(sequence.kernel == number)
         buffers = tuple(positions[name] for name in {**kernel.reads, **kernel.writes})
         reads, writes = (
-            _shares(sizes, positions, buffers, shares, traffic[rows])
-            for shares, traffic in ((kernel.reads, read), (kernel.writes, written))
+            _shares(sizes, positions, buffers, shares, asked[rows])
+            for shares, asked in ((kernel.reads, read), (kernel.writes, written))
         )
         for row, row_reads, row_writes in zip(rows.tolist(), reads.tolist(), writes.tolist(), strict=True):
             touched[row] = (buffers, row_reads, row_writes)
@@ -165,11 +165,11 @@ def _shares(
     positions: dict[str, int],
     buffers: tuple[int, ...],
     shares: dict[str, float],
-    traffic: Floats,
+    asked: Floats,
 ) -> Ints:
-    """Bytes that launches with ``traffic`` bytes (m,) from L2 touch of each buffer; shape (m, buffers)."""
+    """Bytes that launches with ``asked`` bytes (m,) from L2 touch of each buffer; shape (m, buffers)."""
     wanted = np.zeros(len(buffers))
     for name, share in shares.items():
         wanted[buffers.index(positions[name])] = share * sizes[positions[name]]
-    part = np.minimum(1.0, traffic / max(1.0, sum(wanted.tolist())))
+    part = np.minimum(1.0, asked / max(1.0, sum(wanted.tolist())))
     return np.asarray(wanted * part[:, None]).astype(np.int64)
