@@ -168,11 +168,9 @@ class Selection:
         ]
         representatives = pa.Table.from_pylist(rows, schema=_COLUMNS)
         labels = self._saved.operation_labels()
-        return (
-            representatives.append_column("operation", pa.array(labels, pa.string()))
-            if labels
-            else representatives
-        )
+        if not labels:
+            return representatives
+        return representatives.append_column("operation", pa.array(labels, pa.string()))
 
     def to_pandas(self) -> pd.DataFrame:
         """As :meth:`to_arrow`."""
