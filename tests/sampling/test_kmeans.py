@@ -18,7 +18,15 @@ from hypothesis.extra import numpy as hnp
 from assay_sampling.clustering.feature_space import FeatureSpace, feature_matrix
 from assay_sampling.clustering.kmeans import Clustering, _pruned_downwards, _Solution, cluster, cluster_sweep
 from assay_sampling.clustering.kmeans_search import Seeding
-from assay_sampling.clustering.lloyd import WeightedPoints, assign, converge, lloyd_step, settle, transfer
+from assay_sampling.clustering.lloyd import (
+    WeightedPoints,
+    assign,
+    converge,
+    lloyd_step,
+    nearly_converge,
+    settle,
+    transfer,
+)
 from assay_sampling.clustering.micro_clusters import micro_clusters
 from assay_sampling.counters.definitions import FEATURE_SETS
 from assay_sampling.errors import ParameterError, RefusedError
@@ -113,6 +121,19 @@ def test_steps_never_raise_the_inertia_of_their_seeding(seed: int, k: int) -> No
         assert converged.inertia[0] <= at_first * (1 + 1e-12)
         moved, _ = transfer(points, converged.centres[0])
         assert moved.inertia[0] <= converged.inertia[0] * (1 + 1e-12)
+
+
+@pytest.mark.parametrize("tolerance", [1e-3, 0.5])
+def test_solutions_that_nearly_converge_together_are_those_of_each_alone(tolerance: float) -> None:
+    rng = np.random.default_rng(3)
+    points = WeightedPoints.of(rng.normal(size=(400, 2)), rng.integers(1, 9, 400).astype(float))
+    centres = points.positions[rng.choice(400, (6, 5))]
+    alone = [converge(points, each, tolerance=tolerance)[0] for each in centres]
+    together = nearly_converge(points, centres, tolerance)
+    assert len(together) == len(alone)
+    for one, other in zip(together, alone, strict=True):
+        assert one.centres == pytest.approx(other.centres, abs=1e-12)
+        assert one.inertia == pytest.approx(other.inertia)
 
 
 @given(st.integers(0, 1000), st.integers(1, 9))
