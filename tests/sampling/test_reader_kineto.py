@@ -335,6 +335,11 @@ def test_a_list_of_events_is_a_trace_too(tmp_path: Path) -> None:
     assert len(read) == 1 and read.metadata.devices == ()
 
 
+def test_a_byte_order_mark_is_not_text(tmp_path: Path) -> None:
+    text = trace([trace_call(0, 1), trace_kernel(1, 1)])
+    assert _read(tmp_path, "\ufeff" + text).table == _read(tmp_path, text).table
+
+
 def test_members_may_stand_after_the_events(tmp_path: Path) -> None:
     properties = [
         {"id": 0, "name": "H100", "computeMajor": 9, "computeMinor": 0, "numSms": 132},

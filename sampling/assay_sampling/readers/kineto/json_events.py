@@ -59,7 +59,7 @@ class JsonEvents:
         self.read_bytes = 0
         size = _BLOCK_BYTES * (_BLOCKS_OF_FEW if categories is not None else 1)
         self._blocks = read_blocks(path, size)
-        self._decoder = codecs.getincrementaldecoder("utf-8")()
+        self._decoder = codecs.getincrementaldecoder("utf-8-sig")()
         self._decode = json.JSONDecoder(parse_float=Decimal, parse_constant=_constant).raw_decode
         self._text = ""
         self._position = 0
