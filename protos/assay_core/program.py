@@ -42,8 +42,8 @@ def distribution_version() -> str:
 def version_option(program: str) -> Any:
     """The option ``--version``, which prints the program's name and version and ends it."""
 
-    def show(wanted: bool) -> None:
-        if wanted:
+    def show(is_given: bool) -> None:
+        if is_given:
             typer.echo(f"{program} {distribution_version() or '(unknown version)'}")
             raise typer.Exit
 

@@ -65,17 +65,17 @@ def latex_tabular(table: Table, label: str = "") -> str:
 
 
 def _tabular(table: Table, label: str) -> Iterator[str]:
-    kept = _fitting(table)
-    spec = "".join(_column(table.columns[at], [row[at] for row in table.rows]) for at in kept)
+    positions = _fitting(table)
+    spec = "".join(_column(table.columns[at], [row[at] for row in table.rows]) for at in positions)
     yield r"% needs \usepackage[T1]{fontenc} \usepackage{booktabs,array,textcomp}"
     yield rf"\begin{{tabular}}{{@{{}}{spec}@{{}}}}"
     yield r"\toprule"
-    yield " & ".join(_heading(table.columns[at]) for at in kept) + r" \\ \midrule"
+    yield " & ".join(_heading(table.columns[at]) for at in positions) + r" \\ \midrule"
     for row in table.rows:
-        yield " & ".join(_cell(row[at]) for at in kept) + r" \\"
+        yield " & ".join(_cell(row[at]) for at in positions) + r" \\"
     yield r"\bottomrule"
     if label:
-        yield rf"\multicolumn{{{len(kept)}}}{{@{{}}l@{{}}}}{{\footnotesize {latex_escaped(label)}}} \\"
+        yield rf"\multicolumn{{{len(positions)}}}{{@{{}}l@{{}}}}{{\footnotesize {latex_escaped(label)}}} \\"
     yield r"\end{tabular}"
 
 
@@ -103,14 +103,14 @@ def _character(each: str) -> str:
 
 def latex_table(table: Table, facts: tuple[str, ...] = ()) -> Iterator[str]:
     """A longtable with the rules of booktabs, its title as caption; columns beyond the page are left out."""
-    kept = _fitting(table)
-    spec = "".join(_column(table.columns[at], [row[at] for row in table.rows]) for at in kept)
-    heads = " & ".join(_heading(table.columns[at]) for at in kept)
+    positions = _fitting(table)
+    spec = "".join(_column(table.columns[at], [row[at] for row in table.rows]) for at in positions)
+    heads = " & ".join(_heading(table.columns[at]) for at in positions)
     yield rf"\begin{{longtable}}[l]{{@{{}}{spec}@{{}}}}"
-    yield rf"\multicolumn{{{len(kept)}}}{{@{{}}l@{{}}}}{{\textbf{{{latex_escaped(table.title)}}}}} \\"
+    yield rf"\multicolumn{{{len(positions)}}}{{@{{}}l@{{}}}}{{\textbf{{{latex_escaped(table.title)}}}}} \\"
     yield rf"\toprule {heads} \\ \midrule \endhead"
     for row in table.rows:
-        yield " & ".join(_cell(row[at]) for at in kept) + r" \\"
+        yield " & ".join(_cell(row[at]) for at in positions) + r" \\"
     yield r"\bottomrule"
     yield r"\end{longtable}"
     if facts:

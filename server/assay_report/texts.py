@@ -147,12 +147,14 @@ def method_names(rows: Sequence[Row]) -> list[str]:
     """A name for each row's method, with its parameters where a method is used in two ways."""
     by_method: dict[str, set[str]] = {}
     for row in rows:
-        by_method.setdefault(row.method, set()).add(_asked(row))
+        by_method.setdefault(row.method, set()).add(_parameters_text(row))
     return [
-        f"{row.method} ({_asked(row) or 'defaults'})" if len(by_method[row.method]) > 1 else row.method
+        f"{row.method} ({_parameters_text(row) or 'defaults'})"
+        if len(by_method[row.method]) > 1
+        else row.method
         for row in rows
     ]
 
 
-def _asked(row: Row) -> str:
+def _parameters_text(row: Row) -> str:
     return ", ".join(f"{key}={value}" for key, value in row.asked_parameters.items())

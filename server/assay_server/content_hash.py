@@ -13,22 +13,22 @@ from pathlib import Path
 
 _MOST_REMEMBERED = 65_536
 _lock = threading.Lock()
-_known: OrderedDict[tuple[str, tuple[int, ...]], str] = OrderedDict()
+_hashes: OrderedDict[tuple[str, tuple[int, ...]], str] = OrderedDict()
 
 
 def hash_of_file(path: Path) -> str:
     """The hash of a file's current bytes. Raises OSError."""
     key = (str(path), _state(path))
     with _lock:
-        known = _known.get(key)
+        known = _hashes.get(key)
     if known is not None:
         return known
     content_hash = fresh_hash_of(path)
     if _state(path) == key[1]:  # no write while it was read
         with _lock:
-            _known[key] = content_hash
-            while len(_known) > _MOST_REMEMBERED:
-                _known.popitem(last=False)
+            _hashes[key] = content_hash
+            while len(_hashes) > _MOST_REMEMBERED:
+                _hashes.popitem(last=False)
     return content_hash
 
 

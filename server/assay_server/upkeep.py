@@ -86,7 +86,7 @@ class Housekeeper:
         self._coordinator = coordinator
         self._keep_logs_ms = int(keep_logs_seconds * 1000)
         days = f"{keep_logs_seconds / 86_400:g}"
-        self._told = f"(this log was removed {days} days after its campaign ended: --keep-logs)"
+        self._removal_notice = f"(this log was removed {days} days after its campaign ended: --keep-logs)"
 
     def look(self) -> None:
         """Look at the disk and the quota; when there is room again, idle slots hear of it."""
@@ -118,7 +118,7 @@ class Housekeeper:
         before_ms = self._coordinator.clock.now_ms() - self._keep_logs_ms
         while self._keep_logs_ms:
             with self._coordinator.schedule() as schedule:
-                if not schedule.store.forget_logs(before_ms, _LOGS_AT_A_TIME, self._told):
+                if not schedule.store.forget_logs(before_ms, _LOGS_AT_A_TIME, self._removal_notice):
                     return
 
 

@@ -39,7 +39,7 @@ class WritabilityWatch:
         self._pause_seconds = pause_seconds
         self._wake = threading.Event()
         self._ending = False
-        self._said: bool | None = None
+        self._was_writable: bool | None = None
 
     def refused(self) -> None:
         """A transaction was refused: look at once. Called from any thread."""
@@ -77,13 +77,13 @@ class WritabilityWatch:
         except Exception as error:  # noqa: BLE001 - whatever it is, the state was not written
             why = error
         writable = why is None
-        if writable is self._said:
+        if writable is self._was_writable:
             return
         if why is not None:
             _log.error("the state cannot be written, so the server takes no work: %s", why)
-        elif self._said is not None:
+        elif self._was_writable is not None:
             _log.warning("the state can be written again")
-        self._said = writable
+        self._was_writable = writable
         self._on_change(writable)
 
 

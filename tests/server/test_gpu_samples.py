@@ -32,7 +32,7 @@ def test_agents_that_went_away_take_no_memory() -> None:
     for number in range(1_000):
         samples.note(f"agent-{number}", (WARM,), number * 10_000)
     assert sum(bool(samples.of(f"agent-{number}", 9_990_000)) for number in range(1_000)) == 12
-    assert len(samples._told) <= 100
+    assert len(samples._samples) <= 100
 
 
 def test_numbers_that_are_not_numbers_and_long_names_are_not_kept() -> None:

@@ -56,12 +56,12 @@ def storage_fails(error: OSError) -> bool:
 def storage_error(subject: str | Path, error: OSError, remedy: str = "") -> StorageError:
     """The typed error behind ``error``, naming what failed and the remedy."""
     name = errno.errorcode.get(error.errno or 0, "unknown error")
-    said = f"{error.strerror or error} ({name})"
+    description = f"{error.strerror or error} ({name})"
     if error.errno in _NO_SPACE:
-        return StorageError(str(subject), f"{_NO_SPACE[error.errno]}: {said}", remedy or _FREE_SPACE)
+        return StorageError(str(subject), f"{_NO_SPACE[error.errno]}: {description}", remedy or _FREE_SPACE)
     elsewhere = error.filename and str(error.filename) != str(subject)
     where = f" on {error.filename}" if elsewhere else ""
-    return StorageError(str(subject), f"the disk refused{where}: {said}", remedy or _CHECK_DISK)
+    return StorageError(str(subject), f"the disk refused{where}: {description}", remedy or _CHECK_DISK)
 
 
 def temporary_of(path: Path) -> Path:
@@ -159,10 +159,10 @@ def sync_directory(path: Path) -> None:
     with _counting:
         shared = _syncs.setdefault(str(path), _SharedSync())
         shared.users += 1
-        wanted = shared.begun + 1
+        sync_number = shared.begun + 1
     try:
         with shared.running:
-            if shared.done < wanted:
+            if shared.done < sync_number:
                 with _counting:
                     shared.begun = mine = shared.begun + 1
                 _sync_directory(path)

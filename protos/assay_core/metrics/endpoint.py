@@ -196,7 +196,7 @@ class _Server(socketserver.ThreadingMixIn, socketserver.TCPServer):
             if connection is not None:
                 super().finish_request(connection, client_address)
 
-    def asked(self, connection: socket.socket) -> None:
+    def note_request(self, connection: socket.socket) -> None:
         """Note that this reader has sent its request: it does not give way to others any more."""
         with self._readers_lock:
             for reader in self._readers.values():
@@ -277,7 +277,7 @@ class _Handler(BaseHTTPRequestHandler):
     sys_version = ""
 
     def do_GET(self) -> None:
-        self.server.asked(self.connection)
+        self.server.note_request(self.connection)
         if self.path.partition("?")[0] != PATH:
             self._answer(HTTPStatus.NOT_FOUND, f"the metrics are at {PATH}\n".encode(), "text/plain")
             return

@@ -68,8 +68,8 @@ def _tool(report: ToolReport, folder: Path) -> ToolVersion:
             f"put {report.tool} into the PATH, or export it where it was made: {_BY_HAND[report.tool]}",
         )
     ended = _ended([path, "--version"], folder, _QUESTION_SECONDS)
-    said = _VERSION.search(ended.stdout + ended.stderr)
-    if said is None:
+    version_match = _VERSION.search(ended.stdout + ended.stderr)
+    if version_match is None:
         words = _words(ended.stdout + ended.stderr)
         raise InputError(
             report.path,
@@ -78,9 +78,9 @@ def _tool(report: ToolReport, folder: Path) -> ToolVersion:
             f"{_BY_HAND[report.tool]}",
         )
     if report.tool == "nsys":
-        return ToolVersion(path, said[1])  # every release exports with the same options
+        return ToolVersion(path, version_match[1])  # every release exports with the same options
     try:
-        return replace(tool_of_release(report.tool, said[1]), program=path)
+        return replace(tool_of_release(report.tool, version_match[1]), program=path)
     except ParameterError as error:
         raise InputError(report.path, f"{path}: {error.cause}", error.remedy) from error
 
@@ -92,8 +92,8 @@ def _run(report: ToolReport, tool: ToolVersion, command: list[str], folder: Path
     if ended.timed_out:
         raise _refused(report, tool, f"had not ended after {limit_seconds:,.0f} seconds, and was ended")
     if ended.exit_code != 0:
-        said = _words(ended.stderr + ended.stdout + (_head(page) if page else ""))
-        raise _refused(report, tool, f"failed ({ended.ending}); it says: {said}")
+        words = _words(ended.stderr + ended.stdout + (_head(page) if page else ""))
+        raise _refused(report, tool, f"failed ({ended.ending}); it says: {words}")
 
 
 def _ended(command: list[str], folder: Path, seconds: float, page: Path | None = None) -> ToolResult:

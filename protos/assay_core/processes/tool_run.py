@@ -147,12 +147,12 @@ class _Run:
         self._process, self._ending, self._deadline = process, ending, deadline
         self._before_ending = before_ending or (lambda: None)
         self._cancelled: Cancellation = cancelled or threading.Event()
-        self._status, self._stdout, self._stderr = _Kept(), _Kept(), _Kept()
+        self._status, self._stdout, self._stderr = _Excerpt(), _Excerpt(), _Excerpt()
         self._selector = selectors.DefaultSelector()
         self._selector.register(status, selectors.EVENT_READ, self._status)  # type: ignore[arg-type]
-        for channel, kept in ((process.stdout, self._stdout), (process.stderr, self._stderr)):
+        for channel, excerpt in ((process.stdout, self._stdout), (process.stderr, self._stderr)):
             if channel is not None:
-                self._selector.register(channel, selectors.EVENT_READ, kept)
+                self._selector.register(channel, selectors.EVENT_READ, excerpt)
         self._timed_out = self._was_cancelled = False
 
     def follow(self) -> None:
@@ -214,7 +214,7 @@ class _Run:
         )
 
 
-class _Kept:
+class _Excerpt:
     """The beginning and the end of a channel's output."""
 
     def __init__(self) -> None:

@@ -75,12 +75,12 @@ def _parameter(setting: DeclaredSetting) -> inspect.Parameter:
 
 
 def _option(setting: DeclaredSetting) -> Any:
-    said = " Repeatable." if setting.is_list else ""
+    repeatable = " Repeatable." if setting.is_list else ""
     default = f"; default: {setting.default}" if setting.default else ""
     return typer.Option(
         setting.flag,
         metavar=setting.metavar,
-        help=f"{setting.help}{said} [${setting.variable}{default}]",
+        help=f"{setting.help}{repeatable} [${setting.variable}{default}]",
         show_default=False,
         autocompletion=(lambda incomplete: [c for c in setting.choices if c.startswith(incomplete)])
         if setting.choices

@@ -108,8 +108,8 @@ def _from_file(model: type[ProgramSettings], path: Path | None) -> dict[str, Any
 
 def _from_toml(setting: DeclaredSetting, value: Any, path: Path) -> Any:
     if setting.is_list != isinstance(value, list):
-        wanted = "a list" if setting.is_list else "one value"
-        raise InputError(path, f"it takes {wanted}, not {value!r}", field=setting.key)
+        form = "a list" if setting.is_list else "one value"
+        raise InputError(path, f"it takes {form}, not {value!r}", field=setting.key)
     if setting.unit is not None and not isinstance(value, str):
         example = '"8GiB"' if setting.unit is Unit.BYTES else '"90s"'
         raise InputError(

@@ -154,10 +154,10 @@ def _lanes(count: int, launches: Launches, cost: np.ndarray, labels: np.ndarray)
     known = np.where(np.isfinite(cost), cost, 0.0)
     paid_by_group = np.bincount(labels, known, minlength=count)
     dearest = np.argsort(-paid_by_group, kind="stable")
-    kept = dearest[:GROUPS_IN_LANES] if count > GROUPS_IN_LANES + 1 else dearest
-    lanes = len(kept) + (len(kept) < count)
+    lane_groups = dearest[:GROUPS_IN_LANES] if count > GROUPS_IN_LANES + 1 else dearest
+    lanes = len(lane_groups) + (len(lane_groups) < count)
     place = np.full(count, lanes - 1, np.int64)  # all others share the last place
-    place[kept] = np.arange(len(kept))
+    place[lane_groups] = np.arange(len(lane_groups))
     of_launch = place[labels]
     bins = min(len(cost), MOST_LANE_VALUES // lanes)
     starts = np.linspace(0, len(cost), bins, endpoint=False).astype(np.int64)
@@ -174,7 +174,7 @@ def _lanes(count: int, launches: Launches, cost: np.ndarray, labels: np.ndarray)
         of_launch * len(kernels) + encoded.indices.to_numpy(), known, minlength=lanes * len(kernels)
     ).reshape(lanes, len(kernels))
     return Lanes(
-        groups=[*map(int, kept.tolist()), *([None] if lanes > len(kept) else [])],
+        groups=[*map(int, lane_groups.tolist()), *([None] if lanes > len(lane_groups) else [])],
         kernels=[launches.names[kernels[i]] for i in by_kernel.argmax(axis=1).tolist()],
         bin_starts=starts.tolist(),
         cost_percent=[[_rounded(value) for value in lane] for lane in share.T.tolist()],

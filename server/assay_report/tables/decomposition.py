@@ -59,8 +59,8 @@ def decomposition_table(entries: Sequence[Decomposed]) -> Table:
 def parts_text(parts: ErrorDecomposition) -> str:
     """The parts in one line: ``representatives +1.20, not separated -0.30 (representatives, labels)``."""
     texts = [
-        f"{said} {with_sign(getattr(parts, name))}"
-        for name, said in PART_NAMES.items()
+        f"{label} {with_sign(getattr(parts, name))}"
+        for name, label in PART_NAMES.items()
         if getattr(parts, name) is not None
     ]
     together = _together(parts)

@@ -28,8 +28,8 @@ class _Resting:
 
     @property
     def workload(self) -> Cell:
-        said = ", ".join(entry.workload for entry in self.entries)
-        return Cell(said, f"all {self.everywhere:,}" if self.everywhere == len(self.entries) > 1 else said)
+        names = ", ".join(entry.workload for entry in self.entries)
+        return Cell(names, f"all {self.everywhere:,}" if self.everywhere == len(self.entries) > 1 else names)
 
     @property
     def flags(self) -> list[FlagEntry]:
@@ -84,12 +84,14 @@ def _tools(entry: ProvenanceEntry) -> str:
 def _libraries(entry: ProvenanceEntry) -> str:
     """The first libraries with their versions, and the notes about them."""
     libraries = entry.libraries
-    said = [f"{each.name} {' and '.join(each.versions)}" for each in libraries[:_MOST_LIBRARIES]]
+    names = [f"{each.name} {' and '.join(each.versions)}" for each in libraries[:_MOST_LIBRARIES]]
     if len(libraries) > _MOST_LIBRARIES:
-        said.append(f"{len(libraries) - _MOST_LIBRARIES:,} more")
+        names.append(f"{len(libraries) - _MOST_LIBRARIES:,} more")
     sent = [f"files of the submitter {sha256[:12]}" for sha256 in entry.bundles]
     compiled = [f"compile cache {each[:12]}" for each in entry.compile_caches]
-    return "; ".join([*([", ".join(said)] if said else []), *entry.library_notes, *sent, *compiled]) or ABSENT
+    return (
+        "; ".join([*([", ".join(names)] if names else []), *entry.library_notes, *sent, *compiled]) or ABSENT
+    )
 
 
 def _measured(entry: ProvenanceEntry) -> str:

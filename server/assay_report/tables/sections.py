@@ -107,15 +107,15 @@ def _runs_tables(report: Report) -> list[Table]:
 def workload_line(rows: Sequence[Row], target_percent: float) -> str:
     """A workload in short: how many rows are within the target, its worst error, and what has no number."""
     scored = [(row, error) for row in rows if (error := error_of(row)) is not None]
-    said = []
+    clauses = []
     if scored:
         within = sum(error <= target_percent for _, error in scored)
         row, worst = max(scored, key=lambda each: each[1])
-        said.append(f"{within:,} of {len(scored):,} within {target_percent:g} %")
-        said.append(f"worst {percentage(worst)} ({row.method}, {row.device})")
+        clauses.append(f"{within:,} of {len(scored):,} within {target_percent:g} %")
+        clauses.append(f"worst {percentage(worst)} ({row.method}, {row.device})")
     if len(scored) < len(rows):
-        said.append(f"{counted(len(rows) - len(scored), 'row')} without a number")
-    return "; ".join(said)
+        clauses.append(f"{counted(len(rows) - len(scored), 'row')} without a number")
+    return "; ".join(clauses)
 
 
 def workload_tables(report: Report, rows: Sequence[Row]) -> Iterator[Table]:

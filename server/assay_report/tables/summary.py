@@ -92,5 +92,5 @@ def _shares(entry: SummaryEntry, what: Callable[[ShareSummary], float | None]) -
     shares = entry.sm_share or []
     if len(shares) == 1:
         return ratio(what(shares[0]))
-    said = (f"{share.sm_percent:g} %{share_kind(share.sm_share)}: {ratio(what(share))}" for share in shares)
-    return ", ".join(said) or ABSENT
+    texts = (f"{share.sm_percent:g} %{share_kind(share.sm_share)}: {ratio(what(share))}" for share in shares)
+    return ", ".join(texts) or ABSENT

@@ -124,13 +124,13 @@ def table_of(
     """The table of all entries, without the optional columns in which no entry has a value."""
     all_entries = list(entries)
     cells = [[_cell(column.cell(entry)) for entry in all_entries] for column in columns]
-    kept = [
+    filled_columns = [
         (column.column, shown)
         for column, shown in zip(columns, cells, strict=True)
         if not column.optional or any(not cell.empty for cell in shown)
     ]
-    rows = tuple(tuple(shown[at] for _, shown in kept) for at in range(len(all_entries)))
-    return Table(title, tuple(column for column, _ in kept), rows, tuple(notes))
+    rows = tuple(tuple(shown[at] for _, shown in filled_columns) for at in range(len(all_entries)))
+    return Table(title, tuple(column for column, _ in filled_columns), rows, tuple(notes))
 
 
 def condensed(table: Table) -> tuple[Table, tuple[str, ...]]:
@@ -141,17 +141,17 @@ def condensed(table: Table) -> tuple[Table, tuple[str, ...]]:
     """
     if len(table.rows) < 2:
         return table, ()
-    kept, facts = [], []
+    positions, facts = [], []
     for at, column in enumerate(table.columns):
-        said = {row[at].text for row in table.rows}
-        texts = said - {ABSENT, ""}
-        if at == 0 or len(said if not column.shared else texts) > 1:
-            kept.append(at)
+        cell_texts = {row[at].text for row in table.rows}
+        texts = cell_texts - {ABSENT, ""}
+        if at == 0 or len(cell_texts if not column.shared else texts) > 1:
+            positions.append(at)
         elif texts:
             only = texts.pop()
             facts.append(f"{column.title} {only}{f' {column.unit}' if column.unit else ''}")
-    columns = tuple(table.columns[at] for at in kept)
-    rows = tuple(tuple(row[at] for at in kept) for row in table.rows)
+    columns = tuple(table.columns[at] for at in positions)
+    rows = tuple(tuple(row[at] for at in positions) for row in table.rows)
     return Table(table.title, columns, rows, table.notes), tuple(facts)
 
 

@@ -202,10 +202,14 @@ def shortfalls_table(verdicts: Verdicts) -> Table:
     """Every projection above the target, and why; the largest errors, where there are very many."""
     every = [each for gpu in verdicts.gpus for each in gpu.shortfalls]
     largest = sorted(every, key=lambda each: -each.error_percent)[:_SHORTFALLS]
-    kept = [each for each in every if len(every) <= _SHORTFALLS or each in largest]
-    more = [f"The {len(kept):,} with the largest errors of {len(every):,}."] if len(kept) < len(every) else []
+    shortfalls = [each for each in every if len(every) <= _SHORTFALLS or each in largest]
+    more = (
+        [f"The {len(shortfalls):,} with the largest errors of {len(every):,}."]
+        if len(shortfalls) < len(every)
+        else []
+    )
     title = f"Above {verdicts.target_error_percent:g} %, and why"
-    return table_of(title, _SHORT, kept, more)
+    return table_of(title, _SHORT, shortfalls, more)
 
 
 _SHORT: list[Filled[Shortfall]] = [

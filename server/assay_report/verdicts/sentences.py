@@ -84,18 +84,18 @@ def asked_sentences(asked: Asked, target_percent: float) -> list[str]:
     methods = listed(asked.methods) or "no method"
     made = f", which selected on {listed(asked.selected_on)}" if asked.selected_on else ""
     launches = counted(asked.launches, "launch", "launches")
-    said = [
+    sentences = [
         f"{counted(asked.workloads, 'workload')} with {launches} in all, "
         f"by {methods}{made}; scored on {listed(asked.devices) or 'no GPU'}{conditions}. "
         f"The target is an error of at most {target_percent:g} %."
     ]
     lacking = asked.runs_without_data
     if lacking:
-        said.append(
+        sentences.append(
             f"{lacking:,} of {counted(asked.runs + lacking, 'run')} {'has' if lacking == 1 else 'have'} no "
             "data: this report covers what is there."
         )
-    return said
+    return sentences
 
 
 def listed(names: Sequence[str], most: int = 6) -> str:
@@ -115,10 +115,10 @@ def gpu_headline(device: str, projections: int, within: int, target_percent: flo
 
 def gpu_details(shortfalls: Sequence[str], without: int, target_percent: float) -> list[str]:
     """What follows the headline: the first shortfalls, how many more, and how many rows have no number."""
-    said = list(shortfalls[:_SHOWN])
+    details = list(shortfalls[:_SHOWN])
     more = len(shortfalls) - _SHOWN
     if more > 0:
-        said.append(f"{more:,} more {'is' if more == 1 else 'are'} above {target_percent:g} %")
+        details.append(f"{more:,} more {'is' if more == 1 else 'are'} above {target_percent:g} %")
     if without:
-        said.append(f"{counted(without, 'row')} without a number")
-    return said
+        details.append(f"{counted(without, 'row')} without a number")
+    return details

@@ -24,7 +24,7 @@ def judge(report: Report) -> Report:
     report.verdicts = Verdicts(
         overall=overall_of(rows, report.recommendations),
         target_error_percent=target,
-        asked=_asked(report, rows),
+        asked=_scope(report, rows),
         complete=not report.failed_runs,
         gpus=[
             _gpu(device, [each for each in rows if each.row.device == device], report, target)
@@ -67,7 +67,7 @@ def _devices(report: Report) -> list[str]:
     return list(dict.fromkeys(row.device for row in report.rows))
 
 
-def _asked(report: Report, rows: Sequence[Named]) -> Asked:
+def _scope(report: Report, rows: Sequence[Named]) -> Asked:
     launches: dict[str, int] = {}
     for each in rows:
         row = each.row

@@ -21,7 +21,7 @@ class IdentityDirectory:
         self._metadata = metadata
         self._lock = threading.Lock()
         self._listeners: list[Listener] = []
-        self._known: dict[str, Identity] = {}
+        self._identities: dict[str, Identity] = {}
         self.refresh()
 
     def listen(self, listener: Listener) -> None:
@@ -30,11 +30,11 @@ class IdentityDirectory:
 
     def known(self, identity_id: str) -> Identity | None:
         """The identity as it was last read; None if it was not there then. Does not block."""
-        return self._known.get(identity_id)
+        return self._identities.get(identity_id)
 
     def looked_up(self, identity_id: str) -> Identity | None:
         """The identity, from the store if it is new; may block."""
-        identity = self._known.get(identity_id)
+        identity = self._identities.get(identity_id)
         if identity is None:
             with self._metadata.snapshot() as store:
                 identity = store.identity(identity_id)
@@ -47,7 +47,7 @@ class IdentityDirectory:
         with self._lock:
             with self._metadata.snapshot() as store:
                 now = {each.identity_id: each for each in store.identities()}
-            before, self._known = self._known, now
+            before, self._identities = self._identities, now
         changed = {one for one in before.keys() | now.keys() if before.get(one) != now.get(one)}
         if changed:
             for listener in self._listeners:

@@ -42,8 +42,8 @@ class Cell:
         If its parameters let it look only at names, order and cost, it uses the light run, if there is
         one. Raises ParameterError for a method, parameter or value that does not exist.
         """
-        wanted = needs(method, parameters, verb="select")
-        if wanted is not None and wanted.nothing:
+        method_needs = needs(method, parameters, verb="select")
+        if method_needs is not None and method_needs.nothing:
             return (self.whole,)
         return tuple(run for run in (self.detailed, self.light) if run is not None)
 

@@ -57,24 +57,26 @@ def flag_differences(entries: Iterable[Row | Compared | ProvenanceEntry], runs: 
 
 def _differences(runs: Sequence[RunData]) -> Iterator[tuple[RunData, str, str]]:
     """Runs that differ from the first run with the same fact: the run, the flag, and the differences."""
-    yield from _told(runs, "libraries_differ", [_libraries(run.facts) for run in runs])
-    yield from _told(runs, "tools_differ", [_tools(run.facts) for run in runs])
-    yield from _told(runs, "drivers_differ", [_driver(run.facts) for run in runs])
-    yield from _told(runs, "programs_differ", [_program(run.facts) for run in runs])
+    yield from _changes(runs, "libraries_differ", [_libraries(run.facts) for run in runs])
+    yield from _changes(runs, "tools_differ", [_tools(run.facts) for run in runs])
+    yield from _changes(runs, "drivers_differ", [_driver(run.facts) for run in runs])
+    yield from _changes(runs, "programs_differ", [_program(run.facts) for run in runs])
 
 
 # By the name of each thing: what identifies its build or version, and the text for people.
 _Known = Mapping[str, tuple[frozenset[str], str]]
 
 
-def _told(runs: Sequence[RunData], name: str, known: Sequence[_Known]) -> Iterator[tuple[RunData, str, str]]:
+def _changes(
+    runs: Sequence[RunData], name: str, known: Sequence[_Known]
+) -> Iterator[tuple[RunData, str, str]]:
     first: dict[str, tuple[int, frozenset[str], str]] = {}
     for at, things in enumerate(known):
         changes = []
-        for thing, (builds, said) in things.items():
-            before, other, there = first.setdefault(thing, (at, builds, said))
+        for thing, (builds, text) in things.items():
+            before, other, there = first.setdefault(thing, (at, builds, text))
             if builds != other:
-                changes.append(f"{thing} {said} instead of {there} in {runs[before].run_id}")
+                changes.append(f"{thing} {text} instead of {there} in {runs[before].run_id}")
         if changes:
             more = f"; {len(changes) - _MOST_SHOWN:,} more" if len(changes) > _MOST_SHOWN else ""
             yield runs[at], name, "; ".join(changes[:_MOST_SHOWN]) + more
@@ -104,8 +106,8 @@ def _driver(facts: RunFacts) -> _Known:
 def _program(facts: RunFacts) -> _Known:
     if not facts.programs:
         return {}
-    said = " and ".join(sorted(sha256[:_SHOWN_DIGITS] for sha256 in facts.programs))
-    return {"program": (frozenset(facts.programs), said)}
+    digests = " and ".join(sorted(sha256[:_SHOWN_DIGITS] for sha256 in facts.programs))
+    return {"program": (frozenset(facts.programs), digests)}
 
 
 def provenance_entries(runs: Sequence[RunData]) -> list[ProvenanceEntry]:

@@ -48,8 +48,8 @@ class ConditionSpec(SpecModel):
 
     def assumed(self) -> tuple[str, ...]:
         """The keys that the file leaves to the baseline, except the kind of a share: few would give it."""
-        said = {*self.model_fields_set, "sm_share"}
-        return tuple(name for name in type(self).model_fields if name not in said)
+        written_keys = {*self.model_fields_set, "sm_share"}
+        return tuple(name for name in type(self).model_fields if name not in written_keys)
 
 
 def _no_recording(value: Any) -> Any:

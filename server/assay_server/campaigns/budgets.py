@@ -35,7 +35,7 @@ class BudgetHandler:
                 [person_called(store, query.identity)] if query.identity else store.identities()
             )
             entries = [
-                self._told(store, each)
+                self._budget_of(store, each)
                 for each in people
                 if each.kind is IdentityKind.PERSON
                 and not each.revoked_at_ms
@@ -54,9 +54,9 @@ class BudgetHandler:
             note_subject(f"person {now.name} ({now.identity_id})", f"GPU hours {before} to {after}")
             schedule.effects.doubt = True  # the next decision reads budgets again
         with self._coordinator.schedule() as schedule:
-            return self._told(schedule.store, now)
+            return self._budget_of(schedule.store, now)
 
-    def _told(self, store: SqlTransaction, person: Identity) -> PersonBudget:
+    def _budget_of(self, store: SqlTransaction, person: Identity) -> PersonBudget:
         coordinator, own = self._coordinator, person.budget_gpu_hours
         return PersonBudget(
             person.identity_id,

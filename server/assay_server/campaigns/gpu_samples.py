@@ -20,7 +20,7 @@ class GpuSamples:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._told: dict[str, tuple[int, tuple[GpuSample, ...]]] = {}
+        self._samples: dict[str, tuple[int, tuple[GpuSample, ...]]] = {}
         self._look_beyond = _FEW
 
     def note(self, agent_id: str, samples: Sequence[GpuSample], now_ms: int) -> None:
@@ -28,17 +28,17 @@ class GpuSamples:
         if not samples:
             return
         with self._lock:
-            if len(self._told) > self._look_beyond:
-                self._told = {
-                    key: report for key, report in self._told.items() if now_ms - report[0] <= _FRESH_MS
+            if len(self._samples) > self._look_beyond:
+                self._samples = {
+                    key: report for key, report in self._samples.items() if now_ms - report[0] <= _FRESH_MS
                 }
-                self._look_beyond = len(self._told) * 2 + _FEW
-            self._told[agent_id] = (now_ms, tuple(samples))
+                self._look_beyond = len(self._samples) * 2 + _FEW
+            self._samples[agent_id] = (now_ms, tuple(samples))
 
     def of(self, agent_id: str, now_ms: int) -> dict[str, GpuSample]:
         """An agent's samples by slot, as old as they are now; those of the last two minutes."""
         with self._lock:
-            heard_ms, samples = self._told.get(agent_id, (now_ms, ()))
+            heard_ms, samples = self._samples.get(agent_id, (now_ms, ()))
         waited = max(0, now_ms - heard_ms)
         return {
             each.slot_id: replace(each, age_ms=each.age_ms + waited)

@@ -44,10 +44,10 @@ def init(
     authority = new_authority(name, span, datetime.datetime.now(datetime.UTC))
     with storage_errors(state):
         take_state_folder(state)
-    kept = read_authority(state) if if_needed else None
-    if kept is None:
+    existing_authority = read_authority(state) if if_needed else None
+    if existing_authority is None:
         write_authority(authority, state)
-    authority = kept or authority
+    authority = existing_authority or authority
     document = {
         "authority": authority.name,
         "fingerprint": authority.fingerprint,

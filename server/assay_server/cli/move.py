@@ -64,18 +64,20 @@ def move(
         raise ParameterError(
             "--to", "it must name one database", "give --to URL, --to sqlite, or --to-file FILE"
         )
-    with _told() as progress:
+    with _progress_printer() as progress:
         if to == _SQLITE:
             moved = move_to_sqlite(state, asked_database(settings.database, settings.database_file), progress)
         else:
             moved = move_to_postgresql(state, asked_database(to, to_file), progress)
-    kept = None if moved.kept is None else str(moved.kept)
+    old_database = None if moved.kept is None else str(moved.kept)
     if json_output:
-        typer.echo(json.dumps({"state": str(state), "rows": moved.rows, "to": moved.to, "kept": kept}))
+        typer.echo(
+            json.dumps({"state": str(state), "rows": moved.rows, "to": moved.to, "kept": old_database})
+        )
         return
     typer.echo(f"{moved.rows:,} rows moved to {moved.to}, each as it was")
-    if kept is not None:
-        typer.echo(f"the old database is kept as {kept}; remove it when you no longer want it")
+    if old_database is not None:
+        typer.echo(f"the old database is kept as {old_database}; remove it when you no longer want it")
 
 
 def _move_records(settings: ServerSettings, state: Path, to: str, *, json_output: bool) -> None:
@@ -88,7 +90,7 @@ def _move_records(settings: ServerSettings, state: Path, to: str, *, json_output
     )
 
     database = asked_database(settings.database, settings.database_file)
-    with _told("copied and compared") as progress:
+    with _progress_printer("copied and compared") as progress:
         if to == _FOLDER:
             moved = move_to_folder(state, database, progress)
         elif Path(to).is_absolute():
@@ -107,14 +109,14 @@ def _move_records(settings: ServerSettings, state: Path, to: str, *, json_output
 
 
 @contextlib.contextmanager
-def _told(done: str = "rows copied") -> Iterator[Callable[[str, int], None]]:
+def _progress_printer(done: str = "rows copied") -> Iterator[Callable[[str, int], None]]:
     """Tells people at a terminal from time to time which table is being copied."""
     shown_at = time.monotonic()
 
-    def told(table: str, rows: int) -> None:
+    def print_progress(table: str, rows: int) -> None:
         nonlocal shown_at
         if time.monotonic() - shown_at >= _EVERY_SECONDS and sys.stderr.isatty():
             shown_at = time.monotonic()
             sys.stderr.write(f"{table}: {rows:,} {done}\n")
 
-    yield told
+    yield print_progress

@@ -45,8 +45,8 @@ def noted_database(state: Path) -> DatabaseInForce | None:
 
 def note_database(state: Path, place: DatabasePlace, file: Path | None, number: int) -> None:
     """Put a database in force, durably. Raises StorageError."""
-    kept = "" if file is None else str(file.absolute())
-    write_note(state / _NOTE, DatabaseInForce(url=place.without_secret, file=kept, state=number))
+    file_path = "" if file is None else str(file.absolute())
+    write_note(state / _NOTE, DatabaseInForce(url=place.without_secret, file=file_path, state=number))
 
 
 def forget_database(state: Path) -> None:

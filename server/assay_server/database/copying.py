@@ -79,7 +79,7 @@ def _read(table: sa.Table, connection: sa.Connection, query: sa.Select[Any]) -> 
             raise
         raise StorageError(
             f"the row {_unreadable(table, connection, query)} of {table.name}",
-            f"it cannot be read ({_said(error)}): it was changed on the disk, or by another program",
+            f"it cannot be read ({_error_text(error)}): it was changed on the disk, or by another program",
             "nothing was copied; correct the row, or restore a backup",
         ) from error
 
@@ -108,7 +108,7 @@ def _is_of_a_value(error: Exception) -> bool:
     return isinstance(error.orig, sqlite3.Error) and getattr(error.orig, "sqlite_errorcode", None) is None
 
 
-def _said(error: Exception) -> str:
+def _error_text(error: Exception) -> str:
     if isinstance(error, StorageError):
         return error.cause
     return str(error.orig) if isinstance(error, sa.exc.DBAPIError) else str(error)

@@ -64,11 +64,11 @@ def move_to_postgresql(state: Path, settings: AskedDatabase, progress: Told) -> 
                     raise StorageError(place.shown, "it has the campaigns of another state folder", _EMPTY)
                 rows = copy_rows(read.connection, write.connection, progress)
         note_database(state, place, settings.file, number)
-        kept = state / f"{SQLITE_FILE}.moved-{datetime.now(UTC):%Y-%m-%dT%H-%M-%SZ}"
+        old_database = state / f"{SQLITE_FILE}.moved-{datetime.now(UTC):%Y-%m-%dT%H-%M-%SZ}"
         with storage_errors(state):
-            replace(state / SQLITE_FILE, kept)
+            replace(state / SQLITE_FILE, old_database)
             sync_directory(state)
-    return Moved(rows, place.shown, kept)
+    return Moved(rows, place.shown, old_database)
 
 
 def move_to_sqlite(state: Path, settings: AskedDatabase, progress: Told) -> Moved:

@@ -161,7 +161,7 @@ class Enrolment:
         )
         return Renewed(certificate)
 
-    def leave(self, _asked: LeaveAsked) -> Left:
+    def leave(self, _request: LeaveAsked) -> Left:
         """Withdraw the certificates of the key that the caller uses.
 
         Raises NotIdentifiedError for who has none, on the socket.
@@ -211,7 +211,7 @@ class Enrolment:
         _log.info("revoked %s %s %s", revoked.what, revoked.id, revoked.name)
         return revoked
 
-    def identities(self, _asked: IdentitiesAsked) -> Identities:
+    def identities(self, _request: IdentitiesAsked) -> Identities:
         """All identities with their certificates, and the tokens that can still be used."""
         now_ms = self._now_ms()
         with self._metadata.snapshot() as store:
@@ -223,7 +223,7 @@ class Enrolment:
                     )
                     issued.setdefault(each.identity_id, []).append(certificate)
             known = tuple(
-                _known(each, tuple(issued.get(each.identity_id, ()))) for each in store.identities()
+                _known_identity(each, tuple(issued.get(each.identity_id, ()))) for each in store.identities()
             )
             tokens = tuple(
                 OpenToken(t.token_id, t.role, t.name, t.project, t.labels, t.uses_left, t.expires_at_ms)
@@ -282,7 +282,7 @@ class Enrolment:
         return certificate_der(certificate)
 
 
-def _known(identity: Identity, certificates: tuple[Issued, ...]) -> KnownIdentity:
+def _known_identity(identity: Identity, certificates: tuple[Issued, ...]) -> KnownIdentity:
     return KnownIdentity(
         identity.identity_id,
         identity.kind,

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from assay_server.store.postgresql.store import PostgresqlStore
 
 
-def no_page(_asked: WebLinkAsked) -> WebLink:
+def no_page(_request: WebLinkAsked) -> WebLink:
     """A server without a live page; raises RefusedError."""
     raise RefusedError("this server", "it serves no live page", "start it with: assay-server --web HOST:PORT")
 

@@ -96,31 +96,33 @@ def export_campaign(coordinator: Coordinator, campaign_id: str) -> Iterator[byte
     with tempfile.TemporaryDirectory(prefix="assay-export-") as folder:
         database = Path(folder) / METADATA
         _write_rows(database, rows)
-        sources = [(_kept(METADATA, database), _at(database))]
+        sources = [(_file_entry(METADATA, database), _at(database))]
         for piece in rows.slices:
             if piece.file:
-                kept = KeptFile(name=f"records/{piece.file}", bytes=piece.file_bytes, hash=piece.content_hash)
-                sources.append((kept, coordinator.records.reading(piece.file)))
+                kept_file = KeptFile(
+                    name=f"records/{piece.file}", bytes=piece.file_bytes, hash=piece.content_hash
+                )
+                sources.append((kept_file, coordinator.records.reading(piece.file)))
         for form in REPORT_FORMS if rows.campaign.has_report else ():
             path = coordinator.records.report_path(campaign_id, form)
-            sources.append((_kept(f"reports/{campaign_id}/{path.name}", path), _at(path)))
+            sources.append((_file_entry(f"reports/{campaign_id}/{path.name}", path), _at(path)))
         bundles = coordinator.bundles
         for sha256 in _named(rows.campaign) if bundles is not None else ():
             assert bundles is not None
             with bundles.reading(sha256) as path:
-                kept = _kept(f"{BUNDLES}/{sha256}{PACKED}", path)
-            sources.append((kept, bundles.reading(sha256)))
+                kept_file = _file_entry(f"{BUNDLES}/{sha256}{PACKED}", path)
+            sources.append((kept_file, bundles.reading(sha256)))
         manifest = ArchiveManifest(
             campaign_id=campaign_id,
             release=distribution_version(),
             schema_revision=HEAD,
-            files=tuple(kept for kept, _ in sources),
+            files=tuple(kept_file for kept_file, _ in sources),
         )
         data = json.dumps(manifest.model_dump(), indent=1).encode()
         yield _header(MANIFEST, len(data)) + data + _padding(len(data))
-        for kept, source in sources:
+        for kept_file, source in sources:
             with source as path:
-                yield from _member(kept, path)
+                yield from _member(kept_file, path)
         yield bytes(2 * _BLOCK)
 
 
@@ -184,27 +186,27 @@ def read_rows(database: Path) -> Iterator[CampaignRows]:
         store.close()
 
 
-def _kept(name: str, path: Path) -> KeptFile:
+def _file_entry(name: str, path: Path) -> KeptFile:
     with storage_errors(path):
         return KeptFile(name=name, bytes=path.stat().st_size, hash=fresh_hash_of(path))
 
 
-def _member(kept: KeptFile, path: Path) -> Iterator[bytes]:
+def _member(kept_file: KeptFile, path: Path) -> Iterator[bytes]:
     """A file as it is in the tar; raises StorageError if it is not as the manifest says."""
-    hashing, rest = hashlib.blake2b(digest_size=32), kept.bytes
+    hashing, rest = hashlib.blake2b(digest_size=32), kept_file.bytes
     with storage_errors(path), path.open("rb") as file:
-        yield _header(kept.name, kept.bytes)
+        yield _header(kept_file.name, kept_file.bytes)
         while rest and (data := file.read(min(rest, _CHUNK_BYTES))):
             hashing.update(data)
             rest -= len(data)
             yield data
-        if rest or file.read(1) or hashing.hexdigest() != kept.hash:
+        if rest or file.read(1) or hashing.hexdigest() != kept_file.hash:
             raise StorageError(
-                kept.name,
+                kept_file.name,
                 "it is not as it was published, so there is no archive of its campaign",
                 "look at the server's state with: assay-server check --state DIR",
             )
-    yield _padding(kept.bytes)
+    yield _padding(kept_file.bytes)
 
 
 def _header(name: str, size: int) -> bytes:

@@ -56,27 +56,27 @@ def make_backup(
             "give a file with a passphrase, and keep it elsewhere; or give --without-authority",
         )
     with new_target(place, link=link) as target, storage_errors(place):
-        kept: list[KeptFile] = []
+        kept_files: list[KeptFile] = []
         with tempfile.TemporaryDirectory(prefix=".assay-backup-", dir=place.parent) as folder:
             database = Path(folder) / METADATA
             copy_database(state, database, asked)
             records = look_at_records(state)
             named = files_named(database, records)
-            kept.append(target.add(METADATA, database))
+            kept_files.append(target.add(METADATA, database))
             faults: list[BackupFault] = []
             for file in named.files:
                 with at_hand(state, records, database, file.name) as path:
-                    _keep(path, file, target, kept, faults)
+                    _keep(path, file, target, kept_files, faults)
         if authority is not None and passphrase is not None:
-            kept.append(target.add_bytes(CERTIFICATE, authority.pem))
-            kept.append(target.add_bytes(ENCRYPTED_KEY, encrypted_key(authority, passphrase)))
+            kept_files.append(target.add_bytes(CERTIFICATE, authority.pem))
+            kept_files.append(target.add_bytes(ENCRYPTED_KEY, encrypted_key(authority, passphrase)))
         manifest = BackupManifest(
             made_at_ms=wall_ms(),
             release=distribution_version(),
             schema_revision=named.revision,
             campaigns=named.campaigns,
             authority=authority is not None,
-            files=tuple(kept),
+            files=tuple(kept_files),
             faults=tuple(faults),
         )
         target.add_bytes(MANIFEST, manifest.model_dump_json(indent=1).encode())
@@ -84,7 +84,7 @@ def make_backup(
 
 
 def _keep(
-    path: Path, file: StoredFile, target: Target, kept: list[KeptFile], faults: list[BackupFault]
+    path: Path, file: StoredFile, target: Target, kept_files: list[KeptFile], faults: list[BackupFault]
 ) -> None:
     try:
         kept_file = target.add(file.name, path, most_bytes=file.most_bytes, fixed=file.fixed)
@@ -92,6 +92,6 @@ def _keep(
         if file.fixed:  # staged segments go when their attempt is published
             faults.append(BackupFault(name=file.name, cause="it is missing"))
         return
-    kept.append(kept_file)
+    kept_files.append(kept_file)
     if file.content_hash and kept_file.hash != file.content_hash:
         faults.append(BackupFault(name=file.name, cause="it has changed since it was published"))

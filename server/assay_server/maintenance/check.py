@@ -58,13 +58,13 @@ def check_state(
     if not checked.findings or not _in_use(state):
         return checked
     again = _checked(state, looked_at, settings)
-    kept = set(checked.findings)
+    first_findings = set(checked.findings)
     return Checked(
         again.campaigns,
         again.runs,
         again.files,
         again.file_bytes,
-        tuple(finding for finding in again.findings if finding in kept),
+        tuple(finding for finding in again.findings if finding in first_findings),
     )
 
 
@@ -110,12 +110,12 @@ class _Check:
     """One pass over one copy of the database."""
 
     def __init__(self, state: Path, looked_at: LookedAt, settings: AskedDatabase | None, cache: Path) -> None:
-        self._state, self._asked = state, settings
+        self._state, self._settings = state, settings
         self._looked_at = looked_at
         self._tables = LaunchTables()
         self._records = look_at_records(state, cache)
         self._findings: list[Finding] = []
-        self._known: set[str] = set()
+        self._published_files: set[str] = set()
         self._bundles: set[str] = set()
         self._campaigns = self._runs = self._all_runs = self._files = self._bytes = 0
 
@@ -123,7 +123,7 @@ class _Check:
         with tempfile.TemporaryDirectory(prefix="assay-check-") as folder:
             database = Path(folder) / METADATA
             try:
-                copy_database(self._state, database, self._asked)
+                copy_database(self._state, database, self._settings)
                 self._look(database)
             except StorageError as error:
                 self._find(FindingKind.DATABASE, METADATA, error.cause)
@@ -149,8 +149,8 @@ class _Check:
                     self._campaigns += 1
                     with self._rows(f"campaign {campaign_id}"):
                         self._campaign(read, campaign_id, newest_token)
-                for kept in read.bundles():
-                    self._bundle(kept.bundle, kept.file)
+                for kept_bundle in read.bundles():
+                    self._bundle(kept_bundle.bundle, kept_bundle.file)
         finally:
             store.close()
         self._unknown_files()
@@ -172,9 +172,9 @@ class _Check:
         if campaign.has_report:
             self._report(campaign_id)
         for bundle in campaign.compiled.bundles:
-            kept = store.bundle(bundle.sha256)
+            kept_bundle = store.bundle(bundle.sha256)
             # Before a server of this release has started, an earlier one's folder says what is there.
-            self._bundle(bundle, f"{bundle.sha256}{PACKED}" if kept is None else kept.file)
+            self._bundle(bundle, f"{bundle.sha256}{PACKED}" if kept_bundle is None else kept_bundle.file)
         for run in runs:
             self._runs += 1
             self._looked_at(self._runs, self._all_runs)
@@ -210,7 +210,7 @@ class _Check:
 
     def _published(self, piece: Slice) -> None:
         name = f"records/{piece.file}"
-        self._known.add(piece.file)
+        self._published_files.add(piece.file)
         self._files += 1
         with self._records.reading(piece.file) as path:
             change = what_changed(path, piece.content_hash)
@@ -240,5 +240,5 @@ class _Check:
                     break
 
     def _unknown_files(self) -> None:
-        for file in sorted(set(self._records.listed()) - self._known):
+        for file in sorted(set(self._records.listed()) - self._published_files):
             self._find(FindingKind.UNKNOWN, f"records/{file}", "the database does not know it")

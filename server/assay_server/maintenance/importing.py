@@ -170,13 +170,17 @@ def _unpacked(archive: Path, files: Path) -> ArchiveManifest:
         (files / MANIFEST).read_bytes(), ArchiveManifest, Path(_SUBJECT), ARCHIVE_VERSION
     )
     names = {str(path.relative_to(files)) for path in files.rglob("*") if not path.is_dir()} - {MANIFEST}
-    named = {kept.name: kept for kept in manifest.files}
+    named = {kept_file.name: kept_file for kept_file in manifest.files}
     if names != set(named):
         raise _not_ours(f"it does not hold the files of its manifest ({sorted(names ^ set(named))[0]})")
-    for kept in manifest.files:
-        path = files / kept.name
-        if path.is_symlink() or path.stat().st_size != kept.bytes or fresh_hash_of(path) != kept.hash:
-            raise _not_ours(f"{kept.name} has changed since it was exported")
+    for kept_file in manifest.files:
+        path = files / kept_file.name
+        if (
+            path.is_symlink()
+            or path.stat().st_size != kept_file.bytes
+            or fresh_hash_of(path) != kept_file.hash
+        ):
+            raise _not_ours(f"{kept_file.name} has changed since it was exported")
     return manifest
 
 
@@ -197,7 +201,7 @@ def _check(rows: CampaignRows, manifest: ArchiveManifest, files: Path) -> None:
     if broken:
         raise _not_ours(f"{broken[0].subject}: {broken[0].cause}")
     _check_files(rows, manifest, files)
-    named = {kept.name for kept in manifest.files}
+    named = {kept_file.name for kept_file in manifest.files}
     for bundle in campaign.compiled.bundles:
         if f"{BUNDLES}/{bundle.sha256}{PACKED}" not in named:
             raise _not_ours(f"it lacks the bundle {bundle.sha256}, which its campaign names")
@@ -205,7 +209,7 @@ def _check(rows: CampaignRows, manifest: ArchiveManifest, files: Path) -> None:
 
 def _check_files(rows: CampaignRows, manifest: ArchiveManifest, files: Path) -> None:
     """Raises InputError unless every published slice has its file under its name, as it was published."""
-    hashes, tables = {kept.name: kept.hash for kept in manifest.files}, LaunchTables()
+    hashes, tables = {kept_file.name: kept_file.hash for kept_file in manifest.files}, LaunchTables()
     for piece in rows.slices:
         if not piece.file:
             continue

@@ -134,9 +134,9 @@ def _bundles(connection: sqlite3.Connection) -> Iterator[StoredFile]:
     """All bundles that are there, and those that campaigns name."""
     compiled = connection.execute("SELECT compiled FROM campaigns")
     names = {str(each["sha256"]) for (text,) in compiled for each in json.loads(text).get("bundles") or ()}
-    kept = connection.execute("SELECT sha256, file FROM bundles ORDER BY sha256").fetchall()
-    yield from (StoredFile(f"{BUNDLES}/{file}") for _, file in kept)
-    missing = sorted(names - {sha256 for sha256, _ in kept})
+    rows = connection.execute("SELECT sha256, file FROM bundles ORDER BY sha256").fetchall()
+    yield from (StoredFile(f"{BUNDLES}/{file}") for _, file in rows)
+    missing = sorted(names - {sha256 for sha256, _ in rows})
     yield from (StoredFile(f"{BUNDLES}/{sha256}{PACKED}") for sha256 in missing)
 
 

@@ -55,15 +55,15 @@ def stored_report(state: Path, campaign_id: str | None = None) -> Report:
         store = SqliteStore(database)
         try:
             with store.snapshot() as read:
-                campaign = _asked(read.campaigns(), state, campaign_id)
+                campaign = _named_campaign(read.campaigns(), state, campaign_id)
                 stored_campaign = read.campaign(campaign)
                 assert stored_campaign is not None  # listed in the same snapshot
-                kept = _kept(stored_campaign, records)
-                request = None if kept is not None else analysis_request(read, campaign, records)
+                report = _report_on_disk(stored_campaign, records)
+                request = None if report is not None else analysis_request(read, campaign, records)
         finally:
             store.close()
-    if kept is not None:
-        return kept
+    if report is not None:
+        return report
     assert request is not None
     if not request.runs:
         raise CampaignError(
@@ -76,7 +76,7 @@ def stored_report(state: Path, campaign_id: str | None = None) -> Report:
         return analyse(here)
 
 
-def _asked(campaigns: Sequence[CampaignOverview], state: Path, campaign_id: str | None) -> str:
+def _named_campaign(campaigns: Sequence[CampaignOverview], state: Path, campaign_id: str | None) -> str:
     """The campaign that is meant; raises ParameterError where that is not clear."""
     ids = [each.campaign_id for each in campaigns]
     if campaign_id is None and len(ids) == 1:
@@ -89,7 +89,7 @@ def _asked(campaigns: Sequence[CampaignOverview], state: Path, campaign_id: str 
     raise CampaignError(f"campaign {campaign_id}", f"{state} does not have it", f"it has {known}")
 
 
-def _kept(campaign: Campaign, records: RecordStore) -> Report | None:
+def _report_on_disk(campaign: Campaign, records: RecordStore) -> Report | None:
     """The report that was stored when the campaign was done; None without one."""
     if not campaign.has_report:
         return None

@@ -75,9 +75,9 @@ class FolderTarget:
         if fixed and self._link and self._linked(source, path):
             return KeptFile(name=name, bytes=path.stat().st_size, hash=fresh_hash_of(path))
         with source.open("rb") as read, open(path, "xb", opener=private_opener) as written:
-            kept = _copied(name, read, written, most_bytes)
+            kept_file = _copied(name, read, written, most_bytes)
         sync_file(path)
-        return kept
+        return kept_file
 
     def _linked(self, source: Path, path: Path) -> bool:
         try:
@@ -93,9 +93,9 @@ class FolderTarget:
         path = self._folder / name
         make_folder(path.parent)
         with open(path, "xb", opener=private_opener) as written:
-            kept = _copied(name, io.BytesIO(data), written, None)
+            kept_file = _copied(name, io.BytesIO(data), written, None)
         sync_file(path)
-        return kept
+        return kept_file
 
     def sync(self) -> None:
         """Make the names of all files durable."""
@@ -147,14 +147,14 @@ def _copied(name: str, read: IO[bytes], written: IO[bytes], most_bytes: int | No
     return KeptFile(name=name, bytes=size, hash=hashing.hash.hexdigest())
 
 
-def copy_checked(kept: KeptFile, source: Path, target: Path) -> None:
+def copy_checked(kept_file: KeptFile, source: Path, target: Path) -> None:
     """Copy a file of a backup; raises StorageError if it is not as it was kept."""
     make_folder(target.parent)
     try:
         with source.open("rb") as read, open(target, "xb", opener=private_opener) as written:
-            copy = _copied(kept.name, read, written, None)
+            copy = _copied(kept_file.name, read, written, None)
     except FileNotFoundError as error:
         raise StorageError(str(source), "it is missing from the backup", "use another backup") from error
     sync_file(target)
-    if copy != kept:
+    if copy != kept_file:
         raise StorageError(str(source), "it has changed since the backup was made", "use another backup")

@@ -76,7 +76,7 @@ class QueueCollector(Collector):
             began = self._monotonic()
             if began >= self._fresh_until:
                 try:
-                    self._queue = self._asked()
+                    self._queue = self._read_queue()
                 except StorageError as error:
                     _log.warning("the queue cannot be counted: %s", error)
                     self._queue = Queue()  # no numbers rather than old ones
@@ -84,7 +84,7 @@ class QueueCollector(Collector):
                 self._fresh_until = began + max(_FRESH_SECONDS, _REST * took)
             return self._queue
 
-    def _asked(self) -> Queue:
+    def _read_queue(self) -> Queue:
         with self._coordinator.snapshot() as store:
             load, agents = store.load(), store.agents()
         return queue_of(load, agents, self._coordinator.resting(), self._coordinator.clock.now_ms())

@@ -149,7 +149,7 @@ def _copy(metadata: MetadataStore, source: RecordStore, target: RecordStore, pro
             for campaign in read.campaigns()
             for form in REPORT_FORMS
         )
-        bundles = sum(_copy_bundle(kept, source, target) for kept in read.bundles())
+        bundles = sum(_copy_bundle(kept_bundle, source, target) for kept_bundle in read.bundles())
     return MovedRecords(files, segments, reports, "", "", bundles)
 
 
@@ -220,16 +220,16 @@ def _copy_report(campaign_id: str, form: str, source: RecordStore, target: Recor
     return 1
 
 
-def _copy_bundle(kept: KeptBundle, source: RecordStore, target: RecordStore) -> int:
+def _copy_bundle(kept_bundle: KeptBundle, source: RecordStore, target: RecordStore) -> int:
     """Copy a bundle's file unless it is missing or damaged, which a check says: people send it again."""
-    with source.reading_bundle(kept.file) as path:
-        if bundle_fault(path, kept.bundle):
+    with source.reading_bundle(kept_bundle.file) as path:
+        if bundle_fault(path, kept_bundle.bundle):
             return 0
-        if not target.has_bundle(kept.file):
-            target.keep_bundle(kept.file, path)
-    with target.reading_bundle(kept.file) as copy:
-        if bundle_fault(copy, kept.bundle):
-            raise StorageError(f"{BUNDLES}/{kept.file}", "its copy is not as it was sent", _CHECK)
+        if not target.has_bundle(kept_bundle.file):
+            target.keep_bundle(kept_bundle.file, path)
+    with target.reading_bundle(kept_bundle.file) as copy:
+        if bundle_fault(copy, kept_bundle.bundle):
+            raise StorageError(f"{BUNDLES}/{kept_bundle.file}", "its copy is not as it was sent", _CHECK)
     return 1
 
 

@@ -81,10 +81,12 @@ class StatusBoard:
         summary = self._summary(campaign_id)
         with summary.lock:
             last_change, now = self._coordinator.last_change(campaign_id), time.monotonic()
-            kept = _KEPT_SECONDS
+            lifetime_seconds = _KEPT_SECONDS
             if summary.last_change != last_change:
-                kept = min(_REST_RATIO * summary.took_seconds, kept) if following else 0.0
-            fresh = now - summary.made_at < kept
+                lifetime_seconds = (
+                    min(_REST_RATIO * summary.took_seconds, lifetime_seconds) if following else 0.0
+                )
+            fresh = now - summary.made_at < lifetime_seconds
             if summary.status is None or not fresh:
                 try:
                     summary.status = self._made(campaign_id)

@@ -89,18 +89,18 @@ class SqliteStore:
         with self._errors(), self._engine.begin() as connection:
             findings = list(connection.exec_driver_sql("PRAGMA quick_check(3)").scalars())
         if findings != ["ok"]:
-            said = "; ".join(map(str, findings))
-            raise self._damage(said)
+            finding = "; ".join(map(str, findings))
+            raise self._damage(finding)
 
-    def _damage(self, said: str) -> StorageError:
+    def _damage(self, finding: str) -> StorageError:
         """SQLite calls a file damaged that it cannot read for EIO, too: say which of the two is known."""
         if self._folder is not None and (refused := _disk_failure(self._folder)):
             cause = (
                 f"its disk fails: it refuses a small write: {refused}; SQLite calls the database damaged "
-                f"({said}), as it does where a disk does not answer, so whether it is damaged is not known"
+                f"({finding}), as it does where a disk does not answer, so whether it is damaged is not known"
             )
             return StorageError(self._subject, cause, _DISK_REMEDY)
-        cause = f"the database is damaged, or its disk does not give all of it: {said}"
+        cause = f"the database is damaged, or its disk does not give all of it: {finding}"
         return StorageError(self._subject, cause, _DAMAGED_REMEDY)
 
     @contextmanager

@@ -35,8 +35,8 @@ def of_entries(entries: Sequence[ColdStartEntry], mark: str) -> Figure | None:
     for entry, _, value in known:
         largest[entry.workload] = max(largest.get(entry.workload, 0.0), value)
     every = list(largest)
-    kept = set(sorted(every, key=lambda name: -largest[name])[:MOST_LINES])
-    workloads = labels([name for name in every if name in kept])
+    shown_workloads = set(sorted(every, key=lambda name: -largest[name])[:MOST_LINES])
+    workloads = labels([name for name in every if name in shown_workloads])
     cells = labels(list(dict.fromkeys(gpu for _, gpu, _ in known)))
     bars: list[dict[str, Any]] = [
         {"workload": workloads[entry.workload], "gpu": cells[gpu], "difference_percent": value,
@@ -69,7 +69,9 @@ def of_entries(entries: Sequence[ColdStartEntry], mark: str) -> Figure | None:
             }
         )
     more = (
-        f" The {len(kept)} of {len(every):,} with the largest differences." if len(kept) < len(every) else ""
+        f" The {len(shown_workloads)} of {len(every):,} with the largest differences."
+        if len(shown_workloads) < len(every)
+        else ""
     )
     missing = len(entries) - len(known)
     refused = f" {missing:,} of {len(entries):,} were refused; the table says why." if missing else ""
@@ -158,8 +160,8 @@ def _of_selections(
     for each in entry.selections:
         value = each.weighted_difference_percent
         if value is not None:
-            said = f"{entry.workload} on {gpu}, the representatives of {each.method}: {value:.4g} %"
+            description = f"{entry.workload} on {gpu}, the representatives of {each.method}: {value:.4g} %"
             yield {
                 "workload": workloads[entry.workload], "gpu": cells[gpu], "method": shortened(each.method),
-                "difference_percent": value, "hint": hint(said),
+                "difference_percent": value, "hint": hint(description),
             }  # fmt: skip

@@ -66,17 +66,17 @@ def of_designs(document: DesignsDocument) -> Figure:
 
 
 def _row(entry: SpeedupEntry, line: str) -> dict[str, Any]:
-    said = f"{entry.design} over {entry.over}: {entry.speedup:.4g}"
+    description = f"{entry.design} over {entry.over}: {entry.speedup:.4g}"
     interval = entry.interval
     if interval is None:
-        said += f"; {entry.not_vouched_percent:.3g} % of the cycles are not vouched for"
+        description += f"; {entry.not_vouched_percent:.3g} % of the cycles are not vouched for"
     else:
-        said += f", {interval.low:.4g} to {interval.high:.4g}"
+        description += f", {interval.low:.4g} to {interval.high:.4g}"
     return {
         "design": line,
         "speedup": entry.speedup,
         "low": entry.speedup if interval is None else interval.low,
         "high": entry.speedup if interval is None else interval.high,
         "vouched": _NONE if interval is None else _INTERVAL,
-        "hint": hint(said),
+        "hint": hint(description),
     }

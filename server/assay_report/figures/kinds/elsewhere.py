@@ -23,12 +23,12 @@ def of_evaluation(document: Mapping[str, Any]) -> Figure:
         error = float(scores["error_percent"])
         used = kind == document["weights"]
         allowed = _allowed(document) if used else None
-        said = (
+        hint = (
             f"{line}, weights by {_WEIGHTS[kind]}: error {error:.4g} %, speedup {number(document['speedup'])}"
         )
         if allowed is not None:
-            said += f"; the interval allows {allowed:.3g} %"
-        points.append(Scored(line, _WEIGHTS[kind], error, document["speedup"], allowed, said))
+            hint += f"; the interval allows {allowed:.3g} %"
+        points.append(Scored(line, _WEIGHTS[kind], error, document["speedup"], allowed, hint))
     title = (
         f"Error and speedup of {document['method']}, selected on {_selected_on(document)}{_mark(document)}"
     )
@@ -44,8 +44,8 @@ def of_speedup(document: Mapping[str, Any]) -> Figure:
     for kind, scores in document["by_weights"].items():
         predicted, weights = float(scores["speedup_predicted"]), f"weights by {_WEIGHTS[kind]}"
         if predicted > 0:
-            said = f"{line}: {weights} predict {predicted:.4g}, measured {true:.4g}"
-            speedups.append(Ratio(line, weights, predicted, said))
+            hint = f"{line}: {weights} predict {predicted:.4g}, measured {true:.4g}"
+            speedups.append(Ratio(line, weights, predicted, hint))
     caption = "Cost of the first recording / cost of the second: as measured, and as projected."
     return ratios("speedup", f"Speedup by {document['method']}{_mark(first)}", caption, speedups)
 

@@ -38,7 +38,7 @@ def of_summary(entries: Sequence[SummaryEntry], mark: str) -> Figure:
     gpus = cell_names(entries)
     scores = [
         Scored(entry.workload, gpu, entry.error_percent, entry.speedup, None,
-               _said(f"{entry.workload} on {gpu}, {entry.method}", entry))
+               _hint_text(f"{entry.workload} on {gpu}, {entry.method}", entry))
         for entry, gpu in zip(entries, gpus, strict=True)
     ]  # fmt: skip
     return paired("overview", f"Error and speedup by workload and GPU{mark}", scores, "GPU")
@@ -73,7 +73,7 @@ def scored(row: Row, line: str, series: str, what: str) -> Scored:
     allowed = None
     if cost is not None and cost.total is not None and cost.projected is not None:
         allowed = allowed_percent(row.interval, cost.total, cost.projected)
-    return Scored(line, series, row.error_percent, row.speedup, allowed, _said(what, row, allowed))
+    return Scored(line, series, row.error_percent, row.speedup, allowed, _hint_text(what, row, allowed))
 
 
 def allowed_percent(interval: IntervalEntry | None, total: float, projected: float) -> float | None:
@@ -87,7 +87,7 @@ def allowed_percent(interval: IntervalEntry | None, total: float, projected: flo
     return 100.0 * max(reach, 0.0) / total
 
 
-def _said(what: str, entry: Row | SummaryEntry, allowed: float | None = None) -> str:
+def _hint_text(what: str, entry: Row | SummaryEntry, allowed: float | None = None) -> str:
     if entry.error_percent is None:
         return f"{what}: {entry.status}. {entry.reason}"
     text = f"{what}: error {entry.error_percent:.4g} %, speedup {number(entry.speedup or 0)}"
@@ -110,21 +110,25 @@ def paired(
     with_speedup: bool = True,
 ) -> Figure:
     """Error on the left, speedup on the right, both logarithmic; a line per name, a mark per series."""
-    drawn = [each for each in scores if _positive(each.speedup) or _known(each.error_percent)]
+    drawn = [each for each in scores if _positive(each.speedup) or _is_finite(each.error_percent)]
     if not drawn:
         why = "No method has a score here." if scores else "There are no scores."
         return without_data(name, title, why, workload=workload)
     every = list(dict.fromkeys(each.line for each in scores))
-    kept = set(_dearest(scores, MOST_LINES))
-    shown_lines = [line for line in every if line in kept]
-    points = [each for each in drawn if each.line in kept]
+    dearest_lines = set(_dearest(scores, MOST_LINES))
+    shown_lines = [line for line in every if line in dearest_lines]
+    points = [each for each in drawn if each.line in dearest_lines]
     line_labels = labels(shown_lines)
     series_labels = labels(list(dict.fromkeys(each.series for each in scores)))
     errors = [each.error_percent for each in points if each.error_percent is not None]
     allowed = [each.allowed_percent for each in points if each.allowed_percent is not None]
     error_domain = _error_domain(errors, allowed)
     speedup_domain = parts.log_domain(each.speedup for each in points if each.speedup is not None)
-    rows = [_row(each, line_labels, series_labels, error_domain[0]) for each in scores if each.line in kept]
+    rows = [
+        _row(each, line_labels, series_labels, error_domain[0])
+        for each in scores
+        if each.line in dearest_lines
+    ]
     shown = list(line_labels.values())
     names = list(series_labels.values())
     places = _places(shown, names)
@@ -251,26 +255,28 @@ def _speedup_panel(
 
 
 def _caption(scores: Sequence[Scored], points: Sequence[Scored], shown: int, floor: float) -> str:
-    said = ["Better: error to the left, speedup to the right; both axes are logarithmic."]
+    sentences = ["Better: error to the left, speedup to the right; both axes are logarithmic."]
     if any(each.allowed_percent is not None for each in points):
-        said.append("A grey bar is the error that the interval of the method allows: a mark to its right "
-                    "is an interval that missed.")  # fmt: skip
+        sentences.append(
+            "A grey bar is the error that the interval of the method allows: a mark to its right is an "
+            "interval that missed."
+        )
     if any(each.error_percent is not None and each.error_percent < floor for each in points):
-        said.append(f"Errors below {floor:g} % are drawn at {floor:g} %.")
+        sentences.append(f"Errors below {floor:g} % are drawn at {floor:g} %.")
     every = len({each.line for each in scores})
     if shown < every:
-        said.append(f"The {shown} of {every:,} with the largest errors.")
+        sentences.append(f"The {shown} of {every:,} with the largest errors.")
     missing = sum(each.error_percent is None for each in scores)
     if missing:
-        said.append(f"{missing:,} of {len(scores):,} have no score; the table says why.")
-    return " ".join(said)
+        sentences.append(f"{missing:,} of {len(scores):,} have no score; the table says why.")
+    return " ".join(sentences)
 
 
 def _at_least(value: float | None, floor: float) -> float | None:
     return None if value is None or not math.isfinite(value) else max(value, floor)
 
 
-def _known(value: float | None) -> bool:
+def _is_finite(value: float | None) -> bool:
     return value is not None and math.isfinite(value)
 
 

@@ -34,13 +34,13 @@ class Traded:
 def front(points: Sequence[tuple[float, float]]) -> list[int]:
     """Indices of (error, speedup) that no other point beats in both, by growing speedup."""
     order = sorted(range(len(points)), key=lambda i: (-points[i][1], points[i][0]))
-    kept: list[int] = []
+    indices: list[int] = []
     least = math.inf
     for i in order:
         if points[i][0] < least:
-            kept.append(i)
+            indices.append(i)
             least = points[i][0]
-    return kept[::-1]
+    return indices[::-1]
 
 
 def of_rows(rows: Sequence[Row], mark: str) -> Figure:
@@ -55,9 +55,9 @@ def of_rows(rows: Sequence[Row], mark: str) -> Figure:
         speedups = [row.speedup or 1.0 for row in those]
         mean = math.fsum(errors) / len(errors)
         middle = math.exp(math.fsum(map(math.log, speedups)) / len(speedups))
-        said = f"{method}, {len(those):,} scores: mean error {mean:.4g} %, "
-        said += f"geometric mean speedup {number(middle)}"
-        points.append(Traded(method, mean, middle, True, said))
+        description = f"{method}, {len(those):,} scores: mean error {mean:.4g} %, "
+        description += f"geometric mean speedup {number(middle)}"
+        points.append(Traded(method, mean, middle, True, description))
         if sum(map(len, by_method.values())) <= MOST_POINTS:
             points += [
                 Traded(method, error, speedup, False,
@@ -82,9 +82,9 @@ def of_comparison(document: Mapping[str, Any]) -> Figure:
         fair = entry.get("fair") or {}
         error, speedup = fair.get("error_percent", math.nan), fair.get("speedup") or 0.0
         if entry["status"] == "ok" and _drawable(error, speedup):
-            said = f"{entry['method']}: fair error {error:.4g} %, fair speedup {number(speedup)}"
-            said += f" ({fair.get('basis')}, {fair.get('trials'):,} tries)"
-            points.append(Traded(entry["method"], error, speedup, True, said))
+            description = f"{entry['method']}: fair error {error:.4g} %, fair speedup {number(speedup)}"
+            description += f" ({fair.get('basis')}, {fair.get('trials'):,} tries)"
+            points.append(Traded(entry["method"], error, speedup, True, description))
     synthetic = " (synthetic)" if document["profile"].get("synthetic") else ""
     caption = (
         "Fair error: root mean square over tries that did not choose the launches that they are scored on. "
@@ -101,11 +101,13 @@ def _on_targets(document: Mapping[str, Any]) -> Figure:
         total, part = row["worst_error_percent"], row["worst_part_error_percent"]
         if row["status"] != "ok" or not (_drawable(total, 1.0) and _drawable(part, 1.0)):
             continue
-        said = f"{row['method']} by {row['weights'].replace('_', ' ')}: at most {total:.4g} % off in total "
-        said += f"and {part:.4g} % by {parted}, speedup {number(row['speedup'])}"
+        description = (
+            f"{row['method']} by {row['weights'].replace('_', ' ')}: at most {total:.4g} % off in total "
+        )
+        description += f"and {part:.4g} % by {parted}, speedup {number(row['speedup'])}"
         rows.append({
             "method": row["method"], "weights": row["weights"].replace("_", " "),
-            "error_percent": total, "part_error_percent": part, "star": row["star"], "hint": said,
+            "error_percent": total, "part_error_percent": part, "star": row["star"], "hint": description,
         })  # fmt: skip
     synthetic = " (synthetic)" if document["profile"].get("synthetic") else ""
     name, title = "errors-on-other-gpus", f"Errors on other GPUs by method{synthetic}"

@@ -108,8 +108,8 @@ def ratios(name: str, title: str, caption: str, speedups: Sequence[Ratio]) -> Fi
     if not speedups:
         return without_data(name, title, "No pair of runs has both a measured and a predicted speedup.")
     every = list(dict.fromkeys(each.line for each in speedups))
-    kept = _worst(speedups, every)
-    lines = labels(kept, _LABEL)
+    worst_lines = _worst(speedups, every)
+    lines = labels(worst_lines, _LABEL)
     series = labels(list(dict.fromkeys([TRUE, *(each.series for each in speedups)])))
     names = list(series.values())
     rows: list[dict[str, Any]] = [
@@ -145,7 +145,9 @@ def ratios(name: str, title: str, caption: str, speedups: Sequence[Ratio]) -> Fi
         },
     }
     more = (
-        f" The {len(kept)} of {len(every):,} with the largest differences." if len(kept) < len(every) else ""
+        f" The {len(worst_lines)} of {len(every):,} with the largest differences."
+        if len(worst_lines) < len(every)
+        else ""
     )
     return made(
         name,
@@ -163,5 +165,5 @@ def _worst(speedups: Sequence[Ratio], every: Sequence[str]) -> list[str]:
     for each in speedups:
         measured = true.get(each.line, each.speedup)
         off[each.line] = max(off[each.line], abs(each.speedup / measured - 1.0))
-    kept = set(sorted(every, key=lambda line: -off[line])[:MOST_LINES])
-    return [line for line in every if line in kept]
+    worst_lines = set(sorted(every, key=lambda line: -off[line])[:MOST_LINES])
+    return [line for line in every if line in worst_lines]

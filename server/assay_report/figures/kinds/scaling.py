@@ -81,8 +81,8 @@ def of_prediction(
     if document.get("cliff_at"):
         caption += f" The misses fall off a cliff at {document['cliff_at']} {unit}."
     view = {"width": _WIDTH_PX, "height": _HEIGHT_PX, "layer": layers}
-    said = [*model_dots, *known_dots, *band]
-    return made(name, title, caption, view, described="; ".join(row["hint"] for row in said))
+    marks = [*model_dots, *known_dots, *band]
+    return made(name, title, caption, view, described="; ".join(row["hint"] for row in marks))
 
 
 def _dots(rows: list[dict[str, Any]], across: parts.View, up: parts.View, **look: str) -> parts.View:
@@ -97,8 +97,10 @@ def of_evaluation(document: Mapping[str, Any]) -> Figure:
     for workload, by_rule in document["workloads"].items():
         for rule, errors in by_rule.items():
             error = errors.get(str(size), errors.get(size))
-            said = f"{workload}, {rule}: " + ("no prediction" if error is None else f"error {error:.4g} %")
-            scores.append(Scored(workload, rule, error, None, None, said))
+            description = f"{workload}, {rule}: " + (
+                "no prediction" if error is None else f"error {error:.4g} %"
+            )
+            scores.append(Scored(workload, rule, error, None, None, description))
     title = f"Error of predictions for {size} {_unit(document['size_unit'])} by workload and rule"
     return paired("scaling-errors", title, scores, "rule", with_speedup=False)
 

@@ -54,11 +54,11 @@ def _stacked(values: Mapping[int, float], where: Mapping[str, Any]) -> list[dict
     rows, begin = [], 0.0
     for tier, value in values.items():
         share = 100.0 * value / whole
-        said = ", ".join(str(each) for each in where.values())
+        bar_name = ", ".join(str(each) for each in where.values())
         rows.append({**where, "tier": _NAMES[tier], "begin": begin, "end": begin + share,
                      "middle": begin + share / 2, "share_percent": share,
                      "number": str(tier) if share >= 4 else "",
-                     "hint": f"{said}: {share:.3g} % in tier {tier}"})  # fmt: skip
+                     "hint": f"{bar_name}: {share:.3g} % in tier {tier}"})  # fmt: skip
         begin += share
     return rows
 

@@ -262,10 +262,10 @@ def _processes_said(entry: ByLaunch) -> str:
 
 
 def _caption_of_kernels(entry: ByLaunch, lanes: Lanes | None) -> str:
-    said = f"{_band_said(entry, LAUNCHES)}.{_processes_said(entry)}"
+    caption = f"{_band_said(entry, LAUNCHES)}.{_processes_said(entry)}"
     if lanes is not None:
-        said += " Below, a lane per kernel, the dearest first: the height is its share of the cost there."
-    return said
+        caption += " Below, a lane per kernel, the dearest first: the height is its share of the cost there."
+    return caption
 
 
 def _caption(entry: ByLaunch, lanes: Lanes | None, words: RowWords) -> str:
@@ -273,19 +273,19 @@ def _caption(entry: ByLaunch, lanes: Lanes | None, words: RowWords) -> str:
     chosen = f"{entry.representatives:,} representatives"
     if marked < entry.representatives:
         chosen = f"{marked:,} of the {chosen}"
-    said = f"{_band_said(entry, words)}; diamonds: {chosen}.{_processes_said(entry)}"
+    caption = f"{_band_said(entry, words)}; diamonds: {chosen}.{_processes_said(entry)}"
     if lanes is not None:
-        said += (
+        caption += (
             " Below, a lane per group, the dearest first: the height is the group's share of the cost there; "
             f"on the right the {words.kind} that costs most in it."
         )
-    return said
+    return caption
 
 
 def _described(entry: ByLaunch, words: RowWords, *, by_kernel: bool) -> str:
     known = [value for value in (*entry.least, *entry.most) if value is not None]
-    said = (
+    description = (
         f"{entry.launches:,} {words.several} in {len(entry.bin_starts):,} bins; {entry.quantity} from "
         f"{number(min(known))} to {number(max(known))}"
     )
-    return said if by_kernel else f"{said}; {entry.representatives:,} representatives"
+    return description if by_kernel else f"{description}; {entry.representatives:,} representatives"

@@ -38,17 +38,17 @@ def over_time(launches: Sequence[Sampled]) -> Figure:
         reason = "No launch has two samples: give the interval log of the run with --intervals."
         return without_data(name, title, reason)
     longest = sorted(usable, key=lambda each: -float(each.series.cycles[-1]))[:LAUNCHES_SHOWN]
-    kept = [each for each in usable if each in longest]
+    shown_launches = [each for each in usable if each in longest]
     caption = (
         "IPC of each interval, in thread instructions, with a line where a rule stops the simulation: solid "
         "for the rule that was used, dashed for rules that would stop. L2 miss rate and DRAM use are of the "
         "interval."
     )
-    if len(kept) < len(launches):
-        caption += f" The {len(kept)} longest of {len(launches):,} launches that have samples."
-    views = [view for each in kept for view in _views(each)]
+    if len(shown_launches) < len(launches):
+        caption += f" The {len(shown_launches)} longest of {len(launches):,} launches that have samples."
+    views = [view for each in shown_launches for view in _views(each)]
     return made(name, title, caption, {"vconcat": views, "spacing": 12},
-                described="; ".join(_said(each) for each in kept))  # fmt: skip
+                described="; ".join(_description(each) for each in shown_launches))  # fmt: skip
 
 
 def _views(each: Sampled) -> list[parts.View]:
@@ -137,6 +137,6 @@ def _stops(each: Sampled, across: parts.View) -> list[parts.View]:
     return views
 
 
-def _said(each: Sampled) -> str:
+def _description(each: Sampled) -> str:
     stops = ", ".join(f"{rule} stops at cycle {cycles:,.0f}" for rule, cycles in each.stops.items())
     return f"{each.label}: {len(each.series):,} samples; {stops or 'no rule stops'}"

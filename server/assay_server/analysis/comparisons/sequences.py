@@ -67,7 +67,7 @@ def _compared(device: DeviceRuns, reference: RunData, run: RunData, held: HeldPa
     entry.first_difference = mismatch.first
     detail = (
         f"against {reference.run_id}: {mismatch.differing:,} launches differ, "
-        f"the first is {_said(mismatch.first)}"
+        f"the first is {_difference_text(mismatch.first)}"
     )
     name = "sequence_differs" if mismatch.counts_differ else "kernel_choice_differs"
     rows.flag(entry, run.run_id, name, detail)
@@ -111,7 +111,7 @@ def difference(reference: Launches, other: Launches, *, window: bool) -> Sequenc
     if lacking:
         row = int(np.argmax(~np.isin(left, right)))
         firsts.append((int(left[row]), row, None))
-    place, left_row, right_row = min(firsts, key=lambda found: found[0])
+    place, left_row, right_row = min(firsts, key=lambda each: each[0])
     first = FirstDifference(
         process=place // _MOST_LAUNCHES,
         launch=place % _MOST_LAUNCHES,
@@ -138,5 +138,5 @@ def _described(launches: Launches, row: int | None) -> str:
     return f"{name} [{', '.join(shapes)}]"
 
 
-def _said(first: FirstDifference) -> str:
+def _difference_text(first: FirstDifference) -> str:
     return f"launch {first.launch:,} of process {first.process}: {first.run} instead of {first.reference}"

@@ -21,7 +21,7 @@ class HeldRuns:
     def __init__(self, load: Load, memory_limit_bytes: int) -> None:
         self._load = load
         self._memory_limit_bytes = memory_limit_bytes
-        self._held: dict[str, Launches] = {}
+        self._launches: dict[str, Launches] = {}
         self._spare: set[str] = set()
         self._errors: dict[str, AssayError] = {}
         self._beside_others: set[str] = set()
@@ -31,10 +31,10 @@ class HeldRuns:
         try:
             run_launches = self.spare_launches(run)
         except AssayError:
-            spare = self._spare & self._held.keys()
+            spare = self._spare & self._launches.keys()
             if not spare or run.run_id not in self._beside_others:
                 raise
-            self.keep_only(self._held.keys() - spare)
+            self.keep_only(self._launches.keys() - spare)
             run_launches = self.spare_launches(run)
         self._spare.discard(run.run_id)
         return run_launches
@@ -43,22 +43,24 @@ class HeldRuns:
         """As :meth:`launches`, of a run that others may replace in memory; it replaces none itself."""
         if run.run_id in self._errors:
             raise self._errors[run.run_id]
-        if run.run_id not in self._held:
-            free_bytes = self._memory_limit_bytes - sum(held.table.nbytes for held in self._held.values())
+        if run.run_id not in self._launches:
+            free_bytes = self._memory_limit_bytes - sum(each.table.nbytes for each in self._launches.values())
             try:
-                self._held[run.run_id] = self._load(run, free_bytes)
+                self._launches[run.run_id] = self._load(run, free_bytes)
             except AssayError as error:
                 self._errors[run.run_id] = error
-                if self._held:
+                if self._launches:
                     self._beside_others.add(run.run_id)
                 raise
             self._spare.add(run.run_id)
-        return self._held[run.run_id]
+        return self._launches[run.run_id]
 
     def keep_only(self, run_ids: Collection[str]) -> None:
         """Free all runs except these."""
-        freed = self._held.keys() - set(run_ids)
-        self._held = {run_id: held for run_id, held in self._held.items() if run_id in run_ids}
+        freed = self._launches.keys() - set(run_ids)
+        self._launches = {
+            run_id: launches for run_id, launches in self._launches.items() if run_id in run_ids
+        }
         if freed:
             for run_id in self._beside_others:
                 del self._errors[run_id]

@@ -30,15 +30,15 @@ def light_only_faults(campaign: Campaign) -> Iterator[Fault]:
                     "the campaign says 'detailed: none'; leave out one of the two",
                 )
     for position, method in enumerate(campaign.methods):
-        wanted = needs(method.name, method.parameters)
-        if wanted is not None and not wanted.nothing:
+        method_needs = needs(method.name, method.parameters)
+        if method_needs is not None and not method_needs.nothing:
             yield Fault(
                 ("analysis", "methods", position),
-                f"{method.name} needs {_counters(wanted)}, and 'detailed: none' collects none; methods that "
-                f"need none are {', '.join(methods_without_counters())}",
+                f"{method.name} needs {_counters(method_needs)}, and 'detailed: none' collects none; "
+                f"methods that need none are {', '.join(methods_without_counters())}",
             )
 
 
-def _counters(wanted: Needs) -> str:
-    names = wanted.to_collect()
+def _counters(method_needs: Needs) -> str:
+    names = method_needs.to_collect()
     return f"the counter {names[0]}" if len(names) == 1 else f"{len(names)} counters"

@@ -28,15 +28,17 @@ class Fault:
 def error_of(faults: Iterable[Fault], document: Document, file_name: str) -> CampaignError:
     """The error that names file, line and field of the first ten faults, in the order of the file."""
     ordered = sorted(faults, key=lambda fault: document.line(fault.place))
-    texts = [f"{file_name}:{document.line(fault.place)}: {_told(fault)}" for fault in ordered[:MOST_ERRORS]]
+    texts = [
+        f"{file_name}:{document.line(fault.place)}: {_with_field(fault)}" for fault in ordered[:MOST_ERRORS]
+    ]
     subject = f"{file_name}:{document.line(ordered[0].place)}"
-    texts[0] = _told(ordered[0])
+    texts[0] = _with_field(ordered[0])
     if len(ordered) > MOST_ERRORS:
         texts.append(f"and {len(ordered) - MOST_ERRORS} more")
     return CampaignError(subject, "\n".join(texts), REMEDY)
 
 
-def _told(fault: Fault) -> str:
+def _with_field(fault: Fault) -> str:
     field = field_path(fault.place)
     return f"field {field}: {fault.text}" if field else fault.text
 

@@ -111,19 +111,19 @@ def fitted_cost(samples: Sequence[SliceSample], passes: int, prior: SliceCost) -
     matrix = rows * scale / seconds[:, None]
     size = float(np.median(seconds / (rows @ scale)))
     system = np.vstack([matrix, np.sqrt(_PRIOR_WEIGHT) * np.eye(3) / size])
-    wanted = np.concatenate([np.ones(len(measured)), np.full(3, np.sqrt(_PRIOR_WEIGHT))])
-    start, skip, one_pass = _nonnegative(system, wanted) * scale
+    target = np.concatenate([np.ones(len(measured)), np.full(3, np.sqrt(_PRIOR_WEIGHT))])
+    start, skip, one_pass = _nonnegative(system, target) * scale
     return SliceCost(float(start), float(skip), float(one_pass) * max(passes, 1))
 
 
-def _nonnegative(system: np.ndarray, wanted: np.ndarray) -> np.ndarray:
-    """The non-negative x of shape (3,) with the least |system x - wanted|, found by trying all supports."""
-    best, least = np.zeros(3), float(wanted @ wanted)
+def _nonnegative(system: np.ndarray, target: np.ndarray) -> np.ndarray:
+    """The non-negative x of shape (3,) with the least |system x - target|, found by trying all supports."""
+    best, least = np.zeros(3), float(target @ target)
     for size in (1, 2, 3):
         for support in combinations(range(3), size):
             columns = list(support)
-            solution, *_ = np.linalg.lstsq(system[:, columns], wanted, rcond=None)
-            difference = system[:, columns] @ solution - wanted
+            solution, *_ = np.linalg.lstsq(system[:, columns], target, rcond=None)
+            difference = system[:, columns] @ solution - target
             distance = float(difference @ difference)
             if (solution >= 0).all() and distance < least:
                 best, least = np.zeros(3), distance

@@ -291,14 +291,16 @@ class Analyses:
             return False
         from assay_report.reading import parse_report  # noqa: PLC0415 - few campaigns ask, and it takes 0.2 s
 
-        wanted = repeats_wanted(parse_report(document).noise, rule)
-        if not wanted:
+        repeats_by_key = repeats_wanted(parse_report(document).noise, rule)
+        if not repeats_by_key:
             return False
         # Before the new runs can end, because they start another analysis.
         self._forget(begun)
         self._forget_refusals(begun.campaign_id)
         with self._coordinator.schedule() as schedule:
-            planned = schedule.is_newest(begun) and schedule.repeat(begun.campaign_id, wanted, begun.retried)
+            planned = schedule.is_newest(begun) and schedule.repeat(
+                begun.campaign_id, repeats_by_key, begun.retried
+            )
             if planned:
                 schedule.leave_analysis(begun)
             return planned

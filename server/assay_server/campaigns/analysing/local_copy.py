@@ -18,17 +18,17 @@ _SPARE_FILES = 256
 
 @contextlib.contextmanager
 def at_hand(
-    request: AnalysisRequest, wanted: Callable[[RunData], bool] = lambda run: True
+    request: AnalysisRequest, is_read: Callable[[RunData], bool] = lambda run: True
 ) -> Iterator[AnalysisRequest]:
     """The request with paths of this machine, whose files stay until the block ends.
 
-    ``wanted``: the runs whose files are read. Raises StorageError if the bucket does not give them.
+    ``is_read``: whether the files of a run are read. Raises StorageError if the bucket does not give them.
     """
     if request.records is None:
         yield request
         return
     fetcher, start = _fetcher(request.records), f"{request.records.url}/records/"
-    files = 2 * sum(len(run.files) for run in request.runs if wanted(run))
+    files = 2 * sum(len(run.files) for run in request.runs if is_read(run))
     _allow_open_files(files + _SPARE_FILES)
     with contextlib.ExitStack() as held:
 
@@ -39,7 +39,7 @@ def at_hand(
             cycles = None if run.cycles is None else brought(run.cycles)
             return replace(run, files=tuple(map(here, run.files)), cycles=cycles)
 
-        runs = tuple(brought(run) if wanted(run) else run for run in request.runs)
+        runs = tuple(brought(run) if is_read(run) else run for run in request.runs)
         yield replace(request, runs=runs)
 
 

@@ -28,7 +28,7 @@ class ProvisionalReports:
         self._coordinator = coordinator
         self._submit = submit
         self._busy = threading.Lock()
-        self._kept: OrderedDict[str, tuple[AnalysisRequest, Pages]] = OrderedDict()
+        self._reports: OrderedDict[str, tuple[AnalysisRequest, Pages]] = OrderedDict()
 
     def __call__(self, campaign_id: str, *, windows_so_far: bool = False) -> Pages | None:
         """The report, in each stored form, of what a campaign has now; None while none of its runs has data.
@@ -55,9 +55,9 @@ class ProvisionalReports:
             self._busy.release()
 
     def _made(self, campaign_id: str, request: AnalysisRequest) -> Pages:
-        kept = self._kept.get(campaign_id)
-        if kept is not None and kept[0] == request:
-            return kept[1]
+        cache_entry = self._reports.get(campaign_id)
+        if cache_entry is not None and cache_entry[0] == request:
+            return cache_entry[1]
         try:
             pages = self._submit(request).result()
         except (BrokenExecutor, CancelledError) as error:
@@ -66,8 +66,8 @@ class ProvisionalReports:
             ) from error
         except WorkersAwayError as error:
             raise NotYetError(error.subject, error.cause, error.remedy) from error
-        self._kept[campaign_id] = (request, pages)
-        self._kept.move_to_end(campaign_id)
-        while len(self._kept) > _KEPT:
-            self._kept.popitem(last=False)
+        self._reports[campaign_id] = (request, pages)
+        self._reports.move_to_end(campaign_id)
+        while len(self._reports) > _KEPT:
+            self._reports.popitem(last=False)
         return pages

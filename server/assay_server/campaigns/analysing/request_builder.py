@@ -97,7 +97,7 @@ def _run_data(
 ) -> RunData:
     """The data of a run; ``so_far``: only these of its slices."""
     slices = so_far or _by_launch(store.slices(run.run_id))
-    kept = [piece for piece in slices if piece.file]  # slices behind the end of the workload have no file
+    pieces = [piece for piece in slices if piece.file]  # slices behind the end of the workload have no file
     return RunData(
         run_id=run.run_id,
         workload=run.workload,
@@ -105,14 +105,14 @@ def _run_data(
         level=run.level,
         condition=run.condition,
         repeat=run.repeat,
-        files=tuple(records.location(piece.file) for piece in kept),
-        file_hashes=tuple(piece.content_hash for piece in kept),
+        files=tuple(records.location(piece.file) for piece in pieces),
+        file_hashes=tuple(piece.content_hash for piece in pieces),
         flags=tuple(
             (flag.name, flag.detail, flag.invalidates) for flag in (*run.flags, *capture_flags(slices))
         ),
         synthetic=campaign.synthetic,
         launches=sum(piece.launches for piece in slices),
-        content_hash=_content_hash([piece.content_hash for piece in kept]),
+        content_hash=_content_hash([piece.content_hash for piece in pieces]),
         live=run.command is not None,
         under_mps=run.under_mps,
         plan=run.plan,

@@ -93,34 +93,42 @@ class BundleStore:
     def missing(self, holder: str, bundles: Iterable[Bundle]) -> tuple[str, ...]:
         """Those that this holder must send, each once; the others are kept for a while."""
         names = list(dict.fromkeys(each.sha256 for each in bundles))
-        held = self._held(holder, names)
+        held = self._held_bundles(holder, names)
         return tuple(name for name in names if name not in held)
 
     def require(self, holder: str, bundles: Iterable[Bundle]) -> None:
         """Raises InputError unless the holder sent all of them, as they are described."""
-        wanted = list(bundles)
-        held = self._held(holder, [each.sha256 for each in wanted])
-        for each in wanted:
+        required_bundles = list(bundles)
+        held = self._held_bundles(holder, [each.sha256 for each in required_bundles])
+        for each in required_bundles:
             if each.sha256 not in held or held[each.sha256].bundle != each:
                 raise InputError(f"bundle {each.sha256[:64]}", "you have not sent it to this server", _AGAIN)
 
-    def _held(self, holder: str, names: Iterable[str]) -> dict[str, KeptBundle]:
+    def _held_bundles(self, holder: str, names: Iterable[str]) -> dict[str, KeptBundle]:
         """Those that a holder sent and whose files are there; they are kept for a while."""
         with self._metadata.snapshot() as store:
-            candidates = [kept for name in names if (kept := store.bundle(name)) and holder in kept.holders]
-        here = [kept for kept in candidates if self._records.has_bundle(kept.file)]
+            candidates = [
+                kept_bundle
+                for name in names
+                if (kept_bundle := store.bundle(name)) and holder in kept_bundle.holders
+            ]
+        here = [kept_bundle for kept_bundle in candidates if self._records.has_bundle(kept_bundle.file)]
         held: dict[str, KeptBundle] = {}
         if here:
             with self._metadata.transaction() as store:
                 for each in here:
-                    kept = store.bundle(each.bundle.sha256)  # a moment ago it may have been removed
-                    if kept is not None and kept.file == each.file and holder in kept.holders:
-                        store.put_bundle(self._claimed(kept, holder))
-                        held[kept.bundle.sha256] = kept
+                    kept_bundle = store.bundle(each.bundle.sha256)  # a moment ago it may have been removed
+                    if (
+                        kept_bundle is not None
+                        and kept_bundle.file == each.file
+                        and holder in kept_bundle.holders
+                    ):
+                        store.put_bundle(self._claimed(kept_bundle, holder))
+                        held[kept_bundle.bundle.sha256] = kept_bundle
         return held
 
-    def _claimed(self, kept: KeptBundle, holder: str) -> KeptBundle:
-        return replace(kept, holders={**kept.holders, holder: self._now_ms()})
+    def _claimed(self, kept_bundle: KeptBundle, holder: str) -> KeptBundle:
+        return replace(kept_bundle, holders={**kept_bundle.holders, holder: self._now_ms()})
 
     def parts(self, holder: str, bundles: Iterable[Bundle]) -> tuple[BundlePart, ...]:
         """What streams of this holder brought here of these bundles before they broke."""
@@ -167,10 +175,10 @@ class BundleStore:
     def keep_part(self, holder: str, bundle: Bundle, path: Path, bundle_part: BundlePart) -> None:
         """Keep what a stream brought that broke; the oldest parts of a holder with too many go."""
         with self._metadata.snapshot() as store:
-            kept = store.bundle(bundle.sha256)
+            kept_bundle = store.bundle(bundle.sha256)
         with self._lock, storage_errors(path):
             replaced = [self._parts.pop((holder, bundle.sha256), None)]
-            if kept is not None and holder in kept.holders:
+            if kept_bundle is not None and holder in kept_bundle.holders:
                 path.unlink(missing_ok=True)  # another stream was faster
             else:
                 self._parts[holder, bundle.sha256] = _Part(path, bundle_part, self._now_ms())
@@ -194,16 +202,20 @@ class BundleStore:
     def _lost(self, sha256: str) -> str:
         """The name of a bundle's file that is gone, and may be replaced; "": it is not."""
         with self._metadata.snapshot() as store:
-            kept = store.bundle(sha256)
-        return kept.file if kept is not None and not self._records.has_bundle(kept.file) else ""
+            kept_bundle = store.bundle(sha256)
+        return (
+            kept_bundle.file
+            if kept_bundle is not None and not self._records.has_bundle(kept_bundle.file)
+            else ""
+        )
 
     def _claim(self, holder: str, sha256: str, lost: str) -> bool:
         """Note who else sent a bundle that is there; whether it is."""
         with self._metadata.transaction() as store:
-            kept = store.bundle(sha256)
-            if kept is None or kept.file == lost:
+            kept_bundle = store.bundle(sha256)
+            if kept_bundle is None or kept_bundle.file == lost:
                 return False
-            store.put_bundle(self._claimed(kept, holder))
+            store.put_bundle(self._claimed(kept_bundle, holder))
             return True
 
     def _store(self, holder: str, bundle: Bundle, packed: Path, lost: str) -> None:
@@ -216,21 +228,21 @@ class BundleStore:
         file, quotas, has_room = new_bundle_file(bundle.sha256), (0, 0), True
         self._records.keep_bundle(file, packed)
         with self._metadata.transaction() as store:
-            kept = store.bundle(bundle.sha256)
-            wanted = kept is None or kept.file == lost
-            if not wanted:  # another stream was faster
-                assert kept is not None
-                store.put_bundle(self._claimed(kept, holder))
+            kept_bundle = store.bundle(bundle.sha256)
+            is_needed = kept_bundle is None or kept_bundle.file == lost
+            if not is_needed:  # another stream was faster
+                assert kept_bundle is not None
+                store.put_bundle(self._claimed(kept_bundle, holder))
             else:
                 store.delete_bundle(bundle.sha256)
                 quotas = store.bundle_bytes(holder)
                 has_room = self._has_room(quotas, size)
                 if has_room:
-                    holders = {} if kept is None else kept.holders
+                    holders = {} if kept_bundle is None else kept_bundle.holders
                     store.put_bundle(self._claimed(KeptBundle(bundle, file, size, holders), holder))
-                elif kept is not None:
-                    store.put_bundle(kept)
-        if not (wanted and has_room):
+                elif kept_bundle is not None:
+                    store.put_bundle(kept_bundle)
+        if not (is_needed and has_room):
             self._records.remove_bundle(file)
         if not has_room:
             raise _no_room(self.limits, *quotas)
@@ -246,8 +258,8 @@ class BundleStore:
     def stored_bytes(self, sha256: str) -> int:
         """The compressed bytes of a bundle; 0: it is not here."""
         with self._metadata.snapshot() as store:
-            kept = store.bundle(sha256)
-        return 0 if kept is None else kept.stored_bytes
+            kept_bundle = store.bundle(sha256)
+        return 0 if kept_bundle is None else kept_bundle.stored_bytes
 
     @contextlib.contextmanager
     def reading(self, sha256: str) -> Iterator[Path]:
@@ -256,11 +268,11 @@ class BundleStore:
         Raises StorageError if there is none.
         """
         with self._metadata.snapshot() as store:
-            kept = store.bundle(sha256)
-        if kept is None:
+            kept_bundle = store.bundle(sha256)
+        if kept_bundle is None:
             cause = "the server has no such bundle"
             raise StorageError(f"bundle {sha256[:64]}", cause, "see what assay-server check finds")
-        reading: AbstractContextManager[Path] = self._records.reading_bundle(kept.file)
+        reading: AbstractContextManager[Path] = self._records.reading_bundle(kept_bundle.file)
         with reading as path:
             yield path
 
@@ -277,20 +289,23 @@ class BundleStore:
         before = self._now_ms() - 1000 * self.limits.bundle_unnamed_seconds
         gone: list[KeptBundle] = []
         with self._metadata.transaction() as store:
-            for kept in store.bundles():
-                owners = named.get(kept.bundle.sha256, frozenset())
-                holders = {who: at for who, at in kept.holders.items() if at >= before or who in owners}
+            for kept_bundle in store.bundles():
+                owners = named.get(kept_bundle.bundle.sha256, frozenset())
+                holders = {
+                    who: at for who, at in kept_bundle.holders.items() if at >= before or who in owners
+                }
                 if not holders and not owners:
-                    store.delete_bundle(kept.bundle.sha256)
-                    gone.append(kept)
-                elif holders != kept.holders:
-                    store.put_bundle(replace(kept, holders=holders))
-        for kept in gone:  # what the database does not name any more; after a crash the sweep sees to it
-            self._records.remove_bundle(kept.file)
+                    store.delete_bundle(kept_bundle.bundle.sha256)
+                    gone.append(kept_bundle)
+                elif holders != kept_bundle.holders:
+                    store.put_bundle(replace(kept_bundle, holders=holders))
+        # What the database does not name any more; after a crash the sweep sees to it.
+        for kept_bundle in gone:
+            self._records.remove_bundle(kept_bundle.file)
         self.forget_parts()
         if gone:
             _log.info("%d bundles are gone that no campaign names any more", len(gone))
-        return [kept.bundle.sha256 for kept in gone]
+        return [kept_bundle.bundle.sha256 for kept_bundle in gone]
 
     def forget_parts(self) -> None:
         """Remove what streams brought to this server that broke long ago."""

@@ -114,10 +114,10 @@ class Publisher:
         except (DamagedSegmentError, LaunchTableError) as error:
             return self._give_up(key, error)
         plan = self._look_at(run, key, file)
-        wanted = self._ended(key, file, plan)
-        if not wanted and file.file:
+        is_published = self._ended(key, file, plan)
+        if not is_published and file.file:
             self._coordinator.records.withdraw(file.file)
-        return wanted
+        return is_published
 
     @repeated
     def _ended(self, key: AttemptKey, file: PublishedFile, plan: SlicePlan | None) -> bool:

@@ -19,7 +19,7 @@ def sweep(coordinator: Coordinator) -> None:
             published=[piece.file for piece in store.published_slices()],
             campaigns={campaign.campaign_id for campaign in store.campaigns()},
             has_attempt=lambda *key: store.attempt(*key) is not None,
-            bundles={kept.file for kept in store.bundles()},
+            bundles={kept_bundle.file for kept_bundle in store.bundles()},
         )
         moved = coordinator.records.sweep(known)
     if moved is not None:

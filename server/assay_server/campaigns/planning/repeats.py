@@ -29,15 +29,15 @@ def repeats_wanted(noise: Iterable[NoiseEntry], rule: RepeatRule) -> dict[Key, i
 
     ``noise`` is that part of the report.
     """
-    wanted = {}
+    repeats_by_key = {}
     for entry in noise:
         now, interval = entry.repeats, entry.interval_percent
         if interval is None or not _counts(entry):
             continue
         if interval > rule.until_interval_percent and now < rule.at_most:
             enough = math.ceil(now * (interval / rule.until_interval_percent) ** 2)
-            wanted[entry.workload, entry.device] = min(max(now + 1, enough), 2 * now, rule.at_most)
-    return wanted
+            repeats_by_key[entry.workload, entry.device] = min(max(now + 1, enough), 2 * now, rule.at_most)
+    return repeats_by_key
 
 
 def _counts(entry: NoiseEntry) -> bool:
@@ -48,14 +48,14 @@ def _counts(entry: NoiseEntry) -> bool:
     return entry.level == "light" and at_baseline
 
 
-def further_runs(runs: Sequence[Run], wanted: Mapping[Key, int]) -> list[Run]:
+def further_runs(runs: Sequence[Run], repeats_by_key: Mapping[Key, int]) -> list[Run]:
     """The missing light runs, numbered after the campaign's runs; failed repeats count as made."""
     made: list[Run] = []
     first_ordinal = max((run.ordinal for run in runs), default=-1) + 1
     light: dict[Key, list[Run]] = {}
     for run in filter(_is_light_baseline, runs):
         light.setdefault((run.workload, run.device_kind), []).append(run)
-    for (workload, device_kind), repeats in wanted.items():
+    for (workload, device_kind), repeats in repeats_by_key.items():
         of_key = light.get((workload, device_kind))
         if not of_key:
             continue

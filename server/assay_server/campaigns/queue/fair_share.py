@@ -85,7 +85,7 @@ NO_SHARES = Shares()
 
 
 @dataclass(frozen=True)
-class _Held:
+class _Lease:
     """A lease of one or more GPUs that has not ended."""
 
     campaign_id: str
@@ -106,7 +106,7 @@ class Ledger:
         self._people: dict[Account, Usage] = {}
         self._campaigns: dict[str, float] = {}  # GPU seconds of ended leases, which never age
         self._days: dict[str, dict[int, float]] = {}  # by person and day
-        self._held: dict[AttemptKey, _Held] = {}
+        self._leases: dict[AttemptKey, _Lease] = {}
 
     @property
     def shares(self) -> Shares:
@@ -126,16 +126,16 @@ class Ledger:
     def began(self, key: AttemptKey, campaign_id: str, account: Account, at_ms: int, gpus: int = 1) -> None:
         """A lease of GPUs began."""
         with self._lock:
-            known = self._held.pop(key, None)
+            known = self._leases.pop(key, None)
             if known is not None:
                 self._change(known.account, lambda usage: usage.ended(known.leased_at_ms, known.gpus))
-            self._held[key] = _Held(campaign_id, account, at_ms, gpus)
+            self._leases[key] = _Lease(campaign_id, account, at_ms, gpus)
             self._change(account, lambda usage: usage.began(at_ms, gpus))
 
     def ended(self, key: AttemptKey, at_ms: int) -> None:
         """A lease ended; does nothing if it was not of a GPU, or has ended before."""
         with self._lock:
-            known = self._held.pop(key, None)
+            known = self._leases.pop(key, None)
             if known is None:
                 return
             self._change(known.account, lambda usage: usage.ended(known.leased_at_ms, known.gpus))
@@ -144,14 +144,14 @@ class Ledger:
     def campaign_seconds(self, campaign_id: str, now_ms: int) -> float:
         """GPU seconds of a campaign, with what its held leases have run so far."""
         with self._lock:
-            running = sum(h.seconds(now_ms) for h in self._held.values() if h.campaign_id == campaign_id)
+            running = sum(h.seconds(now_ms) for h in self._leases.values() if h.campaign_id == campaign_id)
             return self._campaigns.get(campaign_id, 0.0) + running
 
     def person_seconds(self, owner: str, now_ms: int) -> float:
         """GPU seconds of a person in the last PERSON_DAYS days, with those of held leases so far."""
         first = now_ms // _DAY_MS - PERSON_DAYS
         with self._lock:
-            running = sum(h.seconds(now_ms) for h in self._held.values() if h.account.owner == owner)
+            running = sum(h.seconds(now_ms) for h in self._leases.values() if h.account.owner == owner)
             ended = sum(s for day, s in self._days.get(owner, {}).items() if day > first)
             return ended + running
 

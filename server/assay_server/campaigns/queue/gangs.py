@@ -24,7 +24,7 @@ def company(
     *,
     is_free: Callable[[str], bool],
     rests: Callable[[str], bool],
-    kept: Collection[str] = (),
+    reserved_slots: Collection[str] = (),
 ) -> tuple[str, ...] | None:
     """The other slots of a gang that ``leader`` leads, some of which may not be free yet.
 
@@ -33,7 +33,7 @@ def company(
     others = [slot for slot in companions(need, leader, agent) if not rests(slot.slot_id)]
     if len(others) + 1 < need.placement.gang:
         return None
-    ranked = sorted(others, key=lambda slot: (not is_free(slot.slot_id), slot.slot_id not in kept))
+    ranked = sorted(others, key=lambda slot: (not is_free(slot.slot_id), slot.slot_id not in reserved_slots))
     return tuple(slot.slot_id for slot in ranked[: need.placement.gang - 1])
 
 

@@ -50,17 +50,21 @@ class Reservations:
             known = next((r for r in self._live(now_ms) if r.lane_id == lane_id), None)
             return known.slots if known is not None and known.agent_id == agent_id else frozenset()
 
-    def reserve(self, wanted: Reservation, now_ms: int) -> bool:
+    def reserve(self, reservation: Reservation, now_ms: int) -> bool:
         """Reserve slots, or renew that; False if the lane has slots elsewhere, or another lane has these."""
         with self._lock:
             for known in self._live(now_ms):
-                same_box = known.agent_id == wanted.agent_id
-                if known.lane_id == wanted.lane_id and not same_box:
+                same_box = known.agent_id == reservation.agent_id
+                if known.lane_id == reservation.lane_id and not same_box:
                     return False
-                overlaps = same_box and bool(known.slots & wanted.slots)
-                if overlaps and known.lane_id != wanted.lane_id and known.priority >= wanted.priority:
+                overlaps = same_box and bool(known.slots & reservation.slots)
+                if (
+                    overlaps
+                    and known.lane_id != reservation.lane_id
+                    and known.priority >= reservation.priority
+                ):
                     return False
-            self._of_lanes[wanted.lane_id] = wanted
+            self._of_lanes[reservation.lane_id] = reservation
             return True
 
     def release(self, lane_id: int) -> None:

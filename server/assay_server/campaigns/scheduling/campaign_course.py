@@ -58,7 +58,7 @@ class CampaignCourse(AnalysisTries):
     def repeat(
         self,
         campaign_id: str,
-        wanted: Mapping[Key, int],
+        repeats_by_key: Mapping[Key, int],
         retried: int = 0,
     ) -> bool:
         """Plan further repeats of an analysed campaign, which then runs again; False if none are wanted.
@@ -68,7 +68,7 @@ class CampaignCourse(AnalysisTries):
         campaign = self.store.campaign(campaign_id)
         if campaign is None or campaign.state is not CampaignState.ANALYSING or campaign.retried != retried:
             return False
-        runs = further_runs(self.store.runs(campaign_id), wanted)
+        runs = further_runs(self.store.runs(campaign_id), repeats_by_key)
         runs = [run for run in runs if not too_many(gpus_lost(self.store, run))]
         if not runs:
             return False

@@ -168,7 +168,7 @@ class Chooser:
             seat.agent,
             is_free=self._is_free(lane_id, candidate, seat, busy),
             rests=lambda slot_id: self.resting.at(seat.agent.agent_id, slot_id, self.now_ms) is not None,
-            kept=self.reservations.of_lane(lane_id, seat.agent.agent_id, self.now_ms),
+            reserved_slots=self.reservations.of_lane(lane_id, seat.agent.agent_id, self.now_ms),
         )
 
     def _is_free(self, lane_id: int, candidate: Candidate, seat: Seat, busy: _Busy) -> Callable[[str], bool]:
@@ -177,8 +177,12 @@ class Chooser:
         def is_free(slot_id: str) -> bool:
             if slot_id in busy or _is_barred(slot_id, busy):
                 return False
-            kept = self.reservations.of_slot(seat.agent.agent_id, slot_id, self.now_ms)
-            return kept is None or kept.lane_id == lane_id or kept.priority < candidate.entrant.rules.priority
+            reservation = self.reservations.of_slot(seat.agent.agent_id, slot_id, self.now_ms)
+            return (
+                reservation is None
+                or reservation.lane_id == lane_id
+                or reservation.priority < candidate.entrant.rules.priority
+            )
 
         return is_free
 
@@ -197,14 +201,14 @@ class Chooser:
     def _reserve(self, lane_id: int, kept_free: frozenset[str], candidate: Candidate, seat: Seat) -> bool:
         """Keep the slot and its rivals free until the first run of a lane can begin."""
         agent_id, slot_id = seat.place
-        wanted = Reservation(
+        reservation = Reservation(
             agent_id,
             kept_free | {slot_id},
             lane_id,
             candidate.entrant.rules.priority,
             self.now_ms + KEPT_MS,
         )
-        return self.reservations.reserve(wanted, self.now_ms)
+        return self.reservations.reserve(reservation, self.now_ms)
 
     def _set_aside(self, campaign_id: str, lanes: Collection[int]) -> None:
         """No slice in these lanes is due, or their campaign does not run: they leave the line, or rest."""

@@ -49,19 +49,19 @@ class Leases(Transitions):
         since_ms = before.since_ms if before is not None and same else self.now_ms
         self.store.put_agent(replace(agent, seen_at_ms=self.now_ms, since_ms=since_ms))
         for attempt in self.store.attempts_in((AttemptState.LEASED,), agent_id=agent.agent_id):
-            kept = attempt.belongs_to(agent.agent_id, held.get(attempt.key, b""))
-            if attempt.session_id != agent.session_id and not kept:
+            is_held = attempt.belongs_to(agent.agent_id, held.get(attempt.key, b""))
+            if attempt.session_id != agent.session_id and not is_held:
                 self._lose(attempt, FailureClass.AGENT_RESTARTED, AttemptState.FAILED)
         resume, drop = [], []
         for key, secret in held.items():
             known = self.store.attempt(key.run_id, key.slice_index, key.attempt)
             mine = known is not None and known.belongs_to(agent.agent_id, secret)
-            wanted = self.live_attempt(key) if mine else None
-            if wanted is None:
+            live_attempt = self.live_attempt(key) if mine else None
+            if live_attempt is None:
                 drop.append(key)
                 continue
             resume.append(key)
-            self.store.save_attempt(replace(wanted, session_id=agent.session_id))
+            self.store.save_attempt(replace(live_attempt, session_id=agent.session_id))
             self.extend(key)
         return resume, drop
 

@@ -237,8 +237,8 @@ class Transitions:
     def _flags_without(self, run: Run, lost: Attempt | None) -> tuple[ValidityFlag, ...]:
         """The flags of a run without those that only the lost attempt set."""
         published = [a for a in self.store.attempts(run.run_id) if a.state is AttemptState.PUBLISHED]
-        kept = {flag for attempt in published for flag in attempt.flags}
-        gone = set(lost.flags if lost is not None else ()) - kept
+        published_flags = {flag for attempt in published for flag in attempt.flags}
+        gone = set(lost.flags if lost is not None else ()) - published_flags
         return tuple(flag for flag in run.flags if flag not in gone)
 
     def _give_up_workload(self, run_id: str, why: Failure) -> bool:

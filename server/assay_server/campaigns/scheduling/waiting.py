@@ -115,14 +115,16 @@ def wait_reasons(
         blocked = (run.workload, run.holds) if run.holds else None
         need = (need_of(run), run.device_kind, run.synthetic, run.state, blocked)
         if need not in by_need:
-            by_need[need] = _told(run, agents, now_ms, resting, line)
+            by_need[need] = _wait_reason(run, agents, now_ms, resting, line)
         why = by_need[need]
         if why is not None:
             reasons[run.run_id] = why
     return reasons
 
 
-def _told(run: Run, agents: Sequence[Agent], now_ms: int, resting: Row, line: Line) -> WaitReason | None:
+def _wait_reason(
+    run: Run, agents: Sequence[Agent], now_ms: int, resting: Row, line: Line
+) -> WaitReason | None:
     if run.paused:
         return WaitReason(WaitKind.PAUSED, f"it is paused; to go on: assay lab resume {run.campaign_id}")
     if Hold.AFTER in run.holds:

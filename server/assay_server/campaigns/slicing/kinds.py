@@ -29,7 +29,7 @@ class LaunchKinds:
     def __init__(self, records: RecordStore, seconds: Callable[[], float] = time.monotonic) -> None:
         self._records, self._seconds = records, seconds
         self._lock = threading.Lock()
-        self._held: OrderedDict[str, np.ndarray] = OrderedDict()
+        self._kinds_of_files: OrderedDict[str, np.ndarray] = OrderedDict()
         # The first and the last time that the disk did not give a file.
         self._refused: dict[str, tuple[float, float]] = {}
 
@@ -42,7 +42,7 @@ class LaunchKinds:
         if not piece.file:
             return np.empty(0, np.uint64)
         with self._lock:
-            known = self._held.get(piece.content_hash)
+            known = self._kinds_of_files.get(piece.content_hash)
         if known is not None:
             return known
         with self._records.reading(piece.file) as path:
@@ -50,9 +50,9 @@ class LaunchKinds:
             with storage_errors(path):
                 kinds = _kinds(str(path))
         with self._lock:
-            self._held[piece.content_hash] = kinds
-            while len(self._held) > _MOST_HELD:
-                self._held.popitem(last=False)
+            self._kinds_of_files[piece.content_hash] = kinds
+            while len(self._kinds_of_files) > _MOST_HELD:
+                self._kinds_of_files.popitem(last=False)
         return kinds
 
     def _require_intact(self, piece: Slice, path: Path) -> None:

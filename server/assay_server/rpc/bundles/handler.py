@@ -32,8 +32,8 @@ class BundleHandler:
         if len(named.bundles) > most:
             raise ParameterError("bundles", f"a campaign names at most {most:,}", "make several campaigns")
         missing = self._store.missing(holder(), named.bundles)
-        wanted = [bundle for bundle in named.bundles if bundle.sha256 in missing]
-        return BundlesMissing(missing, self._store.parts(holder(), wanted))
+        missing_bundles = [bundle for bundle in named.bundles if bundle.sha256 in missing]
+        return BundlesMissing(missing, self._store.parts(holder(), missing_bundles))
 
     def begin(self, first: BundleChunk) -> Incoming:
         """Begin to receive a bundle, which the first chunk names."""
@@ -50,19 +50,19 @@ class BundleHandler:
         bundle = incoming.bundle
         return StoredBundle(bundle, self._store.stored_bytes(bundle.sha256))
 
-    def fetch(self, wanted: BundleWanted) -> Iterator[BundleChunk]:
+    def fetch(self, request: BundleWanted) -> Iterator[BundleChunk]:
         """The bundle of a run, for whoever holds its lease. Raises NotPermittedError for all others."""
-        key = wanted.claim.key
+        key = request.claim.key
         with self._coordinator.snapshot() as store:
             attempt = store.attempt(key.run_id, key.slice_index, key.attempt)
             run = store.run(key.run_id)
         bundle = run.command.bundle if run is not None and run.command is not None else None
         held = (
-            attempt is not None and attempt.state is AttemptState.LEASED and attempt.is_held_by(wanted.claim)
+            attempt is not None and attempt.state is AttemptState.LEASED and attempt.is_held_by(request.claim)
         )
-        if not held or bundle is None or bundle.sha256 != wanted.sha256:
+        if not held or bundle is None or bundle.sha256 != request.sha256:
             raise NotPermittedError(
-                f"bundle {wanted.sha256[:64]}",
+                f"bundle {request.sha256[:64]}",
                 "only the agent that holds the lease of a run gets that run's bundle",
                 "wait for a run of the campaign that names it",
             )

@@ -68,7 +68,7 @@ class LabHandler:
         self._coordinator = coordinator
         self._limits = limits
 
-    def agents(self, _asked: LabQuestion) -> LabAgents:
+    def agents(self, _question: LabQuestion) -> LabAgents:
         """Every agent that the server remembers."""
         with self._coordinator.snapshot() as store:
             agents = store.agents()
@@ -88,7 +88,7 @@ class LabHandler:
         )
         return LabAgents(tuple(_agent(agent, by_slot, moment) for agent in agents))
 
-    def queue(self, _asked: LabQuestion) -> LabQueue:
+    def queue(self, _question: LabQuestion) -> LabQueue:
         """What waits in all running campaigns; the oldest of them, if there are too many."""
         now_ms, candidates = self._coordinator.clock.now_ms(), Candidates()
         sight = sight_of(current_caller())

@@ -65,20 +65,20 @@ class PublishedHandler:
                 files += _files_of(run, store.slices(run.run_id))
         return RecordsPage(tuple(files), 0)
 
-    def read(self, wanted: RecordWanted) -> Iterator[RecordsChunk]:
+    def read(self, request: RecordWanted) -> Iterator[RecordsChunk]:
         """A file from an offset on."""
         with self._coordinator.snapshot() as store:
-            run = store.run(wanted.run_id)
-            piece = store.slice(wanted.run_id, wanted.slice)
-        if run is None or run.campaign_id != wanted.campaign_id or piece is None or not piece.file:
+            run = store.run(request.run_id)
+            piece = store.slice(request.run_id, request.slice)
+        if run is None or run.campaign_id != request.campaign_id or piece is None or not piece.file:
             raise UnknownThingError(
-                f"records of run {wanted.run_id[:100]!r}",
+                f"records of run {request.run_id[:100]!r}",
                 "the server has published no such file",
                 "see the files of a campaign: assay lab fetch CAMPAIGN",
             )
-        if not 0 <= wanted.offset <= piece.file_bytes:
+        if not 0 <= request.offset <= piece.file_bytes:
             raise ParameterError("offset", f"the file has {piece.file_bytes:,} bytes", "start from its begin")
-        return self._chunks(piece.file, wanted.offset)
+        return self._chunks(piece.file, request.offset)
 
     def launches(self, request: LaunchesAsked) -> Iterator[LaunchesPart]:
         """The published launches of a run from a cursor on; raises RefusedError if they have changed since.

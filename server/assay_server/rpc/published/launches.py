@@ -76,13 +76,13 @@ def after(files: Sequence[PublishedFile], cursor: LaunchesCursor) -> list[Wanted
 
 
 def launch_parts(
-    reading: Callable[[str], AbstractContextManager[Path]], wanted: Sequence[Wanted], columns: Sequence[str]
+    reading: Callable[[str], AbstractContextManager[Path]], files: Sequence[Wanted], columns: Sequence[str]
 ) -> Iterator[LaunchesPart]:
     """Names and launches of files, part by part; ``columns`` empty: all.
 
     Raises ParameterError for a column that a file lacks, StorageError for a file that cannot be read.
     """
-    for published, first in wanted:
+    for published, first in files:
         with reading(published.file) as path:
             yield from _parts_in(path, published, first, columns)
 

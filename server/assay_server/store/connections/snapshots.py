@@ -57,20 +57,20 @@ class Snapshots:
     def close(self) -> None:
         """Close the connections; those in use close when their snapshots end."""
         with self._lock:
-            kept, self._free = self._free or [], None
-        for connection, _ in kept:
+            free_connections, self._free = self._free or [], None
+        for connection, _ in free_connections:
             self._close(connection)
 
     def _begun(self) -> tuple[sa.Connection, Driver]:
-        while (kept := self._kept()) is not None:
+        while (pair := self._take_free()) is not None:
             try:
-                kept[1].run(self._dialect.begin_reading)
+                pair[1].run(self._dialect.begin_reading)
             except BaseException as error:
-                self._close(kept[0])
-                if not (isinstance(error, self._dialect.failures) and kept[1].is_lost):
+                self._close(pair[0])
+                if not (isinstance(error, self._dialect.failures) and pair[1].is_lost):
                     raise
             else:
-                return kept
+                return pair
         connection = self._engine.connect()
         try:
             driver = self._make_driver(connection, self._prepared)
@@ -80,7 +80,7 @@ class Snapshots:
             raise
         return connection, driver
 
-    def _kept(self) -> tuple[sa.Connection, Driver] | None:
+    def _take_free(self) -> tuple[sa.Connection, Driver] | None:
         with self._lock:
             return self._free.pop() if self._free else None
 

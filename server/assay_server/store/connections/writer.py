@@ -56,7 +56,7 @@ class Writer:
         self._errors = errors
         self._dialect = dialect
         self._commits = commits
-        self._kept: tuple[sa.Connection, Driver] | None = None
+        self._connection_pair: tuple[sa.Connection, Driver] | None = None
         self._turn = threading.Lock()
 
     @contextmanager
@@ -75,16 +75,16 @@ class Writer:
         """Close the connection, which ``leave`` is given before; nobody writes any more."""
         with self._turn:
             try:
-                if self._kept is not None and not self._kept[1].is_lost:
-                    leave(self._kept[1])
+                if self._connection_pair is not None and not self._connection_pair[1].is_lost:
+                    leave(self._connection_pair[1])
             finally:
                 self._drop()
 
     def _begun_again(self) -> tuple[sa.Connection, Driver] | None:
         """The kept connection, in a transaction; None if none is kept, or it was lost."""
-        if self._kept is None:
+        if self._connection_pair is None:
             return None
-        driver = self._kept[1]
+        driver = self._connection_pair[1]
         try:
             self._begin(driver)
         except BaseException as error:
@@ -92,7 +92,7 @@ class Writer:
             if isinstance(error, self._dialect.failures) and driver.is_lost:
                 return None
             raise
-        return self._kept
+        return self._connection_pair
 
     def _newly_begun(self) -> tuple[sa.Connection, Driver]:
         connection, driver = self._connected()
@@ -106,8 +106,8 @@ class Writer:
     def _connected(self) -> tuple[sa.Connection, Driver]:
         """A new connection, which is kept."""
         connection = self._engine.connect()
-        self._kept = connection, Driver(connection, self._prepared)
-        return self._kept
+        self._connection_pair = connection, Driver(connection, self._prepared)
+        return self._connection_pair
 
     def _begin(self, driver: Driver) -> None:
         # Before anything is read: to read first and then want to write can fail.
@@ -122,10 +122,10 @@ class Writer:
 
     def _drop(self) -> None:
         """Have the next transaction open a connection of its own."""
-        kept, self._kept = self._kept, None
-        if kept is not None:
+        pair, self._connection_pair = self._connection_pair, None
+        if pair is not None:
             with suppress(sa.exc.DBAPIError, *self._dialect.failures):
-                kept[0].close()
+                pair[0].close()
 
     def _commit(self, driver: Driver) -> None:
         number = 0
@@ -146,10 +146,10 @@ class Writer:
         if self._commits is None:
             return False
         try:
-            kept = number > 0 and again(StorageError, lambda: self._looked_up(number))
+            is_committed = number > 0 and again(StorageError, lambda: self._looked_up(number))
         except StorageError:
             raise OutcomeUnknownError(error.subject, f"{error.cause}; {_UNKNOWN}", _LOOK) from error
-        if not kept:
+        if not is_committed:
             raise NothingKeptError(error.subject, error.cause, error.remedy) from error
         return True
 

@@ -153,7 +153,7 @@ class Bucket:
         import obstore  # noqa: PLC0415
 
         try:
-            return _found(self._tried(name, lambda: obstore.head(self._store, name)))
+            return _found_object(self._tried(name, lambda: obstore.head(self._store, name)))
         except MissingObjectError:
             return None
 
@@ -176,7 +176,7 @@ class Bucket:
                 raise
 
         while (page := self._tried(prefix, next_page)) is not None:
-            yield from map(_found, page)
+            yield from map(_found_object, page)
             last = page[-1]["path"] if page else last
 
     def copy(self, name: str, to: str, size_bytes: int) -> None:
@@ -261,7 +261,7 @@ class _AlreadyThere(Exception):
     pass
 
 
-def _found(meta: Any) -> FoundObject:
+def _found_object(meta: Any) -> FoundObject:
     return FoundObject(meta["path"], int(meta["size"]), meta["last_modified"], meta.get("e_tag") or "")
 
 

@@ -52,8 +52,10 @@ class RecordFetcher:
             f"{bucket_object.tag} {bucket_object.made_at}".encode(), digest_size=8
         ).hexdigest()
         folder, _, base = name.rpartition("/")
-        kept = f"{folder}/{tag}/{base}"
-        with self._cache.reading(kept, lambda into: self._fetch(name, into), lambda path: True) as path:
+        tagged_name = f"{folder}/{tag}/{base}"
+        with self._cache.reading(
+            tagged_name, lambda into: self._fetch(name, into), lambda path: True
+        ) as path:
             return path
 
     def keep(self, file: str, source: Path) -> None:

@@ -67,13 +67,13 @@ class ObjectsAside:
         moved_files = []
         for folder in sorted(name for name, files in there.items() if len(files) > 1):
             files = {name: size for name, size in there[folder].items() if name != MANIFEST}
-            reason, at_ms = self._told(f"{_TOP}/{folder}")
+            reason, at_ms = self._manifest_entries(f"{_TOP}/{folder}")
             moved_files.append(
                 MovedFiles(f"{_TOP}/{folder}", reason, at_ms, sum(files.values()), tuple(sorted(files)))
             )
         return sorted(moved_files, key=lambda each: each.set_aside_at_ms)
 
-    def _told(self, folder: str) -> tuple[SetAsideReason, int]:
+    def _manifest_entries(self, folder: str) -> tuple[SetAsideReason, int]:
         try:
             document = json.loads(self._bucket.get(f"{folder}/{MANIFEST}"))
             return SetAsideReason(document["reason"]), int(document["set_aside_at_ms"])

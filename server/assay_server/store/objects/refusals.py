@@ -86,6 +86,6 @@ def bucket_error(shown: str, name: str, error: BaseException) -> StorageError:
     for pattern, cause, remedy in _MEANINGS:
         if re.search(pattern, text):
             return StorageError(subject, cause, remedy)
-    said = re.search(r"<Code>(\w+)</Code>", text)
-    why = said[1] if said else type(error).__name__
+    code_match = re.search(r"<Code>(\w+)</Code>", text)
+    why = code_match[1] if code_match else type(error).__name__
     return StorageError(subject, f"the object store refused ({why})", f"see its logs; {_TELL_ADMIN}")

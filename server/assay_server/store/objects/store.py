@@ -119,8 +119,8 @@ class ObjectRecordStore:
                 ended.append(each)
             elif each.split("/")[1] not in known.campaigns:
                 unknown.append(each)
-        kept = {f"{BUNDLES}/{file}" for file in known.bundles}
-        unknown += [each for each in self._names(BUNDLES) if each not in kept]
+        bundle_names = {f"{BUNDLES}/{file}" for file in known.bundles}
+        unknown += [each for each in self._names(BUNDLES) if each not in bundle_names]
         self._bucket.remove(ended)
         self._bucket.remove(self._names("probes"))
         return self._aside.put(unknown, SetAsideReason.UNKNOWN)
@@ -160,8 +160,8 @@ class ObjectRecordStore:
         if len(files) <= _FEW:
             objects = {file: self._bucket.look_at(f"records/{file}") for file in files}
             return {file: each.size_bytes for file, each in objects.items() if each is not None}
-        wanted = {f"records/{file}" for file in files}
-        listed = (each for each in self._bucket.listed("records") if each.name in wanted)
+        names = {f"records/{file}" for file in files}
+        listed = (each for each in self._bucket.listed("records") if each.name in names)
         return {each.name.removeprefix("records/"): each.size_bytes for each in listed}
 
     def delete_run(self, run_id: str) -> None:

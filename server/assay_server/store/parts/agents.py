@@ -57,21 +57,21 @@ class AgentRows(KnownRows):
     def forget_agents(self, most: int) -> None:
         """Keep only the ``most`` agents that were seen last, and all that hold a lease."""
         g, a = tables.agents.c, tables.attempts.c
-        kept = sa.select(g.agent_id).order_by(g.seen_at_ms.desc(), g.agent_id).limit(most)
+        newest = sa.select(g.agent_id).order_by(g.seen_at_ms.desc(), g.agent_id).limit(most)
         busy = sa.select(a.agent_id).where(a.state == str(AttemptState.LEASED))
-        self.write(sa.delete(tables.agents).where(g.agent_id.not_in(kept), g.agent_id.not_in(busy)))
+        self.write(sa.delete(tables.agents).where(g.agent_id.not_in(newest), g.agent_id.not_in(busy)))
 
 
 def agent_of(row: Row) -> Agent:
     """The agent of a row that also has its identity's labels."""
     inventory = row["inventory"]
     slots = tuple(_slot(slot) for slot in row["slots"])
-    kept = {
+    other_fields = {
         "place": str(inventory.get("place", "")),
         "labels": tuple(row["labels"] or ()),
         "since_ms": int(inventory.get("since_ms", 0)),
     }
-    return Agent(**{**row, "inventory": Inventory.from_dict(inventory), "slots": slots, **kept})
+    return Agent(**{**row, "inventory": Inventory.from_dict(inventory), "slots": slots, **other_fields})
 
 
 def _slot(document: Mapping[str, Any]) -> Slot:

@@ -34,9 +34,11 @@ class AttemptRows(KnownRows):
     def attempts(self, run_id: str, slice_index: int | None = None) -> list[Attempt]:
         """The attempts of a run or of one of its slices, in the order of slice and attempt."""
         if slice_index is None:
-            return self._kept(self.driver.rows(statements.attempts_of(("run_id",)), {"run_id": run_id}))
+            return self._attempts_from(
+                self.driver.rows(statements.attempts_of(("run_id",)), {"run_id": run_id})
+            )
         given = {"run_id": run_id, "slice": slice_index}
-        return self._kept(self.driver.rows(statements.attempts_of(tuple(given)), given))
+        return self._attempts_from(self.driver.rows(statements.attempts_of(tuple(given)), given))
 
     def attempts_in(
         self,
@@ -47,10 +49,14 @@ class AttemptRows(KnownRows):
         lease_ended_before_ms: int | None = None,
     ) -> list[Attempt]:
         """Attempts in one of these states, in the order of their tokens."""
-        wanted = {"agent_id": agent_id, "slot_id": slot_id, "lease_ended_before_ms": lease_ended_before_ms}
-        given = {name: value for name, value in wanted.items() if value is not None}
+        conditions = {
+            "agent_id": agent_id,
+            "slot_id": slot_id,
+            "lease_ended_before_ms": lease_ended_before_ms,
+        }
+        given = {name: value for name, value in conditions.items() if value is not None}
         if agent_id is not None and tuple(states) == (AttemptState.LEASED,):
-            return self._kept(self.driver.rows(statements.leases_of(tuple(given)), given))
+            return self._attempts_from(self.driver.rows(statements.leases_of(tuple(given)), given))
         rows = self.rows(statements.attempts_in(tuple(given)), {"states": [str(s) for s in states], **given})
         return [attempt_of(row) for row in rows]
 
@@ -60,13 +66,15 @@ class AttemptRows(KnownRows):
 
     def attempts_with(self, keys: Iterable[AttemptKey]) -> dict[AttemptKey, Attempt]:
         """The attempts with these keys; keys without an attempt are left out."""
-        wanted = set(keys)  # some may name the token of another's attempt
+        key_set = set(keys)  # some may name the token of another's attempt
         attempts = (
             attempt
-            for given in heartbeats.in_places({key.token for key in wanted})
-            for attempt in self._kept(self.driver.rows(heartbeats.attempts_with_tokens(len(given)), given))
+            for given in heartbeats.in_places({key.token for key in key_set})
+            for attempt in self._attempts_from(
+                self.driver.rows(heartbeats.attempts_with_tokens(len(given)), given)
+            )
         )
-        return {attempt.key: attempt for attempt in attempts if attempt.key in wanted}
+        return {attempt.key: attempt for attempt in attempts if attempt.key in key_set}
 
     def requested_attempts(self, request: RunsRequest, states: Sequence[AttemptState]) -> list[Attempt]:
         """Attempts of the requested runs in one of these states, in the order of their tokens."""
@@ -160,7 +168,7 @@ class AttemptRows(KnownRows):
         if not self.driver.write(statements.keep_token(), {"value": token}):
             self.driver.write(statements.insert_into(tables.tokens), {"name": "lease", "value": token})
 
-    def _kept(self, rows: Sequence[Row]) -> list[Attempt]:
+    def _attempts_from(self, rows: Sequence[Row]) -> list[Attempt]:
         """The attempts of these rows, which need not be read again."""
         return [self._keep(attempt_of(row)) for row in rows]
 

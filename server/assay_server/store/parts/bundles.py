@@ -31,7 +31,7 @@ class BundleRows(KnownRows):
         by_name: dict[str, list[Row]] = {}
         for row in self.rows(query.order_by(_B.sha256, _H.holder)):
             by_name.setdefault(row["sha256"], []).append(row)
-        return [_kept(rows) for rows in by_name.values()]
+        return [_bundle_from(rows) for rows in by_name.values()]
 
     def bundle_bytes(self, holder: str) -> tuple[int, int]:
         """The stored bytes of the bundles that somebody sent, and of all."""
@@ -40,13 +40,18 @@ class BundleRows(KnownRows):
         own, every = (self.connection.scalar(query) for query in (mine, sa.select(size)))
         return int(own or 0), int(every or 0)
 
-    def put_bundle(self, kept: KeptBundle) -> None:
+    def put_bundle(self, kept_bundle: KeptBundle) -> None:
         """Add or replace a bundle with its holders."""
-        sha256 = kept.bundle.sha256
+        sha256 = kept_bundle.bundle.sha256
         self.delete_bundle(sha256)
-        row = {"sha256": sha256, "bytes": kept.bundle.bytes, "files": kept.bundle.files}
-        self.write(sa.insert(tables.bundles), [{**row, "file": kept.file, "stored_bytes": kept.stored_bytes}])
-        holders = [{"sha256": sha256, "holder": who, "asked_at_ms": at} for who, at in kept.holders.items()]
+        row = {"sha256": sha256, "bytes": kept_bundle.bundle.bytes, "files": kept_bundle.bundle.files}
+        self.write(
+            sa.insert(tables.bundles),
+            [{**row, "file": kept_bundle.file, "stored_bytes": kept_bundle.stored_bytes}],
+        )
+        holders = [
+            {"sha256": sha256, "holder": who, "asked_at_ms": at} for who, at in kept_bundle.holders.items()
+        ]
         self.write(sa.insert(tables.bundle_holders), holders)
 
     def delete_bundle(self, sha256: str) -> None:
@@ -55,7 +60,7 @@ class BundleRows(KnownRows):
         self.write(sa.delete(tables.bundles).where(_B.sha256 == sha256))
 
 
-def _kept(rows: Sequence[Row]) -> KeptBundle:
+def _bundle_from(rows: Sequence[Row]) -> KeptBundle:
     """A bundle from its rows, one for each holder."""
     first = rows[0]
     return KeptBundle(

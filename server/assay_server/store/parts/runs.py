@@ -149,9 +149,9 @@ class RunRows(KnownRows):
         ``save_run`` leaves the holds as they are.
         """
         r, s = tables.runs.c, tables.slices.c
-        kept = sorted(str(hold) for hold in set(holds))
-        self.write(sa.update(tables.runs).where(r.run_id.in_(run_ids)).values(holds=kept))
-        lane = queue.lane_of_holds(bool(kept))
+        hold_names = sorted(str(hold) for hold in set(holds))
+        self.write(sa.update(tables.runs).where(r.run_id.in_(run_ids)).values(holds=hold_names))
+        lane = queue.lane_of_holds(bool(hold_names))
         self.write(sa.update(tables.slices).where(s.run_id.in_(run_ids)).values(lane=lane))
 
     def pause_runs(self, run_ids: Sequence[str], paused: bool) -> None:

@@ -73,8 +73,8 @@ class NumberedCommits:
         """
         driver.run("BEGIN ISOLATION LEVEL READ COMMITTED")
         driver.run(_TAKE, (self._writer, number))
-        kept = f"SELECT kept FROM {_TABLE} WHERE writer = {self._writer} AND number = {number}"
-        is_kept = bool(driver.value_of(kept))
+        query = f"SELECT kept FROM {_TABLE} WHERE writer = {self._writer} AND number = {number}"
+        is_kept = bool(driver.value_of(query))
         driver.run("COMMIT")
         return is_kept
 

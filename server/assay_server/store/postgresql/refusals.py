@@ -105,29 +105,29 @@ def refusal(subject: str, error: sa.exc.DBAPIError | psycopg.Error) -> StorageEr
     reason = error.orig if isinstance(error, sa.exc.DBAPIError) else error
     if not isinstance(reason, psycopg.Error):
         return StorageError(subject, f"the database refused ({reason})", _GENERAL)
-    code, said = reason.sqlstate, reason.diag.message_primary
+    code, primary_text = reason.sqlstate, reason.diag.message_primary
     if code is None:
         return _without_code(subject, reason)
-    if code == "42501" and said and said.startswith(_FILE_WORDS):
+    if code == "42501" and primary_text and primary_text.startswith(_FILE_WORDS):
         code = "58030"
     for begin, cause, remedy in _BY_CODE:
         if code.startswith(begin):
             kind = NothingKeptError if begin in _ENDED else StorageError
-            return kind(subject, f"{cause} ({said})" if said else cause, remedy)
+            return kind(subject, f"{cause} ({primary_text})" if primary_text else cause, remedy)
     # Only the first line: the others quote values.
-    return StorageError(subject, f"the database refused ({said or type(reason).__name__})", _GENERAL)
+    return StorageError(subject, f"the database refused ({primary_text or type(reason).__name__})", _GENERAL)
 
 
 def _without_code(subject: str, reason: psycopg.Error) -> StorageError:
-    said = str(reason)
+    text = str(reason)
     for words, cause, remedy in _BY_WORDS:
         is_it = all if words[-1] in _ALL_WORDS else any
-        if is_it(word in said for word in words):
+        if is_it(word in text for word in words):
             kind = NothingKeptError if remedy in (_LOST, _DISK, _FULL) else StorageError
             return kind(subject, cause, remedy)
-    first = said.strip().splitlines()[0] if said.strip() else type(reason).__name__
+    first = text.strip().splitlines()[0] if text.strip() else type(reason).__name__
     if isinstance(reason, psycopg.OperationalError):
-        if "connection failed" in said or "connection timeout" in said or "could not" in said:
+        if "connection failed" in text or "connection timeout" in text or "could not" in text:
             return NothingKeptError(subject, f"the database does not answer ({first})", _UNREACHABLE)
         return NothingKeptError(subject, f"the connection to the database was lost ({first})", _LOST)
     return StorageError(subject, f"the database refused ({first})", _GENERAL)

@@ -22,7 +22,7 @@ _TRIES = 5
 
 def require_sessions(connection: sa.Connection, subject: str) -> None:
     """Raise StorageError if a pooler gives two connections one session; call it outside of a transaction."""
-    if _session(connection) == _told(connection):
+    if _session(connection) == _session_at_connect(connection):
         return  # no pooler is there
     with connection.engine.connect() as other:
         for _ in range(_TRIES):
@@ -39,7 +39,7 @@ def _session(connection: sa.Connection) -> int:
     return int(connection.exec_driver_sql(_SESSION).scalar_one())
 
 
-def _told(connection: sa.Connection) -> int:
+def _session_at_connect(connection: sa.Connection) -> int:
     """The number that was told when the connection was made."""
     raw = connection.connection.driver_connection
     assert raw is not None

@@ -73,9 +73,9 @@ def shown(campaign_id: str, chosen: RunFilter) -> list[sa.ColumnElement[bool]]:
     r = tables.runs.c
     within: list[sa.ColumnElement[bool]] = [r.campaign_id == campaign_id]
     if chosen.search:
-        wanted = chosen.search.lower()
+        search_text = chosen.search.lower()
         names = (r.workload, r.run_id)
-        within.append(sa.or_(*(sa.func.lower(name).contains(wanted, autoescape=True) for name in names)))
+        within.append(sa.or_(*(sa.func.lower(name).contains(search_text, autoescape=True) for name in names)))
     if chosen.device_kind:
         within.append(r.device_kind == chosen.device_kind)
     if chosen.state is not None:

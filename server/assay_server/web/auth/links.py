@@ -20,7 +20,7 @@ class WebLinks:
         self._metadata = metadata
         self.base = ""
 
-    def make(self, _asked: WebLinkAsked) -> WebLink:
+    def make(self, _request: WebLinkAsked) -> WebLink:
         """A link for the caller. Its session ends with the caller's certificate, or earlier. May block."""
         caller = current_caller()
         if caller is None:

@@ -47,13 +47,13 @@ class Sessions:
         # Logins, logouts and refreshes hold it while they ask the database, so that nothing is in memory
         # which a later answer has removed.
         self._lock = threading.Lock()
-        self._known: dict[str, WebLogin] = {}
+        self._logins: dict[str, WebLogin] = {}
         self.refresh()
 
     def refresh(self) -> None:
         """Read sessions again: regularly, for those that another program ended."""
         with self._lock, self._metadata.snapshot() as store:
-            self._known = {each.key: each for each in store.web_logins() if each.opened}
+            self._logins = {each.key: each for each in store.web_logins() if each.opened}
 
     def new_link(self, caller: Caller, ends_at_ms: int) -> tuple[str, int]:
         """The secret of a new link for the caller, and until when it can be used.
@@ -100,23 +100,23 @@ class Sessions:
                 store.forget_web_logins([link.key])
                 self._make_room(store, session.identity_id)
                 store.put_web_login(session)
-            self._known[session.key] = session
+            self._logins[session.key] = session
         return cookie, session
 
     def known(self, cookie: str) -> WebLogin | None:
         """The session of a cookie; None if there is none. Does not block."""
-        return self._alive(self._known.get(_key(cookie))) if cookie else None
+        return self._alive(self._logins.get(_key(cookie))) if cookie else None
 
     def alive(self, session: WebLogin) -> WebLogin | None:
         """The session, unless it was ended or is over. Does not block."""
-        return self._alive(self._known.get(session.key))
+        return self._alive(self._logins.get(session.key))
 
     def end(self, session: WebLogin) -> None:
         """Log out."""
         with self._lock:
             with self._metadata.transaction() as store:
                 store.forget_web_logins([session.key])
-            self._known.pop(session.key, None)
+            self._logins.pop(session.key, None)
 
     def _alive(self, session: WebLogin | None) -> WebLogin | None:
         return session if session is not None and session.ends_at_ms > self._now_ms() else None
@@ -141,7 +141,7 @@ class Sessions:
         gone |= _keys(left[: max(0, len(left) - _MOST_SESSIONS + 1)])
         store.forget_web_logins(sorted(gone))
         for key in gone:
-            self._known.pop(key, None)
+            self._logins.pop(key, None)
 
 
 def _keys(logins: Iterable[WebLogin]) -> set[str]:

@@ -47,7 +47,7 @@ def _problem(asking: Asking, request: Request, error: AssayError) -> Response:
         return PlainTextResponse(f"{error}\n", code)
     frame = {**asking.frame(request, None), "kind": "", "stream": ""}
     if isinstance(error, NotIdentifiedError):
-        html = rendered("login.html.j2", **frame, title="Log in", link="", problem=_told(request))
+        html = rendered("login.html.j2", **frame, title="Log in", link="", problem=_login_notice(request))
         return HTMLResponse(html, 401)
     html = rendered(
         "message.html.j2",
@@ -82,5 +82,5 @@ def _back(request: Request) -> str:
     return campaign_path(campaign_id) if campaign_id and not at_campaign else "/"
 
 
-def _told(request: Request) -> str:
+def _login_notice(request: Request) -> str:
     return "" if request.url.path == "/" else "You are not logged in, or your session has ended."

@@ -41,7 +41,7 @@ class Watching:
 
     async def page(self, kind: str, request: Request) -> Response:
         """A page as it is now."""
-        caller, page = await self._asking.caller(request), _asked(kind, request)
+        caller, page = await self._asking.caller(request), _requested_page(kind, request)
         acts = await self._asking.thread(partial(self._let_in, caller, page))
         drawing, drawn = await self._live.current(*self._shared(caller, page, acts))
         stream = f"/events/{kind}?{urllib.parse.urlencode(_arguments(page, drawn))}"
@@ -53,7 +53,7 @@ class Watching:
         if kind not in STANDS_FOR:
             raise ParameterError("page", f"there is no {kind[:40]!r}", "open the page again")
         caller, session = await self._asking.caller(request), self._asking.session(request)
-        page = _asked(kind, request)
+        page = _requested_page(kind, request)
         acts = await self._asking.thread(partial(self._let_in, caller, page))
         if request.query_params.get("release", "") != release():
             return Response(event("reload", "", {}), media_type="text/event-stream")
@@ -92,7 +92,7 @@ class Watching:
         return key, draw, partial(pages.version, page)
 
 
-def _asked(kind: str, request: Request) -> PageAsked:
+def _requested_page(kind: str, request: Request) -> PageAsked:
     """The page that a path or the query of its stream names."""
 
     def named(name: str) -> str:

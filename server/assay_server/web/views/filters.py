@@ -50,8 +50,8 @@ class Filter:
 
     def finds(self, *names: str) -> bool:
         """Whether one of the names has what is searched for."""
-        wanted = self.search.casefold()
-        return not wanted or any(wanted in name.casefold() for name in names)
+        search_text = self.search.casefold()
+        return not search_text or any(search_text in name.casefold() for name in names)
 
     def address(self, path: str, first: int = 0, **changed: str) -> str:
         """Where a page shows the same with some choices ``changed``, from the place ``first`` on."""

@@ -116,10 +116,10 @@ class Pages:
             next_page = self._campaigns.list_campaigns(CampaignsPage(following))
             campaigns += next_page.campaigns
             following, pages = next_page.campaigns_next, pages + 1
-        wanted = [each for each in reversed(campaigns) if _is_wanted(each, page.filter)]
+        matching_campaigns = [each for each in reversed(campaigns) if _is_wanted(each, page.filter)]
         # The history of a name has results, of which only some are kept at hand.
         size = _CAMPAIGNS_OF_A_HISTORY if page.filter.name else _CAMPAIGNS_OF_A_PAGE
-        shown = page_of(wanted, page.first, size, len(campaigns))
+        shown = page_of(matching_campaigns, page.first, size, len(campaigns))
         rows = {
             row: rendered(
                 "row_campaign.html.j2", c=each, row=row, past=self._past(each, page.filter), words=STANDINGS

@@ -100,7 +100,7 @@ class ResultsCache:
     def __init__(self, records: RecordStore) -> None:
         self._records = records
         self._lock = threading.Lock()
-        self._kept: OrderedDict[tuple[str, int, int], Results] = OrderedDict()
+        self._results: OrderedDict[tuple[str, int, int], Results] = OrderedDict()
 
     def of(self, campaign: Campaign) -> Results:
         """Its results in the report's order; none for a report that cannot be read here."""
@@ -109,14 +109,14 @@ class ResultsCache:
             state = path.stat()
             key = (campaign.campaign_id, state.st_mtime_ns, state.st_size)
             with self._lock:
-                if key in self._kept:
-                    self._kept.move_to_end(key)
-                    return self._kept[key]
+                if key in self._results:
+                    self._results.move_to_end(key)
+                    return self._results[key]
             results = results_of(path)
             with self._lock:
-                self._kept[key] = results
-                while len(self._kept) > _MOST_KEPT:
-                    self._kept.popitem(last=False)
+                self._results[key] = results
+                while len(self._results) > _MOST_KEPT:
+                    self._results.popitem(last=False)
             return results
         except (OSError, pa.ArrowException, ValueError, KeyError) as error:
             _log.warning("the report of %s cannot be shown: %s", campaign.campaign_id, error)

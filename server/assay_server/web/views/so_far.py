@@ -53,8 +53,8 @@ class SoFar:
 
 
 @dataclass
-class _Kept:
-    found: SoFar | None = None
+class _Entry:
+    so_far: SoFar | None = None
     version: int = -1
     not_before: float = float("-inf")
 
@@ -88,30 +88,30 @@ class ResultsSoFar:
         self._made = made
         self._monotonic = monotonic
         self._lock = threading.Lock()
-        self._kept: OrderedDict[str, _Kept] = OrderedDict()
+        self._entries: OrderedDict[str, _Entry] = OrderedDict()
         self._busy = False
 
     def of(self, campaign_id: str) -> SoFar | None:
         """The newest results; None before the first. Never waits: newer ones are begun if they are due."""
         with self._lock:
-            kept = self._kept.setdefault(campaign_id, _Kept())
-            self._kept.move_to_end(campaign_id)
-            while len(self._kept) > _MOST_KEPT:
-                self._kept.popitem(last=False)
+            entry = self._entries.setdefault(campaign_id, _Entry())
+            self._entries.move_to_end(campaign_id)
+            while len(self._entries) > _MOST_KEPT:
+                self._entries.popitem(last=False)
             version = self._version(campaign_id)
-            due = version != kept.version and self._monotonic() >= kept.not_before
+            due = version != entry.version and self._monotonic() >= entry.not_before
             if due and not self._busy:
                 self._busy = True
                 try:
                     self._thread.submit(self._make, campaign_id, version)
                 except RuntimeError:  # the server ends
                     self._busy = False
-            return kept.found
+            return entry.so_far
 
     def _make(self, campaign_id: str, version: int) -> None:
         began = self._monotonic()
         try:
-            so_far: SoFar | None = self._found(campaign_id)
+            so_far: SoFar | None = self._results_so_far(campaign_id)
         except NotYetError:  # somebody asked for a report so far; their analysis goes first
             so_far = None
         except AssayError as error:
@@ -122,18 +122,20 @@ class ResultsSoFar:
         took = self._monotonic() - began
         with self._lock:
             self._busy = False
-            kept = self._kept.setdefault(campaign_id, _Kept())
-            kept.not_before = self._monotonic() + max(_LEAST_REST_SECONDS, _REST_TIMES * took)
+            entry = self._entries.setdefault(campaign_id, _Entry())
+            entry.not_before = self._monotonic() + max(_LEAST_REST_SECONDS, _REST_TIMES * took)
             if so_far is None:
                 return
             changed = (
-                kept.found is None or so_far.key != kept.found.key or so_far.problem != kept.found.problem
+                entry.so_far is None
+                or so_far.key != entry.so_far.key
+                or so_far.problem != entry.so_far.problem
             )
-            kept.found, kept.version = so_far, version
+            entry.so_far, entry.version = so_far, version
         if changed:
             self._made(campaign_id)
 
-    def _found(self, campaign_id: str) -> SoFar:
+    def _results_so_far(self, campaign_id: str) -> SoFar:
         # First: what arrives during the analysis is not in its results.
         now_ms = self._coordinator.clock.now_ms()
         with self._coordinator.snapshot() as store:

@@ -187,10 +187,10 @@ def _connected(place: AnalysisPlace, seconds: float) -> Client:
             place.address, timeout=seconds, security=security, set_as_default=False, name="assay-server"
         )
     except Exception as error:
-        said = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        first_line = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise WorkersAwayError(
             str(place),
-            f"the Dask scheduler does not answer ({said})",
+            f"the Dask scheduler does not answer ({first_line})",
             "start it (dask scheduler), and check host, port, firewall and the files for TLS",
         ) from error
 
@@ -221,10 +221,10 @@ def _translated(place: AnalysisPlace, error: BaseException) -> BaseException:
 
 
 def _lost(place: AnalysisPlace, error: BaseException | None = None) -> WorkersAwayError:
-    said = "" if error is None else f" ({type(error).__name__})"
+    suffix = "" if error is None else f" ({type(error).__name__})"
     return WorkersAwayError(
         str(place),
-        f"the connection to the Dask scheduler was lost{said}",
+        f"the connection to the Dask scheduler was lost{suffix}",
         "nothing is lost: the analysis goes on as soon as scheduler and workers are there",
     )
 
