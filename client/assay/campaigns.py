@@ -105,11 +105,11 @@ class Campaign:
         Raises ParameterError if no run is such a one.
         """
         filters = {"workload": workload, "device_kind": device, "level": level, "run_id": run}
-        wanted = {name: value for name, value in filters.items() if value is not None}
+        conditions = {name: value for name, value in filters.items() if value is not None}
         runs = [each for each in self._client.status(self._id)["runs"] if each["level"] != "bare"]
-        matches = [each for each in runs if all(each[name] == value for name, value in wanted.items())]
-        if wanted and not matches:
-            words = ", ".join(f"{name} {value!r}" for name, value in wanted.items())
+        matches = [each for each in runs if all(each[name] == value for name, value in conditions.items())]
+        if conditions and not matches:
+            words = ", ".join(f"{name} {value!r}" for name, value in conditions.items())
             raise ParameterError(
                 f"campaign {self._id}", f"no run with launches has {words}", "see Campaign.runs()"
             )

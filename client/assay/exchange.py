@@ -99,7 +99,7 @@ def from_arrow(
     if not isinstance(table, pa.Table):
         raise TypeError(f"from_arrow takes a pyarrow.Table, not {type(table).__name__}")
     counters = _checked_columns(table.schema, name)
-    metadata = _metadata(_told(table.schema, name), synthetic, device, with_counters=bool(counters))
+    metadata = _metadata(_own_metadata(table.schema, name), synthetic, device, with_counters=bool(counters))
     names = Names()
     columns: dict[str, pa.Array] = {}
     for column in table.schema.names:
@@ -124,7 +124,7 @@ def from_arrow(
     return Launches(sort_launches(launch_table, (name,)), names, (name,))
 
 
-def _told(schema: pa.Schema, name: str) -> TableMetadata | None:
+def _own_metadata(schema: pa.Schema, name: str) -> TableMetadata | None:
     """What the table's own metadata say of it."""
     text = (schema.metadata or {}).get(METADATA_KEY)
     if text is None:
@@ -154,26 +154,26 @@ def _checked_columns(schema: pa.Schema, name: str) -> tuple[CounterColumn, ...]:
     if twice:
         raise LaunchTableError(name, f"it has two columns {twice[0]!r}", "leave one of them out")
     missing = [each for each in _REQUIRED if each not in schema.names]
-    wanted = ", ".join(map(repr, missing))
+    missing_names = ", ".join(map(repr, missing))
     unknown = [each for each in schema.names if each not in _BASE and _counter(schema.field(each)) is None]
     if unknown:
-        lacking = f" and lacks {wanted}" if missing else ""
+        lacking = f" and lacks {missing_names}" if missing else ""
         raise LaunchTableError(
             name, f"it has an unknown column {unknown[0]!r}{lacking}", _instead(unknown[0])
         )
     if missing:
-        raise LaunchTableError(name, f"it lacks {wanted}", f"add what is missing; {_PAGE}")
+        raise LaunchTableError(name, f"it lacks {missing_names}", f"add what is missing; {_PAGE}")
     for item in schema:
         _check_unit(item, name)
     counters = ((item, _counter(item)) for item in schema if item.name not in _BASE)
     return tuple(
-        replace(counter, metric=_said(item, "metric")) for item, counter in counters if counter is not None
+        replace(counter, metric=_word(item, "metric")) for item, counter in counters if counter is not None
     )
 
 
 def _counter(item: pa.Field) -> CounterColumn | None:
     """The counter of a column: ours, or one under its own name, of which the metadata say the metric."""
-    name, metric = item.name, _said(item, "metric")
+    name, metric = item.name, _word(item, "metric")
     if name in registry():
         return registry()[name].column("")
     if name in simulated_counters():
@@ -182,30 +182,30 @@ def _counter(item: pa.Field) -> CounterColumn | None:
         return None
     own = column_of_metric(metric)
     return replace(
-        own, name=name, unit=_said(item, "unit") or own.unit, variant=_said(item, "variant") or own.variant
+        own, name=name, unit=_word(item, "unit") or own.unit, variant=_word(item, "variant") or own.variant
     )
 
 
 def _unit(item: pa.Field) -> str:
     if item.name in _BASE:
-        return _said(_BASE[item.name], "unit")
+        return _word(_BASE[item.name], "unit")
     counter = _counter(item)
     return counter.unit if counter is not None else ""
 
 
-def _said(item: pa.Field, what: str) -> str:
+def _word(item: pa.Field, what: str) -> str:
     """A word of a field's metadata, "" if it has none."""
     return str((item.metadata or {}).get(what.encode(), b"").decode())
 
 
 def _check_unit(item: pa.Field, name: str) -> None:
-    given = _said(item, "unit")
-    wanted = _unit(item)
-    if item.name in _TEXTS or not given or given == wanted:
+    given = _word(item, "unit")
+    unit = _unit(item)
+    if item.name in _TEXTS or not given or given == unit:
         return
     factor = _TIME_UNITS.get(given)
-    how = f"multiply it by {factor:,.0f}" if factor and wanted == "ns" else f"convert it to {wanted}"
-    raise LaunchTableError(name, f"the column {item.name!r} is in {given!r}, and Assay takes {wanted!r}", how)
+    how = f"multiply it by {factor:,.0f}" if factor and unit == "ns" else f"convert it to {unit}"
+    raise LaunchTableError(name, f"the column {item.name!r} is in {given!r}, and Assay takes {unit!r}", how)
 
 
 def _instead(column: str) -> str:

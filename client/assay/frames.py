@@ -35,7 +35,7 @@ def to_frame(table: pa.Table) -> pd.DataFrame:
         for item in table.schema
     }
     frame = pandas.DataFrame(columns)
-    column_metadata = {key: _said(table.schema, word) for word, key in _SAID.items()}
+    column_metadata = {key: _words_by_column(table.schema, word) for word, key in _SAID.items()}
     facts = (table.schema.metadata or {}).get(_FACTS.encode(), b"").decode()
     frame.attrs = {key: value for key, value in {**column_metadata, _FACTS: facts}.items() if value}
     return frame
@@ -76,7 +76,7 @@ def _array(values: pd.Series, name: str, column: str) -> pa.Array:
     return array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array
 
 
-def _said(schema: pa.Schema, word: str) -> dict[str, str]:
+def _words_by_column(schema: pa.Schema, word: str) -> dict[str, str]:
     """By column, a word of its metadata."""
     texts = {item.name: (item.metadata or {}).get(word.encode(), b"").decode() for item in schema}
     return {name: text for name, text in texts.items() if text}

@@ -44,11 +44,11 @@ class RecordStream:
     def _all(
         self, client: Client, campaign_id: str, runs: Sequence[str], columns: Sequence[str]
     ) -> Iterator[pa.RecordBatch]:
-        wanted = [exchange.table_column(each) for each in columns]
+        table_columns = [exchange.table_column(each) for each in columns]
         for run in runs[runs.index(self._run) :] if self._run else runs:
             place = self._place if run == self._run else LaunchesCursor()
             self._run = run
-            for part in client.launches(campaign_id, run, columns=wanted, cursor=place):
+            for part in client.launches(campaign_id, run, columns=table_columns, cursor=place):
                 self._place = part.next
                 yield _shown(part.batch, part.names, run)
 

@@ -24,7 +24,7 @@ _GRACE_SECONDS = 45.0
 _SHOW_CURSOR = "\x1b[?25h"
 
 _callbacks: list[Callable[[], None]] = []
-_asked: list[int] = []
+_signals: list[int] = []
 _orderly: list[int] = []  # signals that came while there was something to clean up
 _lock = threading.Lock()
 
@@ -35,7 +35,7 @@ def ended_in_order(cancel: Callable[[], None] = lambda: None) -> Iterator[None]:
     with _lock:
         _callbacks.append(cancel)
     try:
-        if _asked:
+        if _signals:
             cancel()
         yield
     finally:
@@ -45,11 +45,11 @@ def ended_in_order(cancel: Callable[[], None] = lambda: None) -> Iterator[None]:
 
 def raise_if_asked() -> None:
     """Raise KeyboardInterrupt or SystemExit if a signal asked for the end; only in the main thread."""
-    if not _asked or threading.current_thread() is not threading.main_thread():
+    if not _signals or threading.current_thread() is not threading.main_thread():
         return
-    if _asked[0] == signal.SIGINT:
+    if _signals[0] == signal.SIGINT:
         raise KeyboardInterrupt
-    raise SystemExit(128 + _asked[0])
+    raise SystemExit(128 + _signals[0])
 
 
 @contextlib.contextmanager
@@ -61,7 +61,7 @@ def signals_noted(last_words: Callable[[int], None]) -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    _asked.clear()
+    _signals.clear()
     _orderly.clear()
     waiting, waking = socket.socketpair()
     waking.setblocking(False)
@@ -80,14 +80,14 @@ def signals_noted(last_words: Callable[[int], None]) -> Iterator[None]:
         waking.close()
         thread.join()
         waiting.close()
-        _asked.clear()
+        _signals.clear()
         _orderly.clear()
 
 
 def _note(number: int, _frame: FrameType | None) -> None:
     if _callbacks:
         _orderly.append(number)
-    _asked.append(number)
+    _signals.append(number)
 
 
 def _act(waiting: socket.socket, last_words: Callable[[int], None]) -> None:
@@ -98,7 +98,7 @@ def _act(waiting: socket.socket, last_words: Callable[[int], None]) -> None:
         try:
             received = waiting.recv(1)
         except TimeoutError:
-            _leave(128 + _asked[0])
+            _leave(128 + _signals[0])
         if not received:
             return
         number = received[0]
@@ -109,8 +109,8 @@ def _act(waiting: socket.socket, last_words: Callable[[int], None]) -> None:
         if began:
             continue
         began = time.monotonic()
-        if not _asked:
-            _asked.append(number)
+        if not _signals:
+            _signals.append(number)
         with _lock:
             callbacks = list(_callbacks)
         if not callbacks and not _orderly:

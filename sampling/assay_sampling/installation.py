@@ -19,10 +19,10 @@ def install_command(extra: str) -> str:
     """
     folder, editable = _origin()
     if folder is None or not (folder / "pyproject.toml").is_file():
-        wanted = shlex.quote(f"{_DISTRIBUTION}[{extra}]")
+        requirement = shlex.quote(f"{_DISTRIBUTION}[{extra}]")
     else:
-        wanted = ("-e " if editable else "") + shlex.quote(f"{folder}[{extra}]")
-    return f"{_pip()} install {wanted}"
+        requirement = ("-e " if editable else "") + shlex.quote(f"{folder}[{extra}]")
+    return f"{_pip()} install {requirement}"
 
 
 def _origin() -> tuple[Path | None, bool]:

@@ -23,7 +23,7 @@ def visible(text: str) -> str:
 
 def visible_json(document: str) -> str:
     """A JSON text with the same meaning, in which no mark turns the direction of the text around it."""
-    return _DIRECTION.sub(lambda found: f"\\u{ord(found[0]):04x}", document)
+    return _DIRECTION.sub(lambda match: f"\\u{ord(match[0]):04x}", document)
 
 
 def _is_plain(character: str) -> bool:

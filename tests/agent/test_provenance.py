@@ -518,7 +518,7 @@ def test_the_launches_tell_which_counters_came_and_how_often_they_were_replayed(
     collected = Collected(("instructions", "dram_bytes"))
     collected.add(batch([3.0, 5.0]))
     collected.add(batch([2.0, None]))
-    told = collected.told(
+    told = collected.log_with_facts(
         AttemptLog(facts_json=AttemptFacts(tools=(ToolFact("ncu", "2024.1"),)).to_json())
     ).facts
     assert told is not None
@@ -537,7 +537,7 @@ def test_a_recording_has_the_facts_of_its_table() -> None:
             tool="Nsight Systems", tool_version="2023.4", driver_version="535.1", origin="synthetic",
         )
     )  # fmt: skip
-    found = collected.told(AttemptLog(text="played back")).facts
+    found = collected.log_with_facts(AttemptLog(text="played back")).facts
     assert found is not None
     assert (found.gpu, found.driver, found.recording, found.synthetic) == (
         "A100",
@@ -549,7 +549,7 @@ def test_a_recording_has_the_facts_of_its_table() -> None:
     assert (found.condition.cache, found.condition.clock, found.condition.sm_percent) == ("none", "", 100.0)
     assert found.libraries.note == "a recording does not list them"
     assert found.counters.least_passes is None
-    assert Collected(()).told(AttemptLog()).facts is None
+    assert Collected(()).log_with_facts(AttemptLog()).facts is None
 
 
 def test_the_facts_outlive_the_agent_in_the_seal_and_travel() -> None:

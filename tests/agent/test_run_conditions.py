@@ -286,13 +286,13 @@ def test_a_journal_keeps_what_is_not_undone(tmp_path: Path) -> None:
     journal.step("mps", "folders", base="/b")
     journal.step("clocks", "lock")
     journal.step("mps", "daemon")
-    (again,) = Journal.found(tmp_path)
+    (again,) = Journal.leftovers(tmp_path)
     assert again.entries() == {"mps": {"base": "/b", "step": "daemon"}, "clocks": {"step": "lock"}}
     assert (again.gpu_uuid, again.lock) == ("GPU-1", tmp_path / "lock")
     again.end("mps")
     assert list(again.entries()) == ["clocks"]
     again.end("clocks")
-    assert list(Journal.found(tmp_path)) == []
+    assert list(Journal.leftovers(tmp_path)) == []
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"version": 2}', '{"version": 1, "gpu": "x"}'])
@@ -300,7 +300,7 @@ def test_a_journal_that_cannot_be_read_is_removed(tmp_path: Path, text: str) -> 
     journal = Journal(tmp_path, "GPU-1", tmp_path / "lock")
     journal.step("clocks", "lock")
     journal.path.write_text(text)
-    assert list(Journal.found(tmp_path)) == []
+    assert list(Journal.leftovers(tmp_path)) == []
     assert not journal.path.exists()
 
 
@@ -309,7 +309,7 @@ def test_a_journal_that_cannot_be_read_now_is_kept_for_the_next_start(tmp_path: 
     journal.step("clocks", "lock")
     kept = journal.path.rename(tmp_path / "kept")
     journal.path.mkdir()  # reading a folder fails as a disk does
-    assert list(Journal.found(tmp_path)) == []
+    assert list(Journal.leftovers(tmp_path)) == []
     journal.path.rmdir()
     kept.rename(journal.path)
-    assert [again.gpu_uuid for again in Journal.found(tmp_path)] == ["GPU-1"]
+    assert [again.gpu_uuid for again in Journal.leftovers(tmp_path)] == ["GPU-1"]

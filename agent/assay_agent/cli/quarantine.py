@@ -60,7 +60,7 @@ def clear(
     The driver is asked first: a GPU that does not answer, or has an error pending, stays out of service
     unless --force is given.
     """
-    entry = _found(Quarantine(settings.state_dir), gpu)
+    entry = _one_entry(Quarantine(settings.state_dir), gpu)
     problem = "" if entry.synthetic or force else health.ask(entry.gpu)
     if problem:
         raise RefusedError(
@@ -75,7 +75,7 @@ def clear(
         typer.echo(f"{entry.gpu} ({entry.name}) may take runs again; it was out of service: {entry.reason}")
 
 
-def _found(quarantine: Quarantine, which: str) -> Quarantined:
+def _one_entry(quarantine: Quarantine, which: str) -> Quarantined:
     """The one entry that matches; raises ParameterError."""
     entries = quarantine.entries()
     matching = list(named(entries, which))

@@ -102,7 +102,7 @@ class _Ending:
 
     def __init__(self, job: SlurmJob, limit_seconds: float) -> None:
         self._job, self._limit_seconds = job, limit_seconds
-        self._found: list[WhyStopped] = []
+        self._stop_reasons: list[WhyStopped] = []
         self.signalled = False
 
     def look(self) -> None:
@@ -113,9 +113,9 @@ class _Ending:
         except AssayError as error:
             _log.warning("why the job ends is unknown: %s", error)
             return
-        if stop_reason not in self._found:
+        if stop_reason not in self._stop_reasons:
             _log.info("Slurm job %s: %s", self._job.shown, stop_reason.value)
-        self._found.append(stop_reason)
+        self._stop_reasons.append(stop_reason)
 
     def requeue(self, *, at_limit: bool) -> None:
         """Have the job run again if it was preempted, or is at its limit and that was asked for.
@@ -124,7 +124,7 @@ class _Ending:
         Whether Slurm has ended it, the last answer says: while it preempts, it may tell a state in between.
         """
         again = {WhyStopped.PREEMPTED} | ({WhyStopped.LIMIT} if at_limit else set())
-        if again & set(self._found) and self._found[-1] is not WhyStopped.ENDED:
+        if again & set(self._stop_reasons) and self._stop_reasons[-1] is not WhyStopped.ENDED:
             _log.info("Slurm job %s: asking for its requeue", self._job.shown)
             self._job.requeue()
 

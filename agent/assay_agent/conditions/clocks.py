@@ -113,8 +113,8 @@ class NcuClocks(Condition):
         try:
             if self._ended_by_force or error is not None:
                 variables = {**self.site.gpu.variables, "PATH": self.site.gpu.path}
-                said = reset_ncu_clocks(self._program, self.site.gpu.device.uuid, variables)
-                self.site.note(f"ncu --clock-control reset: {said}")
+                outcome = reset_ncu_clocks(self._program, self.site.gpu.device.uuid, variables)
+                self.site.note(f"ncu --clock-control reset: {outcome}")
             self.site.journal.end(NCU_CLOCKS_ENTRY)
         except (OSError, StorageError) as problem:
             _log.warning("the clocks of %s may stay locked: %s", self.site.gpu.device.uuid, problem)

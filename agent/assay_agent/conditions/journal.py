@@ -37,7 +37,7 @@ class Journal:
         self.gpu_uuid, self.lock = gpu_uuid, lock
 
     @classmethod
-    def found(cls, state: Path) -> Iterator[Journal]:
+    def leftovers(cls, state: Path) -> Iterator[Journal]:
         """The journals that earlier processes left; other files are removed, with a warning."""
         for path in sorted((state / _FOLDER).glob("*.json")):
             try:

@@ -47,7 +47,7 @@ def undo_leftovers(state: Path) -> None:
     A GPU whose lock somebody else holds is left to the next run on it, which undoes it first. Never
     raises: what cannot be undone is logged and stays in its journal.
     """
-    for journal in Journal.found(state):
+    for journal in Journal.leftovers(state):
         with _locked(journal.lock) as held:
             if held:
                 undo(journal)
@@ -152,8 +152,8 @@ def reset_ncu_clocks(program: str, gpu_uuid: str, variables: Mapping[str, str] |
             directory=Path(folder),
             timeout_seconds=_RESET_SECONDS,
         )
-    said = (result.stdout + result.stderr).strip().splitlines()
-    return f"{result.ending}{': ' + said[-1][:200] if said else ''}"
+    lines = (result.stdout + result.stderr).strip().splitlines()
+    return f"{result.ending}{': ' + lines[-1][:200] if lines else ''}"
 
 
 _UNDO = {MPS_ENTRY: _undo_mps, CLOCKS_ENTRY: _undo_clocks, NCU_CLOCKS_ENTRY: _undo_ncu_clocks}

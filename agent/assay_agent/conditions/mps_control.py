@@ -112,9 +112,9 @@ def control_release(program: str, directory: Path, variables: Mapping[str, str])
         )
     except OSError as error:
         return 0, str(error)
-    said = (result.stdout + result.stderr).strip()
-    match = _RELEASE.search(said)
-    return (int(match[1]) if match else 0), said[:200] or result.ending
+    output = (result.stdout + result.stderr).strip()
+    match = _RELEASE.search(output)
+    return (int(match[1]) if match else 0), output[:200] or result.ending
 
 
 class MpsControl:
@@ -132,14 +132,14 @@ class MpsControl:
             timeout_seconds=seconds,
             ending=EndingSteps(0.2, 0.2),
         )
-        said = result.stdout.strip()
+        answer = result.stdout.strip()
         if result.timed_out:
             raise MpsError(f"the MPS daemon does not answer to {command!r} within {seconds:g} s")
-        if result.exit_code != 0 or said.startswith("Unknown command"):
+        if result.exit_code != 0 or answer.startswith("Unknown command"):
             raise MpsError(
-                f"the MPS daemon refuses {command!r}: {said or result.stderr.strip() or result.ending}"
+                f"the MPS daemon refuses {command!r}: {answer or result.stderr.strip() or result.ending}"
             )
-        return said
+        return answer
 
     def set_share(self, percent: float) -> float:
         """Set the share of the next server's clients and read it back, in percent; raises MpsError.
@@ -147,11 +147,11 @@ class MpsControl:
         The daemon rounds what it prints to tenths.
         """
         self.tell(f"set_default_active_thread_percentage {percent:g}")
-        said = self.tell("get_default_active_thread_percentage")
+        answer = self.tell("get_default_active_thread_percentage")
         try:
-            return float(said)
+            return float(answer)
         except ValueError:
-            raise MpsError(f"the MPS daemon says {said!r} when asked for its share") from None
+            raise MpsError(f"the MPS daemon says {answer!r} when asked for its share") from None
 
     def clients(self) -> list[tuple[int, int]]:
         """Server and client processes of every client; raises MpsError."""
@@ -275,8 +275,8 @@ class MpsDaemon:
             lines = self.folders.output.read_text(errors="replace").splitlines()
         except OSError:
             lines = []
-        said = [line.strip() for line in lines if line.strip()]
-        said = [line for line in said if _TROUBLE.search(line)] or said
+        log_lines = [line.strip() for line in lines if line.strip()]
+        log_lines = [line for line in log_lines if _TROUBLE.search(line)] or log_lines
         if isinstance(self._result, OSError):
             return str(self._result)
-        return said[-1] if said else (self._result.ending if self._result else "it says nothing")
+        return log_lines[-1] if log_lines else (self._result.ending if self._result else "it says nothing")

@@ -53,10 +53,10 @@ def makes_partitions(gpu: MeasuredGPU) -> bool:
 
 def add_partition(control: MpsControl, uuid: str, chunks: int) -> Partition:
     """Have the daemon make a partition, and read back what it made; raises MpsError."""
-    said = control.tell(f"sm_partition add {uuid} {chunks}", _SECONDS)
-    match = _IDENTITY.search(said)
+    answer = control.tell(f"sm_partition add {uuid} {chunks}", _SECONDS)
+    match = _IDENTITY.search(answer)
     if match is None:
-        raise MpsError(f"the MPS daemon made no partition of {chunks} chunks: {said or 'it says nothing'}")
+        raise MpsError(f"the MPS daemon made no partition of {chunks} chunks: {answer or 'it says nothing'}")
     listed = control.tell("lspart", _SECONDS)
     name = match[1].partition("/")[2]
     for line in listed.splitlines():
@@ -84,11 +84,11 @@ class SmPartition(SmShare):
                 "(only Ampere, 8.0, and newer GPUs have)",
                 "leave sm_share out: a share by percentage works from Volta on",
             )
-        release, said = control_release(program, self.site.home, self.site.gpu.variables)
+        release, output = control_release(program, self.site.home, self.site.gpu.variables)
         if release < _FIRST_RELEASE:
             raise self.failed(
                 f"{program} cannot make static partitions: it is older than CUDA 13.1 (asked for its version "
-                f"it says: {said})",
+                f"it says: {output})",
                 "leave sm_share out, or install a driver of CUDA 13.1 or newer",
             )
         return program

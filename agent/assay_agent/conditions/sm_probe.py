@@ -46,8 +46,8 @@ def probe_sms(environment: Mapping[str, str], directory: Path, uuid: str, held: 
             int(answer["sm_count"]), str(answer["uuid"]), f"{version // 1000}.{version % 1000 // 10}"
         )
     except (ValueError, KeyError, TypeError):
-        said = (result.stderr or result.stdout).strip().splitlines() or ["nothing"]
-        raise ProbeError(f"{result.ending}; it says: {said[-1][:300]}") from None
+        lines = (result.stderr or result.stdout).strip().splitlines() or ["nothing"]
+        raise ProbeError(f"{result.ending}; it says: {lines[-1][:300]}") from None
     if gpu.uuid != uuid:
         raise ProbeError(f"it sees {gpu.uuid} instead of {uuid}")
     return gpu

@@ -226,8 +226,8 @@ class AttemptRunner:
         except ServerRefusedError as error:
             return failure_of(error, FailureClass.SERVER_REFUSED)
         self._meter.attempt_ended("published" if answer.published else "dropped")
-        said = "published" if answer.published else "not wanted any more"
-        _log.info("%d launches in %d segments %s", seal.launches, seal.segments, said)
+        outcome = "published" if answer.published else "not wanted any more"
+        _log.info("%d launches in %d segments %s", seal.launches, seal.segments, outcome)
         return None
 
     def _remove(self, attempt: SpooledAttempt) -> None:
@@ -261,7 +261,7 @@ class _LogHolder:
 
     def take(self, collected: Collected, measurement: Measurement) -> None:
         """The log of a measurement so far."""
-        self.log = collected.told(measurement.log)
+        self.log = collected.log_with_facts(measurement.log)
 
 
 class _Judged(AssayError):

@@ -64,7 +64,7 @@ class BundleCache:
         return work.with_command(command.fetched(packed))
 
     def _fetch(self, work: Work, bundle: Bundle, packed: Path, cancelled: threading.Event) -> None:
-        wanted = BundleWanted(self._identity.claim(work.key, work.write_secret), bundle.sha256)
+        request = BundleWanted(self._identity.claim(work.key, work.write_secret), bundle.sha256)
         retrying = Retrying(
             retry=retry_if_exception_type(ServerUnreachableError),
             wait=PAUSES,
@@ -73,7 +73,7 @@ class BundleCache:
             reraise=True,
         )
         try:
-            retrying(lambda: self._try(wanted, bundle, packed))
+            retrying(lambda: self._try(request, bundle, packed))
         except (ServerRefusedError, ServerUnreachableError) as error:
             raise ProfilerError(FailureClass.SERVER_REFUSED, str(work.key), error.cause) from error
         except InputError as error:
@@ -82,10 +82,10 @@ class BundleCache:
             ) from error
         _log.info("fetched bundle %s: %d files, %d bytes", bundle.sha256, bundle.files, bundle.bytes)
 
-    def _try(self, wanted: BundleWanted, bundle: Bundle, packed: Path) -> None:
+    def _try(self, request: BundleWanted, bundle: Bundle, packed: Path) -> None:
         reader = BundleReader(bundle, Checked())
         with replacing(packed) as file:
-            for data in self._connection.bundle(wanted):
+            for data in self._connection.bundle(request):
                 reader.feed(data)
                 file.write(data)
             reader.finish()

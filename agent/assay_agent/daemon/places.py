@@ -144,9 +144,9 @@ def chosen_places(places: Sequence[Place], chosen: ChosenGpus | None) -> list[Pl
         for device, why in zip(devices, chosen.reasons(devices), strict=True)
         if why
     }
-    kept = [place for place in places if place.slot.slot_id not in left_out]
-    chosen.require_one([place.slot.device for place in kept if place.slot.device is not None])
-    return kept
+    remaining_places = [place for place in places if place.slot.slot_id not in left_out]
+    chosen.require_one([place.slot.device for place in remaining_places if place.slot.device is not None])
+    return remaining_places
 
 
 def _installed(device: InstalledDevice) -> Device:

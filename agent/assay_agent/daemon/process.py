@@ -112,7 +112,7 @@ class AgentProcess:
         self._runner = self._runner_of(profilers)
         self._heartbeat_seconds = self._idle_heartbeat_seconds = 5.0
         self._answered_at = -math.inf  # the last heartbeat that was answered, by the monotonic clock
-        self._told: SpoolState | None = None
+        self._last_spool_state: SpoolState | None = None
         self._threads: list[threading.Thread] = []
         self._workers = [self._worker(place, quarantine) for place in places]
         slots = [_source(worker, self._workers) for worker in self._workers]
@@ -267,7 +267,7 @@ class AgentProcess:
         with self._spool.changed:
             if self._spool.attempts:
                 return True
-        spool, last_state = self._spool.state(), self._told
+        spool, last_state = self._spool.state(), self._last_spool_state
         news = last_state is None or (spool.waits, spool.damaged) != (last_state.waits, last_state.damaged)
         quiet_seconds = time.monotonic() - self._answered_at
         return news or quiet_seconds + self._heartbeat_seconds / 2 >= self._idle_heartbeat_seconds
@@ -296,7 +296,7 @@ class AgentProcess:
             self._seldom.say(logging.INFO, f"no heartbeat: {error}")
             return
         self._meter.heartbeat(time.monotonic() - began, answered=True)
-        self._answered_at, self._told = began, spool
+        self._answered_at, self._last_spool_state = began, spool
         self._drop(response.drop)
         if response.register_again:
             self._session.lose()

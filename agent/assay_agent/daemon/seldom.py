@@ -23,16 +23,16 @@ class SeldomLog:
         self._log = log
         self._clock = clock
         self._lock = threading.Lock()
-        self._said: dict[str, float] = {}
+        self._times: dict[str, float] = {}
 
     def say(self, level: int, text: str) -> None:
         """Log a text at a level of ``logging``, now or not at all."""
         now = self._clock()
         with self._lock:
-            before = self._said.get(text)
+            before = self._times.get(text)
             if before is not None and now - before < SELDOM_SECONDS:
                 return
-            if len(self._said) >= _MOST_KEPT:
-                self._said.clear()
-            self._said[text] = now
+            if len(self._times) >= _MOST_KEPT:
+                self._times.clear()
+            self._times[text] = now
         self._log.log(level, "%s", text)

@@ -232,16 +232,18 @@ def _writable(state: Path) -> Check:
 def _clock() -> Check:
     """The clock only matters for times that people read: leases count elapsed time."""
     now = time.time()
-    said = datetime.fromtimestamp(now, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    reading = datetime.fromtimestamp(now, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
     remedy = "start chrony or systemd-timesyncd on the box (the host, for a container)"
     if now < _EARLIEST:
-        return Check("clock", "note", f"it says {said}, which is impossible", remedy)
+        return Check("clock", "note", f"it says {reading}, which is impossible", remedy)
     synchronised = clock_synchronised()
     if synchronised is False:
-        what = f"{said}, but the kernel does not know it to be synchronised: times of boxes may not compare"
+        what = (
+            f"{reading}, but the kernel does not know it to be synchronised: times of boxes may not compare"
+        )
         return Check("clock", "note", what, remedy)
     return Check(
-        "clock", "ok", f"{said}, {'synchronised' if synchronised else 'synchronised or not: no answer'}"
+        "clock", "ok", f"{reading}, {'synchronised' if synchronised else 'synchronised or not: no answer'}"
     )
 
 

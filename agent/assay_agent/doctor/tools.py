@@ -70,7 +70,7 @@ def _program(program: Tool, needed: bool) -> tuple[Check, FoundTool | None]:
         return finding(program, needed, "not in the PATH", remedy), None
     remedy = f"install NVIDIA {product} again"
     try:
-        code, text = _asked(path, "--version")
+        code, text = _answer(path, "--version")
     except (OSError, subprocess.TimeoutExpired) as error:
         what = f"{path} does not say its version ({type(error).__name__})"
         return finding(program, needed, what, remedy), None
@@ -98,13 +98,13 @@ def _operations(tool: FoundTool) -> Iterator[Check]:
 
 def _chips(path: str) -> frozenset[str]:
     try:
-        code, text = _asked(path, "--list-chips")
+        code, text = _answer(path, "--list-chips")
     except (OSError, subprocess.TimeoutExpired):
         return frozenset()
     return frozenset(_CHIPS.findall(text)) if code == 0 else frozenset()
 
 
-def _asked(path: str, question: str) -> tuple[int, str]:
+def _answer(path: str, question: str) -> tuple[int, str]:
     ended = subprocess.run(
         [path, question],
         env={**os.environ, "LC_ALL": "C", "NV_COMPUTE_PROFILER_DISABLE_STOCK_FILE_DEPLOYMENT": "1"},

@@ -187,19 +187,19 @@ def workload_failed(subject: str, cause: str, output: str) -> ProfilerError:
     """The failure of a workload that ended with an error, from its own output."""
     gpu_rules = [rule for rule in _RULES if rule.failure_class in _OF_GPU]
     for rule in gpu_rules:
-        said = next((text for text in output.splitlines() if rule.search(text)), None)
-        if said is not None:
-            words = f"{cause}; the workload says: {quoted(said)}"
-            return ProfilerError(rule.failure_class, subject, words, rule.remedy, tool_said=said)
+        line = next((text for text in output.splitlines() if rule.search(text)), None)
+        if line is not None:
+            words = f"{cause}; the workload says: {quoted(line)}"
+            return ProfilerError(rule.failure_class, subject, words, rule.remedy, tool_said=line)
     disk = said_of_disk(output)
     if disk is not None:
         words = f"{cause}; the workload says: {quoted(disk)}"
         return ProfilerError(FailureClass.DISK_FULL, subject, words, tool_said=disk)
     for rule in _OF_WORKLOAD:
-        said = next((text for text in output.splitlines() if rule.search(text)), None)
-        if said is not None:
-            words = f"{cause}; the workload says: {quoted(said)}"
-            return ProfilerError(rule.failure_class, subject, words, rule.remedy, tool_said=said)
+        line = next((text for text in output.splitlines() if rule.search(text)), None)
+        if line is not None:
+            words = f"{cause}; the workload says: {quoted(line)}"
+            return ProfilerError(rule.failure_class, subject, words, rule.remedy, tool_said=line)
     words = f"{cause}; the last words of its output: {last_words(output)}"
     return ProfilerError(FailureClass.APPLICATION_FAILED, subject, words)
 

@@ -110,7 +110,7 @@ class CompileCache:
     """
 
     def __init__(self, state: Path, key: str, copy: Path, give: Callable[[Path], None]) -> None:
-        self._kept = state / FOLDER / key
+        self._folder = state / FOLDER / key
         self._copy, self._give = copy, give
         self._begun_files = 0
         self.record: CacheRecord | None = None
@@ -120,12 +120,14 @@ class CompileCache:
 
         ``record`` is None afterwards if nothing is known of the command.
         """
-        self.record = _read_record(self._kept)
+        self.record = _read_record(self._folder)
         if self.record is not None and self.record.files:
-            os.utime(self._kept)
-            if _copied(self._kept / "files", self._copy, self._give)[0] != self.record.hash:
-                _log.warning("the compile cache %s was changed by somebody, and is filled again", self._kept)
-                remove_tree(self._kept)
+            os.utime(self._folder)
+            if _copied(self._folder / "files", self._copy, self._give)[0] != self.record.hash:
+                _log.warning(
+                    "the compile cache %s was changed by somebody, and is filled again", self._folder
+                )
+                remove_tree(self._folder)
                 self._empty()
                 self.record = None
         self._begun_files = self.record.files if self.record else 0
@@ -135,8 +137,8 @@ class CompileCache:
 
         Raises CacheNotKeptError, with an empty cache in place; OSError.
         """
-        make_private_folder(self._kept.parent)
-        with tempfile.TemporaryDirectory(dir=self._kept.parent, prefix=".partial-") as work:
+        make_private_folder(self._folder.parent)
+        with tempfile.TemporaryDirectory(dir=self._folder.parent, prefix=".partial-") as work:
             new = Path(work, "cache")
             (new / "files").mkdir(parents=True)
             try:
@@ -147,10 +149,10 @@ class CompileCache:
             record = CacheRecord(_VERSION, digest if files else "", files, size)
             (new / "cache.json").write_text(json.dumps(asdict(record)))
             with contextlib.suppress(FileExistsError, OSError):  # a run on another GPU was faster
-                new.rename(self._kept)
+                new.rename(self._folder)
             for folder, _, _ in os.walk(work):
                 Path(folder).chmod(0o700)  # so that the rest can be removed
-        _make_room(self._kept)
+        _make_room(self._folder)
         self._empty()
         self.begin()
         return bool(files)
@@ -165,9 +167,9 @@ class CompileCache:
                 remove_tree(Path(entry.path))
 
 
-def _read_record(kept: Path) -> CacheRecord | None:
+def _read_record(folder: Path) -> CacheRecord | None:
     try:
-        record = TypeAdapter(CacheRecord).validate_json((kept / "cache.json").read_bytes())
+        record = TypeAdapter(CacheRecord).validate_json((folder / "cache.json").read_bytes())
     except (OSError, ValidationError):
         return None
     return record if record.version == _VERSION else None

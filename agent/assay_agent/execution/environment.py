@@ -101,10 +101,10 @@ def gang_of(gpu: MeasuredGPU, work: Work) -> tuple[MeasuredGPU, ...]:
 
     Raises ProfilerError if the agent does not have one of them.
     """
-    wanted = {gpu.device.uuid, *work.gang}
-    gpus = [other for uuid, other in gpu.box.items() if uuid in wanted] if work.gang else [gpu]
-    if len(gpus) < len(wanted):
-        missing = sorted(wanted - {other.device.uuid for other in gpus})
+    uuids = {gpu.device.uuid, *work.gang}
+    gpus = [other for uuid, other in gpu.box.items() if uuid in uuids] if work.gang else [gpu]
+    if len(gpus) < len(uuids):
+        missing = sorted(uuids - {other.device.uuid for other in gpus})
         raise ProfilerError(
             FailureClass.SERVER_REFUSED,
             str(work.key),

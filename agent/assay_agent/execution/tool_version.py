@@ -48,7 +48,7 @@ class ToolBox:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._known: dict[tuple[object, ...], ToolVersion] = {}
+        self._versions: dict[tuple[object, ...], ToolVersion] = {}
 
     def tool(
         self,
@@ -79,9 +79,9 @@ class ToolBox:
             *sorted((answering or {}).items()),
         )
         with self._lock:
-            if key not in self._known:
-                self._known[key] = _ask(path, help_arguments, environment, directory)
-            return self._known[key]
+            if key not in self._versions:
+                self._versions[key] = _ask(path, help_arguments, environment, directory)
+            return self._versions[key]
 
 
 def _ask(
@@ -111,10 +111,10 @@ def _ask(
 
 
 def _useless(path: str, arguments: tuple[str, ...], result: ToolResult) -> ProfilerError:
-    said = (result.stdout + result.stderr).strip().splitlines() or ["nothing"]
+    lines = (result.stdout + result.stderr).strip().splitlines() or ["nothing"]
     return ProfilerError(
         FailureClass.TOOL_UNUSABLE,
         f"{path} {' '.join(arguments)}",
-        f"it does not answer as NVIDIA's tool does ({result.ending}); it says: {said[-1][:300]}",
+        f"it does not answer as NVIDIA's tool does ({result.ending}); it says: {lines[-1][:300]}",
         "run the command by hand as the agent's user, and install the tool again",
     )

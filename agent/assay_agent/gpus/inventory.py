@@ -71,8 +71,8 @@ def _with_devices(inventory: Inventory, nvml: Any) -> Inventory:
         return dataclasses.replace(
             inventory,
             devices=devices,
-            driver_version=_text(_asked(nvml, "", nvml.nvmlSystemGetDriverVersion)),
-            cuda_driver_version=_cuda_version(_asked(nvml, 0, nvml.nvmlSystemGetCudaDriverVersion_v2)),
+            driver_version=_text(_answer(nvml, "", nvml.nvmlSystemGetDriverVersion)),
+            cuda_driver_version=_cuda_version(_answer(nvml, 0, nvml.nvmlSystemGetCudaDriverVersion_v2)),
             no_device_reason="" if devices else "the NVIDIA driver finds no GPU",
         )
     except nvml.NVMLError as error:
@@ -85,14 +85,14 @@ def _device(nvml: Any, index: int) -> InstalledDevice:
     """One GPU; one that fell off the bus is listed with its problem instead of hiding the others."""
     try:
         handle = nvml.nvmlDeviceGetHandleByIndex(index)
-        major, minor = _asked(nvml, (0, 0), nvml.nvmlDeviceGetCudaComputeCapability, handle)
+        major, minor = _answer(nvml, (0, 0), nvml.nvmlDeviceGetCudaComputeCapability, handle)
         capability = f"{major}.{minor}" if major else ""
-        cores = _asked(nvml, 0, nvml.nvmlDeviceGetNumGpuCores, handle)
-        memory = _asked(nvml, None, nvml.nvmlDeviceGetMemoryInfo, handle)
-        mig_mode, _ = _asked(nvml, (0, 0), nvml.nvmlDeviceGetMigMode, handle)
+        cores = _answer(nvml, 0, nvml.nvmlDeviceGetNumGpuCores, handle)
+        memory = _answer(nvml, None, nvml.nvmlDeviceGetMemoryInfo, handle)
+        mig_mode, _ = _answer(nvml, (0, 0), nvml.nvmlDeviceGetMigMode, handle)
         return InstalledDevice(
             index=index,
-            name=_text(_asked(nvml, "", nvml.nvmlDeviceGetName, handle)),
+            name=_text(_answer(nvml, "", nvml.nvmlDeviceGetName, handle)),
             uuid=_text(nvml.nvmlDeviceGetUUID(handle)),
             compute_capability=capability,
             sm_count=cores // _CORES_PER_SM[capability] if capability in _CORES_PER_SM else 0,
@@ -108,7 +108,7 @@ def _offered(device: InstalledDevice, hidden_reason: str) -> InstalledDevice:
     return dataclasses.replace(device, left_out=hidden_reason or device.left_out)
 
 
-def _asked(nvml: Any, otherwise: Any, function: Any, *arguments: Any) -> Any:
+def _answer(nvml: Any, otherwise: Any, function: Any, *arguments: Any) -> Any:
     """The answer of an NVML function, or ``otherwise`` if this GPU or driver does not have it."""
     try:
         return function(*arguments)

@@ -60,8 +60,8 @@ class NvmlSensors:
     def read(self) -> Reading:
         nvml = self._nvml
         clock = self._asker("nvmlDeviceGetClockInfo")
-        power = self._asked("nvmlDeviceGetPowerUsage")
-        usage = self._asked("nvmlDeviceGetUtilizationRates")
+        power = self._answer("nvmlDeviceGetPowerUsage")
+        usage = self._answer("nvmlDeviceGetUtilizationRates")
         return Reading(
             sm_clock_mhz=_number(clock(nvml.NVML_CLOCK_SM)),
             memory_clock_mhz=_number(clock(nvml.NVML_CLOCK_MEM)),
@@ -74,12 +74,12 @@ class NvmlSensors:
     def state(self) -> GpuState:
         nvml = self._nvml
         errors = self._asker("nvmlDeviceGetTotalEccErrors")
-        mig = self._asked("nvmlDeviceGetMigMode")
-        persistence = self._asked("nvmlDeviceGetPersistenceMode")
+        mig = self._answer("nvmlDeviceGetMigMode")
+        persistence = self._answer("nvmlDeviceGetPersistenceMode")
         return GpuState(
             ecc_corrected=errors(nvml.NVML_MEMORY_ERROR_TYPE_CORRECTED, nvml.NVML_VOLATILE_ECC),
             ecc_uncorrected=errors(nvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED, nvml.NVML_VOLATILE_ECC),
-            compute_mode=self._asked("nvmlDeviceGetComputeMode"),
+            compute_mode=self._answer("nvmlDeviceGetComputeMode"),
             mig_mode=None if mig is None else int(mig[0]),
             persistence=None if persistence is None else bool(persistence),
         )
@@ -87,14 +87,14 @@ class NvmlSensors:
     def pending_error(self) -> str:
         """The errors that stay on the GPU until it is reset or replaced, in words; "" for a sound GPU."""
         errors = self.state().ecc_uncorrected
-        rows = self._asked("nvmlDeviceGetRemappedRows")  # corrected, uncorrected, pending, failed
+        rows = self._answer("nvmlDeviceGetRemappedRows")  # corrected, uncorrected, pending, failed
         action = self._recovery_action()
         pending = (
             (bool(errors), f"{errors or 0:,} uncorrectable memory errors since the driver was loaded"),
             (bool(rows and rows[2]), "memory rows wait for a reset to be remapped"),
             (bool(rows and rows[3]), "the remapping of faulty memory rows failed"),
             (
-                bool(self._asked("nvmlDeviceGetRetiredPagesPendingStatus")),
+                bool(self._answer("nvmlDeviceGetRetiredPagesPendingStatus")),
                 "memory pages wait for a reload of the driver to be retired",
             ),
             (bool(action), f"the driver asks for a repair (recovery action {action})"),
@@ -104,7 +104,7 @@ class NvmlSensors:
     def _recovery_action(self) -> int:
         """0: none, or the driver does not say."""
         field = getattr(self._nvml, "NVML_FI_DEV_GET_GPU_RECOVERY_ACTION", None)
-        values = None if field is None else self._asked("nvmlDeviceGetFieldValues", [field])
+        values = None if field is None else self._answer("nvmlDeviceGetFieldValues", [field])
         if not values or values[0].nvmlReturn:
             return 0
         return int(values[0].value.uiVal)
@@ -116,7 +116,7 @@ class NvmlSensors:
         return self._process_ids("nvmlDeviceGetGraphicsRunningProcesses")
 
     def _process_ids(self, name: str) -> tuple[int, ...] | None:
-        processes = self._asked(name)
+        processes = self._answer(name)
         return None if processes is None else tuple(sorted({int(process.pid) for process in processes}))
 
     def xid_events(self) -> tuple[int, ...]:
@@ -171,15 +171,15 @@ class NvmlSensors:
     def _event_reasons(self) -> int | None:
         """Calls the older name if the newer does not exist: NVML does not fall back by itself."""
         for name in ("nvmlDeviceGetCurrentClocksEventReasons", "nvmlDeviceGetCurrentClocksThrottleReasons"):
-            value = self._asked(name)
+            value = self._answer(name)
             if value is not None:
                 return int(value)
         return None
 
     def _asker(self, name: str) -> Callable[..., Any]:
-        return lambda *arguments: self._asked(name, *arguments)
+        return lambda *arguments: self._answer(name, *arguments)
 
-    def _asked(self, name: str, *arguments: Any) -> Any:
+    def _answer(self, name: str, *arguments: Any) -> Any:
         """The answer about this GPU; None if this GPU or driver does not have it, or refuses."""
         function = getattr(self._nvml, name, None)
         if function is None or name in self._absent:

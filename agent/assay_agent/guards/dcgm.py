@@ -93,7 +93,7 @@ class DcgmPause:
             fcntl.flock(handle, fcntl.LOCK_EX)
             sync_directory(self._folder)
             # Even if others hold it: DCGM may have been restarted since.
-            problem = self._told("--pause") or _out_of_reach(running)
+            problem = self._give_order("--pause") or _out_of_reach(running)
             if problem:
                 not_paused(f"{', '.join(map(str, running))}: {problem}")
         try:
@@ -111,7 +111,7 @@ class DcgmPause:
         if self._markers(locked=True):
             _remove(markers)
             return
-        problem = self._told("--resume")
+        problem = self._give_order("--resume")
         if problem:  # the markers stay, so that the next start tries again
             _log.error("DCGM's profiling stays paused: %s", problem)
             return
@@ -130,7 +130,7 @@ class DcgmPause:
         finally:
             os.close(handle)
 
-    def _told(self, order: str) -> str:
+    def _give_order(self, order: str) -> str:
         """Give DCGM an order; "" if it obeys, else why not."""
         program = shutil.which(_PROGRAM, path=self._path)
         if program is None:
@@ -148,8 +148,8 @@ class DcgmPause:
             )
         except (OSError, subprocess.TimeoutExpired) as error:
             return f"{_PROGRAM} profile {order}: {error}"
-        said = (ended.stderr or ended.stdout).strip().splitlines() or ["nothing"]
-        return "" if ended.returncode == 0 else f"{_PROGRAM} profile {order} says: {said[-1][:300]}"
+        lines = (ended.stderr or ended.stdout).strip().splitlines() or ["nothing"]
+        return "" if ended.returncode == 0 else f"{_PROGRAM} profile {order} says: {lines[-1][:300]}"
 
 
 def _out_of_reach(running: Sequence[DcgmProcess]) -> str:

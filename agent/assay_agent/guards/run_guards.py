@@ -140,8 +140,8 @@ class RunGuards:
 def run_processes(temporary: Path) -> list[int]:
     """The children of this process whose TMPDIR is ``temporary``, and all their descendants."""
     children = _children()
-    wanted = f"TMPDIR={temporary}".encode()
-    waiting = [pid for pid in children.get(os.getpid(), ()) if wanted in _variables(pid)]
+    variable = f"TMPDIR={temporary}".encode()
+    waiting = [pid for pid in children.get(os.getpid(), ()) if variable in _variables(pid)]
     processes: list[int] = []
     while waiting:
         process = waiting.pop()

@@ -120,7 +120,7 @@ class SlurmJob:
         Such a job would be signalled as soon as it has started, and again after each requeue.
         """
         try:
-            line = self._told(ask or printed)
+            line = self._job_line(ask or printed)
         except NotReadyError as error:
             _log.warning("the time limit of the job is unknown: %s", error)
             return
@@ -140,7 +140,7 @@ class SlurmJob:
 
         ``now``: Unix seconds. Raises NotReadyError if Slurm does not answer.
         """
-        fields = dict(re.findall(r"(?:^| )(\w+)=(\S*)", self._told(ask or printed)))
+        fields = dict(re.findall(r"(?:^| )(\w+)=(\S*)", self._job_line(ask or printed)))
         if fields.get("JobState") != "RUNNING":
             return WhyStopped.ENDED  # cancelled, or preempted without grace: then Slurm requeues it itself
         if fields.get("PreemptTime", "None") not in ("None", "Unknown"):
@@ -161,13 +161,13 @@ class SlurmJob:
 
     def _allocated(self, ask: Callable[..., str]) -> str:
         """The ordinals on the node, where Slurm sets no variable (Flags=no_gpu_env, plain files as GPUs)."""
-        lists = re.findall(r"\bgpu(?::[^():,\s]+)*:\d+\(IDX:([0-9,-]+)\)", self._told(ask))
+        lists = re.findall(r"\bgpu(?::[^():,\s]+)*:\d+\(IDX:([0-9,-]+)\)", self._job_line(ask))
         return ",".join(str(each) for text in lists for each in _numbers(text))
 
-    def _told(self, ask: Callable[..., str]) -> str:
+    def _job_line(self, ask: Callable[..., str]) -> str:
         """The line that Slurm tells of this job; the first job of an array also has those of the others."""
-        said = ask("scontrol", "--oneliner", "--details", "show", "job", str(self.number))
-        mine = [line for line in said.splitlines() if line.split()[:1] == [f"JobId={self.number}"]]
+        output = ask("scontrol", "--oneliner", "--details", "show", "job", str(self.number))
+        mine = [line for line in output.splitlines() if line.split()[:1] == [f"JobId={self.number}"]]
         return mine[0] if mine else ""
 
 
@@ -189,8 +189,8 @@ def printed(*command: str) -> str:
             command[0], f"it cannot be asked ({error})", "look at the Slurm of this node"
         ) from error
     if done.returncode != 0:
-        said = done.stderr.strip() or f"it ended with {done.returncode}"
-        raise NotReadyError(" ".join(command), said, "look at the Slurm of this node")
+        cause = done.stderr.strip() or f"it ended with {done.returncode}"
+        raise NotReadyError(" ".join(command), cause, "look at the Slurm of this node")
     return done.stdout
 
 

@@ -95,7 +95,7 @@ class Gate:
         self._remedy = _WRITE if shared_socket else _SAY_WHAT
         self._search_path = os.environ.get("PATH", os.defpath) if search_path is None else search_path
         self._user_id = os.geteuid() if user_id is None else user_id
-        self._said: set[str] = set()
+        self._logged_notes: set[str] = set()
         self.means = _means(policy)
 
     def admit(self, work: Work) -> Work:
@@ -118,8 +118,8 @@ class Gate:
         _require(decision, str(work.key))
         if not decision.runs:
             return work
-        if decision.note and decision.note not in self._said:
-            self._said.add(decision.note)
+        if decision.note and decision.note not in self._logged_notes:
+            self._logged_notes.add(decision.note)
             _log.warning("%s: %s", self.policy.path if self.policy else "policy", decision.note)
         try:
             judged = paths.judged(work.command, decision.runs, decision.resolved)

@@ -33,15 +33,15 @@ class JudgedPaths:
 
     def __init__(self, directory: str) -> None:
         self._directory = directory
-        self._known: dict[str, str] = {}
+        self._real_paths: dict[str, str] = {}
         self.arguments: dict[int, tuple[str, str]] = {}
 
     def resolved(self, path: str) -> str:
         """Where a path leads, links followed; a relative one from the working directory."""
         whole = path if path.startswith("/") else f"{self.resolved(self._directory)}/{path}"
-        if whole not in self._known:
-            self._known[whole] = os.path.realpath(whole)
-        return self._known[whole]
+        if whole not in self._real_paths:
+            self._real_paths[whole] = os.path.realpath(whole)
+        return self._real_paths[whole]
 
     def can_lead(self, path: str) -> bool:
         """Whether it is known where a path leads: a relative one needs a working directory."""

@@ -223,18 +223,18 @@ def _metadata_for(work: Work, recording: Recording) -> TableMetadata:
         raise _contradiction(recording, "origin", metadata.origin, planned)
     part = condition_conflict(metadata.condition, work.condition)
     if part is not None:
-        recorded, wanted = getattr(metadata.condition, part), getattr(work.condition, part)
-        raise _contradiction(recording, f"condition ({part})", recorded, wanted)
+        recorded, expected = getattr(metadata.condition, part), getattr(work.condition, part)
+        raise _contradiction(recording, f"condition ({part})", recorded, expected)
     condition = replace(
         metadata.condition, **{k: v for k, v in work.condition.to_dict().items() if v is not None}
     )
     return replace(metadata, condition=condition, origin=planned)
 
 
-def _contradiction(recording: Recording, what: str, recorded: object, wanted: object) -> ProfilerError:
+def _contradiction(recording: Recording, what: str, recorded: object, expected: object) -> ProfilerError:
     return ProfilerError(
         FailureClass.INPUT_UNREADABLE,
         str(recording.path),
-        f"its {what} is {recorded}, but the campaign says {wanted}",
+        f"its {what} is {recorded}, but the campaign says {expected}",
         "correct the campaign file: data of another kind never replace what was asked for",
     )

@@ -82,12 +82,13 @@ def require_processes(work: Work, ordinals: Collection[int]) -> None:
     ``ordinals``: theirs in a whole light run. A rank that ends before its first kernel, or that the
     profiler does not follow, would otherwise be missing without a word.
     """
-    said = work.command.processes if work.command is not None else 0
-    if said and len(ordinals) != said:
+    process_count = work.command.processes if work.command is not None else 0
+    if process_count and len(ordinals) != process_count:
         raise ProfilerError(
             FailureClass.NOTHING_PROFILED,
             str(work.key),
-            f"kernels of {len(ordinals):,} processes were recorded, and the campaign file says {said:,}",
+            f"kernels of {len(ordinals):,} processes were recorded, and the campaign file says "
+            f"{process_count:,}",
             "look at the log of the attempt for processes that ended early or started others in a way that "
             "the profiler cannot follow, or correct 'processes' in the campaign file",
         )

@@ -136,7 +136,7 @@ class Collected:
     """
 
     def __init__(self, counters: Sequence[str]) -> None:
-        self._asked = tuple(counters)
+        self._requested_counters = tuple(counters)
         self._schema: pa.Schema | None = None
         self._passes: tuple[int, int] | None = None
 
@@ -151,7 +151,7 @@ class Collected:
         least, most = self._passes or (passes["min"], passes["max"])
         self._passes = int(min(least, passes["min"])), int(max(most, passes["max"]))
 
-    def told(self, log: AttemptLog) -> AttemptLog:
+    def log_with_facts(self, log: AttemptLog) -> AttemptLog:
         """The log of the attempt with its facts completed."""
         facts = self.completed(log.facts)
         return log if facts is None else replace(log, facts_json=facts.to_json())
@@ -181,8 +181,10 @@ class Collected:
     def _counters(self, schema: pa.Schema) -> CounterFacts:
         collected = {column.name: column.metric for column in counter_columns(schema)}
         least, most = self._passes or (None, None)
-        missing = tuple(name for name in self._asked if name not in collected)
-        return CounterFacts(self._asked, collected, missing, least_passes=least, most_passes=most)
+        missing = tuple(name for name in self._requested_counters if name not in collected)
+        return CounterFacts(
+            self._requested_counters, collected, missing, least_passes=least, most_passes=most
+        )
 
 
 def _of_recording(condition: Mapping[str, Any]) -> ConditionFacts:

@@ -65,7 +65,7 @@ class LoadedLibraries:
         self._temporary, self._proc, self._processes, self._clock = temporary, proc, processes, clock
         self._wait = _FIRST_LOOK_SECONDS
         self._due: float | None = None
-        self._found: dict[tuple[bytes, bytes, bytes], LibraryFact] = {}
+        self._libraries: dict[tuple[bytes, bytes, bytes], LibraryFact] = {}
         self._left_out: set[tuple[bytes, bytes, bytes]] = set()
         self._looks = 0
         self._refused = False
@@ -101,12 +101,12 @@ class LoadedLibraries:
                 if name.rpartition(b"/")[2].startswith(_DRIVER):
                     self._note_forked(process)
                 key = (device, inode, name)
-                if key in self._found or key in self._left_out:
+                if key in self._libraries or key in self._left_out:
                     continue
-                if len(self._found) >= _MOST_LIBRARIES:
+                if len(self._libraries) >= _MOST_LIBRARIES:
                     self._left_out.add(key)
                     continue
-                self._found[key] = described(Path(os.fsdecode(name)), self._proc / str(process) / "root")
+                self._libraries[key] = described(Path(os.fsdecode(name)), self._proc / str(process) / "root")
 
     def _note_forked(self, process: int) -> None:
         forked = None if process in self._forked else forked_process(self._proc, process)
@@ -127,23 +127,23 @@ class LoadedLibraries:
 
     def facts(self) -> LibraryFacts:
         """The libraries found so far, by name."""
-        libraries = tuple(sorted(self._found.values(), key=lambda library: (library.name, library.path)))
+        libraries = tuple(sorted(self._libraries.values(), key=lambda library: (library.name, library.path)))
         status: LibraryStatus = "found" if libraries else "none found"
         return LibraryFacts(status, libraries, len(self._left_out), self._note(libraries))
 
     def _note(self, libraries: Sequence[LibraryFact]) -> str:
         names = {library.name for library in libraries}
-        said = []
+        sentences = []
         if not libraries:
-            said.append(
+            sentences.append(
                 f"no library of CUDA was seen in {self._looks:,} looks: linked statically, loaded for a "
                 "moment only, or not used"
             )
         elif "libcuda" in names and "libcudart" not in names:
-            said.append("libcuda without libcudart: the CUDA runtime is linked statically, or not used")
+            sentences.append("libcuda without libcudart: the CUDA runtime is linked statically, or not used")
         if self._refused:
-            said.append("the agent's user may not inspect some processes")
-        return "; ".join(said)
+            sentences.append("the agent's user may not inspect some processes")
+        return "; ".join(sentences)
 
 
 def _without_waiting(path: str, flags: int) -> int:

@@ -28,7 +28,7 @@ _CHANGED = "it changed while it was read"
 
 # Device, inode, size in bytes, and the times of the last change of content and of the file's state (ns). The
 # last one is the kernel's own: the owner cannot set it back.
-_Known = tuple[int, int, int, int, int]
+_Identity = tuple[int, int, int, int, int]
 
 
 @dataclass(frozen=True)
@@ -37,14 +37,14 @@ class StartedProgram:
 
     fact: ProgramFact
     resolved: str = ""
-    identity: _Known | None = None
+    identity: _Identity | None = None
 
     def after_run(self) -> StartedProgram:
         """The program after the run: without a hash if another file is there now."""
         if not self.fact.sha256:
             return self
         try:
-            same = _known(os.stat(self.resolved)) == self.identity  # noqa: PTH116 - a text as it was resolved
+            same = _identity(os.stat(self.resolved)) == self.identity  # noqa: PTH116 - a text as it was resolved
         except OSError:
             same = False
         if same:
@@ -56,7 +56,7 @@ class HashedPrograms:
     """Hashes of the programs that this process has read. Thread-safe; the least recently used go first."""
 
     def __init__(self) -> None:
-        self._hashes: OrderedDict[_Known, str] = OrderedDict()
+        self._hashes: OrderedDict[_Identity, str] = OrderedDict()
         self._lock = threading.Lock()
 
     def started(
@@ -118,35 +118,35 @@ class HashedPrograms:
         descriptor = os.open(resolved, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         try:
             state = os.fstat(descriptor)
-            known = _known(state)
+            identity = _identity(state)
             fact = replace(fact, size_bytes=state.st_size)
             if not stat.S_ISREG(state.st_mode):
                 fact = replace(fact, size_bytes=0, note="it is not a plain file")
-            elif (only_there and _place_of(descriptor) != resolved) or judged not in (None, known[:4]):
+            elif (only_there and _place_of(descriptor) != resolved) or judged not in (None, identity[:4]):
                 fact = replace(fact, note=_CHANGED)
             elif state.st_size > MOST_BYTES:
                 fact = replace(fact, note=f"it has more than {MOST_BYTES:,} bytes, which are not read")
             else:
-                fact = self._hashed(descriptor, known, fact, stopped)
-            return StartedProgram(fact, resolved, known)
+                fact = self._hashed(descriptor, identity, fact, stopped)
+            return StartedProgram(fact, resolved, identity)
         finally:
             os.close(descriptor)
 
     def _hashed(
-        self, descriptor: int, known: _Known, fact: ProgramFact, stopped: Callable[[], bool]
+        self, descriptor: int, identity: _Identity, fact: ProgramFact, stopped: Callable[[], bool]
     ) -> ProgramFact:
         with self._lock:
-            digest = self._hashes.get(known)
+            digest = self._hashes.get(identity)
             if digest is not None:
-                self._hashes.move_to_end(known)
+                self._hashes.move_to_end(identity)
         if digest is None:
             digest = _sha256(descriptor, fact.size_bytes, stopped)
-            if _known(os.fstat(descriptor)) != known:
+            if _identity(os.fstat(descriptor)) != identity:
                 return replace(fact, note=_CHANGED)
             if not digest:
                 return replace(fact, note="the run was stopped while it was read")
             with self._lock:
-                self._hashes[known] = digest
+                self._hashes[identity] = digest
                 while len(self._hashes) > _MOST_KNOWN:
                     self._hashes.popitem(last=False)
         return replace(fact, sha256=digest)
@@ -167,7 +167,7 @@ def _sha256(descriptor: int, size_bytes: int, stopped: Callable[[], bool]) -> st
     return digest.hexdigest()
 
 
-def _known(state: os.stat_result) -> _Known:
+def _identity(state: os.stat_result) -> _Identity:
     return state.st_dev, state.st_ino, state.st_size, state.st_mtime_ns, state.st_ctime_ns
 
 

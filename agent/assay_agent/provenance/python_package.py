@@ -26,10 +26,10 @@ def python_package(path: Path, root: Path = Path("/")) -> str:
         records = sorted(entry.name for entry in folder.iterdir() if entry.name.endswith(".dist-info"))
     except OSError:
         return ""
-    wanted = _names(inner)
+    patterns = _names(inner)
     for record in records:
         match = _RECORD.fullmatch(record)
-        if match and any(pattern.fullmatch(match["name"].lower().replace("-", "_")) for pattern in wanted):
+        if match and any(pattern.fullmatch(match["name"].lower().replace("-", "_")) for pattern in patterns):
             return f"{match['name'].replace('_', '-')} {match['version']}"
     return ""
 

@@ -37,7 +37,7 @@ class DamagedFiles:
     @property
     def count(self) -> int:
         """How many there are now; a person who has looked at one removes its folder."""
-        return len(self._kept())
+        return len(self._folders())
 
     def put(self, key: AttemptKey, path: Path, cause: str) -> None:
         """Move a damaged file here and note why. A disk that refuses that leaves the file to its attempt."""
@@ -67,12 +67,12 @@ class DamagedFiles:
         make_private_folder(folder)
         return folder
 
-    def _kept(self) -> list[Path]:
+    def _folders(self) -> list[Path]:
         try:
             return sorted(path for path in self.folder.iterdir() if path.is_dir())
         except OSError:
             return []
 
     def _forget_oldest(self) -> None:
-        for path in self._kept()[: -self._most]:
+        for path in self._folders()[: -self._most]:
             shutil.rmtree(path, ignore_errors=True)

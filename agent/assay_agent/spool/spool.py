@@ -237,8 +237,10 @@ class Spool:
             full = self.used_bytes > self.limit_bytes * (_EMPTY_ENOUGH if self._full else _FULL)
             if full != self._full:
                 self._full = full
-                said = "no run begins until the server has taken half of it" if full else "runs begin again"
-                _log.warning("the spool holds %s: %s", self, said)
+                consequence = (
+                    "no run begins until the server has taken half of it" if full else "runs begin again"
+                )
+                _log.warning("the spool holds %s: %s", self, consequence)
             return not full
 
     def state(self) -> SpoolState:

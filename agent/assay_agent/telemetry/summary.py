@@ -123,10 +123,10 @@ class TelemetrySummary:
 
     def add_others(self, foreign: Mapping[int, str], desktops: Mapping[int, str]) -> None:
         """Processes that are not ours, with their names; the first few of each kind are kept."""
-        for kept, seen in ((self.foreign_processes, foreign), (self.desktop_processes, desktops)):
+        for processes, seen in ((self.foreign_processes, foreign), (self.desktop_processes, desktops)):
             for process_id, name in seen.items():
-                if len(kept) < _MOST_LISTED:
-                    kept.setdefault(process_id, name)
+                if len(processes) < _MOST_LISTED:
+                    processes.setdefault(process_id, name)
 
     def grown(self, counter: str) -> int:
         """How much a counter of the state grew over the run; 0 if unknown."""

@@ -78,7 +78,7 @@ class GpuWatch:
         return self.summary.to_dict()
 
     def __enter__(self) -> Self:
-        with self._told():
+        with self._recording_problems():
             self._sensors = self._open(self._gpu, self._work)
             self.summary.before = self._sensors.state()
             self._note_others(self._sensors)
@@ -99,7 +99,7 @@ class GpuWatch:
         if sensors is None or self.summary.problem:
             return
         self.summary = TelemetrySummary(self.summary.gpu, self.summary.source, synthetic=self._gpu.synthetic)
-        with self._told():
+        with self._recording_problems():
             self.summary.before = sensors.state()
             self._note_others(sensors)
 
@@ -113,12 +113,12 @@ class GpuWatch:
         if sensors is None or self.summary.problem:
             yield
             return
-        with self._told():
+        with self._recording_problems():
             self._pass_gate(sensors)
         with Sampler(sensors, self.summary, self._owners, self._gpu.telemetry, self._gpu.latest):
             yield
         if not self.summary.problem:
-            with self._told():
+            with self._recording_problems():
                 self._look_afterwards(sensors)
 
     def _pass_gate(self, sensors: GpuSensors) -> None:
@@ -149,7 +149,7 @@ class GpuWatch:
         return self._work.under_mps or (share is not None and share < 100)
 
     @contextlib.contextmanager
-    def _told(self) -> Iterator[None]:
+    def _recording_problems(self) -> Iterator[None]:
         """Record a problem of the sensors in the summary."""
         try:
             yield

@@ -225,10 +225,10 @@ def compile_c(
     except (OSError, subprocess.TimeoutExpired) as error:
         raise TracerBuildError(compiler[0], f"it cannot be run ({error})", _NO_COMPILER) from error
     if ended.returncode != 0:
-        said = [line for line in ended.stderr.splitlines() if "error: " in line] or ended.stderr.splitlines()
+        lines = [line for line in ended.stderr.splitlines() if "error: " in line] or ended.stderr.splitlines()
         raise TracerBuildError(
             " ".join(path.name for path in sources),
-            f"it does not compile: {said[0][:400] if said else 'the compiler says nothing'}",
+            f"it does not compile: {lines[0][:400] if lines else 'the compiler says nothing'}",
             "run the compiler by hand to see all of it, and report it to the authors of Assay",
         )
 
@@ -274,10 +274,10 @@ def _download(generation: Generation, wheels: Path) -> None:
     except (OSError, subprocess.TimeoutExpired) as error:
         raise TracerLackingError("pip", f"it cannot be run ({error})", "install pip") from error
     if ended.returncode != 0:
-        said = [line for line in ended.stderr.splitlines() if line.startswith("ERROR")]
+        lines = [line for line in ended.stderr.splitlines() if line.startswith("ERROR")]
         raise TracerLackingError(
             f"the headers of {generation.name}",
-            f"pip cannot download them ({said[-1][:300] if said else f'exit status {ended.returncode}'})",
+            f"pip cannot download them ({lines[-1][:300] if lines else f'exit status {ended.returncode}'})",
             _OFFLINE_REMEDY,
         )
 

@@ -52,7 +52,7 @@ class _Parser:
 
     def __init__(self, text: str, at: int) -> None:
         self._text, self.at = text, at
-        self._known: list[str] = []  # what S_, S0_, ... stand for
+        self._substitutions: list[str] = []  # what S_, S0_, ... stand for
         self._depth = 0
 
     # ---- reading ----
@@ -90,7 +90,7 @@ class _Parser:
             raise _Unknown from None
 
     def _remember(self, name: str) -> str:
-        self._known.append(name)
+        self._substitutions.append(name)
         return name
 
     # ---- functions and names ----
@@ -252,7 +252,7 @@ class _Parser:
         if self._peek() in _STANDARD:
             return _STANDARD[self._take()]
         try:
-            return self._known[self._number(36)]
+            return self._substitutions[self._number(36)]
         except IndexError:
             raise _Unknown from None
 

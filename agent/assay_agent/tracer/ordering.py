@@ -189,13 +189,13 @@ class LaunchOrder:
         places = self._launches["place"]
         if not len(places):
             return self._handed_on_place
-        held = (places[~complete], self._kernels["place"][~self._told()])
+        held = (places[~complete], self._kernels["place"][~self._with_launch()])
         first_held = min(int(of[0]) for of in (*held, places[-1:] + 1) if len(of))
         # Not up to the first that is held: launches between may be told yet.
         known = int(np.searchsorted(places, first_held, "left"))
         return int(places[known - 1]) if known else self._handed_on_place
 
-    def _told(self) -> np.ndarray:
+    def _with_launch(self) -> np.ndarray:
         """Which kernels' launches wait with them."""
         at = np.searchsorted(self._launches["place"], self._kernels["place"])
         matches: np.ndarray = (

@@ -73,7 +73,7 @@ class TracedProcess:
             yield f"{self.label}: {self.order.missing:,} kernels did not come before later ones"
         elif not (self.ended or cut):
             yield f"{self.label} {_ENDED_EARLY}"
-        counts = self._told
+        counts = self._counts
         dropped = counts["dropped_cupti"] + counts["dropped_tracer"]
         if dropped:
             yield (
@@ -90,9 +90,9 @@ class TracedProcess:
 
     def missing(self) -> Iterator[str]:
         """The detail of the flag launches_missing: it ended, or reset a device, while kernels still ran."""
-        times = self._told["unsynchronised"]
+        times = self._counts["unsynchronised"]
         if times:
-            counts = self._told
+            counts = self._counts
             yield (
                 f"{self.label}: {times:,} times kernels had not ended when a device was reset or the "
                 f"process ended, within the limit of ASSAY_TRACER_SYNC_MS (30000 by default); of "
@@ -102,12 +102,12 @@ class TracedProcess:
             )
 
     @property
-    def _told(self) -> dict[str, int]:
+    def _counts(self) -> dict[str, int]:
         return {name: self.totals.get(name, 0) for name in _COUNTED}
 
     def _miscounted(self) -> Iterator[str]:
         """Mismatches between launch calls and records."""
-        counts = self._told
+        counts = self._counts
         if counts["kernels"] != counts["launches"]:
             yield (
                 f"{self.label} launched {counts['launches']:,} kernels, and CUPTI gave {counts['kernels']:,}"

@@ -130,17 +130,17 @@ class Connection:
     def __init__(
         self, address: str, credentials: Credentials | None = None, *, socket_owner: str = ""
     ) -> None:
-        self._found = parse_address(address)
+        self._address = parse_address(address)
         # The answers are run as commands, so nobody else may take the server's place, now or later.
-        require_our_socket(self._found, owner=socket_owner)
-        if self._found.socket is None and credentials is None:
+        require_our_socket(self._address, owner=socket_owner)
+        if self._address.socket is None and credentials is None:
             raise NotReadyError(
-                f"server {self._found.text}",
+                f"server {self._address.text}",
                 "over TCP agent and server prove who they are, and this agent has no certificate yet",
                 "ask an admin for a token, and run: assay-agent join HOST:PORT --token TOKEN",
             )
-        self.address = self._found.text
-        self._credentials = credentials if self._found.socket is None else None
+        self.address = self._address.text
+        self._credentials = credentials if self._address.socket is None else None
         self._lines = threading.Lock()
         self._line = self._new_line()
         self._draining: list[_Line] = []
@@ -148,7 +148,7 @@ class Connection:
     def _new_line(self) -> _Line:
         if self._credentials is None:
             return _Line(grpc.insecure_channel(self.address, options=_CHANNEL_OPTIONS))
-        return _Line(mutual_channel(self._found, self._credentials, _CHANNEL_OPTIONS))
+        return _Line(mutual_channel(self._address, self._credentials, _CHANNEL_OPTIONS))
 
     @property
     def credentials(self) -> Credentials | None:
@@ -203,10 +203,10 @@ class Connection:
         with self._open_line() as line:
             yield line.ingest.Upload(requests)
 
-    def bundle(self, wanted: BundleWanted) -> Iterator[bytes]:
+    def bundle(self, request: BundleWanted) -> Iterator[bytes]:
         """The pieces of a run's bundle; one try. Raises ServerUnreachableError, ServerRefusedError."""
         with self._open_line() as line:
-            stream = line.bundles.FetchBundle(wanted.to_proto())
+            stream = line.bundles.FetchBundle(request.to_proto())
             try:
                 for message in stream:
                     yield BundleChunk.from_proto(message).data
@@ -283,7 +283,7 @@ class Connection:
         if state.attempt_number == 1:
             why = ""
             if self._credentials is not None:
-                cause, remedy = why_unreachable(self._found, self._credentials.authority, self._credentials)
+                cause, remedy = why_unreachable(self._address, self._credentials.authority, self._credentials)
                 why = f" ({cause}; {remedy})"
             _log.warning("server %s does not answer%s: it is tried again until it does", self.address, why)
 

@@ -322,4 +322,4 @@ def variables_of(input_shapes: str | None) -> list[str]:
 
 def with_variables(input_shapes: str, values: Mapping[str, float]) -> str:
     """A text of input shapes with whole numbers in place of its braces."""
-    return _IN_BRACES.sub(lambda found: str(round(int(found[1] or 1) * values[found[2]])), input_shapes)
+    return _IN_BRACES.sub(lambda match: str(round(int(match[1] or 1) * values[match[2]])), input_shapes)

@@ -37,9 +37,9 @@ def usage_failure(error: Any) -> Failure:
     elif hasattr(error, "param_type"):
         cause, remedy = f"{_name(error.param)} is missing", _form(error.param, context, command)
     elif getattr(error, "param", None) is not None:
-        said, given = _sentence(str(error)), _given(error.param, context.meta.get(WORDS, ()))
-        shown = f" {given!r}" if given and repr(given) not in said else ""
-        cause, remedy = f"{_name(error.param)}{shown}: {said}", _to_give(error.param, context)
+        sentence, given = _sentence(str(error)), _given(error.param, context.meta.get(WORDS, ()))
+        shown = f" {given!r}" if given and repr(given) not in sentence else ""
+        cause, remedy = f"{_name(error.param)}{shown}: {sentence}", _to_give(error.param, context)
     elif hasattr(error, "option_name"):
         parameter = _parameter(error.option_name, context)
         cause, remedy = f"{error.option_name} needs a value", _form(parameter, context, command)

@@ -55,7 +55,7 @@ def run_demo(out: Path, *, follow: Follow, say: Say = silent, campaign: Path | N
     Raises StorageError if the folder cannot be used, AssayError if a program cannot be kept alive.
     An interrupted campaign can be continued later.
     """
-    with ended_in_order(), _held(out):
+    with ended_in_order(), _folder_lock(out):
         if (out / _LAST_PAGE).exists():
             say(f"the demo in {out} is finished: this one starts over there")
             _clear(out)
@@ -97,7 +97,7 @@ def show_page(out: Path, *, say: Say = silent, until: Callable[[], bool] = _neve
         raise ParameterError(str(out), "no demo has finished there", f"run it: assay demo --out {out}")
     with (
         ended_in_order(),
-        _held(out),
+        _folder_lock(out),
         running_service(out / "state", out / "logs", say=say, web=_web(out)) as service,
         Client(service.address) as client,
     ):
@@ -208,7 +208,7 @@ def _clear(out: Path) -> None:
 
 
 @contextlib.contextmanager
-def _held(out: Path) -> Iterator[None]:
+def _folder_lock(out: Path) -> Iterator[None]:
     """Lock the folder while the block runs; the kernel unlocks it when the process dies."""
     try:
         out.mkdir(parents=True, exist_ok=True)

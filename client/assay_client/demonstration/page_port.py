@@ -20,9 +20,9 @@ def page_port(out: Path) -> int:
 
     Raises ParameterError if none is free, OSError if the folder cannot be written.
     """
-    kept = _kept(out)
-    if kept is not None and _is_free(kept):
-        return kept
+    last_port = _last_port(out)
+    if last_port is not None and _is_free(last_port):
+        return last_port
     start = int.from_bytes(hashlib.blake2b(str(out.resolve()).encode(), digest_size=4).digest())
     for at in range(_TRIES):
         port = _FIRST + (start + at) % _PORTS
@@ -34,11 +34,11 @@ def page_port(out: Path) -> int:
 
 def page_address(out: Path) -> str:
     """The address of a demo's page; "" if it never had one."""
-    kept = _kept(out)
-    return "" if kept is None else f"http://{HOST}:{kept}/"
+    last_port = _last_port(out)
+    return "" if last_port is None else f"http://{HOST}:{last_port}/"
 
 
-def _kept(out: Path) -> int | None:
+def _last_port(out: Path) -> int | None:
     try:
         text = (out / _FILE).read_text().strip()
     except (OSError, ValueError):

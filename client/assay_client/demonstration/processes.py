@@ -238,7 +238,7 @@ class _Child:
         deadline = time.monotonic() + _START_SECONDS
         while time.monotonic() < deadline:
             ended = process.poll()
-            if self.awaited in self._said(known):
+            if self.awaited in self._log_text(known):
                 return
             if ended is not None and ended < 0:
                 return  # killed while it started: the keeper restarts it
@@ -247,13 +247,13 @@ class _Child:
             time.sleep(0.02)
         raise AssayError(self.name, f"it did not start within {_START_SECONDS:g} s", f"see {self.log}")
 
-    def _said(self, known: int) -> str:
+    def _log_text(self, known: int) -> str:
         with self.log.open("rb") as stream:
             stream.seek(known)
             return stream.read().decode(errors="replace")
 
     def _failed(self, what: str, known: int) -> AssayError:
-        last = " ".join(self._said(known).split()[-80:]) or "it printed nothing"
+        last = " ".join(self._log_text(known).split()[-80:]) or "it printed nothing"
         disk = self.process is not None and self.process.returncode == StorageError.exit_code
         kind = StorageError if disk else AssayError
         return kind(self.name, f"{what}: {last}", f"see {self.log}")

@@ -110,8 +110,8 @@ def _workload(command: Sequence[str], box: CommandBox, options: CommandOptions) 
         workload["light_limit_s"] = options.light_limit_seconds
     if options.environment:
         workload["environment"] = dict(options.environment)
-    wanted = options.unit == "operation" or (options.unit == "auto" and _of_a_framework(command))
-    if wanted and box.operations:
+    by_operation = options.unit == "operation" or (options.unit == "auto" and _of_a_framework(command))
+    if by_operation and box.operations:
         workload["unit"] = "operation"
     return workload
 

@@ -118,7 +118,7 @@ def document(selection: Selection) -> dict[str, Any]:
     """Facts about the labels; the labels themselves are in :func:`label_file`."""
     origins = np.bincount(_origins(selection), minlength=len(ORIGINS))
     whole = selection.document().to_dict()
-    kept = (
+    keys = (
         "parameters", "seed", "profile", "cost", "error_percent", "signed_error_percent",
         "group_error_percent", "decomposition", "speedup", "score_notes", "two_level",
     )  # fmt: skip
@@ -127,7 +127,7 @@ def document(selection: Selection) -> dict[str, Any]:
         "launches": int(origins.sum()),
         "groups": len(selection.group_launches),
         "launches_by_origin": dict(zip(ORIGINS, origins.tolist(), strict=True)),
-        **{key: whole[key] for key in kept},
+        **{key: whole[key] for key in keys},
     }
 
 

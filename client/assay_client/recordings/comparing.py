@@ -147,8 +147,10 @@ def _verdict(
             windows=windows,
         )
         return verdict_of(facts).to_dict()
-    wanted = (method, recommendation["weights"])
-    row = next(each for each in judged.document["rows"] if (each["method"], each["weights"]) == wanted)
+    method_and_weights = (method, recommendation["weights"])
+    row = next(
+        each for each in judged.document["rows"] if (each["method"], each["weights"]) == method_and_weights
+    )
     facts = VerdictFacts(
         error_percent=row["worst_error_percent"],
         group_error_percent=row["worst_part_error_percent"],

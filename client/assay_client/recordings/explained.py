@@ -126,7 +126,7 @@ def explain_selection(
     representatives = [
         _explained(document, group, each) for group in document.groups for each in group.representatives
     ]
-    about = None if launch_key is None else _asked(saved, whole, launch_key)
+    about = None if launch_key is None else _explained_launch(saved, whole, launch_key)
     if about is not None:
         representatives = [each for each in representatives if each.group == about.group]
     operations = document.operations
@@ -178,7 +178,9 @@ def _why(document: SelectionDocument, group: GroupEntry, each: RepresentativeEnt
     return _BY_METHOD.get(document.method, f"the rule of {document.method} takes it").format_map(words)
 
 
-def _asked(saved: SavedSelection, whole: Launches | None, launch_key: tuple[int, int]) -> LaunchExplained:
+def _explained_launch(
+    saved: SavedSelection, whole: Launches | None, launch_key: tuple[int, int]
+) -> LaunchExplained:
     process, launch = launch_key
     selected, labels = saved.by_launch(), saved.operation_labels()
     chosen = np.flatnonzero((selected.process == process) & (selected.launch == launch))

@@ -59,12 +59,14 @@ def recorded_run(
     path_by_level: dict[str, Path] = {}
     opened: dict[Path, TableMetadata] = {}
     options = ReadOptions(synthetic=True if synthetic else None, export=export_report, operations=False)
-    for path, wanted in given:
+    for path, expected_level in given:
         with open_recording(path, options) as recording:
             metadata = table_metadata(recording.schema)
-        if wanted and metadata.level != wanted:
+        if expected_level and metadata.level != expected_level:
             raise ParameterError(
-                f"--{wanted}", f"{path} is a {metadata.level} recording", f"give it as --{metadata.level}"
+                f"--{expected_level}",
+                f"{path} is a {metadata.level} recording",
+                f"give it as --{metadata.level}",
             )
         if metadata.level in path_by_level:
             raise ParameterError(

@@ -37,13 +37,13 @@ def _require_whole(path: Path) -> None:
         members = {member.name: member for member in tar}
         manifest = tar.extractfile(members["manifest.json"]) if "manifest.json" in members else None
         named = json.loads(manifest.read())["files"] if manifest is not None else []
-        for kept in named:
-            read = tar.extractfile(members[kept["name"]]) if kept["name"] in members else None
+        for entry in named:
+            read = tar.extractfile(members[entry["name"]]) if entry["name"] in members else None
             hashing = hashlib.blake2b(digest_size=32)
             while read is not None and (data := read.read(_CHUNK_BYTES)):
                 hashing.update(data)
-            if hashing.hexdigest() != kept["hash"]:
-                raise StorageError(str(path), f"{kept['name']} did not arrive whole", "export it again")
+            if hashing.hexdigest() != entry["hash"]:
+                raise StorageError(str(path), f"{entry['name']} did not arrive whole", "export it again")
         if not named:
             raise StorageError(str(path), "it has no manifest", "export it again")
 

@@ -41,8 +41,8 @@ class ServerChannel:
     """One channel, and the stubs of the server's services on it. See :class:`Connection`."""
 
     def __init__(self, address: str | None = None, *, connect_seconds: float = CONNECT_SECONDS) -> None:
-        self._found = named_address(address)
-        self.address = self._found.text
+        self._address = named_address(address)
+        self.address = self._address.text
         self._options: list[tuple[str, int | str]] = [
             ("grpc.enable_http_proxy", 0),
             ("grpc.max_receive_message_length", _LARGEST_MESSAGE_BYTES),
@@ -52,14 +52,14 @@ class ServerChannel:
             ("grpc.max_reconnect_backoff_ms", 2000),
         ]
         self._login: Login | None = None
-        if self._found.socket is None:
+        if self._address.socket is None:
             # Here, because a server at a socket needs no certificates, which take long to load.
             from assay_client.remote.logins import Login  # noqa: PLC0415
 
-            self._login = Login(self._found, self._options)
+            self._login = Login(self._address, self._options)
             self._login.renew_if_due(lambda: None)
         else:
-            require_ours(self._found)
+            require_ours(self._address)
         self.reached = False  # whether the server has answered yet
         self._old_channel: grpc.Channel | None = None
         self._open()
@@ -158,5 +158,5 @@ class ServerChannel:
             return NotIdentifiedError(
                 f"server {self.address}", "your certificate has expired", login_again(self.address)
             )
-        cause, remedy = why_unreachable(self._found, credentials.authority)
+        cause, remedy = why_unreachable(self._address, credentials.authority)
         return ServerUnreachableError(self.address, cause, remedy)

@@ -169,9 +169,11 @@ class Connection:
                 return
             request = replace(request, first=page.next)
 
-    def record(self, wanted: RecordWanted) -> Iterator[bytes]:
+    def record(self, request: RecordWanted) -> Iterator[bytes]:
         """A published file from an offset on, in pieces."""
-        chunks = self._server.parts(lambda: self._server.records.ReadRecords, wanted, RecordsChunk.from_proto)
+        chunks = self._server.parts(
+            lambda: self._server.records.ReadRecords, request, RecordsChunk.from_proto
+        )
         for chunk in chunks:
             yield chunk.data
 

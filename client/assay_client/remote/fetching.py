@@ -105,8 +105,8 @@ def _continued(connection: Connection, campaign_id: str, each: RecordFile, part:
         if file.tell() > each.bytes:
             file.truncate(0)
             file.seek(0)
-        wanted = RecordWanted(campaign_id, each.run_id, each.slice, file.tell())
-        for data in connection.record(wanted):
+        request = RecordWanted(campaign_id, each.run_id, each.slice, file.tell())
+        for data in connection.record(request):
             file.write(data)
             came += len(data)
     return came

@@ -138,9 +138,9 @@ class Login:
         """
         if not self.credentials.renewal_due:
             return
-        kept = self._folder.read()
-        if kept is not None and not kept.renewal_due:
-            self.credentials = kept
+        credentials = self._folder.read()
+        if credentials is not None and not credentials.renewal_due:
+            self.credentials = credentials
             replace()
             return
         if (next_one := self._renewed()) is None:

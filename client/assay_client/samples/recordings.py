@@ -82,8 +82,8 @@ class VirtualRecordings:
         variables = {GPU_VARIABLE: json.dumps({"architecture": gpu}), "TMPDIR": self._folder.name}
         status = stand_in(argv[1:], variables, output, errors)
         if status:
-            said = (errors.getvalue() or output.getvalue()).strip().splitlines()
-            cause = f"the stand-in of {argv[0]} ended with status {status}: {said[-1] if said else ''}"
+            lines = (errors.getvalue() or output.getvalue()).strip().splitlines()
+            cause = f"the stand-in of {argv[0]} ended with status {status}: {lines[-1] if lines else ''}"
             raise StorageError(
                 self._folder.name, cause, "free disk space there, or name another folder: TMPDIR"
             )

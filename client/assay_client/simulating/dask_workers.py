@@ -126,10 +126,10 @@ class DaskWorkers:
         return failure_of(task.folder, "worker_differs", f"{error.subject}: {error.cause}")
 
     def _take_report(self, event: tuple[float, dict[str, Any]]) -> None:
-        said = event[1]
-        report = self._reports.get(said["folder"])
+        fields = event[1]
+        report = self._reports.get(fields["folder"])
         if report is not None:
-            report(said["where"], LaunchProgress(said["blocks"], said["ipc"]))
+            report(fields["where"], LaunchProgress(fields["blocks"], fields["ipc"]))
 
     def _look(self) -> None:
         """See how many threads workers have; raises NotReadyError if the scheduler is gone."""
@@ -184,9 +184,9 @@ def _connected(place: str) -> Client:
             name="assay-simulate",
         )
     except Exception as error:
-        said = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        cause = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise NotReadyError(
             place,
-            f"the Dask scheduler does not answer ({said})",
+            f"the Dask scheduler does not answer ({cause})",
             "start it (dask scheduler), and check host, port, firewall and Dask's settings for TLS",
         ) from error

@@ -79,17 +79,17 @@ class LaunchFolder:
     def result(self) -> LaunchNumbers | None:
         """The numbers of this launch, if it was simulated; raises RefusedError for those of another
         simulator, configuration or trace."""
-        kept = self.any_result()
-        if kept is None:
+        launch_result = self.any_result()
+        if launch_result is None:
             return None
-        differs = [what for what, value in self.key.items() if kept.key.get(what) != value]
+        differs = [what for what, value in self.key.items() if launch_result.key.get(what) != value]
         if differs:
             raise RefusedError(
                 str(self.path),
                 f"it holds this launch simulated with another {' and '.join(differs)}",
                 "give the design another name, name another folder with -o, or simulate it anew: --force",
             )
-        return kept.numbers
+        return launch_result.numbers
 
     def any_result(self) -> LaunchResult | None:
         """What is kept there, whatever its key; None if nothing can be read."""

@@ -55,8 +55,8 @@ class _Unwanted:
 
     def is_set(self) -> bool:
         state = self.worker.state.tasks.get(self.task)
-        wanted = state is not None and state.state in _WANTED_STATES
-        return not wanted or self.worker.status.name not in _OPEN
+        is_wanted = state is not None and state.state in _WANTED_STATES
+        return not is_wanted or self.worker.status.name not in _OPEN
 
 
 class _Reports:
@@ -70,13 +70,13 @@ class _Reports:
         if time.monotonic() < self._next:
             return
         self._next = time.monotonic() + _REPORT_SECONDS
-        said = {
+        fields = {
             "folder": str(self._folder),
             "where": self._where,
             "blocks": progress.blocks,
             "ipc": progress.ipc,
         }
-        self._worker.log_event(self._topic, said)
+        self._worker.log_event(self._topic, fields)
 
 
 def simulate_on_worker(release: str, topic: str, task: LaunchTask) -> Ended:

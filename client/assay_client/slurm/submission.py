@@ -76,9 +76,9 @@ def submit(script: str, directives: Mapping[str, str], *, with_token: bool) -> t
         ) from None
     except OSError as error:
         raise NotReadyError(program, f"it cannot be started ({error.strerror})", "look at it") from error
-    said = done.stderr.decode(errors="replace").strip()
+    error_text = done.stderr.decode(errors="replace").strip()
     if done.returncode != 0:
-        cause = said or f"sbatch ended with {done.returncode}"
+        cause = error_text or f"sbatch ended with {done.returncode}"
         raise RefusedError("Slurm", cause, "change the options; --dry-run prints the script")
     answer = done.stdout.decode(errors="replace").strip()
     match = re.fullmatch(r"([0-9]+)(?:;(\S+))?", answer.splitlines()[-1] if answer else "")

@@ -84,9 +84,9 @@ def complete_linkage(
     for members in _components(points, kinds[first], limit):
         _refuse_too_many(len(members), len(first), max_rows, subject)
         pairs, height = _tree(points[members])
-        kept = height <= limit
-        merges.append(members[pairs[kept]])
-        heights.append(height[kept])
+        within = height <= limit
+        merges.append(members[pairs[within]])
+        heights.append(height[within])
     return CompleteLinkage(
         limit, first, rank[distinct.inverse], np.concatenate(merges), np.concatenate(heights)
     )

@@ -131,8 +131,8 @@ def _principal_axes(factor: np.ndarray) -> np.ndarray:
     if not total > 0:
         return np.empty((0, axes.shape[1]))
     explained = np.cumsum(variance / total)
-    kept = min(int(np.searchsorted(explained, EXPLAINED_VARIANCE, side="right")) + 1, len(axes))
-    axes = axes[:kept]
+    count = min(int(np.searchsorted(explained, EXPLAINED_VARIANCE, side="right")) + 1, len(axes))
+    axes = axes[:count]
     # The sign of a singular vector is arbitrary: make the largest loading positive.
     largest = np.take_along_axis(axes, np.abs(axes).argmax(axis=1)[:, None], axis=1)
     signed: np.ndarray = axes * np.sign(largest)

@@ -153,8 +153,8 @@ def _sweep(points: WeightedPoints, k_max: int, rng: np.random.Generator) -> list
         candidates = grown(points, centres, rng, _GROWN if blurred and k <= _SMALL_K else 1)
         if k <= len(pools):
             candidates = np.concatenate([candidates, pools[k - 1]])
-        kept = (4 if k <= _SMALL_K else 2) if blurred else 1
-        best = _best(points, candidates, kept)
+        best_count = (4 if k <= _SMALL_K else 2) if blurred else 1
+        best = _best(points, candidates, best_count)
         if lost > _LOSSY * best.inertia[0]:
             best = _swapped(points, best, rng)
         best, labels = transfer(points, best.centres[0])
@@ -195,9 +195,9 @@ def _with_sampled(
     return both + pools[len(both) :]
 
 
-def _best(points: WeightedPoints, candidates: np.ndarray, kept: int) -> Batch:
-    """The best of candidates (b, k, d), after the ``kept`` best so far nearly converged on the points."""
-    nearly = settle(points, candidates, ((1, 7), (10 // candidates.shape[1], kept)))
+def _best(points: WeightedPoints, candidates: np.ndarray, best_count: int) -> Batch:
+    """The best of candidates (b, k, d), after the ``best_count`` best so far nearly converged."""
+    nearly = settle(points, candidates, ((1, 7), (10 // candidates.shape[1], best_count)))
     converged = nearly_converge(points, nearly.centres, _NEARLY)
     return min(converged, key=lambda batch: float(batch.inertia[0]))
 

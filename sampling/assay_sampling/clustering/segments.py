@@ -104,11 +104,11 @@ def split_segments(
         low, high, state = low[~single], high[~single], state[~single]
         if not low.size:
             break
-        cut, wanted, left_state, right_state = _level((value, count), (low, high), state, rule)
-        done.append((low[~wanted], state[~wanted]))
-        bounds = np.stack([low[wanted], cut[wanted], high[wanted]], axis=1)
+        cut, splits, left_state, right_state = _level((value, count), (low, high), state, rule)
+        done.append((low[~splits], state[~splits]))
+        bounds = np.stack([low[splits], cut[splits], high[splits]], axis=1)
         low, high = bounds[:, :2].reshape(-1), bounds[:, 1:].reshape(-1)
-        state = np.stack([left_state[wanted], right_state[wanted]], axis=1).reshape(-1)
+        state = np.stack([left_state[splits], right_state[splits]], axis=1).reshape(-1)
     lows = np.concatenate([low for low, _ in done]) if done else np.empty(0, np.int64)
     states = np.concatenate([state for _, state in done]) if done else np.empty(0)
     order = np.argsort(lows, kind="stable")
@@ -127,7 +127,7 @@ def _level(
     parent = moments(value, count, start)
     cut = best_cuts(value, count, start, parent)
     halves = moments(value, count, np.append(np.stack([start[:-1], cut], axis=1).reshape(-1), start[-1]))
-    wanted, left_state, right_state = rule(
+    splits, left_state, right_state = rule(
         parent, halves.at(slice(0, None, 2)), halves.at(slice(1, None, 2)), state
     )
-    return cut - start[:-1] + low, wanted, left_state, right_state
+    return cut - start[:-1] + low, splits, left_state, right_state

@@ -46,26 +46,26 @@ class _Distinct:
     """Collects addresses and removes duplicates from time to time."""
 
     limit_bytes: int
-    found: np.ndarray = field(default_factory=lambda: np.zeros(0, np.uint64))
+    addresses: np.ndarray = field(default_factory=lambda: np.zeros(0, np.uint64))
     pending: list[np.ndarray] = field(default_factory=list)
     waiting: int = 0
 
     def add(self, addresses: np.ndarray) -> None:
         self.pending.append(addresses)
         self.waiting += len(addresses)
-        if self.waiting > _PENDING + len(self.found):
+        if self.waiting > _PENDING + len(self.addresses):
             self.merge()
 
     def merge(self) -> np.ndarray:
-        self.found = np.unique(np.concatenate([self.found, *self.pending]))
+        self.addresses = np.unique(np.concatenate([self.addresses, *self.pending]))
         self.pending, self.waiting = [], 0
-        if len(self.found) * _BYTES_PER_ADDRESS > self.limit_bytes:
+        if len(self.addresses) * _BYTES_PER_ADDRESS > self.limit_bytes:
             raise RefusedError(
                 "footprint",
-                f"more than {len(self.found):,} addresses exceed the limit of {self.limit_bytes:,} bytes",
+                f"more than {len(self.addresses):,} addresses exceed the limit of {self.limit_bytes:,} bytes",
                 "look at sectors only, or raise --memory-limit",
             )
-        return self.found
+        return self.addresses
 
 
 def footprint(
@@ -79,11 +79,11 @@ def footprint(
     Raises InputError as :func:`read_blocks`, ParameterError for an unknown granularity, RefusedError where
     the distinct addresses do not fit into ``memory_limit_bytes``.
     """
-    wanted = list(granularities)
-    unknown = [name for name in wanted if name not in GRANULE_BYTES]
+    names = list(granularities)
+    unknown = [name for name in names if name not in GRANULE_BYTES]
     if unknown:
         raise ParameterError("granularity", f"{unknown[0]!r} is unknown", "use byte, sector or line")
-    collected = {name: _Distinct(memory_limit_bytes) for name in wanted}
+    collected = {name: _Distinct(memory_limit_bytes) for name in names}
     requests, instructions = 0, 0
     for block in read_blocks(path):
         requests += block.memory_requests

@@ -109,8 +109,8 @@ def chosen_features(launches: Launches, method: str) -> tuple[str, ...]:
     lacking = [kind for kind in KINDS if kind not in _kinds(launches, chosen)]
     if lacking:
         costs = () if set(ALL_CYCLES) & set(launches.counters) else ALL_CYCLES[:1]
-        wanted = (*missing_of_published(launches.counters), *costs)
-        remedy = how_to_collect(wanted, method, launches.table)
+        counters = (*missing_of_published(launches.counters), *costs)
+        remedy = how_to_collect(counters, method, launches.table)
         raise CounterUnavailableError(
             ", ".join(launches.sources) or "launches",
             f"counters of {_listed(KINDS)} are needed, and it has none of {_listed(lacking)} (of use are "

@@ -98,10 +98,10 @@ class Plausibility:
             too_many = pc.greater(values, _MOST_THREADS + _ROUNDING)
             self._refuse(records, name, too_many, "{:g} threads an instruction, but a warp has 32")
 
-    def _refuse(self, records: pa.RecordBatch, name: str, wrong: pa.Array, said: str) -> None:
+    def _refuse(self, records: pa.RecordBatch, name: str, wrong: pa.Array, cause_template: str) -> None:
         row = pc.index(wrong, True).as_py()
         if row >= 0:
-            cause = said.format(records.column(name)[row].as_py())
+            cause = cause_template.format(records.column(name)[row].as_py())
             where = _where(records, row)
             raise InputError(self._path, f"{cause} for {where}", _AGAIN, line=self._line(row), field=name)
 
@@ -123,10 +123,10 @@ class Plausibility:
                 self._path, "its durations add up to more than 64 bits hold", _DAMAGED, field="duration_ns"
             )
 
-    def _refuse_beyond(self, records: pa.RecordBatch, values: np.ndarray, said: str) -> None:
+    def _refuse_beyond(self, records: pa.RecordBatch, values: np.ndarray, cause: str) -> None:
         if values.max() >= MOST_64_BITS:
             row = int(values.argmax())
-            raise InputError(self._path, f"{_where(records, row)} {said}", _DAMAGED, line=self._line(row))
+            raise InputError(self._path, f"{_where(records, row)} {cause}", _DAMAGED, line=self._line(row))
 
     def _line(self, row: int) -> int | None:
         return None if self._lines is None else int(self._lines[row])

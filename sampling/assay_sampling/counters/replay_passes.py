@@ -54,25 +54,25 @@ def replay_passes(counters: Iterable[str], compute_capability: str = "") -> Pass
 
 
 @lru_cache(maxsize=1024)
-def _passes(wanted: frozenset[str], compute_capability: str) -> PassCount:
+def _passes(counters: frozenset[str], compute_capability: str) -> PassCount:
     known = registry()
-    unknown = [name for name in sorted(wanted - known.keys()) if not is_metric(name)]
+    unknown = [name for name in sorted(counters - known.keys()) if not is_metric(name)]
     if unknown:
         raise ParameterError("counter", f"there is no counter {unknown[0]!r}")
-    variants = {name: known[name].variant if name in known else variant_of_metric(name) for name in wanted}
+    variants = {name: known[name].variant if name in known else variant_of_metric(name) for name in counters}
     patched = "sass" in variants.values()
     hardware = {name for name, variant in variants.items() if variant == "hardware"}
     count = _hardware_passes(hardware, compute_capability)
     return PassCount(count.passes + patched, count.exact)
 
 
-def _hardware_passes(wanted: set[str], compute_capability: str) -> PassCount:
-    if not wanted:
+def _hardware_passes(counters: set[str], compute_capability: str) -> PassCount:
+    if not counters:
         return PassCount(0, True)
-    fitting = [s.passes_for(compute_capability) for s in _sets() if wanted <= s.counters]
+    fitting = [s.passes_for(compute_capability) for s in _sets() if counters <= s.counters]
     if fitting:
         return PassCount(min(fitting), True)
-    passes, left = 0, set(wanted)
+    passes, left = 0, set(counters)
     while left:
         best = max(_sets(), key=lambda s: len(left & s.counters) / s.passes_for(compute_capability))
         if not left & best.counters:

@@ -27,13 +27,15 @@ class ArrowEngine:
         columns[_ROW] = pa.chunked_array([pa.array(np.arange(table.num_rows))])
         for place, name in enumerate(sums):
             columns[f"{place} high"], columns[f"{place} low"] = _halves(table[name])
-        wanted: list[tuple[str, str, pc.FunctionOptions | None]] = [
+        aggregations: list[tuple[str, str, pc.FunctionOptions | None]] = [
             (_ROW, "min", None),
             (_ROW, "count", None),
         ]
         zero = pc.ScalarAggregateOptions(min_count=0)
-        wanted += [(f"{place} {half}", "sum", zero) for place in range(len(sums)) for half in ("high", "low")]
-        by_key = pa.table(columns).group_by(list(keys), use_threads=False).aggregate(wanted)
+        aggregations += [
+            (f"{place} {half}", "sum", zero) for place in range(len(sums)) for half in ("high", "low")
+        ]
+        by_key = pa.table(columns).group_by(list(keys), use_threads=False).aggregate(aggregations)
         if most is not None and len(by_key) > most:
             raise too_many_groups(keys, most)
         order = np.argsort(by_key[f"{_ROW}_min"].to_numpy(), kind="stable")

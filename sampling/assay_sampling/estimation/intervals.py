@@ -85,8 +85,8 @@ def draw_per_group(labels: np.ndarray, per_group: int | np.ndarray, rng: np.rand
     if not len(labels):
         return np.empty(0, np.int64)
     sizes = np.bincount(labels)
-    wanted = np.minimum(np.broadcast_to(np.asarray(per_group, np.int64), sizes.shape), sizes)
-    return np.sort(draw_rows(labels, sizes, wanted, rng)[0])
+    draws = np.minimum(np.broadcast_to(np.asarray(per_group, np.int64), sizes.shape), sizes)
+    return np.sort(draw_rows(labels, sizes, draws, rng)[0])
 
 
 def _over(numerator: np.ndarray, denominator: np.ndarray, otherwise: float = 0.0) -> np.ndarray:

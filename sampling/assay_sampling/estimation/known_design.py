@@ -19,7 +19,7 @@ from assay_sampling.estimation.intervals import DEFAULT_CONFIDENCE, Interval
 _ROUNDING = 1e-12
 # Methods that are compared draw with one seed after the other, each from the same design.
 _MOST_KEPT = 2
-_kept: dict[bytes, np.ndarray] = {}
+_errors_by_key: dict[bytes, np.ndarray] = {}
 
 
 def known_design_interval(
@@ -71,16 +71,16 @@ def errors_of_design(
     Those of the last designs are kept: it is read-only.
     """
     key = _digest(costs, labels, drawn, amounts)
-    errors = _kept.get(key)
+    errors = _errors_by_key.get(key)
     if errors is None:
         if amounts is None:
             errors = expansion_errors(costs, labels, drawn)
         else:
             errors = ratio_errors(costs, amounts, labels, drawn)
         errors.setflags(write=False)
-        for oldest in list(_kept)[: 1 - _MOST_KEPT]:
-            _kept.pop(oldest, None)
-        _kept[key] = errors
+        for oldest in list(_errors_by_key)[: 1 - _MOST_KEPT]:
+            _errors_by_key.pop(oldest, None)
+        _errors_by_key[key] = errors
     return errors
 
 

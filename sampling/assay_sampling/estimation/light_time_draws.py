@@ -97,16 +97,16 @@ def drawn_weights(light_time: np.ndarray, labels: np.ndarray, rows: np.ndarray) 
 
 
 def _whole(
-    labels: np.ndarray, wanted: np.ndarray, light_time: np.ndarray
+    labels: np.ndarray, draws: np.ndarray, light_time: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Which of n launches are taken whole if ``wanted``, shape (g,), are taken of each group, shape (n,); the
+    """Which of n launches are taken whole if ``draws``, shape (g,), are taken of each group, shape (n,); the
     light time of the others of each group, and how many of them are drawn, shape (g,)."""
-    groups = len(wanted)
+    groups = len(draws)
     timed = light_time > 0
-    whole = timed & (np.bincount(labels[timed], minlength=groups) <= wanted)[labels]
+    whole = timed & (np.bincount(labels[timed], minlength=groups) <= draws)[labels]
     while True:
         left = np.bincount(labels, np.where(whole, 0.0, light_time), groups)
-        steps = np.maximum(wanted - np.bincount(labels[whole], minlength=groups), 0)
+        steps = np.maximum(draws - np.bincount(labels[whole], minlength=groups), 0)
         long = timed & ~whole & (steps > 0)[labels]
         long &= light_time * steps[labels] >= left[labels] * (1 - _ROUNDING)
         if not long.any():

@@ -14,18 +14,18 @@ _DIGIT_BITS = 16
 
 
 def draw_rows(
-    labels: np.ndarray, sizes: np.ndarray, wanted: np.ndarray, rng: np.random.Generator
+    labels: np.ndarray, sizes: np.ndarray, draws: np.ndarray, rng: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray]:
     """Rows drawn uniformly without replacement within each group, and the group of each, both of shape (m,).
 
     Args:
         labels: group of every launch, shape (n,), 0-based.
-        sizes, wanted: launches of each group and how many of them to draw, shape (g,), int64.
+        sizes, draws: launches of each group and how many of them to draw, shape (g,), int64.
         rng: the source of randomness.
 
     They are in the order of (group, row). Memory: 24 bytes a launch.
     """
-    groups, ranks = draw_ranks(sizes, wanted, rng)
+    groups, ranks = draw_ranks(sizes, draws, rng)
     if place_of(labels) is not None:
         return _rows_on_disk(labels, len(sizes), groups, ranks), groups
     begin = np.cumsum(sizes) - sizes
@@ -49,15 +49,15 @@ def _rows_on_disk(labels: np.ndarray, count: int, groups: np.ndarray, ranks: np.
 
 
 def draw_ranks(
-    sizes: np.ndarray, wanted: np.ndarray, rng: np.random.Generator
+    sizes: np.ndarray, draws: np.ndarray, rng: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Distinct ranks 0..sizes[g] - 1, wanted[g] of them for each group: groups and ranks, shape (m,).
+    """Distinct ranks 0..sizes[g] - 1, draws[g] of them for each group: groups and ranks, shape (m,).
 
-    They are drawn with replacement until enough are distinct; if more than half of a group is wanted, the
+    They are drawn with replacement until enough are distinct; if more than half of a group is drawn, the
     ranks to leave out are drawn instead.
     """
-    others = 2 * wanted > sizes
-    fewer = np.where(others, sizes - wanted, wanted)
+    others = 2 * draws > sizes
+    fewer = np.where(others, sizes - draws, draws)
     begin = np.cumsum(sizes) - sizes
     places = np.empty(0, np.int64)
     missing = fewer

@@ -155,12 +155,12 @@ def _in_proportion(share: np.ndarray, pull: np.ndarray, draws: np.ndarray) -> _S
     mean = float(pull[drawn].sum()) / max(number, 1)
     squares = float((draws[drawn] * np.square(each - mean)).sum())
     own = squares / max(number - 1, 1) / (of_drawn / max(number, 1)) ** 2 if spreads else 0.0
-    kept = slice(0, 1 if spreads else 0)
+    rows = slice(0, 1 if spreads else 0)
     return _Strata(
-        share=np.array([of_drawn])[kept],
-        factor=np.array([of_drawn**2 / max(number, 1)])[kept],
-        own=np.array([max(own, LEAST_SPREAD**2)])[kept],
-        freedom=np.array([number - 1.0])[kept],
+        share=np.array([of_drawn])[rows],
+        factor=np.array([of_drawn**2 / max(number, 1)])[rows],
+        own=np.array([max(own, LEAST_SPREAD**2)])[rows],
+        freedom=np.array([number - 1.0])[rows],
         not_vouched=0.0 if spreads else of_drawn,
         left_out=bool(drawn.any()),
     )

@@ -42,9 +42,9 @@ def rows_in_window(launches: Launches) -> np.ndarray:
 
 def batch_in_window(batch: LaunchBatch, ids: frozenset[int]) -> LaunchBatch:
     """The launches of a batch that lie in the range, with all its names."""
-    wanted = pa.array(sorted(ids), pa.uint64())
+    nvtx_ids = pa.array(sorted(ids), pa.uint64())
     return LaunchBatch(
-        batch.records.filter(pc.is_in(batch.records["nvtx_id"], value_set=wanted)), batch.new_names
+        batch.records.filter(pc.is_in(batch.records["nvtx_id"], value_set=nvtx_ids)), batch.new_names
     )
 
 

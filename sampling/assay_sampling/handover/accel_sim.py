@@ -47,14 +47,14 @@ LIST_NAME = "kernelslist.g"
 WARM_LIST_NAME = "warm-kernelslist.g"
 
 
-def filtered_entries(kernels: KernelsList, kept: frozenset[Path]) -> list[Path | MemoryCopy]:
-    """The entries of a list with only the ``kept`` traces, and the copies that these need, in their order."""
+def filtered_entries(kernels: KernelsList, traces: frozenset[Path]) -> list[Path | MemoryCopy]:
+    """The entries of a list with only these ``traces``, and the copies that these need, in their order."""
     entries: list[Path | MemoryCopy] = []
     pending: list[MemoryCopy] = []
     for entry in kernels.entries:
         if isinstance(entry, MemoryCopy):
             pending.append(entry)
-        elif entry in kept:
+        elif entry in traces:
             entries += [*_not_overwritten(pending), entry]
             pending = []
     return entries  # no kept launch follows the pending copies
@@ -87,8 +87,8 @@ class AccelSimTarget:
         launches = of_one_process(saved, given)
         folder, notes = checked_traces(saved, given, launches)
         chosen = {int(launch) + 1 for launch in launches}
-        kept = frozenset(folder.by_id[number] for number in chosen)
-        entries = filtered_entries(folder.kernels, kept)
+        traces = frozenset(folder.by_id[number] for number in chosen)
+        entries = filtered_entries(folder.kernels, traces)
         names = [entry.line if isinstance(entry, MemoryCopy) else entry.name for entry in entries]
         place = {folder.by_id[launch + 1]: row for row, launch in enumerate(launches.tolist())}
         order = np.array([place[entry] for entry in entries if isinstance(entry, Path)], np.int64)

@@ -106,12 +106,12 @@ class AccelSimJobsTarget:
 
 def _together(folder: TraceFolder, launches: Sequence[int]) -> _Job:
     """All selected launches in one process, in the order of the traces."""
-    kept = {folder.by_id[launch + 1]: launch for launch in launches}
-    entries = filtered_entries(folder.kernels, frozenset(kept))
+    launch_by_trace = {folder.by_id[launch + 1]: launch for launch in launches}
+    entries = filtered_entries(folder.kernels, frozenset(launch_by_trace))
     traces = [entry for entry in entries if not isinstance(entry, MemoryCopy)]
     lines = tuple(entry.line if isinstance(entry, MemoryCopy) else entry.name for entry in entries)
     links = {trace.name: trace for trace in traces}
-    return _Job(ALL_IN_ONE, lines, tuple(kept[trace] for trace in traces), links, {})
+    return _Job(ALL_IN_ONE, lines, tuple(launch_by_trace[trace] for trace in traces), links, {})
 
 
 def _alone(folder: TraceFolder, launch: int, warm_up: int) -> _Job:

@@ -105,9 +105,9 @@ def _refuse_other_sizes(
         of_blocks |= bool(
             _difference(there, saved.grid[row].tolist(), saved.block[row].tolist(), "name_block")
         )
-        said = _difference(there, saved.grid[row].tolist(), saved.block[row].tolist(), given.match)
-        if said:
-            differences.append(f"{folder.name}/{TRACE_NAME} (launch {saved.launch[row] + 1:,}): {said}")
+        difference = _difference(there, saved.grid[row].tolist(), saved.block[row].tolist(), given.match)
+        if difference:
+            differences.append(f"{folder.name}/{TRACE_NAME} (launch {saved.launch[row] + 1:,}): {difference}")
     if differences:
         raise MisalignedError(
             f"{listed} and {given.selection}",
@@ -125,9 +125,9 @@ def _difference(there: TracedWarps, grid: list[int], block: list[int], match: Ma
     of_block = -(-math.prod(block) // _WARP_THREADS)
     if there.warps_per_block != of_block:
         return f"{there.warps_per_block:,} warps in a block and not {of_block:,} (block {tuple(block)})"
-    wanted = math.prod(grid) * of_block
-    if match == "exact" and there.warps != wanted:
-        return f"{there.warps:,} warps and not {wanted:,} (grid {tuple(grid)})"
+    warps = math.prod(grid) * of_block
+    if match == "exact" and there.warps != warps:
+        return f"{there.warps:,} warps and not {warps:,} (grid {tuple(grid)})"
     return ""
 
 

@@ -78,7 +78,7 @@ def _timeline_of_operations(saved: SavedSelection, launches: Launches) -> Timeli
     labels, of_launch = by_operation.placed.labels, by_operation.operations.of_launch
     parts = by_operation.operations.rows_of(by_operation.placed.rows)
     owner = np.repeat(np.arange(len(parts)), [len(rows) for rows in parts])
-    weight = saved.weight[by_operation.kept]
+    weight = saved.weight[by_operation.has_counterpart]
     chosen = _Chosen(np.concatenate(parts), by_operation.placed.groups[owner], weight[owner])
     return _timeline(saved, launches, None if labels is None else labels[of_launch], chosen)
 

@@ -221,15 +221,17 @@ def _errors(given: Joined, weights: np.ndarray, runs: _Runs, *, apart: bool) -> 
 
     of_silicon = row(given.silicon.cycles)
     of_full = row(totals.full if totals.full and totals.full > 0 else None)
-    kept = ("simulator_error_percent", "pks_error_percent", "pka_error_percent", "pks_speedup", "pka_speedup",
-            "pka_speedup_over")  # fmt: skip
+    names = (
+        "simulator_error_percent", "pks_error_percent", "pka_error_percent", "pks_speedup", "pka_speedup",
+        "pka_speedup_over",
+    )  # fmt: skip
     return {
         "silicon_cycles": given.silicon.cycles,
         "full_cycles": totals.full,
         "pks_cycles": totals.pks,
         "pka_cycles": totals.pka,
-        "replayed_cycles": _known(runs.sampled.replayed_cycles),
-        **{name: of_silicon[name] for name in kept},
+        "replayed_cycles": _finite_or_none(runs.sampled.replayed_cycles),
+        **{name: of_silicon[name] for name in names},
         "pks_error_of_full_percent": of_full["pks_error_percent"],
         "pka_error_of_full_percent": of_full["pka_error_percent"],
         "cold_start_percent": _cold_start(launches, weights, runs, totals.full) if apart else None,
@@ -242,7 +244,7 @@ def _cold_start(launches: np.ndarray, weights: np.ndarray, runs: _Runs, total: f
     if runs.whole is None or apart is None or within is None or not total:
         return None
     more = runs.sampled.cycles[apart] - runs.whole.cycles[within]
-    return _known(100.0 * float((weights * more).sum()) / total)
+    return _finite_or_none(100.0 * float((weights * more).sum()) / total)
 
 
 def _representatives(
@@ -277,13 +279,13 @@ def _representatives(
             **({"operation": operations[index]} if operations else {}),
             "kernel": given.saved.kernel[index],
             "weight": float(weights[index]),
-            **{name: _known(float(values[place])) for name, values in columns.items()},
+            **{name: _finite_or_none(float(values[place])) for name, values in columns.items()},
         }
         for place, index in enumerate(order.tolist())
     ]
 
 
-def _known(value: float) -> float | None:
+def _finite_or_none(value: float) -> float | None:
     return value if np.isfinite(value) else None
 
 

@@ -88,8 +88,8 @@ def of_operations(
     groups: list[list[dict[str, Any]]] = [[] for _ in lines]
     for place, one in enumerate(operations):
         try:
-            wanted = [(int(one["process"]), int(launch)) for launch in one["launches"]]
-            parts = [of_launch.pop(each) for each in wanted]
+            keys = [(int(one["process"]), int(launch)) for launch in one["launches"]]
+            parts = [of_launch.pop(each) for each in keys]
             groups[parts[0][0]].append(_representative(one, [line for _, line in parts]))
         except (KeyError, TypeError, ValueError, IndexError) as error:
             cause = f"operation {place} does not fit the lines of its launches ({type(error).__name__})"

@@ -149,16 +149,16 @@ def _inside(detailed: Launches, light: Launches) -> np.ndarray | None:
         return None
     ours, theirs = _process_ranges(detailed), _process_ranges(light)
     ordinals, lights = detailed.column("launch"), light.column("launch")
-    kept = np.zeros(len(detailed), bool)
+    inside = np.zeros(len(detailed), bool)
     for process in ours.keys() & theirs.keys():
-        kept[ours[process]] = np.isin(ordinals[ours[process]], lights[theirs[process]])
-    if not kept.any():
+        inside[ours[process]] = np.isin(ordinals[ours[process]], lights[theirs[process]])
+    if not inside.any():
         raise MisalignedError(
             "detailed run",
             f"none of its launches is in the NVTX range {WINDOW_RANGE!r}, which the light run is cut to",
             "profile launches of that range: 'detailed: {first: auto}' in a campaign file does",
         )
-    return np.flatnonzero(kept)
+    return np.flatnonzero(inside)
 
 
 @dataclass(frozen=True)
@@ -184,10 +184,12 @@ class _Covering:
         return replace(alignment, right_rows=covered_rows[alignment.right_rows])
 
 
-def _rows_within(ordinals: np.ndarray, of_process: slice, wanted: LaunchRange) -> slice:
+def _rows_within(ordinals: np.ndarray, of_process: slice, launch_range: LaunchRange) -> slice:
     """The rows of a process, which are ``of_process``, that are in a range."""
-    begin = of_process.start + int(np.searchsorted(ordinals[of_process], wanted.first, "left"))
-    return slice(begin, of_process.start + int(np.searchsorted(ordinals[of_process], wanted.last, "right")))
+    begin = of_process.start + int(np.searchsorted(ordinals[of_process], launch_range.first, "left"))
+    return slice(
+        begin, of_process.start + int(np.searchsorted(ordinals[of_process], launch_range.last, "right"))
+    )
 
 
 def _together(alignments: Sequence[tuple[LaunchRange, Alignment]], kind: MatchKind) -> Alignment:

@@ -86,8 +86,8 @@ class LaunchWriter:
         self.launches = 0
         self._schema = schema
         self._names = Names()
-        self._held: list[pa.RecordBatch] = []
-        self._held_rows = 0
+        self._pending: list[pa.RecordBatch] = []
+        self._pending_rows = 0
         self._writer = pq.ParquetWriter(file, schema, **options(schema))
 
     def __enter__(self) -> Self:
@@ -105,26 +105,26 @@ class LaunchWriter:
         else:
             self._names.update(batch.new_names)
             check_names([batch.records], self._names)
-        self._held.append(batch.records)
-        self._held_rows += batch.records.num_rows
+        self._pending.append(batch.records)
+        self._pending_rows += batch.records.num_rows
         self.launches += batch.records.num_rows
-        while self._held_rows >= ROW_GROUP_ROWS:
+        while self._pending_rows >= ROW_GROUP_ROWS:
             self._write_group(ROW_GROUP_ROWS)
 
     def write_rest(self) -> None:
         """Complete the file with the launches that wait for a row group to fill: none may follow."""
         if self._writer.is_open:
-            if self._held_rows:
-                self._write_group(self._held_rows)
+            if self._pending_rows:
+                self._write_group(self._pending_rows)
             self._writer.add_key_value_metadata({NAMES_KEY: pack_names(self._names)})
             self._writer.close()
 
     def _write_group(self, rows: int) -> None:
-        table = pa.Table.from_batches(self._held, schema=self._schema)
+        table = pa.Table.from_batches(self._pending, schema=self._schema)
         # One chunk per column: page boundaries must not depend on how the rows arrived.
         group = table.slice(0, rows).combine_chunks()
         rest = table.slice(rows)
-        self._held, self._held_rows = rest.to_batches(), rest.num_rows
+        self._pending, self._pending_rows = rest.to_batches(), rest.num_rows
         self._writer.write_table(group, row_group_size=rows)
 
     def __exit__(

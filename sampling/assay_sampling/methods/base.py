@@ -124,7 +124,7 @@ def grouped_selection(
         interval, interval_reason = None, interval_reason or make_note("interval_of_other_weights")
     own = weights if weighed_by == "light_time" else light_time_weights
     weighing = weigh(
-        profile, labels, rows, here=weighed_by, asked=weight_kind, light_time=own, drawing=drawing
+        profile, labels, rows, here=weighed_by, requested_kind=weight_kind, light_time=own, drawing=drawing
     )
     return Selection(
         method=method,
@@ -179,7 +179,7 @@ def with_both_weights(selection: Selection, profile: Profile, kind: WeightKind |
         selection.labels,
         rows,
         here=selection.weights.here,
-        asked=kind,
+        requested_kind=kind,
         drawing=selection.drawing,
     )
     return replace(

@@ -75,7 +75,7 @@ class _Search:
         self, budget: Budget, speedup: float, launches: int, speedup_at: Callable[[float | int], float]
     ) -> None:
         self.budget = budget
-        self.wanted = speedup
+        self.target_speedup = speedup
         self.speedup_at = speedup_at
         self.most = float(launches if budget.most is None else budget.most)
         self.least = min(budget.least, self.most)
@@ -92,9 +92,9 @@ class _Search:
             if value in self.tried:
                 break
             speedup = self._speedup(value)
-            if speedup is None or 1 / _NEAR_ENOUGH <= speedup / self.wanted <= _NEAR_ENOUGH:
+            if speedup is None or 1 / _NEAR_ENOUGH <= speedup / self.target_speedup <= _NEAR_ENOUGH:
                 break
-            too_large = (speedup > self.wanted) == (self.budget.faster == "larger")
+            too_large = (speedup > self.target_speedup) == (self.budget.faster == "larger")
             low, high = (low, number) if too_large else (number, high)
             if low is not None and high is not None:
                 number = math.sqrt(low * high)
@@ -104,7 +104,7 @@ class _Search:
         if not self.tried:
             assert self.error is not None
             raise self.error
-        return min(self.tried, key=lambda value: abs(math.log(self.tried[value] / self.wanted)))
+        return min(self.tried, key=lambda value: abs(math.log(self.tried[value] / self.target_speedup)))
 
     def _speedup(self, value: float | int) -> float | None:
         try:

@@ -167,8 +167,8 @@ def _of_window(detailed: Launches, whole: Operations) -> tuple[Operations, tuple
             "it holds no whole operation",
             "profile more launches (first: in the campaign)",
         )
-    kept = matched.take(np.flatnonzero(complete))
-    operations = _under_strata_of(operations_of(_labelled(kept, whole, of_launch[complete])), whole)
+    launches = matched.take(np.flatnonzero(complete))
+    operations = _under_strata_of(operations_of(_labelled(launches, whole, of_launch[complete])), whole)
     return operations, (_left_out(alignment, apart),) if apart else ()
 
 

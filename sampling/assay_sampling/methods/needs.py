@@ -51,7 +51,7 @@ class Needs:
         return tuple(dict.fromkeys((*(n for n in self.counters if n not in measured), *groups)))
 
 
-def require_measured(method: str, wanted: Needs, profile: Profile) -> None:
+def require_measured(method: str, needs: Needs, profile: Profile) -> None:
     """Raise CounterUnavailableError naming all counters that a detailed recording lacks.
 
     A recording without any is left to the method, whose error says why it does not apply.
@@ -62,9 +62,9 @@ def require_measured(method: str, wanted: Needs, profile: Profile) -> None:
     timed = any(
         each is not None and not each.table[FREE_TIME].null_count for each in (detailed, profile.light)
     )
-    lacking = wanted.lacking([*detailed.counters, *([FREE_TIME] if timed else [])])
+    lacking = needs.lacking([*detailed.counters, *([FREE_TIME] if timed else [])])
     if lacking:
-        names = tuple(dict.fromkeys((*wanted.counters, *lacking)))
+        names = tuple(dict.fromkeys((*needs.counters, *lacking)))
         source = ", ".join(detailed.sources) or "launches"
         require_counters(detailed.table, names, source, detailed.unreadable, method=method)
 

@@ -177,9 +177,9 @@ def prepared(method: str, profile: Profile, parameters: Mapping[str, Any]) -> Pr
     sampler = _sampler(method, "select")
     common, own = _split(sampler, parameters)
     validated = _fitted(sampler, _validated(method, sampler, own), profile)
-    wanted = needs_of(sampler, validated)
-    if wanted is not None:
-        require_measured(method, wanted, profile)
+    method_needs = needs_of(sampler, validated)
+    if method_needs is not None:
+        require_measured(method, method_needs, profile)
     # A method that joins the levels aligns them itself; the others would silently accept a wrong pair.
     if profile.detailed is not None and profile.light is not None and not _joins_levels(sampler):
         check_levels(profile.detailed, profile.light)
@@ -206,12 +206,14 @@ def needs(method: str, parameters: Mapping[str, Any], *, verb: str = "metrics") 
 def methods_without_counters() -> tuple[str, ...]:
     """The built-in methods for which a light recording is enough."""
     needs_by_name = ((name, needs(name, {})) for name in BUILT_IN)
-    return tuple(name for name, wanted in needs_by_name if wanted is not None and wanted.nothing)
+    return tuple(
+        name for name, method_needs in needs_by_name if method_needs is not None and method_needs.nothing
+    )
 
 
-def without_counters(method: str, wanted: Needs, launches: Launches) -> str:
+def without_counters(method: str, method_needs: Needs, launches: Launches) -> str:
     """The remedy for launches without counters: what to collect, and which methods need none."""
-    remedy = how_to_collect(wanted.to_collect(), method, launches.table)
+    remedy = how_to_collect(method_needs.to_collect(), method, launches.table)
     return f"{remedy}, or use a method that needs no counters: {', '.join(methods_without_counters())}"
 
 

@@ -91,16 +91,16 @@ def measuring(
     Raises ParameterError for an unknown method, parameter or release, a window where none helps, and a GPU
     that Nsight Compute does not measure; CounterUnavailableError where the GPU lacks a counter.
     """
-    wanted = needs(method, parameters)
-    if wanted is None:
+    method_needs = needs(method, parameters)
+    if method_needs is None:
         raise ParameterError(
             method,
             "this method, of another package, does not say which counters it needs",
             "see its documentation",
         )
-    _check_window(method, wanted, window)
+    _check_window(method, method_needs, window)
     release = tool_version or (first_release if newer_than_oldest("ncu", first_release) else "")
-    collected, missing = _collected(method, wanted, compute_capability, release)
+    collected, missing = _collected(method, method_needs, compute_capability, release)
     light = _light(command, operations)
     metrics = [metric for _, metric in collected]
     detailed = _detailed(metrics, release, window, command, operations=operations) if metrics else ()
@@ -111,22 +111,22 @@ def measuring(
         collected,
         missing,
         replay_passes([name for name, _ in collected], compute_capability),
-        wanted.of_every_launch,
+        method_needs.of_every_launch,
         (
             *detailed,
             *light,
             _selecting(method, parameters, window, detailed=bool(collected), operations=operations),
         ),
     )
-    return replace(plan, notes=tuple(_notes(plan, wanted, window, release, operations=operations)))
+    return replace(plan, notes=tuple(_notes(plan, method_needs, window, release, operations=operations)))
 
 
-def _check_window(method: str, wanted: Needs, window: Window) -> None:
+def _check_window(method: str, method_needs: Needs, window: Window) -> None:
     if not window.count and not window.skip:
         return
-    if wanted.nothing:
+    if method_needs.nothing:
         cause = f"{method} needs no counters, and the light level is always of every launch"
-    elif wanted.of_every_launch:
+    elif method_needs.of_every_launch:
         cause = f"{method} needs the counters of every launch: a window is not enough"
     else:
         return
@@ -134,10 +134,10 @@ def _check_window(method: str, wanted: Needs, window: Window) -> None:
 
 
 def _collected(
-    method: str, wanted: Needs, capability: str, version: str
+    method: str, method_needs: Needs, capability: str, version: str
 ) -> tuple[tuple[tuple[str, str], ...], tuple[str, ...]]:
     """Counters with their metrics, and the optional counters that the GPU lacks."""
-    if wanted.nothing:
+    if method_needs.nothing:
         return (), ()
     if capability and _numbers(capability) < _FIRST_CAPABILITY:
         raise ParameterError(
@@ -147,11 +147,11 @@ def _collected(
             + ", ".join(methods_without_counters()),
         )
     metrics, missing = [], []
-    for name in dict.fromkeys((*wanted.to_collect(), *COST_COUNTERS)):
+    for name in dict.fromkeys((*method_needs.to_collect(), *COST_COUNTERS)):
         try:
             metrics.append((name, metric_of(name, capability, version)))
         except CounterUnavailableError:
-            if name in wanted.counters:
+            if name in method_needs.counters:
                 raise
             missing.append(name)
     return tuple(metrics), tuple(missing)
@@ -195,12 +195,12 @@ def _selecting(
 
 
 def _notes(
-    plan: Measuring, wanted: Needs, window: Window, release: str, *, operations: bool
+    plan: Measuring, method_needs: Needs, window: Window, release: str, *, operations: bool
 ) -> Iterator[Note]:
-    if wanted.nothing:
+    if method_needs.nothing:
         yield make_note("no_counters_needed", method=plan.method)
-        if wanted.beside is not None:
-            yield wanted.beside
+        if method_needs.beside is not None:
+            yield method_needs.beside
     else:
         yield from _notes_on_counters(plan, window, release)
     later = options_since("nsys")
@@ -209,7 +209,7 @@ def _notes(
         yield make_note("option_of_later_releases", option=option, first=first)
     if operations:
         yield make_note("operators_of_pytorch", option=commands.ANNOTATES_PYTORCH, first=pytorch)
-        if not wanted.nothing:
+        if not method_needs.nothing:
             yield make_note("ranges_for_counters")
 
 

@@ -13,17 +13,17 @@ def base_name(kernel: str) -> str:
     """
     text = kernel.replace("(anonymous namespace)", "")
     depth = 0
-    kept: list[str] = []
+    letters: list[str] = []
     for letter in text:
         if letter in "<({[":
             # Parameters begin at the first parenthesis outside of template arguments.
-            if letter == "(" and depth == 0 and "".join(kept).strip():
+            if letter == "(" and depth == 0 and "".join(letters).strip():
                 break
             depth += 1
         elif letter in ">)}]":
             depth = max(depth - 1, 0)
         elif depth == 0:
-            kept.append(letter)
-    words = "".join(kept).split()
+            letters.append(letter)
+    words = "".join(letters).split()
     name = words[-1].rpartition("::")[2] if words else ""
     return (name or kernel)[:_MOST_CHARACTERS]

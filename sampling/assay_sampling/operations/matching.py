@@ -218,11 +218,11 @@ def _shared(ours: np.ndarray, theirs: np.ndarray) -> int:
 def _first_shapes(left: OperationSequence, right: OperationSequence) -> Iterator[str]:
     """The first call of either side that has input shapes, or could have them."""
     for side, name in ((left, "the selection's recording"), (right, "the recording")):
-        wanted = [
+        with_shapes = [
             bool(one.shapes) if side.has_shapes else one.kind in ("operator", "routine")
             for one in side.identities
         ]
-        row = int(np.argmax(np.array(wanted, bool)[side.identity]))
+        row = int(np.argmax(np.array(with_shapes, bool)[side.identity]))
         yield f"{name} has, at launch {side.launch[row]}, {side.label(row)[:120]}"
 
 

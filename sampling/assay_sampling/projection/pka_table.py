@@ -116,17 +116,17 @@ def totals_of(
     """The sums behind :func:`application_row`, with its arguments."""
     whole = full_run or simulated
     everything = whole.every_row(launches)
-    full = None if everything is None else _known(whole.cycles[everything].sum())
+    full = None if everything is None else _finite_or_none(whole.cycles[everything].sum())
     rows = simulated.rows_of(np.asarray(selected, np.int64))
     if rows is None:
         return SimulatedTotals(full)
     with np.errstate(over="ignore"):
         return SimulatedTotals(
             full,
-            pks=_known((weights * simulated.cycles[rows]).sum()),
-            pka=_known((weights * simulated.projected_cycles[rows]).sum()),
-            pks_simulated=_known(simulated.cycles[rows].sum() + simulated.replayed_cycles),
-            pka_simulated=_known(simulated.stopped_cycles[rows].sum() + simulated.replayed_cycles),
+            pks=_finite_or_none((weights * simulated.cycles[rows]).sum()),
+            pka=_finite_or_none((weights * simulated.projected_cycles[rows]).sum()),
+            pks_simulated=_finite_or_none(simulated.cycles[rows].sum() + simulated.replayed_cycles),
+            pka_simulated=_finite_or_none(simulated.stopped_cycles[rows].sum() + simulated.replayed_cycles),
         )
 
 
@@ -272,7 +272,7 @@ def _floats(values: Sequence[float | None]) -> np.ndarray:
     return np.array([np.nan if value is None else value for value in values], np.float64)
 
 
-def _known(value: float) -> float | None:
+def _finite_or_none(value: float) -> float | None:
     return float(value) if math.isfinite(value) else None
 
 

@@ -103,10 +103,10 @@ def _device(config: SimulatorConfig) -> Device:
 
 
 def _no_launches(output: SimulatorOutput) -> NoLaunchesError:
-    said = "; ".join(note.text for note in output.notes)
+    texts = "; ".join(note.text for note in output.notes)
     return NoLaunchesError(
         output.path,
-        "it is a simulator's log without the statistics of a whole launch" + (f" ({said})" if said else ""),
+        "it is a simulator's log without the statistics of a whole launch" + (f" ({texts})" if texts else ""),
         "look at the end of the log for what stopped the simulation, and simulate again",
     )
 

@@ -164,8 +164,8 @@ class OpenRecording:
     def _line_of(self, records: pa.RecordBatch, identifier: int) -> int | None:
         if self._lines is None:
             return None
-        wanted = pa.scalar(identifier, pa.uint64())
-        rows = [pc.index(records.column(name), wanted).as_py() for name in text_columns(records.schema)]
+        scalar = pa.scalar(identifier, pa.uint64())
+        rows = [pc.index(records.column(name), scalar).as_py() for name in text_columns(records.schema)]
         return min((int(self._lines[row]) for row in rows if row >= 0), default=None)
 
     @abstractmethod
@@ -225,13 +225,13 @@ class NameTracker:
     def __init__(self) -> None:
         self._names = Names()
         # Texts come again with every batch, and hashing them costs more than looking them up.
-        self._known: dict[str, int] = {}
+        self._identifiers: dict[str, int] = {}
         self._new: dict[int, str] = {}
 
     def intern(self, text: str) -> int:
-        identifier = self._known.get(text)
+        identifier = self._identifiers.get(text)
         if identifier is None:
-            identifier = self._known[text] = self._names.keep(text)
+            identifier = self._identifiers[text] = self._names.keep(text)
             self._new[identifier] = text
         return identifier
 

@@ -146,10 +146,10 @@ def _parquet_table(path: Path, names: Sequence[str]) -> pa.Table:
                 f"it announces {rows:,} rows, and a file of its size has at most {most:,}",
                 "if that is right, write the table as CSV",
             )
-        kept = [name for name in names if has.count(name) == 1]
-        if set(names) - {"process"} - set(kept):
-            kept = has  # the error lists all names that the file has
-        return _named(file.read(columns=kept, use_threads=False))
+        column_names = [name for name in names if has.count(name) == 1]
+        if set(names) - {"process"} - set(column_names):
+            column_names = has  # the error lists all names that the file has
+        return _named(file.read(columns=column_names, use_threads=False))
 
 
 def _named(table: pa.Table) -> pa.Table:
@@ -189,9 +189,9 @@ def _rows_of(path: Path, launches: Launches, process: np.ndarray, launch: np.nda
     # Few processes with launches far below 2^40 each: both fit into one integer.
     span = int(max(ours[1].max(initial=0), launch.max(initial=0))) + 1
     keys = np.searchsorted(known, ours[0]) * span + ours[1]
-    wanted = at * span + launch
-    row: np.ndarray = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
-    matches = (known[at] == process) & (keys[row] == wanted)
+    file_keys = at * span + launch
+    row: np.ndarray = np.minimum(np.searchsorted(keys, file_keys), len(keys) - 1)
+    matches = (known[at] == process) & (keys[row] == file_keys)
     if not matches.all():
         first = int(np.argmin(matches))
         raise InputError(

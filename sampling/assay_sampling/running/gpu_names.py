@@ -97,17 +97,17 @@ def nearest(kind: str, names: Iterable[str], key: Callable[[str], str]) -> Seque
         key: the part of a name that counts; names with equal keys are the same.
     """
     by_key = {key(name): name for name in names}
-    wanted = key(kind)
-    if wanted in by_key:
+    kind_key = key(kind)
+    if kind_key in by_key:
         return None
     # People leave out blanks and dashes, and call a V100-SXM2-16GB "V100".
-    squeezed = _squeezed(wanted)
+    squeezed = _squeezed(kind_key)
     if not squeezed:
         return []
     names_squeezed = {_squeezed(k): name for k, name in by_key.items()}
     if squeezed in names_squeezed:
         return [names_squeezed[squeezed]]
-    boundary = re.compile(rf"{re.escape(wanted)}[ -]|{squeezed}[^\d -]")
+    boundary = re.compile(rf"{re.escape(kind_key)}[ -]|{squeezed}[^\d -]")
     longer = [name for k, name in by_key.items() if boundary.match(k) or boundary.match(_squeezed(k))]
     close = difflib.get_close_matches(squeezed, names_squeezed, n=_MOST, cutoff=_CLOSE)
     return (longer or [names_squeezed[k] for k in close])[:_MOST]
@@ -122,12 +122,12 @@ def unknown(kind: str) -> Sequence[str] | None:
 
 def stands_for(kind: str, name: str) -> bool:
     """Whether ``kind`` is the GPU ``name`` or its family: "V100" is, "RTX 3070" for "RTX 3070 Ti" is not."""
-    wanted, key = device_key(kind), device_key(name)
-    if wanted == key:
+    kind_key, key = device_key(kind), device_key(name)
+    if kind_key == key:
         return True
-    is_name = wanted in {device_key(known) for known in GPU_NAMES}
-    has_number = any(c.isdigit() for c in wanted)
-    return has_number and not is_name and re.match(rf"{re.escape(wanted)}[ -]", key) is not None
+    is_name = kind_key in {device_key(known) for known in GPU_NAMES}
+    has_number = any(c.isdigit() for c in kind_key)
+    return has_number and not is_name and re.match(rf"{re.escape(kind_key)}[ -]", key) is not None
 
 
 def names_another(kind: str, names: Sequence[str]) -> bool:

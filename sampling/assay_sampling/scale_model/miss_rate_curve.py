@@ -210,7 +210,7 @@ def stack_distances(
         raise ParameterError("sectors per line", f"{sectors_per_line} is not positive", "give 1 or 4")
     threshold = max(1, round(sampling_rate * (1 << _HASH_BITS)))
     accesses, held = 0, 0
-    kept: list[np.ndarray] = []
+    samples: list[np.ndarray] = []
     for chunk in chunks:
         accesses += len(chunk)
         pieces = chunk.astype(np.uint64, copy=False)
@@ -226,9 +226,9 @@ def stack_distances(
                 f"{memory_limit_bytes:,} bytes",
                 "sample lines with a lower sampling rate, or raise the limit",
             )
-        kept.append(pieces)
+        samples.append(pieces)
     rate = threshold / (1 << _HASH_BITS)
-    every = np.concatenate([np.zeros(0, np.uint64), *kept])
+    every = np.concatenate([np.zeros(0, np.uint64), *samples])
     exact = exact_distances(every) if sectors_per_line == 1 else sector_distances(every, sectors_per_line)
     _, line = np.unique(every // np.uint64(sectors_per_line), return_inverse=True)
     return StackDistances(np.where(exact < 0, np.inf, exact / rate), line, accesses, rate)

@@ -126,15 +126,15 @@ def half_width(calibration: Calibration, rule: str, doublings: float, level: flo
         return None
     steps = max(1, math.ceil(doublings - 1e-9))
     within = columns[: min(steps, len(columns))]
-    width, kept = 0.0, 1.0
+    width, coverage = 0.0, 1.0
     for column in within:
         # The margin keeps (n + 1) level = 19.8 at rank 20, and 18.000000000000004 at 18.
         rank = math.ceil((len(column) + 1) * level - 1e-9)
         reached = min(rank, len(column))
         width = max(width, column[reached - 1])
-        kept = min(kept, level if rank <= len(column) else len(column) / (len(column) + 1))
+        coverage = min(coverage, level if rank <= len(column) else len(column) / (len(column) + 1))
     extrapolated = steps > len(columns)
-    return HalfWidth(width * (steps / len(columns) if extrapolated else 1.0), kept, extrapolated)
+    return HalfWidth(width * (steps / len(columns) if extrapolated else 1.0), coverage, extrapolated)
 
 
 def interval_coverage(evaluation: Evaluation, level: float = DEFAULT_LEVEL) -> dict[str, dict[str, object]]:
@@ -250,16 +250,16 @@ def predict_workload(
     models = scale_models_of(workload, sizes, weak_scaling=weak_scaling)
     calibration = calibration or published_calibration((models.small, models.large))
     known = sorted({*workload.ipc, *workload.mpki})
-    wanted = list(targets) or [size for size in known if size > models.large]
-    wanted = wanted or [models.large << step for step in (1, 2, 3)]
-    predictions = predict(rule, models, wanted, deviation_growth=calibration.deviation_growth)
+    target_sizes = list(targets) or [size for size in known if size > models.large]
+    target_sizes = target_sizes or [models.large << step for step in (1, 2, 3)]
+    predictions = predict(rule, models, target_sizes, deviation_growth=calibration.deviation_growth)
     if all(prediction.ipc is None for prediction in predictions):
         why = predictions[0].reason
         cause = why.text if why is not None else "no target can be predicted"
         raise RefusedError(workload.name, cause, "give what is missing, or a smaller target")
     # The level is checked even if nothing is calibrated.
     calibrated = half_width(calibration, rule, 1, level) is not None
-    steps = max(math.floor(math.log2(size / models.large)) for size in wanted)
+    steps = max(math.floor(math.log2(size / models.large)) for size in target_sizes)
     cliff = find_cliff(models, steps)
     return WorkloadPrediction(
         workload=workload.name,

@@ -137,14 +137,14 @@ class OperationScores:
 @dataclass(frozen=True)
 class PlacedOperations:
     """Where a selection by operation is on a recording: ``placed`` has the representatives that have a
-    counterpart there, ``kept`` of shape (r,) says which. ``labels`` of it are the group of each
+    counterpart there, ``has_counterpart`` of shape (r,) says which. ``labels`` of it are the group of each
     operation, and the number after the last group for those without a counterpart."""
 
     calls: SelectedCalls
     operations: Operations
     match: OperationMatch
     placed: Placed
-    kept: np.ndarray
+    has_counterpart: np.ndarray
 
     @property
     def every_operation_matched(self) -> bool:
@@ -153,17 +153,22 @@ class PlacedOperations:
 
     def weights_of(self, kind: WeightKind) -> np.ndarray:
         """The weights of one kind of the representatives that have a counterpart, shape (k,)."""
-        return _taken_over(self.calls, self.calls.weights[kind], self.kept)
+        return _taken_over(self.calls, self.calls.weights[kind], self.has_counterpart)
 
     def scores(self) -> OperationScores:
         """Scores by each kind of weights."""
         scores = {kind: self._evaluation(kind) for kind in self.calls.weights}
-        if not self.kept.all():
-            why = make_note("interval_of_missing_representatives", representatives=int((~self.kept).sum()))
+        if not self.has_counterpart.all():
+            why = make_note(
+                "interval_of_missing_representatives", representatives=int((~self.has_counterpart).sum())
+            )
             scores = {
                 kind: replace(score, interval=None, interval_reason=why) for kind, score in scores.items()
             }
-        notes = (*_unmatched(self.match, self.calls, self.operations), *_notes(self.calls, self.kept))
+        notes = (
+            *_unmatched(self.match, self.calls, self.operations),
+            *_notes(self.calls, self.has_counterpart),
+        )
         return OperationScores(scores, self.match, notes, self.operations)
 
     def _evaluation(self, kind: WeightKind) -> Evaluation:
@@ -248,8 +253,8 @@ def place_matched(
     of one recording match once. ``match`` has the selection's recording on the left."""
     subject = f"selection on {source_of(there.source)}"
     require_operations_match(match, subject)
-    rows, kept = _counterparts(calls, match)
-    if not kept.any():
+    rows, has_counterpart = _counterparts(calls, match)
+    if not has_counterpart.any():
         raise MisalignedError(
             subject, "none of the representatives has a counterpart", _RECORD_SELECTION, match.differences
         )
@@ -257,17 +262,17 @@ def place_matched(
     unmatched[match.right_rows] = False
     placed = Placed(
         cost=scored_cost(there.launches, quantity, calls.quantity),
-        rows=rows[kept],
-        groups=calls.groups[kept],
+        rows=rows[has_counterpart],
+        groups=calls.groups[has_counterpart],
         labels=_carried(calls.labels, match, len(there), calls.group_count),
         instructions=instructions_of(there.launches),
         facts=_facts(calls, match, there.launches, unmatched),
         light_time=_time_there(calls, there, match),
-        design=calls.design if kept.all() else None,
+        design=calls.design if has_counterpart.all() else None,
         at_home=at_home,
         scales_at_most=checked_scale(scales_at_most),
     )
-    return PlacedOperations(calls, there, match, placed, kept)
+    return PlacedOperations(calls, there, match, placed, has_counterpart)
 
 
 def _counterparts(calls: SelectedCalls, match: OperationMatch) -> tuple[np.ndarray, np.ndarray]:
@@ -312,14 +317,14 @@ def _time_there(calls: SelectedCalls, there: Operations, match: OperationMatch) 
     return light_time
 
 
-def _taken_over(calls: SelectedCalls, weights: np.ndarray, kept: np.ndarray) -> np.ndarray:
+def _taken_over(calls: SelectedCalls, weights: np.ndarray, has_counterpart: np.ndarray) -> np.ndarray:
     """The weights of the representatives that have a counterpart, shape (k,): those of a group add up, in the
     time that they stand for, to what all of its representatives did."""
     stands_for = weights * calls.sequence.time[calls.rows]
     whole = np.bincount(calls.groups, stands_for, calls.group_count)
-    left = np.bincount(calls.groups[kept], stands_for[kept], calls.group_count)
+    left = np.bincount(calls.groups[has_counterpart], stands_for[has_counterpart], calls.group_count)
     factor = np.divide(whole, left, out=np.ones_like(whole), where=left > 0)
-    taken: np.ndarray = weights[kept] * factor[calls.groups[kept]]
+    taken: np.ndarray = weights[has_counterpart] * factor[calls.groups[has_counterpart]]
     return taken
 
 
@@ -337,11 +342,11 @@ def _unmatched(match: OperationMatch, calls: SelectedCalls, there: Operations) -
     ]
 
 
-def _notes(calls: SelectedCalls, kept: np.ndarray) -> list[Note]:
+def _notes(calls: SelectedCalls, has_counterpart: np.ndarray) -> list[Note]:
     notes = []
-    if not kept.all():
-        lost = np.setdiff1d(calls.groups, calls.groups[kept])
-        count = int((~kept).sum())
+    if not has_counterpart.all():
+        lost = np.setdiff1d(calls.groups, calls.groups[has_counterpart])
+        count = int((~has_counterpart).sum())
         notes.append(make_note("representatives_unmatched", representatives=count, groups=len(lost)))
     by_name = _time_by_name_percent(calls.sequence)
     if by_name >= 100 - LEAST_MATCHED_TIME_PERCENT:

@@ -63,13 +63,13 @@ def rows_of_representatives(
 ) -> tuple[np.ndarray, list[str]]:
     """Rows of the representatives in a recording, shape (r,), and their differences, a line each."""
     keys = keys_of(launches)
-    wanted = row_keys(saved.process, saved.launch)
-    rows = np.minimum(np.searchsorted(keys, wanted), max(len(keys) - 1, 0))
+    saved_keys = row_keys(saved.process, saved.launch)
+    rows = np.minimum(np.searchsorted(keys, saved_keys), max(len(keys) - 1, 0))
     there = launches.take(rows)
     differences = []
-    present = keys[rows] == wanted
+    present = keys[rows] == saved_keys
     shapes: tuple[Shape, ...] = ("grid", "block") if kind == "exact" else ("block",)
-    for index in range(len(wanted)):
+    for index in range(len(saved_keys)):
         where = f"process {saved.process[index]} launch {saved.launch[index]}"
         if not present[index]:
             differences.append(f"{where} is missing")
@@ -129,15 +129,15 @@ def _differences(
     if kernel != saved.kernel[index]:
         yield f"kernel {kernel[:80]!r} and not {saved.kernel[index][:80]!r}"
     for what in shapes:
-        wanted = (saved.grid if what == "grid" else saved.block)[index]
+        saved_shape = (saved.grid if what == "grid" else saved.block)[index]
         shape = [max(int(one.column(f"{what}_{axis}")[0]), 0) for axis in "xyz"]
         # A selection made on totals has them in x; its product is the total either way.
-        if totals_only(one, what) or (wanted[1:] == 1).all():
-            same = int(shape_totals(one, what)[0]) == int(np.prod(wanted))
+        if totals_only(one, what) or (saved_shape[1:] == 1).all():
+            same = int(shape_totals(one, what)[0]) == int(np.prod(saved_shape))
         else:
-            same = shape == wanted.tolist()
+            same = shape == saved_shape.tolist()
         if not same:
-            yield f"{what} {_shown(shape)} and not {_shown(wanted.tolist())}"
+            yield f"{what} {_shown(shape)} and not {_shown(saved_shape.tolist())}"
 
 
 def _shown(shape: list[int]) -> str:
@@ -168,9 +168,9 @@ def refuse_other_counts(subject: str, reference: Launches, other: Launches) -> N
 
 def counterparts_of(alignment: Alignment, selection: Selection, subject: str) -> np.ndarray:
     """Rows of the representatives in the other recording, shape (r,)."""
-    wanted = selection.representatives.row
-    position = np.minimum(np.searchsorted(alignment.left_rows, wanted), len(alignment.left_rows) - 1)
-    missing = alignment.left_rows[position] != wanted
+    rows = selection.representatives.row
+    position = np.minimum(np.searchsorted(alignment.left_rows, rows), len(alignment.left_rows) - 1)
+    missing = alignment.left_rows[position] != rows
     if missing.any():
         index = int(np.argmax(missing))
         representatives = selection.representatives
@@ -178,7 +178,7 @@ def counterparts_of(alignment: Alignment, selection: Selection, subject: str) ->
             subject,
             f"the representative at process {representatives.process[index]} launch "
             f"{representatives.launch[index]} ({representatives.kernel[index][:80]}) has no counterpart "
-            f"({alignment.kind}, {int(missing.sum())} of {len(wanted)} representatives)",
+            f"({alignment.kind}, {int(missing.sum())} of {len(rows)} representatives)",
             "choose representatives by another rule or seed, or match by position",
             alignment.differences,
         )

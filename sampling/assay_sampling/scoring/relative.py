@@ -116,8 +116,8 @@ def common_quantity(saved: SavedSelection, first: Launches, second: Launches) ->
     """The cost to compare two recordings in: the selection's if both have it, else the first that both have.
 
     Raises CounterUnavailableError if there is none."""
-    wanted = [saved_quantity(saved), "duration_ns", *COST_UNITS]
-    for candidate in wanted:
+    candidates = [saved_quantity(saved), "duration_ns", *COST_UNITS]
+    for candidate in candidates:
         if candidate in COST_UNITS and measured(first, candidate) and measured(second, candidate):
             return candidate
     raise CounterUnavailableError(

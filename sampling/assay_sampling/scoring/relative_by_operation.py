@@ -66,13 +66,13 @@ def _widest(
     _, ours, theirs = np.intersect1d(
         here.match.left_rows, there.match.left_rows, assume_unique=True, return_indices=True
     )
-    both = here.kept & there.kept
+    both = here.has_counterpart & there.has_counterpart
     places = np.flatnonzero(both)
     chosen = Chosen(
-        rows_here=here.placed.rows[both[here.kept]],
-        rows_there=there.placed.rows[both[there.kept]],
+        rows_here=here.placed.rows[both[here.has_counterpart]],
+        rows_there=there.placed.rows[both[there.has_counterpart]],
         group=here.calls.groups[both],
-        weight=there.weights_of(kind)[both[there.kept]],
+        weight=there.weights_of(kind)[both[there.has_counterpart]],
         kernel=tuple(saved.kernel[place] for place in places.tolist()),
         grid=np.zeros((len(places), 3), np.int64),
     )

@@ -152,7 +152,7 @@ def weigh(
     rows: np.ndarray,
     *,
     here: WeightKind,
-    asked: WeightKind | None,
+    requested_kind: WeightKind | None,
     light_time: np.ndarray | None = None,
     drawing: Drawing = "rule",
 ) -> Weighing:
@@ -162,30 +162,32 @@ def weigh(
         profile: the selection's; its light runs give the light time.
         labels, rows: as in :func:`light_time_weights`.
         here: what the method's own weights count.
-        asked: the parameter ``weights``; None takes light time where there is a light run.
+        requested_kind: the parameter ``weights``; None takes light time where there is a light run.
         light_time: weights of a method that computes its own, shape (r,).
         drawing: how the representatives were drawn; in proportion to light time each has a weight of its own.
 
     Raises RefusedError if light time is asked for and there is none, ParameterError for weights that the
     method does not have.
     """
-    if asked not in (None, here, "light_time"):
+    if requested_kind not in (None, here, "light_time"):
         others = "" if here == "light_time" else " or light_time"
-        raise ParameterError("weights", f"this method has no weights by {asked}", f"use {here}{others}")
+        raise ParameterError(
+            "weights", f"this method has no weights by {requested_kind}", f"use {here}{others}"
+        )
     if light_time is not None:
-        return Weighing(_rule(here, asked), light_time)
+        return Weighing(_rule(here, requested_kind), light_time)
     whole = profile.whole
     time = light_time_of_profile(profile)
     if time is None:
-        if asked == "light_time":
+        if requested_kind == "light_time":
             raise no_light_run(profile)
         return Weighing(WeightRule(here, here), None)
     if drawing == "light_time":
-        return Weighing(_rule(here, asked), drawn_weights(time, labels, rows))
+        return Weighing(_rule(here, requested_kind), drawn_weights(time, labels, rows))
     try:
         weights = light_time_weights(time, labels, rows, named=lambda row: _launch_at(whole, row))
     except RefusedError:
-        if asked == "light_time":
+        if requested_kind == "light_time":
             raise
         first = int(rows[np.argmax(~(time[rows] > 0))])
         note = make_note(
@@ -196,7 +198,7 @@ def weigh(
             launch=int(whole.table["launch"][first].as_py()),
         )
         return Weighing(WeightRule(here, here), None, (note,))
-    return Weighing(_rule(here, asked), weights)
+    return Weighing(_rule(here, requested_kind), weights)
 
 
 def no_light_run(profile: Profile) -> RefusedError:

@@ -29,14 +29,14 @@ def same_kernel(one: str, other: str) -> bool:
     if is_mangled(one) == is_mangled(other):
         return False
     mangled, plain = (one, other) if is_mangled(one) else (other, one)
-    wanted, whole = _mangled_parts(mangled)
+    mangled_parts, whole = _mangled_parts(mangled)
     parts = _plain_parts(plain)
-    if not wanted or not parts:
+    if not mangled_parts or not parts:
         return False
     if len(parts) == 1:
-        return wanted[-1] == parts[0]
+        return mangled_parts[-1] == parts[0]
     # A mangled name with template arguments within may go on after them.
-    return wanted == (parts if whole else parts[: len(wanted)])
+    return mangled_parts == (parts if whole else parts[: len(mangled_parts)])
 
 
 def _mangled_parts(name: str) -> tuple[list[str], bool]:

@@ -153,8 +153,8 @@ class Space:
         """
         cause = error.cause if isinstance(error, ProfilerError) else str(error)
         if isinstance(error, ProfilerError):
-            said = error.failure_class is FailureClass.DISK_FULL
-            full = said or (error.failure_class in _OF_FULL and self.place.is_full())
+            is_disk_full = error.failure_class is FailureClass.DISK_FULL
+            full = is_disk_full or (error.failure_class in _OF_FULL and self.place.is_full())
         else:
             full = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
         if not full:

@@ -179,8 +179,8 @@ def _tried(means: Means) -> str:
             place.close()
         if done.returncode == 0:
             return ""
-        said = (done.stderr.strip() or f"exit status {done.returncode}").splitlines()[-1][:300]
-        return f"{said} ({refusal.read_text()})" if refusal.exists() else said
+        last_line = (done.stderr.strip() or f"exit status {done.returncode}").splitlines()[-1][:300]
+        return f"{last_line} ({refusal.read_text()})" if refusal.exists() else last_line
 
 
 def _remedy() -> str:

@@ -120,9 +120,9 @@ class Place:
     def _expect(self) -> None:
         assert self._holder is not None and self._holder.stdout is not None
         if not self._holder.stdout.read(1):
-            _, said = self._holder.communicate()
+            _, stderr = self._holder.communicate()
             raise PlaceError(
-                said.decode(errors="replace").strip() or "the process that holds its files ended"
+                stderr.decode(errors="replace").strip() or "the process that holds its files ended"
             )
 
     def _write(self, data: bytes) -> None:

@@ -81,14 +81,14 @@ def main(arguments: list[str]) -> int:
 def _why_not(info: int, space: subprocess.Popen[bytes], mounts: list[list[str]]) -> str:
     """Why the program must not start; "" once the space is as expected."""
     with os.fdopen(info, "rb") as file:
-        said = file.read()
+        info_json = file.read()
     until = time.monotonic() + _MOST_SECONDS
     why = ""
     while time.monotonic() < until:
-        if space.poll() is not None or not said:
+        if space.poll() is not None or not info_json:
             return f"bubblewrap ended before the program began (exit status {space.wait()})"
         try:
-            with open(f"/proc/{json.loads(said)['child-pid']}/mountinfo", encoding="utf-8") as table:  # noqa: PTH123
+            with open(f"/proc/{json.loads(info_json)['child-pid']}/mountinfo", encoding="utf-8") as table:  # noqa: PTH123
                 why = wrong_mounts(table.read().splitlines(), mounts)
         except OSError as error:
             why = f"its mounts cannot be read ({error.strerror})"
@@ -138,7 +138,7 @@ def _kind(path: str, kinds: dict[str, Any]) -> tuple[str, bool]:
 
 
 def _plain(path: str) -> str:
-    return re.sub(r"\\([0-7]{3})", lambda found: chr(int(found[1], 8)), path)
+    return re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), path)
 
 
 def _end_as(code: int) -> int:

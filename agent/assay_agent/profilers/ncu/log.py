@@ -84,9 +84,9 @@ def require_clean(
     failure_in(subject, log.lines)
     refuse_killed(subject, result)
     if result.problem:
-        said = last_words("\n".join(log.lines) or result.stderr)
+        words = last_words("\n".join(log.lines) or result.stderr)
         raise ProfilerError(
-            FailureClass.INTERNAL, subject, f"Nsight Compute: {result.ending}; its last words: {said}"
+            FailureClass.INTERNAL, subject, f"Nsight Compute: {result.ending}; its last words: {words}"
         )
     errors = [line for line in log.lines if line.startswith("==ERROR==")]
     if errors:
@@ -133,5 +133,5 @@ def words_before_hanging(text: str) -> str:
     """The reason in the log of a tool that hangs, "" if it gives none."""
     slow = [line for line in text.splitlines() if _SLOW in line]
     # "No kernels were profiled" only appears because we ended the tool.
-    said = slow or [line for line in text.splitlines() if NOTHING not in line][-1:]
-    return quoted(said[0]) if said else ""
+    lines = slow or [line for line in text.splitlines() if NOTHING not in line][-1:]
+    return quoted(lines[0]) if lines else ""

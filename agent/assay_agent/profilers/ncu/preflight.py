@@ -99,8 +99,8 @@ def listing_of(
     candidates = CHIPS.get(compute_capability, ())
     if not candidates:
         return Listing(why=f"no chip is known for compute capability {compute_capability or '?'}")
-    kept = state / _FOLDER / f"{_key(tool, compute_capability, answering)}.json"
-    listing = _read(kept)
+    path = state / _FOLDER / f"{_key(tool, compute_capability, answering)}.json"
+    listing = _read(path)
     if listing is not None:
         return listing
     answer = ask([tool.program, "--list-chips"], None)
@@ -116,7 +116,7 @@ def listing_of(
     if not names:
         return Listing(chip, why=f"the tool did not list the metrics of {chip} ({answer.ending})")
     listing = Listing(chip, names)
-    _keep(kept, listing)
+    _keep(path, listing)
     return listing
 
 

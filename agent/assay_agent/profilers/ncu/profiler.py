@@ -111,15 +111,15 @@ class NsightComputeMeasurement(LiveMeasurement):
         capability = self.gpu.device.compute_capability
         memory = refusal_memory(tool, self.gpu, self.gpu.refusing(self.environment), self.state)
         listing = self._listing(tool).without(memory.read())
-        said = ""
+        cause = ""
         for _ in range(MOST_ROUNDS):
             metrics = ncu_command.plan_metrics(work, capability, tool.version, listing)
             try:
                 profile = self._round(tool, work, metrics)
             except MetricsRefusedError as error:
                 memory.add(error.metrics)
-                listing, said = listing.without(error.metrics), error.cause
-                self.note(f"note: {', '.join(error.metrics)} is left out from now on: {said}")
+                listing, cause = listing.without(error.metrics), error.cause
+                self.note(f"note: {', '.join(error.metrics)} is left out from now on: {cause}")
             else:
                 if metrics.missing:
                     self.flag("metrics_missing", missing_text(listing, tool, metrics.missing))
@@ -128,7 +128,7 @@ class NsightComputeMeasurement(LiveMeasurement):
             FailureClass.METRIC_UNKNOWN,
             str(self.work.key),
             f"{MOST_ROUNDS} profiles in a row were refused, each for another metric (so far "
-            f"{', '.join(sorted(listing.refused))}); {said}",
+            f"{', '.join(sorted(listing.refused))}); {cause}",
             "submit it again: what was refused is not asked for again on this box",
         )
 
@@ -180,14 +180,14 @@ class NsightComputeMeasurement(LiveMeasurement):
     def _hang(self, error: ProfilerError, log_path: Path) -> ProfilerError:
         text = read_log(log_path)
         self._note_log(text)
-        said = words_before_hanging(text)
-        cause = error.cause + (f"; the tool says: {said}" if said else "")
-        return ProfilerError(FailureClass.HANG, error.subject, cause, tool_said=said)
+        words = words_before_hanging(text)
+        cause = error.cause + (f"; the tool says: {words}" if words else "")
+        return ProfilerError(FailureClass.HANG, error.subject, cause, tool_said=words)
 
     def _note_log(self, text: str) -> None:
-        kept = without_launches(text)
-        if kept:
-            self.note(f"[log]\n{kept}")
+        other_lines = without_launches(text)
+        if other_lines:
+            self.note(f"[log]\n{other_lines}")
 
     def _judged(self, result: ToolResult, text: str, metrics: MetricPlan, count: int) -> NcuLog:
         """The log, with flags set; raises ProfilerError if it shows a failure."""
@@ -202,11 +202,13 @@ class NsightComputeMeasurement(LiveMeasurement):
 
     def _nothing(self, result: ToolResult, log: NcuLog) -> None:
         """No launches: after skipped launches the workload had ended, otherwise it is a failure."""
-        said = next((line for line in log.lines if NOTHING in line), "")
-        if self.work.launch_skip and said:
+        tool_line = next((line for line in log.lines if NOTHING in line), "")
+        if self.work.launch_skip and tool_line:
             self.flag("slice_empty", f"the workload has at most {self.work.launch_skip:,} launches")
             return
-        cause = f"the tool says: {quoted(said)}" if said else f"the tool says nothing ({result.ending})"
+        cause = (
+            f"the tool says: {quoted(tool_line)}" if tool_line else f"the tool says nothing ({result.ending})"
+        )
         raise ProfilerError(FailureClass.NOTHING_PROFILED, str(self.work.key), cause)
 
     @property
@@ -249,12 +251,12 @@ class NsightComputeMeasurement(LiveMeasurement):
         if missing:
             self.flag("counters_nan", "not measured (n/a or NaN): " + "; ".join(missing))
         self.take_notes(notes)
-        said = profiled.log.profiled
-        if rows != said:
+        launch_count = profiled.log.profiled
+        if rows != launch_count:
             raise ProfilerError(
                 FailureClass.REPORT_SHORT,
                 str(self.work.key),
-                f"the tool said that it profiled {said:,} launches, but its report has {rows:,}",
+                f"the tool said that it profiled {launch_count:,} launches, but its report has {rows:,}",
             )
 
     def _import(self, tool: ToolVersion) -> Path | None:
@@ -273,11 +275,11 @@ class NsightComputeMeasurement(LiveMeasurement):
         lines = [line for line in own_lines(head) + own_lines(result.stderr) if line.startswith("==ERROR==")]
         failure_in(subject, lines)
         if lines or result.exit_code != 0 or not head:
-            said = quoted(lines[0]) if lines else last_words(result.stderr)
+            words = quoted(lines[0]) if lines else last_words(result.stderr)
             raise ProfilerError(
                 FailureClass.REPORT_SHORT,
                 subject,
-                f"the report cannot be imported ({result.ending}); the tool says: {said}",
+                f"the report cannot be imported ({result.ending}); the tool says: {words}",
             )
         return page
 

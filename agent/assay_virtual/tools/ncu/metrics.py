@@ -96,9 +96,9 @@ def passes(counters: Iterable[Counter]) -> int:
     Counters of patched instructions take a separate pass. The others fit into one, unless there are two or
     more of L1 sectors or requests (one more), or hit rates, throughput or occupancy (one more).
     """
-    wanted = list(counters)
-    names = [counter.name for counter in wanted if counter.variant == "hardware"]
-    sass = any(counter.variant == "sass" for counter in wanted)
+    counter_list = list(counters)
+    names = [counter.name for counter in counter_list if counter.variant == "hardware"]
+    sass = any(counter.variant == "sass" for counter in counter_list)
     sectors = sum(name.endswith(("_sectors", "_requests")) for name in names)
     rates = any(name.endswith("_percent") for name in names)
     hardware = (1 if names else 0) + (1 if sectors > 1 else 0) + (1 if rates else 0)

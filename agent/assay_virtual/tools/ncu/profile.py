@@ -284,8 +284,8 @@ class ProfileRun:
             print_page(results, self._command, self._version, self._log)
             return 0
         if "report_short" in self._faults:
-            kept = results.columns.rows - max(1, results.columns.rows // 3)
-            columns = results.columns.head(kept)
+            rows = results.columns.rows - max(1, results.columns.rows // 3)
+            columns = results.columns.head(rows)
         else:
             columns = results.columns
         try:

@@ -87,25 +87,25 @@ def _filtered(selected: Selected, command: CommandLine) -> Selected:
     before = command.count("launch-skip-before-match") or 0
     selected = selected.taken(slice(before, None))
     base = command.text("kernel-name-base")
-    kept = np.ones(len(selected), np.bool_)
+    mask = np.ones(len(selected), np.bool_)
     if "kernel-name" in command:
-        kept &= _by_name(selected, base, command.given["kernel-name"])
+        mask &= _by_name(selected, base, command.given["kernel-name"])
     if "kernel-id" in command:
-        kept &= np.any([_by_id(selected, base, text) for text in command.given["kernel-id"]], axis=0)
+        mask &= np.any([_by_id(selected, base, text) for text in command.given["kernel-id"]], axis=0)
     skip, count = command.count("launch-skip") or 0, command.count("launch-count")
-    rows = np.flatnonzero(kept)[skip : None if count is None else skip + count]
+    rows = np.flatnonzero(mask)[skip : None if count is None else skip + count]
     return selected.taken(rows)
 
 
 def _by_name(selected: Selected, base: str, texts: tuple[str, ...]) -> NDArray[np.bool_]:
-    kept = np.zeros(len(selected), np.bool_)
+    mask = np.zeros(len(selected), np.bool_)
     for number, part in enumerate(selected.parts):
         rows = np.flatnonzero(selected.part == number)
         matches = np.array(
             [any(_matches(named(kernel.name, base), text) for text in texts) for kernel in part.kernels]
         )
-        kept[rows] = matches[part.kernel[selected.row[rows]]]
-    return kept
+        mask[rows] = matches[part.kernel[selected.row[rows]]]
+    return mask
 
 
 def _by_id(selected: Selected, base: str, text: str) -> NDArray[np.bool_]:
@@ -114,9 +114,9 @@ def _by_id(selected: Selected, base: str, text: str) -> NDArray[np.bool_]:
     if match is None:
         raise UsageError(f"the argument ('{text}') for option '--kernel-id' is invalid")
     context, stream, name, invocation = match.groups()
-    kept = _by_name(selected, base, (name,)) if name else np.ones(len(selected), np.bool_)
+    mask = _by_name(selected, base, (name,)) if name else np.ones(len(selected), np.bool_)
     for number, part in enumerate(selected.parts):
-        rows = np.flatnonzero((selected.part == number) & kept)
+        rows = np.flatnonzero((selected.part == number) & mask)
         within = part.kernel[selected.row[rows]]
         good = np.full(len(rows), context in ("", "1"))
         if stream:
@@ -127,8 +127,8 @@ def _by_id(selected: Selected, base: str, text: str) -> NDArray[np.bool_]:
                 same = within == kernel
                 nth[same] = np.arange(1, int(same.sum()) + 1)
             good &= np.array([re.fullmatch(invocation, str(value)) is not None for value in nth.tolist()])
-        kept[rows] = good
-    return kept
+        mask[rows] = good
+    return mask
 
 
 def _matches(name: str, text: str) -> bool:

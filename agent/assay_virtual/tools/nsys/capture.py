@@ -49,15 +49,15 @@ def capture_run(
     until_ns = duration_ns if ended and duration_ns is not None else _FOR_EVER_NS
     tables = [{name: each[table["call_ns"] < until_ns] for name, each in table.items()} for table in tables]
     finished = [table["start_ns"] + table["duration_ns"] <= until_ns for table in tables]
-    kept = np.concatenate([np.ones(0, np.bool_), *finished])
+    is_recorded = np.concatenate([np.ones(0, np.bool_), *finished])
     is_reported = "dropped_events" in environment.faults
-    if (is_reported or "lost_events" in environment.faults) and len(kept):
-        kept &= np.arange(len(kept)) % _DROPPED_EVERY != _DROPPED_EVERY - 1
-        kept[-1] &= len(kept) >= _DROPPED_EVERY
-    if "lost_end" in environment.faults and len(kept):
-        kept[-1] = False
+    if (is_reported or "lost_events" in environment.faults) and len(is_recorded):
+        is_recorded &= np.arange(len(is_recorded)) % _DROPPED_EVERY != _DROPPED_EVERY - 1
+        is_recorded[-1] &= len(is_recorded) >= _DROPPED_EVERY
+    if "lost_end" in environment.faults and len(is_recorded):
+        is_recorded[-1] = False
     columns = {name: np.concatenate([_NONE, *(table[name] for table in tables)]) for name in _COLUMNS}
-    launches = Columns({name: numbers(values) for name, values in {**columns, "kept": kept}.items()})
+    launches = Columns({name: numbers(values) for name, values in {**columns, "kept": is_recorded}.items()})
     document = {
         "gpu": environment.gpu.architecture.kind,
         "seed": environment.gpu.seed,
@@ -72,7 +72,7 @@ def capture_run(
             for part in parts
         ],
         "whole_graphs": whole_graphs,
-        "dropped": int((~kept).sum()) if is_reported else 0,
+        "dropped": int((~is_recorded).sum()) if is_reported else 0,
         "call_duration_ns": CALL_DURATION_NS,
         **({"ended_ns": until_ns} if ended else {}),
         "command": list(program.arguments),

@@ -142,7 +142,9 @@ class _Export:
         entries = [self._kernel(entry) for entry in self._document["kernels"]]
         whole, graphs = self._document["whole_graphs"], self._column["graph_launch"]
         rows = [
-            row for row, kept in enumerate(self._column["kept"]) if kept and not (whole and graphs[row] >= 0)
+            row
+            for row, is_recorded in enumerate(self._column["kept"])
+            if is_recorded and not (whole and graphs[row] >= 0)
         ]
         rows.sort(key=self._column["start_ns"].__getitem__)
         chosen = self._select(

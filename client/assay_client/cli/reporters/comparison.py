@@ -128,9 +128,9 @@ def _bases(scored: list[Mapping[str, Any]]) -> list[str]:
     methods_by_basis: dict[str, list[str]] = {}
     for entry in scored:
         fair = entry["fair"]
-        said = _BASES.get(fair["basis"], fair["basis"]).format(trials=fair["trials"])
-        methods_by_basis.setdefault(said, []).append(entry["method"])
-    return [f"{said} ({', '.join(methods)})" for said, methods in methods_by_basis.items()]
+        basis = _BASES.get(fair["basis"], fair["basis"]).format(trials=fair["trials"])
+        methods_by_basis.setdefault(basis, []).append(entry["method"])
+    return [f"{basis} ({', '.join(methods)})" for basis, methods in methods_by_basis.items()]
 
 
 def _costs(scored: list[Mapping[str, Any]]) -> dict[str, str]:

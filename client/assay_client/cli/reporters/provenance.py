@@ -83,15 +83,15 @@ def _condition(condition: ConditionFacts) -> Iterator[tuple[str, str]]:
 def _counters(counters: CounterFacts) -> Iterator[tuple[str, str]]:
     if not counters.asked and not counters.collected:
         return
-    said = f"{count(len(counters.collected))} collected"
+    summary = f"{count(len(counters.collected))} collected"
     if counters.missing:
-        said += f"; missing: {', '.join(counters.missing)}"
+        summary += f"; missing: {', '.join(counters.missing)}"
     if counters.least_passes is not None and counters.most_passes is not None:
         least, most = counters.least_passes, counters.most_passes
-        said += (
+        summary += (
             f"; {least:,} passes a launch" if least == most else f"; {least:,} to {most:,} passes a launch"
         )
-    yield "counters", said
+    yield "counters", summary
 
 
 def _render_libraries(libraries: LibraryFacts, console: Console) -> None:

@@ -14,13 +14,13 @@ from assay_sampling.visible import visible
 
 def render_request(campaign: Mapping[str, Any], console: Console) -> None:
     """Draw what a request changed, and the campaign after it in one line."""
-    console.print(visible(_told(campaign)), soft_wrap=True)
+    console.print(visible(_sentence(campaign)), soft_wrap=True)
     console.print(visible(described(campaign)), soft_wrap=True)
     for line in (*waiting_lines(campaign["waiting"]), *resting_lines(campaign["resting"])):
         console.print(line, soft_wrap=True)
 
 
-def _told(campaign: Mapping[str, Any]) -> str:
+def _sentence(campaign: Mapping[str, Any]) -> str:
     request = campaign["request"]
     campaign_id, runs = campaign["campaign_id"], counted(request["runs_changed"], "run", "runs")
     ended, running = request["attempts_ended"], request["attempts_running"]

@@ -64,8 +64,8 @@ def _unseen(facts: Mapping[str, Any]) -> list[tuple[str, str]]:
     share = facts.get("unseen_time_percent")
     if share is None:
         return []
-    said = f"{percent(share)} of the light time is in signatures that the window lacks"
-    return [("unseen", said), *[("note", note_text(note)) for note in facts.get("notes", ())]]
+    text = f"{percent(share)} of the light time is in signatures that the window lacks"
+    return [("unseen", text), *[("note", note_text(note)) for note in facts.get("notes", ())]]
 
 
 def _new_signatures(time_percent: float | None) -> list[tuple[str, str]]:

@@ -250,7 +250,7 @@ def judge(
     """Score the methods of ``entries`` that apply; ``speedup`` None takes the median of their own."""
     applying = [entry for entry in entries if entry["status"] == "ok"]
     own = statistics.median(entry["speedup"] for entry in applying)
-    wanted = _rounded(own) if speedup is None else speedup
+    common_speedup = _rounded(own) if speedup is None else speedup
     count = draws_for(compared.rows) if draws is None else draws
     rows: list[dict[str, Any]] = []
     scored: list[tuple[AtSpeedup, dict[str, Any]]] = []
@@ -266,7 +266,7 @@ def judge(
                     compared.targets,
                     parameters=given,
                     weights=weights,
-                    speedup=wanted,
+                    speedup=common_speedup,
                     seed=seed,
                     draws=count,
                     groups=groups,
@@ -278,13 +278,13 @@ def judge(
                 scored.append((score, rows[-1]))
     contenders = [each.contender() for each, _ in scored]
     for contender, (_, row) in zip(contenders, scored, strict=True):
-        note = no_star_elsewhere(contender, contenders, wanted)
+        note = no_star_elsewhere(contender, contenders, common_speedup)
         row["star"], row["no_star"] = note is None, note and in_unit(note, compared.unit).to_dict()
-    advice, best = recommend_elsewhere(contenders, len(compared.targets), wanted)
+    advice, best = recommend_elsewhere(contenders, len(compared.targets), common_speedup)
     taken = None if best is None else scored[contenders.index(best)][0]
     names = [each.name for each in compared.targets]
     return Judged(
-        document={"speedup": wanted, "draws": count, "targets": names, "rows": rows},
+        document={"speedup": common_speedup, "draws": count, "targets": names, "rows": rows},
         stars=_stars(rows),
         recommendation={
             **advice.in_unit(compared.unit).to_dict(),

@@ -91,13 +91,13 @@ class _Comparison:
             return SeenLaunch(header.kernel_name, header.grid, header.block, "")
 
         @cache
-        def same(one: SeenLaunch, wanted: KernelShape) -> bool:
-            return not any(differences_of(wanted, one, match))
+        def same(one: SeenLaunch, shape: KernelShape) -> bool:
+            return not any(differences_of(shape, one, match))
 
         self.seen, self.same = seen, same
 
-    def fits(self, number: int, wanted: KernelShape) -> bool:
-        return self.same(self.seen(number), wanted)
+    def fits(self, number: int, shape: KernelShape) -> bool:
+        return self.same(self.seen(number), shape)
 
 
 def _missed(saved: SavedSelection, folder: TraceFolder) -> int:
@@ -117,8 +117,8 @@ def _selected(saved: SavedSelection, folder: TraceFolder, compared: _Comparison)
     places = []
     for row, launch in zip(rows, launches.tolist(), strict=True):
         near = range(max(launch - missed, 0), min(launch + 1, traced))
-        wanted = KernelShape.of(saved, row)
-        places.append(np.array([number for number in near if compared.fits(number, wanted)], np.int64))
+        shape = KernelShape.of(saved, row)
+        places.append(np.array([number for number in near if compared.fits(number, shape)], np.int64))
     return assignments(places, np.diff(launches).tolist())
 
 
@@ -190,12 +190,12 @@ def _by_recording(
     """The trace of each launch that can be no other; None where the traces are the first launches."""
     selected = rows_on(saved, recording)
     own = np.flatnonzero(recording.column("process") == recording.column("process")[selected[0]])
-    wanted, key_of_row = _kernel_shapes(recording.take(own))
-    rows_of = {key: np.flatnonzero(key_of_row == key) for key in range(len(wanted))}
+    shapes, key_of_row = _kernel_shapes(recording.take(own))
+    rows_of = {key: np.flatnonzero(key_of_row == key) for key in range(len(shapes))}
 
     @cache
     def places_of(seen: SeenLaunch) -> np.ndarray:
-        fitting = [rows_of[key] for key, shape in enumerate(wanted) if compared.same(seen, shape)]
+        fitting = [rows_of[key] for key, shape in enumerate(shapes) if compared.same(seen, shape)]
         return np.sort(np.concatenate([np.empty(0, np.int64), *fitting]))
 
     places = [places_of(compared.seen(number)) for number in range(len(folder.by_id))]

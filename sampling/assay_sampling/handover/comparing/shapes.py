@@ -102,21 +102,21 @@ def _differ(launches: int) -> str:
     return "1 launch differs" if launches == 1 else f"{launches:,} launches differ"
 
 
-def differences_of(wanted: KernelShape, there: SeenLaunch, match: MatchKind) -> Iterator[str]:
+def differences_of(expected: KernelShape, there: SeenLaunch, match: MatchKind) -> Iterator[str]:
     """How a launch differs from what it has to be; nothing where it can be that."""
-    if not same_kernel(there.kernel, wanted.kernel):
-        yield f"kernel {there.kernel[:80]!r} and not {wanted.kernel[:80]!r}"
-    if match == "exact" and not _same_shape(there.grid, wanted.grid):
-        yield f"grid {there.grid} and not {wanted.grid}"
-    if not _same_shape(there.block, wanted.block):
-        yield f"block {there.block} and not {wanted.block}"
+    if not same_kernel(there.kernel, expected.kernel):
+        yield f"kernel {there.kernel[:80]!r} and not {expected.kernel[:80]!r}"
+    if match == "exact" and not _same_shape(there.grid, expected.grid):
+        yield f"grid {there.grid} and not {expected.grid}"
+    if not _same_shape(there.block, expected.block):
+        yield f"block {there.block} and not {expected.block}"
 
 
-def _same_shape(shape: tuple[int, int, int] | None, wanted: tuple[int, ...]) -> bool:
-    if shape is None or shape == wanted:
+def _same_shape(shape: tuple[int, int, int] | None, expected: tuple[int, ...]) -> bool:
+    if shape is None or shape == expected:
         return True
     # A recording that knows only the total has it in x.
-    return wanted[1:] == (1, 1) and shape[0] * shape[1] * shape[2] == wanted[0]
+    return expected[1:] == (1, 1) and shape[0] * shape[1] * shape[2] == expected[0]
 
 
 def _remedy(saved: SavedSelection, seen: Mapping[int, SeenLaunch], match: MatchKind) -> str:

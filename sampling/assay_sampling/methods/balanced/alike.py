@@ -59,17 +59,17 @@ class AlikeLaunches:
             drawn: combinations of which launch number ``place`` was chosen, from 0, in the order of the
                 rows; both of shape (d,).
         """
-        wanted = np.zeros(len(self.time), bool)
-        wanted[whole] = True
-        every = wanted.copy()
-        wanted[drawn] = True
+        with_chosen = np.zeros(len(self.time), bool)
+        with_chosen[whole] = True
+        every = with_chosen.copy()
+        with_chosen[drawn] = True
         most = int(self.count.max(initial=0)) + 1
         chosen = np.sort(drawn * most + place)
         seen = np.zeros(len(self.time), np.int64)
         parts = []
         for block in blocks(len(self.of_launch), self.of_launch):
             of_rows = np.asarray(self.of_launch[block])
-            near = np.flatnonzero(wanted[of_rows])
+            near = np.flatnonzero(with_chosen[of_rows])
             near = near[np.argsort(of_rows[near], kind="stable")]
             kind = of_rows[near]
             index, first, counts = np.unique(kind, return_index=True, return_counts=True)

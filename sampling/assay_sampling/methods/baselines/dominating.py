@@ -38,8 +38,8 @@ class DominatingLaunches:
         groups = int(labels.max()) + 1
         moved = labels.astype(np.int64)
         moved[self.rows] += groups
-        kept, strata = np.unique(moved, return_inverse=True)
-        return strata, kept >= groups
+        numbers, strata = np.unique(moved, return_inverse=True)
+        return strata, numbers >= groups
 
     def facts(self) -> dict[str, Any]:
         """``taken_whole`` of a selection; empty if there is no such launch."""

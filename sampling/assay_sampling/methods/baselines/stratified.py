@@ -112,8 +112,8 @@ class StratifiedSampler:
         population = Population.of(
             profile, parameters.estimator, self.name, _groups(launches, parameters.groups), light_time
         )
-        wanted = sample_size(parameters.launches, len(population))
-        dominating = DominatingLaunches.among(population.cost.values, wanted)
+        sample_count = sample_size(parameters.launches, len(population))
+        dominating = DominatingLaunches.among(population.cost.values, sample_count)
         least: int | np.ndarray = parameters.launches_per_group
         extra: dict[str, Any] = {"allocation_uses_cost": parameters.allocation == "neyman"}
         if parameters.dominating == "whole" and len(dominating.rows):
@@ -125,7 +125,7 @@ class StratifiedSampler:
         need = sizes.astype(np.float64)
         if parameters.allocation == "neyman":
             need *= _deviations(population.cost.values, population.labels)
-        drawn = allocate(need, sizes, wanted, least)
+        drawn = allocate(need, sizes, sample_count, least)
 
         def draw(rng: np.random.Generator) -> np.ndarray:
             if light_time is not None:

@@ -107,7 +107,7 @@ def at_speedup(
     method does not have.
     """
     groups = {} if groups is None else groups
-    with_budget = _asked(
+    with_budget = _parameters_at_speedup(
         method, profile, {**parameters, "weights": weights}, speedup, seed=seed, groups=groups
     )
     # Only launches, weights and groups are scored.
@@ -132,7 +132,7 @@ def drawn_at_speedup(
     """The parameters that leave nearly that speedup, and selections by them: one, where the seed changes
     nothing. Arguments as in :func:`at_speedup`."""
     groups: dict[int, Any] = {}
-    with_budget = _asked(method, profile, parameters, speedup, seed=seed, groups=groups)
+    with_budget = _parameters_at_speedup(method, profile, parameters, speedup, seed=seed, groups=groups)
     made = registry.prepared(method, profile, with_budget)
     select = _regrouped(made, seed, groups)
     return with_budget, list(_drawn(lambda each: made.completed(select(each)), seed, draws))
@@ -141,11 +141,11 @@ def drawn_at_speedup(
 def _regrouped(made: registry.Prepared, first: int, groups: dict[int, Any]) -> _Select:
     """Selects by a seed from ``first`` on, in the groups of that seed where a method made them before. Of
     large workloads those of a few seeds are kept."""
-    kept = max(_DRAWS_FOR_A_SPEEDUP, _LAUNCHES_DRAWN_FROM // max(len(made.profile.whole), 1))
-    return lambda seed: made.drawn(seed, groups if seed - first < kept else None)
+    seed_count = max(_DRAWS_FOR_A_SPEEDUP, _LAUNCHES_DRAWN_FROM // max(len(made.profile.whole), 1))
+    return lambda seed: made.drawn(seed, groups if seed - first < seed_count else None)
 
 
-def _asked(
+def _parameters_at_speedup(
     method: str,
     profile: Profile,
     parameters: Mapping[str, Any],

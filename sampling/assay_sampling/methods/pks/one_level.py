@@ -53,7 +53,12 @@ def one_level_selection(
     )
     groups = labels[chosen.rows]
     weighing = weigh(
-        profile, labels, chosen.rows, here="launches", asked=parameters.weights, drawing=chosen.drawing
+        profile,
+        labels,
+        chosen.rows,
+        here="launches",
+        requested_kind=parameters.weights,
+        drawing=chosen.drawing,
     )
     extra: dict[str, Any] = {
         "sweep": [asdict(entry) for entry in principal.sweep],

@@ -116,7 +116,7 @@ class TwoLevelGroups:
             labels,
             chosen.rows,
             here="launches",
-            asked=parameters["weights"],
+            requested_kind=parameters["weights"],
             drawing=chosen.drawing,
         )
         return Selection(

@@ -68,8 +68,8 @@ def random_representatives(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Rows drawn at random within each stratum, and their strata, both of shape (r,), in order of stratum."""
     sizes = strata.launches.astype(np.int64)
-    wanted = np.minimum(sizes, per_group)
-    return draw_rows(values.groups(strata.start), sizes, wanted, np.random.default_rng(seed))
+    draws = np.minimum(sizes, per_group)
+    return draw_rows(values.groups(strata.start), sizes, draws, np.random.default_rng(seed))
 
 
 def _usable(values: KernelValues, strata: Strata) -> np.ndarray:

@@ -126,15 +126,15 @@ def _fewer(
     # Strata before the merge are cut finer, so that valleys and best cuts remain possible bounds.
     finer, _ = split_segments(value, count, start, _too_wide(theta / _BLOCKS_PER_STRATUM))
     blocks = moments(value, count, finer)
-    kept = np.repeat(True, len(merged))
+    unchanged = np.repeat(True, len(merged))
     fewer = []
     for kernel in many.tolist():
         low, high = np.searchsorted(finer, kernel_start[kernel : kernel + 2])
         chosen = finer[low:high][joined_blocks(blocks.at(slice(low, high)), theta)]
         if len(chosen) < edges[kernel + 1] - edges[kernel]:
-            kept[edges[kernel] : edges[kernel + 1]] = False
+            unchanged[edges[kernel] : edges[kernel + 1]] = False
             fewer.append(chosen)
-    return np.sort(np.concatenate([merged[kept], *fewer]))
+    return np.sort(np.concatenate([merged[unchanged], *fewer]))
 
 
 def _merged(parts: Moments, start: np.ndarray, kernel_start: np.ndarray, theta: float) -> np.ndarray:
@@ -143,15 +143,15 @@ def _merged(parts: Moments, start: np.ndarray, kernel_start: np.ndarray, theta: 
     columns = (start[:-1].tolist(), parts.launches.tolist(), parts.mean.tolist(), squares.tolist())
     entries: list[_Part] = list(zip(*columns, strict=True))
     bounds = np.searchsorted(start, kernel_start).tolist()
-    kept: list[int] = []
+    starts: list[int] = []
     for low, high in pairwise(bounds):
         of_kernel = entries[low:high]
         before = len(of_kernel) + 1
         while 1 < len(of_kernel) < before:
             before = len(of_kernel)
             of_kernel = _one_pass(of_kernel, theta)
-        kept.extend(part[0] for part in of_kernel)
-    return np.array([*kept, int(start[-1])], np.int64)
+        starts.extend(part[0] for part in of_kernel)
+    return np.array([*starts, int(start[-1])], np.int64)
 
 
 _Part = tuple[int, float, float, float]  # first atom, launches, mean, sum of squared deviations

@@ -40,23 +40,23 @@ def allocate(clusters: Moments, half_width: float, z: float, least: int) -> Allo
     floor = np.minimum(float(least), ceiling)
     free = (spread > 0) & (floor < ceiling)
     sampled = floor.copy()
-    wanted = np.zeros(len(spread))
-    wanted[free] = clusters.launches[free] * spread[free] / np.sqrt(clusters.mean[free])
+    proportions = np.zeros(len(spread))
+    proportions[free] = clusters.launches[free] * spread[free] / np.sqrt(clusters.mean[free])
     allowed = (half_width / z) ** 2
     if not free.any() or variance(clusters.at(free), floor[free]) <= allowed:
         return Allocation(sampled.astype(np.int64), 0.0)
     inner, bounds = clusters.at(free), (floor[free], ceiling[free])
     # In logarithms: between a multiplier that leaves all at their floor and one that makes all a census.
-    low, high = np.log(0.5 / wanted[free].max()), np.log(2 * (ceiling[free] / wanted[free]).max())
+    low, high = np.log(0.5 / proportions[free].max()), np.log(2 * (ceiling[free] / proportions[free]).max())
     for _ in range(_HALVINGS):
         middle = 0.5 * (low + high)
         if not low < middle < high:
             break
-        if variance(inner, best_whole(np.exp(middle) * wanted[free], *bounds)) <= allowed:
+        if variance(inner, best_whole(np.exp(middle) * proportions[free], *bounds)) <= allowed:
             high = middle
         else:
             low = middle
-    fewer, more = (best_whole(np.exp(power) * wanted[free], *bounds) for power in (low, high))
+    fewer, more = (best_whole(np.exp(power) * proportions[free], *bounds) for power in (low, high))
     sampled[free] = _just_enough(inner, fewer, more, allowed)
     return Allocation(sampled.astype(np.int64), float(np.exp(high)))
 

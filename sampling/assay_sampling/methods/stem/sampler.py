@@ -122,7 +122,7 @@ class StemSampler:
     budget = Budget("epsilon_percent", 0.01, 99, "larger", start=5)
 
     def __init__(self) -> None:
-        self._kept: _Clustered | None = None
+        self._clustering: _Clustered | None = None
 
     def needs(self, parameters: StemParameters) -> Needs:
         """Which counters it looks at."""
@@ -196,15 +196,15 @@ class StemSampler:
 
     def _clustered(self, profile: Profile, parameters: StemParameters, cost: Cost) -> _Clustered:
         """The clusters, kept for draws of other seeds: they take most of the time."""
-        kept = self._kept
-        if kept is None or kept.profile is not profile or kept.parameters != parameters:
+        clustering = self._clustering
+        if clustering is None or clustering.profile is not profile or clustering.parameters != parameters:
             artifact = parameters.variant == "artifact"
             kernel = profile.whole.array("kernel_id")
             values = kernel_values(_short_names(profile.whole, kernel) if artifact else kernel, cost.values)
             clusters = (as_artifact if artifact else stem)(values, parameters)
-            kept = _Clustered(profile, parameters, clusters, values.groups(clusters.start))
-            self._kept = kept
-        return kept
+            clustering = _Clustered(profile, parameters, clusters, values.groups(clusters.start))
+            self._clustering = clustering
+        return clustering
 
 
 def stem(values: KernelValues, parameters: StemParameters) -> Clusters:

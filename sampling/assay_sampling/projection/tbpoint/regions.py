@@ -106,15 +106,15 @@ def regions_of(
     begins[1:] = cluster[1:] != cluster[:-1]
     starts = np.flatnonzero(begins)
     ends = np.append(starts, len(cluster))[1:]
-    kept = cluster[starts] != NO_REGION
+    in_region = cluster[starts] != NO_REGION
     after = np.append(epochs.first_block, blocks)
-    first, last = after[starts[kept]], after[ends[kept]] - 1
+    first, last = after[starts[in_region]], after[ends[in_region]] - 1
     of_block = np.full(blocks, NO_REGION)
     inside = np.arange(blocks)
     at = np.searchsorted(first, inside, side="right") - 1
     within = (at >= 0) & (inside <= last[at]) if len(last) else np.zeros(blocks, bool)
     of_block[within] = at[within]
-    return Regions(first, last, cluster[starts[kept]], of_block)
+    return Regions(first, last, cluster[starts[in_region]], of_block)
 
 
 def _checked(values: np.ndarray) -> np.ndarray:

@@ -72,18 +72,18 @@ def read_foreign_table(path: Path, mapping: TableMapping, *, synthetic: bool = F
     """
     rows = read_rows(
         path,
-        lambda names: _wanted(path, mapping, names),
+        lambda names: _columns_read(path, mapping, names),
         records=mapping.records,
         separator=mapping.separator,
     )
-    kept = _kept(rows, mapping)
-    made = _Conversion(rows, mapping, *_expanded(rows, mapping, kept))
+    chosen_rows = _chosen_rows(rows, mapping)
+    made = _Conversion(rows, mapping, *_expanded(rows, mapping, chosen_rows))
     launches = made.launches(synthetic=synthetic)
     used = {*rows.cells}
     return ForeignTable(launches, rows.rows, tuple(name for name in rows.names if name not in used))
 
 
-def _wanted(path: Path, mapping: TableMapping, names: Sequence[str]) -> list[str]:
+def _columns_read(path: Path, mapping: TableMapping, names: Sequence[str]) -> list[str]:
     named = mapping.columns()
     for name in named:
         if name not in names:
@@ -101,38 +101,38 @@ def _wanted(path: Path, mapping: TableMapping, names: Sequence[str]) -> list[str
     return [*named, *dict.fromkeys(others)]
 
 
-def _kept(rows: ForeignRows, mapping: TableMapping) -> np.ndarray:
+def _chosen_rows(rows: ForeignRows, mapping: TableMapping) -> np.ndarray:
     """The rows that ``only`` and ``skip`` leave, shape (k,)."""
-    kept = np.ones(rows.rows, bool)
-    for conditions, wanted in ((mapping.only, True), (mapping.skip, False)):
+    mask = np.ones(rows.rows, bool)
+    for conditions, keep in ((mapping.only, True), (mapping.skip, False)):
         for column, values in conditions.items():
             texts = [str(value) for value in (values if isinstance(values, list) else [values])]
             same = pc.is_in(rows.cells[column], value_set=pa.array(texts, pa.string()))
-            kept &= same.to_numpy(zero_copy_only=False) == wanted
-    if not kept.any():
+            mask &= same.to_numpy(zero_copy_only=False) == keep
+    if not mask.any():
         raise InputError(rows.path, "only and skip leave no row", "correct them in the mapping")
-    return np.flatnonzero(kept)
+    return np.flatnonzero(mask)
 
 
 def _expanded(
-    rows: ForeignRows, mapping: TableMapping, kept: np.ndarray
+    rows: ForeignRows, mapping: TableMapping, chosen_rows: np.ndarray
 ) -> tuple[np.ndarray, pa.Array | None]:
     """The row of each launch, shape (n,), and the elements of the list that was expanded, shape (n,)."""
     if mapping.expand is not None:
-        lists = [_elements(rows, mapping.expand, row) for row in kept.tolist()]
+        lists = [_elements(rows, mapping.expand, row) for row in chosen_rows.tolist()]
         counts = np.array([len(each) for each in lists], np.int64)
         elements = pa.array([text for each in lists for text in each], pa.string())
-        return np.repeat(kept, counts), elements
+        return np.repeat(chosen_rows, counts), elements
     if isinstance(mapping.repeat, int):
-        counts = np.full(len(kept), mapping.repeat, np.int64)
+        counts = np.full(len(chosen_rows), mapping.repeat, np.int64)
     else:
-        texts = rows.cells[mapping.repeat].take(pa.array(kept))
-        counts = _whole(rows, kept, mapping.repeat, texts, least=1)
+        texts = rows.cells[mapping.repeat].take(pa.array(chosen_rows))
+        counts = _whole(rows, chosen_rows, mapping.repeat, texts, least=1)
     if float(counts.sum(dtype=np.float64)) > _MOST_LAUNCHES:
         raise InputError(
             rows.path, f"repeat makes more than {_MOST_LAUNCHES:,} launches", "repeat rows less often"
         )
-    return np.repeat(kept, counts), None
+    return np.repeat(chosen_rows, counts), None
 
 
 def _elements(rows: ForeignRows, column: str, row: int) -> list[str]:

@@ -53,15 +53,18 @@ class ForeignRows:
         return InputError(self.path, where + cause, remedy, line=line, field=column)
 
 
-Wanted = Callable[[Sequence[str]], Sequence[str]]
+ColumnChoice = Callable[[Sequence[str]], Sequence[str]]
 
 
-def read_rows(path: Path, wanted: Wanted, *, records: str = "", separator: str = ",") -> ForeignRows:
+def read_rows(
+    path: Path, choose_columns: ColumnChoice, *, records: str = "", separator: str = ","
+) -> ForeignRows:
     """Read a table.
 
     Args:
         path: a file of comma-separated values, JSON lines, JSON or Parquet, plain or compressed.
-        wanted: given all names of columns, those to read; raises InputError for one that is not there.
+        choose_columns: given all names of columns, those to read; raises InputError for one that is
+            not there.
         records: of JSON, the keys that lead to the list of records, joined by dots.
         separator: of comma-separated values.
 
@@ -70,12 +73,12 @@ def read_rows(path: Path, wanted: Wanted, *, records: str = "", separator: str =
     require_file(path, "name a table with a row for each launch")
     head = read_head(path)
     if head.startswith(_PARQUET):
-        return _parquet(path, wanted)
+        return _parquet(path, choose_columns)
     text = _text(path)
     start = text.lstrip()[:1]
     if records or start in ("{", "["):
-        return _json(path, text, records, wanted)
-    return _csv(path, text, separator, wanted)
+        return _json(path, text, records, choose_columns)
+    return _csv(path, text, separator, choose_columns)
 
 
 def _text(path: Path) -> str:
@@ -99,13 +102,13 @@ def _text(path: Path) -> str:
 # ---- comma-separated values
 
 
-def _csv(path: Path, text: str, separator: str, wanted: Wanted) -> ForeignRows:
+def _csv(path: Path, text: str, separator: str, choose_columns: ColumnChoice) -> ForeignRows:
     try:
         names = next(csv.reader(io.StringIO(text, newline=""), delimiter=separator), [])
     except csv.Error as error:
         raise InputError(path, f"its header is not one of a table ({error})", _EXPORT, line=1) from error
     data = text.encode()
-    chosen = _chosen(path, names, wanted)
+    chosen = _chosen(path, names, choose_columns)
     bad: list[tuple[int, int]] = []
 
     def refuse(row: pyarrow.csv.InvalidRow) -> str:
@@ -154,8 +157,8 @@ def _rows_with_lines(text: str, separator: str) -> Iterator[tuple[int, list[str]
             begin = reader.line_num + 1
 
 
-def _line(text: str, separator: str, wanted: int) -> int | None:
-    lines = (line for row, (line, _) in enumerate(_rows_with_lines(text, separator)) if row == wanted)
+def _line(text: str, separator: str, row_index: int) -> int | None:
+    lines = (line for row, (line, _) in enumerate(_rows_with_lines(text, separator)) if row == row_index)
     return next(lines, None)
 
 
@@ -167,10 +170,10 @@ def _ragged(text: str, separator: str, fields: int) -> tuple[int | None, int]:
 # ---- JSON
 
 
-def _json(path: Path, text: str, records: str, wanted: Wanted) -> ForeignRows:
+def _json(path: Path, text: str, records: str, choose_columns: ColumnChoice) -> ForeignRows:
     flat, lines = _json_records(path, text, records)
     names = list(dict.fromkeys(name for record in flat for name in record))
-    chosen = _chosen(path, names, wanted)
+    chosen = _chosen(path, names, choose_columns)
     cells = {name: pa.array([record.get(name, "") for record in flat], pa.string()) for name in chosen}
     return ForeignRows(
         path, tuple(names), cells, len(flat), lambda row: None if lines is None else lines[row]
@@ -276,12 +279,12 @@ def _cell(value: Any) -> str:
 # ---- Parquet
 
 
-def _parquet(path: Path, wanted: Wanted) -> ForeignRows:
+def _parquet(path: Path, choose_columns: ColumnChoice) -> ForeignRows:
     plain = PlainFile(path)
     try:
         with pq.ParquetFile(plain.path) as file:
             names = file.schema_arrow.names
-            chosen = _chosen(path, names, wanted)
+            chosen = _chosen(path, names, choose_columns)
             table = file.read(columns=chosen)
     except (pa.ArrowException, OSError, ValueError) as error:
         cause = str(error).splitlines()[0][:200] if str(error) else type(error).__name__
@@ -303,8 +306,8 @@ def _as_text(values: pa.Array) -> pa.Array:
         return pa.array([_cell(value) for value in values.to_pylist()], pa.string())
 
 
-def _chosen(path: Path, names: Sequence[str], wanted: Wanted) -> list[str]:
-    chosen = list(wanted(names))
+def _chosen(path: Path, names: Sequence[str], choose_columns: ColumnChoice) -> list[str]:
+    chosen = list(choose_columns(names))
     twice = [name for name in chosen if list(names).count(name) > 1]
     if twice:
         raise InputError(path, "the column is there twice", "rename one of them", field=twice[0])

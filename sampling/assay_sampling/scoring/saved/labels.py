@@ -185,14 +185,14 @@ def first_difference(entry: LabelsEntry | None, launches: Launches, kind: str) -
         return None
     try:
         text = saved.exact if kind == "exact" else saved.name_block
-        wanted = np.frombuffer(base64.b64decode(text, validate=True), "<u4")
+        saved_hashes = np.frombuffer(base64.b64decode(text, validate=True), "<u4")
     except (ValueError, binascii.Error):
         return None
     size = min(saved.launches_per_block, max(1, len(launches)))
     here = _block_hashes(launches, kind, size)
-    if len(here) != len(wanted) or np.array_equal(here, wanted):
+    if len(here) != len(saved_hashes) or np.array_equal(here, saved_hashes):
         return None
-    first = int(np.argmax(here != wanted)) * size
+    first = int(np.argmax(here != saved_hashes)) * size
     last = min(first + size, len(launches)) - 1
     if first == last:
         return f"{_where(launches, first)} is {_what(launches, first)} here"

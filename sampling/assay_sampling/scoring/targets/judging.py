@@ -70,8 +70,8 @@ class ContenderElsewhere:
     def beats(self, other: ContenderElsewhere, speedup: float | None) -> bool:
         """Whether neither error is larger and one is smaller, at no less speedup: than that of ``other``, or,
         where all are compared at one ``speedup``, than that."""
-        wanted = other.speedup if speedup is None else min(speedup, other.speedup)
-        if self.speedup < wanted / (1 if speedup is None else EQUAL_WITHIN):
+        least_speedup = other.speedup if speedup is None else min(speedup, other.speedup)
+        if self.speedup < least_speedup / (1 if speedup is None else EQUAL_WITHIN):
             return False
         ours = self.worst_error_percent, self._part
         theirs = other.worst_error_percent, other._part

@@ -194,35 +194,41 @@ class Target:
 
     def _score(self, chosen: _Chosen, kind: WeightKind) -> TargetScore:
         rows = self.counterpart[chosen.rows]
-        kept = rows >= 0
-        if not kept.any():
+        has_counterpart = rows >= 0
+        if not has_counterpart.any():
             raise MisalignedError(
                 f"selection on {self.name}",
                 "none of the representatives has a counterpart",
                 "choose other representatives: another seed, or more of them",
             )
-        costs = np.asarray(self.cost.values[rows[kept]], np.float64)
+        costs = np.asarray(self.cost.values[rows[has_counterpart]], np.float64)
         total = float(np.sum(self.cost.values))
-        projected = self._taken_over(chosen, kept) * costs
+        projected = self._taken_over(chosen, has_counterpart) * costs
         simulated = float(costs.sum())
         return TargetScore(
             signed_error_percent=100.0 * (float(projected.sum()) - total) / total,
-            part_error_percent=self._part_error(chosen, kind, projected, kept, total=total),
+            part_error_percent=self._part_error(chosen, kind, projected, has_counterpart, total=total),
             speedup=total / simulated if simulated > 0 else None,
         )
 
-    def _taken_over(self, chosen: _Chosen, kept: np.ndarray) -> np.ndarray:
-        if kept.all():
+    def _taken_over(self, chosen: _Chosen, has_counterpart: np.ndarray) -> np.ndarray:
+        if has_counterpart.all():
             return chosen.weights
         stands_for = chosen.weights * self.workload.measure("light_time")[chosen.rows]
         whole = np.bincount(chosen.groups, stands_for, chosen.count)
-        left = np.bincount(chosen.groups[kept], stands_for[kept], chosen.count)
+        left = np.bincount(chosen.groups[has_counterpart], stands_for[has_counterpart], chosen.count)
         factor = np.divide(whole, left, out=np.ones_like(whole), where=left > 0)
-        weights: np.ndarray = chosen.weights[kept] * factor[chosen.groups[kept]]
+        weights: np.ndarray = chosen.weights[has_counterpart] * factor[chosen.groups[has_counterpart]]
         return weights
 
     def _part_error(
-        self, chosen: _Chosen, kind: WeightKind, projected: np.ndarray, kept: np.ndarray, *, total: float
+        self,
+        chosen: _Chosen,
+        kind: WeightKind,
+        projected: np.ndarray,
+        has_counterpart: np.ndarray,
+        *,
+        total: float,
     ) -> float | None:
         labels = chosen.labels
         if labels is None:
@@ -233,7 +239,9 @@ class Target:
             # A group without any of the measure has nothing to be spread by but its launches.
             measure = np.where(of_group[labels] > 0, measure, 1.0)
             of_group = np.bincount(labels, measure, chosen.count)
-        rate = np.bincount(chosen.groups[kept], projected, chosen.count) / np.maximum(of_group, 1e-300)
+        rate = np.bincount(chosen.groups[has_counterpart], projected, chosen.count) / np.maximum(
+            of_group, 1e-300
+        )
         by_part = np.bincount(self.workload.part, measure * rate[labels], self.workload.parts)
         true, unmatched = self._true_parts()
         return 100.0 * (float(np.abs(by_part - true).sum()) + unmatched) / total

@@ -56,8 +56,8 @@ def read_details(path: Path) -> ColdStartDetails:
             if addresses:
                 details.dram_requests[uid] = len(addresses)
                 addresses = set()
-            said = re.search(rb" uid: (\d+)", line.rest)
-            uid = int(said[1]) if said else uid + 1
+            match = re.search(rb" uid: (\d+)", line.rest)
+            uid = int(match[1]) if match else uid + 1
             # Where launches overlap, several headers come before the first launch, in order.
             if traces and _REPLAY.search(traces.pop(0)):
                 details.replays.add(uid)

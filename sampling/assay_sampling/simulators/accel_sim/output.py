@@ -190,8 +190,8 @@ class SimulatorOutput:
             if shape:
                 self._header.grid = self._shape(line, shape[1], "gridDim")
                 self._header.block = self._shape(line, shape[2], "blockDim")
-        said = re.search(rb" uid: (\d+)", line.rest)
-        uid = integer(self.path, line, said[1], "uid") if said else self._last_uid + 1
+        match = re.search(rb" uid: (\d+)", line.rest)
+        uid = integer(self.path, line, match[1], "uid") if match else self._last_uid + 1
         if uid in self._seen_uids:
             raise InputError(
                 self.path, f"launch {uid} comes after launch {self._last_uid}", SPLIT, line=line.number
@@ -199,8 +199,8 @@ class SimulatorOutput:
         self._last_uid = uid
         self._seen_uids.add(uid)
         header = self._header_of(uid, line)
-        if said := re.search(rb" cuda_stream_id: (\d{1,18})(?!\d)", line.rest):
-            header.stream = int(said[1])
+        if match := re.search(rb" cuda_stream_id: (\d{1,18})(?!\d)", line.rest):
+            header.stream = int(match[1])
         self._headers[uid] = header
         if len(self._headers) > 1:
             for running in self._headers.values():

@@ -49,9 +49,9 @@ def memory_only_trace(path: Path, last_blocks: int | None = None) -> Iterator[by
                 continue
             yield parts[0]
             for warp, body in zip(parts[1::2], parts[2::2], strict=True):
-                kept = [m[0] for m in line.finditer(body) if m[3] != b"0" or m[2].startswith(b"EXIT")]
-                lines = b"".join(instruction + b"\n" for instruction in kept)
-                yield b"warp = %s\ninsts = %d\n%s\n" % (warp, len(kept), lines)
+                instructions = [m[0] for m in line.finditer(body) if m[3] != b"0" or m[2].startswith(b"EXIT")]
+                lines = b"".join(instruction + b"\n" for instruction in instructions)
+                yield b"warp = %s\ninsts = %d\n%s\n" % (warp, len(instructions), lines)
             if len(parts) > 1:
                 yield b"#END_TB"
         yield b"\n"

@@ -40,9 +40,9 @@ def health(
         wait=wait_fixed(_RETRY_SECONDS),
         reraise=True,
     )
-    address, serving = retrying(_asked, server)
-    said = f"{address}: {'serving' if serving else 'not serving'}"
-    show({"address": address, "serving": serving}, as_json, lambda console: console.print(said))
+    address, serving = retrying(_health, server)
+    line = f"{address}: {'serving' if serving else 'not serving'}"
+    show({"address": address, "serving": serving}, as_json, lambda console: console.print(line))
     if not serving:
         raise NotReadyError(
             address,
@@ -51,7 +51,7 @@ def health(
         )
 
 
-def _asked(server: str | None) -> tuple[str, bool]:
+def _health(server: str | None) -> tuple[str, bool]:
     """The server's address, and whether it serves. Raises ServerUnreachableError."""
     with Client(server) as client:
         return client.address, client.is_serving()

@@ -183,7 +183,7 @@ class _Fetched:
         self.changed = changed
 
 
-class _Held:
+class _LocalReport:
     """A report that was read on this machine."""
 
     def __init__(self, report: Report) -> None:
@@ -223,7 +223,7 @@ def _source(campaign_id: str | None, state: Path | None, server: str | None) -> 
     if state is not None:
         if server is not None:
             raise ParameterError("--state", "a report is read there or from a server", "leave out --server")
-        yield _Held(report_of_state(state, campaign_id))
+        yield _LocalReport(report_of_state(state, campaign_id))
         return
     if campaign_id is None:
         raise ParameterError(

@@ -203,9 +203,9 @@ def simulate(
         memory_limit_bytes=settings_of(memory_limit_bytes=memory_limit).memory_limit_bytes,
     )
     with activity("reading") as shown:
-        said = _Said(shown)
-        document = simulate_selection(request, said.follower())
-    said.last_notices()
+        messages = _Messages(shown)
+        document = simulate_selection(request, messages.follower())
+    messages.last_notices()
     if document_file is not None:
         write_atomically(document_file, json_text(document.to_dict()))
     write_plot(plot, lambda: _figure(document))
@@ -220,7 +220,7 @@ def simulate(
         )
 
 
-class _Said:
+class _Messages:
     """Messages on standard error while launches are simulated."""
 
     def __init__(self, shown: Activity) -> None:
