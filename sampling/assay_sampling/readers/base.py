@@ -244,8 +244,7 @@ class NameTracker:
 
         Interns only the texts that ``indices`` refer to.
         """
-        used = np.unique(indices)
-        used = used[used >= 0]
+        used = np.flatnonzero(np.bincount(indices[indices >= 0]))
         identifiers = np.zeros(len(texts) + 1, np.uint64)
         for index in used.tolist():
             identifiers[index] = self.intern(texts[index])

@@ -300,8 +300,9 @@ def _calls(database: Database, keys: _Keys, marks: tuple[bytes, int], lost: Lost
         return _Calls(start, end, thread, threads.values)
     expressions = ["start", _END, "globalTid", "correlationId"]
     by_name = call_kind(database)
-    wanted = [f"{by_name} > 0", _MARKED, *(f"{name} | 0 <> +{name}" for name in expressions)]  # or not whole
-    conditions = [*(f"{name} IS NOT NULL" for name in expressions), f"({' OR '.join(wanted)})"]
+    broken = [f"+{name} <> +CAST({name} AS INTEGER)" for name in expressions]  # not a whole number
+    wanted = f"({' OR '.join([f'{by_name} > 0', _MARKED, *broken])})"
+    conditions = [wanted, *(f"{name} IS NOT NULL" for name in expressions)]  # last, as few rows are wanted
     where = f"WHERE {' AND '.join(conditions)}"
     by_process = "globalPid" in database.tables[KERNEL]
     for chunk in integer_chunks(database, RUNTIME, [*expressions, by_name], where, marks):

@@ -21,6 +21,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from assay_sampling.arrays import identifiers_from
 from assay_sampling.errors import InputError, NoLaunchesError
 from assay_sampling.files.reading import PlainFile
 from assay_sampling.files.watching import note_total_launches
@@ -245,7 +246,7 @@ class _Fetch:
         self._offset = launch_offset
         self._names = NameTracker()
         self.name_column = "demangledName" if database.has(KERNEL, "demangledName") else "shortName"
-        self._texts: dict[int, str] = {}
+        self._identifiers: dict[int, int] = {}  # by the number of the kernel's name in StringIds
         columns = {"name": self.name_column, "start": "start", "end": '"end"', **_SHAPE}
         columns |= {k: v for k, v in _OPTIONAL.items() if database.has(KERNEL, v)}
         if database.has(KERNEL, "staticSharedMemory", "dynamicSharedMemory"):
@@ -253,7 +254,7 @@ class _Fetch:
         self._columns = list(columns)
         selected = ", ".join(f"k.{column}" for column in columns.values())
         self._query = (
-            f"SELECT j.key, {selected} FROM json_each(?) AS j CROSS JOIN {KERNEL} AS k ON k.rowid = j.value"
+            f"SELECT k.rowid, {selected} FROM json_each(?) AS j CROSS JOIN {KERNEL} AS k ON k.rowid = j.value"
         )
 
     def batch(
@@ -287,41 +288,38 @@ class _Fetch:
         return LaunchBatch(records, self._names.take_new())
 
     def _fetch(self, rows: np.ndarray) -> dict[str, pa.Array]:
-        wanted = json.dumps(rows.tolist())
+        listed = pa.ListArray.from_arrays([0, len(rows)], pa.array(rows).cast(pa.string()))
+        wanted = f"[{pc.binary_join(listed, ',')[0]}]"
         batches = list(self._database.integer_batches(KERNEL, self._query, (wanted,)))
-        fetched = pa.Table.from_batches(batches).combine_chunks()
-        if fetched.num_rows != len(rows):
+        table = pa.Table.from_batches(batches).combine_chunks()
+        row, *fetched = (column.chunk(0) for column in table.columns)
+        # A cross join goes through the list in its order.
+        if not np.array_equal(row, rows):
             raise InputError(self._database.path, "rows of the kernel table are missing", "export again")
-        position = pc.sort_indices(fetched["key"])
-        columns = {
-            name: column.take(position).combine_chunks()
-            for name, column in zip(self._columns, fetched.columns[1:], strict=True)
-        }
+        columns = dict(zip(self._columns, fetched, strict=True))
         if not _possible(columns):
             raise InputError(self._database.path, "a kernel has impossible times or shape", "export again")
         return columns
 
-    def _kernels(self, identifiers: pa.Array) -> pa.Array:
-        encoded = identifiers.dictionary_encode()
+    def _kernels(self, numbers: pa.Array) -> pa.Array:
+        encoded = numbers.dictionary_encode()
         used = encoded.dictionary.to_pylist()
-        new = [identifier for identifier in used if identifier not in self._texts]
-        self._texts |= self._database.texts("SELECT value FROM json_each(?)", (json.dumps(new),))
-        texts = []
-        for identifier in used:
-            text = self._texts.get(identifier)
-            if not text:
+        new = [number for number in used if number not in self._identifiers]
+        texts = self._database.texts("SELECT value FROM json_each(?)", (json.dumps(new),))
+        for number in new:
+            if not texts.get(number):
                 raise InputError(
                     self._database.path,
-                    f"the kernel name {identifier} has no text",
+                    f"the kernel name {number} has no text",
                     "the export is damaged; export the report again",
                     field=STRINGS,
                 )
-            texts.append(text)
+            self._identifiers[number] = self._names.intern(texts[number])
         if encoded.indices.null_count:
             raise InputError(
                 self._database.path, "a kernel has no name", "export again", field=self.name_column
             )
-        return self._names.intern_indices(texts, encoded.indices.to_numpy(zero_copy_only=False))
+        return identifiers_from([self._identifiers[number] for number in used]).take(encoded.indices)
 
     def _paths(self, order: LaunchOrder, part: slice, ranges: ThreadRanges) -> pa.Array:
         paths = ranges.paths(order.thread[part], order.call_start[part], order.call_end[part])
