@@ -35,10 +35,10 @@ from assay_agent.conditions.sm_probe import ProbeError, probe_sms
 from assay_agent.execution.errors import ProfilerError
 from assay_sampling.running.failures import FailureClass
 from tests.support.agent.conditions_bench import HALF_AT_BASE, Bench, Killed
-from tests.support.agent.nvidia_tools import RealTools
+from tests.support.agent.nvidia_tools import RealTools, processes_of
 from tests.support.machine.commands import running_commands
 
-pytestmark = pytest.mark.processes
+pytestmark = [pytest.mark.processes, pytest.mark.xdist_group("mps_daemons")]
 
 SECONDS = 20.0
 
@@ -105,11 +105,13 @@ def test_the_life_of_a_daemon(daemon: Daemon) -> None:
     assert {path.name for path in daemon.pipe.iterdir()} == left
 
 
-def test_a_daemon_can_be_started_again_in_the_same_folder(daemon: Daemon) -> None:
+def test_a_daemon_can_be_started_again_in_the_same_folder(daemon: Daemon, tmp_path: Path) -> None:
     for _ in range(2):
         assert daemon.run("-d") == (0, "")
         assert daemon.tell("quit") == (0, "")
         _until(lambda: daemon.tell("get_server_list")[0] == 1)
+        # It answers nobody already, and holds its lock until its process has ended.
+        _until(lambda: not processes_of(tmp_path))
 
 
 def test_the_status_says_nothing_of_a_command(daemon: Daemon) -> None:
