@@ -81,7 +81,7 @@ real-tools:  ## NVIDIA's own ncu, nsys and MPS daemon into a cache folder (about
 
 .PHONY: test-real-tools
 test-real-tools: $(STAMP) real-tools  ## stand-ins and profilers against NVIDIA's own tools; skipped if these cannot be downloaded
-	ASSAY_REAL_TOOLS="$(REAL_TOOLS)" $(BIN)/pytest tests/agent/test_*real_tools*.py tests/tracer/test_*real_tools*.py $(PYTEST_ARGS)
+	ASSAY_REAL_TOOLS="$(REAL_TOOLS)" $(BIN)/pytest -n $(PYTEST_WORKERS) --dist loadgroup tests/agent/test_*real_tools*.py tests/tracer/test_*real_tools*.py $(PYTEST_ARGS)
 
 # Services that a lab runs beside Assay, from Debian's packages; nothing is installed.
 SERVICES ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/assay/services
@@ -105,8 +105,8 @@ SITES := $(addprefix tests/services/test_,dask.py moved_site.py postgresql_campa
 
 .PHONY: test-services
 test-services: $(STAMP) services  ## a real Prometheus scrapes both daemons, promtool checks the alerts, bubblewrap confines, charts are rendered and validated, PostgreSQL keeps the metadata, and SeaweedFS the records; skipped if they cannot be downloaded
-	ASSAY_SERVICES="$(SERVICES)" $(BIN)/pytest tests/services $(addprefix --ignore=,$(SITES)) $(PYTEST_ARGS)
-	ASSAY_SERVICES="$(SERVICES)" $(BIN)/pytest tests/agent/test_confinement.py tests/agent/test_compile_cache.py tests/integration/test_bundle_runs.py $(PYTEST_ARGS)
+	ASSAY_SERVICES="$(SERVICES)" $(BIN)/pytest -n $(PYTEST_WORKERS) --dist loadgroup $(TEST_PLUGINS) tests/services $(addprefix --ignore=,$(SITES)) \
+	  tests/agent/test_confinement.py tests/agent/test_compile_cache.py tests/integration/test_bundle_runs.py $(PYTEST_ARGS)
 	$(BIN)/python -m tests.services.postgresql $(BIN)/pytest tests/server/test_store_contract.py tests/server/test_arrivals.py tests/server/test_web_logins.py $(PYTEST_ARGS)
 	ASSAY_SERVICES="$(SERVICES)" $(BIN)/python -m tests.services.seaweedfs $(BIN)/pytest tests/server/test_store_contract.py tests/server/test_shared_bundles.py -k "real and server" $(PYTEST_ARGS)
 
@@ -153,7 +153,7 @@ browser:  ## Debian's headless Chromium and a font into a cache folder (91 MB on
 
 .PHONY: test-browser
 test-browser: $(STAMP) browser  ## reports and pages in a real browser: sizes, a phone, print, accessibility; skipped if it cannot be downloaded
-	ASSAY_SCREENSHOTS="$${ASSAY_SCREENSHOTS:-build/screenshots}" ASSAY_BROWSER="$(BROWSER)" $(BIN)/pytest tests/browser $(PYTEST_ARGS)
+	ASSAY_SCREENSHOTS="$${ASSAY_SCREENSHOTS:-build/screenshots}" ASSAY_BROWSER="$(BROWSER)" $(BIN)/pytest -n 2 --dist loadgroup tests/browser $(PYTEST_ARGS)
 
 # TeX Live for reports as LaTeX, from Debian's packages; nothing is installed.
 LATEX ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/assay/latex

@@ -44,8 +44,8 @@ def test_a_report_of_a_gpu_is_imported_by_ncu(shared_data: Path) -> None:
 def make_report(nvidia: RealTools, report: Path) -> None:
     """A report without launches. nsys 2022.4 hangs now and then when it generates one: it is tried again."""
     profile = ("profile", "-t", "nvtx", "-s", "none", "-f", "true", "-o", report, "/bin/true")
-    for _ in range(6):
-        tried = nvidia.run(Path("/usr/bin/timeout"), "-k", "2", "15", nvidia.generation.nsys, *profile)
+    for _ in range(10):
+        tried = nvidia.run(Path("/usr/bin/timeout"), "-k", "2", "10", nvidia.generation.nsys, *profile)
         if tried.status == 0 and report.exists():
             return
     raise AssertionError(f"nsys made no report: {tried}")

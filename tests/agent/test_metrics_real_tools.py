@@ -97,11 +97,12 @@ def test_every_metric_that_is_printed_is_listed_for_the_gpu(
     nvidia: RealTools, capfd: pytest.CaptureFixture[str]
 ) -> None:
     listed: dict[str, set[str]] = {}
+    version = nvidia.ncu_version
     for gpu in measured_by(nvidia):
         known = listed.setdefault(chip_of(gpu), set()) or nvidia.metric_names(chip_of(gpu))
         listed[chip_of(gpu)] = known
         for method in samplers():
-            document = printed(capfd, method, "--gpu", gpu, "--tool-version", nvidia.ncu_version)
+            document = printed(capfd, method, "--gpu", gpu, "--tool-version", version)
             named = [c["metric"] for c in document["counters"] if not c["metric"].startswith("launch__")]
             assert [name for name in named if name.partition(".")[0] not in known] == []
     assert len(listed) >= 5

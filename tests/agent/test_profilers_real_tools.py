@@ -49,6 +49,8 @@ VERSIONS = {"bookworm": ("2022.3.0.0", "2022.4.2.1"), "trixie": ("2024.1.1.0", "
 MEASURED = ("cycles_gpc_max", "clock_gpc_hz", "profiled_duration_ns", "occupancy_percent")
 # There is no NVIDIA driver on the box, so nothing says at what clocks and temperature it measured.
 NO_DRIVER = ["telemetry_missing"]
+# Every run of the box is flagged while a daemon of the tests of MPS lives: not at the same time.
+NO_MPS_DAEMON = pytest.mark.xdist_group("mps_daemons")
 REPLAYER = """\
 #!/bin/sh
 # The real ncu, but for profiling, which needs a GPU: the report of another box takes its place.
@@ -131,6 +133,7 @@ def test_ncu_accepts_every_command(
     assert "No kernels were profiled" in error.cause
 
 
+@NO_MPS_DAEMON
 def test_a_slice_behind_the_end_is_empty(nvidia: RealTools, tmp_path: Path) -> None:
     where = gpu(nvidia)
     rows, measurement = measure(NsightComputeProfiler, where, tmp_path, "/bin/true", launch_skip=7)
@@ -290,6 +293,7 @@ def replayed(nvidia: RealTools, tmp_path: Path, shared_data: Path) -> Iterator[M
     yield gpu(nvidia, path=folder)
 
 
+@NO_MPS_DAEMON
 def test_a_real_report_becomes_launches(nvidia: RealTools, replayed: MeasuredGPU, tmp_path: Path) -> None:
     rows, measurement = measure(NsightComputeProfiler, replayed, tmp_path, "/x", counters=MEASURED)
     assert [row["cycles_gpc_max"] for row in rows] == [124056, 379490, 122573]

@@ -15,7 +15,8 @@ from tests.support.browser.paged_lab import PagedLab, paged_lab
 if TYPE_CHECKING:
     from playwright.sync_api import Page
 
-pytestmark = pytest.mark.timeout(300)
+# One lab for all of them, in one worker.
+pytestmark = [pytest.mark.timeout(300), pytest.mark.xdist_group("paged_lab")]
 
 HOSTILE = "<b onclick=alert(1)>gemm</b> & \u202ecexe.exe"
 _DRAWN_FOR_A_PHONE = (
