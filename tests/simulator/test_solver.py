@@ -144,27 +144,49 @@ def test_selected_launches_stand_for_the_whole_run_on_both_designs(
     assert (speedup["interval"] is None) == (method == "sieve")
 
 
-def test_cold_launches_take_the_cycles_of_the_kept_logs(
-    simulator: Simulator, traces: Path, shared_data: Path, tmp_path: Path
-) -> None:
+class KeptSelection:
+    """The launches of a kept selection on the first design, simulated whole once for each warm-up."""
+
+    def __init__(self, simulator: Simulator, traces: Path, selection: Path, output: Path) -> None:
+        self.output = output
+        self._words = command(simulator, traces, selection, output, ["ten"])
+        self._whole: dict[str, dict[int, Any]] = {}
+
+    def whole(self, warm_up: str) -> dict[int, Any]:
+        if warm_up not in self._whole:
+            self._whole[warm_up] = self._launches(warm_up)
+        return self._whole[warm_up]
+
+    def stopped(self, warm_up: str) -> dict[int, Any]:
+        return self._launches(warm_up, "--stop", "waves")
+
+    def _launches(self, warm_up: str, *more: str) -> dict[int, Any]:
+        document = document_of([*self._words, "--warm-up", warm_up, *more])
+        return {each["sim_id"]: each for each in document["launches"]}
+
+
+@pytest.fixture(scope="module")
+def kept(
+    simulator: Simulator, traces: Path, shared_data: Path, tmp_path_factory: pytest.TempPathFactory
+) -> KeptSelection:
     selection = shared_data / "accel_sim_parts" / "solver.sieve.selection.json"
-    document = document_of(command(simulator, traces, selection, tmp_path / "sim", ["ten"]))
-    cycles = {each["sim_id"]: each["cycles"] for each in document["launches"]}
+    return KeptSelection(simulator, traces, selection, tmp_path_factory.mktemp("kept") / "sim")
+
+
+def test_cold_launches_take_the_cycles_of_the_kept_logs(kept: KeptSelection) -> None:
+    cycles = {number: launch["cycles"] for number, launch in kept.whole("none").items()}
     assert cycles == {1: 54_088, 2: 25_379, 3: 48_048, 4: 62_457}
 
 
 @pytest.mark.parametrize("warm_up", ["none", "tail"])
 def test_launches_stopped_online_are_what_project_says_of_the_finished_logs(
-    simulator: Simulator, traces: Path, shared_data: Path, tmp_path: Path, warm_up: str
+    kept: KeptSelection, warm_up: str
 ) -> None:
-    selection = shared_data / "accel_sim_parts" / "solver.sieve.selection.json"
-    words = [*command(simulator, traces, selection, tmp_path / "sim", ["ten"]), "--warm-up", warm_up]
-    whole = {each["sim_id"]: each for each in document_of(words)["launches"]}
-    stopped = {each["sim_id"]: each for each in document_of([*words, "--stop", "waves"])["launches"]}
+    whole, stopped = kept.whole(warm_up), kept.stopped(warm_up)
     print(f"\nstopped by waves, warm-up {warm_up}:")
     for number, launch in stopped.items():
         suffix = "" if warm_up == "none" or number == 1 else f"-{warm_up}"
-        folder = tmp_path / "sim" / "ten" / f"launch-{number}{suffix}"
+        folder = kept.output / "ten" / f"launch-{number}{suffix}"
         (intervals,) = folder.glob("gpgpusim_visualizer__*.log.gz")
         logs = folder / "output.log", "--intervals", intervals, "--json"
         later = document_of([str(word) for word in (ASSAY, "project", *logs)])["launches"][-1]
