@@ -17,7 +17,9 @@ unexport PYTHONDONTWRITEBYTECODE
 $(STAMP): pyproject.toml requirements/dev.txt
 	@echo "installing into $(VENV): about 700 MB, a minute or more"
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --requirement requirements/dev.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --require-hashes --requirement requirements/dev.txt
+	@# On all cores, where pip would compile on one; some packages bring files of other versions of Python.
+	@$(BIN)/python -m compileall -qq -j 0 $(VENV)/lib || true
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	@touch $@
 
