@@ -220,9 +220,9 @@ def with_expected(selection: Selection, profile: Profile, sizes: Sizes | None = 
     labels, launches = selection.labels, profile.whole
     if labels is None:
         return selection
-    time = light_time_of_profile(profile)
+    time, light_runs = light_time_of_profile(profile), 1 + len(profile.repeats)
     if time is None:
-        time = cost_of(launches, selection.evaluation.quantity).values
+        time, light_runs = cost_of(launches, selection.evaluation.quantity).values, 0
     return replace(
         selection,
         expected=expected_errors(
@@ -231,6 +231,7 @@ def with_expected(selection: Selection, profile: Profile, sizes: Sizes | None = 
             time,
             selection.representatives.row,
             selection.weights_of(selection.weights.elsewhere),
+            light_runs=light_runs,
         ),
     )
 

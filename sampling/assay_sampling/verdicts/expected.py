@@ -3,7 +3,8 @@
 How much longer a launch takes there, its ratio, is modelled as a common factor times
 
     a factor of its kernel                                  relative standard deviation ``kernel``
-    a walk along the logarithm of its size                  ``size`` for each doubling of its blocks
+    a walk along the logarithm of its size                  ``filling`` for each doubling of blocks that do
+                                                            not fill a GPU yet, ``size`` beyond
     a factor of its operator's input shapes, by operation   ``shape``
     a factor of its own                                     ``own``
 
@@ -11,15 +12,20 @@ By operation the kernel is the operator: libraries run other kernels for other s
 shape has a factor that its neighbours lack, however close in size. The spreads are :data:`OF_LAUNCHES` and
 :data:`OF_OPERATIONS`.
 
+A launch's own factor is the noise of both recordings. Launches of one kernel and size show it here: where
+the logarithms of their light times, means over R runs, have the variance v, ratios to one run there have
+(R + 1) v. So ``own`` is what is assumed before any of them is seen, and at most. Times that are equal to the
+digit, as of composed recordings, say nothing of noise.
+
 The error of the total is then a contrast between the shares of the time that representatives stand for and
 those that kernels, sizes and launches have; its variance has a closed form. So has that of each kernel and
 size (operator and shapes), whose projection is as much of its group's as it has of the group's light time.
 
-The walk begins at the kernel's smallest size: the covariance of two sizes is the smaller of both distances
-from there.
+The walk begins at the kernel's smallest size: the covariance of two sizes is the smaller of both variances up
+to there. Blocks that fill one GPU leave another idle in part, so ratios drift more where there are few.
 
 Source: docs/methods/README.md, "The verdict".
-Memory: 60 bytes a launch while cells are counted, and 300 a distinct cell.
+Memory: 100 bytes a launch while cells are counted, and 350 a distinct cell.
 """
 
 from __future__ import annotations
@@ -41,17 +47,23 @@ _MOST_BLOCKS = float(1 << 62)
 
 @dataclass(frozen=True)
 class Spreads:
-    """Relative standard deviations of the factors of a ratio."""
+    """Relative standard deviations of the factors of a ratio; ``own`` is between ``least_own`` and ``own``
+    where launches of one kernel and size show their noise."""
 
     kernel: float
+    filling: float
     size: float
     shape: float
     own: float
+    least_own: float
 
 
-OF_LAUNCHES = Spreads(kernel=0.35, size=0.08, shape=0.0, own=0.05)
-# Estimated on one model's operators on H100 and MI300X: docs/methods/README.md, "The verdict".
-OF_OPERATIONS = Spreads(kernel=0.35, size=0.08, shape=0.20, own=0.10)
+# A GPU of 80 multiprocessors holds 16 blocks of 128 threads on each at once.
+_FULL_BLOCKS = 1 << 10
+OF_LAUNCHES = Spreads(kernel=0.35, filling=0.12, size=0.08, shape=0.0, own=0.05, least_own=0.03)
+# Estimated on one model's operators on H100 and MI300X: docs/methods/README.md, "The verdict". Under another
+# library calls differ that take equally long here.
+OF_OPERATIONS = Spreads(kernel=0.35, filling=0.08, size=0.08, shape=0.20, own=0.10, least_own=0.10)
 
 
 @dataclass(frozen=True)
@@ -73,7 +85,13 @@ class ExpectedErrors:
 
 
 def expected_errors(
-    sizes: Sizes, labels: np.ndarray, time: np.ndarray, rows: np.ndarray, weights: np.ndarray
+    sizes: Sizes,
+    labels: np.ndarray,
+    time: np.ndarray,
+    rows: np.ndarray,
+    weights: np.ndarray,
+    *,
+    light_runs: int = 0,
 ) -> ExpectedErrors | None:
     """What to expect of representatives with weights on another GPU.
 
@@ -82,19 +100,21 @@ def expected_errors(
         labels: group of every launch, shape (n,), 0-based.
         time: light time of every launch, or its cost where there is none, shape (n,).
         rows, weights: of the representatives, shape (r,).
+        light_runs: of how many ``time`` is the mean; 0 where it is a cost under a profiler, which keeps it
+            from varying as it will elsewhere.
 
     None where all launches together take no time.
     """
     whole = total(time)
     if not whole > 0:
         return None
-    cells = _Cells.of(sizes, labels, time, whole, rows)
-    share = weights * np.asarray(time[rows], np.float64) / whole
-    own = np.asarray(time[rows], np.float64) / whole
     spreads = OF_LAUNCHES if sizes.shape is None else OF_OPERATIONS
+    cells = _Cells.of(sizes, spreads, labels, time, rows)
+    own = np.asarray(time[rows], np.float64) / whole
+    chosen = _Chosen(weights * own, own, _own_squares(cells, spreads, light_runs)[cells.of_representative])
     return ExpectedErrors(
-        100 * math.sqrt(_total_square(cells, spreads, share, own)),
-        100 * float(np.sqrt(_class_squares(cells, spreads, share, own)).sum()),
+        100 * math.sqrt(_total_square(cells, spreads, chosen)),
+        100 * float(np.sqrt(_class_squares(cells, spreads, chosen)).sum()),
         100 * cells.alone(),
         100 * cells.extrapolated(),
     )
@@ -128,8 +148,9 @@ def _blocks(axes: list[np.ndarray]) -> np.ndarray:
 class _Cells:
     """Launches of one group, kernel and number of blocks (and shape) together, m cells.
 
-    ``group``, ``kernel``, ``of_class`` (kernel and blocks, or operator and shapes), ``size`` (doublings above
-    the kernel's smallest), ``time`` (share of the whole) and ``launches`` have shape (m,);
+    ``group``, ``kernel``, ``of_class`` (kernel and blocks, or operator and shapes), ``size`` (variance of the
+    walk from the kernel's smallest), ``time`` (share of the whole), ``launches``, ``logs`` and
+    ``log_squares`` (sums of the logarithm of their times, in parts, and of its square) have shape (m,);
     ``of_representative``, shape (r,), is the cell of each representative.
     """
 
@@ -139,6 +160,8 @@ class _Cells:
     size: np.ndarray
     time: np.ndarray
     launches: np.ndarray
+    logs: np.ndarray
+    log_squares: np.ndarray
     of_representative: np.ndarray
 
     def alone(self) -> float:
@@ -162,28 +185,26 @@ class _Cells:
 
     @classmethod
     def of(
-        cls,
-        sizes: Sizes,
-        labels: np.ndarray,
-        time: np.ndarray,
-        whole: float,
-        rows: np.ndarray,
+        cls, sizes: Sizes, spreads: Spreads, labels: np.ndarray, time: np.ndarray, rows: np.ndarray
     ) -> _Cells:
+        whole = total(time)
         # Engines add up integers, so the time is counted in parts of the whole, far finer than a launch.
         scale = _PARTS / whole
         parts = in_place_of(time, np.int64, lambda block: np.rint(np.asarray(time[block]) * scale))
         keyed = {"group": labels, "kernel": sizes.kernel, "blocks": sizes.blocks}
         if sizes.shape is not None:
             keyed["shape"] = sizes.shape
-        groups = engine_of(*keyed.values(), time).groups(
-            ArrayRows({**keyed, "time": parts}), list(keyed), ["time"]
-        )
+        mean = whole / len(time)
+        logs = in_place_of(time, np.int64, lambda block: _log_parts(np.asarray(time[block]), mean))
+        log_squares = in_place_of(logs, np.int64, lambda block: np.square(logs[block]))
+        summed = {"time": parts, "logs": logs, "log_squares": log_squares}
+        groups = engine_of(*keyed.values(), time).groups(ArrayRows(keyed | summed), list(keyed), list(summed))
         keys = [np.asarray(groups.keys[name].to_numpy()) for name in keyed]
         chosen = [np.asarray(values[rows]) for values in keyed.values()]
         cell = _places([np.concatenate(pair) for pair in zip(keys, chosen, strict=True)], len(groups))
         group, kernel_id, blocks = keys[:3]
         kernel = np.unique(kernel_id, return_inverse=True)[1]
-        size = np.log2(np.maximum(blocks, 1))
+        size = _walked(blocks, spreads)
         smallest = np.full(int(kernel.max()) + 1, np.inf)
         np.minimum.at(smallest, kernel, size)
         return cls(
@@ -193,11 +214,59 @@ class _Cells:
             size=size - smallest[kernel],
             time=groups.sums["time"] / _PARTS,
             launches=groups.count,
+            logs=groups.sums["logs"],
+            log_squares=groups.sums["log_squares"],
             of_representative=cell,
         )
 
 
 _PARTS = float(1 << 53)
+_LOG_PARTS = 10_000
+_MOST_LOG = 20.0
+
+
+def _log_parts(time: np.ndarray, mean: float) -> np.ndarray:
+    """Logarithms of times relative to the mean launch, in whole parts so small that they tell 0.01 %, and so
+    few that an engine adds up the squares of 200 million."""
+    parts: np.ndarray = time / mean
+    np.clip(parts, math.exp(-_MOST_LOG), math.exp(_MOST_LOG), out=parts)
+    np.log(parts, out=parts)
+    parts *= _LOG_PARTS
+    np.rint(parts, out=parts)
+    return parts
+
+
+@dataclass(frozen=True)
+class _Chosen:
+    """Representatives: the share of the whole that each stands for, its own, and the variance of its own
+    factor, shape (r,)."""
+
+    share: np.ndarray
+    own: np.ndarray
+    own_square: np.ndarray
+
+
+def _own_squares(cells: _Cells, spreads: Spreads, light_runs: int) -> np.ndarray:
+    """The variance of a launch's own factor by cell, shape (m,); what is assumed counts as one launch."""
+    assumed, least = spreads.own**2, spreads.least_own**2
+    if not light_runs:
+        return np.full(len(cells.time), assumed)
+    launches, logs, squares = (
+        np.bincount(cells.of_class, each) for each in (cells.launches, cells.logs, cells.log_squares)
+    )
+    # The square of the parts' sum is beyond what int64 holds.
+    varied = np.maximum(squares - np.square(logs) / launches, 0.0) / _LOG_PARTS**2
+    square = np.clip((assumed + (light_runs + 1) * varied) / launches, least, assumed)
+    shown = varied > launches / _LOG_PARTS**2
+    return np.asarray(np.where(shown, square, assumed)[cells.of_class])
+
+
+def _walked(blocks: np.ndarray, spreads: Spreads) -> np.ndarray:
+    """The variance of the walk from one block to so many."""
+    doublings = np.log2(np.maximum(blocks, 1))
+    filling = np.minimum(doublings, math.log2(_FULL_BLOCKS))
+    variance: np.ndarray = spreads.filling**2 * filling + spreads.size**2 * (doublings - filling)
+    return variance
 
 
 def _places(keys: list[np.ndarray], cells: int) -> np.ndarray:
@@ -218,26 +287,26 @@ def _numbered(keys: list[np.ndarray]) -> np.ndarray:
     return number
 
 
-def _total_square(cells: _Cells, spreads: Spreads, share: np.ndarray, own: np.ndarray) -> float:
+def _total_square(cells: _Cells, spreads: Spreads, chosen: _Chosen) -> float:
     """Expected square of the relative error of the total."""
-    of = cells.of_representative
+    of, share = cells.of_representative, chosen.share
     net = np.bincount(of, share, len(cells.time)) - cells.time
     walked = float((net * _covered(cells.kernel, cells.size, net)).sum())
     variance = (
         spreads.kernel**2 * float(np.square(np.bincount(cells.kernel, net)).sum())
-        + spreads.size**2 * max(walked, 0.0)
+        + max(walked, 0.0)
         + spreads.shape**2 * float(np.square(np.bincount(cells.of_class, net)).sum())
-        + spreads.own**2 * float(np.square(share - own).sum())
+        + float((chosen.own_square * np.square(share - chosen.own)).sum())
     )
     return _MEAN_OF_NORMAL * variance + (float(share.sum()) - 1.0) ** 2
 
 
-def _class_squares(cells: _Cells, spreads: Spreads, share: np.ndarray, own: np.ndarray) -> np.ndarray:
+def _class_squares(cells: _Cells, spreads: Spreads, chosen: _Chosen) -> np.ndarray:
     """Expected square of the error of each kernel and size, relative to the whole, shape (c,).
 
     Groups of a class are taken as independent: their representatives are others.
     """
-    of, count = cells.of_representative, len(cells.time)
+    of, count, share = cells.of_representative, len(cells.time), chosen.share
     groups = int(cells.group.max()) + 1
     of_group = np.bincount(cells.group, cells.time, groups)
     part = cells.time / np.where(of_group > 0, of_group, 1.0)[cells.group]
@@ -253,16 +322,17 @@ def _class_squares(cells: _Cells, spreads: Spreads, share: np.ndarray, own: np.n
     of_walks = np.bincount(group, share * covered[count:], groups)[cells.group]
     own_walk = np.square(cells.time) * cells.size
     sizes = np.square(part) * of_walks - 2 * part * covered[:count] * cells.time + own_walk
+    square = chosen.own_square
     launches = (
-        np.square(part) * np.bincount(group, np.square(share), groups)[cells.group]
-        - 2 * part * np.bincount(of, share * own, count)
-        + np.bincount(of, np.square(own), count)
+        np.square(part) * np.bincount(group, square * np.square(share), groups)[cells.group]
+        - 2 * part * np.bincount(of, square * share * chosen.own, count)
+        + np.bincount(of, square * np.square(chosen.own), count)
     )
     variance = (
         spreads.kernel**2 * kernels
-        + spreads.size**2 * np.maximum(sizes, 0.0)
+        + np.maximum(sizes, 0.0)
         + spreads.shape**2 * shapes
-        + spreads.own**2 * np.maximum(launches, 0.0)
+        + np.maximum(launches, 0.0)
     )
     bias = np.bincount(cells.of_class, part * stands_for - cells.time)
     squares: np.ndarray = _MEAN_OF_NORMAL * np.bincount(cells.of_class, variance) + np.square(bias)
