@@ -135,12 +135,12 @@ def test_without_a_gpu_the_server_ends_and_the_daemon_lives(daemon: Daemon) -> N
     assert daemon.tell("get_server_list") == (0, "")
 
 
-def test_the_doctor_sees_a_living_daemon_and_no_dead_one(daemon: Daemon) -> None:
+def test_the_doctor_sees_a_living_daemon_and_no_dead_one(daemon: Daemon, tmp_path: Path) -> None:
     assert daemon.pipe not in mps_daemons()
     daemon.run("-d")
     assert daemon.pipe in mps_daemons()
     daemon.tell("quit")
-    _until(lambda: daemon.tell("get_server_list")[0] == 1)
+    _until(lambda: not processes_of(tmp_path))
     assert daemon.pipe not in mps_daemons()
 
 
