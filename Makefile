@@ -83,7 +83,7 @@ real-tools:  ## NVIDIA's own ncu, nsys and MPS daemon into a cache folder (about
 
 .PHONY: test-real-tools
 test-real-tools: $(STAMP) real-tools  ## stand-ins and profilers against NVIDIA's own tools; skipped if these cannot be downloaded
-	ASSAY_REAL_TOOLS="$(REAL_TOOLS)" $(BIN)/pytest -n $(PYTEST_WORKERS) --dist loadgroup tests/agent/test_*real_tools*.py tests/tracer/test_*real_tools*.py $(PYTEST_ARGS)
+	ASSAY_REAL_TOOLS="$(REAL_TOOLS)" $(BIN)/pytest tests/agent/test_*real_tools*.py tests/tracer/test_*real_tools*.py $(PYTEST_ARGS)
 
 # Services that a lab runs beside Assay, from Debian's packages; nothing is installed.
 SERVICES ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/assay/services
