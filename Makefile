@@ -17,9 +17,7 @@ unexport PYTHONDONTWRITEBYTECODE
 $(STAMP): pyproject.toml requirements/dev.txt
 	@echo "installing into $(VENV): about 700 MB, a minute or more"
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --require-hashes --requirement requirements/dev.txt
-	@# On all cores, where pip would compile on one; some packages bring files of other versions of Python.
-	@$(BIN)/python -m compileall -qq -j 0 $(VENV)/lib || true
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --requirement requirements/dev.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	@touch $@
 
@@ -155,7 +153,7 @@ browser:  ## Debian's headless Chromium and a font into a cache folder (91 MB on
 
 .PHONY: test-browser
 test-browser: $(STAMP) browser  ## reports and pages in a real browser: sizes, a phone, print, accessibility; skipped if it cannot be downloaded
-	ASSAY_SCREENSHOTS="$${ASSAY_SCREENSHOTS:-build/screenshots}" ASSAY_BROWSER="$(BROWSER)" $(BIN)/pytest -n 2 --dist loadgroup tests/browser $(PYTEST_ARGS)
+	ASSAY_SCREENSHOTS="$${ASSAY_SCREENSHOTS:-build/screenshots}" ASSAY_BROWSER="$(BROWSER)" $(BIN)/pytest tests/browser $(PYTEST_ARGS)
 
 # TeX Live for reports as LaTeX, from Debian's packages; nothing is installed.
 LATEX ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/assay/latex
