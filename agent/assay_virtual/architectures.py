@@ -93,9 +93,9 @@ def architecture(kind: str) -> Architecture:
 
     Raises ParameterError for a kind that does not exist.
     """
-    plain_kind = _plain(kind).removeprefix("virtual")
+    wanted = _plain(kind).removeprefix("virtual")
     for entry in _ALL:
-        if _plain(entry.kind) == plain_kind:
+        if _plain(entry.kind) == wanted:
             return entry
     raise ParameterError(
         "virtual GPU", f"there is no kind {kind!r}", f"use one of {', '.join(ARCHITECTURES)}"
