@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from assay_client.demonstration import bound
-from assay_client.demonstration.demo import CAMPAIGN, NOTICE, _clear, _held, run_demo, without_numbers
+from assay_client.demonstration.demo import CAMPAIGN, NOTICE, _clear, _folder_lock, run_demo, without_numbers
 from assay_client.pages import folder
 from assay_report.model.report import REPORT_VERSION
 from assay_report.reading import read_report
@@ -211,12 +211,12 @@ def _pages(out: Path) -> dict[str, bytes]:
 
 
 def test_two_demos_in_one_folder_are_refused(tmp_path: Path) -> None:
-    with _held(tmp_path / "out"):
+    with _folder_lock(tmp_path / "out"):
         pass
     with (
-        _held(tmp_path / "out"),
+        _folder_lock(tmp_path / "out"),
         pytest.raises(AssayError, match="another demo is running there"),
-        _held(tmp_path / "out"),
+        _folder_lock(tmp_path / "out"),
     ):
         pass
 
