@@ -11,6 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from assay_sampling.documents.common import VerdictEntry
+from assay_sampling.launches.profile import Profile
+from assay_sampling.methods.registry import select
 from assay_sampling.notes.registry import make_note
 from assay_sampling.verdicts.expected import (
     OF_LAUNCHES,
@@ -25,6 +27,7 @@ from assay_sampling.verdicts.rules import RULES, rule_table, verdict_of
 from assay_sampling.verdicts.sentences import sentence_of_verdict
 from assay_sampling.verdicts.verdict import Verdict, most_cautious, verdict_from
 from assay_sampling.verdicts.windows import windows_of
+from tests.support.sampling.odd_workloads import OddWorkload
 
 GOOD = VerdictFacts(
     error_percent=0.4,
@@ -298,6 +301,19 @@ def test_a_launchs_own_factor_is_what_launches_of_its_kernel_and_size_vary_by(
     expected = 100 * math.sqrt(2 / math.pi) * own * (1 - 1 / weight)
     assert found.error_percent == pytest.approx(expected, rel=1e-3)
     assert found.group_error_percent == pytest.approx(expected, rel=1e-3)
+
+
+def test_a_mean_of_light_runs_hides_noise_that_one_run_elsewhere_has() -> None:
+    """Runs that agree: means vary as one run does, which of two runs tells of more noise."""
+    time = (1000 * np.exp(0.025 * np.where(np.arange(100) % 2 == 0, 1.0, -1.0))).astype(np.int64)
+    light = OddWorkload(np.ones(100, int), np.full(100, 8), time).light()
+    once, twice = (
+        select("single_iteration", Profile(light=light, repeats=repeats), {"iteration_launches": 1}).expected
+        for repeats in ((), (light,))
+    )
+    assert once is not None and twice is not None
+    own = [math.sqrt((0.05**2 + (runs + 1) * 100 * 0.025**2) / 100) for runs in (1, 2)]
+    assert twice.error_percent / once.error_percent == pytest.approx(own[1] / own[0], rel=1e-2)
 
 
 @pytest.mark.parametrize(
