@@ -195,7 +195,7 @@ def require_tracer() -> Path:
         raise ProfilerError(
             FailureClass.SERVER_REFUSED,
             "the CUPTI tracer",
-            f"there is none for this box{f' ({why})' if why else ''}",
+            f"this box has none{f' ({why})' if why else ''}",
             _BUILD,
         )
     return path

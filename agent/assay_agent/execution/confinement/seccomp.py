@@ -19,7 +19,7 @@ from collections.abc import Mapping
 
 # The machine's name in the kernel's audit.h.
 _AUDIT: Mapping[str, int] = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
-# By name: the number on x86_64 and on aarch64; None: there is none.
+# Numbers of system calls on x86_64 and aarch64; None where that machine lacks the call.
 _DENIED: Mapping[str, tuple[int, int | None]] = {
     "add_key": (248, 217), "request_key": (249, 218), "keyctl": (250, 219),
     "mount": (165, 40), "umount2": (166, 39), "pivot_root": (155, 41), "chroot": (161, 51),
