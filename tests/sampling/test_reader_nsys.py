@@ -464,6 +464,21 @@ def test_damage_within_the_file_is_an_input_error(shared_data: Path, tmp_path: P
     _error(write(tmp_path / "damaged", bytes(whole)))
 
 
+@pytest.mark.shared_data
+def test_a_row_that_goes_while_the_export_is_read_is_missed(shared_data: Path, tmp_path: Path) -> None:
+    path = tmp_path / "export.sqlite"
+    shutil.copy(shared_data / _REAL, path)
+    with open_recording(path) as recording:
+        batches = recording.batches(100)
+        next(batches)
+        connection = sqlite3.connect(path)
+        connection.execute(f"DELETE FROM {KERNEL} WHERE rowid = (SELECT max(rowid) FROM {KERNEL})")
+        connection.commit()
+        connection.close()
+        with pytest.raises(InputError, match="rows of the kernel table are missing"):
+            list(batches)
+
+
 @pytest.mark.parametrize("suffix", ["-wal", "-journal"])
 def test_an_unfinished_write_beside_the_file_is_refused(tmp_path: Path, suffix: str) -> None:
     path = nsys_export(tmp_path / "x", [nsys_kernel(1, 1)], [nsys_call(0, 1)])
