@@ -12,29 +12,54 @@ from hypothesis import strategies as st
 
 from assay_sampling.errors import InputError
 from assay_sampling.readers.base import ReadOptions
+from assay_sampling.readers.kineto import json_events
 from assay_sampling.readers.kineto import trace as kineto_trace
-from assay_sampling.readers.kineto.at_once import CALLS, KERNELS
-from assay_sampling.readers.kineto.skipping import wanted_events
+from assay_sampling.readers.kineto.at_once import CALLS, KERNELS, NotPlainError
+from assay_sampling.readers.kineto.skipping import Objects, wanted_events
 from assay_sampling.readers.kineto.trace import KinetoTrace
 from assay_sampling.readers.opening import read_launches
 from tests.support.sampling.reader_files import trace, trace_call, trace_kernel, trace_range, write
 
-_TABLES = ("kernels", "calls", "operators", "annotations")
 _OF_OPERATORS = {"operator_id", "input_shapes_id", "call", "operation_id"}
 
 
-def _state(path: Path, *, few: int, operators: bool = True) -> list[Any]:
-    """All that is read of a trace, where fewer events than ``few`` are read one by one; or the error."""
+def _refused(*_: Any, **__: Any) -> Any:
+    raise NotPlainError
+
+
+def _not_json(*_: Any, **__: Any) -> Any:
+    raise ValueError
+
+
+def _state(path: Path, *, operators: bool = True) -> list[Any]:
+    """All that is read of a trace; or the error."""
+    try:
+        read = KinetoTrace(path, operators=operators)
+    except InputError as error:
+        return [str(error)]
+    # Names, threads and shapes are numbered in the order in which they were met, which may differ.
+    meanings = {
+        "name": read.texts.to_list(),
+        "thread": list(read.thread_keys),
+        "shapes": read.shapes.to_list(),
+    }
+    tables = [
+        {name: [meanings[name][n] if n >= 0 else None for n in numbers] if name in meanings else numbers}
+        for table in (read.kernels, read.calls, read.operators, read.annotations)
+        for name in table._position
+        for numbers in [table[name].tolist()]
+    ]
+    return [*tables, read.devices, read.base_ns, read.doubles]
+
+
+def _states(path: Path, *, operators: bool = True) -> list[list[Any]]:
+    """What is read of a trace together, with every event decoded by pydantic, and by the exact scanner."""
+    together = _state(path, operators=operators)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(kineto_trace, "_FEW", few)
-        try:
-            read = KinetoTrace(path, operators=operators)
-        except InputError as error:
-            return [str(error)]
-    tables = [getattr(read, name) for name in _TABLES]
-    rows = [table._values.tolist() for table in tables]
-    numbers = (read.texts.to_list(), read.shapes.to_list(), list(read.thread_keys.items()))
-    return [*rows, *numbers, read.devices, read.base_ns, read.doubles]
+        patch.setattr(kineto_trace, "rows_at_once", _refused)
+        decoded = _state(path, operators=operators)
+        patch.setattr(json_events, "from_json", _not_json)
+        return [together, decoded, _state(path, operators=operators)]
 
 
 def _light(path: Path) -> dict[str, Any]:
@@ -59,8 +84,8 @@ _REAL = (
 @pytest.mark.parametrize("name", _REAL)
 def test_real_traces_are_read_alike_in_all_ways(shared_data: Path, name: str) -> None:
     path = shared_data / name
-    together, one_by_one = _state(path, few=0), _state(path, few=1 << 40)
-    assert together == one_by_one and len(together) > 1
+    together, decoded, scanned = _states(path)
+    assert together == decoded == scanned and len(together) > 1
     assert _light(path) == _columns(path, ReadOptions())
 
 
@@ -70,14 +95,15 @@ def test_the_plain_events_of_a_real_trace_are_taken_together(
     alone: list[Any] = []
     take = KinetoTrace._take
     monkeypatch.setattr(KinetoTrace, "_take", lambda self, event: alone.append(event) or take(self, event))
-    KinetoTrace(shared_data / _REAL[0])
-    assert len(alone) < 2 * kineto_trace._FEW
+    for name in _REAL:
+        KinetoTrace(shared_data / name)
+    assert len(alone) <= 3 * len(_REAL)  # the last one of each block
 
 
 _ODD = (
     None, True, False, 0, -1, 7, 1.5, -2.25, 1e300, 2**63, -(2**63), 10**30, "", "7", "aten::mm", "stream 7",
     [], [1], [1, 2, 3], [1, 0, 3], [1, 2, 2**31], [True, 1, 1], [[2, 3], []], [[1.5]], {}, {"a": [{"b": 1}]},
-    "é{", '"}]', "a\\b",
+    "é{", '"}]', "a\\b", "a}, {b", '}, {"cat": "kernel"}, {', "\ud800", 2**53 + 0.5, [[2, -3]], [[0.5, 2]],
 )  # fmt: skip
 _FIELDS = (
     "ph", "cat", "name", "ts", "dur", "pid", "tid", "args", "stream", "correlation", "External id",
@@ -117,7 +143,8 @@ def _written(events: list[dict[str, Any]], layout: int) -> str:
         return json.dumps(events)[1:-1]
     if layout == 1:
         return ",\n".join(map(json.dumps, events))
-    return json.dumps(events, indent=2, ensure_ascii=False)[1:-1].strip()
+    text = json.dumps(events, indent=2, ensure_ascii=False)[1:-1].strip()
+    return text.replace("\ud800", r"\ud800")
 
 
 @settings(deadline=None, max_examples=40)
@@ -128,9 +155,9 @@ def test_odd_events_are_read_alike_in_all_ways(
     path = write(
         tmp_path_factory.mktemp("odd") / "t", '{"traceEvents": [\n' + _written(events, layout) + "\n]}"
     )
-    assert _state(path, few=0) == _state(path, few=1 << 40)
-    light, alone = (_state(path, few=few, operators=False) for few in (0, 1 << 40))
-    assert light == alone
+    for operators in (True, False):
+        together, decoded, scanned = _states(path, operators=operators)
+        assert together == decoded == scanned
 
 
 def test_half_nanoseconds_are_rounded_as_decimals_are(tmp_path: Path) -> None:
@@ -138,27 +165,42 @@ def test_half_nanoseconds_are_rounded_as_decimals_are(tmp_path: Path) -> None:
     path = write(
         tmp_path / "t", trace([trace_kernel(2.0005, 1)] + [trace_kernel(n, n) for n in range(3, 60)])
     )
-    together, one_by_one = _state(path, few=0), _state(path, few=1 << 40)
-    assert together == one_by_one
-    assert together[0][0] == 2000
+    together, decoded, scanned = _states(path)
+    assert together == decoded == scanned
+    assert together[0]["ts"][0] == 2000
 
 
 @settings(deadline=None, max_examples=150)
 @given(_events(), st.integers(0, 2))
 def test_no_wanted_event_is_left_out(events: list[dict[str, Any]], layout: int) -> None:
-    kept, left_out = wanted_events(_written(events, layout), KERNELS | CALLS)
-    read = json.loads(b"[" + kept + b"]")
-    assert len(read) + left_out == len(events)
+    wanted = wanted_events(_written(events, layout).encode(), KERNELS | CALLS)
+    read = _objects(wanted.text.decode())
+    if read is None:  # it is refused, and read in another way
+        return
+    assert len(read) == wanted.count == len(events) - wanted.left_out
     kinds = [repr(kind) for kind in KERNELS | CALLS]
     assert [e for e in read if repr(e.get("cat")) in kinds] == [
         e for e in events if repr(e.get("cat")) in kinds
     ]
 
 
+def _objects(text: str) -> list[dict[str, Any]] | None:
+    """Objects that stand one after the other; None where that is not JSON."""
+    objects, position = [], 0
+    try:
+        while position < len(text):
+            value, position = json.JSONDecoder().raw_decode(text, position)
+            objects.append(value)
+            position += len(text[position:]) - len(text[position:].lstrip())
+    except json.JSONDecodeError:
+        return None
+    return objects
+
+
 def test_most_events_of_other_categories_are_left_out() -> None:
     events = [trace_kernel(1, 1)] * 3 + [trace_range("cpu_op", "aten::mm", 0, 4, {"External id": 3})] * 97
-    for layout in (1, 2):
-        assert wanted_events(_written(events, layout), KERNELS)[1] >= 95
+    for layout in (0, 1, 2):
+        assert wanted_events(_written(events, layout).encode(), KERNELS).left_out >= 96
 
 
 @pytest.mark.parametrize(
@@ -173,8 +215,26 @@ def test_most_events_of_other_categories_are_left_out() -> None:
 )
 def test_an_event_that_may_mean_something_else_is_kept(event: str) -> None:
     other = '{"cat": "python_function", "name": "f"}'
-    kept, _ = wanted_events(",\n".join([other, event, other, other]), KERNELS)
-    assert event in kept.decode()
+    text = ",\n".join([other, event, other, other])
+    assert event.replace("},", "}\n") in wanted_events(text.encode(), KERNELS).text.decode().replace(
+        "},", "}\n"
+    )
+
+
+def test_events_without_a_category_are_left_out() -> None:
+    named = '{"name": "process_name", "ph": "M", "pid": "Spans", "args": {"name": "python"}}'
+    kernel = json.dumps(trace_kernel(1, 1))
+    assert wanted_events(f"{named}, {kernel}, {named}, {named}".encode(), KERNELS) == Objects(
+        kernel.encode(), 1, 3
+    )
+    assert wanted_events(f"{named}, {named}".encode(), KERNELS) == Objects(b"", 0, 2)
+
+
+def test_a_missing_comma_is_seen_where_events_are_taken_together(tmp_path: Path) -> None:
+    text = ",\n".join(json.dumps(trace_kernel(n, n)) for n in range(1, 40))
+    path = write(tmp_path / "t", '{"traceEvents": [\n' + text.replace("},\n", "}\n", 1) + "\n]}")
+    with pytest.raises(InputError, match=r"a comma is missing\); 1 events"):
+        read_launches(path)
 
 
 def test_a_cut_trace_is_refused_where_only_launches_are_asked_for(tmp_path: Path) -> None:

@@ -5,10 +5,10 @@ events. The standard library's scanner decodes one value at a time from a window
 and its events are in memory. Its numbers are exact: fractions come as Decimal. Written by hand because
 ``json`` and pydantic need the whole text.
 
-Where fractions need not be exact, pydantic's decoder takes the events of a block at once, in a third of the
-time: as a list that is cut off between two objects. If that is JSON, the cut is between two elements, since
-JSON is read from left to right in one way; else the scanner reads on. Where only some categories are asked
-for, others are then left out undecoded (:mod:`assay_sampling.readers.kineto.skipping`).
+Where fractions need not be exact, the events of a block are taken at once, cut off between two objects. If
+that is JSON, the cut is between two elements, since JSON is read from left to right in one way. The caller
+may take their text (:mod:`assay_sampling.readers.kineto.at_once`); else pydantic decodes it, in a third of
+the scanner's time; else the scanner reads on.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import codecs
 import json
 import math
 import re
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Callable, Iterator, Sequence
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -26,11 +26,8 @@ from pydantic_core import from_json
 
 from assay_sampling.errors import InputError
 from assay_sampling.files.reading import read_blocks
-from assay_sampling.readers.kineto.skipping import wanted_events
 
-# Small, because Python's garbage collector looks at the events of larger blocks over and over.
-_BLOCK_BYTES = 1 << 18
-_BLOCKS_OF_FEW = 4  # that are decoded together where only some categories are
+_BLOCK_BYTES = 1 << 20
 _LARGEST_VALUE_CHARACTERS = 256 << 20
 _SEPARATOR = re.compile(r"[ \t\n\r]*,[ \t\n\r]*")
 _BLANKS = " \t\n\r"
@@ -41,8 +38,10 @@ _READ_AGAIN = "copy it again from where it was recorded, or record it again"
 
 
 class JsonEvents:
-    """Iterates over the events of one file, some at a time; fractions are Decimal, or float where ``exact``
-    is False. Then only events of ``categories`` are sure to be there; all are where it is None.
+    """Iterates over the events of one file, some at a time; fractions are Decimal.
+
+    ``take_text`` is given the text of several events, objects with commas between them, and returns how many
+    it took, or None where it refuses: only what it refuses comes, with fractions as float.
 
     ``members`` holds the other members of the outermost object, complete at the end; ``count`` the
     events read so far, ``read_bytes`` the bytes (decompressed).
@@ -50,15 +49,13 @@ class JsonEvents:
     Raises InputError where the file is cut off, damaged or not JSON; the error says how far it was read.
     """
 
-    def __init__(self, path: Path, *, exact: bool = True, categories: Set[str] | None = None) -> None:
+    def __init__(self, path: Path, *, take_text: Callable[[bytes], int | None] | None = None) -> None:
         self.path = path
-        self._exact = exact
-        self._categories = categories
+        self._take_text = take_text
         self.members: dict[str, Any] = {}
         self.count = 0
         self.read_bytes = 0
-        size = _BLOCK_BYTES * (_BLOCKS_OF_FEW if categories is not None else 1)
-        self._blocks = read_blocks(path, size)
+        self._blocks = read_blocks(path, _BLOCK_BYTES)
         self._decoder = codecs.getincrementaldecoder("utf-8-sig")()
         self._decode = json.JSONDecoder(parse_float=Decimal, parse_constant=_constant).raw_decode
         self._text = ""
@@ -103,8 +100,8 @@ class JsonEvents:
             self._position += 1
             return
         while True:
-            if not self._exact:
-                yield self._elements_at_once()
+            if self._take_text is not None:
+                yield self._elements_at_once(self._take_text)
             yield self._elements_in_sight()
             event = self._value()
             self.count += 1
@@ -117,24 +114,26 @@ class JsonEvents:
                 raise self._damaged("a comma is missing")
             self._next_character()
 
-    def _elements_at_once(self) -> Sequence[Any]:
-        """The elements in the window up to the last place between two objects; none if that is not JSON."""
+    def _elements_at_once(self, take_text: Callable[[bytes], int | None]) -> Sequence[Any]:
+        """The elements in the window up to the last place between two objects, unless they were taken; none
+        if that is not JSON."""
         tail = max(self._position, len(self._text) - _TAIL_CHARACTERS)
         places = [(match.start(), match.end()) for match in _BETWEEN_OBJECTS.finditer(self._text, tail)]
         if not places:
             return []
         cut, following = places[-1]
-        text = self._text[self._position : cut + 1]
-        wanted, left_out = (
-            (text.encode(), 0) if self._categories is None else wanted_events(text, self._categories)
-        )
-        try:
-            events: list[Any] = from_json(b"[" + wanted + b"]", cache_strings="all")
-        except ValueError:
-            return []
+        text = self._text[self._position : cut + 1].encode()
+        events: list[Any] = []
+        taken = take_text(text)
+        if taken is None:
+            try:
+                events = from_json(b"[" + text + b"]", cache_strings="all")
+            except ValueError:
+                return []
+            taken = len(events)
         # A decoder that fails counts the lines before, so there should be none.
         self._text, self._position = self._text[following:], 0
-        self.count += left_out + len(events)
+        self.count += taken
         return events
 
     def _elements_in_sight(self) -> Sequence[Any]:

@@ -16,7 +16,7 @@ from __future__ import annotations
 import json
 import re
 from array import array
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -41,7 +41,6 @@ from assay_sampling.readers.kineto.at_once import (
 )
 from assay_sampling.readers.kineto.json_events import JsonEvents
 
-_FEW = 32  # events, which are sooner read one by one
 _FRACTION = re.compile(r"[.eNI]")
 _MOST_NAME_CHARACTERS = 1000
 _MEND = "the trace is damaged; record it again"
@@ -108,13 +107,12 @@ class KinetoTrace:
 
     Args:
         path: the file.
-        operators: whether operators are wanted; if not, their events are not even decoded where that can be.
+        operators: whether operators are wanted.
     """
 
     def __init__(self, path: Path, *, operators: bool = True) -> None:
         self.path = path
         self._categories = KERNELS | CALLS | ANNOTATIONS | (OPERATORS if operators else frozenset())
-        self._skips = not operators
         try:
             self._begin(exact=False)
             self._read()
@@ -139,17 +137,14 @@ class KinetoTrace:
         self.texts, self.shapes = Texts(), Texts()
         self.thread_keys: dict[tuple[int | str, int | str], int] = {}
         self._numbers = Numbers(self._name, self._thread, self._dims)
-        self._events = JsonEvents(
-            self.path, exact=exact, categories=self._categories if self._skips else None
-        )
+        self._events = JsonEvents(self.path, take_text=None if exact else self._taken_at_once)
         self._number = 0
 
     def _read(self) -> None:
         for events in self._events:
-            if self._exact or len(events) < _FEW or not self._taken_at_once(events):
-                for event in events:
-                    self._take(event)
-                    self._number += 1
+            for event in events:
+                self._take(event)
+                self._number += 1
 
     def _take(self, event: Any) -> None:
         if type(event) is not dict:
@@ -169,17 +164,19 @@ class KinetoTrace:
             return self._call
         return self._operator if category in OPERATORS else self._annotation
 
-    def _taken_at_once(self, events: Sequence[Any]) -> bool:
-        """Take the events together, as :meth:`_take` takes each in turn; False where they are not plain."""
+    def _taken_at_once(self, text: bytes) -> int | None:
+        """Take events together, as :meth:`_take` takes each in turn; returns their number, None where they
+        are not plain."""
         try:
-            rows = rows_at_once(events, self._categories, self._numbers)
+            rows = rows_at_once(text, self._categories, self._numbers)
         except NotPlainError:
-            return False
+            return None
         self.kernels.append_rows(*rows.kernels)
         self.calls.append_rows(*rows.calls)
-        self.operators.append_rows(*rows.operators)
+        if rows.operators:
+            self.operators.append_rows(*rows.operators)
         self.annotations.append_rows(*rows.annotations)
-        return True
+        return rows.events
 
     def _kernel(self, event: dict[str, Any]) -> None:
         args = _args(event)
