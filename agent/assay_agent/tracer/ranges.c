@@ -11,8 +11,8 @@
 #include <string.h>
 #include <wchar.h>
 
+#include "forks.h"
 #include "names.h"
-#include "tracer.h"
 
 #define DEEPEST 128
 #define LONGEST_WIDE 1024u
@@ -182,7 +182,7 @@ __attribute__((visibility("default"))) int InitializeInjectionNvtx2(NvtxGetExpor
     NvtxFunctionTable table = NULL;
     unsigned int size = 0;
     if (!callbacks || callbacks->struct_size < sizeof *callbacks) return 0;
-    tracer_watch_forks();
+    forks_watch();
     if (callbacks->GetModuleFunctionTable(NVTX_CB_MODULE_CORE, &table, &size)) {
         set(table, size, NVTX_CBID_CORE_RangePushA, (NvtxFunctionPointer)push_ascii);
         set(table, size, NVTX_CBID_CORE_RangePushW, (NvtxFunctionPointer)push_wide);

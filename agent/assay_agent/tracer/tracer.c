@@ -24,12 +24,12 @@
 #include "contexts.h"
 #include "cupti_library.h"
 #include "exits.h"
+#include "forks.h"
 #include "graphs.h"
 #include "names.h"
 #include "output.h"
 #include "protocol.h"
 #include "ranges.h"
-#include "tracer.h"
 
 /* CUPTI fills one for each thread that launches, so there are many small ones. */
 #define BUFFER_BYTES (256u << 10)
@@ -500,7 +500,8 @@ static void finish_once(void)
     if (pthread_timedjoin_np(sender, NULL, &limit) == 0) __atomic_store_n(&tracing, 0, __ATOMIC_RELAXED);
 }
 
-void tracer_finish(void)
+/* Send everything that is left, once, before the process ends; does nothing if it is not traced. */
+static void finish(void)
 {
     static pthread_mutex_t ending = PTHREAD_MUTEX_INITIALIZER;
     static __thread int within;
@@ -514,36 +515,10 @@ void tracer_finish(void)
     within = 0;
 }
 
-/* A child must find no lock that another thread of its parent held. It pushes ranges; the other locks are for what it
- * does not do, and are left alone: CUPTI holds its own at a fork, and when it asks us for a buffer. */
-static void before_fork(void)
+static void end_in_child(void)
 {
-    exits_lock();
-    names_lock();
-}
-
-static void after_fork(void)
-{
-    names_unlock();
-    exits_unlock();
-}
-
-static void in_forked_child(void)
-{
-    after_fork();
     __atomic_store_n(&tracing, 0, __ATOMIC_RELAXED);
     output_close(); /* the parent keeps its own descriptor of the socket */
-}
-
-static void watch_forks(void)
-{
-    pthread_atfork(before_fork, after_fork, in_forked_child);
-}
-
-void tracer_watch_forks(void)
-{
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
-    pthread_once(&once, watch_forks);
 }
 
 static int64_t milliseconds(const char *variable, int64_t otherwise)
@@ -678,20 +653,21 @@ static void begin(void)
         give_up((uint32_t)code, CUPTI_SUCCESS, problem);
         return;
     }
-    tracer_watch_forks();
+    forks_watch();
+    pthread_atfork(NULL, NULL, end_in_child);
     __atomic_store_n(&tracing, 1, __ATOMIC_RELAXED);
     if (!watch()) {
         __atomic_store_n(&tracing, 0, __ATOMIC_RELAXED);
         return;
     }
-    exits_begin(tracer_finish); /* before our thread, which looks again */
+    exits_begin(finish); /* before our thread, which looks again */
     if (!contexts_begin(collect, milliseconds("ASSAY_TRACER_SYNC_MS", DEFAULT_SYNC_MS)) || !start_sender()) {
         __atomic_store_n(&tracing, 0, __ATOMIC_RELAXED);
         library.unsubscribe(subscriber);
         give_up(ASSAY_PROBLEM_NO_MEMORY, CUPTI_SUCCESS, "no thread could be started");
         return;
     }
-    atexit(tracer_finish);
+    atexit(finish);
 }
 
 /* CUDA calls it in the first cuInit of the process. Errors here never stop the process. */
