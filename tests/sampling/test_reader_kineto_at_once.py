@@ -160,6 +160,37 @@ def test_odd_events_are_read_alike_in_all_ways(
         assert together == decoded == scanned
 
 
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ('"stream": 7, ', ""),
+        ('"ts": 50', '"ts": 4000000000000001'),
+        ('"ts": 50', '"ts": -9223372036854775.808'),
+        ('"ts": 50', '"ts": 18446744073709551.666'),
+        ('"External id": 3', '"external id": 3'),
+        ('"grid": [3, 2, 1]', '"grid": [0, 1, 1]'),
+        ('"grid": [3, 2, 1]', '"grid": [2147483648, 1, 1]'),
+        ('"registers per thread": 32', '"registers per thread": -9223372036854775808'),
+        ('"correlation": 21', '"correlation": -1'),
+        ('"correlation": 21', '"context": 1'),
+        ('"name": "aten::mm"', '"cat": "kernel", "name": "aten::mm"'),
+    ],
+)
+def test_an_odd_event_among_plain_ones_is_read_alike_in_all_ways(tmp_path: Path, old: str, new: str) -> None:
+    """All but the last event of a trace may be taken together."""
+    events = [
+        trace_kernel(50, 11), trace_kernel(60, 12, args_External_id=4), trace_call(10, 11),
+        trace_call(20, 21), trace_range("cpu_op", "aten::mm", 0, 40, {"External id": 3}),
+        trace_kernel(70, 13),
+    ]  # fmt: skip
+    text = trace(events)
+    assert old in text
+    path = write(tmp_path / "t", text.replace(old, new, 1))
+    for operators in (True, False):
+        together, decoded, scanned = _states(path, operators=operators)
+        assert together == decoded == scanned
+
+
 def test_half_nanoseconds_are_rounded_as_decimals_are(tmp_path: Path) -> None:
     """2.0005 microseconds are 2000.5000000000002 ns to a float; the truth, 2000.5, rounds to even."""
     path = write(
