@@ -21,6 +21,10 @@ from assay_sampling.readers.numbers import NOT_MEASURED
 _TEXT = pa.dictionary(pa.int32(), pa.string())
 _MOST_DIGITS = 18
 _EXACT = 2.0**53
+# Arrow's own pool fetches 2 MiB from the kernel for every size of a buffer that it meets first.
+_POOL = pa.system_memory_pool()
+# What is parsed at once stays in the cache.
+_PIECE_BYTES = 2 << 20
 _Limits = tuple[int, int] | None
 
 
@@ -62,11 +66,23 @@ class CellParser:
         return True
 
     def _read(self, rows: RowBlock, types: dict[str, pa.DataType]) -> dict[str, pa.Array] | None:
+        table = self._table(rows, types, _PIECE_BYTES)
+        if table is None:  # for a row longer than two pieces, too
+            table = self._table(rows, types, len(rows.data) + 1)
+        if table is None:
+            return None
+        table = table.unify_dictionaries(memory_pool=_POOL).combine_chunks(memory_pool=_POOL)
+        columns = {name: table[name].chunk(0) for name in types}
+        columns[self._id] = _ids(columns[self._id])
+        return columns if columns[self._id] is not None else None
+
+    def _table(self, rows: RowBlock, types: dict[str, pa.DataType], piece_bytes: int) -> pa.Table | None:
         try:
             table = pyarrow.csv.read_csv(
                 pa.BufferReader(rows.data),
+                memory_pool=_POOL,
                 read_options=pyarrow.csv.ReadOptions(
-                    column_names=self._names, use_threads=False, block_size=len(rows.data) + 1
+                    column_names=self._names, use_threads=False, block_size=piece_bytes
                 ),
                 parse_options=pyarrow.csv.ParseOptions(newlines_in_values=True),
                 convert_options=pyarrow.csv.ConvertOptions(
@@ -78,11 +94,7 @@ class CellParser:
             )
         except pa.ArrowInvalid:
             return None
-        if table.num_rows != len(rows.lines):
-            return None
-        columns = {name: table[name].chunk(0) for name in types}
-        columns[self._id] = _ids(columns[self._id])
-        return columns if columns[self._id] is not None else None
+        return table if table.num_rows == len(rows.lines) else None
 
 
 def part_of(table: pa.Table, start: int, rows: int) -> pa.Table:
@@ -105,7 +117,7 @@ def _ids(texts: pa.StringArray) -> pa.Array | None:
     digits = np.frombuffer(characters, np.uint8, places[-1])
     if lengths.min() < 1 or lengths.max() > _MOST_DIGITS or (digits - np.uint8(48) > 9).any():
         return None
-    return pc.cast(texts, pa.int64())
+    return pc.cast(texts, pa.int64(), memory_pool=_POOL)
 
 
 def _numbers_of(texts: pa.DictionaryArray) -> pa.Array | None:
