@@ -13,7 +13,7 @@ import zlib
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, cast
+from typing import IO, Any, cast
 
 import pyarrow as pa
 
@@ -132,6 +132,17 @@ def read_blocks(path: Path, block_bytes: int) -> Generator[bytes, None, None]:
 
     In a cut file, yields everything before the cut and then raises CutOffError.
     """
+    for memory, end in read_behind(path, block_bytes, b""):
+        yield bytes(memoryview(memory)[:end])
+
+
+def read_behind(
+    path: Path, block_bytes: int, before: bytes | bytearray
+) -> Generator[tuple[bytearray, int], None, None]:
+    """As :func:`read_blocks`, each block behind what ``before`` holds then.
+
+    Yields the memory that both are in, which the next block is read into again, and where they end.
+    """
     compression = _compression(path)
     with (
         reading(path),
@@ -139,22 +150,26 @@ def read_blocks(path: Path, block_bytes: int) -> Generator[bytes, None, None]:
         _unpacked(raw, compression) as file,
     ):
         total_bytes = os.fstat(raw.fileno()).st_size
-        read = getattr(file, "read1", file.read)
-        missing = given = 0
+        read = getattr(file, "readinto1", None) or cast(Any, file).readinto
+        memory, given, missing = bytearray(), 0, 0
         while not missing:
-            parts, missing, failure = [], block_bytes, None
+            held, missing, failure = len(before), block_bytes, None
+            if len(memory) < held + missing:
+                memory = bytearray(2 * held + missing + HEAD_BYTES)
+            memory[:held] = before
+            end = held
             try:
-                while missing and (part := read(missing)):
-                    parts.append(part)
-                    missing -= len(part)
+                while missing and (size := read(memoryview(memory)[end : end + missing])):
+                    end, missing = end + size, missing - size
             except (EOFError, OSError, zlib.error) as error:
                 failure = error
             note_bytes(path, raw.tell(), total_bytes)
-            given += block_bytes - missing
+            given += end - held
             if failure is not None and compression == "zstd":
-                parts += filter(None, [_rest_of_zstd(path, given)])
-            if parts:
-                yield b"".join(parts)
+                memory = memory[:end] + _rest_of_zstd(path, given)
+                end = len(memory)
+            if end > held:
+                yield memory, end
             if failure is not None:
                 raise failure
 

@@ -176,7 +176,7 @@ class _Scan:
 
     def _parsed(self, row_block: RowBlock) -> list[list[str]]:
         try:
-            parsed = list(csv.reader(io.StringIO(row_block.data.decode(), newline=""), strict=True))
+            parsed = list(csv.reader(io.StringIO(bytes(row_block.data).decode(), newline=""), strict=True))
         except (UnicodeDecodeError, csv.Error):
             raise self.scanner.blame(row_block) from None
         if len(parsed) != len(row_block.lines) or any(len(row) <= self._value for row in parsed):

@@ -24,7 +24,7 @@ from pathlib import Path
 import numpy as np
 
 from assay_sampling.errors import InputError
-from assay_sampling.files.reading import read_blocks
+from assay_sampling.files.reading import read_behind
 from assay_sampling.files.synthetic_mark import SYNTHETIC_MARK
 
 BLOCK_BYTES = 8 << 20
@@ -54,7 +54,7 @@ class Header:
 class LineBlock:
     """Whole lines; ``first_line`` is the first one's 1-based number. Only the last may lack its line end."""
 
-    data: bytes
+    data: bytes | memoryview
     first_line: int
 
     @cached_property
@@ -80,7 +80,7 @@ class RowBlock:
     ``guessed`` is True where the lines were not checked one by one.
     """
 
-    data: bytes
+    data: bytes | memoryview
     lines: np.ndarray
     guessed: bool = False
 
@@ -122,24 +122,22 @@ class Skipped:
 
 
 def line_blocks(path: Path, block_bytes: int = BLOCK_BYTES) -> Iterator[LineBlock]:
-    """The file in blocks of whole lines. Raises InputError for a line of more than 64 MiB."""
-    rest, line = b"", 1
-    for block in read_blocks(path, block_bytes):
-        cut = block.rfind(b"\n") + 1
-        if not cut:
-            rest += block
-            if len(rest) > _LONGEST_LINE_BYTES:
-                raise InputError(
-                    path, "the line is longer than 64 MiB", "name a profiler's text file", line=line
-                )
-            continue
-        data = b"".join((rest, memoryview(block)[:cut]))
-        rest = block[cut:]
-        lines = LineBlock(data, line)
-        yield lines
-        line += len(lines.ends)
+    """The file in blocks of whole lines, each in memory that the next one takes.
+
+    Raises InputError for a line of more than 64 MiB.
+    """
+    rest, line = bytearray(), 1
+    for memory, end in read_behind(path, block_bytes, rest):
+        cut = memory.rfind(b"\n", len(rest), end) + 1
+        rest[:] = memory[cut:end]
+        if cut:
+            lines = LineBlock(memoryview(memory)[:cut], line)
+            yield lines
+            line += len(lines.ends)
+        elif len(rest) > _LONGEST_LINE_BYTES:
+            raise InputError(path, "the line is longer than 64 MiB", "name a profiler's text file", line=line)
     if rest:
-        yield LineBlock(rest, line)
+        yield LineBlock(bytes(rest), line)
 
 
 def parse_header(text: bytes, separator: str = ",") -> tuple[str, ...] | None:
@@ -161,15 +159,11 @@ def find_header(path: Path, blocks: Iterator[LineBlock]) -> tuple[Header, Preamb
     """
     preamble, tried = Preamble(), 0
     for block in blocks:
-        if b"Kernel Name" not in block.data:
-            _count(preamble, block.data)
-            continue
-        for start, end in _lines_with(block.data, b"Kernel Name"):
-            text = block.data[start:end]
+        for line, start, end in _lines_with(block, b"Kernel Name"):
+            text = bytes(block.data[start:end])
             fields = parse_header(text)
             if fields is not None:
-                line = block.first_line + block.data.count(b"\n", 0, start)
-                _count(preamble, block.data[:start])
+                _count(preamble, bytes(block.data[:start]))
                 line_end = b"\r\n" if text.endswith(b"\r\n") else b"\n"
                 header = Header(fields, text.rstrip(b"\r\n"), line, b'"' in text[:4], line_end)
                 return header, preamble, LineBlock(block.data[end:], line + 1)
@@ -177,19 +171,20 @@ def find_header(path: Path, blocks: Iterator[LineBlock]) -> tuple[Header, Preamb
             if tried > _MOST_HEADERS_TRIED:
                 return preamble
             if preamble.foreign_header is None and (separators := _foreign_separators(text)):
-                line = block.first_line + block.data.count(b"\n", 0, start)
                 preamble.foreign_header = line, separators
-        _count(preamble, block.data)
+        _count(preamble, bytes(block.data))
     return preamble
 
 
-def _lines_with(data: bytes, word: bytes) -> Iterator[tuple[int, int]]:
-    """Start and end of each line that has the word, its line end included."""
+def _lines_with(block: LineBlock, word: bytes) -> Iterator[tuple[int, int, int]]:
+    """Number, start and end of each line that has the word, its line end included."""
     end = 0
-    while (place := data.find(word, end)) >= 0:
-        start = data.rfind(b"\n", end, place) + 1 or end
-        end = data.find(b"\n", place) + 1 or len(data)
-        yield start, end
+    for match in re.finditer(word, block.data):
+        if match.start() >= end:
+            index = int(np.searchsorted(block.ends, match.start()))
+            start = int(block.ends[index - 1]) + 1 if index else 0
+            end = int(block.ends[index]) + 1 if index < len(block.ends) else len(block.data)
+            yield block.first_line + index, start, end
 
 
 def _foreign_separators(text: bytes) -> str:
@@ -231,7 +226,7 @@ class _Lines:
 
     def text(self, index: int) -> bytes:
         """A line without its line feed."""
-        return self.data[self._starts[index] : self._ends[index]]
+        return bytes(self.data[self._starts[index] : self._ends[index]])
 
     def end(self, index: int) -> int:
         """Where the line after this one begins."""
@@ -308,7 +303,8 @@ class RowScanner:
         Returns the units (None if there is no such row), the rest of the block, and whether either was
         found.
         """
-        first = block.data[: block.data.find(b"\n") + 1]
+        whole = re.match(rb"[^\n]*\n", block.data)
+        first = whole[0] if whole else b""
         if self._are_units(first):
             rest = LineBlock(block.data[len(first) :], block.first_line + 1)
             return self.parse_row(first.rstrip(b"\r\n"), block.first_line), rest, True
@@ -345,7 +341,7 @@ class RowScanner:
     def blame(self, rows: RowBlock) -> InputError:
         """The error for rows that do not parse: it names the first bad one."""
         held, index, last = b"", 0, len(rows.lines) - 1
-        for text in rows.data.splitlines(keepends=True):
+        for text in bytes(rows.data).splitlines(keepends=True):
             held += text
             if held.count(b'"') % 2:
                 continue
@@ -361,8 +357,8 @@ class RowScanner:
         # Quotes at both ends of every line are nearly always right; the parser finds the exceptions.
         if (
             not self._header.quoted
-            or not block.data.startswith(b'"')
-            or not block.data.endswith(self._row_end)
+            or block.data[:1] != b'"'
+            or block.data[-len(self._row_end) :] != self._row_end
         ):
             return False
         characters, ends = block.characters, block.ends
