@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -18,7 +18,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from assay_sampling.arrays import identifiers_from
 from assay_sampling.counters.plausibility import Plausibility
 from assay_sampling.errors import InputError, LaunchTableError
 from assay_sampling.files.watching import note_launches
@@ -234,10 +233,6 @@ class NameTracker:
             identifier = self._identifiers[text] = self._names.keep(text)
             self._new[identifier] = text
         return identifier
-
-    def intern_all(self, texts: Sequence[str]) -> pa.Array:
-        """Ids of texts, shape (n,), uint64."""
-        return identifiers_from([self.intern(text) for text in texts])
 
     def intern_indices(self, texts: list[str], indices: np.ndarray) -> pa.Array:
         """Ids of ``texts[indices]``, shape (n,), uint64; null where the index is negative.

@@ -14,15 +14,13 @@ import pyarrow.compute as pc
 import pyarrow.csv
 
 from assay_sampling.arrays import values_of
-from assay_sampling.readers.ncu.columns import Layout
+from assay_sampling.readers.ncu.columns import POOL, Layout
 from assay_sampling.readers.ncu.lines import RowBlock
 from assay_sampling.readers.numbers import NOT_MEASURED
 
 _TEXT = pa.dictionary(pa.int32(), pa.string())
 _MOST_DIGITS = 18
 _EXACT = 2.0**53
-# Arrow's own pool fetches 2 MiB from the kernel for every size of a buffer that it meets first.
-_POOL = pa.system_memory_pool()
 # What is parsed at once stays in the cache.
 _PIECE_BYTES = 2 << 20
 _Limits = tuple[int, int] | None
@@ -71,7 +69,7 @@ class CellParser:
             table = self._table(rows, types, len(rows.data) + 1)
         if table is None:
             return None
-        table = table.unify_dictionaries(memory_pool=_POOL).combine_chunks(memory_pool=_POOL)
+        table = table.unify_dictionaries(memory_pool=POOL).combine_chunks(memory_pool=POOL)
         columns = {name: table[name].chunk(0) for name in types}
         columns[self._id] = _ids(columns[self._id])
         return columns if columns[self._id] is not None else None
@@ -80,7 +78,7 @@ class CellParser:
         try:
             table = pyarrow.csv.read_csv(
                 pa.BufferReader(rows.data),
-                memory_pool=_POOL,
+                memory_pool=POOL,
                 read_options=pyarrow.csv.ReadOptions(
                     column_names=self._names, use_threads=False, block_size=piece_bytes
                 ),
@@ -117,7 +115,7 @@ def _ids(texts: pa.StringArray) -> pa.Array | None:
     digits = np.frombuffer(characters, np.uint8, places[-1])
     if lengths.min() < 1 or lengths.max() > _MOST_DIGITS or (digits - np.uint8(48) > 9).any():
         return None
-    return pc.cast(texts, pa.int64(), memory_pool=_POOL)
+    return pc.cast(texts, pa.int64(), memory_pool=POOL)
 
 
 def _numbers_of(texts: pa.DictionaryArray) -> pa.Array | None:

@@ -26,6 +26,8 @@ from assay_sampling.notes.registry import Note, make_note
 from assay_sampling.readers.base import NameTracker
 from assay_sampling.readers.numbers import Parsed, base_of, parse_integers, parse_numbers, unit_factor
 
+# Arrow's own pool fetches 2 MiB from the kernel for every size of a buffer that it meets first.
+POOL = pa.system_memory_pool()
 _INT32, _INT64 = 2**31 - 1, 2**62
 PUSH_POP = "Push/Pop_Range"
 _START_STOP = "Start/Stop_Range"
@@ -301,7 +303,7 @@ class Converter:
         self._layout = layout
         self._names = names
         # The kernels of the latest block and their ids: most of them come again in the next one.
-        self._latest = pa.array([], pa.string()), pa.array([], pa.uint64())
+        self._latest = pa.array([], pa.string()), np.zeros(1, np.uint64)
 
     def convert(self, table: pa.Table, lines: np.ndarray) -> dict[str, pa.Array | np.ndarray]:
         """All columns except process and launch; raises CellError."""
@@ -335,20 +337,22 @@ class Converter:
             )
         return parsed.values
 
-    def _kernels(self, table: pa.Table) -> pa.Array:
+    def _kernels(self, table: pa.Table) -> np.ndarray:
         encoded = encoded_cells(table, self._layout.at("Kernel Name"))
         names = encoded.dictionary
         known, known_ids = self._latest
-        identifiers = known_ids.take(pc.index_in(names, value_set=known))
-        new = names.filter(identifiers.is_null()).to_pylist()
-        for name in new:
+        places = values_of(pc.index_in(names, value_set=known, memory_pool=POOL).fill_null(-1))
+        identifiers: np.ndarray = known_ids[places]
+        new = np.flatnonzero(places < 0)
+        for index, name in zip(new.tolist(), names.take(new).to_pylist(), strict=True):
             if not name.strip() or "\n" in name or "\r" in name:
-                row = pc.index(encoded.indices, pc.index(names, name).as_py()).as_py()
+                row = pc.index(encoded.indices, index).as_py()
                 cause = "it spans several lines" if name.strip() else "it is empty"
                 raise CellError(row, "Kernel Name", cause)
-        identifiers = pc.replace_with_mask(identifiers, identifiers.is_null(), self._names.intern_all(new))
+            identifiers[index] = self._names.intern(name)
         self._latest = names, identifiers
-        return identifiers.take(encoded.indices)
+        taken: np.ndarray = identifiers[values_of(encoded.indices)]
+        return taken
 
     def _shapes(self, table: pa.Table, columns: dict[str, pa.Array | np.ndarray]) -> None:
         for what in _SIZES:
