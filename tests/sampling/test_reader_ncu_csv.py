@@ -16,6 +16,7 @@ from assay_sampling.errors import InputError
 from assay_sampling.launches.in_memory import Launches
 from assay_sampling.launches.table import Condition, counter_columns
 from assay_sampling.readers.base import ReadOptions
+from assay_sampling.readers.ncu import cells
 from assay_sampling.readers.ncu import raw_page as ncu_csv
 from assay_sampling.readers.numbers import parse_numbers
 from assay_sampling.readers.opening import open_recording, read_launches
@@ -462,6 +463,7 @@ def test_blocks_do_not_show(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(ncu_csv, "BLOCK_BYTES", block_bytes)
         patch.setattr(ncu_csv, "_FIRST_BLOCK_BYTES", block_bytes)
+        patch.setattr(cells, "_PIECE_BYTES", block_bytes // 3)  # of rows, or less than half of one
         assert read_launches(path).table.equals(whole.table)
         with open_recording(path) as recording:
             sizes = [batch.records.num_rows for batch in recording.batches(max_launches=3)]

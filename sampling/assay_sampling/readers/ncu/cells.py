@@ -23,6 +23,8 @@ _MOST_DIGITS = 18
 _EXACT = 2.0**53
 # What is parsed at once stays in the cache.
 _PIECE_BYTES = 2 << 20
+# Arrow's words for a row longer than two pieces.
+_TOO_LONG = "straddles two block boundaries"
 _Limits = tuple[int, int] | None
 
 
@@ -65,8 +67,6 @@ class CellParser:
 
     def _read(self, rows: RowBlock, types: dict[str, pa.DataType]) -> dict[str, pa.Array] | None:
         table = self._table(rows, types, _PIECE_BYTES)
-        if table is None:  # for a row longer than two pieces, too
-            table = self._table(rows, types, len(rows.data) + 1)
         if table is None:
             return None
         table = table.unify_dictionaries(memory_pool=POOL).combine_chunks(memory_pool=POOL)
@@ -90,7 +90,9 @@ class CellParser:
                     null_values=NOT_MEASURED,
                 ),
             )
-        except pa.ArrowInvalid:
+        except pa.ArrowInvalid as error:
+            if _TOO_LONG in str(error):
+                return self._table(rows, types, len(rows.data) + 1)
             return None
         return table if table.num_rows == len(rows.lines) else None
 
