@@ -87,9 +87,11 @@ class CellParser:
                     include_columns=list(types),
                     column_types=types,
                     strings_can_be_null=False,
+                    check_utf8=False,
                     null_values=NOT_MEASURED,
                 ),
             )
+            table.validate(full=True)  # each distinct text is checked for UTF-8 once
         except pa.ArrowInvalid as error:
             if _TOO_LONG in str(error):
                 return self._table(rows, types, len(rows.data) + 1)
