@@ -222,6 +222,13 @@ def test_a_page_gives_metrics_that_are_asked_for_under_their_own_names(tmp_path:
     assert set(read_launches(path).counters) == {"instructions", "thread_blocks"}
 
 
+def test_the_id_of_a_launch_can_be_kept_as_a_counter_too(tmp_path: Path) -> None:
+    path = tmp_path / "page.csv"
+    path.write_text(RAW_PAGE)
+    table = read_launches(path, ReadOptions(metrics=("ID",))).table
+    assert table["ID"].to_pylist() == table["report_id"].to_pylist() == [0, 1]
+
+
 def test_metrics_to_read_are_those_that_are_named_and_not_ours() -> None:
     assert own_metrics(f"instructions,{OWN},lts__t_sectors.sum") == (OWN, "lts__t_sectors.sum")
     assert own_metrics(None) == own_metrics("auto") == own_metrics("table2") == ()

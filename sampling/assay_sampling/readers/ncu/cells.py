@@ -38,6 +38,7 @@ class CellParser:
         self._types = {str(index): _TEXT for index in needed} | {self._id: pa.string()}
         numbers = layout.numbers()
         self._numbers = {str(index): numbers[index] for index in needed if index in numbers}
+        self._numbers.pop(self._id, None)  # kept as a counter, it still numbers the launches
 
     def parse(self, rows: RowBlock) -> pa.Table | None:
         """The needed cells, columns named by position; None where a row is malformed."""
