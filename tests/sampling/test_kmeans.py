@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
+from assay_sampling.clustering import kmeans
 from assay_sampling.clustering.feature_space import FeatureSpace, feature_matrix
 from assay_sampling.clustering.kmeans import Clustering, _pruned_downwards, _Solution, cluster, cluster_sweep
 from assay_sampling.clustering.kmeans_search import Seeding
@@ -27,7 +28,7 @@ from assay_sampling.clustering.lloyd import (
     settle,
     transfer,
 )
-from assay_sampling.clustering.micro_clusters import micro_clusters
+from assay_sampling.clustering.micro_clusters import coreset, micro_clusters
 from assay_sampling.counters.definitions import FEATURE_SETS
 from assay_sampling.errors import ParameterError, RefusedError
 from assay_sampling.readers.base import ReadOptions
@@ -258,6 +259,42 @@ def test_micro_clusters_keep_weight_and_mean_and_bound_the_scatter() -> None:
     assert micro_clusters(few, 256, coarse=40, tolerance=1e-3) is few
 
 
+def test_a_coreset_costs_what_all_points_cost_about_any_centres() -> None:
+    rng = np.random.default_rng(8)
+    rows = np.concatenate([blobs(rng, 10, 2000), rng.normal(5e4, 1e3, (3, 3))])
+    points = WeightedPoints.of(rows, rng.zipf(2.0, len(rows)).clip(max=2000).astype(float))
+    near = points.positions[::2000]
+    core = coreset(points, assign(points, near).nearest, 2000, rng)
+    assert len(core) <= 2000
+    assert core.weights.sum() == pytest.approx(points.weights.sum(), rel=0.02)
+    assert core.positions[-3:] == pytest.approx(points.positions[-3:])  # few and far
+    for centres in (near, near[:4], np.zeros((1, 3)), 10 * rng.normal(size=(6, 3))):
+        all_points, few = (each.weights @ assign(each, centres).nearest for each in (points, core))
+        assert few == pytest.approx(all_points, rel=0.05)
+
+
+def test_a_coreset_about_centres_on_every_point_is_drawn_by_weight_and_scatter() -> None:
+    points = WeightedPoints.of(np.repeat([[0.0], [1.0]], 50, axis=0), np.ones(100))
+    core = coreset(points, np.zeros(100), 20, np.random.default_rng(0))
+    assert core.weights == pytest.approx(np.full(20, 5.0))
+    assert core.total_square == pytest.approx(points.total_square)
+
+
+def test_candidates_compared_on_a_coreset_end_as_good_and_exact_on_all_points(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    rng = np.random.default_rng(9)
+    rows = rng.normal(0, 2, (12, 4))[rng.integers(0, 12, 6000)] + rng.normal(size=(6000, 4))
+    plain = cluster_sweep(rows, 12)
+    monkeypatch.setattr(kmeans, "_MANY", 6000)
+    monkeypatch.setattr(kmeans, "_CORESETS", (1500, 500, 500))
+    for k, (found, before) in enumerate(zip(cluster_sweep(rows, 12), plain, strict=True), start=1):
+        distances = np.square(rows[:, None] - found.centres).sum(axis=2)
+        assert np.array_equal(found.labels, distances.argmin(axis=1)), f"K = {k}"
+        assert found.inertia == pytest.approx(inertia_of(rows, found))
+        assert found.inertia == pytest.approx(before.inertia, rel=0.01)
+
+
 SAME_EVERYWHERE = """
 import numpy as np
 from assay_sampling.clustering.kmeans import cluster_sweep
@@ -340,12 +377,12 @@ def test_the_pass_downwards_mends_what_is_bad_and_makes_nothing_worse() -> None:
         np.stack([one, two, three, points.positions[1]]),
     ]
     found = _solutions(points, starts)
-    better = _pruned_downwards(points, found)
+    better = _pruned_downwards(points, points, found)
     before, after = ([solution.inertia for solution in each] for each in (found, better))
     assert before[2] > 100_000
     assert after[2] < 400
     assert all(later <= earlier for earlier, later in zip(before, after, strict=True))
     assert after == sorted(after, reverse=True)
     # What is good already stays, group for group.
-    again = _pruned_downwards(points, better)
+    again = _pruned_downwards(points, points, better)
     assert all(new is old for new, old in zip(again, better, strict=True))

@@ -2,8 +2,9 @@
 
 Equal rows are one point with a weight, which leaves the optimum as it is. Good solutions are searched
 for on a few hundred weighted micro-clusters (:mod:`assay_sampling.clustering.micro_clusters`,
-:mod:`assay_sampling.clustering.kmeans_search`); the best of these are finished on all points, by Lloyd
-steps until no point changes its group and by transfers of single heavy points.
+:mod:`assay_sampling.clustering.kmeans_search`) and, where these blur the points, on samples; of very many
+points they are compared on a coreset. The best are finished on all points, by Lloyd steps until no point
+changes its group and by transfers of single heavy points.
 
 Written here because scikit-learn takes 7 times as long for a sweep of 5,000 rows of which 1,406 are
 distinct, and 5 times as long for 180,000 distinct ones (``docs/benchmarks.md``); its answers also differ
@@ -15,6 +16,7 @@ Sources: Lloyd 1982; Hartigan 1975; those of the search are in its module.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import reduce
 
 import numpy as np
 
@@ -24,13 +26,14 @@ from assay_sampling.clustering.lloyd import (
     Batch,
     WeightedPoints,
     assign,
+    best_distinct,
     converge,
     measure,
     nearly_converge,
     settle,
     transfer,
 )
-from assay_sampling.clustering.micro_clusters import micro_clusters
+from assay_sampling.clustering.micro_clusters import coreset, micro_clusters
 from assay_sampling.errors import ParameterError, RefusedError
 
 _MICRO_CLUSTERS = 512
@@ -43,9 +46,14 @@ _SAMPLE = 2048
 # Up to this K more candidates converge before one is chosen: the landscape is rough and trying is cheap.
 _SMALL_K = 7
 _SAMPLED_K = 10
+# Of so many points, if blurred, candidates are compared on the first of these coresets, where trying is cheap
+# for every K, and the search runs on the others.
+_MANY = 3 << 15
+_CORESETS = (1 << 15, _SAMPLE, _SAMPLE)
 _GROWN = 4
 _PRUNED = 3
-_SWAP_ROUNDS = 2
+# Candidates kept until all points decide.
+_FINALISTS = 2
 # Candidates converge to this tolerance before one is chosen.
 _NEARLY = 1e-3
 
@@ -142,28 +150,34 @@ def _sweep(points: WeightedPoints, k_max: int, rng: np.random.Generator) -> list
     pools = [pool + shift for pool in search(coarse, min(k_max, len(coarse)), rng)]
     lost = points.total_square - coarse.total_square
     blurred = lost > _BLURRED * points.total_square
+    trial = points
     if blurred:
-        pools = _with_sampled(points, pools, rng)
+        trial, pools = _with_sampled(points, pools, rng)
     centres, solutions = np.zeros((1, len(shift))), [_Solution.of(points, np.zeros(len(points), np.intp), 1)]
     for k in range(2, k_max + 1):
         if len(centres) < k - 1:  # the points differ by less than rounding
             solutions.append(solutions[-1])
             continue
+        tries = 4 if k <= _SMALL_K or trial is not points else 2
         # One centre more than the last solution, so that the inertia cannot grow.
-        candidates = grown(points, centres, rng, _GROWN if blurred and k <= _SMALL_K else 1)
+        candidates = grown(trial, centres, rng, _GROWN if blurred and tries == 4 else 1)
+        one_more = candidates[:1]
         if k <= len(pools):
             candidates = np.concatenate([candidates, pools[k - 1]])
-        best_count = (4 if k <= _SMALL_K else 2) if blurred else 1
-        best = _best(points, candidates, best_count)
+        best = _best(trial, candidates, tries if blurred else 1)
         if lost > _LOSSY * best.inertia[0]:
-            best = _swapped(points, best, rng)
+            best = _swapped(trial, best, rng, tries)
+        if trial is not points:
+            best = settle(points, np.concatenate([one_more, best.centres]), ((1, 1),))
         best, labels = transfer(points, best.centres[0])
         centres, labels = _without_empty(points, best.centres[0], labels)
         solutions.append(_Solution.of(points, labels, len(centres)))
-    return _pruned_downwards(points, solutions) if blurred else solutions
+    return _pruned_downwards(points, trial, solutions) if blurred else solutions
 
 
-def _pruned_downwards(points: WeightedPoints, solutions: list[_Solution]) -> list[_Solution]:
+def _pruned_downwards(
+    points: WeightedPoints, trial: WeightedPoints, solutions: list[_Solution]
+) -> list[_Solution]:
     """Try for each K, from the largest down, the solution for K + 1 without one of its cheapest centres: late
     finds of the sweep upwards help the smaller K too."""
     better = list(solutions)
@@ -171,7 +185,9 @@ def _pruned_downwards(points: WeightedPoints, solutions: list[_Solution]) -> lis
         larger, now = better[k], better[k - 1]
         if len(larger) != len(now) + 1:
             continue
-        tried = _best(points, pruned(points, larger.centres, _PRUNED), 1)
+        tried = _best(trial, pruned(trial, larger.centres, _PRUNED), 1)
+        if trial is not points:
+            tried = settle(points, tried.centres, ((1, 1),))
         # Mostly it leads back to a known solution: only a lower inertia is worth the last steps.
         if not tried.inertia[0] < now.inertia:
             continue
@@ -186,33 +202,48 @@ def _pruned_downwards(points: WeightedPoints, solutions: list[_Solution]) -> lis
 
 def _with_sampled(
     points: WeightedPoints, pools: list[np.ndarray], rng: np.random.Generator
-) -> list[np.ndarray]:
-    """Pools for small K plus solutions found on a sample of the points, which does not blur borders."""
-    rows = rng.choice(len(points), min(len(points), _SAMPLE), replace=False)
-    sample = WeightedPoints.of(points.positions[rows], points.weights[rows])
-    sampled = search(sample, min(len(pools), _SAMPLED_K), rng)
-    both = [np.concatenate([pool, more + sample.origin]) for pool, more in zip(pools, sampled, strict=False)]
-    return both + pools[len(both) :]
+) -> tuple[WeightedPoints, list[np.ndarray]]:
+    """The points to compare candidates on, and the pools plus solutions found on samples of the points, which
+    do not blur borders."""
+    if len(points) < _MANY:
+        rows = rng.choice(len(points), min(len(points), _SAMPLE), replace=False)
+        samples = [WeightedPoints.of(points.positions[rows], points.weights[rows])]
+        trial, k_max = points, _SAMPLED_K
+    else:
+        nearest = assign(points, pools[-1][0]).nearest
+        trial, *samples = [coreset(points, nearest, most, rng) for most in _CORESETS]
+        k_max = len(pools)
+    for sample in samples:
+        sampled = search(sample, min(len(pools), k_max), rng)
+        both = [
+            np.concatenate([pool, more + sample.origin]) for pool, more in zip(pools, sampled, strict=False)
+        ]
+        pools = both + pools[len(both) :]
+    return trial, pools
 
 
 def _best(points: WeightedPoints, candidates: np.ndarray, best_count: int) -> Batch:
-    """The best of candidates (b, k, d), after the ``best_count`` best so far nearly converged."""
+    """The best that differ of candidates (b, k, d), best first, after the ``best_count`` best so far nearly
+    converged."""
     nearly = settle(points, candidates, ((1, 7), (10 // candidates.shape[1], best_count)))
-    converged = nearly_converge(points, nearly.centres, _NEARLY)
-    return min(converged, key=lambda batch: float(batch.inertia[0]))
+    return _finalists(reduce(Batch.joined, nearly_converge(points, nearly.centres, _NEARLY)))
 
 
-def _swapped(points: WeightedPoints, best: Batch, rng: np.random.Generator) -> Batch:
+def _finalists(batch: Batch) -> Batch:
+    return batch[best_distinct(batch.inertia, _FINALISTS)]
+
+
+def _swapped(points: WeightedPoints, best: Batch, rng: np.random.Generator, tries: int) -> Batch:
     """Swap centres on the points themselves, where micro-clusters blur too much."""
-    k = best.centres.shape[1]
-    for _ in range(_SWAP_ROUNDS if k <= _SMALL_K else 1):
+    for _ in range(tries // 2):
         candidates = swaps(points, best.centres[0], rng)
         if not len(candidates):
             break
-        batch = _best(points, candidates, 4 if k <= _SMALL_K else 2)
-        if not batch.inertia[0] < best.inertia[0]:
+        batch = _best(points, candidates, tries)
+        before = best.inertia[0]
+        best = _finalists(best.joined(batch))
+        if not best.inertia[0] < before:
             break
-        best = batch
     return best
 
 

@@ -1,10 +1,11 @@
-"""A few hundred weighted micro-clusters that stand for many points during the search for solutions.
+"""Few weighted points that stand for many during the search for solutions: micro-clusters and coresets.
 
-A tree splits, level by level, every leaf whose scatter is above average at its mean along the axis where
-it scatters most. Solutions on micro-clusters are only starting points: callers finish on the points
-themselves.
+For a few hundred micro-clusters, a tree splits, level by level, every leaf whose scatter is above average at
+its mean along the axis where it scatters most. A coreset is a weighted sample in which points that cost much
+are likelier. Solutions on either are only starting points: callers finish on the points themselves.
 
-Source: variance-based divisive partitioning, Su and Dy 2007 (VAR-PART).
+Sources: variance-based divisive partitioning, Su and Dy 2007 (VAR-PART); Feldman and Langberg 2011 and Bachem
+et al. 2018 (coresets).
 """
 
 from __future__ import annotations
@@ -47,6 +48,27 @@ def micro_clusters(points: WeightedPoints, most: int, *, coarse: int, tolerance:
         groups = grown
     coarse_points = WeightedPoints.of(leaves.means, leaves.weight)
     return coarse_points
+
+
+def coreset(
+    points: WeightedPoints, nearest: np.ndarray, most: int, rng: np.random.Generator
+) -> WeightedPoints:
+    """At most ``most`` of the points, positions about the same origin, weighted so that their inertia about
+    any centres is nearly that of all points.
+
+    A third each is drawn by weight, by share of the total scatter, and by share of the inertia about good
+    centres, to which ``nearest``, shape (n,), are the squared distances: few far points may cost the most.
+    """
+    share = np.zeros(len(points))
+    for part in (points.weights, points.weights * points.squares, points.weights * nearest):
+        share += part / max(part.sum(), np.finfo(float).tiny)
+    ends = np.cumsum(share)
+    step = ends[-1] / most
+    drawn = np.searchsorted(ends, step * (np.arange(most) + rng.random()), side="right")
+    rows, counts = np.unique(np.minimum(drawn, len(points) - 1), return_counts=True)
+    weights, squares = points.weights[rows] * counts * step / share[rows], points.squares[rows]
+    scatter = float((weights * squares).sum())
+    return WeightedPoints(np.zeros_like(points.origin), points.columns[:, rows], weights, squares, scatter)
 
 
 def _leaves(points: WeightedPoints, labels: np.ndarray, groups: int) -> _Leaves:
