@@ -7,7 +7,7 @@ points they are compared on a coreset. The best are finished on all points, by L
 changes its group and by transfers of single heavy points.
 
 Written here because scikit-learn takes 7 times as long for a sweep of 5,000 rows of which 1,406 are
-distinct, and 5 times as long for 180,000 distinct ones (``docs/benchmarks.md``); its answers also differ
+distinct, and 6 times as long for 180,000 distinct ones (``docs/benchmarks.md``); its answers also differ
 between releases.
 
 Sources: Lloyd 1982; Hartigan 1975; those of the search are in its module.
@@ -47,8 +47,9 @@ _SAMPLE = 2048
 _SMALL_K = 7
 _SAMPLED_K = 10
 # Of so many points, if blurred, candidates are compared on the first of these coresets, where trying is cheap
-# for every K, and the search runs on the others.
+# for every K, and the search runs on the others; for more groups they would be too coarse.
 _MANY = 3 << 15
+_MOST_GROUPS = 64
 _CORESETS = (1 << 15, _SAMPLE, _SAMPLE)
 _GROWN = 4
 _PRUNED = 3
@@ -205,7 +206,7 @@ def _with_sampled(
 ) -> tuple[WeightedPoints, list[np.ndarray]]:
     """The points to compare candidates on, and the pools plus solutions found on samples of the points, which
     do not blur borders."""
-    if len(points) < _MANY:
+    if len(points) < _MANY or len(pools) > _MOST_GROUPS:
         rows = rng.choice(len(points), min(len(points), _SAMPLE), replace=False)
         samples = [WeightedPoints.of(points.positions[rows], points.weights[rows])]
         trial, k_max = points, _SAMPLED_K
