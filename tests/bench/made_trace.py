@@ -1,7 +1,8 @@
 """A synthetic Kineto trace of any length: a transformer's operators with their launches, by seed.
 
 Of each operator one or two kernels are launched; sequence lengths change from step to step, so that operators
-have several input shapes, of which some are rare.
+have several input shapes, of which some are rare. As in real traces, each launch has a call before it that
+launches nothing, and two flow events.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ _OF_LAYER = (
     ("aten::dropout", "aten::native_dropout", ("fused_dropout_kernel_vec",), 0.005),
     ("aten::mul", "", ("elementwise_kernel", "reduce_kernel"), 0.007),
 )
-_HOST = {"ph": "X", "pid": 1, "tid": 1}
+_THREAD = {"pid": 1, "tid": 1}
+_HOST = {"ph": "X", **_THREAD}
 _HEAD = {
     "schemaVersion": 1,
     "deviceProperties": [{"id": 0, "name": "Synthetic GPU", "computeMajor": 9, "computeMinor": 0}],
@@ -57,11 +59,14 @@ def _events(launches: int, rng: np.random.Generator) -> Iterator[dict[str, objec
                 external += 1
             for kernel in kernels:
                 clock += 5.0
-                yield _runtime(clock, external - 1, correlation)
+                yield _runtime("cudaStreamIsCapturing", clock - 2, external - 1, launches + correlation)
+                yield _runtime("cudaLaunchKernel", clock, external - 1, correlation)
                 duration = 2 + tokens * cost * noise[correlation % len(noise)]
                 device_clock = max(device_clock, clock) + 1
                 ids = (external - 1, correlation)
                 yield _kernel(kernel, device_clock, duration, ids, max(tokens // 32, 1))
+                yield _flow({"ph": "s", **_THREAD}, clock, correlation)
+                yield _flow({"ph": "f", "pid": 0, "tid": 7, "bp": "e"}, device_clock, correlation)
                 device_clock += duration
                 correlation += 1
             clock += 6.0
@@ -76,9 +81,13 @@ def _operator(name: str, ts: float, dur: float, external: int, dims: object) -> 
     return {**_HOST, "cat": "cpu_op", "name": name, "ts": ts, "dur": dur, "args": args}
 
 
-def _runtime(ts: float, external: int, correlation: int) -> dict[str, object]:
+def _runtime(name: str, ts: float, external: int, correlation: int) -> dict[str, object]:
     args = {"External id": external, "cbid": 211, "correlation": correlation}
-    return {**_HOST, "cat": "cuda_runtime", "name": "cudaLaunchKernel", "ts": ts, "dur": 3.0, "args": args}
+    return {**_HOST, "cat": "cuda_runtime", "name": name, "ts": ts, "dur": 2.0, "args": args}
+
+
+def _flow(end: dict[str, object], ts: float, correlation: int) -> dict[str, object]:
+    return {**end, "id": correlation, "ts": round(ts, 3), "cat": "ac2g", "name": "ac2g"}
 
 
 def _kernel(name: str, ts: float, dur: float, ids: tuple[int, int], blocks: int) -> dict[str, object]:

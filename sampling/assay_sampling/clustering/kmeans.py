@@ -6,8 +6,8 @@ for on a few hundred weighted micro-clusters (:mod:`assay_sampling.clustering.mi
 points they are compared on a coreset. The best are finished on all points, by Lloyd steps until no point
 changes its group and by transfers of single heavy points.
 
-Written here because scikit-learn takes 7 times as long for a sweep of 5,000 rows of which 1,406 are
-distinct, and 6 times as long for 180,000 distinct ones (``docs/benchmarks.md``); its answers also differ
+Written here because scikit-learn takes 6 times as long for a sweep of 5,000 rows of which 1,406 are
+distinct, and 7 times as long for 180,000 distinct ones (``docs/benchmarks.md``); its answers also differ
 between releases.
 
 Sources: Lloyd 1982; Hartigan 1975; those of the search are in its module.
