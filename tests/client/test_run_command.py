@@ -248,7 +248,8 @@ def test_the_recordings_of_a_command_are_those_of_the_baseline(tmp_path: Path) -
         (["--sm-share", "100", "--", "ls"], "--sm-share: 100 is not between 0 and 100"),
         (["--unit", "grid", "--", "ls"], "--unit: there is no unit 'grid'"),
         (["-e", "NOT_SET_HERE", "--", "ls"], "--environment: NOT_SET_HERE is not set here"),
-        (["--virtual", "V100X", "--", "w.toml"], "V100X"),
+        (["--virtual", "V100", "--", "nothere.toml"], "nothere.toml: there is no such workload file"),
+        (["--virtual", "V100X", "--", "./program"], "V100X"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )

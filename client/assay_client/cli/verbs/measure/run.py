@@ -233,6 +233,10 @@ def _source(
             "assay run", "a command is the program and its arguments after --, and nothing before it",
             "write: assay run -- python train.py",
         )  # fmt: skip
+    if virtual and command[0].endswith(".toml") and not Path(command[0]).is_file():
+        raise ParameterError(
+            command[0], "there is no such workload file", "check the path; 'assay samples DIR' writes one"
+        )
     return command_source(command, Path.cwd(), command_box(virtual, say), options)
 
 
