@@ -23,8 +23,6 @@ _MOST_DIGITS = 18
 _EXACT = 2.0**53
 # What is parsed at once stays in the cache.
 _PIECE_BYTES = 2 << 20
-# Arrow's words for a row longer than two pieces.
-_TOO_LONG = "straddles two block boundaries"
 _Limits = tuple[int, int] | None
 
 
@@ -93,10 +91,11 @@ class CellParser:
                 ),
             )
             table.validate(full=True)  # each distinct text is checked for UTF-8 once
-        except pa.ArrowInvalid as error:
-            if _TOO_LONG in str(error):
-                return self._table(rows, types, len(rows.data) + 1)
-            return None
+        except pa.ArrowInvalid:
+            if piece_bytes > len(rows.data):
+                return None
+            # Perhaps a row is longer than two pieces.
+            return self._table(rows, types, len(rows.data) + 1)
         return table if table.num_rows == len(rows.lines) else None
 
 
