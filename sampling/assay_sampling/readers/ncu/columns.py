@@ -339,6 +339,8 @@ class Converter:
 
     def _kernels(self, table: pa.Table) -> np.ndarray:
         encoded = encoded_cells(table, self._layout.at("Kernel Name"))
+        if encoded.indices.null_count:  # of damaged reports; a page has a text
+            raise CellError(pc.index(encoded.indices.is_null(), True).as_py(), "Kernel Name", "it is missing")
         names = encoded.dictionary
         known, known_ids = self._latest
         places = values_of(pc.index_in(names, value_set=known, memory_pool=POOL).fill_null(-1))
