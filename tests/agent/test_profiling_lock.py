@@ -27,8 +27,10 @@ from tests.support.agent.profiling_turns import profile
 
 pytestmark = pytest.mark.processes
 
-# It says so where two profile at a time. Its own lock file lies in TMPDIR.
+# It says so where two profile at a time. Its own lock file lies in TMPDIR. Only SIGKILL ends it, as a tool that
+# hangs.
 NCU = """#!/bin/sh
+trap '' TERM
 case $1 in
   --version) echo "Version {version}"; exit ;;
   --help) echo "  --kill arg"; exit ;;
@@ -116,7 +118,7 @@ def test_the_tool_holds_the_turn_also_where_its_agent_dies(box: Path) -> None:
         with (box / f"assay-{os.getuid()}" / "nsight-compute-turn").open("r+") as lock:
             with pytest.raises(BlockingIOError):
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            fcntl.flock(lock, fcntl.LOCK_EX)  # the supervisor ends the tool two seconds later
+            fcntl.flock(lock, fcntl.LOCK_EX)  # the supervisor kills the tool after two seconds
 
 
 @pytest.mark.parametrize("what", ["open to others", "a link", "a file"])
