@@ -27,8 +27,8 @@ from tests.support.agent.profiling_turns import profile
 
 pytestmark = pytest.mark.processes
 
-# It says so where two profile at a time. Its own lock file lies in TMPDIR. Only SIGKILL ends it, as a tool that
-# hangs.
+# It says so where two profile at a time. Its own lock file lies in TMPDIR. Only SIGKILL ends it, as a tool
+# that hangs.
 NCU = """#!/bin/sh
 trap '' TERM
 case $1 in
@@ -81,7 +81,7 @@ def test_two_slots_of_an_agent_take_turns(box: Path) -> None:
 
 
 def test_a_release_that_locks_one_gpu_each_needs_no_turns(box: Path) -> None:
-    install(box, "2025.1.0.0", seconds=2.0)  # they do not start at the same moment
+    install(box, "2025.1.0.0", seconds=5.0)  # they do not start at the same moment
     in_threads(box)
     assert events(box).count("overlap") >= 1
 
