@@ -122,6 +122,8 @@ def _table(events: Objects, *, operators: bool) -> pa.Table:
         pa.BufferReader(text),
         pa.json.ReadOptions(use_threads=False, block_size=len(text) + 1),
         pa.json.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore"),
+        # Arrow's own pool fetches 2 MiB from the kernel for every size of a buffer that it meets first.
+        memory_pool=pa.system_memory_pool(),
     )
     if table.num_rows != events.count:  # a comma is missing
         raise NotPlainError
