@@ -11,6 +11,9 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
+# Arrow's own pool fetches 2 MiB from the kernel for every size of a buffer that it meets first.
+SYSTEM_POOL = pa.system_memory_pool()
+
 
 def values_of(column: pa.Array) -> np.ndarray:
     """The values of a column of numbers without nulls, in its own memory, read-only."""

@@ -153,22 +153,22 @@ def read_behind(
         read = getattr(file, "readinto1", None) or cast(Any, file).readinto
         memory, given, missing = bytearray(), 0, 0
         while not missing:
-            held, missing, failure = len(before), block_bytes, None
-            if len(memory) < held + missing:
-                memory = bytearray(2 * held + missing + HEAD_BYTES)
-            memory[:held] = before
-            end = held
+            start, missing, failure = len(before), block_bytes, None
+            if len(memory) < start + missing:
+                memory = bytearray(2 * start + missing + HEAD_BYTES)
+            memory[:start] = before
+            end = start
             try:
                 while missing and (size := read(memoryview(memory)[end : end + missing])):
                     end, missing = end + size, missing - size
             except (EOFError, OSError, zlib.error) as error:
                 failure = error
             note_bytes(path, raw.tell(), total_bytes)
-            given += end - held
+            given += end - start
             if failure is not None and compression == "zstd":
                 memory = memory[:end] + _rest_of_zstd(path, given)
                 end = len(memory)
-            if end > held:
+            if end > start:
                 yield memory, end
             if failure is not None:
                 raise failure

@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json
 
+from assay_sampling.arrays import SYSTEM_POOL
 from assay_sampling.readers.kineto.skipping import Objects, wanted_events
 
 KERNELS = frozenset({"kernel", "Kernel"})
@@ -122,8 +123,7 @@ def _table(events: Objects, *, operators: bool) -> pa.Table:
         pa.BufferReader(text),
         pa.json.ReadOptions(use_threads=False, block_size=len(text) + 1),
         pa.json.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore"),
-        # Arrow's own pool fetches 2 MiB from the kernel for every size of a buffer that it meets first.
-        memory_pool=pa.system_memory_pool(),
+        memory_pool=SYSTEM_POOL,
     )
     if table.num_rows != events.count:  # a comma is missing
         raise NotPlainError

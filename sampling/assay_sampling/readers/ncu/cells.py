@@ -13,8 +13,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
 
-from assay_sampling.arrays import values_of
-from assay_sampling.readers.ncu.columns import POOL, Layout
+from assay_sampling.arrays import SYSTEM_POOL, values_of
+from assay_sampling.readers.ncu.columns import Layout
 from assay_sampling.readers.ncu.lines import RowBlock
 from assay_sampling.readers.numbers import NOT_MEASURED
 
@@ -68,7 +68,7 @@ class CellParser:
         table = self._table(rows, types, _PIECE_BYTES)
         if table is None:
             return None
-        table = table.unify_dictionaries(memory_pool=POOL).combine_chunks(memory_pool=POOL)
+        table = table.unify_dictionaries(memory_pool=SYSTEM_POOL).combine_chunks(memory_pool=SYSTEM_POOL)
         columns = {name: table[name].chunk(0) for name in types}
         columns[self._id] = _ids(columns[self._id])
         return columns if columns[self._id] is not None else None
@@ -77,7 +77,7 @@ class CellParser:
         try:
             table = pyarrow.csv.read_csv(
                 pa.BufferReader(rows.data),
-                memory_pool=POOL,
+                memory_pool=SYSTEM_POOL,
                 read_options=pyarrow.csv.ReadOptions(
                     column_names=self._names, use_threads=False, block_size=piece_bytes
                 ),
@@ -119,7 +119,7 @@ def _ids(texts: pa.StringArray) -> pa.Array | None:
     digits = np.frombuffer(characters, np.uint8, places[-1])
     if lengths.min() < 1 or lengths.max() > _MOST_DIGITS or (digits - np.uint8(48) > 9).any():
         return None
-    return pc.cast(texts, pa.int64(), memory_pool=POOL)
+    return pc.cast(texts, pa.int64(), memory_pool=SYSTEM_POOL)
 
 
 def _numbers_of(texts: pa.DictionaryArray) -> pa.Array | None:

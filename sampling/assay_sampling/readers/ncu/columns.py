@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from assay_sampling.arrays import values_of
+from assay_sampling.arrays import SYSTEM_POOL, values_of
 from assay_sampling.counters.definitions import Counter, counter_of_label, counter_of_metric
 from assay_sampling.counters.own_names import column_of_metric
 from assay_sampling.launches.table import CounterColumn
@@ -26,8 +26,6 @@ from assay_sampling.notes.registry import Note, make_note
 from assay_sampling.readers.base import NameTracker
 from assay_sampling.readers.numbers import Parsed, base_of, parse_integers, parse_numbers, unit_factor
 
-# Arrow's own pool fetches 2 MiB from the kernel for every size of a buffer that it meets first.
-POOL = pa.system_memory_pool()
 _INT32, _INT64 = 2**31 - 1, 2**62
 PUSH_POP = "Push/Pop_Range"
 _START_STOP = "Start/Stop_Range"
@@ -343,7 +341,7 @@ class Converter:
             raise CellError(pc.index(encoded.indices.is_null(), True).as_py(), "Kernel Name", "it is missing")
         names = encoded.dictionary
         known, known_ids = self._latest
-        places = values_of(pc.index_in(names, value_set=known, memory_pool=POOL).fill_null(-1))
+        places = values_of(pc.index_in(names, value_set=known, memory_pool=SYSTEM_POOL).fill_null(-1))
         identifiers: np.ndarray = known_ids[places]
         new = np.flatnonzero(places < 0)
         for index, name in zip(new.tolist(), names.take(new).to_pylist(), strict=True):
