@@ -295,6 +295,12 @@ def test_candidates_compared_on_a_coreset_end_as_good_and_exact_on_all_points(
         assert found.inertia == pytest.approx(before.inertia, rel=0.01)
 
 
+def test_few_points_are_compared_themselves(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kmeans, "coreset", lambda *_: pytest.fail("a coreset of few points"))
+    rng = np.random.default_rng(9)
+    assert len(cluster_sweep(rng.normal(size=(6000, 4)), 8)) == 8
+
+
 SAME_EVERYWHERE = """
 import numpy as np
 from assay_sampling.clustering.kmeans import cluster_sweep
