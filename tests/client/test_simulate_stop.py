@@ -70,7 +70,8 @@ def document_of(ended: Any, code: int = 0) -> dict[str, Any]:
 def projected_later(bench: Bench, assay: Assay) -> dict[str, Any]:
     """What ``assay project`` says of the finished logs."""
     intervals = bench.log.with_name(bench.log.name.replace(".out.gz", ".visualizer.gz"))
-    (launch,) = document_of(assay("project", bench.log, "--intervals", intervals, "--json"))["launches"]
+    command = ("project", bench.log, "--intervals", intervals, "--traces", bench.trace, "--json")
+    (launch,) = document_of(assay(*command))["launches"]
     return dict(launch)
 
 
@@ -147,7 +148,7 @@ def test_a_damaged_trace_and_an_unknown_rule_are_named(bench: Bench, assay: Assa
 
 @pytest.mark.parametrize("replayed", [False, True])
 def test_samples_of_a_replay_do_not_count_as_the_launch(tmp_path: Path, replayed: bool) -> None:
-    """32 blocks on 8 SMs, a wave each 200 cycles after a latency of 200: two and a half end at cycle 700."""
+    """32 blocks on 8 SMs, a wave in 200 cycles after a latency of 200: three and a half by cycle 900."""
     before = logs.Launch(traced_id=5, cycles=260, instructions=900)
     own = logs.Launch(traced_id=6, cycles=1000, instructions=40_000, printed_ctas_per_sm=1)
     listed = Listed(6, own.name, own.grid, own.block)
@@ -160,7 +161,7 @@ def test_samples_of_a_replay_do_not_count_as_the_launch(tmp_path: Path, replayed
         # Of the 32 blocks replayed 27 end within its samples, and 5 in the first sample of the launch.
         samples, first = [logs.sample(100, 300, 9), logs.sample(200, 700, 18)], 900
     text += f"Header info loaded for kernel command : ./kernel-6.traceg\n{logs.header(own, 1 + replayed)}"
-    for cycle in range(100, 1000, 100):
+    for cycle in range(100, 1100, 100):
         blocks = 4 if cycle > 200 else 5 if replayed and cycle == 100 else 0
         samples.append(logs.sample(cycle, 50 * max(cycle - 200, 0), blocks, before=first))
     replay = Replay(trace, None) if replayed else None
@@ -177,9 +178,9 @@ def test_samples_of_a_replay_do_not_count_as_the_launch(tmp_path: Path, replayed
             file.write(gzip.compress(samples[number].encode()))
         growing.look()
         reached.append(online.reached(growing.samples()))
-    # A sample is whole once the next one has begun: that of cycle 800.
-    assert reached.index(True) == 7 + 2 * replayed
+    # A sample is whole once the next one has begun: that of cycle 1,000.
+    assert reached.index(True) == 9 + 2 * replayed
     found = rule.projection(folder)
     assert found is not None and found.stop is not None
-    assert (found.launch.traced_id, found.stop.cycles) == (6, 700)
-    assert found.projected_cycles == pytest.approx(1000)
+    assert (found.launch.traced_id, found.stop.cycles) == (6, 900)
+    assert found.projected_cycles == pytest.approx(1040)

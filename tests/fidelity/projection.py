@@ -1,23 +1,31 @@
-"""Projection within a launch, by rule and kernel family, on the simulator logs of the shared data."""
+"""Projection within a launch, by rule and kernel family, on simulator logs of synthetic kernels."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-from assay_sampling.projection.projector import ProjectionParameters
+from assay_sampling.projection.launch_end import end_share
+from assay_sampling.projection.projector import LaunchSize, ProjectionParameters, Stop, project
 from assay_sampling.projection.runs import LaunchProjection, project_run
 from assay_sampling.projection.summary import summary_of
+from assay_sampling.simulators.accel_sim.launch_traces import LaunchTraces, launch_work
 from assay_sampling.simulators.accel_sim.run import SimulatorRun
-from tests.fidelity.kernel_families import FAMILY_OF_KERNEL, HALF_OF_FAMILY, Half
+from tests.fidelity.kernel_families import FAMILIES, FAMILY_OF_KERNEL, Half
+from tests.fidelity.recorded_families import GENERATOR, RUNS, RecordedLaunch, recorded_launches, write_traces
 from tests.fidelity.section import Effort, Section, shared_data
 
 FOLDERS = ("accel_sim", "accel_sim_more")
 INTERVALS = ".visualizer.gz"
-LEAST_SAVED_PERCENT = 20.0
-GREATEST_MEAN_ERROR_PERCENT = 5.0
+LEAST_SAVED_PERCENT = 35.0
+GREATEST_MEAN_ERROR_PERCENT = 3.0
 DEFAULT = "waves (default)"
 RULES: Mapping[str, ProjectionParameters] = {
     DEFAULT: ProjectionParameters(),
@@ -28,6 +36,7 @@ RULES: Mapping[str, ProjectionParameters] = {
     "artifact, 3,000 / 0.25": ProjectionParameters(rule="artifact"),
     "artifact, 1,500 / 3": ProjectionParameters(rule="artifact", window_cycles=1500, s=3),
 }
+WITHOUT_TRACES = "waves without traces"
 IN_SHORT = 3
 COLUMNS = (
     "launches",
@@ -42,10 +51,43 @@ COLUMNS = (
 ABOUT = (
     "Launches of real Accel-Sim runs of synthetic kernels (simulated) that have interval logs, in percent "
     "of all cycles / of active cycles, without the launch latency; a launch that does not stop has an "
-    "error of 0 and saves nothing. Rules were chosen on the half of the kernel families called `choosing`; "
-    f"goal for the default on `reporting`: saves at least {LEAST_SAVED_PERCENT:g} % of the cycles, mean "
-    f"error over all launches at most {GREATEST_MEAN_ERROR_PERCENT:g} %"
+    "error of 0 and saves nothing. The default was chosen on the families called `choosing`; nobody had "
+    f"looked at those for `reporting` before. Goal for the default on the latter: saves at least "
+    f"{LEAST_SAVED_PERCENT:g} % of the cycles, mean error where it stops at most "
+    f"{GREATEST_MEAN_ERROR_PERCENT:g} %. `solver` is another application; it was in view, too"
 )
+
+
+@dataclass(frozen=True)
+class Projected:
+    """A launch with its family, as :func:`summary_of` needs it."""
+
+    family: str
+    stop: Stop | None
+    true_cycles: float
+    projected_cycles: float
+    simulated_cycles: float
+    launch_latency_cycles: float
+
+    @classmethod
+    def of(cls, launch: LaunchProjection) -> Projected:
+        true, projected, simulated = (
+            launch.true_cycles,
+            launch.projected_cycles,
+            launch.simulated_cycles,
+        )
+        assert true is not None and projected is not None and simulated is not None
+        family = FAMILY_OF_KERNEL.get(launch.launch.kernel, "solver")
+        return cls(family, launch.stop, true, projected, simulated, launch.launch_latency_cycles)
+
+    @property
+    def signed_error_percent(self) -> float:
+        return 100.0 * (self.projected_cycles / self.true_cycles - 1.0)
+
+    @property
+    def active_error_percent(self) -> float:
+        active = self.true_cycles - self.launch_latency_cycles
+        return 100.0 * (self.projected_cycles - self.true_cycles) / active
 
 
 def section(effort: Effort) -> Section:
@@ -55,78 +97,105 @@ def section(effort: Effort) -> Section:
     if data is None:
         return Section(title, f"{ABOUT}. The shared data is not here.", COLUMNS, ())
     rules = dict(list(RULES.items())[: IN_SHORT if effort is Effort.SHORT else None])
-    found = {name: projections(data, parameters) for name, parameters in rules.items()}
+    by_rule = {name: projections(data, parameters) for name, parameters in rules.items()}
+    by_rule[WITHOUT_TRACES] = projections(data, RULES[DEFAULT], traced=False)
     rows = [
         _row(half.value, name, summary_of(of_half(launches, half)))
         for half in (Half.REPORTING, Half.CHOOSING)
-        for name, launches in found.items()
+        for name, launches in by_rule.items()
     ]
-    rows += [
-        _row(f"all of {folder}", name, summary_of(projections(data, rules[name], (folder,))))
-        for folder in FOLDERS
-        for name in found
-    ]
-    for family, half in sorted(HALF_OF_FAMILY.items(), key=lambda item: (item[1] is Half.CHOOSING, item[0])):
-        for name in list(found)[:IN_SHORT]:
-            rows.append(_row(f"{half.value}: {family}", name, summary_of(of_family(found[name], family))))
-    score = summary_of(of_half(found[DEFAULT], Half.REPORTING))
-    return Section(title, f"{ABOUT}; {stricter(found)}", COLUMNS, rows, missed(score))
+    for half in (Half.REPORTING, Half.CHOOSING):
+        for family in sorted(FAMILIES[half]):
+            score = summary_of(of_families(by_rule[DEFAULT], [family]))
+            rows.append(_row(f"{half.value}: {family}", DEFAULT, score))
+    rows.append(_row("solver", DEFAULT, summary_of(of_families(by_rule[DEFAULT], ["solver"]))))
+    score = summary_of(of_half(by_rule[DEFAULT], Half.REPORTING))
+    return Section(title, f"{ABOUT}.", COLUMNS, rows, missed(score))
 
 
 @cache
 def projections(
-    data: Path, parameters: ProjectionParameters, folders: tuple[str, ...] = FOLDERS
-) -> tuple[LaunchProjection, ...]:
-    """Every launch of these folders that is in a run with an interval log, projected."""
-    if len(folders) > 1:
-        return tuple(each for folder in folders for each in projections(data, parameters, (folder,)))
-    logs = [path for folder in folders for path in sorted((data / folder).glob(f"*{INTERVALS}"))]
-    return tuple(
-        launch
-        for log in logs
-        for launch in project_run(
-            SimulatorRun(log.with_name(log.name.replace(INTERVALS, ".out.gz")), log), parameters
-        )
-    )
+    data: Path, parameters: ProjectionParameters, *, traced: bool = True
+) -> tuple[Projected, ...]:
+    """Every launch of the runs with an interval log, projected; ``traced``: with its trace, where it can be
+    written again, if the rule needs it."""
+    traced = traced and parameters.rule is None
+    logs = [path for folder in FOLDERS for path in sorted((data / folder).glob(f"*{INTERVALS}"))]
+    logs.append(data / "accel_sim_parts" / f"solver.10sm{INTERVALS}")
+    launches: list[Projected] = []
+    for log in logs:
+        run = SimulatorRun(log.with_name(log.name.replace(INTERVALS, ".out.gz")), log)
+        with _traces(data, log) if traced else _nothing() as traces:
+            launches += map(Projected.of, project_run(run, parameters, traces=traces))
+    launches += _recorded(data, parameters, traced=traced)
+    return tuple(launches)
 
 
-def of_half(launches: Iterable[LaunchProjection], half: Half) -> list[LaunchProjection]:
+@contextmanager
+def _nothing() -> Iterator[None]:
+    yield None
+
+
+@contextmanager
+def _traces(data: Path, log: Path) -> Iterator[LaunchTraces | None]:
+    """The traces of a run, written again by the program that made them; None for those of the first corpus,
+    none of whose launches of many waves has blocks of uneven length."""
+    app = log.name.split(".")[0]
+    with tempfile.TemporaryDirectory(prefix="assay-traces-") as folder:
+        if log.parent.name == "accel_sim":
+            yield None
+            return
+        if log.parent.name == "accel_sim_more":
+            command = [data / GENERATOR, folder, app]
+        else:
+            program = data.parent / "tools" / "accel_sim" / "solver_traces.py"
+            command = [program, folder, "--steps", "4", "--scale", "0.5"]
+        subprocess.run([sys.executable, *map(str, command)], check=True, stdout=subprocess.DEVNULL)
+        yield LaunchTraces.of(sorted(Path(folder).glob("kernel-*.traceg")))
+
+
+def _recorded(data: Path, parameters: ProjectionParameters, *, traced: bool) -> Iterator[Projected]:
+    launches = recorded_launches()
+    for run in RUNS:
+        with tempfile.TemporaryDirectory(prefix="assay-traces-") as folder:
+            paths = write_traces(data, run, Path(folder)) if traced else []
+            by_name = {path.name: path for path in paths}
+            for launch in launches:
+                if launch.run == run:
+                    yield _projected(launch, by_name.get(f"kernel-{launch.number}.traceg"), parameters)
+
+
+def _projected(launch: RecordedLaunch, trace: Path | None, parameters: ProjectionParameters) -> Projected:
+    end = None
+    if trace is not None:
+        work = launch_work(trace)
+        end = end_share(work.warp_instructions, work.block_warps, launch.wave_ctas)
+    size = LaunchSize(launch.wave_ctas, launch.total_ctas, float(launch.instructions), 0.0, end)
+    projection = project(launch.series, size, parameters, float(launch.cycles))
+    projected, simulated = projection.projected_cycles, projection.simulated_cycles
+    assert projected is not None and simulated is not None
+    return Projected(launch.family, projection.stop, launch.cycles, projected, simulated, 0.0)
+
+
+def of_half(launches: Iterable[Projected], half: Half) -> list[Projected]:
     """The launches of a half's families."""
-    return [each for each in launches if HALF_OF_FAMILY[_family(each)] is half]
+    return of_families(launches, FAMILIES[half])
 
 
-def of_family(launches: Iterable[LaunchProjection], family: str) -> list[LaunchProjection]:
-    """The launches of a family."""
-    return [each for each in launches if _family(each) == family]
+def of_families(launches: Iterable[Projected], families: Iterable[str]) -> list[Projected]:
+    """The launches of some families."""
+    return [each for each in launches if each.family in families]
 
 
 def missed(score: Mapping[str, Any]) -> list[str]:
     """The goals that a rule misses."""
-    found = []
+    texts = []
     if not score["saved_percent"] >= LEAST_SAVED_PERCENT:
-        found.append(f"the default saves {score['saved_percent']:.1f} % of the cycles")
-    for name in ("mean_error_over_all_percent", "mean_active_error_over_all_percent"):
+        texts.append(f"the default saves {score['saved_percent']:.1f} % of the cycles")
+    for name in ("mean_error_percent", "mean_active_error_percent"):
         if not score[name] <= GREATEST_MEAN_ERROR_PERCENT:
-            found.append(f"the default: {name} is {score[name]:.1f} %")
-    return found
-
-
-def stricter(found: Mapping[str, Iterable[LaunchProjection]]) -> str:
-    """The goal read over the launches that stop alone, and the rules that keep it."""
-    scores = {name: summary_of(of_half(launches, Half.REPORTING)) for name, launches in found.items()}
-    keep = [
-        name
-        for name, score in scores.items()
-        if score["saved_percent"] >= LEAST_SAVED_PERCENT
-        and (score["mean_active_error_percent"] or 0) <= GREATEST_MEAN_ERROR_PERCENT
-    ]
-    default = scores[DEFAULT]["mean_active_error_percent"]
-    found_text = f"{', '.join(keep)} keep it" if keep else "no rule here keeps it"
-    return f"counted over the launches that stop alone, {found_text}: the default has {default:.1f} %."
-
-
-def _family(launch: LaunchProjection) -> str:
-    return FAMILY_OF_KERNEL[launch.launch.kernel]
+            texts.append(f"the default: {name} is {score[name]:.1f} %")
+    return texts
 
 
 def _row(launches: str, rule: str, score: Mapping[str, Any]) -> tuple[str, ...]:

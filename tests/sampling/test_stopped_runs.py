@@ -15,7 +15,7 @@ from assay_sampling.notes.registry import make_note
 from assay_sampling.projection.projector import ProjectionParameters
 from assay_sampling.projection.runs import LaunchProjection, project_run
 from assay_sampling.projection.summary import summary_of
-from assay_sampling.simulators.accel_sim.launch_traces import LaunchTraces, thread_instructions
+from assay_sampling.simulators.accel_sim.launch_traces import LaunchTraces, launch_work
 from assay_sampling.simulators.accel_sim.run import SimulatorRun
 from assay_sampling.simulators.accel_sim.trace import read_blocks
 from tests.support.sampling.accel_sim_logs import Launch, header, output, sample
@@ -28,7 +28,7 @@ FIRST = Launch(traced_id=2, cycles=60, instructions=32 * 40)
 STOPPED = Launch(traced_id=6, cycles=1000, instructions=40_000, printed_ctas_per_sm=1)
 SAMPLES = "".join(
     sample(cycle, 50 * max(cycle - 200, 0), 4 if cycle > 200 else 0, before=FIRST.instructions)
-    for cycle in range(100, 900, 100)
+    for cycle in range(100, 1000, 100)
 )
 # A block of 1,250 thread instructions: 32 blocks execute 40,000.
 BLOCK = [MOV] * 39 + ["0000 00000003 1 R1 MOV 0 0 0 "]
@@ -59,19 +59,20 @@ def project_all(
 def test_a_stopped_launch_with_its_trace_is_projected_as_the_finished_one(
     logs: tuple[Path, Path], traces: Path
 ) -> None:
-    (finished,) = [each for each in project_all(_finished(logs)) if each.launch.uid == 2]
-    first, found = project_all(logs, LaunchTraces.of([traces]))
+    given = LaunchTraces.of([traces])
+    (finished,) = [each for each in project_all(_finished(logs), given) if each.launch.uid == 2]
+    first, found = project_all(logs, given)
     assert first.launch.complete
     assert (found.launch.complete, found.launch.traced_id, found.launch.uid) == (False, 6, 2)
     assert (found.total_instructions, found.projection.rule) == (40_000, "waves")
     assert found.stop == finished.stop
     assert found.stop is not None
-    assert (found.simulated_cycles, found.projected_cycles) == (700, pytest.approx(1000))
+    assert (found.simulated_cycles, found.projected_cycles) == (900, pytest.approx(1040))
     assert (found.true_cycles, found.signed_error_percent) == (None, None)
     assert found.to_dict()["total_instructions"] == 40_000
     summary = summary_of([found])
     assert (summary["stopped"], summary["projected_cycles"]) == (1, found.projected_cycles)
-    assert summary["simulated_cycles"] == 700
+    assert summary["simulated_cycles"] == 900
     assert (summary["true_cycles"], summary["saved_percent"]) == (None, None)
 
 
@@ -87,18 +88,18 @@ def test_without_its_trace_a_stopped_launch_is_not_projected_by_instructions(
     (_, found) = project_all(logs)
     assert (found.total_instructions, found.projection.rule, found.stop) == (None, "paper", None)
     # It never ended: the cycles of its last sample are not those of the launch.
-    assert (found.projected_cycles, found.simulated_cycles) == (None, 800)
+    assert (found.projected_cycles, found.simulated_cycles) == (None, 900)
     assert found.to_dict()["projected_cycles"] is None
     (_, asked) = project_all(logs, rule="waves")
     assert (asked.projection, asked.reason) == (None, make_note("instructions_unknown"))
 
 
 def test_a_launch_that_a_limit_ended_takes_its_trace_too(logs: tuple[Path, Path], traces: Path) -> None:
-    limited = replace(STOPPED, cycles=850, instructions=31_250, issued=30)
+    limited = replace(STOPPED, cycles=950, instructions=36_250, issued=30)
     logs[0].write_text(output([FIRST, limited]))
     (_, found) = project_all(logs, LaunchTraces.of([traces]))
     assert (found.launch.complete, found.projection.rule) == (False, "waves")
-    assert found.projected_cycles == pytest.approx(1000)
+    assert found.projected_cycles == pytest.approx(1040)
 
 
 def test_only_launches_that_did_not_end_need_a_trace(logs: tuple[Path, Path], tmp_path: Path) -> None:
@@ -144,8 +145,10 @@ def test_counted_instructions_are_those_of_the_blocks(tmp_path: Path) -> None:
         block_text("1,0,0", [EXIT_LINE], [EXIT_LINE]),
         grid="(2,1,1)",
     )
-    assert thread_instructions(path) == 4 * 32 + 4
-    assert thread_instructions(path) == sum(each.thread_instructions for each in read_blocks(path))
+    assert launch_work(path).thread_instructions == 4 * 32 + 4
+    assert launch_work(path).thread_instructions == sum(
+        each.thread_instructions for each in read_blocks(path)
+    )
 
 
 @pytest.mark.parametrize(
@@ -168,7 +171,7 @@ def test_damaged_traces_are_never_counted(tmp_path: Path, find: str, put: str, c
     assert find in text
     path.write_text(text.replace(find, put) if "BEGIN" not in find else text[: text.rfind("#BEGIN_TB")])
     with pytest.raises(InputError, match=cause):
-        thread_instructions(path)
+        launch_work(path)
 
 
 def test_traces_are_known_by_name_or_header_and_replays_are_passed_over(tmp_path: Path, traces: Path) -> None:
@@ -194,8 +197,8 @@ def test_the_real_stopped_run_is_projected_as_online(shared_data: Path, tmp_path
     (found,) = project_run(run, traces=traces)
     with gzip.open(folder / "solver.10sm.cold-1.out.gz", "rt") as whole:
         assert f"gpu_sim_insn = {found.total_instructions:.0f}\n" in list(whole)
-    assert (found.simulated_cycles, round(found.projected_cycles or 0)) == (50_500, 52_039)
+    assert (found.simulated_cycles, round(found.projected_cycles or 0)) == (50_500, 53_809)
     # Finished, the same launch takes 54,088 cycles.
     finished = SimulatorRun(folder / "solver.10sm.cold-1.out.gz", folder / "solver.10sm.cold-1.visualizer.gz")
-    (whole_launch,) = project_run(finished)
+    (whole_launch,) = project_run(finished, traces=traces)
     assert (whole_launch.stop, whole_launch.true_cycles) == (found.stop, 54_088)

@@ -155,7 +155,7 @@ def _damage(folder: LaunchFolder, rule: StopRule | None) -> SimulationFailure | 
     if rule is None:
         return None
     try:
-        rule.count(folder)
+        rule.work(folder)
     except InputError as error:
         return failure_of(folder, "damaged_trace", f"{error.subject}: {error.cause}")
     return None

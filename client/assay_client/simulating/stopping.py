@@ -19,7 +19,7 @@ from assay_sampling.errors import InputError, ParameterError, RefusedError
 from assay_sampling.projection.projector import ProjectionParameters, Projector
 from assay_sampling.projection.runs import LaunchProjection, project_run, size_of
 from assay_sampling.simulators.accel_sim.cold import read_details
-from assay_sampling.simulators.accel_sim.launch_traces import LaunchTraces
+from assay_sampling.simulators.accel_sim.launch_traces import LaunchTraces, LaunchWork
 from assay_sampling.simulators.accel_sim.output import SimulatorOutput
 from assay_sampling.simulators.accel_sim.run import SimulatorRun
 
@@ -44,9 +44,9 @@ class StopRule:
         launch = folder.launch
         return StopRule(self.parameters, LaunchTraces({launch.traced_id: launch.trace}))
 
-    def count(self, folder: LaunchFolder) -> int:
-        """Thread instructions of a launch, counted once; raises InputError for a damaged trace."""
-        return self.traces.count(folder.launch.trace)
+    def work(self, folder: LaunchFolder) -> LaunchWork:
+        """What a launch executes, counted once; raises InputError for a damaged trace."""
+        return self.traces.work_in(folder.launch.trace)
 
     def projection(self, folder: LaunchFolder) -> LaunchProjection | None:
         """The launch of a folder as ``assay project`` has it, if the rule stops it on what is written; None
@@ -116,13 +116,14 @@ class OnlineStop:
         try:
             for _ in output.launches():
                 pass
-            total = float(self._rule.count(self._folder))
+            work = self._rule.work(self._folder)
         except InputError:
             return False
         launch = output.stopped_launch(0, 0)
         if launch is None or launch.traced_id != self._folder.launch.traced_id or output.config.sms is None:
             return False
-        size = size_of(launch, output.config, total, output.config.sms)
+        total = float(work.thread_instructions)
+        size = size_of(launch, output.config, total, output.config.sms, work)
         self._projector = None if size is None else Projector(size, self._rule.parameters)
         return self._projector is not None
 

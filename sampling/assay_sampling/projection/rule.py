@@ -33,7 +33,7 @@ class ProjectionParameters(Parameters):
     s: float = Field(default=0.25, gt=0)
     signal: Signal = "cumulative"
     spread: Spread = "percent"
-    tolerance_percent: float = Field(default=10.0, gt=0)
+    tolerance_percent: float = Field(default=12.0, gt=0)
 
 
 @dataclass(frozen=True)
@@ -43,12 +43,15 @@ class LaunchSize:
     ``wave_ctas`` are the blocks that fill the GPU once (of an SM times the SMs); ``total_instructions`` are
     thread instructions, from the trace or the profiler (None: unknown); ``launch_latency_cycles`` are those
     in which the simulator executes nothing (None: the samples without instructions at the start).
+    ``end_share`` is how much longer the launch takes because slots stay empty at its end
+    (:func:`assay_sampling.projection.launch_end.end_share`), None where its warps are not known.
     """
 
     wave_ctas: int
     total_ctas: int
     total_instructions: float | None = None
     launch_latency_cycles: float | None = None
+    end_share: float | None = None
 
     def __post_init__(self) -> None:
         for name in ("wave_ctas", "total_ctas"):

@@ -1,8 +1,8 @@
 """Principal kernel projection of whole runs of Accel-Sim, launch by launch, from the logs of the full run.
 
 The totals that a rule needs (blocks, thread instructions) are those of the full run's log; of a launch within
-which the run was ended they are those of its trace, which holds the same numbers. The cycles of the whole
-launch are used only for the error.
+which the run was ended they are those of its trace, which holds the same numbers. Traces also say how long
+slots stay empty at the end. The cycles of the whole launch are used only for the error.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import numpy as np
 
 from assay_sampling.errors import ParameterError
 from assay_sampling.notes.registry import Note, make_note
+from assay_sampling.projection.launch_end import end_share
 from assay_sampling.projection.projector import (
     LaunchSize,
     Projection,
@@ -23,9 +24,10 @@ from assay_sampling.projection.projector import (
     Stop,
     project,
 )
+from assay_sampling.projection.waves import LEAST_WAVES
 from assay_sampling.projection.would_stop import WouldStop, rules_that_would_stop
 from assay_sampling.simulators.accel_sim.config import SimulatorConfig
-from assay_sampling.simulators.accel_sim.launch_traces import LaunchTraces
+from assay_sampling.simulators.accel_sim.launch_traces import LaunchTraces, LaunchWork
 from assay_sampling.simulators.accel_sim.run import SampledLaunch, SimulatorRun
 from assay_sampling.simulators.accel_sim.statistics import SimulatedLaunch
 from assay_sampling.simulators.accel_sim.visualizer import IntervalSeries
@@ -145,27 +147,20 @@ def project_run(
         run: its logs.
         parameters: rule, window and threshold; the default rule is chosen for each launch.
         sms: streaming multiprocessors of the simulated GPU, for logs that do not echo the options.
-        traces: those that were simulated; only that of a launch within which the run was ended is read.
+        traces: those that were simulated; read are those of launches that may be projected by ``waves``, and
+            of one within which the run was ended.
 
-    Raises InputError as :meth:`SimulatorRun.launches` and :meth:`LaunchTraces.instructions_of` do,
+    Raises InputError as :meth:`SimulatorRun.launches` and :meth:`LaunchTraces.work_of` do,
     ParameterError if the number of SMs is unknown.
     """
     chosen = parameters or ProjectionParameters()
     for sampled in run.launches():
-        total = _total_instructions(sampled.launch, traces)
-        yield _project_launch(sampled, total, run, chosen, sms or run.config.sms)
-
-
-def _total_instructions(launch: SimulatedLaunch, traces: LaunchTraces | None) -> float | None:
-    if launch.complete:
-        return float(launch.instructions)
-    counted = None if traces is None else traces.instructions_of(launch.headers[0])
-    return None if counted is None else float(counted)
+        yield _project_launch(sampled, traces, run, chosen, sms or run.config.sms)
 
 
 def _project_launch(
     sampled: SampledLaunch,
-    total_instructions: float | None,
+    traces: LaunchTraces | None,
     run: SimulatorRun,
     parameters: ProjectionParameters,
     sms: int | None,
@@ -179,12 +174,14 @@ def _project_launch(
         )
     wave = None if launch.ctas_per_sm is None else launch.ctas_per_sm * sms
     latency = config.launch_latency_cycles or 0
+    work = _work_of(launch, traces, wave, parameters)
+    total_instructions = _total_instructions(launch, work)
     result = LaunchProjection(
         launch, None, sampled.reason, wave, latency, total_instructions=total_instructions
     )
     if series is None:
         return result
-    size = size_of(launch, config, total_instructions, sms)
+    size = size_of(launch, config, total_instructions, sms, work)
     if size is None:
         return replace(result, reason=make_note("blocks_unknown"))
     if parameters.rule in ("instructions", "waves") and total_instructions is None:
@@ -195,14 +192,35 @@ def _project_launch(
     return replace(result, projection=projection, reason=projection.reason, would_stop=would)
 
 
+def _work_of(
+    launch: SimulatedLaunch, traces: LaunchTraces | None, wave: int | None, parameters: ProjectionParameters
+) -> LaunchWork | None:
+    """What a launch executes by its trace, where a rule needs it."""
+    has_waves = wave is not None and launch.total_ctas is not None and launch.total_ctas >= LEAST_WAVES * wave
+    needed = not launch.complete or (has_waves and parameters.rule in (None, "waves"))
+    return traces.work_of(launch.headers[0]) if traces is not None and needed else None
+
+
+def _total_instructions(launch: SimulatedLaunch, work: LaunchWork | None) -> float | None:
+    if launch.complete:
+        return float(launch.instructions)
+    return None if work is None else float(work.thread_instructions)
+
+
 def size_of(
-    launch: SimulatedLaunch, config: SimulatorConfig, total_instructions: float | None, sms: int
+    launch: SimulatedLaunch,
+    config: SimulatorConfig,
+    total_instructions: float | None,
+    sms: int,
+    work: LaunchWork | None = None,
 ) -> LaunchSize | None:
-    """The size of a launch on a simulated GPU; None where the log does not say its blocks."""
+    """The size of a launch on a simulated GPU; None where the log does not say its blocks. ``work`` is what
+    its trace holds, if somebody has read it."""
     if launch.ctas_per_sm is None or launch.total_ctas is None:
         return None
     wave = launch.ctas_per_sm * sms
-    return LaunchSize(wave, launch.total_ctas, total_instructions, config.launch_latency_cycles)
+    end = None if work is None else end_share(work.warp_instructions, work.block_warps, wave)
+    return LaunchSize(wave, launch.total_ctas, total_instructions, config.launch_latency_cycles, end)
 
 
 def series_of(intervals: IntervalSeries) -> Series:

@@ -9,9 +9,10 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import deque
 from dataclasses import dataclass
-from math import isfinite, sqrt
+from math import isfinite
 
 from assay_sampling.notes.registry import Note, make_note
+from assay_sampling.projection.launch_end import LAST_WAVE_SHARE
 from assay_sampling.projection.rule import (
     LaunchSize,
     ProjectionParameters,
@@ -20,10 +21,10 @@ from assay_sampling.projection.rule import (
     require_instructions,
 )
 
-LEAST_WAVES = 2.5
-# The rule looks at every end of half a wave, at the last two waves, each of two halves.
+LEAST_WAVES = 3.5
+# The rule looks at every end of half a wave, at the last three waves, in two parts.
 _LEAST_HALVES = int(2 * LEAST_WAVES)
-_WAVE, _WINDOW = 2, 4
+_PART, _WINDOW = 3, 6
 
 
 @dataclass(frozen=True)
@@ -48,11 +49,12 @@ class _Estimate:
 
 
 class WavesRule(StopRule):
-    """After two and a half waves and each later half, project the rest of the launch from the last two
+    """After three and a half waves and each later half, project the rest of the launch from the last three
     waves, by blocks and by instructions; stop where the two agree within ``tolerance_percent`` and the IPC of
-    the two waves does too. The projection is the geometric mean of the two.
+    the two halves of the window does too. The projection is the one by instructions, and the time that the
+    end of the launch takes longer (:mod:`assay_sampling.projection.launch_end`).
 
-    Cycles are counted without the launch latency, which would hide a disagreement. A grid of fewer than two
+    Cycles are counted without the launch latency, which would hide a disagreement. A grid of fewer than three
     and a half waves is not projected. Samples in which several halves end count as one end; where samples are
     longer than waves, the window is the last two samples.
     """
@@ -67,6 +69,8 @@ class WavesRule(StopRule):
         self._tolerance_percent = parameters.tolerance_percent
         self._idle_cycles = size.launch_latency_cycles or 0.0
         self._idle_is_known = size.launch_latency_cycles is not None
+        last_wave = min(1.0, size.wave_ctas / size.total_ctas)
+        self._end_share = LAST_WAVE_SHARE * last_wave if size.end_share is None else size.end_share
         self._halves = 0
         self._ends: deque[_HalfEnd] = deque(maxlen=_WINDOW + 1)
         self._least: float | None = None
@@ -99,7 +103,7 @@ class WavesRule(StopRule):
                     estimate.window_ipc, window)  # fmt: skip
 
     def _estimate(self, blocks_left: float, instructions_left: float) -> _Estimate | None:
-        """From the last two waves; None before there are enough, at the end, or if one executed nothing."""
+        """From the window; None before there are enough, at the end, or if one executed nothing."""
         if self._halves < _LEAST_HALVES or len(self._ends) < 3 or blocks_left <= 0:
             return None
         before, between, now = self._window()
@@ -113,18 +117,21 @@ class WavesRule(StopRule):
         by_instructions = so_far + instructions_left / window_ipc
         if not isfinite(by_instructions):
             return None
+        total = self.size.total_instructions
+        assert total is not None
         return _Estimate(
-            projected_cycles=self._idle_cycles + sqrt(by_blocks * by_instructions),
+            projected_cycles=self._idle_cycles + by_instructions + self._end_share * total / window_ipc,
             window_ipc=window_ipc,
             disagreement_percent=max(_apart(by_blocks, by_instructions), _apart(first, second)),
         )
 
     def _window(self) -> tuple[_HalfEnd, _HalfEnd, _HalfEnd]:
-        """The ends at which the last two waves began, met and ended; there are at least three."""
+        """The ends at which the two halves of the window began, and at which it ended; there are at least
+        three."""
         ends = list(self._ends)
         halves, last = [end.halves for end in ends], len(ends) - 1
         began = min(_last_at_most(halves, halves[-1] - _WINDOW), last - 2)
-        met = min(max(_last_at_most(halves, halves[-1] - _WAVE), began + 1), last - 1)
+        met = min(max(_last_at_most(halves, halves[-1] - _PART), began + 1), last - 1)
         return ends[began], ends[met], ends[-1]
 
     def why_not(self) -> Note:

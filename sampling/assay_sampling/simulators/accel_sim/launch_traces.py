@@ -1,7 +1,8 @@
-"""Traces of simulated launches: they hold the totals of a launch that a simulation did not finish.
+"""Traces of simulated launches: they hold what a launch executes, though a simulation did not finish it.
 
-A trace holds every instruction that its launch executes: their number is what a rule of projection needs of a
-launch that was stopped. Source: docs/simulator-files.md, "Traces"; docs/methods/projection.md, "Inputs".
+A rule of projection needs the thread instructions of a launch that was stopped, and the instructions of each
+warp to see whether its last blocks are long. Source: docs/simulator-files.md, "Traces";
+docs/methods/projection.md, "Inputs".
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from assay_sampling.errors import InputError
 from assay_sampling.simulators.accel_sim.statistics import LaunchHeader
@@ -35,6 +38,19 @@ _SAME = "give the traces that were simulated"
 
 
 @dataclass(frozen=True)
+class LaunchWork:
+    """What a launch executes: its thread instructions, and the warp instructions of its warps.
+
+    ``warp_instructions`` has shape (w,), int64, block after block in the order of the trace, in which a
+    simulator starts them; ``block_warps`` how many warps each block has, shape (b,), int64.
+    """
+
+    thread_instructions: int
+    warp_instructions: np.ndarray
+    block_warps: np.ndarray
+
+
+@dataclass(frozen=True)
 class LaunchTraces:
     """Traces by the 1-based id that they have, which logs repeat; ``launch_ids`` are those of their launches
     by it, empty where they are the same. Headers and instructions are read when they are asked for, and
@@ -42,7 +58,7 @@ class LaunchTraces:
 
     by_id: Mapping[int, Path]
     launch_ids: Mapping[int, int] = field(default_factory=dict)
-    _counted: dict[Path, int] = field(default_factory=dict, compare=False, repr=False)
+    _counted: dict[Path, LaunchWork] = field(default_factory=dict, compare=False, repr=False)
     _lock: threading.Lock = field(default_factory=threading.Lock, compare=False, repr=False)
 
     def __reduce__(self) -> tuple[object, ...]:
@@ -67,8 +83,8 @@ class LaunchTraces:
         """The trace of a launch; None if it is not among them."""
         return self.by_id.get(kernel_id)
 
-    def instructions_of(self, launch: LaunchHeader) -> int | None:
-        """Thread instructions of a launch that a log echoes, counted in its trace; None without its trace.
+    def work_of(self, launch: LaunchHeader) -> LaunchWork | None:
+        """What a launch that a log echoes executes, counted in its trace; None without its trace.
 
         Raises InputError where the trace is of another launch, is not there or is damaged.
         """
@@ -76,14 +92,14 @@ class LaunchTraces:
         if path is None or not path.exists():
             return None
         _refuse_another(path, read_header(path), launch)
-        return self.count(path)
+        return self.work_in(path)
 
-    def count(self, path: Path) -> int:
-        """Thread instructions of one of the traces; raises InputError as :func:`thread_instructions` does."""
+    def work_in(self, path: Path) -> LaunchWork:
+        """What one of the traces holds; raises InputError as :func:`launch_work` does."""
         if path not in self._counted:  # what is counted already waits for no other count
             with self._lock:
                 if path not in self._counted:
-                    self._counted[path] = thread_instructions(path)
+                    self._counted[path] = launch_work(path)
         return self._counted[path]
 
 
@@ -104,8 +120,8 @@ def _refuse_another(path: Path, header: TraceHeader, launch: LaunchHeader) -> No
             )
 
 
-def thread_instructions(path: Path) -> int:
-    """Thread instructions of a launch, counted in its trace: the active lanes of all its instructions.
+def launch_work(path: Path) -> LaunchWork:
+    """What a launch executes, counted in its trace; thread instructions are the active lanes of all of them.
 
     It is what :func:`assay_sampling.simulators.accel_sim.trace.read_blocks` counts, without looking into
     operands. Raises InputError for a warp with other instructions than it says, and for a trace that does not
@@ -113,6 +129,8 @@ def thread_instructions(path: Path) -> int:
     """
     masks: Counter[bytes] = Counter()
     seen: set[bytes] = set()
+    warps: list[int] = []
+    block_warps: list[int] = []
     with open_trace(path) as file:
         head = file.read(HEADER_BYTES)
         header, start = parse_header(path, head)
@@ -120,7 +138,8 @@ def thread_instructions(path: Path) -> int:
         line = head.count(b"\n", 0, start) + 1
         for text in block_texts(path, file, head[start:]):
             lanes = lines.findall(text)
-            declared = sum(map(int, _INSTRUCTIONS.findall(text)))
+            of_warps = [int(each) for each in _INSTRUCTIONS.findall(text)]
+            declared = sum(of_warps)
             place = _BLOCK.search(text)
             if place is None or declared != len(lanes):
                 cause = (
@@ -133,9 +152,12 @@ def thread_instructions(path: Path) -> int:
                 raise InputError(path, f"a thread block is outside the grid {header.grid}", _AGAIN, line=line)
             seen.add(place[0])
             masks.update(lanes)
+            warps += of_warps
+            block_warps.append(len(of_warps))
             line += text.count(b"\n")
     if len(seen) != header.blocks:
         raise InputError(
             path, f"it holds {len(seen):,} of the {header.blocks:,} thread blocks of its grid", _AGAIN
         )
-    return sum(int(mask, 16).bit_count() * times for mask, times in masks.items())
+    threads = sum(int(mask, 16).bit_count() * times for mask, times in masks.items())
+    return LaunchWork(threads, np.array(warps, np.int64), np.array(block_warps, np.int64))

@@ -143,5 +143,5 @@ def _projection(
     if len(files) != 1:
         raise ParameterError("--intervals", f"{len(files)} recordings are given", "name the one it is of")
     require(INTERVAL_LOG, intervals)
-    given_options = with_rule(parse_parameters(param, example="tolerance_percent=10"), rule)
+    given_options = with_rule(parse_parameters(param, example="tolerance_percent=12"), rule)
     return {"intervals": intervals, "projection": parse_options(given_options, ProjectionOptions)}

@@ -68,7 +68,7 @@ def project(
             "--param",
             "-p",
             metavar="NAME=VALUE",
-            help="tolerance_percent=10 (waves); window_cycles=3000, s=0.25 (the other rules); for tbpoint "
+            help="tolerance_percent=12 (waves); window_cycles=3000, s=0.25 (the other rules); for tbpoint "
             "stall_threshold=0.2, variance_limit=0.3, warm_up_difference=0.1, sms=, compute_capability=, "
             "stall_cycles=; repeatable.",
         ),
