@@ -24,7 +24,6 @@ from assay_sampling.projection.projector import (
     Stop,
     project,
 )
-from assay_sampling.projection.waves import LEAST_WAVES
 from assay_sampling.projection.would_stop import WouldStop, rules_that_would_stop
 from assay_sampling.simulators.accel_sim.config import SimulatorConfig
 from assay_sampling.simulators.accel_sim.launch_traces import LaunchTraces, LaunchWork
@@ -147,8 +146,8 @@ def project_run(
         run: its logs.
         parameters: rule, window and threshold; the default rule is chosen for each launch.
         sms: streaming multiprocessors of the simulated GPU, for logs that do not echo the options.
-        traces: those that were simulated; read are those of launches that may be projected by ``waves``, and
-            of one within which the run was ended.
+        traces: those that were simulated; read are those of launches that ``waves`` stops, and of one within
+            which the run was ended.
 
     Raises InputError as :meth:`SimulatorRun.launches` and :meth:`LaunchTraces.work_of` do,
     ParameterError if the number of SMs is unknown.
@@ -174,7 +173,7 @@ def _project_launch(
         )
     wave = None if launch.ctas_per_sm is None else launch.ctas_per_sm * sms
     latency = config.launch_latency_cycles or 0
-    work = _work_of(launch, traces, wave, parameters)
+    work = None if launch.complete else _work_of(launch, traces)
     total_instructions = _total_instructions(launch, work)
     result = LaunchProjection(
         launch, None, sampled.reason, wave, latency, total_instructions=total_instructions
@@ -187,18 +186,17 @@ def _project_launch(
     if parameters.rule in ("instructions", "waves") and total_instructions is None:
         return replace(result, reason=make_note("instructions_unknown"))
     samples = series_of(series)
-    projection = project(samples, size, parameters, float(launch.cycles) if launch.complete else None)
+    final_cycles = float(launch.cycles) if launch.complete else None
+    projection = project(samples, size, parameters, final_cycles)
+    if projection.stop is not None and projection.rule == "waves" and work is None:
+        size = replace(size, end_share=_end_share(size, _work_of(launch, traces)))
+        projection = project(samples, size, parameters, final_cycles)
     would = () if projection.stop else rules_that_would_stop(samples, size, parameters)
     return replace(result, projection=projection, reason=projection.reason, would_stop=would)
 
 
-def _work_of(
-    launch: SimulatedLaunch, traces: LaunchTraces | None, wave: int | None, parameters: ProjectionParameters
-) -> LaunchWork | None:
-    """What a launch executes by its trace, where a rule needs it."""
-    has_waves = wave is not None and launch.total_ctas is not None and launch.total_ctas >= LEAST_WAVES * wave
-    needed = not launch.complete or (has_waves and parameters.rule in (None, "waves"))
-    return traces.work_of(launch.headers[0]) if traces is not None and needed else None
+def _work_of(launch: SimulatedLaunch, traces: LaunchTraces | None) -> LaunchWork | None:
+    return None if traces is None else traces.work_of(launch.headers[0])
 
 
 def _total_instructions(launch: SimulatedLaunch, work: LaunchWork | None) -> float | None:
@@ -219,8 +217,12 @@ def size_of(
     if launch.ctas_per_sm is None or launch.total_ctas is None:
         return None
     wave = launch.ctas_per_sm * sms
-    end = None if work is None else end_share(work.warp_instructions, work.block_warps, wave)
-    return LaunchSize(wave, launch.total_ctas, total_instructions, config.launch_latency_cycles, end)
+    size = LaunchSize(wave, launch.total_ctas, total_instructions, config.launch_latency_cycles)
+    return replace(size, end_share=_end_share(size, work))
+
+
+def _end_share(size: LaunchSize, work: LaunchWork | None) -> float | None:
+    return None if work is None else end_share(work.warp_instructions, work.block_warps, size.wave_ctas)
 
 
 def series_of(intervals: IntervalSeries) -> Series:

@@ -54,8 +54,8 @@ def project(
             "--traces",
             readable=False,
             metavar="FILE",
-            help="The kernelslist.g of the simulated launches, or their traces; for a run that was ended "
-            "within a launch, and for tbpoint; repeatable.",
+            help="The kernelslist.g of the simulated launches, or their traces; for blocks of uneven length, "
+            "a run that was ended within a launch, and tbpoint; repeatable.",
         ),
     ] = None,
     intervals: Annotated[
