@@ -148,7 +148,7 @@ class KeptSelection:
     """The launches of a kept selection on the first design, simulated whole once for each warm-up."""
 
     def __init__(self, simulator: Simulator, traces: Path, selection: Path, output: Path) -> None:
-        self.output = output
+        self.output, self.traces = output, traces
         self._words = command(simulator, traces, selection, output, ["ten"])
         self._whole: dict[str, dict[int, Any]] = {}
 
@@ -188,7 +188,7 @@ def test_launches_stopped_online_are_what_project_says_of_the_finished_logs(
         suffix = "" if warm_up == "none" or number == 1 else f"-{warm_up}"
         folder = kept.output / "ten" / f"launch-{number}{suffix}"
         (intervals,) = folder.glob("gpgpusim_visualizer__*.log.gz")
-        logs = folder / "output.log", "--intervals", intervals, "--json"
+        logs = folder / "output.log", "--intervals", intervals, "--traces", kept.traces, "--json"
         later = document_of([str(word) for word in (ASSAY, "project", *logs)])["launches"][-1]
         assert launch["stop_cycles"] == later["stop_cycles"]
         assert launch["cycles"] == round(later["projected_cycles"])
