@@ -19,7 +19,7 @@ from assay_server.campaigns import submit
 from assay_server.campaigns.planning.plan import Plan
 from assay_server.store.connections.prepared import Driver
 from assay_server.store.model import Agent, Hold, Slice, SliceState
-from assay_server.store.rows import queue
+from assay_server.store.parts import queue
 from assay_server.store.sql import MetadataStore, SqlTransaction
 from assay_server.store.sqlite import SqliteStore
 from tests.support.server.ingest_box import TEXT, Box
@@ -77,7 +77,7 @@ def test_a_finished_run_takes_few_statements_and_three_commits(tmp_path: Path, e
 def test_held_workloads_are_found_without_a_look_at_every_run(tmp_path: Path):
     SqliteStore(tmp_path / "metadata.sqlite").close()
     engine = sa.create_engine(f"sqlite:///{tmp_path}/metadata.sqlite")
-    query = str(queue.held_workloads().compile(dialect=sqlite.dialect()))
+    query = str(queue.HELD_WORKLOADS.compile(dialect=sqlite.dialect()))
     with engine.connect() as connection:
         plan = connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {query}", ("made-1",)).all()
     engine.dispose()

@@ -23,7 +23,6 @@ from assay_sampling.errors import AssayError, StorageError
 from assay_sampling.launches.table import Condition
 from assay_sampling.readers.opening import open_recording
 from assay_server.campaign_file.compiled import Slicing
-from assay_server.store import statements
 from assay_server.store.model import (
     Agent,
     AnalysisTry,
@@ -37,6 +36,7 @@ from assay_server.store.model import (
     SliceState,
 )
 from assay_server.store.overviews import NotedRuns, RunFilter, WorkloadCost
+from assay_server.store.parts import attempts
 from assay_server.store.people import Identity
 from assay_server.store.record_store import KnownFiles, RecordStore
 from assay_server.store.records import DamagedSegmentError, LocalRecordStore
@@ -766,7 +766,7 @@ class TestMetadataStore:
 
 def test_sql_reads_failures_without_their_logs() -> None:
     """A server that runs for months has logs of many gigabytes."""
-    read = {column.name for column in statements.workload_failures().selected_columns}
+    read = {column.name for column in attempts.WORKLOAD_FAILURES.selected_columns}
     assert read == {"slot_id", "gang", "failure"}
 
 

@@ -10,13 +10,11 @@ from contextlib import AbstractContextManager
 from typing import Protocol
 
 from assay_server.store.parts.agents import AgentRows
-from assay_server.store.parts.analyses import AnalysisRows
 from assay_server.store.parts.attempts import AttemptRows
 from assay_server.store.parts.audit import AuditRows
 from assay_server.store.parts.bundles import BundleRows
-from assay_server.store.parts.certificates import CertificateRows
-from assay_server.store.parts.identities import IdentityRows
 from assay_server.store.parts.overviews import OverviewRows
+from assay_server.store.parts.people import PeopleRows
 from assay_server.store.parts.queue import QueueRows
 from assay_server.store.parts.requests import RequestRows
 from assay_server.store.parts.state import StateRows
@@ -28,11 +26,9 @@ class SqlTransaction(
     AttemptRows,
     RequestRows,
     StateRows,
-    AnalysisRows,
     AgentRows,
     AuditRows,
-    CertificateRows,
-    IdentityRows,
+    PeopleRows,
     BundleRows,
 ):
     """Reads and writes inside one connection's current transaction: completely or not at all.

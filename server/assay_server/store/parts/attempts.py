@@ -3,26 +3,86 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 import sqlalchemy as sa
 
 from assay_core.records.attempt import AttemptKey, AttemptLog
-from assay_core.records.campaign import AttemptState
+from assay_core.records.campaign import ENDED_CAMPAIGNS, AttemptState
 from assay_core.records.failure import Failure
-from assay_core.records.runs import RunsRequest
-from assay_server.store import statements, tables
+from assay_server.store import tables
 from assay_server.store.column_values import Row, documents_of, failure_of, flags_of, shallow
 from assay_server.store.model import Attempt, Segment
 from assay_server.store.parts.known import KnownRows
-from assay_server.store.rows import deleting, heartbeats, selected_runs
+from assay_server.store.statements import ATTEMPT_SECONDS, OF_CAMPAIGN, in_places, insert_into, is_any
 
 # A token is an epoch, then a count of this many bits: milliseconds fit until the year 2109.
 EPOCH_SHIFT = 21
 # A clock that shows a later time (2107) is wrong: its value would leave no room for later starts.
 _LATEST_EPOCH = (1 << 42) - (1 << 36)
+_FRUITLESS = (AttemptState.FAILED, AttemptState.SUPERSEDED, AttemptState.CANCELLED, AttemptState.EXPIRED)
+
+_A, _C, _G, _R, _T = (
+    each.c for each in (tables.attempts, tables.campaigns, tables.segments, tables.runs, tables.tokens)
+)
+_OF_LEASES = _T.name == "lease"
+_LAST_TOKEN = sa.select(_T.value).where(_OF_LEASES)
+_ADVANCE_TOKEN = sa.update(tables.tokens).where(_OF_LEASES).values(value=_T.value + 1).returning(_T.value)
+_KEEP_TOKEN = sa.update(tables.tokens).where(_OF_LEASES).values(value=sa.bindparam("value"))
+_SEGMENTS_OF = (
+    sa.select(tables.segments)
+    .where(*(key == sa.bindparam(f"of_{key.name}") for key in (_G.run_id, _G.slice, _G.attempt)))
+    .order_by(_G.index)
+)
+_SPOOLED: sa.BindParameter[int] = sa.bindparam("spooled", type_=sa.BigInteger)
+# Lets a lease end later; launches that are spooled never become fewer.
+_EXTEND = (
+    sa.update(tables.attempts)
+    .where(*(key == sa.bindparam(f"of_{key.name}") for key in (_A.run_id, _A.slice, _A.attempt)))
+    .values(
+        deadline_ms=sa.bindparam("ends_at_ms"),
+        confirmed=True,
+        launches_spooled=sa.case((_A.launches_spooled < _SPOOLED, _SPOOLED), else_=_A.launches_spooled),
+    )
+)
+
+WORKLOAD_FAILURES = (
+    sa.select(_A.slot_id, _A.gang, _A.failure)  # without their logs, which are long
+    .join_from(tables.attempts, tables.runs, _A.run_id == _R.run_id)
+    .where(OF_CAMPAIGN, _R.workload == sa.bindparam("workload"), _A.state == str(AttemptState.FAILED))
+    .order_by(_A.token)
+)
+
+
+@cache
+def _attempts_of(given: tuple[str, ...]) -> sa.Select[Any]:
+    """The attempts of a run, or of a slice, by slice and number."""
+    of_these = (_A[name] == sa.bindparam(name) for name in given)
+    return sa.select(tables.attempts).where(*of_these).order_by(_A.slice, _A.attempt)
+
+
+@cache
+def _attempts_with_tokens(places: int) -> sa.Select[Any]:
+    return sa.select(tables.attempts).where(is_any(_A.token, places))
+
+
+@cache
+def _leases_of(given: tuple[str, ...]) -> sa.Select[Any]:
+    """The leased attempts of an agent, found by the index of leased slots, however many others there are."""
+    leased = _A.state == sa.literal_column("'leased'")  # literal: only then is the partial index used
+    return sa.select(tables.attempts).where(leased, *_narrowed(given)).order_by(_A.token)
+
+
+def _narrowed(given: Iterable[str]) -> Iterator[sa.ColumnElement[bool]]:
+    conditions: dict[str, sa.ColumnElement[bool]] = {
+        "agent_id": _A.agent_id == sa.bindparam("agent_id"),
+        "slot_id": _A.slot_id == sa.bindparam("slot_id"),
+        "lease_ended_before_ms": _A.deadline_ms < sa.bindparam("lease_ended_before_ms"),
+    }
+    return (conditions[name] for name in given)
 
 
 class AttemptRows(KnownRows):
@@ -33,12 +93,8 @@ class AttemptRows(KnownRows):
 
     def attempts(self, run_id: str, slice_index: int | None = None) -> list[Attempt]:
         """The attempts of a run or of one of its slices, in the order of slice and attempt."""
-        if slice_index is None:
-            return self._attempts_from(
-                self.driver.rows(statements.attempts_of(("run_id",)), {"run_id": run_id})
-            )
-        given = {"run_id": run_id, "slice": slice_index}
-        return self._attempts_from(self.driver.rows(statements.attempts_of(tuple(given)), given))
+        given = {"run_id": run_id} | ({} if slice_index is None else {"slice": slice_index})
+        return self._attempts_from(self.driver.rows(_attempts_of(tuple(given)), given))
 
     def attempts_in(
         self,
@@ -56,55 +112,51 @@ class AttemptRows(KnownRows):
         }
         given = {name: value for name, value in conditions.items() if value is not None}
         if agent_id is not None and tuple(states) == (AttemptState.LEASED,):
-            return self._attempts_from(self.driver.rows(statements.leases_of(tuple(given)), given))
-        rows = self.rows(statements.attempts_in(tuple(given)), {"states": [str(s) for s in states], **given})
-        return [attempt_of(row) for row in rows]
+            return self._attempts_from(self.driver.rows(_leases_of(tuple(given)), given))
+        query = sa.select(tables.attempts).where(_A.state.in_([str(s) for s in states]), *_narrowed(given))
+        return [attempt_of(row) for row in self.rows(query.order_by(_A.token), given)]
 
     def attempts_of(self, run_ids: Sequence[str], states: Sequence[AttemptState]) -> list[Attempt]:
         """Attempts of these runs in one of these states, in the order of their tokens."""
-        return [attempt_of(row) for row in self.rows(selected_runs.select_attempts_of(run_ids, states))]
+        within = (_A.run_id.in_(run_ids), _A.state.in_([str(state) for state in states]))
+        query = sa.select(tables.attempts).where(*within).order_by(_A.token)
+        return [attempt_of(row) for row in self.rows(query)]
 
     def attempts_with(self, keys: Iterable[AttemptKey]) -> dict[AttemptKey, Attempt]:
         """The attempts with these keys; keys without an attempt are left out."""
         key_set = set(keys)  # some may name the token of another's attempt
         attempts = (
             attempt
-            for given in heartbeats.in_places({key.token for key in key_set})
-            for attempt in self._attempts_from(
-                self.driver.rows(heartbeats.attempts_with_tokens(len(given)), given)
-            )
+            for given in in_places({key.token for key in key_set})
+            for attempt in self._attempts_from(self.driver.rows(_attempts_with_tokens(len(given)), given))
         )
         return {attempt.key: attempt for attempt in attempts if attempt.key in key_set}
 
-    def requested_attempts(self, request: RunsRequest, states: Sequence[AttemptState]) -> list[Attempt]:
-        """Attempts of the requested runs in one of these states, in the order of their tokens."""
-        return [attempt_of(row) for row in self.rows(selected_runs.select_attempts(request, states))]
-
     def untried_from(self, run_id: str) -> int:
         """The index from which on no slice of a run was ever leased."""
-        a = tables.attempts.c
-        last = self.connection.scalar(sa.select(sa.func.max(a.slice)).where(a.run_id == run_id))
+        last = self.connection.scalar(sa.select(sa.func.max(_A.slice)).where(_A.run_id == run_id))
         return 0 if last is None else int(last) + 1
 
     def seconds_spent(self, run_id: str) -> float:
         """How long all ended attempts of a run ran, with any outcome."""
-        return float(self.connection.scalar(statements.seconds_spent(), {"run_id": run_id}) or 0.0)
+        query = sa.select(sa.func.sum(ATTEMPT_SECONDS)).where(_A.run_id == run_id, _A.ended_at_ms > 0)
+        return float(self.connection.scalar(query) or 0.0)
 
     def workload_failures(
         self, campaign_id: str, workload: str
     ) -> list[tuple[tuple[str, ...], Failure | None]]:
         """Slots and failure of all failed attempts of a workload, in the order of their tokens."""
-        given = {"campaign_id": campaign_id, "workload": workload}
-        rows = self.rows(statements.workload_failures(), given)
+        rows = self.rows(WORKLOAD_FAILURES, {"campaign_id": campaign_id, "workload": workload})
         return [((row["slot_id"], *row["gang"]), failure_of(row["failure"])) for row in rows]
 
     def published_facts(self, run_id: str) -> list[tuple[int, str]]:
         """When the published attempts of a run were leased (Unix time, ms), and their facts, by slice."""
-        rows = self.rows(statements.published_facts(), {"run_id": run_id})
-        return [(int(row["leased_at_ms"]), row["facts"]) for row in rows]
+        of_run = (_A.run_id == run_id, _A.state == str(AttemptState.PUBLISHED))
+        query = sa.select(_A.leased_at_ms, _A.facts).where(*of_run).order_by(_A.slice)
+        return [(int(row["leased_at_ms"]), row["facts"]) for row in self.rows(query)]
 
     def add_attempt(self, attempt: Attempt) -> None:
-        self.driver.write(statements.insert_into(tables.attempts), attempt_values(attempt))
+        self.driver.write(insert_into(tables.attempts), attempt_values(attempt))
         self._keep(attempt)
 
     def save_attempt(self, attempt: Attempt) -> None:
@@ -117,8 +169,7 @@ class AttemptRows(KnownRows):
         """
         for key, spooled in progress:
             extended = {"spooled": spooled, "ends_at_ms": lease_ends_at_ms}
-            of_one = {statements.KEY + name: value for name, value in _key_of(key).items()}
-            self.driver.write(heartbeats.extend_attempt(), of_one | extended)
+            self.driver.write(_EXTEND, _key_of(key) | extended)
             known: Attempt | None = self.known.get((tables.attempts.name, *_place_of(key)))
             if known is not None:
                 most = max(spooled, known.launches_spooled)
@@ -126,26 +177,37 @@ class AttemptRows(KnownRows):
                 self._keep(replace(alive, lease_ends_at_ms=lease_ends_at_ms))
 
     def segment(self, key: AttemptKey, index: int) -> Segment | None:
-        return self.by_key(tables.segments, (key.run_id, key.slice_index, key.attempt, index), segment_of)
+        return self.by_key(tables.segments, (*_place_of(key), index), lambda row: Segment(**row))
 
     def segments(self, key: AttemptKey) -> list[Segment]:
-        return [segment_of(row) for row in self.driver.rows(statements.segments_of(), _key_of(key))]
+        return [Segment(**row) for row in self.driver.rows(_SEGMENTS_OF, _key_of(key))]
 
     def add_segments(self, segments: Sequence[Segment]) -> None:
         for segment in segments:
-            self.driver.write(statements.insert_into(tables.segments), shallow(segment))
+            self.driver.write(insert_into(tables.segments), shallow(segment))
 
     def forget_logs(self, before_ms: int, most: int, notice: str) -> int:
         """Replace by ``notice`` the logs of attempts without a result of campaigns that ended before then.
 
         At most ``most`` of them; returns how many it was.
         """
-        self.known.clear()
-        return deleting.forget_logs(self.connection, before_ms, most, notice)
+        old = (
+            sa.select(_A.run_id, _A.slice, _A.attempt)
+            .join(tables.runs, _R.run_id == _A.run_id)
+            .join(tables.campaigns, _C.campaign_id == _R.campaign_id)
+            .where(_C.state.in_([str(state) for state in ENDED_CAMPAIGNS]), _C.ended_at_ms < before_ms)
+            .where(_A.state.in_([str(state) for state in _FRUITLESS]), _A.log.not_in(["", notice]))
+            .limit(most)
+        )
+        attempts = self.connection.execute(old).all()
+        for run_id, piece, attempt in attempts:
+            this = (_A.run_id == run_id, _A.slice == piece, _A.attempt == attempt)
+            self.write(sa.update(tables.attempts).where(*this).values(log=notice, telemetry=""))
+        return len(attempts)
 
     def next_token(self) -> int:
         """A fencing token larger than all earlier ones, including those before a restart."""
-        token = self.driver.scalar(statements.advance_token(), {})
+        token = self.driver.scalar(_ADVANCE_TOKEN, {})
         if token is not None:
             return int(token)
         self._keep_token(1)
@@ -157,16 +219,14 @@ class AttemptRows(KnownRows):
         Tokens of a state that a restored backup replaced never come again: the epoch is at least the
         millisecond of the start, and its first token is chosen at random.
         """
-        epoch, token = first_of_epoch(self._last_token(), now_ms)
+        last_token = int(self.driver.scalar(_LAST_TOKEN, {}) or 0)
+        epoch, token = first_of_epoch(last_token, now_ms)
         self._keep_token(token)
         return epoch
 
-    def _last_token(self) -> int:
-        return int(self.driver.scalar(statements.last_token(), {}) or 0)
-
     def _keep_token(self, token: int) -> None:
-        if not self.driver.write(statements.keep_token(), {"value": token}):
-            self.driver.write(statements.insert_into(tables.tokens), {"name": "lease", "value": token})
+        if not self.driver.write(_KEEP_TOKEN, {"value": token}):
+            self.driver.write(insert_into(tables.tokens), {"name": "lease", "value": token})
 
     def _attempts_from(self, rows: Sequence[Row]) -> list[Attempt]:
         """The attempts of these rows, which need not be read again."""
@@ -224,14 +284,9 @@ def attempt_values(attempt: Attempt) -> dict[str, Any]:
     }
 
 
-def segment_of(row: Row) -> Segment:
-    """The segment of a row."""
-    return Segment(**row)
-
-
 def _key_of(key: AttemptKey) -> dict[str, Any]:
     """The parameters that name an attempt."""
-    return {"run_id": key.run_id, "slice": key.slice_index, "attempt": key.attempt}
+    return {"of_run_id": key.run_id, "of_slice": key.slice_index, "of_attempt": key.attempt}
 
 
 def first_of_epoch(last_token: int, now_ms: int) -> tuple[int, int]:

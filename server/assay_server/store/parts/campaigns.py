@@ -1,4 +1,4 @@
-"""Campaigns in SQL."""
+"""Campaigns, and the newest try at the analysis of each, in SQL."""
 
 from __future__ import annotations
 
@@ -10,25 +10,28 @@ import sqlalchemy as sa
 from assay_core.records.campaign import CampaignState
 from assay_sampling.errors import StorageError
 from assay_server.campaign_file.compiled import CompiledCampaign
-from assay_server.store import statements, tables
+from assay_server.store import tables
 from assay_server.store.column_values import Row, documents_of, failure_of, shallow
-from assay_server.store.model import Campaign
+from assay_server.store.model import AnalysisTry, Campaign
 from assay_server.store.overviews import CampaignOverview
 from assay_server.store.parts.known import KnownRows
-from assay_server.store.rows import deleting
+from assay_server.store.statements import IS_THERE
 from assay_server.store.visibility import EVERYTHING, Belonging, Sight
+
+_C, _T = tables.campaigns.c, tables.tokens.c
+# The highest number of deleted campaigns of a name is kept among the tokens, so that it is not given again.
+_NUMBER = "campaign:"
 
 
 class CampaignRows(KnownRows):
-    """Campaigns in SQL."""
+    """Campaigns, and the newest try at the analysis of each, in SQL."""
 
     def campaign(self, campaign_id: str) -> Campaign | None:
         return self.by_key(tables.campaigns, (campaign_id,), _if_there)
 
     def belongs_to(self, campaign_id: str) -> Belonging | None:
         """Whose a campaign is; None: there is no such campaign."""
-        c = tables.campaigns.c
-        query = sa.select(c.owner, c.project).where(c.campaign_id == campaign_id, statements.is_there())
+        query = sa.select(_C.owner, _C.project).where(_C.campaign_id == campaign_id, IS_THERE)
         return next((Belonging(**row) for row in self.rows(query)), None)
 
     def campaigns(
@@ -38,36 +41,31 @@ class CampaignRows(KnownRows):
 
         ``sight``: only campaigns that somebody may know of.
         """
-        c = tables.campaigns.c
-        columns = [c[item.name] for item in dataclasses.fields(CampaignOverview)]
-        query = sa.select(*columns).where(c.ordinal >= first, statements.is_there())
-        query = query.order_by(c.ordinal).limit(most)
+        columns = [_C[item.name] for item in dataclasses.fields(CampaignOverview)]
+        query = sa.select(*columns).where(_C.ordinal >= first, IS_THERE)
+        query = query.order_by(_C.ordinal).limit(most)
         if not sight.everything:
-            query = query.where(sa.or_(c.owner == sight.identity_id, c.project == sight.project))
+            query = query.where(sa.or_(_C.owner == sight.identity_id, _C.project == sight.project))
         return [campaign_overview_of(row) for row in self.rows(query)]
 
     def campaign_numbers(self, name: str) -> list[int]:
         """Numbers of campaigns of that name that were given: also the highest of those deleted since."""
-        query = sa.select(tables.campaigns.c.number).where(tables.campaigns.c.name == name)
-        deleted = deleting.deleted_number(self.connection, name)
+        query = sa.select(_C.number).where(_C.name == name)
+        deleted = self._deleted_number(name)
         return [*self.connection.scalars(query), *([deleted] if deleted else [])]
 
     def submitted_as(self, owner: str, submission: str) -> str | None:
         """The campaign of an owner that was submitted under this key, not ""; None: there is none."""
-        c = tables.campaigns.c
         # Literal, because the database uses a partial index only if the statement repeats its condition.
-        query = sa.select(c.campaign_id).where(
-            c.owner == owner, c.submission == submission, sa.text("submission != ''")
+        query = sa.select(_C.campaign_id).where(
+            _C.owner == owner, _C.submission == submission, sa.text("submission != ''")
         )
-        campaign_id: str | None = self.connection.scalar(
-            query.where(statements.is_there()).order_by(c.ordinal)
-        )
+        campaign_id: str | None = self.connection.scalar(query.where(IS_THERE).order_by(_C.ordinal))
         return campaign_id
 
     def arrivals(self) -> list[str]:
         """Campaigns that somebody brings in piece by piece, or brought in before a crash, oldest first."""
-        c = tables.campaigns.c
-        query = sa.select(c.campaign_id).where(sa.text("arriving != ''")).order_by(c.ordinal)
+        query = sa.select(_C.campaign_id).where(sa.text("arriving != ''")).order_by(_C.ordinal)
         return list(self.connection.scalars(query))
 
     def save_campaign(self, campaign: Campaign) -> None:
@@ -75,8 +73,29 @@ class CampaignRows(KnownRows):
 
     def delete_campaign(self, campaign: Campaign) -> None:
         """Delete a campaign whose runs were deleted. Its number is not given again."""
-        self.known.clear()
-        deleting.delete_campaign(self.connection, campaign.campaign_id, campaign.name, campaign.number)
+        self.write(sa.delete(tables.campaigns).where(_C.campaign_id == campaign.campaign_id))
+        number = max(self._deleted_number(campaign.name), campaign.number)
+        self.write(sa.delete(tables.tokens).where(_T.name == _NUMBER + campaign.name))
+        self.write(sa.insert(tables.tokens), [{"name": _NUMBER + campaign.name, "value": number}])
+
+    def _deleted_number(self, name: str) -> int:
+        """The highest number of a deleted campaign of that name; 0: none was deleted."""
+        query = sa.select(_T.value).where(_T.name == _NUMBER + name)
+        return int(self.connection.scalar(query) or 0)
+
+    def analysis_try(self, campaign_id: str) -> AnalysisTry | None:
+        """The newest try at the analysis of a campaign."""
+        key = (campaign_id,)
+        return self.by_key(tables.analysis_tries, key, lambda row: AnalysisTry(**row))
+
+    def save_analysis_try(self, newest: AnalysisTry) -> None:
+        """Add the newest try of a campaign, or put it in the place of the last."""
+        self.put(tables.analysis_tries, shallow(newest))
+
+    def campaigns_to_analyse(self) -> list[str]:
+        """Campaigns whose runs have ended and that have no report yet, oldest first."""
+        query = sa.select(_C.campaign_id).where(_C.state == str(CampaignState.ANALYSING))
+        return list(self.connection.scalars(query.order_by(_C.ordinal)))
 
 
 def _if_there(row: Row) -> Campaign | None:

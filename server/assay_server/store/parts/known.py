@@ -46,6 +46,11 @@ class KnownRows:
         self.known.clear()
         return int(self.connection.execute(statement, list(values) if values else None).rowcount)
 
+    def put(self, table: sa.Table, values: Mapping[str, Any]) -> None:
+        """Add a record, or put it in the place of the one with its key."""
+        self.write(sa.delete(table).where(*(key == values[key.name] for key in table.primary_key)))
+        self.write(sa.insert(table), [values])
+
     def save(
         self,
         table: sa.Table,

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from collections.abc import Sequence
+from functools import cache
 from typing import Any
 
 import sqlalchemy as sa
 
 from assay_core.records.campaign import AttemptState, CampaignState, RunState
-from assay_server.store import statements, tables
+from assay_server.store import tables
 from assay_server.store.column_values import Row
-from assay_server.store.model import Campaign, Run, Slice
+from assay_server.store.model import ACTIVE_ATTEMPTS, Campaign, Run, Slice, SliceState
 from assay_server.store.overviews import (
     EVERY_RUN,
     CampaignProgress,
@@ -23,9 +25,69 @@ from assay_server.store.overviews import (
 )
 from assay_server.store.parts.campaigns import CampaignRows, campaign_values
 from assay_server.store.parts.runs import RunRows, run_of
-from assay_server.store.rows import costing, selected_runs
+from assay_server.store.statements import ATTEMPT_SECONDS, GPUS, IS_OPEN, IS_PAUSED, IS_THERE, OF_CAMPAIGN
 
 _GIVEN_UP = "given up"  # no mark of anybody
+
+
+_A, _C, _R, _S = tables.attempts.c, tables.campaigns.c, tables.runs.c, tables.slices.c
+_NUMBER = sa.func.count().label("number")
+_CAMPAIGNS = sa.select(_C.state, _NUMBER).where(IS_THERE).group_by(_C.state)
+# Of running campaigns; ended runs and campaigns cost nothing.
+_OPEN_RUNS = (
+    sa.select(_R.state, _NUMBER)
+    .join_from(tables.campaigns, tables.runs, _R.campaign_id == _C.campaign_id)
+    .where(_C.state == str(CampaignState.RUNNING), IS_THERE, IS_OPEN)
+    .group_by(_R.state)
+)
+# "gpus": with those of gangs.
+_ACTIVE_ATTEMPTS = (
+    sa.select(_A.state, _NUMBER, sa.func.sum(GPUS).label("gpus"))
+    .where(_A.state.in_([str(state) for state in ACTIVE_ATTEMPTS]))
+    .group_by(_A.state)
+)
+
+
+def _of_slices(*columns: sa.ColumnElement[Any]) -> sa.Select[Any]:
+    """Of the slices of a campaign."""
+    joined = sa.select(*columns).join_from(tables.runs, tables.slices, _S.run_id == _R.run_id)
+    return joined.where(OF_CAMPAIGN)
+
+
+def _of_attempts(*columns: sa.ColumnElement[Any]) -> sa.Select[Any]:
+    """Of the attempts of a campaign."""
+    joined = sa.select(*columns).join_from(tables.runs, tables.attempts, _A.run_id == _R.run_id)
+    return joined.where(OF_CAMPAIGN)
+
+
+_SLICE_COUNTS = _of_slices(
+    sa.func.count().label("slices"),
+    sa.func.sum(sa.case((_S.state == str(SliceState.DONE), 1), else_=0)).label("slices_done"),
+)
+# Attempts that are not the first of their slice.
+_RETRIES = _of_attempts(sa.func.count()).where(_A.attempt > 1)
+_GROUP = (_R.workload, _R.device_key, _R.level)
+# Slices that have not ended, with their launches on average: 0 where all go on to the end of their program.
+_OPEN_SLICES = (
+    _of_slices(*_GROUP, sa.func.count().label("slices"), sa.func.avg(_S.launch_count).label("launches"))
+    .where(_S.state.in_([str(SliceState.WAITING), str(SliceState.LEASED)]))
+    .group_by(*_GROUP)
+)
+_PUBLISHED = _A.state == str(AttemptState.PUBLISHED)
+_UNTIL_MS = sa.case((_A.ended_at_ms > 0, _A.ended_at_ms), else_=sa.bindparam("now_ms", type_=sa.BigInteger))
+# Published slices with their seconds, and how long all attempts had their slots. "held_ms" counts every GPU
+# of a gang, "gpus" is their number.
+_SPENT = _of_attempts(
+    *_GROUP,
+    sa.func.sum(sa.case((_PUBLISHED, 1), else_=0)).label("published"),
+    sa.func.sum(sa.case((_PUBLISHED, ATTEMPT_SECONDS), else_=0.0)).label("published_seconds"),
+    sa.func.sum((_UNTIL_MS - _A.leased_at_ms) * GPUS).label("held_ms"),
+    sa.func.max(GPUS).label("gpus"),
+).group_by(*_GROUP)
+_MEASURED = _of_attempts(
+    sa.func.max(_A.ended_at_ms).label("ended_at_ms"),
+    sa.func.sum(sa.case((_PUBLISHED, _A.launches), else_=0)).label("launches"),
+)
 
 
 class OverviewRows(CampaignRows, RunRows):
@@ -45,49 +107,47 @@ class OverviewRows(CampaignRows, RunRows):
         ``first``: the place to begin at, in that order, or among the ``chosen`` ones; ``most``: how many
         (None: all).
         """
-        r = tables.runs.c
-        within = selected_runs.shown(campaign_id, chosen)
+        within = _shown(campaign_id, chosen)
         if run_id is not None:
-            within.append(r.run_id == run_id)
+            within.append(_R.run_id == run_id)
         if chosen == EVERY_RUN:
-            within.append(r.ordinal >= first)
-        query = sa.select(tables.runs).where(*within).order_by(r.ordinal).limit(most)
+            within.append(_R.ordinal >= first)
+        query = sa.select(tables.runs).where(*within).order_by(_R.ordinal).limit(most)
         if chosen != EVERY_RUN:
             query = query.offset(first)
         runs = [run_of(row) for row in self.rows(query)]
         if not runs:
             return []
-        these = sa.select(r.run_id).where(*within, r.ordinal.between(runs[0].ordinal, runs[-1].ordinal))
-        a = tables.attempts.c
-        columns = (a.run_id, a.slice, a.token, a.state, a.agent_name, a.launches, a.launches_spooled)
+        these = sa.select(_R.run_id).where(*within, _R.ordinal.between(runs[0].ordinal, runs[-1].ordinal))
+        columns = (_A.run_id, _A.slice, _A.token, _A.state, _A.agent_name, _A.launches, _A.launches_spooled)
         attempts: dict[str, list[Row]] = {}
-        query = sa.select(*columns).where(a.run_id.in_(these)).order_by(a.token)
+        query = sa.select(*columns).where(_A.run_id.in_(these)).order_by(_A.token)
         for row in self.rows(query):
             attempts.setdefault(row["run_id"], []).append(row)
-        s, slices = tables.slices.c, dict[str, dict[str, int]]()
-        query = sa.select(s.run_id, s.state, sa.func.count().label("slices")).where(s.run_id.in_(these))
-        for row in self.rows(query.group_by(s.run_id, s.state)):
+        slices: dict[str, dict[str, int]] = {}
+        query = sa.select(_S.run_id, _S.state, sa.func.count().label("slices")).where(_S.run_id.in_(these))
+        for row in self.rows(query.group_by(_S.run_id, _S.state)):
             slices.setdefault(row["run_id"], {})[row["state"]] = row["slices"]
         return [overview_of(run, attempts.get(run.run_id, []), slices.get(run.run_id, {})) for run in runs]
 
     def runs_chosen(self, campaign_id: str, chosen: RunFilter) -> int:
         """How many runs of a campaign a filter chooses."""
-        within = selected_runs.shown(campaign_id, chosen)
+        within = _shown(campaign_id, chosen)
         return int(self.connection.scalar(sa.select(sa.func.count()).where(*within)) or 0)
 
     def progress(self, campaign_id: str) -> CampaignProgress:
         """How far a campaign is, and what its open runs need, counted by the database."""
         given = {"campaign_id": campaign_id}
-        [counted] = self.rows(statements.slice_counts(), given)
+        [counted] = self.rows(_SLICE_COUNTS, given)
         campaign = self.campaign(campaign_id)
         slicing = None if campaign is None else campaign.compiled.slicing
         by_light = slicing is not None and slicing.by_light
-        rows = self.rows(statements.needs_of_open_runs(by_light), given)
+        rows = self.rows(_needs_of_open_runs(by_light), given)
         needs = [(run, int(row["runs"])) for row in rows if (run := self.run(row["run_id"])) is not None]
         return CampaignProgress(
             int(counted["slices"]),
             int(counted["slices_done"] or 0),
-            int(self.connection.scalar(statements.retries(), given) or 0),
+            int(self.connection.scalar(_RETRIES, given) or 0),
             tuple(needs),
             frozenset(row["run_id"] for row in rows if row["awaits"]),
         )
@@ -96,10 +156,10 @@ class OverviewRows(CampaignRows, RunRows):
         """What each workload of a campaign has cost, and how much is left, by kind of GPU and level."""
         given = {"campaign_id": campaign_id}
         costs: dict[tuple[str, str, str], WorkloadCost] = {}
-        for row in self.rows(costing.open_slices(), given):
+        for row in self.rows(_OPEN_SLICES, given):
             key = (row["workload"], row["device_key"], row["level"])
             costs[key] = WorkloadCost(*key, open_slices=int(row["slices"]), launches=float(row["launches"]))
-        for row in self.rows(costing.spent(), {**given, "now_ms": now_ms}):
+        for row in self.rows(_SPENT, {**given, "now_ms": now_ms}):
             key = (row["workload"], row["device_key"], row["level"])
             costs[key] = dataclasses.replace(
                 costs.get(key, WorkloadCost(*key)),
@@ -112,7 +172,7 @@ class OverviewRows(CampaignRows, RunRows):
 
     def measured(self, campaign_id: str) -> tuple[int, int]:
         """When a campaign's last attempt ended (Unix time in ms; 0: none has), and its published launches."""
-        [row] = self.rows(costing.measured(), {"campaign_id": campaign_id})
+        [row] = self.rows(_MEASURED, {"campaign_id": campaign_id})
         return int(row["ended_at_ms"] or 0), int(row["launches"] or 0)
 
     def load(self) -> StoreLoad:
@@ -121,13 +181,13 @@ class OverviewRows(CampaignRows, RunRows):
         def counted(query: sa.Select[Any]) -> dict[str, int]:
             return {row["state"]: int(row["number"]) for row in self.rows(query)}
 
-        active = {AttemptState(row["state"]): row for row in self.rows(statements.active_attempts_by_state())}
+        active = {AttemptState(row["state"]): row for row in self.rows(_ACTIVE_ATTEMPTS)}
         leased = active.get(AttemptState.LEASED)
         return StoreLoad(
-            {CampaignState(s): n for s, n in counted(statements.campaigns_by_state()).items()},
-            {RunState(s): n for s, n in counted(statements.open_runs_by_state()).items()},
+            {CampaignState(s): n for s, n in counted(_CAMPAIGNS).items()},
+            {RunState(s): n for s, n in counted(_OPEN_RUNS).items()},
             {state: int(row["number"]) for state, row in active.items()},
-            0 if leased is None else int(leased["number"]) + int(leased["others"]),
+            0 if leased is None else int(leased["gpus"]),
         )
 
     def add_campaign(self, campaign: Campaign, runs: Sequence[Run], slices: Sequence[Slice]) -> None:
@@ -144,26 +204,23 @@ class OverviewRows(CampaignRows, RunRows):
 
     def is_arriving(self, campaign_id: str, mark: str) -> bool:
         """Whether a campaign is being brought in by whoever has this mark."""
-        c = tables.campaigns.c
-        query = sa.select(c.arriving).where(c.campaign_id == campaign_id)
+        query = sa.select(_C.arriving).where(_C.campaign_id == campaign_id)
         return bool(self.connection.scalar(query) == mark)
 
     def end_arrival(self, campaign_id: str) -> None:
         """All runs of a campaign are there: from now on everybody sees it."""
-        c = tables.campaigns.c
-        self.write(sa.update(tables.campaigns).where(c.campaign_id == campaign_id).values(arriving=""))
+        self.write(sa.update(tables.campaigns).where(_C.campaign_id == campaign_id).values(arriving=""))
 
     def give_up_arrival(self, campaign_id: str, most: int) -> bool:
         """Delete at most ``most`` runs of a campaign that was never brought in whole, then itself.
 
         Returns whether it is gone. Its number may be given again, and nobody's mark is valid any more.
         """
-        c, r = tables.campaigns.c, tables.runs.c
-        here = (c.campaign_id == campaign_id, sa.not_(statements.is_there()))
+        here = (_C.campaign_id == campaign_id, sa.not_(IS_THERE))
         # With another mark, so that whoever may still be bringing it in stops.
         if not self.write(sa.update(tables.campaigns).where(*here).values(arriving=_GIVEN_UP)):
             return True
-        query = sa.select(r.run_id).where(r.campaign_id == campaign_id).order_by(r.ordinal).limit(most)
+        query = sa.select(_R.run_id).where(_R.campaign_id == campaign_id).order_by(_R.ordinal).limit(most)
         if runs := list(self.connection.scalars(query)):
             self.delete_runs(runs)
             return False
@@ -172,7 +229,58 @@ class OverviewRows(CampaignRows, RunRows):
 
     def _add(self, campaign: Campaign, arriving: str = "") -> None:
         self.known.clear()
-        last = self.connection.scalar(sa.select(sa.func.max(tables.campaigns.c.ordinal)))
+        last = self.connection.scalar(sa.select(sa.func.max(_C.ordinal)))
         ordinal = 0 if last is None else last + 1
         values = {**campaign_values(campaign), "ordinal": ordinal, "arriving": arriving}
         self.write(sa.insert(tables.campaigns), [values])
+
+
+def _shown(campaign_id: str, chosen: RunFilter) -> list[sa.ColumnElement[bool]]:
+    """Conditions of the runs of a campaign that somebody wants to see."""
+    within: list[sa.ColumnElement[bool]] = [_R.campaign_id == campaign_id]
+    if chosen.search:
+        search_text = chosen.search.lower()
+        names = (_R.workload, _R.run_id)
+        within.append(sa.or_(*(sa.func.lower(name).contains(search_text, autoescape=True) for name in names)))
+    if chosen.device_kind:
+        within.append(_R.device_kind == chosen.device_kind)
+    if chosen.state is not None:
+        within.append(_R.state == str(chosen.state))
+    if chosen.flag:
+        # Flags are JSON; a quote within a value has a backslash before it, so this is a whole value.
+        within.append(sa.cast(_R.flags, sa.Text).contains(json.dumps(chosen.flag), autoescape=True))
+    if chosen.paused:
+        within.append(IS_PAUSED)
+    return within
+
+
+@cache
+def _needs_of_open_runs(by_light: bool) -> sa.Select[Any]:
+    """For each distinct need of a campaign's open runs: the first such run, and their number. Held runs are
+    told apart by workload, since each may wait for others.
+
+    ``by_light``: light runs decide slices, so that runs without any (``awaits``) have a need of their own.
+    """
+    awaits = ~sa.exists().where(_S.run_id == _R.run_id) if by_light else sa.false()
+    # Whether a run's SM share is a partition; documents of other conditions have no kind.
+    partitioned = sa.func.coalesce(_R.condition["sm_share"].as_string(), "") == "partition"
+    bundled = _R.command["bundle"].as_string().is_not(None)
+    held_workload = sa.case((sa.cast(_R.holds, sa.Text) == "[]", ""), else_=_R.workload)
+    placing = (sa.cast(each, sa.Text) for each in (_R.placement, _R.holds))
+    of_place = (_R.profiler, _R.device_key, _R.device_kind, _R.synthetic, _R.state, partitioned, bundled,
+                *placing, held_workload)  # fmt: skip
+    need = (*of_place, awaits) if by_light else of_place
+    each = (
+        sa.select(
+            sa.func.min(_R.ordinal).label("ordinal"), sa.func.count().label("runs"), awaits.label("awaits")
+        )
+        .where(OF_CAMPAIGN, IS_OPEN)
+        .group_by(*need)
+        .subquery()
+    )
+    return (
+        sa.select(_R.run_id, each.c.runs, each.c.awaits)
+        .join_from(tables.runs, each, _R.ordinal == each.c.ordinal)
+        .where(OF_CAMPAIGN)
+        .order_by(_R.ordinal)
+    )

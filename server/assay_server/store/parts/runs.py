@@ -5,38 +5,51 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Collection, Mapping, Sequence
+from functools import cache
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
 import sqlalchemy as sa
+from pydantic import TypeAdapter
 
-from assay_core.records.campaign import RunState
-from assay_core.records.runs import RunsRequest
+from assay_core.records.campaign import AttemptState, RunState
 from assay_core.records.upload import Bundle
 from assay_core.records.work import CommandSource, RecordedSource
 from assay_sampling.errors import StorageError
 from assay_sampling.launches.table import Condition
 from assay_server.campaign_file.placement import Placement
 from assay_server.campaign_file.slices.chosen import SlicePlan
-from assay_server.store import statements, tables
+from assay_server.store import tables
 from assay_server.store.column_values import Row, documents_of, failure_of, flags_of, shallow
-from assay_server.store.model import (
-    OPEN_RUNS,
-    Hold,
-    Need,
-    Run,
-    Slice,
-    SliceState,
-    SliceTime,
-    need_of,
-)
+from assay_server.store.model import Hold, Need, Run, Slice, SliceState, SliceTime, need_of
 from assay_server.store.overviews import NotedRuns, RunsAlike
 from assay_server.store.parts.known import KnownRows
-from assay_server.store.rows import deleting, queue, selected_runs
+from assay_server.store.statements import ATTEMPT_SECONDS, IS_OPEN, OF_CAMPAIGN, SLICE, insert_into
 
 # What the need of a run is made of, besides whether it brings a bundle.
 _of_need = attrgetter("campaign_id", "profiler", "device_key", "synthetic", "condition", "placement")
+
+
+_A, _R, _S = tables.attempts.c, tables.runs.c, tables.slices.c
+_RUNS_OF = sa.select(tables.runs).where(OF_CAMPAIGN).order_by(_R.ordinal)
+_OPEN_RUNS_OF = sa.select(sa.func.count()).where(OF_CAMPAIGN, IS_OPEN)
+_CAMPAIGN_OF = sa.select(_R.campaign_id).where(_R.run_id == sa.bindparam("run_id"))
+_SLICES_OF = sa.select(*SLICE).where(_S.run_id == sa.bindparam("run_id")).order_by(_S.index)
+_STATES_BESIDE = (
+    sa.select(_S.state)
+    .where(_S.run_id == sa.bindparam("run_id"), _S.index != sa.bindparam("slice", type_=sa.BigInteger))
+    .distinct()
+)
+_OF_TIME = (_R.run_id, _R.workload, _R.device_key, _R.command, _R.counters, _S.launch_skip, _S.launches)
+_SLICE_TIMES = (
+    sa.select(*_OF_TIME, ATTEMPT_SECONDS.label("seconds"))
+    .join_from(tables.attempts, tables.runs, _A.run_id == _R.run_id)
+    .join(tables.slices, sa.and_(_S.run_id == _A.run_id, _S.index == _A.slice))
+    .where(_A.state == str(AttemptState.PUBLISHED), _R.level == "detailed", _R.device_key != "")
+    .order_by(_A.token.desc())
+    .limit(sa.bindparam("most"))
+)
 
 
 class RunRows(KnownRows):
@@ -47,15 +60,14 @@ class RunRows(KnownRows):
 
     def runs(self, campaign_id: str) -> list[Run]:
         """The runs of a campaign, in its order."""
-        rows = self.driver.rows(statements.runs_of(), {"campaign_id": campaign_id})
-        return [run_of(row) for row in rows]
+        return [run_of(row) for row in self.driver.rows(_RUNS_OF, {"campaign_id": campaign_id})]
 
     def campaign_of(self, run_id: str) -> str | None:
         """The campaign of a run; None if there is no such run."""
         known: Run | None = self.known.get((tables.runs.name, run_id))
         if known is not None:
             return known.campaign_id
-        campaign_id: str | None = self.driver.scalar(statements.campaign_of(), {"run_id": run_id})
+        campaign_id: str | None = self.driver.scalar(_CAMPAIGN_OF, {"run_id": run_id})
         return campaign_id
 
     def run_counts(self, campaign_id: str) -> dict[RunState, int]:
@@ -64,9 +76,8 @@ class RunRows(KnownRows):
 
     def counts_of_runs(self, campaign_ids: Sequence[str]) -> dict[str, dict[RunState, int]]:
         """How many runs each of these campaigns has in each state."""
-        r = tables.runs.c
-        query = sa.select(r.campaign_id, r.state, sa.func.count().label("runs"))
-        query = query.where(r.campaign_id.in_(campaign_ids)).group_by(r.campaign_id, r.state)
+        query = sa.select(_R.campaign_id, _R.state, sa.func.count().label("runs"))
+        query = query.where(_R.campaign_id.in_(campaign_ids)).group_by(_R.campaign_id, _R.state)
         counts: dict[str, dict[RunState, int]] = {campaign_id: {} for campaign_id in campaign_ids}
         for row in self.rows(query):
             counts[row["campaign_id"]][RunState(row["state"])] = int(row["runs"])
@@ -74,10 +85,9 @@ class RunRows(KnownRows):
 
     def runs_alike(self, campaign_id: str) -> list[RunsAlike]:
         """The runs of a campaign counted by workload, kind of GPU and state; workloads in its order."""
-        r = tables.runs.c
-        kind = (r.workload, r.device_kind, r.state)
-        first = sa.func.min(r.ordinal)
-        query = sa.select(*kind, sa.func.count().label("runs")).where(r.campaign_id == campaign_id)
+        kind = (_R.workload, _R.device_kind, _R.state)
+        first = sa.func.min(_R.ordinal)
+        query = sa.select(*kind, sa.func.count().label("runs")).where(_R.campaign_id == campaign_id)
         rows = self.rows(query.group_by(*kind).order_by(first))
         return [
             RunsAlike(row["workload"], row["device_kind"], RunState(row["state"]), int(row["runs"]))
@@ -86,13 +96,12 @@ class RunRows(KnownRows):
 
     def noted_runs(self, campaign_id: str) -> list[NotedRuns]:
         """All runs of a campaign that have failed or carry validity flags, in its order."""
-        r = tables.runs.c
-        flags = sa.cast(r.flags, sa.Text).label("flags")
-        query = sa.select(r.run_id, sa.cast(r.failure, sa.Text).label("failure"), flags)
-        query = query.where(r.campaign_id == campaign_id, sa.or_(r.failure.is_not(None), flags != "[]"))
+        flags = sa.cast(_R.flags, sa.Text).label("flags")
+        query = sa.select(_R.run_id, sa.cast(_R.failure, sa.Text).label("failure"), flags)
+        query = query.where(_R.campaign_id == campaign_id, sa.or_(_R.failure.is_not(None), flags != "[]"))
         # Most runs share their texts with others, and each text is read once.
         alike: dict[tuple[str | None, str], list[str]] = {}
-        for row in self.rows(query.order_by(r.ordinal)):
+        for row in self.rows(query.order_by(_R.ordinal)):
             alike.setdefault((row["failure"], row["flags"]), []).append(row["run_id"])
         return [
             NotedRuns(failure_of(failure and json.loads(failure)), flags_of(json.loads(flags)), tuple(runs))
@@ -101,41 +110,12 @@ class RunRows(KnownRows):
 
     def open_runs(self, campaign_id: str) -> int:
         """How many runs of a campaign have not ended."""
-        return int(self.driver.scalar(statements.open_runs_of(), {"campaign_id": campaign_id}) or 0)
+        return int(self.driver.scalar(_OPEN_RUNS_OF, {"campaign_id": campaign_id}) or 0)
 
     def open_workloads(self, campaign_id: str) -> set[str]:
         """The workloads of a campaign with runs that have not ended."""
-        r = tables.runs.c
-        query = sa.select(r.workload).where(
-            r.campaign_id == campaign_id, r.state.in_([str(state) for state in OPEN_RUNS])
-        )
+        query = sa.select(_R.workload).where(_R.campaign_id == campaign_id, IS_OPEN)
         return set(self.connection.scalars(query.distinct()))
-
-    def requested_runs(
-        self,
-        request: RunsRequest,
-        states: Sequence[RunState],
-        *,
-        paused: bool | None = None,
-        first: int = 0,
-        most: int = 1,
-    ) -> list[tuple[int, str]]:
-        """Ordinal and identifier of at most ``most`` requested runs, from the ordinal ``first`` on.
-
-        Only those in one of ``states``, and, unless ``paused`` is None, those that are (or are not) paused.
-        """
-        query = selected_runs.select_places(request, states, paused=paused, first=first, most=most)
-        return [(int(row["ordinal"]), row["run_id"]) for row in self.rows(query)]
-
-    def requested_counts(self, request: RunsRequest) -> dict[RunState, int]:
-        """How many of the requested runs are in each state; states without runs are left out."""
-        rows = self.rows(selected_runs.select_counts(request))
-        return {RunState(row["state"]): int(row["runs"]) for row in rows}
-
-    def paused_runs(self, campaign_ids: Sequence[str]) -> dict[str, int]:
-        """How many runs of these campaigns are paused themselves; campaigns without any are left out."""
-        rows = self.rows(selected_runs.select_paused(campaign_ids))
-        return {row["campaign_id"]: int(row["runs"]) for row in rows}
 
     def save_run(self, run: Run) -> None:
         known: Run | None = self.known.get((tables.runs.name, run.run_id))
@@ -148,91 +128,62 @@ class RunRows(KnownRows):
 
         ``save_run`` leaves the holds as they are.
         """
-        r, s = tables.runs.c, tables.slices.c
         hold_names = sorted(str(hold) for hold in set(holds))
-        self.write(sa.update(tables.runs).where(r.run_id.in_(run_ids)).values(holds=hold_names))
-        lane = queue.lane_of_holds(bool(hold_names))
-        self.write(sa.update(tables.slices).where(s.run_id.in_(run_ids)).values(lane=lane))
-
-    def pause_runs(self, run_ids: Sequence[str], paused: bool) -> None:
-        """Pause these runs, or let them go on."""
-        # Runs with the same holds are changed together.
-        changed: dict[frozenset[Hold], list[str]] = {}
-        for row in self.rows(selected_runs.select_holds(run_ids)):
-            holds = frozenset(Hold(hold) for hold in row["holds"])
-            if (Hold.PAUSED in holds) is not paused:
-                changed.setdefault(holds ^ {Hold.PAUSED}, []).append(row["run_id"])
-        for holds, of_these in changed.items():
-            self.set_holds(of_these, holds)
-
-    def cancel_runs(self, run_ids: Sequence[str]) -> None:
-        """Cancel these runs and their slices that have not ended; their attempts stay as they are.
-
-        None of them is paused any more.
-        """
-        self.pause_runs(run_ids, False)
-        for statement in selected_runs.cancelling(run_ids):
-            self.write(statement)
-
-    def retry_runs(self, run_ids: Sequence[str]) -> None:
-        """Let the failed and cancelled slices of these runs wait, and the runs continue.
-
-        Each of the slices has all its tries again (``tries_from``), and is due.
-        """
-        for statement in selected_runs.retrying(run_ids):
-            self.write(statement)
+        self.write(sa.update(tables.runs).where(_R.run_id.in_(run_ids)).values(holds=hold_names))
+        lane = sa.func.abs(_S.lane)
+        values = {"lane": -lane if hold_names else lane}
+        self.write(sa.update(tables.slices).where(_S.run_id.in_(run_ids)).values(values))
 
     def delete_runs(self, run_ids: Sequence[str]) -> None:
         """Delete runs with their slices, attempts and segments."""
-        self.known.clear()
-        deleting.delete_runs(self.connection, run_ids)
+        for table in (tables.segments, tables.attempts, tables.slices, tables.runs):
+            self.write(sa.delete(table).where(table.c.run_id.in_(run_ids)))
 
     def slice(self, run_id: str, index: int) -> Slice | None:
         return self.by_key(tables.slices, (run_id, index), slice_of)
 
     def slices(self, run_id: str) -> list[Slice]:
-        return [slice_of(row) for row in self.driver.rows(statements.slices_of(), {"run_id": run_id})]
+        return [slice_of(row) for row in self.driver.rows(_SLICES_OF, {"run_id": run_id})]
 
     def published_slices(self) -> list[Slice]:
         """Every slice of every campaign that has a published file."""
-        query = sa.select(*statements.SLICE).where(tables.slices.c.file != "")
+        query = sa.select(*SLICE).where(tables.slices.c.file != "")
         return [slice_of(row) for row in self.rows(query)]
 
     def published_bytes(self) -> int:
         """The bytes of all published files."""
-        return deleting.published_bytes(self.connection)
+        return int(self.connection.scalar(sa.select(sa.func.sum(_S.file_bytes))) or 0)
 
     def resting_slices(self, now_ms: int) -> list[Slice]:
         """Slices of any campaign that wait but are not yet due."""
-        s = tables.slices.c
-        query = sa.select(*statements.SLICE).where(
-            s.state == str(SliceState.WAITING), s.not_before_ms > now_ms
-        )
-        return [slice_of(row) for row in self.rows(query.order_by(s.run_id, s.index))]
+        query = sa.select(*SLICE).where(_S.state == str(SliceState.WAITING), _S.not_before_ms > now_ms)
+        return [slice_of(row) for row in self.rows(query.order_by(_S.run_id, _S.index))]
 
     def states_beside(self, run_id: str, index: int) -> frozenset[SliceState]:
         """The states of a run's other slices."""
-        rows = self.driver.rows(statements.states_beside(), {"run_id": run_id, "slice": index})
-        return states_of(rows)
+        rows = self.driver.rows(_STATES_BESIDE, {"run_id": run_id, "slice": index})
+        return frozenset(SliceState(row["state"]) for row in rows)
 
     def slice_times(self, most: int) -> list[SliceTime]:
         """The times of the newest published slices of detailed live runs, of any campaign, newest first."""
-        return [slice_time_of(row) for row in self.rows(statements.slice_times(), {"most": most})]
+        return [
+            SliceTime(**{**row, "command": command_of(row["command"]), "counters": tuple(row["counters"])})
+            for row in self.rows(_SLICE_TIMES, {"most": most})
+        ]
 
     def save_slice(self, piece: Slice) -> None:
         self.save(tables.slices, (piece.run_id, piece.index), piece, slice_values)
 
     def replace_slices(self, run_id: str, index: int, slices: Sequence[Slice]) -> None:
         """Replace the slices of a run from an index on, none of which was ever tried."""
-        s = tables.slices.c
-        self.write(sa.delete(tables.slices).where(s.run_id == run_id, s.index >= index))
+        self.write(sa.delete(tables.slices).where(_S.run_id == run_id, _S.index >= index))
         run = self.run(run_id)
         self._add_slices(slices, [] if run is None else [run])
 
     def add_runs(self, runs: Sequence[Run], slices: Sequence[Slice]) -> None:
         """Add runs to existing campaigns."""
         self.known.clear()
-        insert = statements.insert_into(tables.runs)
+        insert = insert_into(tables.runs)
         self.driver.insert_copies(insert, runs, new_run_values, ("run_id", "ordinal", "repeat"))
         self._add_slices(slices, runs)
 
@@ -249,12 +200,17 @@ class RunRows(KnownRows):
             lane = -lanes[alike] if run.holds else lanes[alike]
             places[run.run_id] = {"lane": lane, "ordinal": run.ordinal}
         rows = (slice_values(piece) | places[piece.run_id] for piece in slices)
-        self.driver.insert(statements.insert_into(tables.slices), tables.slices.c.keys(), rows)
+        self.driver.insert(insert_into(tables.slices), tables.slices.c.keys(), rows)
 
     def _lane(self, campaign_id: str, need: Need) -> int:
         """The lane of a need in a campaign, made at its first use."""
-        lane, values = tables.lanes.c, {"campaign_id": campaign_id, "need": queue.need_text(need)}
-        where = (lane.campaign_id == values["campaign_id"], lane.need == values["need"])
+        # Without what it does not ask for, and sorted: equal needs have equal texts.
+        document = _need_adapter().dump_python(need, mode="json", exclude_defaults=True)
+        lane, values = (
+            tables.lanes.c,
+            {"campaign_id": campaign_id, "need": json.dumps(document, sort_keys=True)},
+        )
+        where = (lane.campaign_id == campaign_id, lane.need == values["need"])
         query = sa.select(lane.lane_id).where(*where)
         lane_id = self.connection.scalar(query)
         if lane_id is None:
@@ -279,6 +235,20 @@ def run_of(row: Row) -> Run:
     values["placement"] = _placement(row)
     values["holds"] = tuple(Hold(hold) for hold in row["holds"])
     return Run(**values)
+
+
+def need_from(text: str, campaign_id: str) -> Need:
+    """The need from its text; raises StorageError if a newer release wrote it."""
+    try:
+        return _need_adapter().validate_json(text)
+    except ValueError as error:
+        cause = "a need of its runs is damaged, or of a newer release"
+        raise StorageError(f"campaign {campaign_id}", cause, "restore a backup") from error
+
+
+@cache
+def _need_adapter() -> TypeAdapter[Need]:
+    return TypeAdapter(Need)
 
 
 def _plan(row: Row) -> SlicePlan | None:
@@ -328,21 +298,10 @@ def command_of(document: Mapping[str, Any]) -> CommandSource:
 
 def slice_of(row: Row) -> Slice:
     """The slice of a row that may have other columns too."""
-    values = {column.name: row[column.name] for column in statements.SLICE}
+    values = {column.name: row[column.name] for column in SLICE}
     return Slice(**{**values, "state": SliceState(row["state"])})
 
 
 def slice_values(piece: Slice) -> dict[str, Any]:
     """The row of a slice without its place in the queue."""
     return {**vars(piece), "state": str(piece.state)}
-
-
-def slice_time_of(row: Row) -> SliceTime:
-    """The time of a slice, of a row."""
-    values = {**row, "command": command_of(row["command"]), "counters": tuple(row["counters"])}
-    return SliceTime(**values)
-
-
-def states_of(rows: Sequence[Row]) -> frozenset[SliceState]:
-    """The states in these rows."""
-    return frozenset(SliceState(row["state"]) for row in rows)

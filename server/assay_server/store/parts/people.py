@@ -1,0 +1,93 @@
+"""Who may call the server, in SQL: identities, certificates, join tokens, and logins of the live page."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import sqlalchemy as sa
+
+from assay_core.identity.roles import IdentityKind, Role
+from assay_server.store import tables
+from assay_server.store.column_values import Row, shallow
+from assay_server.store.parts.known import KnownRows
+from assay_server.store.people import Identity, StoredCertificate, StoredToken, WebLogin
+
+_C, _I, _L, _T = (
+    each.c for each in (tables.certificates, tables.identities, tables.web_logins, tables.join_tokens)
+)
+
+
+class PeopleRows(KnownRows):
+    """Who may call the server, in SQL: identities, certificates, join tokens, and logins of the live page."""
+
+    def identity(self, identity_id: str) -> Identity | None:
+        return self.by_key(tables.identities, (identity_id,), _identity)
+
+    def identities(self) -> list[Identity]:
+        """All identities, revoked ones too, in the order of their identifiers."""
+        query = sa.select(tables.identities).order_by(_I.identity_id)
+        return [_identity(row) for row in self.rows(query)]
+
+    def put_identity(self, one: Identity) -> None:
+        """Add or replace an identity."""
+        values = {"kind": str(one.kind), "role": str(one.role), "labels": list(one.labels)}
+        self.put(tables.identities, shallow(one) | values)
+
+    def join_tokens(self) -> list[StoredToken]:
+        """All join tokens, oldest first."""
+        query = sa.select(tables.join_tokens).order_by(_T.created_at_ms, _T.token_id)
+        return [_token(row) for row in self.rows(query)]
+
+    def join_token(self, secret_hash: str) -> StoredToken | None:
+        query = sa.select(tables.join_tokens).where(_T.secret_hash == secret_hash)
+        return next((_token(row) for row in self.rows(query)), None)
+
+    def put_join_token(self, one: StoredToken) -> None:
+        """Add or replace a join token; StorageError if another one has its secret."""
+        values = {"role": str(one.role), "labels": list(one.labels)}
+        self.put(tables.join_tokens, shallow(one) | values)
+
+    def forget_join_tokens(self, expired_before_ms: int) -> None:
+        """Remove join tokens that expired before a moment."""
+        self.write(sa.delete(tables.join_tokens).where(_T.expires_at_ms < expired_before_ms))
+
+    def certificates(self, identity_id: str | None = None) -> list[StoredCertificate]:
+        """The certificates of an identity (None: of all), oldest first."""
+        query = sa.select(tables.certificates).order_by(_C.issued_at_ms, _C.serial)
+        if identity_id is not None:
+            query = query.where(_C.identity_id == identity_id)
+        return [StoredCertificate(**row) for row in self.rows(query)]
+
+    def put_certificate(self, one: StoredCertificate) -> None:
+        """Add or replace a certificate."""
+        self.put(tables.certificates, shallow(one))
+
+    def forget_certificate(self, serial: str) -> None:
+        """Remove a certificate, if it is there."""
+        self.write(sa.delete(tables.certificates).where(_C.serial == serial))
+
+    def web_logins(self) -> list[WebLogin]:
+        """All links to the live page and sessions of browsers, the oldest first; also those that ended."""
+        query = sa.select(tables.web_logins).order_by(_L.made_at_ms, _L.key)
+        return [WebLogin(**row) for row in self.rows(query)]
+
+    def web_login(self, key: str) -> WebLogin | None:
+        return self.by_key(tables.web_logins, (key,), lambda row: WebLogin(**row))
+
+    def put_web_login(self, login: WebLogin) -> None:
+        """Add or replace a link to the live page, or a session."""
+        self.put(tables.web_logins, shallow(login))
+
+    def forget_web_logins(self, keys: Sequence[str]) -> None:
+        """Remove those links and sessions, if they are there."""
+        if keys:
+            self.write(sa.delete(tables.web_logins).where(_L.key.in_(keys)))
+
+
+def _identity(row: Row) -> Identity:
+    made = {"kind": IdentityKind(row["kind"]), "role": Role(row["role"]), "labels": tuple(row["labels"])}
+    return Identity(**{**row, **made})
+
+
+def _token(row: Row) -> StoredToken:
+    return StoredToken(**{**row, "role": Role(row["role"]), "labels": tuple(row["labels"])})

@@ -1,1 +1,0 @@
-"""SQL over several tables at once, kept out of the transaction that offers it."""
