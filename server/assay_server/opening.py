@@ -18,8 +18,7 @@ from assay_server.campaigns.scheduling.coordinator import Coordinator
 from assay_server.clock import wall_ms
 from assay_server.database.opening import AskedDatabase, Standby, awaited_lead_of, open_database
 from assay_server.state_lock import locked_state
-from assay_server.store.connections.write_back import written_back
-from assay_server.store.sqlite import SqliteStore
+from assay_server.store.sqlite import SqliteStore, written_back
 
 if TYPE_CHECKING:
     from assay_server.store.postgresql.store import PostgresqlStore

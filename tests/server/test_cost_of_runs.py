@@ -17,9 +17,9 @@ from assay_core.records.machine import Inventory
 from assay_sampling.launches.table import CacheCondition, Condition
 from assay_server.campaigns import submit
 from assay_server.campaigns.planning.plan import Plan
-from assay_server.store.connections.prepared import Driver
 from assay_server.store.model import Agent, Hold, Slice, SliceState
 from assay_server.store.parts import queue
+from assay_server.store.prepared import Driver
 from assay_server.store.sql import MetadataStore, SqlTransaction
 from assay_server.store.sqlite import SqliteStore
 from tests.support.server.ingest_box import TEXT, Box

@@ -12,8 +12,8 @@ import pytest
 
 from assay_core.records.machine import Inventory
 from assay_sampling.errors import StorageError
-from assay_server.store.connections.prepared import Driver
 from assay_server.store.model import Agent
+from assay_server.store.prepared import Driver
 from assay_server.store.sqlite import SqliteStore
 
 THREADS = 8

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from assay_server.store.connections.write_back import written_back
-from assay_server.store.sqlite import SqliteStore
+from assay_server.store.sqlite import SqliteStore, written_back
 from tests.support.server.server_support import eventually
 from tests.support.server.stored_values import campaign, run
 

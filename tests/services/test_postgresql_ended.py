@@ -14,13 +14,13 @@ import pytest
 from assay_core.records.machine import Inventory
 from assay_sampling.errors import StorageError
 from assay_server.database.opening import opened_alone
-from assay_server.store.connections import retry
-from assay_server.store.connections.prepared import Driver, PreparedStatements
-from assay_server.store.connections.retry import NothingKeptError, OutcomeUnknownError, repeated
+from assay_server.store import transactions
 from assay_server.store.model import Agent
 from assay_server.store.postgresql.commits import NumberedCommits
 from assay_server.store.postgresql.place import place_of
 from assay_server.store.postgresql.store import PostgresqlStore, new_engine
+from assay_server.store.prepared import Driver, PreparedStatements
+from assay_server.store.transactions import NothingKeptError, OutcomeUnknownError, repeated
 from tests.services.postgresql import OwnPostgresql
 
 
@@ -99,7 +99,7 @@ def test_a_commit_of_which_nobody_can_tell_is_an_error_of_its_own(
     store: PostgresqlStore, own_postgresql: OwnPostgresql, monkeypatch: pytest.MonkeyPatch, *, heard: bool
 ) -> None:
     first = next_token(store)
-    monkeypatch.setattr(retry, "PATIENCE_SECONDS", 0.2)
+    monkeypatch.setattr(transactions, "PATIENCE_SECONDS", 0.2)
     LostCommit(monkeypatch, heard=heard, after=own_postgresql.kill)
     calls: list[int] = []
 
@@ -114,7 +114,7 @@ def test_a_commit_of_which_nobody_can_tell_is_an_error_of_its_own(
     finally:
         own_postgresql.start()
     assert caught.value.remedy and len(calls) == 1
-    monkeypatch.setattr(retry, "PATIENCE_SECONDS", 30.0)
+    monkeypatch.setattr(transactions, "PATIENCE_SECONDS", 30.0)
     assert repeated(next_token)(store) == first + 1 + heard
 
 
@@ -187,7 +187,7 @@ def test_a_transaction_that_was_in_the_way_is_done_again_and_at_last_told(
     with psycopg.connect(fresh_database, autocommit=True) as admin:
         admin.execute("ALTER SEQUENCE tries RESTART MINVALUE -100000 START -100000")
         admin.execute("ALTER SEQUENCE tries RESTART")
-    monkeypatch.setattr(retry, "PATIENCE_SECONDS", 0.1)
+    monkeypatch.setattr(transactions, "PATIENCE_SECONDS", 0.1)
     with pytest.raises(StorageError) as caught:
         see()
     assert "ask again; nothing was changed" in caught.value.remedy
@@ -196,7 +196,7 @@ def test_a_transaction_that_was_in_the_way_is_done_again_and_at_last_told(
 def test_a_restart_in_the_middle_of_a_transaction_is_not_noticed(
     store: PostgresqlStore, own_postgresql: OwnPostgresql, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(retry, "PATIENCE_SECONDS", 60.0)
+    monkeypatch.setattr(transactions, "PATIENCE_SECONDS", 60.0)
     calls: list[int] = []
 
     @repeated

@@ -17,9 +17,9 @@ import pytest
 
 from assay_sampling.errors import StorageError
 from assay_server.database.opening import opened_alone
-from assay_server.store.connections.retry import NothingKeptError
 from assay_server.store.postgresql.place import place_of
 from assay_server.store.postgresql.store import PostgresqlStore
+from assay_server.store.transactions import NothingKeptError
 from tests.services.postgresql import OwnPostgresql
 from tests.services.seaweedfs import free_ports
 from tests.support.integration.harness import wait_until

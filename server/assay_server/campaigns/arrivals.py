@@ -16,8 +16,8 @@ from assay_sampling.errors import StorageError
 from assay_server.access.audit import note_kept_back
 from assay_server.campaigns.planning.plan import Plan, next_number
 from assay_server.campaigns.scheduling.coordinator import Coordinator
-from assay_server.store.connections.retry import repeated
 from assay_server.store.model import Campaign, Run, Slice
+from assay_server.store.transactions import repeated
 
 # Runs and slices of a piece: its transaction takes some 15 ms.
 PIECE_ROWS = 1_000

@@ -11,9 +11,9 @@ from assay_core.records.runs import RunsAction, RunsRequest
 from assay_sampling.errors import StorageError
 from assay_server.campaigns.scheduling.coordinator import Coordinator
 from assay_server.campaigns.slicing.after_light import awaited_lights, plan_from
-from assay_server.store.connections.retry import repeated
 from assay_server.store.model import PendingRequest, Run
 from assay_server.store.sql import SqlTransaction
+from assay_server.store.transactions import repeated
 
 # Runs of a piece: its transaction takes some milliseconds, which is as long as a heartbeat waits for it.
 PIECE_RUNS = 500

@@ -19,9 +19,9 @@ from assay_sampling.errors import AssayError, StorageError
 from assay_server.campaigns.scheduling.coordinator import Coordinator
 from assay_server.campaigns.scheduling.leases import SEEN_EVERY_MS
 from assay_server.campaigns.scheduling.schedule import Schedule
-from assay_server.store.connections.retry import repeated
 from assay_server.store.model import Attempt
 from assay_server.store.sql import SqlTransaction
+from assay_server.store.transactions import repeated
 
 _log = logging.getLogger(__name__)
 

@@ -21,9 +21,9 @@ from assay_server.campaigns.bundles.named import folders_named, sent_bundles
 from assay_server.campaigns.planning.plan import Plan, next_number, plan_campaign
 from assay_server.campaigns.scheduling.coordinator import Coordinator
 from assay_server.campaigns.slicing.learned import RECENT_SLICES, SliceCosts
-from assay_server.store.connections.retry import repeated
 from assay_server.store.model import Campaign
 from assay_server.store.sql import SqlTransaction
+from assay_server.store.transactions import repeated
 
 _LONGEST_KEY = 100
 # Each run keeps the folder; messages repeat the name of the file.

@@ -23,8 +23,8 @@ from assay_server.database.active import (
 from assay_server.database.copying import Told, copy_rows, has_rows
 from assay_server.database.opening import AskedDatabase, number_of_state, open_leading, opened_alone
 from assay_server.state_lock import locked_state
-from assay_server.store.connections.retry import NothingKeptError, OutcomeUnknownError
 from assay_server.store.sqlite import SqliteStore
+from assay_server.store.transactions import NothingKeptError, OutcomeUnknownError
 
 _EMPTY = "name an empty one: createdb --owner USER --encoding UTF8 --locale C --template template0 NAME"
 _NEW = f"{SQLITE_FILE}.moving"

@@ -6,7 +6,9 @@ So a record that is saved changes only the columns that differ.
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager
+import threading
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
 from typing import Protocol
 
 from assay_server.store.parts.agents import AgentRows
@@ -18,6 +20,7 @@ from assay_server.store.parts.people import PeopleRows
 from assay_server.store.parts.queue import QueueRows
 from assay_server.store.parts.requests import RequestRows
 from assay_server.store.parts.state import StateRows
+from assay_server.store.transactions import Database, Transactions
 
 
 class SqlTransaction(
@@ -49,3 +52,27 @@ class MetadataStore(Protocol):
         """Write: durable when the block ends, undone when it raises. Raises StorageError."""
 
     def close(self) -> None: ...
+
+
+class SqlStore:
+    """A ``MetadataStore`` in a database: of its transactions that write, one runs at a time."""
+
+    def __init__(self, database: Database, *, writing: Transactions, reading: Transactions) -> None:
+        self.database, self._writing, self._reading = database, writing, reading
+        self._turn = threading.Lock()
+
+    @contextmanager
+    def snapshot(self) -> Iterator[SqlTransaction]:
+        with self._reading.transaction() as (connection, driver):
+            yield SqlTransaction(connection, driver)
+
+    @contextmanager
+    def transaction(self) -> Iterator[SqlTransaction]:
+        with self._turn, self._writing.transaction() as (connection, driver):
+            yield SqlTransaction(connection, driver)
+
+    def close(self) -> None:
+        with self._turn:
+            self._writing.close()
+        self._reading.close()
+        self.database.engine.dispose()

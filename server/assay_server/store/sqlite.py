@@ -5,8 +5,8 @@ from __future__ import annotations
 import errno
 import os
 import sqlite3
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -17,18 +17,18 @@ from assay_core.files.durable import storage_errors, write_atomically
 from assay_core.files.private_folders import private_opener
 from assay_sampling.errors import StorageError
 from assay_server.store.column_values import document_text
-from assay_server.store.connections.dialect import Dialect
-from assay_server.store.connections.prepared import Driver, PreparedStatements
-from assay_server.store.connections.snapshots import Snapshots
-from assay_server.store.connections.writer import Writer
 from assay_server.store.migrate import upgrade
-from assay_server.store.sql import SqlTransaction
+from assay_server.store.prepared import PreparedStatements
+from assay_server.store.sql import SqlStore, SqlTransaction
+from assay_server.store.transactions import Database, Transactions
+from assay_server.threads.repeating import repeated_in_thread
 
 _BUSY_MS = 30_000
 _STATEMENTS = 512  # that a connection keeps compiled
 _CACHE_KIB = 16_384
-# A server writes back in a thread (connections/write_back.py); this is for where that cannot keep up.
+# A server writes back in a thread (written_back); this is for where that cannot keep up.
 _CHECKPOINT_PAGES = 16_384
+_WRITE_BACK_SECONDS = 2.0
 _DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 _DAMAGED_REMEDY = (
     "look into the kernel's log (dmesg): if the disk failed, mend it or mount it again, and start the "
@@ -40,19 +40,14 @@ _DISK_REMEDY = (
 )
 _PROBE = "disk-probe"
 _FAILED_DISK = (errno.EIO, errno.ENXIO, errno.ENODEV, errno.ESTALE, errno.EUCLEAN, errno.EROFS)
-_DIALECT = Dialect(("BEGIN IMMEDIATE",), "BEGIN", (sqlite3.Error,))
+_BEGIN = "BEGIN IMMEDIATE"
+# As PostgreSQL's transactions that only read, they refuse to write.
+_READING = ("PRAGMA query_only = ON",)
+_MOST_READERS = 8  # that are kept; each holds a few MB of pages
 _FULL_REMEDY = "free space on its disk and check that it is writable; acknowledged data is safe"
 
 
-class _ReadingDriver(Driver):
-    """On a connection that refuses to write, as PostgreSQL's transactions that only read do."""
-
-    def __init__(self, connection: sa.Connection, prepared: PreparedStatements) -> None:
-        super().__init__(connection, prepared)
-        self.run("PRAGMA query_only = ON")
-
-
-class SqliteStore:
+class SqliteStore(SqlStore):
     """A ``MetadataStore`` in one SQLite file, or in memory if there is no path.
 
     Opening creates or migrates the file. Raises StorageError if it cannot be opened, is damaged, or a newer
@@ -67,26 +62,27 @@ class SqliteStore:
         self._checkpoints: sa.Connection | None = None
         if path is not None:
             _make_private(path)
-        with self._errors():
-            self._engine = _engine(path)
-            prepared = PreparedStatements(self._engine.dialect)
-            self._writer = Writer(self._engine, prepared, self._errors, _DIALECT)
-            self._snapshots = Snapshots(self._engine, prepared, self._errors, _DIALECT, _ReadingDriver)
-            try:
-                with self._engine.begin() as connection:
-                    for command in _DIALECT.begin:
-                        connection.exec_driver_sql(command)
-                    upgrade(connection, self._subject)
-            except BaseException:
-                self.close()
-                raise
+        engine = _engine(path)
+        database = Database(engine, PreparedStatements(engine.dialect), sqlite3.Error, self._refusal)
+        super().__init__(
+            database,
+            writing=Transactions(database, (_BEGIN,)),
+            reading=Transactions(database, ("BEGIN",), most_kept=_MOST_READERS, settings=_READING),
+        )
+        try:
+            with database.errors(), engine.begin() as connection:
+                connection.exec_driver_sql(_BEGIN)
+                upgrade(connection, self._subject)
+        except BaseException:
+            self.close()
+            raise
 
     def require_sound(self) -> None:
         """Raise StorageError if the structure of the database is damaged (``PRAGMA quick_check``).
 
         A torn or flipped page is named at the start, and not when it is first read in the middle of a week.
         """
-        with self._errors(), self._engine.begin() as connection:
+        with self.database.errors(), self.database.engine.begin() as connection:
             findings = list(connection.exec_driver_sql("PRAGMA quick_check(3)").scalars())
         if findings != ["ok"]:
             finding = "; ".join(map(str, findings))
@@ -105,17 +101,8 @@ class SqliteStore:
 
     @contextmanager
     def snapshot(self) -> Iterator[SqlTransaction]:
-        if self._in_memory:
-            with self.transaction() as transaction:
-                yield transaction
-            return
-        with self._snapshots.snapshot() as (connection, driver):
-            yield SqlTransaction(connection, driver)
-
-    @contextmanager
-    def transaction(self) -> Iterator[SqlTransaction]:
-        with self._writer.transaction() as (connection, driver):
-            yield SqlTransaction(connection, driver)
+        with self.transaction() if self._in_memory else super().snapshot() as transaction:
+            yield transaction
 
     def write_back(self) -> int:
         """Write what was committed back into the file, as far as nobody must wait; returns pages left to do.
@@ -124,35 +111,40 @@ class SqliteStore:
         """
         if self._in_memory:
             return 0
-        with self._errors():
+        with self.database.errors():
             if self._checkpoints is None:
-                self._checkpoints = self._engine.connect()
+                self._checkpoints = self.database.engine.connect()
             _busy, logged, done = self._checkpoints.exec_driver_sql("PRAGMA wal_checkpoint(PASSIVE)").one()
         return int(logged) - int(done)
 
     def close(self) -> None:
         if self._checkpoints is not None:
             self._checkpoints.close()
-        self._writer.close()
-        self._snapshots.close()
-        self._engine.dispose()
+        super().close()
 
-    @contextmanager
-    def _errors(self) -> Iterator[None]:
-        try:
-            yield
-        except (sa.exc.DBAPIError, sqlite3.Error) as error:
-            reason = error.orig if isinstance(error, sa.exc.DBAPIError) else error
-            if not isinstance(reason, sqlite3.Error):
-                raise  # of the other database, while rows are copied from one to another
-            # Codes of SQLite: the lowest byte is the kind of error.
-            if (getattr(reason, "sqlite_errorcode", 0) or 0) & 0xFF in _DAMAGED:
-                raise self._damage(str(reason)) from error
-            raise StorageError(self._subject, f"the database refused ({reason})", _FULL_REMEDY) from error
-        except sa.exc.StatementError as error:  # a value that no database keeps
-            if isinstance(error.orig, StorageError):
-                raise error.orig from error
-            raise
+    def _refusal(self, error: sqlite3.Error) -> StorageError:
+        # Codes of SQLite: the lowest byte is the kind of error.
+        if (getattr(error, "sqlite_errorcode", 0) or 0) & 0xFF in _DAMAGED:
+            return self._damage(str(error))
+        return StorageError(self._subject, f"the database refused ({error})", _FULL_REMEDY)
+
+
+def written_back(
+    write_back: Callable[[], object], every_seconds: float = _WRITE_BACK_SECONDS
+) -> AbstractContextManager[None]:
+    """Write what was committed back into the file now and then, in a thread, while the block runs.
+
+    Whoever commits when the write-ahead log is long writes it back, and everybody who wants to write waits
+    for that and for a sync of the file. So this does most of it before, outside of the turn to write: a
+    PASSIVE checkpoint waits for nobody, and nobody waits for it (sqlite.org/wal.html, section 2.2;
+    sqlite.org/pragma.html#pragma_wal_checkpoint).
+    """
+
+    def step() -> None:
+        with suppress(StorageError):  # who writes next hears of a disk that fails
+            write_back()
+
+    return repeated_in_thread("assay-write-back", step, every_seconds, at_once=False)
 
 
 def _disk_failure(folder: Path) -> str:

@@ -13,7 +13,7 @@ from functools import cache
 import sqlalchemy as sa
 
 from assay_server.store import migrate, sqlite
-from assay_server.store.connections.prepared import PreparedStatements
+from assay_server.store.prepared import PreparedStatements
 
 # In the order in which they were made: a table before its indexes.
 _MADE = "SELECT sql FROM sqlite_master WHERE sql IS NOT NULL AND name NOT LIKE 'sqlite_%' ORDER BY rowid"

@@ -15,7 +15,7 @@ from assay_server.campaigns.ingest.order import ArrivalOrder, not_stored, not_wa
 from assay_server.campaigns.ingest.upload import Answer
 from assay_server.campaigns.scheduling.attempt_results import SegmentOutcome
 from assay_server.campaigns.scheduling.coordinator import Coordinator
-from assay_server.store.connections.retry import repeated
+from assay_server.store.transactions import repeated
 
 _log = logging.getLogger(__name__)
 

@@ -25,10 +25,10 @@ from assay_server.campaigns.scheduling.transitions import Effects, SchedulePolic
 from assay_server.campaigns.scheduling.waiting import Line
 from assay_server.campaigns.spools import Spools
 from assay_server.clock import Clock
-from assay_server.store.connections.retry import OutcomeUnknownError
 from assay_server.store.model import Agent, Attempt, Campaign, Run
 from assay_server.store.record_store import RecordStore
 from assay_server.store.sql import MetadataStore, SqlTransaction
+from assay_server.store.transactions import OutcomeUnknownError
 
 _log = logging.getLogger(__name__)
 

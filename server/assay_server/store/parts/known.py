@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from assay_sampling.errors import StorageError
 from assay_server.store import statements
 from assay_server.store.column_values import Row
-from assay_server.store.connections.prepared import Driver
+from assay_server.store.prepared import Driver
 
 Record = TypeVar("Record")
 

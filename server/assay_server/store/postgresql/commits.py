@@ -12,11 +12,21 @@ version of a changed row in the way of those who read it.
 from __future__ import annotations
 
 import secrets
+from collections.abc import Sequence
+from contextlib import suppress
 
 import psycopg
 import sqlalchemy as sa
 
-from assay_server.store.connections.prepared import Driver
+from assay_sampling.errors import StorageError
+from assay_server.store.prepared import Driver
+from assay_server.store.transactions import (
+    Database,
+    NothingKeptError,
+    OutcomeUnknownError,
+    Transactions,
+    again,
+)
 
 _TABLE = "assay_commits"
 _KEPT = 8  # rows of one store, and at most as many again
@@ -32,6 +42,11 @@ _ADD = (
     "SELECT %s, %s, {may_write} WHERE pg_current_xact_id_if_assigned() IS NOT NULL"
 )
 _TIDY = f"DELETE FROM {_TABLE} WHERE writer = %s AND number <= %s"
+_UNKNOWN = "whether the change was kept is not known"
+_LOOK = (
+    "start the database, look whether the change is there, and ask again only if it is not; "
+    "agents do so by themselves"
+)
 _TAKE = f"INSERT INTO {_TABLE} (writer, number, kept) VALUES (%s, %s, false) ON CONFLICT DO NOTHING"
 
 
@@ -81,3 +96,44 @@ class NumberedCommits:
     def leave(self, driver: Driver) -> None:
         """Remove the rows of a store that is closed. Call it outside of a transaction."""
         driver.run(_TIDY, (self._writer, self._number))
+
+
+class NumberedTransactions(Transactions):
+    """Transactions, one after another, whose commits are looked up if their answer was lost."""
+
+    def __init__(self, database: Database, begin: Sequence[str], commits: NumberedCommits) -> None:
+        super().__init__(database, begin)
+        self._commits, self._number = commits, 0
+
+    def commit(self, driver: Driver) -> None:
+        self._number = 0
+        with self.database.errors():
+            self._number = self._commits.add(driver)
+            super().commit(driver)
+
+    def leave(self, driver: Driver) -> None:
+        with suppress(psycopg.Error):
+            self._commits.leave(driver)
+
+    def was_kept(self, error: BaseException, *, is_lost: bool) -> bool:
+        """Whether a commit whose answer was lost was kept; raises NothingKeptError or OutcomeUnknownError."""
+        if not isinstance(error, StorageError) or not (is_lost or isinstance(error, NothingKeptError)):
+            return False
+        try:
+            is_committed = self._number > 0 and again(StorageError, self._looked_up)
+        except StorageError:
+            raise OutcomeUnknownError(error.subject, f"{error.cause}; {_UNKNOWN}", _LOOK) from error
+        if not is_committed:
+            raise NothingKeptError(error.subject, error.cause, error.remedy) from error
+        return True
+
+    def _looked_up(self) -> bool:
+        with self.database.errors():
+            connection, driver = self.opened()
+            try:
+                is_kept = self._commits.was_kept(driver, self._number)
+            except BaseException:
+                self.database.close(connection)
+                raise
+            self.give_back(connection, driver, keep=True)
+            return is_kept

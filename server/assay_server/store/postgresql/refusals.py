@@ -10,7 +10,7 @@ import psycopg
 import sqlalchemy as sa
 
 from assay_sampling.errors import StorageError
-from assay_server.store.connections.retry import NothingKeptError
+from assay_server.store.transactions import NothingKeptError
 
 _ASK_AGAIN = "ask again; nothing was changed"
 _LOST = (

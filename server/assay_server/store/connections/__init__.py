@@ -1,1 +1,0 @@
-"""Connections of a database: one writer, readers of one moment, prepared statements."""
