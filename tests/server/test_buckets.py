@@ -23,10 +23,9 @@ from assay_server.record_place import RecordsPlace, asked_records, bucket_and_pr
 from assay_server.records.active import noted_records
 from assay_server.records.opening import open_records
 from assay_server.store.objects import bucket as buckets
-from assay_server.store.objects import fetching
+from assay_server.store.objects import cache as caches
 from assay_server.store.objects.bucket import Bucket, opened_bucket
-from assay_server.store.objects.cache import CacheFolder
-from assay_server.store.objects.fetching import RecordFetcher
+from assay_server.store.objects.cache import CacheFolder, RecordFetcher
 from assay_server.store.objects.probing import bind_bucket, probe_bucket
 from assay_server.store.objects.store import ObjectRecordStore
 from assay_server.store.records import LocalRecordStore
@@ -283,19 +282,19 @@ class TestCache:
         objects = MemoryStore()
         obstore.put(objects, f"records/{file}", data)
         fetcher = RecordFetcher(Bucket(objects, "b"), tmp_path, 1 << 20)
-        with fetcher.reading(file) as path:
+        with fetcher.reading(f"records/{file}") as path:
             # Open, so that no later file gets its inode.
-            broken, real = path.open("rb"), fetching.hash_of_file
+            broken, real = path.open("rb"), caches.hash_of_file
 
         def read(path: Path) -> str:
             if path.samefile(f"/proc/self/fd/{broken.fileno()}"):
                 raise OSError(errno.EIO, os.strerror(errno.EIO), str(path))
             return real(path)
 
-        monkeypatch.setattr(fetching, "hash_of_file", read)
+        monkeypatch.setattr(caches, "hash_of_file", read)
         with broken:
             for _ in range(2):
-                with fetcher.reading(file) as path:
+                with fetcher.reading(f"records/{file}") as path:
                     assert path.read_bytes() == data
 
     @pytest.mark.parametrize("number", [errno.EIO, errno.ESTALE])

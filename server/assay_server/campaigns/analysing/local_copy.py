@@ -11,7 +11,7 @@ from functools import lru_cache
 from assay_server.analysis.runs.request import AnalysisRequest, RunData
 from assay_server.record_place import RecordsPlace
 from assay_server.store.objects.bucket import opened_bucket
-from assay_server.store.objects.fetching import RecordFetcher
+from assay_server.store.objects.cache import RecordFetcher
 
 _SPARE_FILES = 256
 
@@ -27,7 +27,7 @@ def at_hand(
     if request.records is None:
         yield request
         return
-    fetcher, start = _fetcher(request.records), f"{request.records.url}/records/"
+    fetcher, start = _fetcher(request.records), f"{request.records.url}/"
     files = 2 * sum(len(run.files) for run in request.runs if is_read(run))
     _allow_open_files(files + _SPARE_FILES)
     with contextlib.ExitStack() as held:

@@ -82,7 +82,14 @@ class Bucket:
 
     def put_all_new(self, objects: Sequence[tuple[str, bytes]]) -> None:
         """As :meth:`put_new` for each of them, several at a time; raises the first error once all ended."""
-        self._together(lambda each: self.put_new(*each), objects)
+        others = [self._threads.submit(self.put_new, *each) for each in objects[1:]]
+        try:
+            for each in objects[:1]:
+                self.put_new(*each)
+        finally:
+            wait(others)
+        for other in others:
+            other.result()
 
     def put_file(self, name: str, path: Path) -> None:
         """As :meth:`put_new`, with the content of a file, which is not read into memory.
@@ -115,10 +122,6 @@ class Bucket:
         except _AlreadyThere:
             if not self._is_file(name, path):
                 raise self._other_content(name) from None
-
-    def put_files(self, files: Sequence[tuple[str, Path]]) -> None:
-        """As :meth:`put_file` for each of them, several at a time; raises the first error once all ended."""
-        self._together(lambda each: self.put_file(*each), files)
 
     def replace(self, name: str, data: bytes) -> None:
         """Make an object, or replace it whole."""
@@ -202,16 +205,6 @@ class Bucket:
 
     def _store_for(self, size_bytes: int) -> Any:
         return self._store if size_bytes <= _SMALL_BYTES else self._patient
-
-    def _together(self, function: Any, items: Sequence[Any]) -> None:
-        others = [self._threads.submit(function, each) for each in items[1:]]
-        try:
-            for each in items[:1]:
-                function(each)
-        finally:
-            wait(others)
-        for other in others:
-            other.result()
 
     def _is_file(self, name: str, path: Path) -> bool:
         bucket_object = self.look_at(name)

@@ -1,5 +1,7 @@
 """Files of a bucket on this machine: a folder of bounded size; what was used longest ago goes first.
 
+Servers and the workers of an analysis read published files, reports and bundles through it.
+
 Several processes may use one folder. Who reads a file holds a shared lock (flock) on it, which ends with the
 process; only who gets the exclusive lock removes a file. So a file that is being read or written stays, even
 if the folder then holds more than its bound.
@@ -9,7 +11,9 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import hashlib
 import os
+import re
 import secrets
 import threading
 import time
@@ -19,10 +23,14 @@ from typing import IO
 
 from assay_core.files.durable import TEMPORARY, storage_errors, storage_fails
 from assay_core.files.private_folders import make_private_folder, private_opener
+from assay_server.content_hash import hash_of_file
+from assay_server.store.objects.bucket import Bucket
+from assay_server.store.objects.refusals import MissingObjectError
 
 _USED_EVERY_SECONDS = 60.0
 _LOOK_EVERY = 64
 _TRIES = 3
+_NAMED_BY_CONTENT = re.compile(r"-([0-9a-f]{16})\.parquet")
 _LEAVE = 0.95  # of the bound, so that not every new file makes room anew
 
 
@@ -194,6 +202,43 @@ class CacheFolder:
                 folder.rmdir()
 
 
+class RecordFetcher:
+    """Reads the records of a bucket. Thread-safe; several processes may share the folder."""
+
+    def __init__(self, bucket: Bucket, folder: Path, most_bytes: int) -> None:
+        self._bucket = bucket
+        self.cache = CacheFolder(folder / "files", most_bytes)
+
+    def reading(self, name: str, copy: str = "") -> contextlib.AbstractContextManager[Path]:
+        """An object, which stays until the block ends; nothing at the path: there is none.
+
+        A copy of a published file that this machine's disk has changed, or does not give, is fetched again.
+        An object that has changed is given as it is: its readers find out by the hash. ``copy``: another name
+        for it here.
+        """
+
+        def fetch(into: IO[bytes]) -> bool:
+            try:
+                self._bucket.download(name, into)
+            except MissingObjectError:
+                return False
+            return True
+
+        return self.cache.reading(copy or name, fetch, _is_whole)
+
+    def report(self, name: str) -> Path:
+        """Where a report is now: the newest, also of an earlier server. Read it at once."""
+        bucket_object = self._bucket.look_at(name)
+        if bucket_object is None:
+            return self.cache.path(name)
+        tag = hashlib.blake2b(
+            f"{bucket_object.tag} {bucket_object.made_at}".encode(), digest_size=8
+        ).hexdigest()
+        folder, _, base = name.rpartition("/")
+        with self.reading(name, f"{folder}/{tag}/{base}") as path:
+            return path
+
+
 def _give_name(source: Path, path: Path) -> None:
     for _ in range(_TRIES):
         make_private_folder(path.parent)
@@ -216,3 +261,17 @@ def _remove_unless_used(path: Path) -> bool:
         return True
     except OSError:
         return False
+
+
+def _is_whole(path: Path) -> bool:
+    """Whether a copy is as its name says."""
+    named = _NAMED_BY_CONTENT.search(path.name)
+    if named is None:
+        return True
+    with storage_errors(path):
+        try:
+            return hash_of_file(path).startswith(named[1])
+        except OSError as error:
+            if storage_fails(error):
+                return False
+            raise

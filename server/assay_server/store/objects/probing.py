@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import secrets
-from datetime import datetime
 
 from assay_sampling.errors import StorageError
 from assay_server.store.objects.bucket import Bucket
@@ -18,8 +17,8 @@ _FOLDER = "probes"
 _OWNER = "state.json"
 
 
-def probe_bucket(bucket: Bucket) -> datetime:
-    """Check that the bucket makes objects only if they are absent; returns its time. Raises StorageError."""
+def probe_bucket(bucket: Bucket) -> None:
+    """Check that the bucket makes objects only if they are absent. Raises StorageError."""
     name = f"{_FOLDER}/{secrets.token_hex(8)}"
     first, second = secrets.token_bytes(16), secrets.token_bytes(16)
     bucket.put_new(name, first)
@@ -30,14 +29,12 @@ def probe_bucket(bucket: Bucket) -> datetime:
             replaced = bucket.get(name) != first
         else:
             replaced = True
-        bucket_object = bucket.look_at(name)
-        if replaced or bucket_object is None:
+        if replaced or bucket.look_at(name) is None:
             raise StorageError(
                 bucket.shown,
                 "it ignores If-None-Match: a second object of a name replaces the first one in silence",
                 "take a store that keeps conditions (Amazon S3, SeaweedFS, MinIO, Ceph), not this gateway",
             )
-        return bucket_object.made_at
     finally:
         bucket.remove([name])
 

@@ -8,13 +8,15 @@
     state.json, probes/                                         whose records these are; checks
 
 An object's name says its content, so a request that is sent twice, by one server or by two, changes nothing.
-What is published, the metadata alone decide. Files are made and read in a folder of this machine
-(:mod:`assay_server.store.objects.cache`).
+To remove the segments of an attempt they are always listed: the server before a restart, or a request that
+failed, may have made objects that nobody recorded. What is published, the metadata alone decide. Files are
+made and read in a folder of this machine (:mod:`assay_server.store.objects.cache`).
 """
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import re
 import secrets
 import shutil
@@ -30,13 +32,13 @@ from assay_server.store.folders.bundles import BUNDLES
 from assay_server.store.folders.reports import REPORT_FORMS
 from assay_server.store.model import Segment, SegmentParts
 from assay_server.store.objects.bucket import Bucket
-from assay_server.store.objects.fetching import RecordFetcher
+from assay_server.store.objects.cache import RecordFetcher
 from assay_server.store.objects.probing import probe_bucket
 from assay_server.store.objects.quarantine import ObjectsAside
-from assay_server.store.objects.staging import StagedSegments, folder_of
+from assay_server.store.objects.refusals import MissingObjectError
 from assay_server.store.quarantine_files import MovedFiles
 from assay_server.store.record_store import CheckContent, KnownFiles, PublishedFile
-from assay_server.store.records import LocalRecordStore
+from assay_server.store.records import DamagedSegmentError, LocalRecordStore, checked_parts
 
 _STAGED = re.compile(r"slice-(\d+)-attempt-(\d+)")
 # A report that no campaign has yet; the name of its analysis and the file's own name follow.
@@ -52,7 +54,6 @@ class ObjectRecordStore:
         self._bucket, self._url = bucket, place.url
         self._fetcher = RecordFetcher(bucket, place.cache, place.cache_bytes)
         self._aside = ObjectsAside(bucket)
-        self._staged = StagedSegments(bucket, self._url)
         self._making_folder = place.cache / f"making-{secrets.token_hex(6)}"
         self._making = LocalRecordStore(self._making_folder, shared=True, staged=self.staged)
 
@@ -69,42 +70,42 @@ class ObjectRecordStore:
         probe_bucket(self._bucket)
 
     def stage(self, segments: Sequence[tuple[Segment, bytes, bytes]]) -> None:
-        self._staged.stage(segments)
+        self._bucket.put_all_new([(_staged_name(segment), names + data) for segment, names, data in segments])
 
     def staged(self, segment: Segment) -> SegmentParts:
-        return self._staged.read(segment)
+        name = _staged_name(segment)
+        try:
+            data = self._bucket.get(name)
+        except MissingObjectError:
+            remedy = "check the bucket; the attempt is run again"
+            raise DamagedSegmentError(f"{self._url}/{name}", "it is gone", remedy) from None
+        end = segment.names_bytes + segment.launches_bytes
+        parts = SegmentParts(data[: segment.names_bytes], data[segment.names_bytes : end])
+        return checked_parts(segment, parts, f"{self._url}/{name}")
 
     def publish(self, key: AttemptKey, segments: Sequence[Segment], check: CheckContent) -> PublishedFile:
         made = self._making.publish(key, segments, check)
-        self._send([made])
-        return made
-
-    def _send(self, made: Sequence[PublishedFile]) -> None:
-        """Put files that were made here into the bucket, and then into the cache."""
-        paths = [Path(self._making.location(each.file)) for each in made]
+        name, path = f"records/{made.file}", Path(self._making.location(made.file))
         try:
             with storage_errors(self._making_folder):
-                self._bucket.put_files(
-                    [(f"records/{each.file}", path) for each, path in zip(made, paths, strict=True)]
-                )
-                for each, path in zip(made, paths, strict=True):
-                    self._fetcher.keep(each.file, path)
+                self._bucket.put_file(name, path)
+                self._fetcher.cache.put(name, path)
         finally:
-            for each in made:
-                self._making.withdraw(each.file)
+            self._making.withdraw(made.file)
+        return made
 
     def withdraw(self, file: str) -> None:
         self._bucket.remove([f"records/{file}"])
-        self._fetcher.forget(file)
+        self.let_go(file)
 
     def discard(self, key: AttemptKey) -> None:
-        self._staged.discard(key)
+        self._bucket.remove(self._names(_staging_folder(key)))
 
     def sweep(self, known: KnownFiles) -> MovedFiles | None:
         probe_bucket(self._bucket)
         published = set(known.published)
         starts = {f"{key.run_id}/slice-{key.slice_index:05d}-{key.token:x}-" for key in known.publishing}
-        live = {folder_of(key) for key in known.live}
+        live = {_staging_folder(key) for key in known.live}
         unknown: list[str] = []
         ended: list[str] = []
         for each in self._names("records"):
@@ -125,12 +126,12 @@ class ObjectRecordStore:
         self._bucket.remove(self._names("probes"))
         return self._aside.put(unknown, SetAsideReason.UNKNOWN)
 
-    def _names(self, top: str) -> list[str]:
-        """The objects below a top folder."""
-        return [each.name for each in self._bucket.listed(top)]
+    def _names(self, folder: str) -> list[str]:
+        """The objects below a folder."""
+        return [each.name for each in self._bucket.listed(folder)]
 
     def set_aside(self, file: str) -> MovedFiles | None:
-        self._fetcher.forget(file)
+        self.let_go(file)
         name = f"records/{file}"
         return self._aside.put([name] if self._bucket.look_at(name) else [], SetAsideReason.CHANGED)
 
@@ -139,16 +140,16 @@ class ObjectRecordStore:
         return None
 
     def set_aside_staged(self, key: AttemptKey) -> MovedFiles | None:
-        return self._aside.put(self._staged.names(key), SetAsideReason.CHANGED)
+        return self._aside.put(self._names(_staging_folder(key)), SetAsideReason.CHANGED)
 
     def all_set_aside(self) -> list[MovedFiles]:
         return self._aside.all()
 
     def reading(self, file: str) -> contextlib.AbstractContextManager[Path]:
-        return self._fetcher.reading(file)
+        return self._fetcher.reading(f"records/{file}")
 
     def let_go(self, file: str) -> None:
-        self._fetcher.forget(file)
+        self._fetcher.cache.forget(f"records/{file}")
 
     def location(self, file: str) -> str:
         return f"{self._url}/records/{file}"
@@ -166,12 +167,12 @@ class ObjectRecordStore:
 
     def delete_run(self, run_id: str) -> None:
         for top in ("records", "staging"):
-            self._bucket.remove([each.name for each in self._bucket.listed(f"{top}/{run_id}")])
-        self._fetcher.forget_run(run_id)
+            self._bucket.remove(self._names(f"{top}/{run_id}"))
+        self._fetcher.cache.forget_all(f"records/{run_id}")
 
     def delete_report(self, campaign_id: str) -> None:
-        self._bucket.remove([each.name for each in self._bucket.listed(f"reports/{campaign_id}")])
-        self._fetcher.forget_report(campaign_id)
+        self._bucket.remove(self._names(f"reports/{campaign_id}"))
+        self._fetcher.cache.forget_all(f"reports/{campaign_id}")
 
     def take_in(self, source: Path, file: str) -> None:
         with storage_errors(source):
@@ -183,14 +184,14 @@ class ObjectRecordStore:
             self._bucket.put_file(f"{BUNDLES}/{file}", source)
 
     def reading_bundle(self, file: str) -> contextlib.AbstractContextManager[Path]:
-        return self._fetcher.bundle(f"{BUNDLES}/{file}")
+        return self._fetcher.reading(f"{BUNDLES}/{file}")
 
     def has_bundle(self, file: str) -> bool:
         return self._bucket.look_at(f"{BUNDLES}/{file}") is not None
 
     def remove_bundle(self, file: str) -> None:
         self._bucket.remove([f"{BUNDLES}/{file}"])
-        self._fetcher.forget_bundle(f"{BUNDLES}/{file}")
+        self._fetcher.cache.forget(f"{BUNDLES}/{file}")
 
     def write_report(self, campaign_id: str, form: str, data: bytes) -> None:
         self._bucket.replace(_report(campaign_id, form), data)
@@ -212,6 +213,16 @@ class ObjectRecordStore:
 
     def report_path(self, campaign_id: str, form: str) -> Path:
         return self._fetcher.report(_report(campaign_id, form))
+
+
+def _staging_folder(key: AttemptKey) -> str:
+    return f"staging/{key.run_id}/slice-{key.slice_index:05d}-attempt-{key.attempt:04d}"
+
+
+def _staged_name(segment: Segment) -> str:
+    key = AttemptKey(segment.run_id, segment.slice, segment.attempt, 0)
+    content = hashlib.blake2b(segment.names_hash + segment.launches_hash, digest_size=16).hexdigest()
+    return f"{_staging_folder(key)}/{segment.index:06d}-{content}"
 
 
 def _has_attempt(known: KnownFiles, name: str) -> bool:
