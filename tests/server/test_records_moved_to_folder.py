@@ -15,7 +15,7 @@ from assay_server.content_hash import fresh_hash_of
 from assay_server.database.opening import AskedDatabase
 from assay_server.record_place import asked_records
 from assay_server.records.active import note_records, noted_records
-from assay_server.records.moving import MovedRecords, move_to_folder, move_to_shared_folder
+from assay_server.records.moving import MovedRecords, move_to_folder, move_to_place
 from assay_server.records.opening import checked_place, note_of
 from assay_server.store.model import Slice, SliceState
 from assay_server.store.sqlite import SqliteStore
@@ -47,7 +47,7 @@ def state_with_a_published_file(state: Path) -> str:
 
 
 def moved_to(state: Path, folder: Path) -> MovedRecords:
-    return move_to_shared_folder(state, asked_records(str(folder)), AskedDatabase(), nothing)
+    return move_to_place(state, asked_records(str(folder)), AskedDatabase(), nothing)
 
 
 def test_records_move_to_a_shared_folder_and_back_each_as_it_was(tmp_path: Path) -> None:

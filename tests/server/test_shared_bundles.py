@@ -19,8 +19,7 @@ from assay_server.database.opening import AskedDatabase
 from assay_server.limits import BundleLimits
 from assay_server.maintenance.check import check_state
 from assay_server.record_place import asked_records
-from assay_server.records import moving
-from assay_server.records.moving import move_to_bucket, move_to_folder, move_to_shared_folder
+from assay_server.records.moving import move_to_folder, move_to_place
 from assay_server.records.opening import open_records
 from assay_server.store.objects import bucket as buckets
 from assay_server.store.objects.bucket import Bucket
@@ -228,7 +227,7 @@ def one_bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     from obstore.store import MemoryStore  # noqa: PLC0415
 
     kept = MemoryStore()
-    for module in (buckets, moving, "assay_server.records.opening"):
+    for module in (buckets, "assay_server.records.opening"):
         name = module if isinstance(module, str) else module.__name__
         monkeypatch.setattr(f"{name}.opened_bucket", lambda place: Bucket(kept, "the bucket"))
     yield
@@ -240,7 +239,7 @@ def test_bundles_move_with_the_records_and_back(tmp_path: Path) -> None:
     state.mkdir(mode=0o700)
     put_on_disk(state, one, other)
     asked = asked_records("s3://lab/one", "http://127.0.0.1:1")
-    moved = move_to_bucket(state, asked, AskedDatabase(), lambda _what, _number: None)
+    moved = move_to_place(state, asked, AskedDatabase(), lambda _what, _number: None)
     assert moved.bundles == 2 and not (state / "bundles").exists()
 
     def whole() -> None:
@@ -264,7 +263,7 @@ def test_bundles_move_to_a_shared_folder(tmp_path: Path) -> None:
     state.mkdir(mode=0o700)
     put_on_disk(state, (bundle, data))
     asked = asked_records(str(tmp_path / "shared"))
-    moved = move_to_shared_folder(state, asked, AskedDatabase(), lambda _what, _number: None)
+    moved = move_to_place(state, asked, AskedDatabase(), lambda _what, _number: None)
     assert moved.bundles == 1 and check_state(state).findings == ()
     metadata = SqliteStore(state / "metadata.sqlite")
     store = BundleStore(state, metadata, LocalRecordStore(tmp_path / "shared", shared=True))

@@ -83,22 +83,18 @@ def move(
 def _move_records(settings: ServerSettings, state: Path, to: str, *, json_output: bool) -> None:
     from assay_server.database.opening import asked_database  # noqa: PLC0415
     from assay_server.record_place import asked_records, bucket_and_prefix  # noqa: PLC0415
-    from assay_server.records.moving import (  # noqa: PLC0415
-        move_to_bucket,
-        move_to_folder,
-        move_to_shared_folder,
-    )
+    from assay_server.records.moving import move_to_folder, move_to_place  # noqa: PLC0415
 
     database = asked_database(settings.database, settings.database_file)
     with _progress_printer("copied and compared") as progress:
         if to == _FOLDER:
             moved = move_to_folder(state, database, progress)
         elif Path(to).is_absolute():
-            moved = move_to_shared_folder(state, asked_records(to), database, progress)
+            moved = move_to_place(state, asked_records(to), database, progress)
         else:
             bucket_and_prefix(to, "--records-to")
             place = asked_records(to, settings.records_endpoint, settings.records_credentials)
-            moved = move_to_bucket(state, place, database, progress)
+            moved = move_to_place(state, place, database, progress)
     if json_output:
         typer.echo(json.dumps({"state": str(state), **asdict(moved)}))
         return

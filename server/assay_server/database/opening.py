@@ -19,6 +19,7 @@ from assay_server.database.active import (
 from assay_server.database.copying import has_rows
 from assay_server.signals import StandbyEndedError
 from assay_server.store.postgresql.place import DatabasePlace, asked_place, require_driver
+from assay_server.store.sql import MetadataStore
 from assay_server.store.sqlite import SqliteStore
 
 if TYPE_CHECKING:
@@ -117,7 +118,7 @@ def open_database(
     return store
 
 
-def number_of_state(store: SqliteStore | PostgresqlStore) -> int:
+def number_of_state(store: MetadataStore) -> int:
     """The number of a state, which it is given when it is first asked for. Raises StorageError."""
     with store.transaction() as write:
         number = write.state_number()

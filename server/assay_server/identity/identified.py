@@ -5,7 +5,6 @@ from __future__ import annotations
 import datetime
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from assay_core.records.identity import WebLink, WebLinkAsked
 from assay_core.server_address import ServerAddress
@@ -18,10 +17,6 @@ from assay_server.identity.server_certificate import ServerCertificate
 from assay_server.identity.shared_authority import require_same_authority
 from assay_server.identity.withdrawn import WithdrawnCertificates
 from assay_server.store.sql import MetadataStore
-from assay_server.store.sqlite import SqliteStore
-
-if TYPE_CHECKING:
-    from assay_server.store.postgresql.store import PostgresqlStore
 
 
 def no_page(_request: WebLinkAsked) -> WebLink:
@@ -49,7 +44,7 @@ def identified(
     directory: IdentityDirectory,
     withdrawn: WithdrawnCertificates,
     *,
-    shared_by: SqliteStore | PostgresqlStore | None,
+    shared_by: MetadataStore | None,
 ) -> Identified:
     """Who is who; without ``assay-server init`` there is no authority, and no TLS.
 

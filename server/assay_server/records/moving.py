@@ -9,23 +9,26 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from assay_core.files.durable import make_folder, storage_errors, sync_directory
+from assay_core.files.durable import make_folder, storage_errors, sync_directory, sync_file
 from assay_core.records.attempt import AttemptKey
 from assay_core.records.campaign import AttemptState
 from assay_sampling.errors import ParameterError, StorageError
 from assay_server.campaigns.bundles.stored import bundle_fault
 from assay_server.content_hash import fresh_hash_of
+from assay_server.database.copying import Told
 from assay_server.database.opening import AskedDatabase, number_of_state, open_leading
-from assay_server.record_place import AskedRecords
+from assay_server.record_place import SCHEME, AskedRecords
 from assay_server.records.active import forget_records, note_records, noted_records
 from assay_server.records.opening import (
+    UNDER_WAY,
+    bucket_records,
     look_at_records,
     note_of,
     place_of,
@@ -36,19 +39,10 @@ from assay_server.state_lock import locked_state
 from assay_server.store.folders.bundles import BUNDLES
 from assay_server.store.folders.reports import REPORT_FORMS
 from assay_server.store.model import KeptBundle, Slice
-from assay_server.store.objects.bucket import opened_bucket
-from assay_server.store.objects.probing import bind_bucket, probe_bucket
-from assay_server.store.objects.store import ObjectRecordStore
 from assay_server.store.record_store import RecordStore
 from assay_server.store.records import LocalRecordStore
 from assay_server.store.sql import MetadataStore, SqlTransaction
-from assay_server.store.sqlite import SqliteStore
 
-if TYPE_CHECKING:
-    from assay_server.store.postgresql.store import PostgresqlStore
-
-Told = Callable[[str, int], None]
-_UNDER_WAY = (AttemptState.LEASED, AttemptState.PUBLISHING, AttemptState.EXPIRED)
 _CHECK = "look at the state with: assay-server check --state DIR; nothing was moved"
 _LOST = (
     "nothing was moved; 'assay-server check' names all such files: of campaigns under way the server's next "
@@ -69,56 +63,34 @@ class MovedRecords:
     bundles: int = 0
 
 
-def move_to_bucket(
+def move_to_place(
     state: Path, settings: AskedRecords, database: AskedDatabase, progress: Told
 ) -> MovedRecords:
-    """Move a state's records from its folder to a bucket.
+    """Move a state's records from its folder to a bucket, or to a folder that a standby reaches, too.
 
-    Raises StorageError if a server has the folder, the bucket has other records, or a file is not as it was
-    published.
+    Raises StorageError if a server has the folder, the place has other records, or a file is not as it was
+    published; ParameterError if the records are elsewhere already.
     """
     if noted_records(state) is not None:
         raise ParameterError(
             "--records-to", "the records are elsewhere already", "move them to 'folder' first"
         )
+    in_bucket = settings.url.startswith(f"{SCHEME}:")
+    if not in_bucket:
+        require_elsewhere(state, Path(settings.url), "--records-to", "name a folder elsewhere")
     with _stopped(state, database) as metadata, contextlib.ExitStack() as resources:
         note = note_of(settings, number_of_state(metadata))
-        place = place_of(state, note, settings)
-        bucket = opened_bucket(place)
-        probe_bucket(bucket)
-        bind_bucket(bucket, note.state)
-        target = ObjectRecordStore(bucket, place)
-        resources.callback(target.close)
-        source = LocalRecordStore(state)
+        target: RecordStore
+        if in_bucket:
+            place = place_of(state, note, settings)
+            target, to = bucket_records(place, note.state, resources), place.shown
+        else:
+            target, to = shared_folder(Path(note.url), note.state), note.url
         _name_by_content(metadata, state)
-        moved = _copy(metadata, source, target, progress)
+        moved = _copy(metadata, LocalRecordStore(state), target, progress)
         note_records(state, note)
         aside = _aside(state)
-    return replace(moved, to=place.shown, kept=str(aside))
-
-
-def move_to_shared_folder(
-    state: Path, settings: AskedRecords, database: AskedDatabase, progress: Told
-) -> MovedRecords:
-    """Move a state's records from its folder to one that a standby reaches, too.
-
-    Raises StorageError as :func:`move_to_bucket`, ParameterError if the records are elsewhere already.
-    """
-    folder = Path(settings.url)
-    if noted_records(state) is not None:
-        raise ParameterError(
-            "--records-to", "the records are elsewhere already", "move them to 'folder' first"
-        )
-    require_elsewhere(state, folder, "--records-to", "name a folder elsewhere")
-    with _stopped(state, database) as metadata:
-        note = note_of(settings, number_of_state(metadata))
-        target = shared_folder(folder, note.state)
-        source = LocalRecordStore(state)
-        _name_by_content(metadata, state)
-        moved = _copy(metadata, source, target, progress)
-        note_records(state, note)
-        aside = _aside(state)
-    return replace(moved, to=str(folder), kept=str(aside))
+    return replace(moved, to=to, kept=str(aside))
 
 
 def move_to_folder(state: Path, database: AskedDatabase, progress: Told) -> MovedRecords:
@@ -138,12 +110,10 @@ def move_to_folder(state: Path, database: AskedDatabase, progress: Told) -> Move
 def _copy(metadata: MetadataStore, source: RecordStore, target: RecordStore, progress: Told) -> MovedRecords:
     with metadata.snapshot() as read:
         files = 0
-        for files, piece in enumerate(_published(read), 1):
+        for files, piece in enumerate(read.published_slices(), 1):
             _copy_file(piece, source, target)
             progress("files", files)
-        segments = sum(
-            _copy_segments(read, each.key, source, target) for each in read.attempts_in(_UNDER_WAY)
-        )
+        segments = sum(_copy_segments(read, each.key, source, target) for each in read.attempts_in(UNDER_WAY))
         reports = sum(
             _copy_report(campaign.campaign_id, form, source, target)
             for campaign in read.campaigns()
@@ -151,10 +121,6 @@ def _copy(metadata: MetadataStore, source: RecordStore, target: RecordStore, pro
         )
         bundles = sum(_copy_bundle(kept_bundle, source, target) for kept_bundle in read.bundles())
     return MovedRecords(files, segments, reports, "", "", bundles)
-
-
-def _published(read: SqlTransaction) -> Iterator[Slice]:
-    return (piece for piece in read.published_slices() if piece.file)
 
 
 def _copy_file(piece: Slice, source: RecordStore, target: RecordStore) -> None:
@@ -167,8 +133,8 @@ def _copy_file(piece: Slice, source: RecordStore, target: RecordStore) -> None:
             copy = Path(folder) / "copy"
             with storage_errors(path):
                 _require_there(path, piece)
-                copy.write_bytes(b"")
-                _copy_bytes(path, copy)
+                shutil.copyfile(path, copy)
+                sync_file(copy)
                 _require(copy, piece)
             target.withdraw(piece.file)
             target.take_in(copy, piece.file)
@@ -185,14 +151,6 @@ def _require(path: Path, piece: Slice) -> None:
 def _require_there(path: Path, piece: Slice) -> None:
     if not path.exists():
         raise StorageError(f"records/{piece.file}", "it is missing", _LOST)
-
-
-def _copy_bytes(source: Path, target: Path) -> None:
-    with source.open("rb") as read, target.open("wb") as write:
-        while data := read.read(1 << 20):
-            write.write(data)
-        write.flush()
-        os.fsync(write.fileno())
 
 
 def _folder_of(target: RecordStore) -> Path:
@@ -240,7 +198,7 @@ def _name_by_content(metadata: MetadataStore, state: Path) -> None:
     """
     records = state / "records"
     with metadata.snapshot() as read:
-        names = [(piece, _own_name(read, piece)) for piece in _published(read)]
+        names = [(piece, _own_name(read, piece)) for piece in read.published_slices()]
     named = [(piece, name) for piece, name in names if name != piece.file]
     if not named:
         return
@@ -286,10 +244,7 @@ def _aside(state: Path) -> Path:
 
 
 @contextlib.contextmanager
-def _stopped(state: Path, settings: AskedDatabase) -> Iterator[SqliteStore | PostgresqlStore]:
+def _stopped(state: Path, settings: AskedDatabase) -> Iterator[MetadataStore]:
     """The metadata of a state whose server is stopped."""
     with locked_state(state), contextlib.closing(open_leading(state, settings)) as database:
         yield database
-
-
-__all__ = ["MovedRecords", "move_to_bucket", "move_to_folder", "move_to_shared_folder"]

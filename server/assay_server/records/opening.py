@@ -29,7 +29,7 @@ from assay_server.store.sql import MetadataStore
 CACHE = "records-cache"
 _OWNER = "state-number"
 _REGION = "us-east-1"
-_UNDER_WAY = (AttemptState.LEASED, AttemptState.PUBLISHING, AttemptState.EXPIRED)
+UNDER_WAY = (AttemptState.LEASED, AttemptState.PUBLISHING, AttemptState.EXPIRED)
 
 
 def checked_place(state: Path, settings: AskedRecords) -> AskedRecords:
@@ -57,7 +57,7 @@ def require_elsewhere(state: Path, folder: Path, option: str, remedy: str) -> No
 def names_records(metadata: MetadataStore) -> bool:
     """Whether the database names files in the place of records: published ones, or staged segments."""
     with metadata.snapshot() as read:
-        return read.published_bytes() > 0 or any(each.segments > 0 for each in read.attempts_in(_UNDER_WAY))
+        return read.published_bytes() > 0 or any(each.segments > 0 for each in read.attempts_in(UNDER_WAY))
 
 
 def open_records(
@@ -88,9 +88,8 @@ def open_records(
         )
     place = _noted(settings, noted, state_number())
     if place.in_bucket:
-        in_bucket = _bucket_records(place_of(state, place, settings), place.state, has_files)
-        resources.callback(in_bucket.close)
-        store: RecordStore = in_bucket
+        in_bucket = place_of(state, place, settings)
+        store: RecordStore = bucket_records(in_bucket, place.state, resources, has_files)
     else:
         if has_files():
             _require_marked_folder(Path(place.url), place.state)
@@ -165,15 +164,21 @@ def _noted(settings: AskedRecords, noted: RecordsInForce | None, state_number: i
     return note_of(settings, state_number)
 
 
-def _bucket_records(
-    place: RecordsPlace, state_number: int, has_files: Callable[[], bool]
+def bucket_records(
+    place: RecordsPlace,
+    state_number: int,
+    resources: ExitStack,
+    has_files: Callable[[], bool] = lambda: False,
 ) -> ObjectRecordStore:
+    """The records in a bucket, which belongs to one state, for its server, as :func:`open_records` says."""
     bucket = opened_bucket(place)
     if has_files():
         require_marked(bucket, state_number)
     probe_bucket(bucket)
     bind_bucket(bucket, state_number)
-    return ObjectRecordStore(bucket, place)
+    store = ObjectRecordStore(bucket, place)
+    resources.callback(store.close)
+    return store
 
 
 def _require_marked_folder(folder: Path, state_number: int) -> None:

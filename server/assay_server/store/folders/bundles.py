@@ -9,7 +9,7 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
-from assay_core.files.durable import make_folder, storage_errors, sync_directory, sync_file, temporary_of
+from assay_core.files.durable import make_folder, replacing, storage_errors, sync_directory
 
 BUNDLES, PACKED = "bundles", ".tar.z"
 
@@ -29,7 +29,8 @@ class BundleFolder:
             except OSError as error:
                 if error.errno not in (errno.EXDEV, errno.EPERM, errno.EOPNOTSUPP):
                     raise
-                _copy_durably(source, path)
+                with source.open("rb") as content, replacing(path) as copy:  # of another disk
+                    shutil.copyfileobj(content, copy)
             sync_directory(path.parent)
 
     @contextlib.contextmanager
@@ -43,16 +44,3 @@ class BundleFolder:
     def remove_bundle(self, file: str) -> None:
         with storage_errors(self.bundles_folder):
             (self.bundles_folder / file).unlink(missing_ok=True)
-
-
-def _copy_durably(source: Path, path: Path) -> None:
-    """Copy a file of another disk; its name appears once it is whole."""
-    temporary = temporary_of(path)
-    try:
-        shutil.copyfile(source, temporary)
-        temporary.chmod(0o600)
-        sync_file(temporary)
-        temporary.replace(path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
