@@ -21,11 +21,10 @@ from assay_server.campaigns.arrivals import Pace, clear_arrivals
 from assay_server.campaigns.scheduling.coordinator import Coordinator
 from assay_server.campaigns.scheduling.transitions import SchedulePolicy
 from assay_server.campaigns.submit import submit
-from assay_server.store.model import Campaign, Run, Slice
+from assay_server.store.model import Campaign, Run, Sight, Slice
 from assay_server.store.records import LocalRecordStore
 from assay_server.store.sql import MetadataStore, SqlTransaction
 from assay_server.store.sqlite import SqliteStore
-from assay_server.store.visibility import Sight
 from tests.support.server.metadata_stores import METADATA_STORES
 from tests.support.server.playing_agent import PlayingAgent
 from tests.support.server.server_support import HandClock, eventually

@@ -23,10 +23,10 @@ from assay_server.access.priorities import require_priority
 from assay_server.access.visibility import EVERY_PROJECT, project_for, sight_of
 from assay_server.app import Server
 from assay_server.rpc.campaign_handler import CampaignHandler
+from assay_server.store.model import EVERYTHING, Belonging
 from assay_server.store.people import Identity
 from assay_server.store.quarantine_files import MovedFiles
 from assay_server.store.sqlite import SqliteStore
-from assay_server.store.visibility import EVERYTHING, Belonging
 from tests.support.identity.authorities import made_credentials
 from tests.support.identity.tls_lab import authority_of, channel_of, tls_server
 from tests.support.server.playing_agent import PlayingAgent

@@ -27,11 +27,13 @@ from assay_server.store.model import (
     Agent,
     AnalysisTry,
     Attempt,
+    Belonging,
     Hold,
     KeptBundle,
     PendingRequest,
     Segment,
     SegmentParts,
+    Sight,
     Slice,
     SliceState,
 )
@@ -41,7 +43,6 @@ from assay_server.store.people import Identity
 from assay_server.store.record_store import KnownFiles, RecordStore
 from assay_server.store.records import DamagedSegmentError, LocalRecordStore
 from assay_server.store.sql import MetadataStore, SqlTransaction
-from assay_server.store.visibility import Belonging, Sight
 from tests.support.server.made_segments import MadeSegment, made_segments, publish_in
 from tests.support.server.metadata_stores import METADATA_STORES
 from tests.support.server.queued import waiting_slice

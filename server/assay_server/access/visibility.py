@@ -9,7 +9,7 @@ from __future__ import annotations
 from assay_core.identity.roles import Role
 from assay_sampling.errors import NotPermittedError
 from assay_server.access.caller import Caller
-from assay_server.store.visibility import EVERYTHING, Sight
+from assay_server.store.model import EVERYTHING, Sight
 
 EVERY_PROJECT = "*"
 _WHOLE_LAB = frozenset({Role.OPERATOR, Role.ADMIN})

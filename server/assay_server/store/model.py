@@ -313,6 +313,11 @@ class Segment:
     launches_hash: bytes
 
     @property
+    def key(self) -> AttemptKey:
+        """The key of its attempt, without a token."""
+        return AttemptKey(self.run_id, self.slice, self.attempt, 0)
+
+    @property
     def end_bytes(self) -> int:
         return self.offset_bytes + self.names_bytes + self.launches_bytes
 
@@ -367,3 +372,26 @@ class KeptBundle:
     file: str
     stored_bytes: int
     holders: Mapping[str, int]
+
+
+@dataclass(frozen=True)
+class Belonging:
+    """Whose a campaign is: the identity that submitted it, and its project, "" for none."""
+
+    owner: str
+    project: str
+
+
+@dataclass(frozen=True)
+class Sight:
+    """The campaigns that somebody may know of: all of them, or their own and those of their project."""
+
+    everything: bool = True
+    identity_id: str = ""
+    project: str = ""
+
+    def sees(self, whose: Belonging) -> bool:
+        return self.everything or whose.owner == self.identity_id or whose.project == self.project
+
+
+EVERYTHING = Sight()

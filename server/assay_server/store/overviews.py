@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from assay_core.records.campaign import AttemptState, CampaignState, RunState
 from assay_core.records.failure import Failure
 from assay_core.records.validity_flag import ValidityFlag
-from assay_server.store.column_values import Row
-from assay_server.store.model import Run, SliceState
-
-_FRUITLESS = (AttemptState.FAILED, AttemptState.SUPERSEDED, AttemptState.CANCELLED)
+from assay_server.store.model import Run
 
 
 @dataclass(frozen=True)
@@ -127,23 +124,3 @@ class RunOverview:
     slices: int = 0
     slices_done: int = 0
     retries: int = 0
-
-
-def overview_of(run: Run, attempts: Sequence[Row], slices: Mapping[str, int]) -> RunOverview:
-    """``slices``: their number by state.
-
-    Launches are those of each slice's newest attempt, if known.
-    """
-    newest = {row["slice"]: row for row in attempts}
-    live = [row for row in newest.values() if row["state"] not in _FRUITLESS]
-    launches = sum(max(row["launches"], row["launches_spooled"]) for row in live)
-    agent = attempts[-1]["agent_name"] if attempts else ""
-    return RunOverview(
-        run,
-        len(attempts),
-        agent,
-        launches,
-        slices=sum(slices.values()),
-        slices_done=slices.get(SliceState.DONE, 0),
-        retries=len(attempts) - len(newest),
-    )

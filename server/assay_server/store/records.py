@@ -17,6 +17,7 @@ replaces the file of another attempt: which one is published, the metadata store
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import re
 import secrets
@@ -41,7 +42,6 @@ from assay_core.files.launch_file import HashedContent, new_launch_file
 from assay_core.records.attempt import AttemptKey
 from assay_core.records.campaign import SetAsideReason
 from assay_sampling.errors import StorageError
-from assay_sampling.launches.table import LaunchBatch
 from assay_server.store.folders.bundles import PACKED, BundleFolder
 from assay_server.store.folders.reports import ReportFolder
 from assay_server.store.model import Segment, SegmentParts
@@ -107,7 +107,7 @@ class LocalRecordStore(ReportFolder, BundleFolder):
     def stage(self, segments: Sequence[tuple[Segment, bytes, bytes]]) -> None:
         by_file: dict[Path, list[tuple[int, bytes]]] = {}
         for segment, names, launches in segments:
-            pieces = by_file.setdefault(self._staging_path(_key(segment)), [])
+            pieces = by_file.setdefault(self._staging_path(segment.key), [])
             pieces.append((segment.offset_bytes, names))
             pieces.append((segment.offset_bytes + len(names), launches))
         # Waiting for the disk takes nearly all of the time, and it serves several files at once.
@@ -122,7 +122,7 @@ class LocalRecordStore(ReportFolder, BundleFolder):
             future.result()
 
     def staged(self, segment: Segment) -> SegmentParts:
-        path = self._staging_path(_key(segment))
+        path = self._staging_path(segment.key)
         try:
             with path.open("rb") as file:
                 file.seek(segment.offset_bytes)
@@ -165,8 +165,9 @@ class LocalRecordStore(ReportFolder, BundleFolder):
             hashed=hashed,
             named=lambda: named(hashed.hexdigest()),
         ) as writer:
-            for batch in _launch_batches(first, contents):
-                writer.write(batch, named=True)
+            for content in itertools.chain((first,), contents):
+                for batch in content.launch_batches():
+                    writer.write(batch, named=True)
         return hashed.hexdigest()
 
     def withdraw(self, file: str) -> None:
@@ -340,16 +341,6 @@ def _files_below(folder: Path | str) -> Iterator[os.DirEntry[str]]:
 def _within(path: Path) -> list[Path]:
     """The content of a run's folder; if it is not a folder, the path itself."""
     return list(path.iterdir()) if path.is_dir() and not path.is_symlink() else [path]
-
-
-def _key(segment: Segment) -> AttemptKey:
-    return AttemptKey(segment.run_id, segment.slice, segment.attempt, 0)
-
-
-def _launch_batches(first: SegmentContent, others: Iterator[SegmentContent]) -> Iterator[LaunchBatch]:
-    yield from first.launch_batches()
-    for content in others:
-        yield from content.launch_batches()
 
 
 def checked_parts(segment: Segment, parts: SegmentParts, path: Path | str) -> SegmentParts:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Iterator, Sequence
-from functools import cache
 from typing import Any
 
 import sqlalchemy as sa
@@ -15,7 +14,6 @@ from assay_server.store.model import OPEN_RUNS, Hold, Slice
 
 _A, _C, _R = tables.attempts.c, tables.campaigns.c, tables.runs.c
 SLICE = tuple(tables.slices.c[item.name] for item in dataclasses.fields(Slice))
-KEY = "key_"  # the column's plain name would clash with the value that an update sets
 _MOST_PLACES = 256  # databases take some ten thousand
 
 
@@ -39,26 +37,6 @@ ATTEMPT_SECONDS = sa.case(
 )
 # How many GPUs an attempt has: those of a gang, too.
 GPUS = 1 + sa.func.json_array_length(_A.gang)
-
-
-@cache
-def select_of(table: sa.Table) -> sa.Select[Any]:
-    """The record of a table by its key, whose parameters have the columns' names."""
-    return sa.select(table).where(*(k == sa.bindparam(k.name) for k in table.primary_key))
-
-
-@cache
-def insert_into(table: sa.Table) -> sa.Insert:
-    """One record with all its columns, whose parameters have their names."""
-    return sa.insert(table)
-
-
-@cache
-def update_of(table: sa.Table, names: tuple[str, ...]) -> sa.Update:
-    """An update of these columns of one record, whose key's parameters begin with KEY."""
-    changed: dict[str, Any] = {n: sa.bindparam(n) for n in names if not table.c[n].primary_key}
-    keys = (k == sa.bindparam(KEY + k.name) for k in table.primary_key)
-    return sa.update(table).where(*keys).values(changed)
 
 
 def in_places(values: Iterable[object]) -> Iterator[dict[str, object]]:

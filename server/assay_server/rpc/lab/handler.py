@@ -34,10 +34,9 @@ from assay_server.campaigns.scheduling.resting import Row
 from assay_server.campaigns.scheduling.waiting import Line, waiting_alike
 from assay_server.limits import DEFAULT_LIMITS, QueryLimits
 from assay_server.rpc.lab.unnamed import hidden_runs, unnamed, unnamed_costs
-from assay_server.store.model import Agent, Attempt, Campaign, Run
+from assay_server.store.model import Agent, Attempt, Belonging, Campaign, Run, Sight
 from assay_server.store.overviews import CampaignProgress, WorkloadCost
 from assay_server.store.sql import SqlTransaction
-from assay_server.store.visibility import Belonging, Sight
 
 _MOST_AHEAD = 5
 

@@ -6,10 +6,9 @@ from collections.abc import Sequence, Set
 from dataclasses import replace
 
 from assay_core.records.lab import QueuedRuns
-from assay_server.store.model import Attempt
+from assay_server.store.model import Attempt, Sight
 from assay_server.store.overviews import WorkloadCost
 from assay_server.store.sql import SqlTransaction
-from assay_server.store.visibility import Sight
 
 _WORKLOAD = "a workload of another project"
 

@@ -65,17 +65,18 @@ class Bucket:
     """
 
     def __init__(self, store: Any, shown: str, patient: Any = None) -> None:
+        import obstore  # noqa: PLC0415 - only servers with a bucket load it
+
+        self._client: Any = obstore
         self._store, self.shown = store, shown
         self._patient = store if patient is None else patient
         self._threads = ThreadPoolExecutor(_TOGETHER, "assay-objects")
 
     def put_new(self, name: str, data: bytes) -> None:
         """Make an object. One of this content that is there already will do; of another: StorageError."""
-        import obstore  # noqa: PLC0415
-
         store = self._store_for(len(data))
         try:
-            self._tried(name, lambda: obstore.put(store, name, data, mode="create", use_multipart=False))
+            self._tried(name, lambda: self._client.put(store, name, data, mode="create", use_multipart=False))
         except _AlreadyThere:
             if self.get(name) != data:
                 raise self._other_content(name) from None
@@ -97,8 +98,6 @@ class Bucket:
         A large one is sent in parts, which S3 cannot refuse for being there already: its name, with its
         token and content, belongs to one attempt, so that only the very bytes could be replaced.
         """
-        import obstore  # noqa: PLC0415
-
         size = path.stat().st_size
         if size <= _READ_BYTES:
             self.put_new(name, path.read_bytes())
@@ -107,7 +106,7 @@ class Bucket:
             if not self._is_file(name, path):
                 self._tried(
                     name,
-                    lambda: obstore.put(
+                    lambda: self._client.put(
                         self._patient, name, path, chunk_size=_PART_BYTES, max_concurrency=_PARTS_TOGETHER
                     ),
                 )
@@ -117,7 +116,8 @@ class Bucket:
             content = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
         try:
             self._tried(
-                name, lambda: obstore.put(self._patient, name, content, mode="create", use_multipart=False)
+                name,
+                lambda: self._client.put(self._patient, name, content, mode="create", use_multipart=False),
             )
         except _AlreadyThere:
             if not self._is_file(name, path):
@@ -125,24 +125,18 @@ class Bucket:
 
     def replace(self, name: str, data: bytes) -> None:
         """Make an object, or replace it whole."""
-        import obstore  # noqa: PLC0415
-
         store = self._store_for(len(data))
-        self._tried(name, lambda: obstore.put(store, name, data, use_multipart=False))
+        self._tried(name, lambda: self._client.put(store, name, data, use_multipart=False))
 
     def get(self, name: str) -> bytes:
         """The content of an object. Raises MissingObjectError."""
-        import obstore  # noqa: PLC0415
-
-        return self._tried(name, lambda: bytes(obstore.get(self._store, name).bytes()))
+        return self._tried(name, lambda: bytes(self._client.get(self._store, name).bytes()))
 
     def download(self, name: str, file: IO[bytes]) -> None:
         """Write the content of an object to a file. Raises MissingObjectError; OSError of the file."""
-        import obstore  # noqa: PLC0415
-
         # The rest of an answer that breaks off within the content is asked for by obstore.
         pieces = self._tried(
-            name, lambda: iter(obstore.get(self._store, name).stream(min_chunk_size=1 << 20))
+            name, lambda: iter(self._client.get(self._store, name).stream(min_chunk_size=1 << 20))
         )
         while True:
             with self._errors(name):
@@ -153,17 +147,13 @@ class Bucket:
 
     def look_at(self, name: str) -> FoundObject | None:
         """An object as it is listed; None: there is none."""
-        import obstore  # noqa: PLC0415
-
         try:
-            return _found_object(self._tried(name, lambda: obstore.head(self._store, name)))
+            return _found_object(self._tried(name, lambda: self._client.head(self._store, name)))
         except MissingObjectError:
             return None
 
     def listed(self, prefix: str) -> Iterator[FoundObject]:
         """The objects whose names begin with a folder's name."""
-        import obstore  # noqa: PLC0415
-
         pages: Any = None
         last: str | None = None
 
@@ -171,7 +161,7 @@ class Bucket:
             # A listing that broke off is ended; another one begins behind the last name.
             nonlocal pages
             if pages is None:
-                pages = iter(obstore.list(self._store, prefix, offset=last))
+                pages = iter(self._client.list(self._store, prefix, offset=last))
             try:
                 return next(pages, None)
             except BaseException:
@@ -184,20 +174,16 @@ class Bucket:
 
     def copy(self, name: str, to: str, size_bytes: int) -> None:
         """Copy an object of this size within the bucket."""
-        import obstore  # noqa: PLC0415
-
         store = self._store_for(size_bytes)
-        self._tried(name, lambda: obstore.copy(store, name, to))
+        self._tried(name, lambda: self._client.copy(store, name, to))
 
     def remove(self, names: Sequence[str]) -> None:
         """Remove objects; those that are not there do not matter."""
-        import obstore  # noqa: PLC0415
-
         for start in range(0, len(names), _REMOVED_TOGETHER):
             some = list(names[start : start + _REMOVED_TOGETHER])
             store = self._store if len(some) <= _FEW_REMOVED else self._patient
             try:
-                self._tried(some[0], lambda: obstore.delete(store, some))  # noqa: B023 - called at once
+                self._tried(some[0], lambda: self._client.delete(store, some))  # noqa: B023 - called at once
             except MissingObjectError:  # S3 does not say so, stores in this process do
                 if len(some) > 1:
                     for each in some:
@@ -210,11 +196,10 @@ class Bucket:
         bucket_object = self.look_at(name)
         if bucket_object is None or bucket_object.size_bytes != path.stat().st_size:
             return False
-        import obstore  # noqa: PLC0415
-
         with path.open("rb") as file, self._errors(name):
             return all(
-                file.read(len(piece)) == bytes(piece) for piece in obstore.get(self._store, name).stream()
+                file.read(len(piece)) == bytes(piece)
+                for piece in self._client.get(self._store, name).stream()
             )
 
     def _other_content(self, name: str) -> StorageError:
@@ -240,8 +225,7 @@ class Bucket:
 
     @contextmanager
     def _errors(self, name: str) -> Iterator[None]:
-        from obstore import exceptions  # noqa: PLC0415
-
+        exceptions = self._client.exceptions
         try:
             yield
         except exceptions.AlreadyExistsError as error:

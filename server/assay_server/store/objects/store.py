@@ -220,9 +220,8 @@ def _staging_folder(key: AttemptKey) -> str:
 
 
 def _staged_name(segment: Segment) -> str:
-    key = AttemptKey(segment.run_id, segment.slice, segment.attempt, 0)
     content = hashlib.blake2b(segment.names_hash + segment.launches_hash, digest_size=16).hexdigest()
-    return f"{_staging_folder(key)}/{segment.index:06d}-{content}"
+    return f"{_staging_folder(segment.key)}/{segment.index:06d}-{content}"
 
 
 def _has_attempt(known: KnownFiles, name: str) -> bool:

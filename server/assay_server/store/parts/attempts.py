@@ -16,8 +16,8 @@ from assay_core.records.failure import Failure
 from assay_server.store import tables
 from assay_server.store.column_values import Row, documents_of, failure_of, flags_of, shallow
 from assay_server.store.model import Attempt, Segment
-from assay_server.store.parts.known import KnownRows
-from assay_server.store.statements import ATTEMPT_SECONDS, OF_CAMPAIGN, in_places, insert_into, is_any
+from assay_server.store.parts.known import KnownRows, insert_into
+from assay_server.store.statements import ATTEMPT_SECONDS, OF_CAMPAIGN, in_places, is_any
 
 # A token is an epoch, then a count of this many bits: milliseconds fit until the year 2109.
 EPOCH_SHIFT = 21

@@ -12,11 +12,10 @@ from assay_sampling.errors import StorageError
 from assay_server.campaign_file.compiled import CompiledCampaign
 from assay_server.store import tables
 from assay_server.store.column_values import Row, documents_of, failure_of, shallow
-from assay_server.store.model import AnalysisTry, Campaign
+from assay_server.store.model import EVERYTHING, AnalysisTry, Belonging, Campaign, Sight
 from assay_server.store.overviews import CampaignOverview
 from assay_server.store.parts.known import KnownRows
 from assay_server.store.statements import IS_THERE
-from assay_server.store.visibility import EVERYTHING, Belonging, Sight
 
 _C, _T = tables.campaigns.c, tables.tokens.c
 # The highest number of deleted campaigns of a name is kept among the tokens, so that it is not given again.

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from typing import Any, TypeVar
 
 import sqlalchemy as sa
 
 from assay_sampling.errors import StorageError
-from assay_server.store import statements
 from assay_server.store.column_values import Row
 from assay_server.store.prepared import Driver
 
@@ -22,7 +22,28 @@ _COLUMNS: Mapping[str, tuple[str, ...]] = {
     "key": ("token",),
     "log": ("command", "environment", "log", "telemetry", "wall_seconds", "facts"),
 }
+_KEY = "key_"  # the column's plain name would clash with the value that an update sets
 _MOST_KNOWN = 10_000
+
+
+@cache
+def _select_of(table: sa.Table) -> sa.Select[Any]:
+    """The record of a table by its key, whose parameters have the columns' names."""
+    return sa.select(table).where(*(k == sa.bindparam(k.name) for k in table.primary_key))
+
+
+@cache
+def insert_into(table: sa.Table) -> sa.Insert:
+    """One record with all its columns, whose parameters have their names."""
+    return sa.insert(table)
+
+
+@cache
+def _update_of(table: sa.Table, names: tuple[str, ...]) -> sa.Update:
+    """An update of these columns of one record, whose key's parameters begin with _KEY."""
+    changed: dict[str, Any] = {n: sa.bindparam(n) for n in names if not table.c[n].primary_key}
+    keys = (k == sa.bindparam(_KEY + k.name) for k in table.primary_key)
+    return sa.update(table).where(*keys).values(changed)
 
 
 class KnownRows:
@@ -85,7 +106,7 @@ class KnownRows:
         if known is not None:
             return known
         names = [column.name for column in table.primary_key]
-        row = self.driver.first(statements.select_of(table), dict(zip(names, key, strict=True)))
+        row = self.driver.first(_select_of(table), dict(zip(names, key, strict=True)))
         return None if row is None else self.keep(table, key, make(row))
 
     def keep(self, table: sa.Table, key: tuple[Any, ...], record: Record) -> Record:
@@ -100,5 +121,5 @@ def _replacing(
 ) -> tuple[sa.Update, dict[str, Any]]:
     """The update of one record, and its parameters."""
     names = tuple(name for name in values if not table.c[name].primary_key)
-    keys = {statements.KEY + k.name: value for k, value in zip(table.primary_key, key, strict=True)}
-    return statements.update_of(table, names), {**values, **keys}
+    keys = {_KEY + k.name: value for k, value in zip(table.primary_key, key, strict=True)}
+    return _update_of(table, names), {**values, **keys}

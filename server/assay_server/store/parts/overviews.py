@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any
 
@@ -21,12 +21,12 @@ from assay_server.store.overviews import (
     RunOverview,
     StoreLoad,
     WorkloadCost,
-    overview_of,
 )
 from assay_server.store.parts.campaigns import CampaignRows, campaign_values
 from assay_server.store.parts.runs import RunRows, run_of
 from assay_server.store.statements import ATTEMPT_SECONDS, GPUS, IS_OPEN, IS_PAUSED, IS_THERE, OF_CAMPAIGN
 
+_FRUITLESS = (AttemptState.FAILED, AttemptState.SUPERSEDED, AttemptState.CANCELLED)
 _GIVEN_UP = "given up"  # no mark of anybody
 
 
@@ -128,7 +128,7 @@ class OverviewRows(CampaignRows, RunRows):
         query = sa.select(_S.run_id, _S.state, sa.func.count().label("slices")).where(_S.run_id.in_(these))
         for row in self.rows(query.group_by(_S.run_id, _S.state)):
             slices.setdefault(row["run_id"], {})[row["state"]] = row["slices"]
-        return [overview_of(run, attempts.get(run.run_id, []), slices.get(run.run_id, {})) for run in runs]
+        return [_overview_of(run, attempts.get(run.run_id, []), slices.get(run.run_id, {})) for run in runs]
 
     def runs_chosen(self, campaign_id: str, chosen: RunFilter) -> int:
         """How many runs of a campaign a filter chooses."""
@@ -283,4 +283,24 @@ def _needs_of_open_runs(by_light: bool) -> sa.Select[Any]:
         .join_from(tables.runs, each, _R.ordinal == each.c.ordinal)
         .where(OF_CAMPAIGN)
         .order_by(_R.ordinal)
+    )
+
+
+def _overview_of(run: Run, attempts: Sequence[Row], slices: Mapping[str, int]) -> RunOverview:
+    """``slices``: their number by state.
+
+    Launches are those of each slice's newest attempt, if known.
+    """
+    newest = {row["slice"]: row for row in attempts}
+    live = [row for row in newest.values() if row["state"] not in _FRUITLESS]
+    launches = sum(max(row["launches"], row["launches_spooled"]) for row in live)
+    agent = attempts[-1]["agent_name"] if attempts else ""
+    return RunOverview(
+        run,
+        len(attempts),
+        agent,
+        launches,
+        slices=sum(slices.values()),
+        slices_done=slices.get(SliceState.DONE, 0),
+        retries=len(attempts) - len(newest),
     )

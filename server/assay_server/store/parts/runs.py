@@ -24,8 +24,8 @@ from assay_server.store import tables
 from assay_server.store.column_values import Row, documents_of, failure_of, flags_of, shallow
 from assay_server.store.model import Hold, Need, Run, Slice, SliceState, SliceTime, need_of
 from assay_server.store.overviews import NotedRuns, RunsAlike
-from assay_server.store.parts.known import KnownRows
-from assay_server.store.statements import ATTEMPT_SECONDS, IS_OPEN, OF_CAMPAIGN, SLICE, insert_into
+from assay_server.store.parts.known import KnownRows, insert_into
+from assay_server.store.statements import ATTEMPT_SECONDS, IS_OPEN, OF_CAMPAIGN, SLICE
 
 # What the need of a run is made of, besides whether it brings a bundle.
 _of_need = attrgetter("campaign_id", "profiler", "device_key", "synthetic", "condition", "placement")

@@ -1,4 +1,11 @@
-"""What a PostgreSQL server and database must be, looked at before anything is written."""
+"""What a PostgreSQL server and database must be, looked at before anything is written.
+
+A connection must be one session of the database, which settings and prepared statements need.
+A pooler that keeps no sessions (PgBouncer with ``pool_mode = transaction`` or ``statement``) gives each
+transaction any of its own connections. It names its clients by numbers of its own, so that a client's number
+and that of its session in the database differ (PostgreSQL 15 documentation, 55.2.8 "Canceling Requests in
+Progress": BackendKeyData).
+"""
 
 from __future__ import annotations
 
@@ -6,7 +13,6 @@ import logging
 from typing import TYPE_CHECKING
 
 from assay_sampling.errors import StorageError
-from assay_server.store.postgresql.sessions import require_sessions
 
 if TYPE_CHECKING:
     import sqlalchemy as sa
@@ -18,6 +24,9 @@ OLDEST = 15
 _COLLATIONS = ("C", "POSIX", "C.UTF-8", "C.UTF8", "C.utf8")
 _ICU = "i"  # of pg_database.datlocprovider, since PostgreSQL 15; there datcollate orders nothing
 _MAKE = "make one: createdb --owner USER --encoding UTF8 --locale C --template template0 NAME"
+_SESSION = "SELECT pg_backend_pid()"
+# A pooler prefers the connection that was used last, unless another client is quicker.
+_TRIES = 5
 _ASKED = """
 SELECT current_setting('server_version_num')::integer AS version, current_setting('server_version') AS shown,
   pg_encoding_to_char(encoding) AS encoding, datcollate AS collation, pg_is_in_recovery() AS standby,
@@ -36,7 +45,7 @@ def require_fit(connection: sa.Connection, subject: str) -> None:
     fault = _fault(facts["version"] // 10_000, facts)
     if fault is not None:
         raise StorageError(subject, *fault)
-    require_sessions(connection, subject)
+    _require_sessions(connection, subject)
 
 
 def warn_of_risks(connection: sa.Connection, subject: str) -> None:
@@ -81,3 +90,29 @@ def _wrong_rights(facts: sa.RowMapping) -> tuple[str, str] | None:
             f"as a superuser: GRANT ALL ON SCHEMA {facts['schema']} TO USER",
         )
     return None
+
+
+def _require_sessions(connection: sa.Connection, subject: str) -> None:
+    """Raise StorageError if a pooler gives two connections one session; call it outside of a transaction."""
+    if _session(connection) == _session_at_connect(connection):
+        return  # no pooler is there
+    with connection.engine.connect() as other:
+        for _ in range(_TRIES):
+            if _session(connection) == _session(other):
+                raise StorageError(
+                    subject,
+                    "a pooler in front of the database keeps no sessions, so it loses our settings",
+                    "name the database itself, or have the pooler keep sessions (PgBouncer: "
+                    "pool_mode = session)",
+                )
+
+
+def _session(connection: sa.Connection) -> int:
+    return int(connection.exec_driver_sql(_SESSION).scalar_one())
+
+
+def _session_at_connect(connection: sa.Connection) -> int:
+    """The number that was told when the connection was made."""
+    raw = connection.connection.driver_connection
+    assert raw is not None
+    return int(raw.info.backend_pid)
