@@ -12,8 +12,8 @@ from collections.abc import Sequence
 
 from assay_core.records.attempt import AttemptKey
 from assay_server.main import main as server_main
-from assay_server.store.model import Segment
-from assay_server.store.record_store import CheckContent, PublishedFile
+from assay_server.store.model import PublishedFile, Segment
+from assay_server.store.record_store import CheckContent
 from assay_server.store.records import LocalRecordStore
 from assay_server.store.segments import SegmentContent
 

@@ -29,8 +29,7 @@ from assay_server.campaigns.ingest.publish import Publisher
 from assay_server.campaigns.scheduling.coordinator import Coordinator
 from assay_server.campaigns.scheduling.transitions import SchedulePolicy
 from assay_server.rpc.agent_handler import AgentHandler
-from assay_server.store.model import Campaign, Hold, OpenEnds, Run, Segment, Slice, SliceState
-from assay_server.store.record_store import PublishedFile
+from assay_server.store.model import Campaign, Hold, OpenEnds, PublishedFile, Run, Segment, Slice, SliceState
 from assay_server.store.records import LocalRecordStore
 from assay_server.store.sql import MetadataStore, SqlTransaction
 from tests.bench.leases import made_agent, submit

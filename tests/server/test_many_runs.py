@@ -22,8 +22,7 @@ from assay_server.campaigns.scheduling.attempt_results import FinishOutcome, Seg
 from assay_server.campaigns.scheduling.coordinator import Coordinator
 from assay_server.campaigns.scheduling.transitions import SchedulePolicy
 from assay_server.campaigns.submit import submit
-from assay_server.store.model import Agent, Attempt, Segment, SliceState
-from assay_server.store.record_store import PublishedFile
+from assay_server.store.model import Agent, Attempt, PublishedFile, Segment, SliceState
 from assay_server.store.records import LocalRecordStore
 from assay_server.store.sqlite import SqliteStore
 from tests.support.server.queued import waiting_slice

@@ -16,8 +16,7 @@ from hypothesis import strategies as st
 from assay_core.records.attempt import AttemptKey
 from assay_sampling.errors import StorageError
 from assay_sampling.launches.parquet import LaunchWriter
-from assay_server.store.model import Segment
-from assay_server.store.record_store import PublishedFile
+from assay_server.store.model import PublishedFile, Segment
 from assay_server.store.records import LocalRecordStore
 from tests.support.server.made_segments import MadeSegment, made_segments, publish_in
 

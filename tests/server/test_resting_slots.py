@@ -19,8 +19,7 @@ from assay_server.campaigns.scheduling.retry import RetryPolicy
 from assay_server.campaigns.scheduling.transitions import SchedulePolicy
 from assay_server.campaigns.scheduling.waiting import waiting_for
 from assay_server.campaigns.submit import submit
-from assay_server.store.model import Agent, Run, Segment
-from assay_server.store.record_store import PublishedFile
+from assay_server.store.model import Agent, PublishedFile, Run, Segment
 from assay_server.store.records import LocalRecordStore
 from assay_server.store.sqlite import SqliteStore
 from tests.support.server.server_support import HandClock

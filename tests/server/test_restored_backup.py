@@ -16,9 +16,9 @@ from assay_core.records.attempt import AttemptKey
 from assay_core.records.campaign import SetAside
 from assay_sampling.readers.opening import open_recording
 from assay_server.app import Server
-from assay_server.store.model import Segment
+from assay_server.store.model import PublishedFile, Segment
 from assay_server.store.parts.attempts import EPOCH_SHIFT
-from assay_server.store.record_store import CheckContent, PublishedFile
+from assay_server.store.record_store import CheckContent
 from assay_server.store.records import LocalRecordStore
 from tests.support.server.made_segments import made_segments
 from tests.support.server.playing_agent import PlayingAgent

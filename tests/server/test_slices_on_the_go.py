@@ -32,8 +32,7 @@ from assay_server.campaigns.scheduling.transitions import SchedulePolicy
 from assay_server.campaigns.slicing.by_light import LightTimes, chosen_slices
 from assay_server.campaigns.slicing.kinds import LaunchKinds
 from assay_server.campaigns.slicing.learned import RECENT_SLICES, SliceCosts
-from assay_server.store.model import Agent, Campaign, Run, Segment, Slice, SliceState
-from assay_server.store.record_store import PublishedFile
+from assay_server.store.model import Agent, Campaign, PublishedFile, Run, Segment, Slice, SliceState
 from assay_server.store.sqlite import SqliteStore
 
 TEXT = """\

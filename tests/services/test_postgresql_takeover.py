@@ -25,11 +25,10 @@ from assay_server.campaigns.scheduling.coordinator import Coordinator
 from assay_server.campaigns.scheduling.transitions import SchedulePolicy
 from assay_server.database.opening import opened_alone
 from assay_server.opening import recover
-from assay_server.store.model import Attempt, Run, Segment, Slice
+from assay_server.store.model import Attempt, PublishedFile, Run, Segment, Slice
 from assay_server.store.postgresql.lead import LeadLostError
 from assay_server.store.postgresql.place import place_of
 from assay_server.store.postgresql.store import PostgresqlStore
-from assay_server.store.record_store import PublishedFile
 from assay_server.store.records import LocalRecordStore
 from tests.bench.leases import made_agent, submit
 from tests.services.postgresql import OwnPostgresql

@@ -217,6 +217,16 @@ class Slice:
 
 
 @dataclass(frozen=True)
+class PublishedFile:
+    """A published slice: path relative to the records, size, launches, and BLAKE2b-256 in hexadecimal."""
+
+    file: str
+    file_bytes: int
+    launches: int
+    content_hash: str
+
+
+@dataclass(frozen=True)
 class SliceTime:
     """A published slice of a detailed live run, and how long the commands that measured it ran."""
 

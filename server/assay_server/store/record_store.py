@@ -10,19 +10,9 @@ from typing import Protocol
 
 from assay_core.records.attempt import AttemptKey
 from assay_server.record_place import RecordsPlace
-from assay_server.store.model import Segment, SegmentParts
+from assay_server.store.model import PublishedFile, Segment, SegmentParts
 from assay_server.store.quarantine_files import MovedFiles
 from assay_server.store.segments import SegmentContent
-
-
-@dataclass(frozen=True)
-class PublishedFile:
-    """A published slice: path relative to the records, size, launches, and BLAKE2b-256 in hexadecimal."""
-
-    file: str
-    file_bytes: int
-    launches: int
-    content_hash: str
 
 
 @dataclass(frozen=True)

@@ -44,9 +44,9 @@ from assay_core.records.campaign import SetAsideReason
 from assay_sampling.errors import StorageError
 from assay_server.store.folders.bundles import PACKED, BundleFolder
 from assay_server.store.folders.reports import ReportFolder
-from assay_server.store.model import Segment, SegmentParts
+from assay_server.store.model import PublishedFile, Segment, SegmentParts
 from assay_server.store.quarantine_files import MovedFiles, SetAsideFolder
-from assay_server.store.record_store import CheckContent, KnownFiles, PublishedFile
+from assay_server.store.record_store import CheckContent, KnownFiles
 from assay_server.store.segments import SegmentContent, decode_segment, part_hash
 
 # Our own publications and reports that a crash cut short: nothing refers to them.

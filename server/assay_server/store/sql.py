@@ -55,14 +55,21 @@ class MetadataStore(Protocol):
 
 
 class SqlStore:
-    """A ``MetadataStore`` in a database: of its transactions that write, one runs at a time."""
+    """A ``MetadataStore`` in a database: of its transactions that write, one runs at a time.
 
-    def __init__(self, database: Database, *, writing: Transactions, reading: Transactions) -> None:
+    ``reading`` None: readers take their turn with writers.
+    """
+
+    def __init__(self, database: Database, writing: Transactions, reading: Transactions | None) -> None:
         self.database, self._writing, self._reading = database, writing, reading
         self._turn = threading.Lock()
 
     @contextmanager
     def snapshot(self) -> Iterator[SqlTransaction]:
+        if self._reading is None:
+            with self.transaction() as transaction:
+                yield transaction
+            return
         with self._reading.transaction() as (connection, driver):
             yield SqlTransaction(connection, driver)
 
@@ -74,5 +81,6 @@ class SqlStore:
     def close(self) -> None:
         with self._turn:
             self._writing.close()
-        self._reading.close()
+        if self._reading is not None:
+            self._reading.close()
         self.database.engine.dispose()

@@ -5,8 +5,8 @@ from __future__ import annotations
 import errno
 import os
 import sqlite3
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
+from collections.abc import Callable
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ from assay_sampling.errors import StorageError
 from assay_server.store.column_values import document_text
 from assay_server.store.migrate import upgrade
 from assay_server.store.prepared import PreparedStatements
-from assay_server.store.sql import SqlStore, SqlTransaction
+from assay_server.store.sql import SqlStore
 from assay_server.store.transactions import Database, Transactions
 from assay_server.threads.repeating import repeated_in_thread
 
@@ -57,18 +57,14 @@ class SqliteStore(SqlStore):
     def __init__(self, path: Path | None) -> None:
         self._subject = "metadata in memory" if path is None else str(path)
         self._folder = None if path is None else path.parent
-        # In memory there is only one connection, so readers take their turn with writers.
-        self._in_memory = path is None
         self._checkpoints: sa.Connection | None = None
         if path is not None:
             _make_private(path)
         engine = _engine(path)
         database = Database(engine, PreparedStatements(engine.dialect), sqlite3.Error, self._refusal)
-        super().__init__(
-            database,
-            writing=Transactions(database, (_BEGIN,)),
-            reading=Transactions(database, ("BEGIN",), most_kept=_MOST_READERS, settings=_READING),
-        )
+        reading = Transactions(database, ("BEGIN",), most_kept=_MOST_READERS, settings=_READING)
+        # In memory there is only one connection.
+        super().__init__(database, Transactions(database, (_BEGIN,)), None if path is None else reading)
         try:
             with database.errors(), engine.begin() as connection:
                 connection.exec_driver_sql(_BEGIN)
@@ -99,17 +95,12 @@ class SqliteStore(SqlStore):
         cause = f"the database is damaged, or its disk does not give all of it: {finding}"
         return StorageError(self._subject, cause, _DAMAGED_REMEDY)
 
-    @contextmanager
-    def snapshot(self) -> Iterator[SqlTransaction]:
-        with self.transaction() if self._in_memory else super().snapshot() as transaction:
-            yield transaction
-
     def write_back(self) -> int:
         """Write what was committed back into the file, as far as nobody must wait; returns pages left to do.
 
         Raises StorageError. Call it in one thread.
         """
-        if self._in_memory:
+        if self._folder is None:
             return 0
         with self.database.errors():
             if self._checkpoints is None:

@@ -27,9 +27,8 @@ from assay_server.campaigns.scheduling.leases import Lease
 from assay_server.campaigns.scheduling.transitions import SchedulePolicy
 from assay_server.clock import SteadyClock
 from assay_server.database.opening import opened_alone
-from assay_server.store.model import Segment
+from assay_server.store.model import PublishedFile, Segment
 from assay_server.store.postgresql.place import SCHEME, place_of
-from assay_server.store.record_store import PublishedFile
 from assay_server.store.records import LocalRecordStore
 from assay_server.store.sql import MetadataStore
 from assay_server.store.sqlite import SqliteStore

@@ -20,8 +20,7 @@ from assay_server.campaigns.scheduling.leases import Lease
 from assay_server.campaigns.scheduling.retry import RetryPolicy
 from assay_server.campaigns.scheduling.schedule import Schedule
 from assay_server.campaigns.scheduling.transitions import Effects, SchedulePolicy
-from assay_server.store.model import Agent, Attempt, Campaign, Segment
-from assay_server.store.record_store import PublishedFile
+from assay_server.store.model import Agent, Attempt, Campaign, PublishedFile, Segment
 from assay_server.store.sqlite import SqliteStore
 from tests.support.server.server_support import CAMPAIGN, HandClock
 

@@ -22,8 +22,8 @@ from assay_sampling.launches.table import (
 )
 from assay_server.campaigns.ingest.content import AttemptContent
 from assay_server.campaigns.ingest.upload import Upload
-from assay_server.store.model import Segment
-from assay_server.store.record_store import PublishedFile, RecordStore
+from assay_server.store.model import PublishedFile, Segment
+from assay_server.store.record_store import RecordStore
 
 
 @dataclass(frozen=True)

@@ -15,8 +15,7 @@ from assay_server.campaign_file.placement import NOT_PLACED, Placement
 from assay_server.campaigns.scheduling.coordinator import Coordinator
 from assay_server.campaigns.scheduling.leases import Lease
 from assay_server.campaigns.scheduling.transitions import SchedulePolicy
-from assay_server.store.model import Agent, Attempt, Campaign, Hold, Run, Segment, Slice
-from assay_server.store.record_store import PublishedFile
+from assay_server.store.model import Agent, Attempt, Campaign, Hold, PublishedFile, Run, Segment, Slice
 from assay_server.store.records import LocalRecordStore
 from assay_server.store.sql import MetadataStore
 from assay_server.store.sqlite import SqliteStore

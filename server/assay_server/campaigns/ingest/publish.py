@@ -25,9 +25,8 @@ from assay_server.campaigns.scheduling.coordinator import Coordinator
 from assay_server.campaigns.slicing.after_light import decides_slices, plan_from
 from assay_server.campaigns.slicing.kinds import LaunchKinds
 from assay_server.campaigns.slicing.reslice import slicing_of
-from assay_server.store.model import Attempt, Run, Segment, Slice
+from assay_server.store.model import Attempt, PublishedFile, Run, Segment, Slice
 from assay_server.store.quarantine_files import warn_of
-from assay_server.store.record_store import PublishedFile
 from assay_server.store.records import DamagedSegmentError
 from assay_server.store.sql import SqlTransaction
 from assay_server.store.transactions import repeated

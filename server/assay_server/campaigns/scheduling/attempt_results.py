@@ -17,8 +17,7 @@ from assay_server.campaigns.scheduling.resting import DoneSlot
 from assay_server.campaigns.scheduling.transitions import Transitions
 from assay_server.campaigns.slicing.kinds import LaunchKinds
 from assay_server.campaigns.slicing.reslice import rest_after
-from assay_server.store.model import Attempt, Segment, SliceState
-from assay_server.store.record_store import PublishedFile
+from assay_server.store.model import Attempt, PublishedFile, Segment, SliceState
 
 
 class SegmentOutcome(Enum):

@@ -30,14 +30,14 @@ from assay_sampling.errors import ParameterError
 from assay_server.record_place import RecordsPlace
 from assay_server.store.folders.bundles import BUNDLES
 from assay_server.store.folders.reports import REPORT_FORMS
-from assay_server.store.model import Segment, SegmentParts
+from assay_server.store.model import PublishedFile, Segment, SegmentParts
 from assay_server.store.objects.bucket import Bucket
 from assay_server.store.objects.cache import RecordFetcher
 from assay_server.store.objects.probing import probe_bucket
 from assay_server.store.objects.quarantine import ObjectsAside
 from assay_server.store.objects.refusals import MissingObjectError
 from assay_server.store.quarantine_files import MovedFiles
-from assay_server.store.record_store import CheckContent, KnownFiles, PublishedFile
+from assay_server.store.record_store import CheckContent, KnownFiles
 from assay_server.store.records import DamagedSegmentError, LocalRecordStore, checked_parts
 
 _STAGED = re.compile(r"slice-(\d+)-attempt-(\d+)")

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import sqlalchemy as sa
 
 from assay_core.records.upload import Bundle
 from assay_server.store import tables
-from assay_server.store.column_values import Row
 from assay_server.store.model import KeptBundle
 from assay_server.store.parts.known import KnownRows
 
@@ -28,10 +25,15 @@ class BundleRows(KnownRows):
     def _bundles(self, which: sa.ColumnElement[bool]) -> list[KeptBundle]:
         both = tables.bundles.outerjoin(tables.bundle_holders, _B.sha256 == _H.sha256)
         query = sa.select(tables.bundles, _H.holder, _H.asked_at_ms).select_from(both).where(which)
-        by_name: dict[str, list[Row]] = {}
+        bundles: dict[str, KeptBundle] = {}
+        holders: dict[str, dict[str, int]] = {}
         for row in self.rows(query.order_by(_B.sha256, _H.holder)):
-            by_name.setdefault(row["sha256"], []).append(row)
-        return [_bundle_from(rows) for rows in by_name.values()]
+            bundle = Bundle(row["sha256"], row["bytes"], row["files"])
+            of_bundle = holders.setdefault(bundle.sha256, {})
+            if row["holder"] is not None:
+                of_bundle[row["holder"]] = row["asked_at_ms"]
+            bundles[bundle.sha256] = KeptBundle(bundle, row["file"], row["stored_bytes"], of_bundle)
+        return list(bundles.values())
 
     def bundle_bytes(self, holder: str) -> tuple[int, int]:
         """The stored bytes of the bundles that somebody sent, and of all."""
@@ -58,14 +60,3 @@ class BundleRows(KnownRows):
         """Remove a bundle, if it is there."""
         self.write(sa.delete(tables.bundle_holders).where(_H.sha256 == sha256))
         self.write(sa.delete(tables.bundles).where(_B.sha256 == sha256))
-
-
-def _bundle_from(rows: Sequence[Row]) -> KeptBundle:
-    """A bundle from its rows, one for each holder."""
-    first = rows[0]
-    return KeptBundle(
-        Bundle(first["sha256"], first["bytes"], first["files"]),
-        first["file"],
-        first["stored_bytes"],
-        {row["holder"]: row["asked_at_ms"] for row in rows if row["holder"] is not None},
-    )

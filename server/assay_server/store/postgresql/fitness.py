@@ -42,7 +42,7 @@ FROM pg_database WHERE datname = current_database()
 def require_fit(connection: sa.Connection, subject: str) -> None:
     """Raise StorageError if the database cannot be used; ``subject``: its URL without a password."""
     facts = connection.exec_driver_sql(_ASKED).mappings().one()
-    fault = _fault(facts["version"] // 10_000, facts)
+    fault = _wrong_kind(facts["version"] // 10_000, facts) or _wrong_rights(facts)
     if fault is not None:
         raise StorageError(subject, *fault)
     _require_sessions(connection, subject)
@@ -52,10 +52,6 @@ def warn_of_risks(connection: sa.Connection, subject: str) -> None:
     """Warn of a setting that can lose what was acknowledged."""
     if connection.exec_driver_sql("SHOW fsync").scalar_one() == "off":
         _log.warning("%s: its setting fsync is off, so a crash of its machine can lose everything", subject)
-
-
-def _fault(version: int, facts: sa.RowMapping) -> tuple[str, str] | None:
-    return _wrong_kind(version, facts) or _wrong_rights(facts)
 
 
 def _wrong_kind(version: int, facts: sa.RowMapping) -> tuple[str, str] | None:

@@ -48,11 +48,8 @@ class PostgresqlStore(SqlStore):
         engine = new_engine(place)
         prepared = PreparedStatements(engine.dialect, by_cursor=True)
         database = Database(engine, prepared, psycopg.Error, self._refusal)
-        super().__init__(
-            database,
-            writing=NumberedTransactions(database, _BEGIN, self._commits),
-            reading=Transactions(database, _BEGIN_READING, most_kept=_MOST_READERS),
-        )
+        reading = Transactions(database, _BEGIN_READING, most_kept=_MOST_READERS)
+        super().__init__(database, NumberedTransactions(database, _BEGIN, self._commits), reading)
         try:
             with database.errors(), engine.begin() as connection:
                 require_fit(connection, self.subject)
