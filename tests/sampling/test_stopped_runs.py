@@ -127,6 +127,27 @@ def test_the_trace_of_another_launch_is_refused(
     assert caught.value.path == str(trace)
 
 
+def test_the_replay_of_a_launch_s_last_blocks_is_not_taken_for_the_launch(
+    logs: tuple[Path, Path], tmp_path: Path
+) -> None:
+    """It has the id of the launch, and as many blocks as are replayed: four waves, so the rule stops it."""
+    listed = Listed(6, STOPPED.name, (96, 1, 1), STOPPED.block)
+    trace = write_traced(tmp_path / "kernel-6.traceg", listed, [BLOCK])
+    text = _finished(logs)[0].read_text()
+    loaded = "Header info loaded for kernel command : ./{}.traceg\n"
+    parts = text.split("Processing kernel")
+    assert len(parts) == 3
+    names = loaded.format("kernel-2"), loaded.format("kernel-mem-6")
+    (tmp_path / "replayed").write_text(
+        f"{parts[0]}{names[0]}Processing kernel{parts[1]}{names[1]}Processing kernel{parts[2]}"
+    )
+    *_, replay = project_all((tmp_path / "replayed", logs[1]), LaunchTraces.of([trace]))
+    assert replay.stop is not None
+    assert replay.projected_cycles == pytest.approx(1040)
+    with pytest.raises(InputError, match="it is of the grid"):
+        project_all(_finished(logs), LaunchTraces.of([trace]))
+
+
 def test_the_interval_log_of_another_run_is_refused(logs: tuple[Path, Path], traces: Path) -> None:
     logs[1].write_text(SAMPLES.replace(f"globaltotinsncount: {FIRST.instructions}", "globaltotinsncount: 99"))
     with pytest.raises(InputError, match="not of the same run"):

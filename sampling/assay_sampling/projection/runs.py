@@ -25,6 +25,7 @@ from assay_sampling.projection.projector import (
     project,
 )
 from assay_sampling.projection.would_stop import WouldStop, rules_that_would_stop
+from assay_sampling.simulators.accel_sim.cold import read_details
 from assay_sampling.simulators.accel_sim.config import SimulatorConfig
 from assay_sampling.simulators.accel_sim.launch_traces import LaunchTraces, LaunchWork
 from assay_sampling.simulators.accel_sim.run import SampledLaunch, SimulatorRun
@@ -153,8 +154,12 @@ def project_run(
     ParameterError if the number of SMs is unknown.
     """
     chosen = parameters or ProjectionParameters()
+    replays = set() if traces is None else read_details(run.output.path).replays
     for sampled in run.launches():
-        yield _project_launch(sampled, traces, run, chosen, sms or run.config.sms)
+        own = (
+            None if sampled.launch.uid in replays else traces
+        )  # a replay has the id of another launch's trace
+        yield _project_launch(sampled, own, run, chosen, sms or run.config.sms)
 
 
 def _project_launch(
