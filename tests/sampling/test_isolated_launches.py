@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from assay_sampling.handover.isolated import IsolatedLaunch, Replay, with_tail_of
+from assay_sampling.simulators.accel_sim.config import SimulatorConfig
 from assay_sampling.simulators.accel_sim.trace import read_blocks
 from assay_sampling.simulators.accel_sim.trace_text import read_header
 from assay_sampling.simulators.accel_sim.warm_up import memory_only_trace
@@ -33,3 +35,31 @@ def test_the_last_blocks_of_a_trace_are_a_trace_of_their_own(
         assert [block.warp_instructions for block in read_blocks(replay)] == [2] * 6
     else:
         assert "thread block = 2,1,0" in text  # the last one
+
+
+@pytest.mark.parametrize(
+    ("sms", "grid", "replayed"),
+    [(10, 900, 320), (20, 900, 640), (80, 900, 900), (None, 900, 160), (2, 900, 160), (2, 90, 90)],
+)
+def test_a_tail_is_as_long_as_two_waves_of_the_design(
+    tmp_path: Path, sms: int | None, grid: int, replayed: int
+) -> None:
+    """Blocks of 128 threads with 32 registers: 16 of them on an SM of 2,048 threads."""
+    before = write_traced(
+        tmp_path / "kernel-2.traceg", Listed(2, grid=(grid, 1, 1), block=(128, 1, 1)), [[EXIT]]
+    )
+    launch = IsolatedLaunch(2, 3, before, 5 + 160, (), Replay(before, 160), 160)
+    gpu = SimulatorConfig(sms, 2048, 32, 65_536, 98_304, 32)
+    found = with_tail_of(launch, gpu)
+    assert (found.replay, found.replayed_blocks, found.blocks) == (
+        Replay(before, replayed),
+        replayed,
+        5 + replayed,
+    )
+
+
+def test_a_whole_replay_and_none_are_left_as_they_are(tmp_path: Path) -> None:
+    whole = IsolatedLaunch(2, 3, tmp_path, 9, (), Replay(tmp_path, None), 4)
+    cold = IsolatedLaunch(2, 3, tmp_path, 5, ())
+    for launch in (whole, cold):
+        assert with_tail_of(launch, SimulatorConfig(80, 2048, 32, 65_536, 98_304, 32)) is launch

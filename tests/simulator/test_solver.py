@@ -128,9 +128,10 @@ def test_selected_launches_stand_for_the_whole_run_on_both_designs(
         saved = truth.cpu_seconds / entry["cpu_seconds"]
         cpu = f"{entry['cpu_seconds']:.1f} CPU s, whole {truth.cpu_seconds:.1f} ({saved:.2f}x)"
         print(f"  {entry['name']}: cycles {error:+.2f} % of {truth.cycles:,}; {cpu}")
-        if entry["name"] == "ten":  # the design that the selection was made on
+        if entry["name"] == "ten" or warm_up == "tail":  # the selection was made on the first design
             assert abs(error) <= MOST_ERROR_PERCENT
-            assert method == "stem" or warm_up != "none" or saved >= LEAST_SAVED
+        if method == "sieve" and warm_up == "none":
+            assert saved >= LEAST_SAVED
     (speedup,) = document["speedups"]
     true = bench.whole["ten"].cycles / bench.whole["twenty"].cycles
     error = 100 * (speedup["speedup"] - true) / true

@@ -11,10 +11,13 @@ from pathlib import Path
 from assay_client.simulating.installation import Simulator, digest_of
 from assay_sampling.errors import InputError, ParameterError
 from assay_sampling.files.reading import reading
+from assay_sampling.simulators.accel_sim.config import SimulatorConfig
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _LATENCIES = re.compile(r"^\s*-ptx_opcode_latency_int\s+(\d+(?:,\d+)*)\s*(?:#.*)?$", re.MULTILINE)
 _LATENCY_VALUES = 6
+_COMMENT = re.compile(r"#.*")
+_OPTION = re.compile(r"(?<!\S)-([A-Za-z]\w*)\s+(\S+)")
 # Options that decide what a simulation leaves behind: the driver sets them.
 _OURS = frozenset({"-trace", "-config", "-visualizer_outputfile"})
 _EXAMPLE = "write --design base=SM7_QV100, or half=SM7_QV100:'-gpgpu_n_clusters 40'"
@@ -37,6 +40,14 @@ class Design:
     def digest(self) -> str:
         """A hash of the files; raises InputError where one cannot be read."""
         return digest_of([path for _, path in self.files])
+
+    def gpu(self) -> SimulatorConfig:
+        """The simulated GPU; raises InputError where the configuration cannot be read."""
+        path = dict(self.files)["gpgpusim.config"]
+        with reading(path):
+            text = path.read_bytes().decode(errors="replace")
+        words = " ".join(self.options)
+        return SimulatorConfig.of_options(dict(_OPTION.findall(f"{_COMMENT.sub('', text)}\n{words}")))
 
 
 def parse_designs(given: Sequence[str], simulator: Simulator) -> list[Design]:

@@ -37,7 +37,7 @@ from assay_sampling.handover.designs import (
     notes_on,
     speedup_entries,
 )
-from assay_sampling.handover.isolated import IsolatedLaunch, isolated_launches
+from assay_sampling.handover.isolated import IsolatedLaunch, isolated_launches, with_tail_of
 from assay_sampling.handover.target import Given
 from assay_sampling.launches.alignment import MatchKind
 from assay_sampling.launches.in_memory import DEFAULT_MEMORY_LIMIT_BYTES
@@ -201,12 +201,13 @@ def _folders(
     warm_up: WarmUp,
     keys: _Keys,
 ) -> list[LaunchFolder]:
-    place = request.output / design.name
+    place, gpu = request.output / design.name, design.gpu()
+    own = [with_tail_of(launch, gpu) for launch in launches]
     return [
         LaunchFolder(
             place / folder_name(launch, warm_up, request.stop), design, launch, keys.of(design, launch)
         )
-        for launch in launches
+        for launch in own
     ]
 
 

@@ -11,7 +11,7 @@ Source: docs/methods/cold-start.md; docs/how-to/simulate.md.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from assay_sampling.documents.designs import WarmUp
@@ -21,12 +21,15 @@ from assay_sampling.handover.target import Given, of_one_process
 from assay_sampling.notes.registry import Note
 from assay_sampling.scoring.matching import DIFFERENCES_SHOWN
 from assay_sampling.scoring.saved_selection import SavedSelection
+from assay_sampling.simulators.accel_sim.config import SimulatorConfig
 from assay_sampling.simulators.accel_sim.kernels_list import KernelsList, MemoryCopy
 from assay_sampling.simulators.accel_sim.trace_folder import TraceFolder
+from assay_sampling.simulators.accel_sim.trace_text import read_header
 from assay_sampling.simulators.accel_sim.warm_up import memory_only_path, memory_only_trace
 
-# What is in flight on the largest GPUs when a launch ends; -2.8 % of the cycles instead of -5 % cold.
-TAIL_BLOCKS = 160
+# Of a tail two waves are replayed: with one, large L2 caches stay half cold. At least so many blocks.
+_TAIL_WAVES = 2
+LEAST_TAIL_BLOCKS = 160
 
 
 @dataclass(frozen=True)
@@ -92,10 +95,32 @@ def _isolated(folder: TraceFolder, launch: int, warm_up: WarmUp) -> IsolatedLaun
     if warm_up == "none" or launch == 0:
         return IsolatedLaunch(launch, traced_id, trace, blocks, tuple(own))
     before, its_blocks = folder.by_id[launch], folder.header(launch).blocks
-    replay = Replay(before, None if warm_up == "whole" else TAIL_BLOCKS)
+    replay = Replay(before, None if warm_up == "whole" else LEAST_TAIL_BLOCKS)
     lines = [*(copy.line for copy in copies_before(folder.kernels, before)), replay.name, *own]
     replayed = its_blocks if replay.last_blocks is None else min(its_blocks, replay.last_blocks)
     return IsolatedLaunch(launch, traced_id, trace, blocks + replayed, tuple(lines), replay, replayed)
+
+
+def with_tail_of(launch: IsolatedLaunch, gpu: SimulatorConfig) -> IsolatedLaunch:
+    """The launch with as long a tail as a GPU needs: twice the blocks that it runs at once. Unchanged where
+    no tail is replayed, or the GPU's size is not known.
+
+    Raises InputError for a trace that cannot be read.
+    """
+    replay = launch.replay
+    if replay is None or replay.last_blocks is None:
+        return launch
+    header = read_header(replay.trace)
+    threads = header.block[0] * header.block[1] * header.block[2]
+    of_sm = gpu.resident_ctas(threads, header.registers_per_thread, header.shared_memory_bytes)
+    tail = _TAIL_WAVES * (of_sm or 0) * (gpu.sms or 0)
+    replayed = min(header.blocks, max(LEAST_TAIL_BLOCKS, tail))
+    return replace(
+        launch,
+        replay=Replay(replay.trace, replayed),
+        replayed_blocks=replayed,
+        blocks=launch.blocks - launch.replayed_blocks + replayed,
+    )
 
 
 def copies_before(kernels: KernelsList, trace: Path) -> list[MemoryCopy]:
