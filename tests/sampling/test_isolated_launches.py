@@ -39,9 +39,9 @@ def test_the_last_blocks_of_a_trace_are_a_trace_of_their_own(
 
 @pytest.mark.parametrize(
     ("sms", "grid", "replayed"),
-    [(10, 900, 320), (20, 900, 640), (80, 900, 900), (None, 900, 160), (2, 900, 160), (2, 90, 90)],
+    [(10, 900, 240), (20, 900, 480), (80, 900, 900), (None, 900, 160), (2, 900, 160), (2, 90, 90)],
 )
-def test_a_tail_is_as_long_as_two_waves_of_the_design(
+def test_a_tail_is_as_long_as_a_wave_and_a_half_of_the_design(
     tmp_path: Path, sms: int | None, grid: int, replayed: int
 ) -> None:
     """Blocks of 128 threads with 32 registers: 16 of them on an SM of 2,048 threads."""
