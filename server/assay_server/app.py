@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Self
 
 from assay_core.metrics.endpoint import MetricsEndpoint
-from assay_core.records.identity import WebLink, WebLinkAsked
 from assay_core.settings.reloading import reloaded
 from assay_server.access.audit import AuditedStore, AuditLog
 from assay_server.access.directory import IdentityDirectory
@@ -34,8 +33,7 @@ from assay_server.campaigns.scheduling.transitions import SchedulePolicy
 from assay_server.clock import Clock, SteadyClock
 from assay_server.config import ServerSettings, check_listen_address
 from assay_server.database.opening import Standby, asked_database, number_of_state
-from assay_server.identity.identified import Identified, identified, no_page
-from assay_server.identity.withdrawn import WithdrawnCertificates
+from assay_server.identity.identified import Identified, identified
 from assay_server.lead_watch import LeadWatch
 from assay_server.limits import (
     DEFAULT_LIMITS,
@@ -54,17 +52,19 @@ from assay_server.records.opening import (
     names_records,
     open_records,
 )
-from assay_server.rpc.agent_handler import AgentHandler
-from assay_server.rpc.archives.handler import ArchiveHandler
-from assay_server.rpc.bundles.handler import BundleHandler
-from assay_server.rpc.campaign_handler import CampaignHandler
-from assay_server.rpc.lab.handler import LabHandler
-from assay_server.rpc.probes.standby import answering_not_serving
-from assay_server.rpc.published.handler import PublishedHandler
+from assay_server.rpc.handlers.agents import AgentHandler
+from assay_server.rpc.handlers.archives import ArchiveHandler
+from assay_server.rpc.handlers.bundles import BundleHandler
+from assay_server.rpc.handlers.campaigns import CampaignHandler
+from assay_server.rpc.handlers.lab import LabHandler
+from assay_server.rpc.handlers.published import PublishedHandler
+from assay_server.rpc.probes import answering_not_serving
 from assay_server.rpc.server import RpcServer
+from assay_server.rpc.services import Handlers
 from assay_server.store.record_store import RecordStore
 from assay_server.store.sqlite import SqliteStore
 from assay_server.upkeep import Housekeeper, upkeep
+from assay_server.web_place import WebPlace
 from assay_server.writability import WritabilityWatch
 
 if TYPE_CHECKING:
@@ -82,18 +82,8 @@ class _Access:
 
     metadata: AuditedStore
     directory: IdentityDirectory
-    withdrawn: WithdrawnCertificates
     identified: Identified
     audit: AuditLog
-
-
-@dataclass(frozen=True)
-class _Handlers:
-    """The handlers that gRPC and the live page share."""
-
-    campaigns: CampaignHandler
-    lab: LabHandler
-    published: PublishedHandler
 
 
 class Server:
@@ -132,7 +122,6 @@ class Server:
         self.web_address = ""
         self.page: LivePage | None = None
         self.rpc: RpcServer | None = None
-        self._web_link: Callable[[WebLinkAsked], WebLink] = no_page
         self._coordinator: Coordinator | None = None
         self._endpoint: MetricsEndpoint | None = None
         self._clock = clock
@@ -213,17 +202,35 @@ class Server:
         analyses = self._analyses(coordinator, resources)
         self.metrics.watch(coordinator, lambda: analyses.running)
         publisher, requests = Publisher(coordinator), RequestRunner(coordinator)
-        so_far = ProvisionalReports(coordinator, analyses.submit)
-        handlers = self._handlers(coordinator, requests, so_far)
-        self._make_page(coordinator, handlers, access, so_far)
-        self.rpc = server = self._rpc(
-            coordinator,
-            publisher,
-            handlers,
-            access,
+        so_far, ingest = ProvisionalReports(coordinator, analyses.submit), Ingest(coordinator)
+        resources.callback(ingest.close)
+        heartbeats = Heartbeats(coordinator)
+        resources.callback(heartbeats.close)
+        limits = self._limits
+        handlers = Handlers(
+            agents=AgentHandler(coordinator, publisher, heartbeats, settings.heartbeat_ms, limits.agents),
             archives=ArchiveHandler(coordinator, folder, capacity),
+            budgets=BudgetHandler(coordinator),
             bundles=BundleHandler(coordinator, bundles),
-            resources=resources,
+            campaigns=CampaignHandler(coordinator, limits.queries, requests, so_far),
+            identified=access.identified,
+            ingest=ingest,
+            lab=LabHandler(coordinator, limits.queries),
+            people=PeopleHandler(access.metadata, access.directory),
+            published=PublishedHandler(coordinator, limits.queries),
+        )
+        if settings.web_place is not None:
+            self.page = page = self._page(settings.web_place, coordinator, handlers, access, so_far)
+            handlers = replace(handlers, web_link=page.link)
+        self.rpc = server = RpcServer(
+            [check_listen_address(address) for address in settings.listen],
+            handlers,
+            recognition=Recognition(access.directory),
+            metadata=access.metadata,
+            audit=access.audit,
+            limits=limits,
+            meter=self.metrics,
+            socket_group=settings.socket_group,
         )
         resources.callback(server.stop)
         resources.callback(requests.close)  # first: the server waits for requests that are being answered
@@ -235,7 +242,6 @@ class Server:
                 requests,
                 Housekeeper(coordinator, self.settings.keep_logs_seconds),
                 directory=access.directory,
-                withdrawn=access.withdrawn,
                 audit=access.audit,
                 sessions=None if self.page is None else self.page.sessions,
             )
@@ -262,56 +268,35 @@ class Server:
     def _access(
         self, metadata: AuditedStore, database: SqliteStore | PostgresqlStore, *, shared: bool
     ) -> _Access:
-        directory, withdrawn = IdentityDirectory(metadata), WithdrawnCertificates(metadata)
+        directory = IdentityDirectory(metadata)
         return _Access(
             metadata,
             directory,
-            withdrawn,
-            identified(self.settings, metadata, directory, withdrawn, shared_by=database if shared else None),
+            identified(self.settings, metadata, directory, shared_by=database if shared else None),
             AuditLog(metadata, self.settings.audit_days),
         )
 
-    def _handlers(
-        self, coordinator: Coordinator, requests: RequestRunner, so_far: ProvisionalReports
-    ) -> _Handlers:
-        queries = self._limits.queries
-        return _Handlers(
-            CampaignHandler(coordinator, queries, requests, so_far),
-            LabHandler(coordinator, queries),
-            PublishedHandler(coordinator, queries),
-        )
-
-    def _make_page(
+    def _page(
         self,
+        place: WebPlace,
         coordinator: Coordinator,
-        handlers: _Handlers,
+        handlers: Handlers,
         access: _Access,
         so_far: ProvisionalReports,
-    ) -> None:
-        """The live page, if there is to be one; it does not listen yet."""
-        place = self.settings.web_place
-        if place is None:
-            return
+    ) -> LivePage:
+        """The live page; it does not listen yet."""
         # Its libraries are needed only here.
         from assay_server.web.auth.admission import Admission  # noqa: PLC0415
-        from assay_server.web.auth.links import WebLinks  # noqa: PLC0415
         from assay_server.web.auth.sessions import Sessions  # noqa: PLC0415
         from assay_server.web.page import LivePage  # noqa: PLC0415
 
-        sessions = Sessions(access.metadata, coordinator.clock.now_ms)
-        links = WebLinks(sessions, access.metadata)
-        self._web_link = links.make
-        self.page = LivePage(
+        return LivePage(
             place,
             coordinator,
-            handlers.campaigns,
-            handlers.lab,
-            handlers.published,
-            admission=Admission(access.directory, access.withdrawn, access.metadata, access.audit),
-            sessions=sessions,
-            links=links,
+            handlers,
+            admission=Admission(access.directory, access.metadata, access.audit),
+            sessions=Sessions(access.metadata, coordinator.clock.now_ms),
             limits=self._limits,
-            certificate=access.identified.certificate,
             reports=so_far,
         )
 
@@ -332,42 +317,6 @@ class Server:
         coordinator.capacity, coordinator.bundles = capacity, bundles
         recover(coordinator)
         return coordinator
-
-    def _rpc(
-        self,
-        coordinator: Coordinator,
-        publisher: Publisher,
-        handlers: _Handlers,
-        access: _Access,
-        *,
-        archives: ArchiveHandler,
-        bundles: BundleHandler,
-        resources: contextlib.ExitStack,
-    ) -> RpcServer:
-        """The RPC server with all handlers; it does not listen yet."""
-        limits, settings, withdrawn = self._limits, self.settings, access.withdrawn
-        ingest, heartbeats = Ingest(coordinator), Heartbeats(coordinator)
-        resources.callback(ingest.close)
-        resources.callback(heartbeats.close)
-        return RpcServer(
-            [check_listen_address(address) for address in settings.listen],
-            AgentHandler(coordinator, publisher, heartbeats, settings.heartbeat_ms, limits.agents),
-            handlers.campaigns,
-            ingest,
-            recognition=Recognition(access.directory, is_withdrawn=lambda one: one.serial in withdrawn),
-            lab=handlers.lab,
-            budgets=BudgetHandler(coordinator),
-            metadata=access.metadata,
-            identified=replace(access.identified, web_link=self._web_link),
-            audit=access.audit,
-            people=PeopleHandler(access.metadata, access.directory),
-            archives=archives,
-            bundles=bundles,
-            published=handlers.published,
-            limits=limits,
-            meter=self.metrics,
-            socket_group=settings.socket_group,
-        )
 
     def _listen(self, server: RpcServer, resources: contextlib.ExitStack) -> None:
         state = self.settings.state_dir

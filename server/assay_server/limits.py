@@ -106,7 +106,7 @@ class QueryLimits:
 
 @dataclass
 class UploadLimits:
-    """Bounds of the streams of launch records (:mod:`assay_server.rpc.uploads.servicer`).
+    """Bounds of the streams of launch records (:mod:`assay_server.rpc.uploads`).
 
     Built in where agents of this release keep to them and send again what was cut off.
     """
@@ -123,7 +123,7 @@ class UploadLimits:
 
 @dataclass
 class ArchiveLimits:
-    """Bounds of archives of campaigns (:mod:`assay_server.rpc.archives.servicer`)."""
+    """Bounds of archives of campaigns (:mod:`assay_server.rpc.services`)."""
 
     archive_streams: int = 2
 
@@ -153,7 +153,7 @@ class BundleLimits:
 
 @dataclass
 class AgentLimits:
-    """Bounds of what an agent may report (:mod:`assay_server.rpc.bounds`), and of known agents.
+    """Bounds of what an agent may report (:mod:`assay_server.rpc.handlers.bounds`), and of known agents.
 
     Built in, as no box has so much: what a registration and a heartbeat hold.
     """

@@ -16,7 +16,6 @@ from assay_server.campaigns.bundles.named import named_bundles
 from assay_server.campaigns.carry_out import RequestRunner
 from assay_server.campaigns.ingest.publish import Publisher
 from assay_server.campaigns.scheduling.coordinator import Coordinator
-from assay_server.identity.withdrawn import WithdrawnCertificates
 from assay_server.threads.repeating import repeated_in_thread
 
 _log = logging.getLogger(__name__)
@@ -130,7 +129,6 @@ def upkeep(
     house: Housekeeper,
     *,
     directory: IdentityDirectory,
-    withdrawn: WithdrawnCertificates,
     audit: AuditLog,
     sessions: Refreshed | None,
 ) -> Iterator[None]:
@@ -144,7 +142,6 @@ def upkeep(
     house.look()
 
     def read_identities() -> None:
-        withdrawn.refresh()
         directory.refresh()
         if sessions is not None:
             sessions.refresh()

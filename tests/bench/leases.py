@@ -30,7 +30,7 @@ from assay_server.campaigns.ingest.publish import Publisher
 from assay_server.campaigns.scheduling.coordinator import Coordinator
 from assay_server.campaigns.scheduling.transitions import SchedulePolicy
 from assay_server.clock import SteadyClock
-from assay_server.rpc.agent_handler import AgentHandler
+from assay_server.rpc.handlers.agents import AgentHandler
 from assay_server.store.model import Agent, Campaign, PublishedFile, Run, Segment, Slice
 from assay_server.store.records import LocalRecordStore
 from assay_server.store.sqlite import SqliteStore

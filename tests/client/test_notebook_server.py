@@ -14,7 +14,7 @@ import assay
 from assay_client.remote.connection import Connection
 from assay_core.records.archive import LaunchesAsked, LaunchesPart
 from assay_sampling.errors import CampaignError, ParameterError, ServerUnreachableError, StorageError
-from assay_server.rpc.published import launches
+from assay_server.rpc.handlers import launches
 from tests.support.client import hand_made
 
 # One campaign for all tests here: they stay on one worker.

@@ -7,7 +7,7 @@ from random import Random
 import grpc
 import pytest
 
-from assay_server.rpc.agent_handler import AgentHandler
+from assay_server.rpc.handlers.agents import AgentHandler
 from tests.fuzz.rpc_messages import failures, methods, random_bytes, random_message
 
 

@@ -10,7 +10,7 @@ import pytest
 from assay_core.records.lease import LeaseAnswer, LeaseRequest
 from assay_sampling.errors import ParameterError, StorageError
 from assay_server.campaigns.heartbeats import Heartbeats
-from assay_server.rpc.agent_handler import AgentHandler
+from assay_server.rpc.handlers.agents import AgentHandler
 from assay_server.store.sql import SqlTransaction
 from tests.support.server.ingest_box import Box
 

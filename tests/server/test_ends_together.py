@@ -28,7 +28,7 @@ from assay_server.campaigns.heartbeats import Heartbeats
 from assay_server.campaigns.ingest.publish import Publisher
 from assay_server.campaigns.scheduling.coordinator import Coordinator
 from assay_server.campaigns.scheduling.transitions import SchedulePolicy
-from assay_server.rpc.agent_handler import AgentHandler
+from assay_server.rpc.handlers.agents import AgentHandler
 from assay_server.store.model import Campaign, Hold, OpenEnds, PublishedFile, Run, Segment, Slice, SliceState
 from assay_server.store.records import LocalRecordStore
 from assay_server.store.sql import MetadataStore, SqlTransaction

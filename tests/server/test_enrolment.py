@@ -33,7 +33,6 @@ from assay_sampling.errors import (
 from assay_server.access.caller import Caller, How, called_by
 from assay_server.access.directory import IdentityDirectory
 from assay_server.identity.enrolment import Enrolment
-from assay_server.identity.withdrawn import WithdrawnCertificates
 from assay_server.store.model import Agent
 from assay_server.store.people import Identity, StoredToken
 from assay_server.store.sql import MetadataStore
@@ -56,11 +55,9 @@ class Office:
 
     def __post_init__(self) -> None:
         self.directory = IdentityDirectory(self.store)
-        self.withdrawn = WithdrawnCertificates(self.store)
         self.enrolment = Enrolment(
             self.store,
             self.directory,
-            self.withdrawn,
             AUTHORITY,
             datetime.timedelta(hours=24),
             now_ms=lambda: self.now_ms,
@@ -198,7 +195,7 @@ def test_a_name_that_is_an_id_protects_nobody_from_revocation(office: Office) ->
     serial = certified_identity(read_certificate(lost.certificate, "c")).serial
     office.join(office.token(), new_key(), "c" * 32, serial)
     assert office.revoke(serial) == "certificate"
-    assert serial in office.withdrawn
+    assert office.directory.is_withdrawn(serial)
     for identity_id in (BOX, OTHER_BOX):
         assert office.revoke(identity_id) == "identity"
         known = office.directory.known(identity_id)
@@ -284,8 +281,8 @@ def test_leaving_withdraws_all_certificates_of_the_callers_key_and_no_other(offi
     renewed = certified_identity(read_certificate(office.renew(mine.identity_id, key), "c"))
     with called_by(Caller(mine.identity_id, "vera", Role.VIEWER, serial=renewed.serial)):
         assert office.enrolment.leave(LeaveAsked()).serial == renewed.serial
-    assert mine.serial in office.withdrawn and renewed.serial in office.withdrawn
-    assert theirs.serial not in office.withdrawn
+    assert office.directory.is_withdrawn(mine.serial) and office.directory.is_withdrawn(renewed.serial)
+    assert not office.directory.is_withdrawn(theirs.serial)
     with (
         called_by(Caller("owner", "owner", Role.ADMIN, how=How.SOCKET)),
         pytest.raises(NotIdentifiedError, match="no certificate to withdraw"),
@@ -410,7 +407,6 @@ def test_without_a_grace_period_an_expired_certificate_is_worth_nothing(office: 
     office.enrolment = Enrolment(
         office.store,
         office.directory,
-        office.withdrawn,
         AUTHORITY,
         datetime.timedelta(hours=24),
         grace=datetime.timedelta(0),
@@ -443,7 +439,7 @@ def test_a_withdrawn_certificate_takes_all_of_its_key_and_no_other(office: Offic
     renewed = certified_identity(read_certificate(office.renew(alice, laptop), "c"))
     lost = certified_identity(read_certificate(first.certificate, "c"))
     assert office.revoke(lost.serial) == "certificate"
-    assert lost.serial in office.withdrawn and renewed.serial in office.withdrawn
+    assert office.directory.is_withdrawn(lost.serial) and office.directory.is_withdrawn(renewed.serial)
     with pytest.raises(NotPermittedError, match="withdrawn"):
         office.renew(alice, laptop)
     assert identity_of(office.renew(alice, desk)) == (IdentityKind.PERSON, alice)
@@ -497,9 +493,7 @@ def test_tokens_with_which_nobody_could_join_as_meant_are_refused(office: Office
 
 def test_without_an_authority_nobody_can_join() -> None:
     store = SqliteStore(None)
-    enrolment = Enrolment(
-        store, IdentityDirectory(store), WithdrawnCertificates(store), None, datetime.timedelta(hours=1)
-    )
+    enrolment = Enrolment(store, IdentityDirectory(store), None, datetime.timedelta(hours=1))
     with pytest.raises(ParameterError, match="assay-server init"):
         enrolment.make_token(TokenAsked(Role.AGENT))
 

@@ -25,8 +25,8 @@ from assay_server.campaigns.queue.fitting_slots import Lack, lacking
 from assay_server.campaigns.scheduling.queue import Queue
 from assay_server.campaigns.scheduling.transitions import SchedulePolicy
 from assay_server.campaigns.scheduling.waiting import WaitKind, WaitReason, wait_reasons
-from assay_server.rpc.lab.handler import LabHandler
-from assay_server.rpc.statuses import attempt_detail
+from assay_server.rpc.handlers.lab import LabHandler
+from assay_server.rpc.handlers.statuses import attempt_detail
 from assay_server.store.model import Agent, Attempt, need_of
 from tests.support.server.queue_lab import QueueLab, agent_of, live_campaign
 

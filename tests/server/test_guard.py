@@ -12,7 +12,7 @@ import grpc
 import pytest
 from google.protobuf.message_factory import GetMessageClass
 
-from assay_core.identity.certificates import certificate_pem
+from assay_core.identity.certificates import certificate_pem, certified_identity, read_certificate
 from assay_core.identity.credentials import Credentials
 from assay_core.identity.keys import new_key
 from assay_core.identity.roles import IdentityKind, Role
@@ -24,7 +24,7 @@ from assay_server.access.directory import IdentityDirectory
 from assay_server.access.recognising import Peer, Recognition
 from assay_server.access.table import RULES
 from assay_server.access.visibility import EVERY_PROJECT
-from assay_server.store.people import Identity
+from assay_server.store.people import Identity, StoredCertificate
 from assay_server.store.sql import MetadataStore
 from assay_server.store.sqlite import SqliteStore
 from tests.support.identity.authorities import DAY, made_authority, made_credentials, now
@@ -179,10 +179,17 @@ class TestRecognition:
             recognition.caller(Peer("x", certificate_pem(server), True))
 
     def test_one_certificate_may_be_withdrawn(self, store: MetadataStore) -> None:
-        directory = IdentityDirectory(store)
-        recognition = Recognition(directory, is_withdrawn=lambda each: each.serial != "")
+        viewer = credentials_of(VIEWER)
+        issued = certified_identity(read_certificate(viewer.certificate, "certificate"))
+        with store.transaction() as transaction:
+            transaction.put_certificate(
+                StoredCertificate(
+                    issued.serial, VIEWER.identity_id, "0" * 64, 1, issued.not_after_ms, withdrawn_at_ms=2
+                )
+            )
+        recognition = Recognition(IdentityDirectory(store))
         with pytest.raises(NotPermittedError, match="its certificate was withdrawn"):
-            recognition.caller(Peer("x", credentials_of(VIEWER).certificate, True))
+            recognition.caller(Peer("x", viewer.certificate, True))
 
 
 def test_a_certificate_of_another_authority_ends_in_the_handshake(

@@ -14,7 +14,7 @@ from assay_sampling.errors import CampaignError
 from assay_server.campaign_file.reading import load_campaign
 from assay_server.campaigns.planning.plan import plan_campaign
 from assay_server.campaigns.scheduling.leases import Lease
-from assay_server.rpc.agent_handler import work_of
+from assay_server.rpc.handlers.agents import work_of
 from assay_server.store.model import Attempt
 
 TEXT = """\

@@ -156,7 +156,7 @@ def test_the_lab_s_authority_certifies_the_page_and_its_cookie_is_for_tls_alone(
     listen = ("127.0.0.1:0", f"unix:{short_path}/server.sock")
     server = make_server(listen=listen, web="0.0.0.0:0", web_names=("localhost", "127.0.0.1"))
     assert server.page is not None
-    base = server.page.links.base
+    base = server.page.base
     assert base.startswith("https://localhost:")
     trusted = ssl.create_default_context(cadata=authority_of(server).pem.decode())
     secret, _ = server.page.sessions.new_link(Caller("owner", "owner", Role.ADMIN), 1 << 60)

@@ -22,7 +22,7 @@ from assay_server.access.caller import Caller, How, called_by
 from assay_server.access.priorities import require_priority
 from assay_server.access.visibility import EVERY_PROJECT, project_for, sight_of
 from assay_server.app import Server
-from assay_server.rpc.campaign_handler import CampaignHandler
+from assay_server.rpc.handlers.campaigns import CampaignHandler
 from assay_server.store.model import EVERYTHING, Belonging
 from assay_server.store.people import Identity
 from assay_server.store.quarantine_files import MovedFiles

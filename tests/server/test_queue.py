@@ -21,7 +21,7 @@ from assay_server.campaigns.queue.fair_share import HALF_LIFE_MS, Account, Share
 from assay_server.campaigns.scheduling.choice import Chooser, seat_of
 from assay_server.campaigns.scheduling.coordinator import Coordinator
 from assay_server.campaigns.scheduling.transitions import SchedulePolicy
-from assay_server.rpc.agent_handler import AgentHandler
+from assay_server.rpc.handlers.agents import AgentHandler
 from assay_server.store.model import Entrant, Hold, Lane, Need, Slice
 from assay_server.store.records import LocalRecordStore
 from assay_server.store.sqlite import SqliteStore

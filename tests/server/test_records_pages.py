@@ -9,7 +9,7 @@ import pytest
 
 from assay_core.records.archive import RecordsAsked
 from assay_server.limits import CAMPAIGN_FILE_LIMITS, DEFAULT_LIMITS, QueryLimits
-from assay_server.rpc.published.handler import PublishedHandler
+from assay_server.rpc.handlers.published import PublishedHandler
 from assay_server.store.model import Slice, SliceState
 from assay_server.store.sqlite import SqliteStore
 from tests.support.server.stored_values import campaign, run

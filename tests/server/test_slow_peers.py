@@ -29,11 +29,8 @@ from assay_server.limits import (
     CallLimits,
     QueryLimits,
 )
-from assay_server.rpc.archives.servicer import ArchiveServicer
-from assay_server.rpc.bundles.servicer import BundleServicer
 from assay_server.rpc.errors import send_in_time
-from assay_server.rpc.published.servicer import PublishedServicer
-from assay_server.rpc.services import campaign_service
+from assay_server.rpc.services import archive_service, bundle_service, campaign_service, records_service
 from assay_server.rpc.threads import Threads
 from tests.support.identity.tls_lab import channel_of, joined, tls_server
 from tests.support.server.playing_agent import PlayingAgent
@@ -130,10 +127,10 @@ def test_every_answer_in_parts_cuts_off_who_reads_nothing_and_frees_its_place(
         threads = Threads.of(limits)
         campaigns = campaign_service(handler, threads, limits)
         others: dict[str, Any] = {
-            "Export": ArchiveServicer(handler, threads, limits.archives),
-            "ReadRecords": PublishedServicer(handler, threads, limits),
-            "StreamLaunches": PublishedServicer(handler, threads, limits),
-            "FetchBundle": BundleServicer(handler, threads, limits),
+            "Export": archive_service(handler, threads, limits),
+            "ReadRecords": records_service(handler, threads, limits),
+            "StreamLaunches": records_service(handler, threads, limits),
+            "FetchBundle": bundle_service(handler, threads, limits),
         }
         set_caller(Caller("owner", "owner", Role.ADMIN, how=How.SOCKET))
         context: Any = DeafContext()

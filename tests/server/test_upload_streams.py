@@ -17,7 +17,7 @@ from assay_sampling.errors import StorageError
 from assay_server.campaigns.ingest.upload import Answer
 from assay_server.limits import DEFAULT_LIMITS
 from assay_server.rpc.threads import Threads
-from assay_server.rpc.uploads.servicer import IngestServicer
+from assay_server.rpc.uploads import IngestServicer
 from tests.support.server.ingest_box import Box
 from tests.support.server.made_segments import MadeSegment, made_segments
 

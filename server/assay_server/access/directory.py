@@ -1,4 +1,7 @@
-"""The identities in memory, so that a call costs no query; read again regularly and after each change."""
+"""The identities and withdrawn certificates in memory, so that a call costs no query.
+
+They are read again regularly and after each change.
+"""
 
 from __future__ import annotations
 
@@ -15,13 +18,17 @@ Listener = Callable[[frozenset[str]], None]
 
 
 class IdentityDirectory:
-    """All identities of the store. Thread-safe."""
+    """All identities of the store, and the certificates that were withdrawn though theirs was not.
+
+    Thread-safe.
+    """
 
     def __init__(self, metadata: MetadataStore) -> None:
         self._metadata = metadata
         self._lock = threading.Lock()
         self._listeners: list[Listener] = []
         self._identities: dict[str, Identity] = {}
+        self._withdrawn: frozenset[str] = frozenset()
         self.refresh()
 
     def listen(self, listener: Listener) -> None:
@@ -42,10 +49,15 @@ class IdentityDirectory:
                 self.refresh()
         return identity
 
+    def is_withdrawn(self, serial: str) -> bool:
+        """Whether the certificate with this number was withdrawn, as it was last read. Does not block."""
+        return serial in self._withdrawn
+
     def refresh(self) -> None:
-        """Read all identities; call this after every transaction that changed some."""
+        """Read them all; call this after every transaction that changed some."""
         with self._lock:
             with self._metadata.snapshot() as store:
+                self._withdrawn = frozenset(c.serial for c in store.certificates() if c.withdrawn_at_ms)
                 now = {each.identity_id: each for each in store.identities()}
             before, self._identities = self._identities, now
         changed = {one for one in before.keys() | now.keys() if before.get(one) != now.get(one)}

@@ -31,22 +31,16 @@ class Peer:
         return self.address.startswith("unix:") and not self.encrypted
 
 
-def _never_withdrawn(_certificate: CertifiedIdentity) -> bool:
-    return False
-
-
 @dataclass(frozen=True)
 class Recognition:
     """Recognises callers.
 
     Args:
-        directory: the identities.
-        is_withdrawn: whether one certificate was withdrawn though its identity was not; must not block.
+        directory: the identities, and what was withdrawn.
         now_ms: the wall clock, which certificates' dates are compared with.
     """
 
     directory: IdentityDirectory
-    is_withdrawn: Callable[[CertifiedIdentity], bool] = _never_withdrawn
     now_ms: Callable[[], int] = field(default=wall_ms)
 
     def is_known(self, peer: Peer) -> bool:
@@ -85,5 +79,5 @@ class Recognition:
         subject = f"{identity.kind} {identity.name or identity.identity_id}"
         if identity.revoked_at_ms:
             raise NotPermittedError(subject, "its identity was revoked", "ask an admin of the server")
-        if self.is_withdrawn(certificate):
+        if self.directory.is_withdrawn(certificate.serial):
             raise NotPermittedError(subject, "its certificate was withdrawn", _JOIN)

@@ -39,7 +39,6 @@ from assay_server.identity.admission import admission, holder_of_expired, requir
 from assay_server.identity.authority import Authority
 from assay_server.identity.revoking import revoke, withdraw_key
 from assay_server.identity.tokens import make_token, use_up
-from assay_server.identity.withdrawn import WithdrawnCertificates
 from assay_server.store.people import Identity, StoredCertificate
 from assay_server.store.sql import MetadataStore, SqlTransaction
 
@@ -57,8 +56,7 @@ class Enrolment:
 
     Args:
         metadata: the store of identities, tokens and certificates.
-        directory: the identities in memory, read again after each change.
-        withdrawn: the withdrawn certificates in memory, read again after each change.
+        directory: identities and withdrawn certificates in memory, read again after each change.
         authority: signs; None: ``assay-server init`` was not run, so nobody can join.
         validity: of the certificates of agents and people.
         grace: how long after its end a certificate can still be renewed.
@@ -69,7 +67,6 @@ class Enrolment:
         self,
         metadata: MetadataStore,
         directory: IdentityDirectory,
-        withdrawn: WithdrawnCertificates,
         authority: Authority | None,
         validity: datetime.timedelta,
         *,
@@ -78,7 +75,6 @@ class Enrolment:
     ) -> None:
         self._metadata = metadata
         self._directory = directory
-        self._withdrawn = withdrawn
         self._given_authority = authority
         self._validity = validity
         self._grace = grace
@@ -175,7 +171,6 @@ class Enrolment:
         with self._metadata.transaction() as store:
             withdraw_key(store, caller.serial, now_ms)
             note_subject(f"certificate {caller.serial} {caller.name}".rstrip())
-        self._withdrawn.refresh()
         self._directory.refresh()
         _log.info("%s logged out: certificate %s is withdrawn", caller.name, caller.serial)
         return Left(caller.serial)
@@ -206,7 +201,6 @@ class Enrolment:
             revoked = revoke(store, request, now_ms)
             tokens = f"with tokens {', '.join(revoked.tokens)}" if revoked.tokens_withdrawn else ""
             note_subject(f"{revoked.what} {revoked.id} {revoked.name}".rstrip(), tokens)
-        self._withdrawn.refresh()
         self._directory.refresh()
         _log.info("revoked %s %s %s", revoked.what, revoked.id, revoked.name)
         return revoked

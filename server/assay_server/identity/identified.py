@@ -3,25 +3,17 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from assay_core.records.identity import WebLink, WebLinkAsked
 from assay_core.server_address import ServerAddress
-from assay_sampling.errors import RefusedError
 from assay_server.access.directory import IdentityDirectory
 from assay_server.config import ServerSettings, check_listen_address
 from assay_server.identity.authority import read_authority
 from assay_server.identity.enrolment import Enrolment
 from assay_server.identity.server_certificate import ServerCertificate
 from assay_server.identity.shared_authority import require_same_authority
-from assay_server.identity.withdrawn import WithdrawnCertificates
 from assay_server.store.sql import MetadataStore
-
-
-def no_page(_request: WebLinkAsked) -> WebLink:
-    """A server without a live page; raises RefusedError."""
-    raise RefusedError("this server", "it serves no live page", "start it with: assay-server --web HOST:PORT")
 
 
 @dataclass(frozen=True)
@@ -29,20 +21,18 @@ class Identified:
     """What a server needs to know who is who.
 
     ``certificate`` None: the server has no authority, and listens on sockets only. ``join``: the addresses at
-    which people and agents join. ``web_link``: makes a caller's link to the live page.
+    which people and agents join.
     """
 
     enrolment: Enrolment
     certificate: ServerCertificate | None = None
     join: Sequence[ServerAddress] = ()
-    web_link: Callable[[WebLinkAsked], WebLink] = no_page
 
 
 def identified(
     settings: ServerSettings,
     metadata: MetadataStore,
     directory: IdentityDirectory,
-    withdrawn: WithdrawnCertificates,
     *,
     shared_by: MetadataStore | None,
 ) -> Identified:
@@ -55,7 +45,7 @@ def identified(
         require_same_authority(shared_by, authority)
     validity = datetime.timedelta(seconds=settings.certificate_validity_seconds)
     grace = datetime.timedelta(seconds=settings.renewal_grace_seconds)
-    enrolment = Enrolment(metadata, directory, withdrawn, authority, validity, grace=grace)
+    enrolment = Enrolment(metadata, directory, authority, validity, grace=grace)
     enrolment.join_address = settings.advertise_join
     return Identified(
         enrolment,

@@ -102,7 +102,6 @@ async def patiently(
     context: grpc.aio.ServicerContext[Any, Any],
     *,
     what: str,
-    call: str,
     idle_seconds: float,
 ) -> AsyncIterator[Any]:
     """The messages of a stream that brings ``what``; one that stands still, or cannot be decoded, ends."""
@@ -112,9 +111,9 @@ async def patiently(
             message = await asyncio.wait_for(anext(messages, end), idle_seconds)
         except TimeoutError:
             cause = f"nothing of the {what} came for {idle_seconds} s"
-            await abort(context, StorageError(what, cause, "send it again"), call)
+            await abort(context, StorageError(what, cause, "send it again"), what)
         except AssayError as error:
-            await abort(context, error, call)
+            await abort(context, error, what)
         if message is end:
             return
         yield message

@@ -13,50 +13,20 @@ import grpc
 from grpc_health.v1 import health_pb2_grpc
 
 from assay_core.server_address import ServerAddress
-from assay_protos import (
-    agent_pb2_grpc,
-    archive_pb2_grpc,
-    bundle_pb2_grpc,
-    campaign_pb2_grpc,
-    identity_pb2_grpc,
-    ingest_pb2_grpc,
-    lab_pb2_grpc,
-    records_pb2_grpc,
-)
+from assay_protos import identity_pb2_grpc
 from assay_sampling.errors import ParameterError
 from assay_server.access.audit import AuditLog
-from assay_server.access.people import PeopleHandler
 from assay_server.access.recognising import Recognition
 from assay_server.access.table import services
-from assay_server.campaigns.budgets import BudgetHandler
-from assay_server.campaigns.ingest.segments import Ingest
-from assay_server.identity.identified import Identified
 from assay_server.limits import DEFAULT_LIMITS, JOIN_LIMITS, CallLimits, Limits
-from assay_server.rpc.agent_handler import AgentHandler
-from assay_server.rpc.archives.handler import ArchiveHandler
-from assay_server.rpc.archives.servicer import ArchiveServicer
 from assay_server.rpc.binding import bound, group_called, places_taken
-from assay_server.rpc.bundles.handler import BundleHandler
-from assay_server.rpc.bundles.servicer import BundleServicer
-from assay_server.rpc.campaign_handler import CampaignHandler
 from assay_server.rpc.concurrency import ConcurrencyLimit
 from assay_server.rpc.interceptors.access import AccessInterceptor
 from assay_server.rpc.interceptors.limits import CallMeter, LimitsInterceptor
 from assay_server.rpc.interceptors.quotas import Quotas
-from assay_server.rpc.lab.handler import LabHandler
-from assay_server.rpc.probes.health import HealthServicer
-from assay_server.rpc.published.handler import PublishedHandler
-from assay_server.rpc.published.servicer import PublishedServicer
-from assay_server.rpc.services import (
-    agent_service,
-    campaign_service,
-    identity_service,
-    join_service,
-    lab_service,
-    renewal_service,
-)
+from assay_server.rpc.probes import HealthServicer
+from assay_server.rpc.services import Handlers, add_services, join_service
 from assay_server.rpc.threads import Threads
-from assay_server.rpc.uploads.servicer import IngestServicer
 from assay_server.store.sql import MetadataStore
 
 _log = logging.getLogger(__name__)
@@ -74,20 +44,11 @@ class RpcServer:
     def __init__(
         self,
         listen: Sequence[ServerAddress],
-        agents: AgentHandler,
-        campaigns: CampaignHandler,
-        ingest: Ingest,
+        handlers: Handlers,
         *,
-        archives: ArchiveHandler,
-        bundles: BundleHandler,
-        published: PublishedHandler,
-        lab: LabHandler,
-        budgets: BudgetHandler,
         recognition: Recognition,
         metadata: MetadataStore,
-        identified: Identified,
         audit: AuditLog,
-        people: PeopleHandler,
         limits: Limits = DEFAULT_LIMITS,
         meter: CallMeter,
         socket_group: str = "",
@@ -99,20 +60,11 @@ class RpcServer:
         self._draining = False
         self._listen = listen
         self._socket_group = group_called(socket_group) if socket_group else None
-        self._agents = agents
-        self._campaigns = campaigns
-        self._archives = archives
-        self._bundles = bundles
-        self._published = published
-        self._lab = lab
-        self._budgets = budgets
-        self._ingest = ingest
+        self._handlers = handlers
         self._recognition = recognition
         self._metadata = metadata
-        self._identified = identified
-        self.joins: tuple[str, ...] = ()
         self._audit = audit
-        self._people = people
+        self.joins: tuple[str, ...] = ()
         self._listening: Future[tuple[str, ...]] = Future()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._end: asyncio.Event | None = None
@@ -149,7 +101,7 @@ class RpcServer:
     async def _drain(self, seconds: float) -> None:
         self._draining = True
         self._set_serving(False)
-        self._agents.drain()
+        self._handlers.agents.drain()
         loop = asyncio.get_running_loop()
         until = loop.time() + seconds
         while (busy := sum(each.busy for each in self._callers)) and loop.time() < until:
@@ -166,8 +118,10 @@ class RpcServer:
         self._thread.join()
 
     def _require_certificate(self) -> None:
-        on_tcp = [address for address in (*self._listen, *self._identified.join) if address.socket is None]
-        if on_tcp and self._identified.certificate is None:
+        on_tcp = [
+            address for address in (*self._listen, *self._handlers.identified.join) if address.socket is None
+        ]
+        if on_tcp and self._handlers.identified.certificate is None:
             raise ParameterError(
                 f"listen address {on_tcp[0].text!r}",
                 "over TCP both sides prove who they are, and this server has no certificate authority",
@@ -189,13 +143,17 @@ class RpcServer:
         threads = Threads.of(self._limits)
         server, joining = self._server(joining=False), self._server(joining=True)
         try:
-            self._add_services(server, threads)
+            self._health = HealthServicer(
+                services(), ConcurrencyLimit(lambda: self._limits.queries.watch_streams)
+            )
+            health_pb2_grpc.add_HealthServicer_to_server(self._health, server)
+            add_services(server, self._handlers, threads, self._limits)
             identity_pb2_grpc.add_EnrolmentServiceServicer_to_server(  # type: ignore[no-untyped-call]
-                join_service(self._identified.enrolment, threads), joining
+                join_service(self._handlers.identified.enrolment, threads), joining
             )
             addresses = self._bind(server, joining)
             await server.start()
-            if self._identified.join:
+            if self._handlers.identified.join:
                 await joining.start()
             self._listening.set_result(addresses)
             await self._end.wait()
@@ -217,51 +175,18 @@ class RpcServer:
 
     def _bind(self, server: grpc.aio.Server, joining: grpc.aio.Server) -> tuple[str, ...]:
         """Bind all listeners; the addresses of the main ones, with their ports."""
-        certificate, enrolment = self._identified.certificate, self._identified.enrolment
+        certificate, enrolment = self._handlers.identified.certificate, self._handlers.identified.enrolment
         mutual = certificate.credentials(ask_client=True) if certificate is not None else None
         addresses = tuple(bound(server, address, mutual, self._socket_group) for address in self._listen)
         if certificate is not None:
             one_sided = certificate.credentials(ask_client=False)
-            joins = [bound(joining, address, one_sided) for address in self._identified.join]
+            joins = [bound(joining, address, one_sided) for address in self._handlers.identified.join]
             enrolment.join_port = _port(joins)
             self.joins = tuple(joins)
         enrolment.port = _port(
             a for a, given in zip(addresses, self._listen, strict=True) if not given.socket
         )
         return addresses
-
-    def _add_services(self, server: grpc.aio.Server, threads: Threads) -> None:
-        self._health = HealthServicer(
-            services(), ConcurrencyLimit(lambda: self._limits.queries.watch_streams)
-        )
-        health_pb2_grpc.add_HealthServicer_to_server(self._health, server)
-        agent_pb2_grpc.add_AgentServiceServicer_to_server(  # type: ignore[no-untyped-call]
-            agent_service(self._agents, threads), server
-        )
-        campaign_pb2_grpc.add_CampaignServiceServicer_to_server(  # type: ignore[no-untyped-call]
-            campaign_service(self._campaigns, threads, self._limits), server
-        )
-        lab_pb2_grpc.add_LabServiceServicer_to_server(  # type: ignore[no-untyped-call]
-            lab_service(self._people, self._lab, self._budgets, threads), server
-        )
-        archive_pb2_grpc.add_ArchiveServiceServicer_to_server(  # type: ignore[no-untyped-call]
-            ArchiveServicer(self._archives, threads, self._limits.archives), server
-        )
-        bundle_pb2_grpc.add_BundleServiceServicer_to_server(  # type: ignore[no-untyped-call]
-            BundleServicer(self._bundles, threads, self._limits), server
-        )
-        records_pb2_grpc.add_RecordsServiceServicer_to_server(  # type: ignore[no-untyped-call]
-            PublishedServicer(self._published, threads, self._limits), server
-        )
-        ingest_pb2_grpc.add_IngestServiceServicer_to_server(  # type: ignore[no-untyped-call]
-            IngestServicer(self._ingest, threads, self._limits), server
-        )
-        identity_pb2_grpc.add_EnrolmentServiceServicer_to_server(  # type: ignore[no-untyped-call]
-            renewal_service(self._identified.enrolment, threads), server
-        )
-        identity_pb2_grpc.add_IdentityServiceServicer_to_server(  # type: ignore[no-untyped-call]
-            identity_service(self._identified, threads), server
-        )
 
 
 def _options(limits: CallLimits) -> dict[str, int]:

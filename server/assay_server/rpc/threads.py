@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import contextvars
 import threading
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Protocol, Self, TypeVar
@@ -14,7 +15,8 @@ import grpc
 
 from assay_sampling.errors import StorageError
 from assay_server.limits import Limits
-from assay_server.rpc.errors import abort, send_in_time
+from assay_server.rpc.concurrency import ConcurrencyLimit
+from assay_server.rpc.errors import abort, patiently, send_in_time
 
 Request = TypeVar("Request")
 Answer = TypeVar("Answer")
@@ -167,20 +169,110 @@ def as_it_is(record: Request) -> Request:
     return record
 
 
-async def send_pieces(
-    context: Context,
+def call_in_parts(
     executor: Executor,
-    handler: Callable[[Request], Iterator[Sent]],
-    read: Callable[[Any], Request],
-    request: Any,
+    handler: Callable[[Any], Iterator[Sent]],
+    record: type[Received],
     *,
     stalled_seconds: float,
-) -> None:
-    """Send what a handler yields, made in a thread; a peer that takes nothing for so long is cut off."""
-    pieces = await answer(context, executor, handler, read, request)
-    while (piece := await answer(context, executor, _next, as_it_is, pieces)) is not None:
-        await send_in_time(context, piece.to_proto(), stalled_seconds)
+    streams: ConcurrencyLimit | None = None,
+    what: str = "",
+) -> Callable[[Any, Context], AsyncIterator[Any]]:
+    """A call that is answered in parts: what the handler yields, made in a thread.
+
+    A peer that takes nothing for ``stalled_seconds`` is cut off. ``streams`` bounds how many there are of
+    ``what``.
+    """
+    read: Callable[[Any], Any] = record.from_proto
+
+    async def answered(message: Any, context: Context) -> AsyncIterator[Any]:
+        async with contextlib.nullcontext() if streams is None else one_of(streams, what, context):
+            parts = await answer(context, executor, handler, read, message)
+            while (part := await answer(context, executor, _next, as_it_is, parts)) is not None:
+                await send_in_time(context, part.to_proto(), stalled_seconds)
+        return
+        yield  # gRPC takes parts from a generator, and this one sends them itself
+
+    return answered
 
 
-def _next(pieces: Iterator[Sent]) -> Sent | None:
-    return next(pieces, None)
+class Taking(Protocol):
+    """A handler of what comes in chunks: plain functions, which may block."""
+
+    def begin(self, first: Any, /) -> Any:
+        """What is on its way from its first chunk on, which is fed, too; None: the stream is empty."""
+
+    def feed(self, incoming: Any, chunk: Any, /) -> None: ...
+
+    def finish(self, incoming: Any, /) -> Sent: ...
+
+
+def call_with_chunks(
+    executor: Executor,
+    handler: Taking,
+    record: type[Received],
+    *,
+    idle_seconds: float,
+    streams: ConcurrencyLimit,
+    what: str,
+) -> Callable[[AsyncIterator[Any], Context], AsyncIterator[Any]]:
+    """A call that brings ``what`` in chunks and is answered at their end.
+
+    One that brings nothing for ``idle_seconds`` ends. ``streams`` bounds how many there are.
+    """
+    read: Callable[[Any], Any] = record.from_proto
+
+    async def answered(requests: AsyncIterator[Any], context: Context) -> AsyncIterator[Any]:
+        async with one_of(streams, f"{what}s on their way", context):
+            arriving = _Arriving(handler)
+            try:
+                async for message in patiently(requests, context, what=what, idle_seconds=idle_seconds):
+                    await answer(context, executor, arriving.take, read, message)
+                yield await sent(context, executor, _Arriving.finish, as_it_is, arriving)
+            finally:
+                await asyncio.get_running_loop().run_in_executor(executor, arriving.close)
+
+    return answered
+
+
+class _Arriving:
+    """What a call brings; the call may end while a thread still begins it."""
+
+    def __init__(self, handler: Taking) -> None:
+        self._handler = handler
+        self._using = threading.Lock()
+        self._ended = False
+        self._incoming: Any = None
+
+    def take(self, chunk: Any) -> None:
+        self._begin(chunk)
+        if self._incoming is not None:
+            self._handler.feed(self._incoming, chunk)
+
+    def finish(self) -> Sent:
+        self._begin(None)
+        return self._handler.finish(self._incoming)
+
+    def close(self) -> None:
+        with self._using:
+            self._ended = True
+        if self._incoming is not None:
+            self._incoming.close()
+
+    def _begin(self, first: Any) -> None:
+        with self._using:
+            if self._incoming is None and not self._ended:
+                self._incoming = self._handler.begin(first)
+
+
+@contextlib.asynccontextmanager
+async def one_of(streams: ConcurrencyLimit, what: str, context: Context) -> AsyncIterator[None]:
+    """Count the call as one of the streams while the block runs; end it at once if there are too many."""
+    with streams.entered() as begins:
+        if not begins:
+            await abort(context, streams.refusal(what), what)
+        yield
+
+
+def _next(parts: Iterator[Sent]) -> Sent | None:
+    return next(parts, None)

@@ -42,7 +42,7 @@ class WebLab:
     @property
     def base(self) -> str:
         assert self.server.page is not None
-        return self.server.page.links.base
+        return self.server.page.base
 
     def caller(self, who: str) -> Caller:
         """Somebody as gRPC would know them; ``owner`` opened the socket."""
@@ -55,7 +55,7 @@ class WebLab:
         """The link that somebody would get."""
         assert self.server.page is not None
         with called_by(self.caller(who)):
-            return self.server.page.links.make(WebLinkAsked()).url
+            return self.server.page.link(WebLinkAsked()).url
 
     def browser(self, who: str = "") -> httpx.Client:
         """A browser; of somebody who has logged in, or of nobody. Close it."""
@@ -96,7 +96,7 @@ class WebLab:
     def notice(self) -> None:
         """What the server does by itself every 15 s."""
         assert self.server.page is not None
-        self.server.page.admission.notice()
+        self.server.page.admission.directory.refresh()
         self.server.page.sessions.refresh()
 
 

@@ -7,6 +7,7 @@ and the ownership that the RPC asks for; a changing one leaves the same entry in
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TypeVar
 
 from assay_core.identity.roles import OWNER_NAME, Role
@@ -22,7 +23,6 @@ from assay_server.access.audit import (
 from assay_server.access.caller import OWNER_ID, Caller, How, called_by
 from assay_server.access.directory import IdentityDirectory
 from assay_server.access.table import require_allowed, rule_of
-from assay_server.identity.withdrawn import WithdrawnCertificates
 from assay_server.rpc.belonging import require_belonging
 from assay_server.rpc.errors import status_code
 from assay_server.store.people import WebLogin
@@ -34,32 +34,20 @@ Told = TypeVar("Told")
 _LOG_IN = "log in again: assay lab login --web"
 
 
+@dataclass(frozen=True)
 class Admission:
     """Recognises sessions, and lets calls pass. Thread-safe.
 
     Args:
-        directory: the identities in memory.
-        withdrawn: certificates that were withdrawn; a session whose link was asked for with one ends.
+        directory: the identities in memory; a session whose link was asked for with a certificate that was
+            withdrawn ends.
         metadata: whose campaigns are.
         audit: the log of who did what.
     """
 
-    def __init__(
-        self,
-        directory: IdentityDirectory,
-        withdrawn: WithdrawnCertificates,
-        metadata: MetadataStore,
-        audit: AuditLog,
-    ) -> None:
-        self._directory = directory
-        self._withdrawn = withdrawn
-        self._metadata = metadata
-        self._audit = audit
-
-    def notice(self) -> None:
-        """Read identities and withdrawn certificates again; the server does so every 15 s."""
-        self._withdrawn.refresh()
-        self._directory.refresh()
+    directory: IdentityDirectory
+    metadata: MetadataStore
+    audit: AuditLog
 
     def caller(self, session: WebLogin | None, address: str) -> Caller:
         """Whose session it is, as the identity is now; does not block.
@@ -70,14 +58,14 @@ class Admission:
             raise NotIdentifiedError("session", "there is none, or it has ended", _LOG_IN)
         if is_owners(session):
             return Caller(OWNER_ID, OWNER_NAME, Role.ADMIN, how=How.WEB, address=address)
-        identity = self._directory.known(session.identity_id)
+        identity = self.directory.known(session.identity_id)
         if identity is None:
             raise NotIdentifiedError("session", "the server does not know its identity", _LOG_IN)
         if identity.revoked_at_ms:
             raise NotPermittedError(
                 f"{identity.kind} {identity.name}", "its identity was revoked", "ask an admin of the server"
             )
-        if session.serial in self._withdrawn:
+        if self.directory.is_withdrawn(session.serial):
             raise NotPermittedError(
                 f"{identity.kind} {identity.name}", "the certificate of its link was withdrawn", _LOG_IN
             )
@@ -130,10 +118,10 @@ class Admission:
                 forget_note()
                 known = isinstance(error, AssayError)
                 outcome = status_code(error).name.lower() if isinstance(error, AssayError) else "internal"
-                self._audit.end(note, outcome, str(error) if known else type(error).__name__)
+                self.audit.end(note, outcome, str(error) if known else type(error).__name__)
                 raise
             forget_note()
-            self._audit.end(note, DONE, "")
+            self.audit.end(note, DONE, "")
             return result
 
     def may(self, method: str, caller: Caller, campaign_id: str = "") -> bool:
@@ -148,4 +136,4 @@ class Admission:
         rule = rule_of(method)
         require_allowed(rule, caller, method)
         if rule is not None and rule.looks_at_campaign(caller):
-            require_belonging(self._metadata, rule, caller, campaign_id, run_id)
+            require_belonging(self.metadata, rule, caller, campaign_id, run_id)

@@ -23,38 +23,32 @@ ACTIONS: Mapping[str, str] = MappingProxyType(
 )
 
 
-class Acting:
-    """What buttons do; a form names a workload, a run, or neither for the whole campaign."""
+async def act(asking: Asking, name: str, request: Request) -> Response:
+    """Carry out one of ACTIONS in the caller's name.
 
-    def __init__(self, asking: Asking) -> None:
-        self._asking = asking
-
-    async def act(self, name: str, request: Request) -> Response:
-        """Carry out one of ACTIONS in the caller's name."""
-        asking = self._asking
-        caller, form = await asking.caller(request), await asking.form(request)
-        asking.require_csrf(request, form)
-        campaign_id, handler = request.path_params["campaign_id"], asking.handlers.campaigns
-        runs_request = RunsRequest(campaign_id, form.get("workload", ""), form.get("run", ""))
-        carry_out = {
-            "pause": handler.pause,
-            "resume": handler.resume,
-            "cancel": handler.cancel_runs,
-            "retry": handler.retry,
-        }[name]
-        about = ", ".join(
-            f"{what} {each[:100]}"
-            for what, each in (
-                ("campaign", campaign_id),
-                ("workload", runs_request.workload),
-                ("run", runs_request.run_id),
-            )
-            if each
+    A form names a workload, a run, or neither for the whole campaign.
+    """
+    caller, form = await asking.caller(request), await asking.form(request)
+    asking.require_csrf(request, form)
+    campaign_id, handler = request.path_params["campaign_id"], asking.handlers.campaigns
+    runs_request = RunsRequest(campaign_id, form.get("workload", ""), form.get("run", ""))
+    carry_out = {
+        "pause": handler.pause,
+        "resume": handler.resume,
+        "cancel": handler.cancel_runs,
+        "retry": handler.retry,
+    }[name]
+    about = ", ".join(
+        f"{what} {each[:100]}"
+        for what, each in (
+            ("campaign", campaign_id),
+            ("workload", runs_request.workload),
+            ("run", runs_request.run_id),
         )
-        answer = partial(carry_out, runs_request)
-        call = partial(
-            asking.admission.call, ACTIONS[name], caller, answer, campaign_id=campaign_id, about=about
-        )
-        await asking.thread(call)
-        run = urllib.parse.quote(runs_request.run_id, safe="")
-        return RedirectResponse(f"/runs/{run}" if run else campaign_path(campaign_id), 303)
+        if each
+    )
+    answer = partial(carry_out, runs_request)
+    call = partial(asking.admission.call, ACTIONS[name], caller, answer, campaign_id=campaign_id, about=about)
+    await asking.thread(call)
+    run = urllib.parse.quote(runs_request.run_id, safe="")
+    return RedirectResponse(f"/runs/{run}" if run else campaign_path(campaign_id), 303)

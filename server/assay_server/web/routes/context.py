@@ -17,14 +17,14 @@ from starlette.responses import HTMLResponse, Response
 from assay_sampling.errors import NotPermittedError
 from assay_server.access.caller import Caller, set_caller
 from assay_server.limits import Limits
-from assay_server.rpc.campaign_handler import CampaignHandler
 from assay_server.rpc.interceptors.quotas import Quotas
-from assay_server.rpc.published.handler import PublishedHandler
+from assay_server.rpc.services import Handlers
 from assay_server.store.people import WebLogin
 from assay_server.web.auth.admission import Admission
 from assay_server.web.auth.sessions import Sessions, csrf_token, require_csrf
 from assay_server.web.figures.conversion import Conversions
 from assay_server.web.figures.figure_worker import Studio
+from assay_server.web.views.campaign_page import CampaignPage
 from assay_server.web.views.pages import Pages
 from assay_server.web.views.region import Drawing
 from assay_server.web.views.templating import release, rendered, trusted
@@ -37,47 +37,40 @@ COOKIE, SECURE_COOKIE = "assay-session", "__Host-assay-session"
 
 
 @dataclass(frozen=True)
-class Handlers:
-    """What answers: the handlers of gRPC, the drawing of pages and figures, and other forms of reports."""
-
-    pages: Pages
-    campaigns: CampaignHandler
-    published: PublishedHandler
-    studio: Studio
-    conversions: Conversions
-
-
 class Asking:
     """Requests as calls of somebody.
 
     Args:
-        handlers: what answers.
+        handlers: those of gRPC, which answer here, too.
+        campaign: the page of a campaign, and its files.
+        pages: the drawing of all pages.
+        studio: the drawing of figures.
+        conversions: other forms of reports.
         admission: who may ask.
         sessions: links and cookies.
         threads: where handlers block.
         strangers: where logins and unknown cookies are looked up; it refuses what would wait for long.
-        limits: bounds of callers.
-        place: whether it is reached over TLS.
+        limits: bounds of callers and streams.
+        place: the names under which it is reached, and whether over TLS.
+        quotas: what callers have used of their limits.
     """
 
-    def __init__(
-        self,
-        handlers: Handlers,
-        *,
-        admission: Admission,
-        sessions: Sessions,
-        threads: Executor,
-        strangers: Executor,
-        limits: Limits,
-        place: WebPlace,
-    ) -> None:
-        self.handlers = handlers
-        self.admission = admission
-        self.sessions = sessions
-        self.tls = place.tls
-        self.cookie_name = SECURE_COOKIE if place.tls else COOKIE
-        self._threads, self._strangers = threads, strangers
-        self._quotas = Quotas(limits.callers)
+    handlers: Handlers
+    campaign: CampaignPage
+    pages: Pages
+    studio: Studio
+    conversions: Conversions
+    admission: Admission
+    sessions: Sessions
+    threads: Executor
+    strangers: Executor
+    limits: Limits
+    place: WebPlace
+    quotas: Quotas
+
+    @property
+    def cookie_name(self) -> str:
+        return SECURE_COOKIE if self.place.tls else COOKIE
 
     def cookie(self, request: Request) -> str:
         """The cookie of a session; "": none."""
@@ -92,20 +85,20 @@ class Asking:
         client = request.client
         address = "web:unknown" if client is None else f"web:{client.host}:{client.port}"
         caller = self.admission.caller(self.session(request), address)
-        with self._quotas.used(caller.identity_id, "web"):
+        with self.quotas.used(caller.identity_id, "web"):
             set_caller(caller)
         return caller
 
     async def thread(self, answer: Callable[[], Told]) -> Told:
         """What ``answer`` returns, which may block."""
-        return await _in(self._threads, answer)
+        return await _in(self.threads, answer)
 
     async def of_stranger(self, answer: Callable[[], Told]) -> Told:
         """What ``answer`` returns, for somebody who is not logged in: few are answered at a time.
 
         So who is logged in has the page, even while the database hangs. Raises StorageError if many wait.
         """
-        return await _in(self._strangers, answer)
+        return await _in(self.strangers, answer)
 
     async def of_campaign(
         self, call: str, caller: Caller, answer: Callable[[], Told], campaign_id: str

@@ -32,76 +32,69 @@ _MADE: Mapping[str, tuple[Form, str]] = MappingProxyType(
 )
 
 
-class Downloads:
-    """Files of campaigns."""
-
-    def __init__(self, asking: Asking) -> None:
-        self._asking = asking
-
-    async def report(self, request: Request) -> Response:
-        """The report in the form that the path names."""
-        asking = self._asking
-        caller, campaign_id = await asking.caller(request), request.path_params["campaign_id"]
-        form = request.path_params["form"]
-        if form in _MADE:
-            made, media = _MADE[form]
-            if form == "parquet":
-                stored = partial(asking.handlers.pages.report_rows, campaign_id)
-                rows = await asking.of_campaign(REPORT_CALL, caller, stored, campaign_id)
-                if rows is not None:
-                    return _download(rows, media, f"{campaign_id}.parquet", {})
-            find = partial(asking.handlers.pages.report, ReportRequest(campaign_id, ReportFormat.JSON))
-            document = await asking.of_campaign(REPORT_CALL, caller, find, campaign_id)
-            data = await asking.handlers.conversions.form(document, made)
-            return Response(data, media_type=media, headers=_kept_as(f"{campaign_id}.{form}"))
-        if form not in tuple(ReportFormat):
-            known = ", ".join((*ReportFormat, *_MADE))
-            raise ParameterError("report", f"there is no form {form[:20]!r}", f"take {known}")
-        find = partial(asking.handlers.pages.report, ReportRequest(campaign_id, ReportFormat(form)))
+async def report(asking: Asking, request: Request) -> Response:
+    """The report in the form that the path names."""
+    caller, campaign_id = await asking.caller(request), request.path_params["campaign_id"]
+    form = request.path_params["form"]
+    if form in _MADE:
+        made, media = _MADE[form]
+        if form == "parquet":
+            stored = partial(asking.campaign.report_rows, campaign_id)
+            rows = await asking.of_campaign(REPORT_CALL, caller, stored, campaign_id)
+            if rows is not None:
+                return _download(rows, media, f"{campaign_id}.parquet", {})
+        find = partial(asking.campaign.report, ReportRequest(campaign_id, ReportFormat.JSON))
         document = await asking.of_campaign(REPORT_CALL, caller, find, campaign_id)
-        is_page = form == ReportFormat.HTML
-        media = "text/html" if is_page else "application/json"
-        name = None if is_page else f"{campaign_id}.{form}"
-        headers = {"Content-Security-Policy": REPORT_POLICY} if is_page else {}
-        if isinstance(document, Path):
-            return _download(document, media, name, headers)
-        placed = {} if name is None else _kept_as(name)
-        return Response(document, media_type=media, headers={**headers, **placed})
+        data = await asking.conversions.form(document, made)
+        return Response(data, media_type=media, headers=_kept_as(f"{campaign_id}.{form}"))
+    if form not in tuple(ReportFormat):
+        known = ", ".join((*ReportFormat, *_MADE))
+        raise ParameterError("report", f"there is no form {form[:20]!r}", f"take {known}")
+    find = partial(asking.campaign.report, ReportRequest(campaign_id, ReportFormat(form)))
+    document = await asking.of_campaign(REPORT_CALL, caller, find, campaign_id)
+    is_page = form == ReportFormat.HTML
+    media = "text/html" if is_page else "application/json"
+    name = None if is_page else f"{campaign_id}.{form}"
+    headers = {"Content-Security-Policy": REPORT_POLICY} if is_page else {}
+    if isinstance(document, Path):
+        return _download(document, media, name, headers)
+    placed = {} if name is None else _kept_as(name)
+    return Response(document, media_type=media, headers={**headers, **placed})
 
-    async def figure(self, request: Request) -> Response:
-        """A figure of the campaign's report, or of what there is so far, as SVG."""
-        asking = self._asking
-        caller, campaign_id = await asking.caller(request), request.path_params["campaign_id"]
-        find = partial(asking.handlers.pages.figure_source, campaign_id)
-        source = await asking.of_campaign(REPORT_CALL, caller, find, campaign_id)
-        narrow = "narrow" in request.query_params
-        drawn = await asking.handlers.studio.picture(source, request.path_params["figure"], narrow=narrow)
-        return Response(drawn, media_type="image/svg+xml", headers={"Content-Security-Policy": FIGURE_POLICY})
 
-    async def records(self, request: Request) -> Response:
-        """The page that lists a campaign's published files."""
-        asking = self._asking
-        caller, campaign_id = await asking.caller(request), request.path_params["campaign_id"]
-        records_request = RecordsAsked(campaign_id, number(request.query_params.get("from", "")))
-        listed = partial(asking.handlers.published.list, records_request)
-        call = "assay.v1.RecordsService/ListRecords"
-        page = await asking.of_campaign(call, caller, listed, campaign_id)
-        facts = {"campaign_id": campaign_id, "files": page.files, "next": page.next}
-        drawing = Drawing(f"Records of {campaign_id}", "records.html.j2", {}, facts)
-        return asking.drawn(request, caller, drawing, kinds.CAMPAIGN)
+async def figure(asking: Asking, request: Request) -> Response:
+    """A figure of the campaign's report, or of what there is so far, as SVG."""
+    caller, campaign_id = await asking.caller(request), request.path_params["campaign_id"]
+    find = partial(asking.campaign.figure_source, campaign_id)
+    source = await asking.of_campaign(REPORT_CALL, caller, find, campaign_id)
+    narrow = "narrow" in request.query_params
+    drawn = await asking.studio.picture(source, request.path_params["figure"], narrow=narrow)
+    return Response(drawn, media_type="image/svg+xml", headers={"Content-Security-Policy": FIGURE_POLICY})
 
-    async def file(self, request: Request) -> Response:
-        """One published Parquet file."""
-        asking = self._asking
-        caller, given = await asking.caller(request), request.path_params
-        campaign_id = given["campaign_id"]
-        find = partial(asking.handlers.pages.record_file, campaign_id, given["run_id"], given["slice"])
-        call = "assay.v1.RecordsService/ReadRecords"
-        path, file, close = await asking.of_campaign(call, caller, find, campaign_id)
-        name = f"{file.run_id}-slice-{file.slice:05d}.parquet"
-        # Its hash names its content: a download goes on only with the same file (RFC 9110, 13.1.5).
-        headers = {"ETag": f'"{file.content_hash}"'}
-        return _download(path, "application/vnd.apache.parquet", name, headers, BackgroundTask(close))
+
+async def records(asking: Asking, request: Request) -> Response:
+    """The page that lists a campaign's published files."""
+    caller, campaign_id = await asking.caller(request), request.path_params["campaign_id"]
+    records_request = RecordsAsked(campaign_id, number(request.query_params.get("from", "")))
+    listed = partial(asking.handlers.published.list, records_request)
+    call = "assay.v1.RecordsService/ListRecords"
+    page = await asking.of_campaign(call, caller, listed, campaign_id)
+    facts = {"campaign_id": campaign_id, "files": page.files, "next": page.next}
+    drawing = Drawing(f"Records of {campaign_id}", "records.html.j2", {}, facts)
+    return asking.drawn(request, caller, drawing, kinds.CAMPAIGN)
+
+
+async def file(asking: Asking, request: Request) -> Response:
+    """One published Parquet file."""
+    caller, given = await asking.caller(request), request.path_params
+    campaign_id = given["campaign_id"]
+    find = partial(asking.campaign.record_file, campaign_id, given["run_id"], given["slice"])
+    call = "assay.v1.RecordsService/ReadRecords"
+    path, piece, close = await asking.of_campaign(call, caller, find, campaign_id)
+    name = f"{piece.run_id}-slice-{piece.index:05d}.parquet"
+    # Its hash names its content: a download goes on only with the same file (RFC 9110, 13.1.5).
+    headers = {"ETag": f'"{piece.content_hash}"'}
+    return _download(path, "application/vnd.apache.parquet", name, headers, BackgroundTask(close))
 
 
 def _download(

@@ -13,7 +13,6 @@ from starlette.responses import Response
 from assay_sampling.errors import AssayError, ParameterError
 from assay_server.access.caller import Caller
 from assay_server.access.visibility import sight_of
-from assay_server.limits import Limits
 from assay_server.rpc.concurrency import ConcurrencyLimit
 from assay_server.web.live import LivePages
 from assay_server.web.routes.acting import ACTIONS
@@ -31,10 +30,10 @@ _LISTS = (kinds.CAMPAIGNS, kinds.CAMPAIGN, kinds.RUNS)
 class Watching:
     """Pages of each kind, and their streams; ``live``: pages that are watched."""
 
-    def __init__(self, asking: Asking, live: LivePages, limits: Limits) -> None:
+    def __init__(self, asking: Asking, live: LivePages) -> None:
         self._asking = asking
         self._live = live
-        self._queries = limits.queries
+        self._limits = limits = asking.limits
         self._streams = ConcurrencyLimit(
             lambda: limits.queries.watch_streams, lambda: limits.callers.place_share_percent
         )
@@ -68,14 +67,14 @@ class Watching:
             return (now.role, now.project) == (caller.role, caller.project)
 
         events = self._live.events(*self._shared(caller, page, acts), seen)
-        return EventStream(events, holds, self._streams, lambda: self._queries.answer_stalled_seconds)
+        return EventStream(events, holds, self._streams, lambda: self._limits.queries.answer_stalled_seconds)
 
     def _let_in(self, caller: Caller, page: PageAsked) -> bool:
         """Whether the page has buttons for the caller; raises what refuses it."""
         about = {"campaign_id": page.campaign_id, "run_id": page.run_id}
         admission = self._asking.admission
         admission.call(STANDS_FOR[page.kind], caller, lambda: None, **about)
-        campaign_id = page.campaign_id or self._asking.handlers.pages.campaign_of(page.run_id)
+        campaign_id = page.campaign_id or self._asking.pages.campaign_of(page.run_id)
         return bool(campaign_id) and admission.may(ACTIONS["pause"], caller, campaign_id)
 
     def _shared(self, caller: Caller, page: PageAsked, acts: bool) -> tuple[Any, Any, Any]:
@@ -83,7 +82,7 @@ class Watching:
         of_all = not (page.campaign_id or page.run_id)
         key = (page, acts, sight_of(caller) if of_all else None)
         about = {"campaign_id": page.campaign_id, "run_id": page.run_id}
-        pages, call = self._asking.handlers.pages, self._asking.admission.call
+        pages, call = self._asking.pages, self._asking.admission.call
 
         def draw() -> Awaitable[Drawing]:
             drawn = partial(pages.drawn, page, acts)

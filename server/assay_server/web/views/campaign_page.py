@@ -9,7 +9,6 @@ from functools import partial
 from pathlib import Path
 from urllib.parse import quote
 
-from assay_core.records.archive import RecordFile
 from assay_core.records.campaign import (
     AttemptState,
     CampaignState,
@@ -21,8 +20,8 @@ from assay_core.records.runs import RunsRequest
 from assay_sampling.verdicts.rules import GOAL_ERROR_PERCENT
 from assay_server.campaigns.errors import NotYetError, UnknownThingError, known_campaign, unknown_run
 from assay_server.campaigns.scheduling.coordinator import Coordinator
-from assay_server.rpc.campaign_handler import CampaignHandler
-from assay_server.store.model import ACTIVE_ATTEMPTS, Attempt, Campaign, Run
+from assay_server.rpc.handlers.campaigns import CampaignHandler
+from assay_server.store.model import ACTIVE_ATTEMPTS, Attempt, Campaign, Run, Slice
 from assay_server.store.sql import SqlTransaction
 from assay_server.web.activity import Pulse
 from assay_server.web.figures.figure_worker import Source, Studio
@@ -104,39 +103,30 @@ class CampaignPage:
             raise unknown_run(run_id)
         return campaign_id
 
-    def files_of(self, run_id: str) -> list[RecordFile]:
-        """The published files of a run."""
+    def files_of(self, run_id: str) -> list[Slice]:
+        """The slices of a run that have published files."""
         with self._coordinator.snapshot() as store:
-            run = store.run(run_id)
-            pieces = store.slices(run_id)
-        workload = "" if run is None else run.workload
-        return [
-            RecordFile(
-                run_id, workload, each.index, each.file, each.file_bytes, each.content_hash, each.launches
-            )
-            for each in pieces
-            if each.file
-        ]
+            return [each for each in store.slices(run_id) if each.file]
 
     def record_file(
         self, campaign_id: str, run_id: str, index: int
-    ) -> tuple[Path, RecordFile, Callable[[], None]]:
-        """A published file, and what to call once it was read.
+    ) -> tuple[Path, Slice, Callable[[], None]]:
+        """A published file, its slice, and what to call once it was read.
 
         Raises UnknownThingError if the campaign has no such file.
         """
         if self.of_run(run_id) != campaign_id:
             raise unknown_run(run_id)
-        file = next((each for each in self.files_of(run_id) if each.slice == index), None)
-        if file is None:
+        piece = next((each for each in self.files_of(run_id) if each.index == index), None)
+        if piece is None:
             raise UnknownThingError(
                 f"records of run {run_id[:100]!r}",
                 "the server has published no such file",
                 "see the files of the campaign",
             )
         with contextlib.ExitStack() as held:
-            path = held.enter_context(self._coordinator.records.reading(file.file))
-            return path, file, held.pop_all().close
+            path = held.enter_context(self._coordinator.records.reading(piece.file))
+            return path, piece, held.pop_all().close
 
     def report(self, request: ReportRequest) -> Path | bytes:
         """The file of a stored report, or the content of one of what is there so far.

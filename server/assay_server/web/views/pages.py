@@ -4,26 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from types import MappingProxyType
 from urllib.parse import quote
 
-from assay_core.records.archive import RecordFile
 from assay_core.records.campaign import (
     CampaignsPage,
     CampaignState,
     CampaignStatus,
-    ReportRequest,
     RunState,
     StatusRequest,
 )
 from assay_core.records.lab import LabQuestion
 from assay_core.records.runs import NamedRun
-from assay_server.rpc.campaign_handler import CampaignHandler
-from assay_server.rpc.lab.handler import LabHandler
+from assay_server.rpc.handlers.campaigns import CampaignHandler
+from assay_server.rpc.handlers.lab import LabHandler
 from assay_server.store.overviews import RunFilter
 from assay_server.web.activity import Pulse
-from assay_server.web.figures.figure_worker import Source
 from assay_server.web.views.campaign_page import PAUSED, CampaignPage, Past
 from assay_server.web.views.cells import STANDINGS
 from assay_server.web.views.filters import NO_FILTER, Filter, Shown, choice, page_of
@@ -85,24 +81,6 @@ class Pages:
     def campaign_of(self, run_id: str) -> str:
         """The campaign of a run; "" for no run. Raises UnknownThingError."""
         return self._campaign.of_run(run_id) if run_id else ""
-
-    def report(self, request: ReportRequest) -> Path | bytes:
-        """The file of a stored report, or the content of one of what is there so far; raises NotYetError."""
-        return self._campaign.report(request)
-
-    def report_rows(self, campaign_id: str) -> Path | None:
-        """The Parquet file of a stored report; None before there is one. Raises UnknownThingError."""
-        return self._campaign.report_rows(campaign_id)
-
-    def figure_source(self, campaign_id: str) -> Source:
-        """The report whose figures a campaign's page shows; raises NotYetError, UnknownThingError."""
-        return self._campaign.figure_source(campaign_id)
-
-    def record_file(
-        self, campaign_id: str, run_id: str, index: int
-    ) -> tuple[Path, RecordFile, Callable[[], None]]:
-        """A published file, and what to call once it was read; raises UnknownThingError."""
-        return self._campaign.record_file(campaign_id, run_id, index)
 
     def version(self, page: PageAsked) -> int:
         """A number that changes when the page may have."""

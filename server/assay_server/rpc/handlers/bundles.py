@@ -35,14 +35,25 @@ class BundleHandler:
         missing_bundles = [bundle for bundle in named.bundles if bundle.sha256 in missing]
         return BundlesMissing(missing, self._store.parts(holder(), missing_bundles))
 
-    def begin(self, first: BundleChunk) -> Incoming:
-        """Begin to receive a bundle, which the first chunk names."""
+    def begin(self, first: BundleChunk | None) -> Incoming:
+        """Begin to receive a bundle, which the first chunk names; None: the stream is empty."""
+        if first is None:
+            raise InputError("bundle", "the stream is empty", "send it again")
         if first.bundle is None:
             raise InputError("bundle", "the stream does not begin with its name", "send it again")
         if self._coordinator.capacity is not None:
             self._coordinator.capacity.require()
         note_subject(f"bundle {first.bundle.sha256[:64]}", f"{first.bundle.files} files")
         return self._store.begin(holder(), first.bundle, first.offset)
+
+    def feed(self, incoming: Incoming, chunk: BundleChunk) -> None:
+        """Take a piece of a bundle, that of the first chunk too. Raises InputError, StorageError."""
+        if chunk.bundle is not None and chunk.bundle is not incoming.bundle:
+            raise InputError("bundle", "a stream brings one bundle", "send each by itself")
+        most = self._store.limits.bundle_chunk_bytes
+        if len(chunk.data) > most:
+            raise InputError("bundle", f"a chunk has at most {most:,} bytes", "send it again")
+        incoming.feed(chunk.data)
 
     def finish(self, incoming: Incoming) -> StoredBundle:
         """The answer once the bundle is durable."""

@@ -33,8 +33,14 @@ from assay_server.campaigns.scheduling.coordinator import Coordinator
 from assay_server.campaigns.scheduling.waiting import waiting_for
 from assay_server.campaigns.submit import submit
 from assay_server.limits import DEFAULT_LIMITS, QueryLimits
-from assay_server.rpc.status_board import StatusBoard
-from assay_server.rpc.statuses import attempt_detail, campaign_status, run_status, set_aside, slot_rests
+from assay_server.rpc.handlers.status_board import StatusBoard
+from assay_server.rpc.handlers.statuses import (
+    attempt_detail,
+    campaign_status,
+    run_status,
+    set_aside,
+    slot_rests,
+)
 from assay_server.store.model import Campaign, Sight
 from assay_server.store.overviews import EVERY_RUN, RunFilter
 from assay_server.store.sql import SqlTransaction

@@ -1,23 +1,31 @@
 """The standard health service of gRPC, for probes: NOT_SERVING while the server cannot do its work.
 
+A server that stands by says so, too, on its own sockets. It does not listen on TCP, so a balancer or a list
+of addresses leads to the server that is active.
+
 The servicer of grpcio-health-checking writes to its context instead of giving answers, which interceptors
-that check callers cannot follow; so only its messages are taken.
+that check callers cannot follow; so an active server takes only its messages.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable
+import contextlib
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import grpc
-from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 
+from assay_core.server_address import ServerAddress
+from assay_server.rpc.binding import bound, group_called, places_taken
 from assay_server.rpc.concurrency import ConcurrencyLimit
 from assay_server.rpc.errors import abort
 
 Context = grpc.aio.ServicerContext[Any, Any]
 _Response = health_pb2.HealthCheckResponse
+_WHOLE_SERVER = ""
 
 
 class HealthServicer(health_pb2_grpc.HealthServicer):  # type: ignore[misc]
@@ -27,7 +35,7 @@ class HealthServicer(health_pb2_grpc.HealthServicer):  # type: ignore[misc]
     """
 
     def __init__(self, services: Iterable[str], streams: ConcurrencyLimit) -> None:
-        self._services = frozenset({"", *services})
+        self._services = frozenset({_WHOLE_SERVER, *services})
         self._streams = streams
         self._status = _Response.SERVING
         self._changed = asyncio.Event()
@@ -59,3 +67,26 @@ class HealthServicer(health_pb2_grpc.HealthServicer):  # type: ignore[misc]
                 changed = self._changed
                 yield _Response(status=self._status if known else _Response.SERVICE_UNKNOWN)
                 await changed.wait()
+
+
+@contextlib.contextmanager
+def answering_not_serving(listen: Sequence[ServerAddress], socket_group: str = "") -> Iterator[None]:
+    """Answer the standard health service on the sockets among ``listen`` while the block runs.
+
+    Raises ParameterError if one is taken.
+    """
+    sockets = [address for address in listen if address.socket is not None]
+    group = group_called(socket_group) if socket_group else None
+    with ThreadPoolExecutor(1, "assay-standby") as threads:
+        server = grpc.server(threads)
+        servicer = health.HealthServicer()
+        servicer.set(_WHOLE_SERVER, _Response.NOT_SERVING)
+        health_pb2_grpc.add_HealthServicer_to_server(servicer, server)
+        with places_taken(sockets, group):
+            for address in sockets:
+                bound(server, address, None, group)
+            server.start()
+        try:
+            yield
+        finally:
+            server.stop(grace=None).wait()

@@ -18,7 +18,7 @@ from assay_sampling.errors import ParameterError
 from assay_server.campaigns.errors import UnknownThingError, known_campaign
 from assay_server.campaigns.scheduling.coordinator import Coordinator
 from assay_server.limits import QueryLimits
-from assay_server.rpc.published.launches import after, launch_parts, published_files
+from assay_server.rpc.handlers.launches import after, launch_parts, published_files
 from assay_server.store.model import Run, Slice
 
 _CHUNK_BYTES = 1 << 20

@@ -27,7 +27,7 @@ from assay_server.campaigns.scheduling.coordinator import Coordinator
 from assay_server.campaigns.scheduling.leases import Lease
 from assay_server.identity.agent_names import require_free_name
 from assay_server.limits import DEFAULT_LIMITS, AgentLimits
-from assay_server.rpc.bounds import agent_of, bounded_failure, bounded_flags, bounded_log
+from assay_server.rpc.handlers.bounds import agent_of, bounded_failure, bounded_flags, bounded_log
 from assay_server.store.model import Agent
 from assay_server.store.sql import SqlTransaction
 from assay_server.store.transactions import repeated

@@ -1,7 +1,11 @@
-"""Answers questions about the whole lab: its agents, and the queue. Plain functions; may block."""
+"""Answers questions about the whole lab: its agents, and the queue. Plain functions; may block.
+
+Runs of campaigns that the caller may not know of are in the queue and on slots, but without names.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence, Set
 from dataclasses import dataclass, replace
 
 from assay_core.records.campaign import AttemptState, CampaignState, Estimate, RunState
@@ -33,12 +37,12 @@ from assay_server.campaigns.scheduling.coordinator import Coordinator
 from assay_server.campaigns.scheduling.resting import Row
 from assay_server.campaigns.scheduling.waiting import Line, waiting_alike
 from assay_server.limits import DEFAULT_LIMITS, QueryLimits
-from assay_server.rpc.lab.unnamed import hidden_runs, unnamed, unnamed_costs
 from assay_server.store.model import Agent, Attempt, Belonging, Campaign, Run, Sight
 from assay_server.store.overviews import CampaignProgress, WorkloadCost
 from assay_server.store.sql import SqlTransaction
 
 _MOST_AHEAD = 5
+_HIDDEN_WORKLOAD = "a workload of another project"
 
 
 @dataclass(frozen=True)
@@ -72,7 +76,7 @@ class LabHandler:
         with self._coordinator.snapshot() as store:
             agents = store.agents()
             leased = store.attempts_in((AttemptState.LEASED,))
-            hidden = hidden_runs(store, leased, sight_of(current_caller()))
+            hidden = _hidden_runs(store, leased, sight_of(current_caller()))
             revoked = frozenset(each.identity_id for each in store.identities() if each.revoked_at_ms)
         by_slot = {
             (each.agent_id, slot_id): _measured(each, hidden) for each in leased for slot_id in each.slots
@@ -103,7 +107,7 @@ class LabHandler:
         by_id = {line.campaign.campaign_id: line for line in lines}
         hidden = frozenset(each for each, line in by_id.items() if line.hidden)
         queued = [
-            unnamed(self._queued(line, waiting, by_id, candidates, lab), hidden)
+            _unnamed(self._queued(line, waiting, by_id, candidates, lab), hidden)
             for line in lines
             for waiting in line.waiting
         ]
@@ -114,7 +118,7 @@ class LabHandler:
         line = self._coordinator.line(store, campaign, [run for run, _ in progress.needs])
         costs = store.workload_costs(campaign.campaign_id, now_ms)
         hidden = not sight.sees(Belonging(campaign.owner, campaign.project))
-        return _Line(campaign, progress, unnamed_costs(costs) if hidden else costs, line, hidden)
+        return _Line(campaign, progress, _unnamed_costs(costs) if hidden else costs, line, hidden)
 
     def _queued(
         self, line: _Line, waiting: tuple[Run, int], lines: dict[str, _Line], candidates: Candidates, lab: Lab
@@ -243,3 +247,33 @@ def _slot(agent: Agent, slot: Slot, measured: _Measured, moment: _Moment) -> Lab
         measured.leased_at_ms,
         until_ms,
     )
+
+
+def _unnamed(queued: QueuedRuns, hidden: Set[str]) -> QueuedRuns:
+    """Waiting runs without the names of hidden campaigns, each of which becomes ""."""
+    ahead = tuple("" if each in hidden else each for each in queued.ahead)
+    if queued.campaign_id not in hidden:
+        return replace(queued, ahead=ahead)
+    return replace(
+        queued,
+        campaign_id="",
+        first_run_id="",
+        owner_name="",
+        project="",
+        reason="it is of another project",
+        ahead=ahead,
+    )
+
+
+def _unnamed_costs(costs: Sequence[WorkloadCost]) -> list[WorkloadCost]:
+    """The costs of a hidden campaign: what estimates say of them names no workload."""
+    return [replace(each, workload=_HIDDEN_WORKLOAD) for each in costs]
+
+
+def _hidden_runs(store: SqlTransaction, leased: Sequence[Attempt], sight: Sight) -> frozenset[str]:
+    """Those of the runs being measured that the caller may not know of."""
+    if sight.everything:
+        return frozenset()
+    runs = {each.key.run_id for each in leased}
+    whose = {run_id: store.belongs_to(store.campaign_of(run_id) or "") for run_id in runs}
+    return frozenset(run_id for run_id, of in whose.items() if of is None or not sight.sees(of))

@@ -47,14 +47,18 @@ class ArchiveHandler:
         """The archive of a campaign that has ended."""
         return (ArchiveChunk(data) for data in export_campaign(self._coordinator, request.campaign_id))
 
-    def begin_import(self, _nothing: None) -> Import:
+    def begin(self, _first: ArchiveChunk | None) -> Import:
         """Begin to receive an archive. Raises StorageError if there is no room for new work."""
         self._capacity.require()
         with self._coordinator.snapshot() as store:
             most_bytes = self._capacity.most_bytes(store)
         return Import(self._coordinator, self._state, most_bytes)
 
-    def finish_import(self, archive: Import) -> ImportedCampaign:
+    def feed(self, archive: Import, chunk: ArchiveChunk) -> None:
+        """Take a piece of an archive. Raises StorageError if there is no room for it."""
+        archive.write(chunk.data)
+
+    def finish(self, archive: Import) -> ImportedCampaign:
         """Check what was received and take it in."""
         if not self._changing.acquire(timeout=60):
             raise StorageError("server", "another campaign is deleted or imported", "try again later")

@@ -21,7 +21,7 @@ from assay_server.campaigns.planning.time_left import Analysed, Elsewhere, estim
 from assay_server.campaigns.queue_view import Lab, slots_by_gpu, told_reasons
 from assay_server.campaigns.scheduling.coordinator import Coordinator
 from assay_server.campaigns.scheduling.waiting import waiting_alike
-from assay_server.rpc.statuses import campaign_status
+from assay_server.rpc.handlers.statuses import campaign_status
 from assay_server.store.model import Campaign, Hold, Need, Run, need_of
 from assay_server.store.overviews import WorkloadCost
 from assay_server.store.sql import SqlTransaction

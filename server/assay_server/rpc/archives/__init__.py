@@ -1,1 +1,0 @@
-"""Archives of campaigns over gRPC: deleting, exporting and importing."""

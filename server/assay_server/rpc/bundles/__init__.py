@@ -1,1 +1,0 @@
-"""Bundles over gRPC: sent by people, fetched by agents."""

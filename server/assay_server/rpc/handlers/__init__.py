@@ -1,0 +1,1 @@
+"""Handlers: plain functions of a record, which know no sockets."""

@@ -1,1 +1,0 @@
-"""The LabService: agents and the queue, the audit log, and people's roles."""

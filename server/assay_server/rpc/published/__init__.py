@@ -1,1 +1,0 @@
-"""Published records over gRPC: which files a campaign has, and their content."""
