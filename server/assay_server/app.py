@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Self
 from assay_core.metrics.endpoint import MetricsEndpoint
 from assay_core.settings.reloading import reloaded
 from assay_server.access.audit import AuditedStore, AuditLog
+from assay_server.access.caller import Recognition
 from assay_server.access.directory import IdentityDirectory
 from assay_server.access.people import PeopleHandler
-from assay_server.access.recognising import Recognition
 from assay_server.campaigns.analysing.analyses import Analyses
 from assay_server.campaigns.analysing.executors.chosen import chosen_executors
 from assay_server.campaigns.analysing.provisional import ProvisionalReports

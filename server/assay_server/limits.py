@@ -74,7 +74,7 @@ class CallLimits:
 
 @dataclass
 class CallerLimits:
-    """Bounds of each caller with a certificate (:mod:`assay_server.rpc.interceptors.quotas`).
+    """Bounds of each caller with a certificate (:mod:`assay_server.rpc.quotas`).
 
     ``place_share_percent`` is built in: four callers can fill a kind of stream, one can not.
     """

@@ -14,9 +14,8 @@ import pytest
 from assay_core.identity.roles import IdentityKind
 from assay_sampling.errors import NotPermittedError
 from assay_server.limits import CallerLimits
-from assay_server.rpc.interceptors.handlers import Context, answer_of, with_answer
-from assay_server.rpc.interceptors.limits import LimitsInterceptor
-from assay_server.rpc.interceptors.quotas import Quotas
+from assay_server.rpc.interceptors import Context, LimitsInterceptor, answer_of, with_answer
+from assay_server.rpc.quotas import Quotas
 from tests.support.identity.authorities import made_authority, made_credentials
 
 KINDS = list(product((False, True), repeat=2))  # request, response streaming

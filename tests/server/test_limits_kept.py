@@ -193,7 +193,7 @@ def test_agents_that_were_away_longest_are_forgotten_unless_they_hold_a_run(make
 def test_bytes_that_are_no_request_get_one_line_and_a_typed_error(
     make_server: MakeServer, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("assay_server.rpc.interceptors.bad_requests.BAD_REQUESTS_LOGGED_PER_MINUTE", 2)
+    monkeypatch.setattr("assay_server.rpc.interceptors.BAD_REQUESTS_LOGGED_PER_MINUTE", 2)
     server = make_server()
     channel = grpc.insecure_channel(server.addresses[0])
     for method in ("AgentService/Heartbeat", "CampaignService/GetStatus", "AgentService/Register"):

@@ -28,7 +28,7 @@ from assay_server.limits import (
     take_over,
 )
 from assay_server.rpc.concurrency import ConcurrencyLimit
-from assay_server.rpc.interceptors.quotas import Quotas
+from assay_server.rpc.quotas import Quotas
 
 
 def numbers(limits: Limits) -> dict[str, int]:

@@ -19,8 +19,7 @@ from assay_core.records.lab import LabAgents, LabQuestion, LabQueue
 from assay_protos import lab_pb2_grpc
 from assay_sampling.errors import NotPermittedError
 from assay_server.access.caller import Caller, How, called_by
-from assay_server.access.priorities import require_priority
-from assay_server.access.visibility import EVERY_PROJECT, project_for, sight_of
+from assay_server.access.rights import EVERY_PROJECT, project_for, require_priority, sight_of
 from assay_server.app import Server
 from assay_server.rpc.handlers.campaigns import CampaignHandler
 from assay_server.store.model import EVERYTHING, Belonging

@@ -10,8 +10,7 @@ from assay_core.records.upload import Bundle
 from assay_sampling.errors import CampaignError, ParameterError
 from assay_server.access.audit import note_nothing_new, note_subject
 from assay_server.access.caller import Caller, current_caller
-from assay_server.access.priorities import require_priority
-from assay_server.access.visibility import project_for
+from assay_server.access.rights import project_for, require_priority
 from assay_server.campaign_file.compiled import CompiledCampaign
 from assay_server.campaign_file.compiling import compile_campaign
 from assay_server.campaign_file.reading import read_campaign_file

@@ -16,15 +16,14 @@ from assay_core.server_address import ServerAddress
 from assay_protos import identity_pb2_grpc
 from assay_sampling.errors import ParameterError
 from assay_server.access.audit import AuditLog
-from assay_server.access.recognising import Recognition
+from assay_server.access.caller import Recognition
 from assay_server.access.table import services
 from assay_server.limits import DEFAULT_LIMITS, JOIN_LIMITS, CallLimits, Limits
 from assay_server.rpc.binding import bound, group_called, places_taken
 from assay_server.rpc.concurrency import ConcurrencyLimit
-from assay_server.rpc.interceptors.access import AccessInterceptor
-from assay_server.rpc.interceptors.limits import CallMeter, LimitsInterceptor
-from assay_server.rpc.interceptors.quotas import Quotas
+from assay_server.rpc.interceptors import AccessInterceptor, CallMeter, LimitsInterceptor
 from assay_server.rpc.probes import HealthServicer
+from assay_server.rpc.quotas import Quotas
 from assay_server.rpc.services import Handlers, add_services, join_service
 from assay_server.rpc.threads import Threads
 from assay_server.store.sql import MetadataStore

@@ -12,7 +12,7 @@ from assay_server.campaigns.analysing.executors.pool import WorkerPool
 from assay_server.campaigns.analysing.provisional import ProvisionalReports
 from assay_server.campaigns.scheduling.coordinator import Coordinator
 from assay_server.limits import Limits
-from assay_server.rpc.interceptors.quotas import Quotas
+from assay_server.rpc.quotas import Quotas
 from assay_server.rpc.services import Handlers
 from assay_server.rpc.threads import BoundedThreads
 from assay_server.web.activity import Pulse

@@ -30,12 +30,11 @@ from assay_protos import (
 )
 from assay_sampling.errors import AssayError
 from assay_server.access.audit import AuditLog
-from assay_server.access.caller import current_caller
+from assay_server.access.caller import Recognition, current_caller
 from assay_server.access.directory import IdentityDirectory
-from assay_server.access.recognising import Recognition
 from assay_server.identity.authority import Authority
 from assay_server.rpc.errors import abort
-from assay_server.rpc.interceptors.access import AccessInterceptor
+from assay_server.rpc.interceptors import AccessInterceptor
 from assay_server.store.people import Identity
 from assay_server.store.sql import MetadataStore
 from tests.support.identity.authorities import DAY, made_authority, made_credentials, now

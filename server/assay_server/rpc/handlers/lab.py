@@ -20,7 +20,7 @@ from assay_core.records.lab import (
 )
 from assay_core.records.machine import Slot
 from assay_server.access.caller import current_caller
-from assay_server.access.visibility import sight_of
+from assay_server.access.rights import sight_of
 from assay_server.campaigns.gpu_samples import GpuSamples
 from assay_server.campaigns.planning.time_left import Elsewhere, estimate
 from assay_server.campaigns.queue.candidates import Candidates

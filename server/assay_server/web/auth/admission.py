@@ -23,8 +23,8 @@ from assay_server.access.audit import (
 from assay_server.access.caller import OWNER_ID, Caller, How, called_by
 from assay_server.access.directory import IdentityDirectory
 from assay_server.access.table import require_allowed, rule_of
-from assay_server.rpc.belonging import require_belonging
 from assay_server.rpc.errors import status_code
+from assay_server.rpc.interceptors import require_belonging
 from assay_server.store.people import WebLogin
 from assay_server.store.sql import MetadataStore
 from assay_server.web.auth.sessions import is_owners

@@ -17,7 +17,7 @@ from starlette.responses import HTMLResponse, Response
 from assay_sampling.errors import NotPermittedError
 from assay_server.access.caller import Caller, set_caller
 from assay_server.limits import Limits
-from assay_server.rpc.interceptors.quotas import Quotas
+from assay_server.rpc.quotas import Quotas
 from assay_server.rpc.services import Handlers
 from assay_server.store.people import WebLogin
 from assay_server.web.auth.admission import Admission

@@ -12,7 +12,7 @@ from starlette.responses import Response
 
 from assay_sampling.errors import AssayError, ParameterError
 from assay_server.access.caller import Caller
-from assay_server.access.visibility import sight_of
+from assay_server.access.rights import sight_of
 from assay_server.rpc.concurrency import ConcurrencyLimit
 from assay_server.web.live import LivePages
 from assay_server.web.routes.acting import ACTIONS

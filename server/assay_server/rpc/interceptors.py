@@ -1,4 +1,6 @@
-"""Who calls, and whether they may: every call passes here before anything of it is done.
+"""The two interceptors before every call: limits of each caller, then who calls and whether they may.
+
+Whoever opened the server's own socket has no quota: all agents of a machine are that one caller.
 
 The caller is established and the table asked before a request is decoded. Then each message is checked for
 what it claims: an agent speaks for itself, a submitter acts on their own campaigns, and nobody hears of
@@ -9,9 +11,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+import logging
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import grpc
 from google.protobuf.message import DecodeError
@@ -27,25 +31,149 @@ from assay_server.access.audit import (
     note_caller,
     note_request,
 )
-from assay_server.access.caller import Caller, set_caller
-from assay_server.access.recognising import Peer, Recognition
+from assay_server.access.caller import Caller, Peer, Recognition, presented_certificate, set_caller
+from assay_server.access.rights import sight_of
 from assay_server.access.table import (
     Rule,
     campaign_named,
     require_allowed,
+    require_own,
     require_own_sender,
     rule_of,
     run_named,
 )
-from assay_server.access.visibility import sight_of
-from assay_server.rpc.belonging import require_belonging
+from assay_server.campaigns.errors import unknown_campaign, unknown_run
+from assay_server.limits import BAD_REQUESTS_LOGGED_PER_MINUTE
 from assay_server.rpc.errors import abort
-from assay_server.rpc.interceptors.bad_requests import BadRequestLog
-from assay_server.rpc.interceptors.handlers import Answer, Context, Continuation, answer_of, with_answer
-from assay_server.rpc.interceptors.lasting import RECHECK_SECONDS, LastingCalls, Recheck
+from assay_server.rpc.lasting import RECHECK_SECONDS, LastingCalls, Recheck
+from assay_server.rpc.quotas import Quotas
+from assay_server.rpc.threads import Context
 from assay_server.store.sql import MetadataStore
 
+_log = logging.getLogger(__name__)
 _END = object()
+
+Continuation = Callable[[grpc.HandlerCallDetails], Awaitable[Any]]
+# From a request (an iterator, if it is a stream) to an awaitable of the answer, or to an async generator.
+Answer = Callable[[Any, Context], Any]
+
+
+def answer_of(handler: Any) -> Answer:
+    """The function with which a handler answers."""
+    answer: Answer = (
+        handler.unary_unary or handler.unary_stream or handler.stream_unary or handler.stream_stream
+    )
+    return answer
+
+
+def with_answer(
+    handler: Any, one: Answer, many: Answer, *, decodes: bool = True
+) -> grpc.RpcMethodHandler[Any, Any]:
+    """A handler of the kind of ``handler`` with another function.
+
+    Args:
+        handler: a handler of any kind.
+        one: answers with one message, if that is the kind.
+        many: answers with a stream, if that is the kind.
+        decodes: False: the function is given requests as bytes.
+    """
+    streams = bool(handler.request_streaming), bool(handler.response_streaming)
+    decode = handler.request_deserializer if decodes else None
+    return _MAKE[streams](many if streams[1] else one, decode, handler.response_serializer)
+
+
+_MAKE: dict[tuple[bool, bool], Callable[..., grpc.RpcMethodHandler[Any, Any]]] = {
+    (False, False): grpc.unary_unary_rpc_method_handler,
+    (False, True): grpc.unary_stream_rpc_method_handler,
+    (True, False): grpc.stream_unary_rpc_method_handler,
+    (True, True): grpc.stream_stream_rpc_method_handler,
+}
+
+
+class CallMeter(Protocol):
+    """Hears of calls, on the event loop."""
+
+    def began(self, call: str) -> None:
+        """A call has arrived; ``call`` is the name of its RPC."""
+
+    def ended(self, call: str, code: str, seconds: float | None) -> None:
+        """It has ended with this status. ``seconds``: None for streams."""
+
+
+class LimitsInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
+    """The first interceptor, so that what it refuses costs nothing else, and that it counts every refusal.
+
+    Only calls that are served are counted: whoever calls others makes no new labels.
+    """
+
+    def __init__(self, meter: CallMeter, quotas: Quotas) -> None:
+        self._meter = meter
+        self._quotas = quotas
+        self._handlers: dict[str, Any] = {}  # of methods that are served, so callers cannot fill the memory
+        self.busy = 0  # calls under way that are no streams
+
+    async def intercept_service(
+        self, continuation: Continuation, handler_call_details: grpc.HandlerCallDetails
+    ) -> Any:
+        method = str(handler_call_details.method)
+        if method not in self._handlers:
+            handler = await continuation(handler_call_details)
+            if handler is None:
+                return None
+            self._handlers[method] = self._limited(handler, method.rpartition("/")[2])
+        return self._handlers[method]
+
+    def _limited(self, handler: Any, call: str) -> grpc.RpcMethodHandler[Any, Any]:
+        answer, streams = answer_of(handler), bool(handler.request_streaming or handler.response_streaming)
+
+        async def one(request: Any, context: Context) -> Any:
+            with self._counted(call, streams, context), contextlib.ExitStack() as quota:
+                await self._take(quota, call, context)
+                return await answer(request, context)
+
+        async def many(request: Any, context: Context) -> AsyncIterator[Any]:
+            with self._counted(call, streams, context), contextlib.ExitStack() as quota:
+                await self._take(quota, call, context)
+                async with contextlib.aclosing(answer(request, context)) as stream:
+                    async for each in stream:
+                        yield each
+
+        return with_answer(handler, one, many)
+
+    async def _take(self, quota: contextlib.ExitStack, call: str, context: Context) -> None:
+        who = _quota_of(_peer_of(context))
+        if who is None:
+            return
+        try:
+            quota.enter_context(self._quotas.used(who, call))
+        except AssayError as error:
+            await abort(context, error, call)
+
+    @contextlib.contextmanager
+    def _counted(self, call: str, streams: bool, context: Context) -> Iterator[None]:
+        began, code = time.perf_counter(), grpc.StatusCode.CANCELLED.name
+        log_about_from_now(call=call, address=str(context.peer()).rstrip(":") or "unknown")
+        self._meter.began(call)
+        self.busy += not streams
+        try:
+            yield
+            code = _status_of(context, grpc.StatusCode.OK).name
+        except Exception:
+            code = _status_of(context, grpc.StatusCode.UNKNOWN).name
+            raise
+        finally:
+            self.busy -= not streams
+            self._meter.ended(call, code, None if streams else time.perf_counter() - began)
+
+
+def _quota_of(peer: Peer) -> str | None:
+    """Whose calls are counted together: an identity's, or a host's of strangers; None: they have no quota."""
+    if peer.on_socket:
+        return None
+    if peer.certificate:
+        with contextlib.suppress(NotIdentifiedError):
+            return presented_certificate(peer.certificate).identity_id
+    return peer.address.rpartition(":")[0]
 
 
 @dataclass(frozen=True)
@@ -86,7 +214,7 @@ class AccessInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
         self._metadata = metadata
         self._audit = audit
         self._joining = joining
-        self._bad_requests = BadRequestLog()
+        self._bad_requests = _BadRequestLog()
         self._lasting = LastingCalls(recheck_seconds)
         recognition.directory.listen(self._lasting.changed)
 
@@ -132,7 +260,7 @@ class AccessInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
             await abort(context, _other_listener(call), call.method)
         if call.is_open:
             return None
-        peer = peer_of(context)
+        peer = _peer_of(context)
         try:
             if self._recognition.is_known(peer):
                 caller = self._recognition.caller(peer)
@@ -210,7 +338,9 @@ class AccessInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
             yield
         except BaseException:
             forget_note()
-            await self._end_note(note, _outcome(context), context.details() or "")
+            # It just went away, if nothing says how it ended.
+            outcome = _status_of(context, grpc.StatusCode.CANCELLED).name.lower()
+            await self._end_note(note, outcome, context.details() or "")
             raise
         forget_note()
         await self._end_note(note, DONE, "")
@@ -223,14 +353,6 @@ class AccessInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
         # It is handed to its thread at once: a task for it would be cancelled when the server ends.
         end = asyncio.get_running_loop().run_in_executor(None, self._audit.end, note, outcome, text)
         await asyncio.shield(end)
-
-
-def peer_of(context: Context) -> Peer:
-    """The other end of a call's connection."""
-    facts = context.auth_context()
-    certificate = next(iter(facts.get("x509_pem_cert", ())), b"")
-    encrypted = b"ssl" in facts.get("transport_security_type", ())
-    return Peer(str(context.peer()), bytes(certificate), encrypted)
 
 
 def _not_audited(_call: _Call, _context: Context) -> contextlib.AbstractAsyncContextManager[None]:
@@ -246,9 +368,59 @@ def _other_listener(call: _Call) -> AssayError:
     return NotIdentifiedError(subject, cause, remedy)
 
 
-def _outcome(context: Context) -> str:
-    """The status that the call was aborted with, in small letters; "cancelled" if it just went away."""
+def require_belonging(
+    metadata: MetadataStore, rule: Rule, caller: Caller, campaign_id: str, run_id: str = ""
+) -> None:
+    """Let a call about a campaign or run pass, of gRPC or of the live page; may block.
+
+    Raises UnknownThingError for one that the caller may not know of, and NotPermittedError for one that is
+    not a submitter's own, where the rule asks for that.
+    """
+    with metadata.snapshot() as store:
+        campaign_id = (store.campaign_of(run_id) or "") if run_id else campaign_id
+        whose = store.belongs_to(campaign_id)
+    sight = sight_of(caller)
+    # What does not exist is refused here, too: a handler may first find another fault of the request.
+    if not sight.everything and (whose is None or not sight.sees(whose)):
+        raise unknown_run(run_id) if rule.seen_run else unknown_campaign(campaign_id)
+    if whose is not None:
+        require_own(rule, caller, campaign_id, whose.owner)
+
+
+class _BadRequestLog:
+    """Logs requests that cannot be decoded, a few a minute, and counts the others.
+
+    gRPC itself would log a traceback for each.
+    """
+
+    def __init__(self) -> None:
+        self._minute = 0.0
+        self._logged = self._unlogged = 0
+
+    def note(self, method: str) -> None:
+        """A request of this call could not be decoded."""
+        now = time.monotonic()
+        if now - self._minute >= 60:
+            self._minute, self._logged = now, 0
+        if self._logged >= BAD_REQUESTS_LOGGED_PER_MINUTE:
+            self._unlogged += 1
+            return
+        self._logged += 1
+        more = f" ({self._unlogged:,} more since the last line)" if self._unlogged else ""
+        self._unlogged = 0
+        _log.warning("%s: a request cannot be decoded%s", method, more)
+
+
+def _peer_of(context: Context) -> Peer:
+    """The other end of a call's connection."""
+    facts = context.auth_context()
+    certificate = next(iter(facts.get("x509_pem_cert", ())), b"")
+    encrypted = b"ssl" in facts.get("transport_security_type", ())
+    return Peer(str(context.peer()), bytes(certificate), encrypted)
+
+
+def _status_of(context: Context, otherwise: grpc.StatusCode) -> grpc.StatusCode:
+    """The status that a call was ended with; ``otherwise`` if it was ended with none."""
     code: Any = context.code()
     number = code.value[0] if isinstance(code, grpc.StatusCode) else code
-    status = next((each for each in grpc.StatusCode if each.value[0] == number), grpc.StatusCode.CANCELLED)
-    return "cancelled" if status is grpc.StatusCode.OK else status.name.lower()
+    return next((each for each in grpc.StatusCode if number and each.value[0] == number), otherwise)

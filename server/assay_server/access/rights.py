@@ -1,7 +1,8 @@
-"""Which campaigns a caller may know of, and which project their campaigns go to.
+"""Which campaigns a caller may know of, and which project and priority their campaigns may have.
 
 Viewers and submitters know of their own campaigns and of those of their project; operators, admins, the owner
-of the socket and whoever has the project ``*`` know of all. Source: docs/security.md, "Projects".
+of the socket and whoever has the project ``*`` know of all. Sources: docs/security.md, "Projects";
+docs/scheduling.md, "Who may go first".
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from assay_server.access.caller import Caller
 from assay_server.store.model import EVERYTHING, Sight
 
 EVERY_PROJECT = "*"
+SUBMITTERS_HIGHEST_PRIORITY = 0
 _WHOLE_LAB = frozenset({Role.OPERATOR, Role.ADMIN})
 
 
@@ -42,3 +44,20 @@ def project_for(caller: Caller | None, named: str | None) -> str:
             f"--project {named}",
         )
     return named
+
+
+def require_priority(caller: Caller | None, priority: int) -> None:
+    """Raise NotPermittedError if a caller asks to go before others and may not; None: the server's own work.
+
+    The owner of the socket may: on a box of one's own nobody else waits.
+    """
+    if priority <= SUBMITTERS_HIGHEST_PRIORITY or caller is None or caller.is_owner:
+        return
+    if caller.role not in _WHOLE_LAB:
+        raise NotPermittedError(
+            f"priority {priority}",
+            f"only operators and admins put a campaign before those of others, and {caller.name} is a "
+            f"{caller.role}",
+            f"leave 'priority' out of the campaign file or give at most {SUBMITTERS_HIGHEST_PRIORITY}, or "
+            "have an operator submit the campaign",
+        )
