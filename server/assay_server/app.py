@@ -241,9 +241,8 @@ class Server:
                 publisher,
                 requests,
                 Housekeeper(coordinator, self.settings.keep_logs_seconds),
-                directory=access.directory,
                 audit=access.audit,
-                sessions=None if self.page is None else self.page.sessions,
+                read_identities=access.directory.refresh if self.page is None else self.page.read_identities,
             )
         )
         resources.enter_context(writability.watching(database, records))

@@ -6,11 +6,10 @@ import contextlib
 import logging
 import time
 from collections.abc import Callable, Iterator
-from typing import Protocol
 
 from assay_core.records.campaign import AttemptState
 from assay_server.access.audit import AuditLog
-from assay_server.access.directory import REFRESH_SECONDS, IdentityDirectory
+from assay_server.access.directory import REFRESH_SECONDS
 from assay_server.campaigns.arrivals import clear_arrivals
 from assay_server.campaigns.bundles.named import named_bundles
 from assay_server.campaigns.carry_out import RequestRunner
@@ -27,12 +26,6 @@ _ARRIVALS_SECONDS = 10.0
 _LOGS_AT_A_TIME = 100
 # Of a lease: a server that stood still for this long may have missed signs of life.
 _SLEPT = 0.25
-
-
-class Refreshed(Protocol):
-    """Something in memory that is read again regularly, for changes by other programs."""
-
-    def refresh(self) -> None: ...
 
 
 class LeaseKeeper:
@@ -128,9 +121,8 @@ def upkeep(
     requests: RequestRunner,
     house: Housekeeper,
     *,
-    directory: IdentityDirectory,
     audit: AuditLog,
-    sessions: Refreshed | None,
+    read_identities: Callable[[], None],
 ) -> Iterator[None]:
     """Threads: watch leases, publish what a restart or a full disk interrupted, carry on people's requests
     that it interrupted, remove what crashes left of large campaigns, read identities, forget old entries of
@@ -140,11 +132,6 @@ def upkeep(
     """
     leases = LeaseKeeper(coordinator)
     house.look()
-
-    def read_identities() -> None:
-        directory.refresh()
-        if sessions is not None:
-            sessions.refresh()
 
     with (
         repeated_in_thread("assay-leases", leases.look, leases.pause_seconds),

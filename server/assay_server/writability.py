@@ -9,12 +9,14 @@ from __future__ import annotations
 import contextlib
 import logging
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from assay_core.files.durable import storage_errors, write_atomically
 from assay_server.store.record_store import RecordStore
 from assay_server.store.sql import MetadataStore
+from assay_server.threads.repeating import repeated_in_thread
 
 _log = logging.getLogger(__name__)
 
@@ -38,35 +40,19 @@ class WritabilityWatch:
         self._on_change = on_change
         self._pause_seconds = pause_seconds
         self._wake = threading.Event()
-        self._ending = False
         self._was_writable: bool | None = None
 
     def refused(self) -> None:
         """A transaction was refused: look at once. Called from any thread."""
         self._wake.set()
 
-    @contextlib.contextmanager
-    def watching(self, store: MetadataStore, records: RecordStore) -> Iterator[None]:
+    def watching(self, store: MetadataStore, records: RecordStore) -> contextlib.AbstractContextManager[None]:
         # A server that was killed while it tried left its file; nobody else writes in the folder now.
         with contextlib.suppress(OSError):
             for left in self._state.glob(f"{_FILE}*"):
                 left.unlink()
-        thread = threading.Thread(
-            target=self._run, args=(store, records), name="assay-writability", daemon=True
-        )
-        thread.start()
-        try:
-            yield
-        finally:
-            self._ending = True
-            self._wake.set()
-            thread.join()
-
-    def _run(self, store: MetadataStore, records: RecordStore) -> None:
-        while not self._ending:
-            self._look(store, records)
-            self._wake.wait(self._pause_seconds)
-            self._wake.clear()
+        look = partial(self._look, store, records)
+        return repeated_in_thread("assay-writability", look, self._pause_seconds, wake=self._wake)
 
     def _look(self, store: MetadataStore, records: RecordStore) -> None:
         why: Exception | None = None

@@ -5,12 +5,13 @@ from __future__ import annotations
 import subprocess
 import sys
 from dataclasses import dataclass
+from types import SimpleNamespace
 
 import pytest
 
 from assay_core.records.attempt import AttemptKey
 from assay_core.records.campaign import ChangedFile
-from assay_core.records.identity import TokenAsked
+from assay_core.records.identity import Issued, TokenAsked
 from assay_core.records.lease import LeaseRequest
 from assay_core.records.wire import Record, WireError
 from assay_protos import campaign_pb2, common_pb2, identity_pb2
@@ -56,3 +57,9 @@ def test_a_module_of_records_converts_where_no_other_is_imported(module: str) ->
         "assert [wire.fields_of(each) for each in kinds]\n"
     )
     subprocess.run([sys.executable, "-c", convert, f"assay_core.records.{module}"], check=True)
+
+
+def test_a_record_like_others_has_the_fields_of_the_first_that_has_one() -> None:
+    first, second = SimpleNamespace(serial="first", other=1), SimpleNamespace(serial="second", issued_at_ms=2)
+    issued = Issued.like(first, second, expires_at_ms=3)
+    assert issued == Issued("first", issued_at_ms=2, expires_at_ms=3)

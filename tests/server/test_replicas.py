@@ -14,7 +14,7 @@ from assay_core.records.attempt import AttemptKey
 from assay_sampling.errors import StorageError
 from assay_sampling.readers.opening import open_recording
 from assay_server.identity.authority import new_authority
-from assay_server.identity.shared_authority import require_same_authority
+from assay_server.identity.identified import require_same_authority
 from assay_server.store.sqlite import SqliteStore
 from tests.support.server.ingest_box import Box
 from tests.support.server.made_segments import made_segments, publish_in

@@ -110,6 +110,18 @@ class Record(Generic[M]):
         """The record of a message; raises WireError for a value that no field may have."""
         return cls(**received_values(cls, message))
 
+    @classmethod
+    def like(cls, *others: Any, **values: Any) -> Self:
+        """A record with these values, and in its other fields those of the same name of the first of
+        ``others`` that has one; what none has keeps its default."""
+        kind: Any = cls
+        for name in (each.name for each in fields(kind) if each.name not in values):
+            for other in others:
+                if hasattr(other, name):
+                    values[name] = getattr(other, name)
+                    break
+        return cls(**values)
+
 
 def sent_values(record: Any, kind: Any, within: Within = _WHOLE) -> dict[str, Any]:
     """The fields of a message by name, from those that a record of the kind ``kind`` has."""

@@ -76,15 +76,15 @@ class Authority:
     ) -> x509.Certificate:
         """A certificate of an agent or a person, for TLS clients only."""
         name = x509.UniformResourceIdentifier(identity_uri(kind, identity_id))
-        builder = self._builder(public_key, identity_id, [name], validity, now)
-        return self._signed(builder, ExtendedKeyUsageOID.CLIENT_AUTH)
+        purpose = ExtendedKeyUsageOID.CLIENT_AUTH
+        return self._issue(public_key, identity_id, [name], validity, now, purpose=purpose)
 
     def issue_for_server(
         self, public_key: ec.EllipticCurvePublicKey, validity: datetime.timedelta, now: datetime.datetime
     ) -> x509.Certificate:
         """The server's certificate, for TLS servers only."""
-        builder = self._builder(public_key, SERVER_NAME, [x509.DNSName(SERVER_NAME)], validity, now)
-        return self._signed(builder, ExtendedKeyUsageOID.SERVER_AUTH)
+        names = [x509.DNSName(SERVER_NAME)]
+        return self._issue(public_key, SERVER_NAME, names, validity, now)
 
     def issue_for_hosts(
         self,
@@ -98,18 +98,18 @@ class Authority:
         The common name is not SERVER_NAME, so that no agent or client takes the page for the server.
         """
         names = [_host(each) for each in hosts]
-        return self._signed(
-            self._builder(public_key, "assay page", names, validity, now), ExtendedKeyUsageOID.SERVER_AUTH
-        )
+        return self._issue(public_key, "assay page", names, validity, now)
 
-    def _builder(
+    def _issue(
         self,
         public_key: ec.EllipticCurvePublicKey,
         common_name: str,
-        names: list[x509.GeneralName],
+        names: Sequence[x509.GeneralName],
         validity: datetime.timedelta,
         now: datetime.datetime,
-    ) -> x509.CertificateBuilder:
+        *,
+        purpose: x509.ObjectIdentifier = ExtendedKeyUsageOID.SERVER_AUTH,
+    ) -> x509.Certificate:
         public_key_hash(public_key)  # raises for other kinds of keys
         last = min(now + validity, self.not_after)
         if last <= now:
@@ -118,6 +118,7 @@ class Authority:
                 f"it expired at {self.not_after:%Y-%m-%d %H:%M} UTC, so it can certify nobody",
                 "make a new one in a new state folder with assay-server init; everybody enrols again",
             )
+        issuer_key = x509.AuthorityKeyIdentifier.from_issuer_public_key(self.key.public_key())
         return (
             x509.CertificateBuilder()
             .subject_name(_named(common_name))
@@ -128,15 +129,10 @@ class Authority:
             .not_valid_after(last)
             .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
             .add_extension(x509.SubjectAlternativeName(names), critical=False)
-            .add_extension(
-                x509.AuthorityKeyIdentifier.from_issuer_public_key(self.key.public_key()), critical=False
-            )
+            .add_extension(issuer_key, critical=False)
             .add_extension(_usage(digital_signature=True), critical=True)
-        )
-
-    def _signed(self, builder: x509.CertificateBuilder, purpose: x509.ObjectIdentifier) -> x509.Certificate:
-        return builder.add_extension(x509.ExtendedKeyUsage([purpose]), critical=True).sign(
-            self.key, hashes.SHA256()
+            .add_extension(x509.ExtendedKeyUsage([purpose]), critical=True)
+            .sign(self.key, hashes.SHA256())
         )
 
 

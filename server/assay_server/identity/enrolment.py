@@ -212,17 +212,15 @@ class Enrolment:
             issued: dict[str, list[Issued]] = {}
             for each in store.certificates():
                 if each.expires_at_ms > now_ms:
-                    certificate = Issued(
-                        each.serial, each.issued_at_ms, each.expires_at_ms, each.withdrawn_at_ms
-                    )
-                    issued.setdefault(each.identity_id, []).append(certificate)
+                    issued.setdefault(each.identity_id, []).append(Issued.like(each))
             known = tuple(
-                _known_identity(each, tuple(issued.get(each.identity_id, ()))) for each in store.identities()
+                KnownIdentity.like(each, certificates=tuple(issued.get(each.identity_id, ())))
+                for each in store.identities()
             )
             tokens = tuple(
-                OpenToken(t.token_id, t.role, t.name, t.project, t.labels, t.uses_left, t.expires_at_ms)
-                for t in store.join_tokens()
-                if t.uses_left > 0 and t.expires_at_ms > now_ms
+                OpenToken.like(each)
+                for each in store.join_tokens()
+                if each.uses_left > 0 and each.expires_at_ms > now_ms
             )
         return Identities(known, tokens)
 
@@ -274,17 +272,3 @@ class Enrolment:
             )
         )
         return certificate_der(certificate)
-
-
-def _known_identity(identity: Identity, certificates: tuple[Issued, ...]) -> KnownIdentity:
-    return KnownIdentity(
-        identity.identity_id,
-        identity.kind,
-        identity.name,
-        identity.role,
-        identity.project,
-        identity.labels,
-        identity.created_at_ms,
-        identity.revoked_at_ms,
-        certificates,
-    )

@@ -10,7 +10,7 @@ import shutil
 import tarfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, Protocol
+from typing import IO
 
 from assay_core.files.durable import make_folder, replacing, storage_errors, sync_directory, sync_file
 from assay_core.files.private_folders import FILE_MODE, private_opener
@@ -19,17 +19,6 @@ from assay_server.content_hash import fresh_hash_of
 from assay_server.maintenance.manifest import KeptFile
 
 _PIECE_BYTES = 1 << 20
-
-
-class Target(Protocol):
-    """Takes files one after another."""
-
-    def add(self, name: str, source: Path, *, most_bytes: int | None = None, fixed: bool = False) -> KeptFile:
-        """Keep a file, or its first bytes. ``fixed``: nobody writes to it in place, so a hard link does."""
-
-    def add_bytes(self, name: str, data: bytes) -> KeptFile:
-        """Keep a file with this content."""
-        ...
 
 
 @contextlib.contextmanager
@@ -70,16 +59,15 @@ class FolderTarget:
         self.linked = 0
 
     def add(self, name: str, source: Path, *, most_bytes: int | None = None, fixed: bool = False) -> KeptFile:
+        """Keep a file, or its first bytes. ``fixed``: nobody writes to it in place, so a hard link does."""
         path = self._folder / name
-        make_folder(path.parent)
         if fixed and self._link and self._linked(source, path):
             return KeptFile(name=name, bytes=path.stat().st_size, hash=fresh_hash_of(path))
-        with source.open("rb") as read, open(path, "xb", opener=private_opener) as written:
-            kept_file = _copied(name, read, written, most_bytes)
-        sync_file(path)
-        return kept_file
+        with source.open("rb") as read:
+            return self._put(name, read, most_bytes)
 
     def _linked(self, source: Path, path: Path) -> bool:
+        make_folder(path.parent)
         try:
             os.link(source, path, follow_symlinks=False)
         except OSError:
@@ -90,10 +78,14 @@ class FolderTarget:
         return True
 
     def add_bytes(self, name: str, data: bytes) -> KeptFile:
+        """Keep a file with this content."""
+        return self._put(name, io.BytesIO(data), None)
+
+    def _put(self, name: str, read: IO[bytes], most_bytes: int | None) -> KeptFile:
         path = self._folder / name
         make_folder(path.parent)
         with open(path, "xb", opener=private_opener) as written:
-            kept_file = _copied(name, io.BytesIO(data), written, None)
+            kept_file = _copied(name, read, written, most_bytes)
         sync_file(path)
         return kept_file
 
@@ -123,6 +115,9 @@ class TarTarget:
         hashing = _Hashing(read)
         self._tar.addfile(entry, hashing)
         return KeptFile(name=name, bytes=size, hash=hashing.hash.hexdigest())
+
+
+Target = FolderTarget | TarTarget
 
 
 class _Hashing:

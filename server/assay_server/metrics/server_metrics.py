@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from operator import attrgetter
 from pathlib import Path
 
 from cryptography import x509
-from prometheus_client import Counter, Gauge, Histogram
+from prometheus_client import Counter, Gauge, Histogram, Metric
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.registry import Collector
 
 from assay_core.metrics.certificates import CertificatesCollector, certificate_of_file
 from assay_core.metrics.program import SECONDS_BUCKETS, program_registry
@@ -17,7 +19,7 @@ from assay_sampling.running.failures import FailureClass
 from assay_server.campaigns.scheduling.coordinator import Coordinator
 from assay_server.campaigns.scheduling.transitions import Effects
 from assay_server.identity.authority import read_authority
-from assay_server.metrics.maintenance import KeepingCollector
+from assay_server.maintenance.backup_log import Task, last_done
 from assay_server.metrics.queue import QueueCollector
 
 _CLASSES = frozenset(str(each) for each in FailureClass)
@@ -62,7 +64,7 @@ class ServerMetrics:
         self._serving = gauge("serving", "1 while the health service says SERVING.")
         self._draining = gauge("draining", "1 once the server was told to end.")
         self._standing_by = gauge("standing_by", "1 while another server leads its database.")
-        registry.register(KeepingCollector(state))
+        registry.register(_KeepingCollector(state))
         # A counter that appears only with its first event hides that event from rate().
         for outcome in set(AttemptState) - {AttemptState.LEASED, AttemptState.PUBLISHING}:
             self._attempts.labels(str(outcome))
@@ -140,3 +142,30 @@ class ServerMetrics:
     def draining(self) -> None:
         """The server was told to end."""
         self._draining.set(1)
+
+
+class _KeepingCollector(Collector):
+    """When the state folder was last backed up and checked, which other processes do.
+
+    Reads their two notes in the folder when metrics are read.
+    """
+
+    def __init__(self, state: Path) -> None:
+        self._state = state
+
+    def collect(self) -> Iterable[Metric]:
+        ended = GaugeMetricFamily(
+            "assay_server_kept_time_seconds",
+            "When the last backup and the last check ended, Unix time; 0: never.",
+            labels=["task"],
+        )
+        faults = GaugeMetricFamily(
+            "assay_server_kept_faults",
+            "Files that the last backup lacks, and findings of the last check.",
+            labels=["task"],
+        )
+        for task in Task:
+            done = last_done(self._state, task)
+            ended.add_metric([task], 0.0 if done is None else done.ended_at_ms / 1000)
+            faults.add_metric([task], 0 if done is None else done.faults)
+        return [ended, faults]

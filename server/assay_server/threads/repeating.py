@@ -14,7 +14,12 @@ _log = logging.getLogger(__name__)
 
 @contextlib.contextmanager
 def repeated_in_thread(
-    name: str, step: Callable[[], object], pause_seconds: float, *, at_once: bool = True
+    name: str,
+    step: Callable[[], object],
+    pause_seconds: float,
+    *,
+    at_once: bool = True,
+    wake: threading.Event | None = None,
 ) -> Iterator[None]:
     """Do a step in a thread of its own, with pauses in between, while the block runs.
 
@@ -26,16 +31,19 @@ def repeated_in_thread(
         step: what is done.
         pause_seconds: from the end of a step to the next one.
         at_once: whether the first step comes before the first pause.
+        wake: ends a pause whenever it is set.
     """
-    end = threading.Event()
+    woken, end = wake or threading.Event(), threading.Event()
 
     def run() -> None:
-        if not at_once and end.wait(pause_seconds):
-            return
+        if not at_once:
+            woken.wait(pause_seconds)
         while True:
-            _done(name, step)
-            if end.wait(pause_seconds):
+            woken.clear()
+            if end.is_set():
                 return
+            _done(name, step)
+            woken.wait(pause_seconds)
 
     thread = threading.Thread(target=run, name=name, daemon=True)
     thread.start()
@@ -43,6 +51,7 @@ def repeated_in_thread(
         yield
     finally:
         end.set()
+        woken.set()
         thread.join()
 
 

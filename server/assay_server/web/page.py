@@ -109,6 +109,11 @@ class LivePage:
         secret, until_ms = self.sessions.new_link(caller, ends_at_ms)
         return WebLink(f"{self.base}/login?link={secret}", until_ms)
 
+    def read_identities(self) -> None:
+        """Read identities and sessions again, for changes by other programs."""
+        self.admission.directory.refresh()
+        self.sessions.refresh()
+
     def start(self) -> str:
         """Listen; returns the address with its port. Raises ParameterError if it cannot."""
         return self._service.start()

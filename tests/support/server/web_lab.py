@@ -96,8 +96,7 @@ class WebLab:
     def notice(self) -> None:
         """What the server does by itself every 15 s."""
         assert self.server.page is not None
-        self.server.page.admission.directory.refresh()
-        self.server.page.sessions.refresh()
+        self.server.page.read_identities()
 
 
 def web_lab(make_server: Callable[..., Server], folder: Path, **settings: Any) -> WebLab:

@@ -17,7 +17,7 @@ from assay_core.records.lease import (
     LeaseRequest,
 )
 from assay_core.records.machine import Registered, Registration
-from assay_core.records.work import RunSpec, Work
+from assay_core.records.work import Work
 from assay_sampling.errors import ParameterError
 from assay_server.access.audit import note_nothing_new
 from assay_server.access.caller import current_caller
@@ -147,16 +147,7 @@ class AgentHandler:
 
 def work_of(lease: Lease, lease_remaining_ms: int) -> Work:
     """The work for a slot."""
-    spec = {name: getattr(lease.run, name) for name in RunSpec.__dataclass_fields__}
-    return Work(
-        **spec,
-        key=lease.attempt.key,
-        launch_skip=lease.slice.launch_skip,
-        launch_count=lease.slice.launch_count,
-        lease_remaining_ms=lease_remaining_ms,
-        write_secret=lease.attempt.write_secret,
-        gang=lease.attempt.gang,
-    )
+    return Work.like(lease.attempt, lease.slice, lease.run, lease_remaining_ms=lease_remaining_ms)
 
 
 def _bounded(attempt: FinishedAttempt) -> FinishedAttempt:

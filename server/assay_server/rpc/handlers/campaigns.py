@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from assay_core.files.durable import storage_errors
@@ -11,7 +11,6 @@ from assay_core.records.campaign import (
     CampaignsPage,
     CampaignState,
     CampaignStatus,
-    ChangedFile,
     NamedCampaign,
     Overview,
     ReportChunk,
@@ -38,12 +37,12 @@ from assay_server.rpc.handlers.statuses import (
     attempt_detail,
     campaign_status,
     run_status,
+    seen_runs,
     set_aside,
     slot_rests,
 )
-from assay_server.store.model import Campaign, Sight
+from assay_server.store.model import Campaign
 from assay_server.store.overviews import EVERY_RUN, RunFilter
-from assay_server.store.sql import SqlTransaction
 
 _CHUNK_BYTES = 1 << 20
 
@@ -83,7 +82,8 @@ class CampaignHandler:
             counts = store.counts_of_runs([campaign.campaign_id for campaign in this_page])
             names = {agent.agent_id: agent.name for agent in store.agents()}
             paused = store.paused_runs([campaign.campaign_id for campaign in this_page])
-            changed = _seen_by(sight, store, self._coordinator.changed_records.all())
+            changed = self._coordinator.changed_records.all()
+            seen = seen_runs(store, [each.run_id for each in changed], sight)
         moved = [set_aside(each) for each in self._coordinator.records.all_set_aside()]
         return Overview(
             campaigns=tuple(
@@ -93,7 +93,7 @@ class CampaignHandler:
             resting=resting,
             # Their names name runs.
             set_aside=tuple(moved if sight.everything else (replace(each, names=()) for each in moved)),
-            changed=tuple(changed),
+            changed=tuple(each for each in changed if each.run_id in seen),
             campaigns_next=next_page[0].ordinal if next_page else 0,
             shortage=None if self._coordinator.capacity is None else self._coordinator.capacity.shortage,
             spools=self._coordinator.spools.noteworthy(names, self._coordinator.clock.now_ms()),
@@ -216,14 +216,6 @@ class CampaignHandler:
 
 # An analysing campaign has its report in a moment, and a failed one says why it has none.
 _UNFINISHED = (CampaignState.RUNNING, CampaignState.CANCELLED)
-
-
-def _seen_by(sight: Sight, store: SqlTransaction, changed: Sequence[ChangedFile]) -> list[ChangedFile]:
-    """The changed files of campaigns that somebody may know of."""
-    if sight.everything:
-        return list(changed)
-    whose = {each.run_id: store.belongs_to(store.campaign_of(each.run_id) or "") for each in changed}
-    return [each for each in changed if (of := whose[each.run_id]) is not None and sight.sees(of)]
 
 
 def _no_report(campaign: Campaign) -> NotYetError:

@@ -18,7 +18,7 @@ from assay_core.records.lab import (
     QueuedRuns,
     SlotHealth,
 )
-from assay_core.records.machine import Slot
+from assay_core.records.machine import GpuSample, Slot
 from assay_server.access.caller import current_caller
 from assay_server.access.rights import sight_of
 from assay_server.campaigns.gpu_samples import GpuSamples
@@ -37,6 +37,7 @@ from assay_server.campaigns.scheduling.coordinator import Coordinator
 from assay_server.campaigns.scheduling.resting import Row
 from assay_server.campaigns.scheduling.waiting import Line, waiting_alike
 from assay_server.limits import DEFAULT_LIMITS, QueryLimits
+from assay_server.rpc.handlers.statuses import seen_runs
 from assay_server.store.model import Agent, Attempt, Belonging, Campaign, Run, Sight
 from assay_server.store.overviews import CampaignProgress, WorkloadCost
 from assay_server.store.sql import SqlTransaction
@@ -76,11 +77,8 @@ class LabHandler:
         with self._coordinator.snapshot() as store:
             agents = store.agents()
             leased = store.attempts_in((AttemptState.LEASED,))
-            hidden = _hidden_runs(store, leased, sight_of(current_caller()))
+            seen = seen_runs(store, [each.key.run_id for each in leased], sight_of(current_caller()))
             revoked = frozenset(each.identity_id for each in store.identities() if each.revoked_at_ms)
-        by_slot = {
-            (each.agent_id, slot_id): _measured(each, hidden) for each in leased for slot_id in each.slots
-        }
         coordinator = self._coordinator
         moment = _Moment(
             coordinator.clock.now_ms(),
@@ -88,8 +86,10 @@ class LabHandler:
             coordinator.policy.windows,
             coordinator.gpu_samples,
             revoked,
+            {(each.agent_id, slot_id): each for each in leased for slot_id in each.slots},
+            seen,
         )
-        return LabAgents(tuple(_agent(agent, by_slot, moment) for agent in agents))
+        return LabAgents(tuple(_agent(agent, moment) for agent in agents))
 
     def queue(self, _question: LabQuestion) -> LabQueue:
         """What waits in all running campaigns; the oldest of them, if there are too many."""
@@ -137,11 +137,10 @@ class LabHandler:
             else ahead_of(campaign.campaign_id, lab.seats(run), candidates, lab.now_ms, shares)
         )
         before = [lines[each] for each in ahead if each in lines]
-        return QueuedRuns(
-            campaign_id=campaign.campaign_id,
+        return QueuedRuns.like(
+            campaign,
+            run,
             first_run_id=run.run_id,
-            device_kind=run.device_kind,
-            profiler=run.profiler,
             runs=count,
             kind=reason.kind,
             reason=reason.text,
@@ -150,8 +149,6 @@ class LabHandler:
                 runs for each in before for other, runs in each.waiting if other.device_key == run.device_key
             ),
             estimate=_until_done([*before, line], run.device_key, lab, held is not None),
-            owner_name=campaign.owner_name,
-            project=campaign.project,
         )
 
 
@@ -169,59 +166,30 @@ def _until_done(lines: list[_Line], device_key: str, lab: Lab, held: bool) -> Es
 
 
 @dataclass(frozen=True)
-class _Measured:
-    """What a slot measures; ``run_id`` "" if the caller may not know of it."""
-
-    leased_at_ms: int = 0
-    run_id: str = ""
-    slice_index: int = 0
-
-
-def _measured(attempt: Attempt, hidden: frozenset[str]) -> _Measured:
-    key = attempt.key
-    if key.run_id in hidden:
-        return _Measured(attempt.leased_at_ms)
-    return _Measured(attempt.leased_at_ms, key.run_id, key.slice_index)
-
-
-_IDLE = _Measured()
-
-
-@dataclass(frozen=True)
 class _Moment:
     """What decides besides agents whether slots take runs now, and what their sensors said.
 
     ``revoked``: the identities that may not call any more, among them agents, which are called as these are.
+    ``leased``: what slots measure, by agent and slot; ``seen``: the runs that the caller may know of.
     """
 
     now_ms: int
     resting: Row
     windows: tuple[Window, ...]
     samples: GpuSamples
-    revoked: frozenset[str] = frozenset()
+    revoked: frozenset[str]
+    leased: dict[tuple[str, str], Attempt]
+    seen: frozenset[str]
 
 
-def _agent(agent: Agent, leased: dict[tuple[str, str], _Measured], moment: _Moment) -> LabAgent:
+def _agent(agent: Agent, moment: _Moment) -> LabAgent:
     samples = moment.samples.of(agent.agent_id, moment.now_ms)
-    return LabAgent(
-        agent.agent_id,
-        agent.name,
-        agent.inventory,
-        agent.labels,
-        agent.agent_id not in moment.revoked and moment.now_ms - agent.seen_at_ms <= AWAY_AFTER_MS,
-        agent.seen_at_ms,
-        agent.since_ms,
-        tuple(
-            replace(
-                _slot(agent, slot, leased.get((agent.agent_id, slot.slot_id), _IDLE), moment),
-                sample=samples.get(slot.slot_id),
-            )
-            for slot in agent.slots
-        ),
-    )
+    away = moment.now_ms - agent.seen_at_ms > AWAY_AFTER_MS
+    slots = tuple(_slot(agent, slot, samples.get(slot.slot_id), moment) for slot in agent.slots)
+    return LabAgent.like(agent, present=agent.agent_id not in moment.revoked and not away, slots=slots)
 
 
-def _slot(agent: Agent, slot: Slot, measured: _Measured, moment: _Moment) -> LabSlot:
+def _slot(agent: Agent, slot: Slot, sample: GpuSample | None, moment: _Moment) -> LabSlot:
     rest = moment.resting.at(agent.agent_id, slot.slot_id)
     window = window_of(moment.windows, agent, moment.now_ms)
     health, why, remaining_ms, until_ms = SlotHealth.READY, "", 0, 0
@@ -237,15 +205,16 @@ def _slot(agent: Agent, slot: Slot, measured: _Measured, moment: _Moment) -> Lab
     elif rest is not None:
         health, why = SlotHealth.RESTING, f"{rest.why.cause} [{rest.why.failure_class}]"
         remaining_ms = max(0, rest.until_ms - moment.now_ms)
-    return LabSlot(
-        slot,
-        health,
-        why,
-        remaining_ms,
-        measured.run_id,
-        measured.slice_index,
-        measured.leased_at_ms,
-        until_ms,
+    answer = LabSlot(slot, health, why, remaining_ms, maintenance_until_ms=until_ms, sample=sample)
+    attempt = moment.leased.get((agent.agent_id, slot.slot_id))
+    if attempt is None:
+        return answer
+    key = attempt.key if attempt.key.run_id in moment.seen else None
+    return replace(
+        answer,
+        run_id="" if key is None else key.run_id,
+        slice_index=0 if key is None else key.slice_index,
+        leased_at_ms=attempt.leased_at_ms,
     )
 
 
@@ -268,12 +237,3 @@ def _unnamed(queued: QueuedRuns, hidden: Set[str]) -> QueuedRuns:
 def _unnamed_costs(costs: Sequence[WorkloadCost]) -> list[WorkloadCost]:
     """The costs of a hidden campaign: what estimates say of them names no workload."""
     return [replace(each, workload=_HIDDEN_WORKLOAD) for each in costs]
-
-
-def _hidden_runs(store: SqlTransaction, leased: Sequence[Attempt], sight: Sight) -> frozenset[str]:
-    """Those of the runs being measured that the caller may not know of."""
-    if sight.everything:
-        return frozenset()
-    runs = {each.key.run_id for each in leased}
-    whose = {run_id: store.belongs_to(store.campaign_of(run_id) or "") for run_id in runs}
-    return frozenset(run_id for run_id, of in whose.items() if of is None or not sight.sees(of))

@@ -33,15 +33,8 @@ def _files_of(run: Run, slices: Iterable[Slice]) -> Iterator[RecordFile]:
     """The published files of a run."""
     for piece in slices:
         if piece.file:
-            yield RecordFile(
-                run.run_id,
-                run.workload,
-                piece.index,
-                told_name(piece),
-                piece.file_bytes,
-                piece.content_hash,
-                piece.launches,
-            )
+            name = told_name(piece)
+            yield RecordFile.like(piece, run, slice=piece.index, file=name, bytes=piece.file_bytes)
 
 
 class PublishedHandler:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from assay_core.records.campaign import (
     AttemptState,
@@ -15,35 +15,17 @@ from assay_core.records.campaign import (
 )
 from assay_core.records.runs import AttemptDetail
 from assay_server.campaigns.scheduling.resting import NO_RESTS, Row
-from assay_server.store.model import Attempt, Campaign
+from assay_server.store.model import Attempt, Campaign, Sight
 from assay_server.store.overviews import CampaignOverview, RunOverview
 from assay_server.store.quarantine_files import MovedFiles
+from assay_server.store.sql import SqlTransaction
 
 _MOST_NAMES = 20
 
 
 def run_status(overview: RunOverview, waiting_for: str = "") -> RunStatus:
     """The status of a run; ``waiting_for``: what it needs and no agent offers."""
-    run = overview.run
-    return RunStatus(
-        run_id=run.run_id,
-        workload=run.workload,
-        device_kind=run.device_kind,
-        level=run.level,
-        condition=run.condition,
-        repeat=run.repeat,
-        state=run.state,
-        launches=overview.launches,
-        attempts=overview.attempts,
-        flags=run.flags,
-        failure=run.failure,
-        agent=overview.agent,
-        waiting_for=waiting_for,
-        slices=overview.slices,
-        slices_done=overview.slices_done,
-        retries=overview.retries,
-        paused=run.paused,
-    )
+    return RunStatus.like(overview, overview.run, waiting_for=waiting_for)
 
 
 def campaign_status(
@@ -56,22 +38,14 @@ def campaign_status(
 
     ``resting``: the server's resting slots; ``runs_paused``: runs that are paused themselves.
     """
-    return CampaignStatus(
-        campaign_id=campaign.campaign_id,
-        name=campaign.name,
-        state=campaign.state,
-        synthetic=campaign.synthetic,
-        owner=campaign.owner,
-        owner_name=campaign.owner_name,
-        project=campaign.project,
-        failure=campaign.failure,
+    return CampaignStatus.like(
+        campaign,
         runs_total=sum(counts.values()),
         runs_done=counts.get(RunState.DONE, 0),
         runs_failed=counts.get(RunState.FAILED, 0),
         runs_running=counts.get(RunState.RUNNING, 0),
         runs_cancelled=counts.get(RunState.CANCELLED, 0),
         runs_paused=runs_paused,
-        paused=campaign.paused,
         resting=slot_rests(resting) if campaign.state is CampaignState.RUNNING else (),
     )
 
@@ -93,24 +67,20 @@ def slot_rests(resting: Row) -> tuple[SlotRest, ...]:
 def set_aside(moved: MovedFiles) -> SetAside:
     """The files that were set aside, for people, with the first names."""
     names = moved.names[:_MOST_NAMES]
-    return SetAside(
-        moved.folder, moved.reason, moved.set_aside_at_ms, len(moved.names), moved.file_bytes, names
-    )
+    return SetAside.like(moved, files=len(moved.names), bytes=moved.file_bytes, names=names)
 
 
 def attempt_detail(attempt: Attempt) -> AttemptDetail:
     """An attempt, for people."""
     # For people, an attempt that is being published is still running.
     state = AttemptState.LEASED if attempt.state is AttemptState.PUBLISHING else attempt.state
-    return AttemptDetail(
-        key=attempt.key,
-        state=state,
-        agent=attempt.agent_name,
-        slot=attempt.slot_id,
-        leased_at_ms=attempt.leased_at_ms,
-        ended_at_ms=attempt.ended_at_ms,
-        launches=attempt.launches,
-        failure=attempt.failure,
-        log=attempt.log,
-        gang=attempt.gang,
-    )
+    return AttemptDetail.like(attempt, state=state, agent=attempt.agent_name, slot=attempt.slot_id)
+
+
+def seen_runs(store: SqlTransaction, run_ids: Iterable[str], sight: Sight) -> frozenset[str]:
+    """Those of the runs that somebody may know of."""
+    runs = frozenset(run_ids)
+    if sight.everything:
+        return runs
+    whose = {run_id: store.belongs_to(store.campaign_of(run_id) or "") for run_id in runs}
+    return frozenset(run_id for run_id, of in whose.items() if of is not None and sight.sees(of))
