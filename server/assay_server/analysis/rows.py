@@ -9,8 +9,9 @@ from typing import Any
 from assay_report.model.common import ErrorEntry, FlagEntry, Outcome, OverlapEntry
 from assay_report.model.compared import Compared, SmShareEntry
 from assay_report.model.runs import ProvenanceEntry
-from assay_report.model.scores import AssumptionEntry, Row, SelectedOn
+from assay_report.model.scores import AssumptionEntry, ChosenModel, LabelModel, Row, SelectedOn, Unknown
 from assay_sampling.documents.base import plain
+from assay_sampling.documents.by_method import Accuracies, TwoLevels
 from assay_sampling.documents.common import (
     ConditionEntry,
     NoteEntry,
@@ -210,6 +211,38 @@ def fail(entry: Outcome, error: AssayError) -> None:
         entry.status = "refused"
         if error.code == "no_counters":
             entry.status, entry.reason = "not applicable", error.cause
+
+
+def describe_two_levels(row: Row, selection: Selection) -> None:
+    """Fill in ``model``, ``window``, ``unknown`` and the unseen share; nothing if the selection has only one
+    level.
+
+    ``model`` holds the accuracies of the chosen model and, under ``models``, accuracies and errors of all.
+    It is None if no model was trained: the window covers the whole workload, or labels decide no group.
+    """
+    levels = selection.extra.get("two_level")
+    if levels is None:
+        return
+    facts = TwoLevels.model_validate(plain(levels))
+    share = facts.unknown.launches / max(int(selection.group_launches.sum()), 1)
+    row.model = _chosen_model(facts)
+    row.window = facts.window
+    row.unknown = Unknown(launches=facts.unknown.launches, groups=facts.unknown.groups, percent=100.0 * share)
+    row.unseen_time_percent = facts.unseen_time_percent
+
+
+def _chosen_model(facts: TwoLevels) -> ChosenModel | None:
+    chosen, models = facts.chosen_model, facts.models
+    if chosen is None or not models:
+        return None
+    return ChosenModel(
+        chosen=chosen,
+        **{name: getattr(models[chosen], name) for name in Accuracies.model_fields},
+        agreement_percent=facts.agreement_percent,
+        ambiguous_percent=facts.ambiguous_percent,
+        classified_launches=facts.classified_launches,
+        models=[LabelModel(name=name, **dict(model)) for name, model in models.items()],
+    )
 
 
 def name_failed_run(row: Row, failed_runs: Sequence[FailedRun]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from assay_report.figures.drawn import drawn
@@ -13,7 +13,7 @@ from assay_report.model.scores import OperationsMatched, Row
 from assay_sampling.documents.common import GroupSpreadEntry, NoteEntry
 from assay_sampling.documents.selection import SelectionInReport
 from assay_sampling.errors import AssayError, NotJoinableError, RefusedError
-from assay_sampling.launches.alignment import MATCH_KINDS, Alignment, MatchKind, align, align_window
+from assay_sampling.launches.alignment import MATCH_KINDS, MatchKind, align_window
 from assay_sampling.launches.in_memory import Launches
 from assay_sampling.launches.profile import Profile
 from assay_sampling.methods.by_operation import operation_profile, require_repeat, with_operations
@@ -28,7 +28,7 @@ from assay_sampling.scoring.targets.matched import Target, Workload, counterpart
 from assay_sampling.scoring.trials import trials_for
 from assay_sampling.scoring.weights import mean_light_time
 from assay_server.analysis import rows
-from assay_server.analysis.cells import Cell, refuse_invalid
+from assay_server.analysis.cells import Cell
 from assay_server.analysis.comparisons.cold_start import cold_start_entries
 from assay_server.analysis.comparisons.compared import HeldPairs, MadeSelection, devices_of, match_facts
 from assay_server.analysis.comparisons.locked_clock import locked_clock_entries
@@ -38,30 +38,21 @@ from assay_server.analysis.comparisons.sequences import sequence_entries
 from assay_server.analysis.comparisons.sm_share import sm_share_entries
 from assay_server.analysis.export import exported
 from assay_server.analysis.fair import describe_fair
-from assay_server.analysis.rows import LaunchFacts, Method, name_failed_run
+from assay_server.analysis.rows import Method, name_failed_run
 from assay_server.analysis.runs.held import HeldRuns, Load
 from assay_server.analysis.runs.request import AnalysisRequest, RunData
 from assay_server.analysis.runs.side_by_side import require_equal_sequences
-from assay_server.analysis.two_level import describe_two_levels
 
 LEVELS_KIND: MatchKind = "exact"
 DEVICES_KIND: MatchKind = "name_block"
 
 
 @dataclass(frozen=True)
-class _Made:
-    """A selection, where it was made, and the row that reports it there.
+class _Made(MadeSelection):
+    """A selection, where it was made, and the row that reports it there."""
 
-    ``selection`` is by launch; ``calls`` has what it was made from, if the workload's unit is the operation.
-    Neither holds the launches that it was made on.
-    """
-
-    key: str
-    selection: Selection
-    calls: SelectedCalls | None
     document: SelectionInReport
     cell: Cell
-    whole: RunData
     row: Row
     drawn: Drawn
 
@@ -88,7 +79,8 @@ def analyse_workload(
 
     An AssayError about a cell or comparison becomes the status of its rows or entry.
     """
-    work = _Work(request, HeldRuns(load, request.memory_limit_bytes))
+    held = HeldRuns(load, request.memory_limit_bytes)
+    work = _Work(request, HeldPairs(held, accept_invalid=request.accept_invalid))
     for cell in _reference_first(cells, request.reference):
         for method in methods:
             work.select(cell, method)
@@ -109,11 +101,8 @@ def analyse_workload(
 
 def _compared(work: _Work, runs: Sequence[RunData]) -> Comparisons:
     """Comparisons of the runs, GPU by GPU."""
-    made = [
-        MadeSelection(made.selection.method, made.key, made.selection, made.whole, made.calls)
-        for _, made in sorted(work.made.items())
-    ]
-    held = HeldPairs(work.held.launches, work.aligned, work.refuse_invalid, work.facts, work.release_others)
+    made, held = [each for _, each in sorted(work.made.items())], work.held
+    held.selected |= {each.whole.run_id for each in made}
     comparisons = Comparisons()
     for device in devices_of(runs):
         comparisons.sm_share.extend(sm_share_entries(device, made, held))
@@ -132,14 +121,12 @@ def _reference_first(cells: Sequence[Cell], reference: str | None) -> list[Cell]
 class _Work:
     """The state of one workload's analysis: rows by cell and method, selections by method."""
 
-    def __init__(self, request: AnalysisRequest, held: HeldRuns) -> None:
+    def __init__(self, request: AnalysisRequest, held: HeldPairs) -> None:
         self.request = request
         self.held = held
         self.rows: dict[tuple[Cell, int], Row] = {}
         self.made: dict[int, _Made] = {}
         self.blocked: dict[int, Row] = {}
-        self._facts: dict[str, LaunchFacts] = {}
-        self._alignments: dict[tuple[str, str], dict[MatchKind, Alignment]] = {}
         self._workloads: dict[str, Workload] = {}
 
     def select(self, cell: Cell, method: Method) -> None:
@@ -151,7 +138,7 @@ class _Work:
         try:
             runs = cell.runs_of(method.name, method.parameters)
             rows.rest_on(row, runs)
-            self.refuse_invalid(runs)
+            self.held.refuse_invalid(runs)
             selection = self._selection(cell, method, row)
         except AssayError as error:
             rows.fail(row, error)
@@ -191,7 +178,7 @@ class _Work:
         rows.describe_selection(row, selection, self._key(cell, method), cell)
         rows.score(row, selection.evaluation, cell.whole)
         rows.give_interval(row, selection.interval, selection.why_no_interval)
-        describe_two_levels(row, selection)
+        rows.describe_two_levels(row, selection)
         describe_fair(row, tried)
         return selection
 
@@ -204,7 +191,7 @@ class _Work:
         repeats = []
         for run in cell.light_repeats:
             try:
-                self.refuse_invalid([run])
+                self.held.refuse_invalid([run])
                 repeat = self.held.spare_launches(run)
                 mean_light_time([first, repeat])
                 if self._by_operation(cell):
@@ -246,7 +233,7 @@ class _Work:
                 f"record the {made.whole.level} level there too",
             )
         rows.rest_on(row, [*made.cell.runs_of(method.name, method.parameters), run])
-        self.refuse_invalid([run])
+        self.held.refuse_invalid([run])
         _refuse_same_records(made.whole, run)
         other = self.held.launches(run)
         self._describe(row, run)
@@ -275,7 +262,7 @@ class _Work:
         row.part_error_percent = target.score_calls(calls, elsewhere).part_error_percent
 
     def _score_launches(self, made: _Made, row: Row, run: RunData, other: Launches) -> None:
-        alignments = self.aligned(made.whole, run)
+        alignments = self.held.aligned(made.whole, run)
         row.match = match_facts(alignments, DEVICES_KIND, "GPUs")
         reference = self.held.launches(made.whole)
         scores, _ = score_on_by_weights(
@@ -303,22 +290,8 @@ class _Work:
         return self._workloads[run.run_id]
 
     def _describe(self, row: Row, run: RunData) -> None:
-        rows.describe_launches(row, self.facts(run), run)
-        rows.describe_ranks(row, self.facts(run))
-
-    def facts(self, run: RunData) -> LaunchFacts:
-        """Counts and overlap of a run's launches."""
-        if run.run_id not in self._facts:
-            self._facts[run.run_id] = LaunchFacts.of(self.held.launches(run))
-        return self._facts[run.run_id]
-
-    def aligned(self, reference: RunData, other: RunData) -> dict[MatchKind, Alignment]:
-        """The two runs aligned by every kind; computed once for all selections that are scored on them."""
-        pair = reference.run_id, other.run_id
-        if pair not in self._alignments:
-            left, right = self.held.launches(reference), self.held.launches(other)
-            self._alignments[pair] = {kind: align(left, right, kind) for kind in MATCH_KINDS}
-        return self._alignments[pair]
+        rows.describe_launches(row, self.held.facts(run), run)
+        rows.describe_ranks(row, self.held.facts(run))
 
     def _no_selection(self, cell: Cell, method: Method) -> AssayError:
         blocked = self.blocked[method.position]
@@ -328,21 +301,9 @@ class _Work:
             "see the reason there",
         )
 
-    def refuse_invalid(self, runs: Sequence[RunData]) -> None:
-        if not self.request.accept_invalid:
-            refuse_invalid(runs)
-
     def release(self) -> None:
         """Free launches that no later row needs: selections by operation are scored by what they call."""
-        self._keep(made for made in self.made.values() if made.calls is None)
-
-    def release_others(self) -> None:
-        """Free the launches of runs on which no selection was made."""
-        self._keep(self.made.values())
-
-    def _keep(self, made: Iterable[_Made]) -> None:
-        self.held.keep_only({each.whole.run_id for each in made})
-        self._alignments.clear()
+        self.held.keep_only({made.whole.run_id for made in self.made.values() if made.calls is None})
         self._workloads.clear()
 
 

@@ -23,7 +23,7 @@ from assay_report.model.compared import (
 from assay_sampling.counters.definitions import COST_UNITS, CYCLE_COUNTERS
 from assay_sampling.counters.missing import how_to_collect
 from assay_sampling.documents.base import plain
-from assay_sampling.documents.common import ConditionEntry, ErrorDecomposition
+from assay_sampling.documents.common import ErrorDecomposition
 from assay_sampling.errors import AssayError, CounterUnavailableError, RefusedError
 from assay_sampling.launches.alignment import MatchKind, align_window, require_match
 from assay_sampling.launches.in_memory import Launches
@@ -45,6 +45,7 @@ from assay_server.analysis.comparisons.compared import (
     MadeSelection,
     match_facts,
     rest_on,
+    same_repeat,
 )
 from assay_server.analysis.runs.request import RunData
 
@@ -81,22 +82,17 @@ class _Window:
 
 
 def _empty(device: DeviceRuns, condition: Condition) -> ColdStartEntry:
-    return ColdStartEntry(
-        workload=device.workload,
-        device=device.device_kind,
-        condition=ConditionEntry.of(condition),
+    return device.entry(
+        ColdStartEntry,
+        condition,
     )
 
 
 def _pair(device: DeviceRuns, flushed: Sequence[RunData]) -> tuple[RunData, RunData]:
     """A flushed run and the warm run of the same repeat, else the first warm run."""
-    warm = device.of("detailed", replace(flushed[0].condition, cache="none"))
-    by_repeat = {run.repeat: run for run in warm}
-    for run in flushed:
-        if run.repeat in by_repeat:
-            return run, by_repeat[run.repeat]
-    if warm:
-        return flushed[0], warm[0]
+    pair = same_repeat(flushed, device.of("detailed", replace(flushed[0].condition, cache="none")))
+    if pair is not None:
+        return pair
     raise RefusedError(
         f"{device.workload} on {device.device_kind}, caches flushed",
         "no detailed run with caches left alone has data, so there is nothing to compare with",

@@ -19,22 +19,27 @@ import numpy as np
 from assay_report.model.common import Match
 from assay_report.model.compared import LockedClockEntry
 from assay_sampling.counters.definitions import COST_UNITS
-from assay_sampling.documents.common import ConditionEntry, NoteEntry
+from assay_sampling.documents.common import NoteEntry
 from assay_sampling.errors import AssayError, RefusedError
 from assay_sampling.launches.alignment import MatchKind, require_match
-from assay_sampling.launches.in_memory import Launches
 from assay_sampling.notes.registry import note_of_error
 from assay_sampling.running.identity import RunLevel
 from assay_sampling.scoring.evaluation import cost_of
 from assay_sampling.scoring.two_conditions import ratio_of_totals
 from assay_server.analysis import rows
 from assay_server.analysis.comparisons.cold_start import common_cycles, flag_disturbed_cycles
-from assay_server.analysis.comparisons.compared import DeviceRuns, HeldPairs, match_facts, rest_on
+from assay_server.analysis.comparisons.compared import (
+    DeviceRuns,
+    HeldPairs,
+    match_facts,
+    rest_on,
+    same_repeat,
+)
 from assay_server.analysis.runs.request import RunData
+from assay_server.analysis.runs.side_by_side import clock_mhz
 
 KIND: MatchKind = "exact"
 _QUANTITY = "duration_ns"
-_NS_TO_MHZ = 1e3
 
 _Compare = Callable[[LockedClockEntry, RunData, RunData, HeldPairs], None]
 
@@ -49,10 +54,9 @@ def locked_clock_entries(device: DeviceRuns, held: HeldPairs) -> Iterator[Locked
     for condition in conditions:
         if condition.cache == "all" or (condition.sm_percent or 100.0) < 100:
             continue
-        entry = LockedClockEntry(
-            workload=device.workload,
-            device=device.device_kind,
-            condition=ConditionEntry.of(condition),
+        entry = device.entry(
+            LockedClockEntry,
+            condition,
         )
         failures: list[tuple[RunLevel, AssayError]] = []
         parts: tuple[tuple[RunLevel, _Compare], ...] = (("light", _times), ("detailed", _cycles))
@@ -80,16 +84,12 @@ def _pair(
     subject = f"{device.workload} on {device.device_kind}, clock {clock}"
     if not locked:
         raise RefusedError(subject, f"no {level} run under this clock has data", "see the failed runs")
-    free = device.of(level, replace(locked[0].condition, clock="none"))
-    by_repeat = {run.repeat: run for run in free}
-    for run in locked:
-        if run.repeat in by_repeat:
-            return run, by_repeat[run.repeat]
-    if not free:
+    pair = same_repeat(locked, device.of(level, replace(locked[0].condition, clock="none")))
+    if pair is None:
         raise RefusedError(
             subject, f"no {level} run with free clocks has data to compare with", "run it again"
         )
-    return locked[0], free[0]
+    return pair
 
 
 def _times(entry: LockedClockEntry, locked: RunData, free: RunData, held: HeldPairs) -> None:
@@ -107,7 +107,7 @@ def _cycles(entry: LockedClockEntry, locked: RunData, free: RunData, held: HeldP
     entry.window_launches, entry.quantity, entry.unit = len(locked_cycles), quantity, COST_UNITS[quantity]
     entry.cycles, entry.cycles_free = float(locked_cycles.sum()), float(free_cycles.sum())
     entry.cycles_ratio = ratio_of_totals(locked_cycles, free_cycles)
-    entry.clock_mhz, entry.clock_mhz_free = _clock_mhz(at_locked), _clock_mhz(at_free)
+    entry.clock_mhz, entry.clock_mhz_free = clock_mhz(at_locked), clock_mhz(at_free)
 
 
 def _matched(
@@ -123,15 +123,3 @@ def _matched(
         cost_of(held.launches(free), quantity).values[matched.left_rows],
         match_facts(alignments, KIND, "clocks"),
     )
-
-
-def _clock_mhz(launches: Launches) -> float | None:
-    """The mean SM clock over the time in which launches were profiled; None where it was not measured."""
-    names = launches.table.schema.names
-    if "cycles_gpc_avg" not in names or "profiled_duration_ns" not in names:
-        return None
-    cycles, nanoseconds = launches.column("cycles_gpc_avg"), launches.column("profiled_duration_ns")
-    known = np.isfinite(cycles) & np.isfinite(nanoseconds) & (nanoseconds > 0)
-    if not known.any():
-        return None
-    return _NS_TO_MHZ * float(cycles[known].sum()) / float(nanoseconds[known].sum())

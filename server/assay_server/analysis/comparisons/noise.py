@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from assay_report.model.compared import NoiseEntry
 from assay_sampling.counters.definitions import COST_UNITS, default_cost_counter
-from assay_sampling.documents.common import ConditionEntry, NoteEntry
+from assay_sampling.documents.common import NoteEntry
 from assay_sampling.errors import AssayError
 from assay_sampling.estimation.student_t import t_quantile
 from assay_sampling.notes.registry import make_note
@@ -35,10 +35,9 @@ def interval_percent(deviation_percent: float, repeats: int) -> float:
 
 
 def _entry(device: DeviceRuns, runs: list[RunData], held: HeldPairs) -> NoiseEntry:
-    entry = NoiseEntry(
-        workload=device.workload,
-        device=device.device_kind,
-        condition=ConditionEntry.of(runs[0].condition),
+    entry = device.entry(
+        NoiseEntry,
+        runs[0].condition,
         level=runs[0].level,
         under_mps=runs[0].under_mps,
         repeats=len(runs),

@@ -13,7 +13,6 @@ from collections.abc import Iterator, Sequence
 from statistics import fmean
 
 from assay_report.model.compared import OverheadEntry
-from assay_sampling.documents.common import ConditionEntry
 from assay_sampling.errors import AssayError
 from assay_sampling.launches.table import BASELINE
 from assay_server.analysis import rows
@@ -41,10 +40,9 @@ def overhead_entries(device: DeviceRuns, held: HeldPairs) -> Iterator[OverheadEn
 def _entry(
     device: DeviceRuns, runs: Sequence[RunData], bare: Sequence[RunData], held: HeldPairs
 ) -> OverheadEntry:
-    entry = OverheadEntry(
-        workload=device.workload,
-        device=device.device_kind,
-        condition=ConditionEntry.of(runs[0].condition),
+    entry = device.entry(
+        OverheadEntry,
+        runs[0].condition,
         level=runs[0].level,
         under_mps=runs[0].under_mps,
         repeats=len(runs),

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from assay_report.model.compared import FirstDifference, SequenceEntry
-from assay_sampling.documents.common import ConditionEntry
 from assay_sampling.errors import AssayError
 from assay_sampling.launches.in_memory import Launches
 from assay_server.analysis import rows
@@ -44,10 +43,9 @@ def _all_sms(run: RunData) -> bool:
 
 
 def _compared(device: DeviceRuns, reference: RunData, run: RunData, held: HeldPairs) -> SequenceEntry | None:
-    entry = SequenceEntry(
-        workload=device.workload,
-        device=device.device_kind,
-        condition=ConditionEntry.of(run.condition),
+    entry = device.entry(
+        SequenceEntry,
+        run.condition,
         runs=[reference.run_id, run.run_id],
         level=run.level,
         under_mps=run.under_mps,

@@ -15,7 +15,6 @@ from dataclasses import replace
 import pyarrow.compute as pc
 
 from assay_report.model.compared import Prediction, SmShareEntry
-from assay_sampling.documents.common import ConditionEntry
 from assay_sampling.errors import AssayError, RefusedError
 from assay_sampling.launches.alignment import MatchKind, require_match
 from assay_sampling.launches.in_memory import Launches
@@ -31,6 +30,7 @@ from assay_server.analysis.comparisons.compared import (
     MadeSelection,
     match_facts,
     rest_on,
+    same_repeat,
 )
 from assay_server.analysis.runs.request import RunData
 
@@ -58,10 +58,9 @@ def sm_share_entries(
 
 
 def _empty(device: DeviceRuns, condition: Condition) -> SmShareEntry:
-    return SmShareEntry(
-        workload=device.workload,
-        device=device.device_kind,
-        condition=ConditionEntry.of(condition),
+    return device.entry(
+        SmShareEntry,
+        condition,
         sm_percent=condition.sm_percent,
         sm_share=condition.sm_share,
         clocks_locked=condition.clock in ("base", "boost"),
@@ -73,12 +72,9 @@ def _pair(device: DeviceRuns, shares: Sequence[RunData]) -> tuple[RunData, RunDa
     condition = replace(shares[0].condition, sm_percent=100.0, sm_share="limit")
     under_mps = shares[0].under_mps
     for candidates in (device.of("light", condition, under_mps=under_mps), device.of("light", condition)):
-        by_repeat = {run.repeat: run for run in candidates}
-        for share in shares:
-            if share.repeat in by_repeat:
-                return share, by_repeat[share.repeat]
-        if candidates:
-            return shares[0], candidates[0]
+        pair = same_repeat(shares, candidates)
+        if pair is not None:
+            return pair
     raise RefusedError(
         f"{device.workload} on {device.device_kind} at {shares[0].condition.sm_percent:g} % of the SMs",
         "no light run at 100 % has data, so there is nothing to compare with",

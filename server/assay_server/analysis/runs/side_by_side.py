@@ -14,7 +14,24 @@ from assay_sampling.launches.alignment import LEAST_MATCH_PERCENT, Alignment
 from assay_sampling.launches.in_memory import Launches
 
 MOST_CLOCK_DIFFERENCE_PERCENT = 5.0
-_NS_PER_S = 1e9
+_NS_TO_MHZ = 1e3
+
+
+def clock_mhz(launches: Launches, rows: np.ndarray | None = None) -> float | None:
+    """The mean SM clock over the time in which launches were profiled; None where it was not measured.
+
+    ``rows``: of these launches, as a mask of shape (n,); None: of all.
+    """
+    names = launches.table.schema.names
+    if "cycles_gpc_avg" not in names or "profiled_duration_ns" not in names:
+        return None
+    cycles, nanoseconds = launches.column("cycles_gpc_avg"), launches.column("profiled_duration_ns")
+    known = np.isfinite(cycles) & np.isfinite(nanoseconds) & (nanoseconds > 0)
+    if rows is not None:
+        known &= rows
+    if not known.any():
+        return None
+    return _NS_TO_MHZ * float(cycles[known].sum()) / float(nanoseconds[known].sum())
 
 
 def require_equal_clocks(launches: Launches) -> None:
@@ -22,20 +39,14 @@ def require_equal_clocks(launches: Launches) -> None:
 
     A GPU's clock is its cycles over its time, both from one run; without them nothing is compared.
     """
-    names = launches.table.schema.names
-    if "cycles_gpc_avg" not in names or "profiled_duration_ns" not in names:
+    if clock_mhz(launches) is None:
         return
-    cycles, nanoseconds = launches.column("cycles_gpc_avg"), launches.column("profiled_duration_ns")
-    known = np.isfinite(cycles) & np.isfinite(nanoseconds) & (nanoseconds > 0)
-    clocks = {
-        label: _NS_PER_S * float(cycles[rows & known].sum()) / float(nanoseconds[rows & known].sum())
-        for label, rows in _by_gpu(launches).items()
-        if (rows & known).any()
-    }
+    by_gpu = {label: clock_mhz(launches, rows) for label, rows in _by_gpu(launches).items()}
+    clocks = {label: mhz for label, mhz in by_gpu.items() if mhz is not None}
     slowest, fastest = min(clocks.values(), default=0.0), max(clocks.values(), default=0.0)
     if fastest <= (1 + MOST_CLOCK_DIFFERENCE_PERCENT / 100) * slowest:
         return
-    listing = ", ".join(f"{label} {hz / 1e6:,.0f} MHz" for label, hz in clocks.items())
+    listing = ", ".join(f"{label} {mhz:,.0f} MHz" for label, mhz in clocks.items())
     raise LaunchTableError(
         ", ".join(launches.sources) or "launches",
         f"its slices were made side by side, and the SM clocks of the GPUs are more than "
