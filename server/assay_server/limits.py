@@ -153,7 +153,7 @@ class BundleLimits:
 
 @dataclass
 class AgentLimits:
-    """Bounds of what an agent may report (:mod:`assay_server.rpc.handlers.bounds`), and of known agents.
+    """Bounds of what an agent may report (:mod:`assay_server.rpc.handlers.agents`), and of known agents.
 
     Built in, as no box has so much: what a registration and a heartbeat hold.
     """

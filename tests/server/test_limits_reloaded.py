@@ -27,8 +27,7 @@ from assay_server.limits import (
     limits_with,
     take_over,
 )
-from assay_server.rpc.concurrency import ConcurrencyLimit
-from assay_server.rpc.quotas import Quotas
+from assay_server.rpc.quotas import ConcurrencyLimit, Quotas
 
 
 def numbers(limits: Limits) -> dict[str, int]:

@@ -28,7 +28,7 @@ from assay_server.campaigns.scheduling.lost_gpus import MOST_SLOTS_FAILED
 from assay_server.campaigns.scheduling.transitions import SchedulePolicy
 from assay_server.campaigns.scheduling.waiting import WaitKind, wait_reasons
 from assay_server.rpc.handlers.lab import LabHandler
-from assay_server.rpc.handlers.status_board import StatusBoard
+from assay_server.rpc.handlers.statuses import StatusBoard
 from assay_server.store.model import Agent, Hold, Need, Run, Slice
 from assay_server.store.people import Identity
 from tests.support.server.queue_lab import HANG, QueueLab, agent_of, live_campaign

@@ -12,8 +12,7 @@ from assay_core.identity.roles import Role
 from assay_sampling.errors import StorageError
 from assay_server.access.caller import OWNER_ID, Caller, How, called_by
 from assay_server.limits import CallerLimits
-from assay_server.rpc.concurrency import ConcurrencyLimit
-from assay_server.rpc.quotas import Quotas
+from assay_server.rpc.quotas import ConcurrencyLimit, Quotas
 from assay_server.rpc.threads import BoundedThreads
 
 LIMITS = CallerLimits(

@@ -19,7 +19,7 @@ from assay_server.access.audit import AuditLog, Note
 from assay_server.access.caller import Caller
 from assay_server.app import Server
 from assay_server.limits import CallLimits, JoinLimits
-from assay_server.rpc.handlers.bounds import agent_of
+from assay_server.rpc.handlers.agents import agent_of
 from assay_server.store.sqlite import SqliteStore
 from tests.support.identity.tls_lab import tls_server, token_of
 from tests.support.server.server_support import eventually

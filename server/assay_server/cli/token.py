@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import closing
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated
 
@@ -50,11 +51,8 @@ def token(
             str(state), "this server has no certificate authority", "run: assay-server init --state DIR"
         )
     valid_ms = round(1000 * parse_span_seconds(valid, "--valid"))
-    store = open_database(state, asked_database(settings.database, settings.database_file))
-    try:
+    with closing(open_database(state, asked_database(settings.database, settings.database_file))) as store:
         made = _make(store, authority, TokenAsked(role, name, project, tuple(label or ()), uses, valid_ms))
-    finally:
-        store.close()
     _show(made, authority.fingerprint, settings.advertise_join, json_output)
 
 

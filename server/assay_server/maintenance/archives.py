@@ -36,6 +36,7 @@ from assay_server.store.folders.bundles import BUNDLES, PACKED
 from assay_server.store.folders.reports import REPORT_FORMS
 from assay_server.store.migrate import HEAD
 from assay_server.store.model import Attempt, Campaign, Run, Slice
+from assay_server.store.sql import SqlTransaction
 from assay_server.store.sqlite import SqliteStore
 
 ARCHIVE_VERSION = 1
@@ -136,29 +137,33 @@ def _named(campaign: Campaign) -> list[str]:
 
 
 def _rows(coordinator: Coordinator, campaign_id: str) -> CampaignRows:
-    def attempts(run_id: str) -> list[Attempt]:
-        with coordinator.snapshot() as store:
-            return store.attempts(run_id)
-
     with coordinator.snapshot() as store:
         campaign = known_campaign(store.campaign(campaign_id), campaign_id)
         require_ended(campaign, "exported")
-        runs = store.runs(campaign_id)
-        slices = [piece for run in runs for piece in store.slices(run.run_id)]
+        return _rows_of(store, campaign, coordinator.snapshot)
+
+
+def _rows_of(
+    store: SqlTransaction,
+    campaign: Campaign,
+    snapshot: Callable[[], contextlib.AbstractContextManager[SqlTransaction]],
+) -> CampaignRows:
+    def attempts(run_id: str) -> list[Attempt]:
+        with snapshot() as read:
+            return read.attempts(run_id)
+
+    runs = store.runs(campaign.campaign_id)
+    slices = [piece for run in runs for piece in store.slices(run.run_id)]
     return CampaignRows(campaign, tuple(runs), tuple(slices), attempts)
 
 
 def _write_rows(database: Path, rows: CampaignRows) -> None:
-    store = SqliteStore(database)
-    try:
-        with store.transaction() as transaction:
-            transaction.add_campaign(rows.campaign, rows.runs, rows.slices)
-            for run in rows.runs:
-                for attempt in rows.attempts(run.run_id):
-                    # The secret of a lease that has ended proves nothing, and is nobody else's business.
-                    transaction.add_attempt(replace(attempt, write_secret=b""))
-    finally:
-        store.close()
+    with contextlib.closing(SqliteStore(database)) as store, store.transaction() as transaction:
+        transaction.add_campaign(rows.campaign, rows.runs, rows.slices)
+        for run in rows.runs:
+            for attempt in rows.attempts(run.run_id):
+                # The secret of a lease that has ended proves nothing, and is nobody else's business.
+                transaction.add_attempt(replace(attempt, write_secret=b""))
 
 
 @contextlib.contextmanager
@@ -167,23 +172,14 @@ def read_rows(database: Path) -> Iterator[CampaignRows]:
 
     Raises StorageError if a newer release wrote them, or they are not those of one campaign.
     """
-    store = SqliteStore(database)
-
-    def attempts(run_id: str) -> list[Attempt]:
-        with store.snapshot() as read:
-            return read.attempts(run_id)
-
-    try:
+    with contextlib.closing(SqliteStore(database)) as store:
         with store.snapshot() as read:
             overviews = read.campaigns()
             campaign = read.campaign(overviews[0].campaign_id) if len(overviews) == 1 else None
             if campaign is None:
                 raise StorageError(METADATA, f"it has {len(overviews)} campaigns instead of one")
-            runs = read.runs(campaign.campaign_id)
-            slices = [piece for run in runs for piece in read.slices(run.run_id)]
-        yield CampaignRows(campaign, tuple(runs), tuple(slices), attempts)
-    finally:
-        store.close()
+            rows = _rows_of(read, campaign, store.snapshot)
+        yield rows
 
 
 def _file_entry(name: str, path: Path) -> KeptFile:

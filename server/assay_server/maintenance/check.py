@@ -23,8 +23,16 @@ from assay_server.analysis.runs.intact import what_changed
 from assay_server.campaigns.bundles.stored import bundle_fault
 from assay_server.database.opening import AskedDatabase
 from assay_server.identity.authority import read_authority
-from assay_server.maintenance.findings import Checked, Finding, FindingKind
-from assay_server.maintenance.rules import RunRows, broken_in_campaign, broken_in_run, broken_tokens, rows_of
+from assay_server.maintenance.rules import (
+    Checked,
+    Finding,
+    FindingKind,
+    RunRows,
+    broken_in_campaign,
+    broken_in_run,
+    broken_tokens,
+    rows_of,
+)
 from assay_server.maintenance.stored_files import (
     METADATA,
     copy_database,
@@ -139,20 +147,16 @@ class _Check:
     def _look(self, database: Path) -> None:
         for row in foreign_keys_broken(database):
             self._find(FindingKind.RULE, row, "it belongs to a record that is not there")
-        store = SqliteStore(database)
-        try:
-            with store.snapshot() as read:
-                ids = [overview.campaign_id for overview in read.campaigns()]
-                self._all_runs = sum(sum(each.values()) for each in read.counts_of_runs(ids).values())
-                newest_token = last_token(database)
-                for campaign_id in ids:
-                    self._campaigns += 1
-                    with self._rows(f"campaign {campaign_id}"):
-                        self._campaign(read, campaign_id, newest_token)
-                for kept_bundle in read.bundles():
-                    self._bundle(kept_bundle.bundle, kept_bundle.file)
-        finally:
-            store.close()
+        with contextlib.closing(SqliteStore(database)) as store, store.snapshot() as read:
+            ids = [overview.campaign_id for overview in read.campaigns()]
+            self._all_runs = sum(sum(each.values()) for each in read.counts_of_runs(ids).values())
+            newest_token = last_token(database)
+            for campaign_id in ids:
+                self._campaigns += 1
+                with self._rows(f"campaign {campaign_id}"):
+                    self._campaign(read, campaign_id, newest_token)
+            for kept_bundle in read.bundles():
+                self._bundle(kept_bundle.bundle, kept_bundle.file)
         self._unknown_files()
 
     @contextlib.contextmanager

@@ -10,8 +10,7 @@ import shutil
 import tarfile
 from dataclasses import replace
 from pathlib import Path
-from types import TracebackType
-from typing import IO, Self
+from typing import IO
 
 from assay_core.files.durable import make_folder, storage_errors, sync_file
 from assay_core.files.private_folders import private_opener
@@ -44,7 +43,7 @@ _counter = itertools.count()
 
 
 class Import:
-    """One archive on its way in: :meth:`write` its pieces, then :meth:`finish`. A context manager."""
+    """One archive on its way in: :meth:`write` its pieces, then :meth:`finish`, and :meth:`close` it."""
 
     def __init__(self, coordinator: Coordinator, state: Path, most_bytes: int) -> None:
         self._coordinator = coordinator
@@ -57,14 +56,6 @@ class Import:
             self._file: IO[bytes] = open(  # noqa: SIM115
                 self._folder / "archive.tar", "xb", opener=private_opener
             )
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def close(self) -> None:
         """Remove what was received; what was taken in stays."""

@@ -94,15 +94,11 @@ def _manifest(backup: Path, place: Path) -> BackupManifest:
 
 def _begin_epoch(state: Path, newer: Memberships | None) -> int | None:
     """Begin a new epoch of tokens, and revoke what was revoked since; returns how much that was."""
-    store = SqliteStore(state / METADATA)
-    try:
-        with store.transaction() as transaction:
-            transaction.begin_epoch(wall_ms())
-            # Also those that ended since the backup: people log in to the live page again.
-            transaction.forget_web_logins([each.key for each in transaction.web_logins()])
-            return None if newer is None else take_over(newer, transaction)
-    finally:
-        store.close()
+    with contextlib.closing(SqliteStore(state / METADATA)) as store, store.transaction() as transaction:
+        transaction.begin_epoch(wall_ms())
+        # Also those that ended since the backup: people log in to the live page again.
+        transaction.forget_web_logins([each.key for each in transaction.web_logins()])
+        return None if newer is None else take_over(newer, transaction)
 
 
 @contextlib.contextmanager

@@ -7,6 +7,7 @@ would be let in again, and used tokens could be used again.
 from __future__ import annotations
 
 import tempfile
+from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -35,18 +36,12 @@ def memberships_of(state: Path) -> Memberships | None:
     with tempfile.TemporaryDirectory(prefix=".assay-restore-", dir=state.parent) as folder:
         try:
             copy_database(state, Path(folder) / METADATA)
-            store = SqliteStore(Path(folder) / METADATA)
-        except AssayError:
-            return None
-        try:
-            with store.snapshot() as read:
+            with closing(SqliteStore(Path(folder) / METADATA)) as store, store.snapshot() as read:
                 return Memberships(
                     tuple(read.identities()), tuple(read.certificates()), tuple(read.join_tokens())
                 )
         except AssayError:
             return None
-        finally:
-            store.close()
 
 
 def take_over(newer: Memberships, store: SqlTransaction) -> int:

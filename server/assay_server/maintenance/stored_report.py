@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 
 from assay_core.files.durable import storage_errors
@@ -52,19 +53,14 @@ def stored_report(state: Path, campaign_id: str | None = None) -> Report:
     with tempfile.TemporaryDirectory(prefix="assay-report-") as copied:
         database = Path(copied) / METADATA
         copy_database(folder, database)
-        store = SqliteStore(database)
-        try:
-            with store.snapshot() as read:
-                campaign = _named_campaign(read.campaigns(), state, campaign_id)
-                stored_campaign = read.campaign(campaign)
-                assert stored_campaign is not None  # listed in the same snapshot
-                report = _report_on_disk(stored_campaign, records)
-                request = None if report is not None else analysis_request(read, campaign, records)
-        finally:
-            store.close()
-    if report is not None:
-        return report
-    assert request is not None
+        with closing(SqliteStore(database)) as store, store.snapshot() as read:
+            campaign = _named_campaign(read.campaigns(), state, campaign_id)
+            stored_campaign = read.campaign(campaign)
+            assert stored_campaign is not None  # listed in the same snapshot
+            report = _report_on_disk(stored_campaign, records)
+            if report is not None:
+                return report
+            request = analysis_request(read, campaign, records)
     if not request.runs:
         raise CampaignError(
             f"campaign {campaign}", "none of its runs has data yet", f"see why: assay lab status {campaign}"

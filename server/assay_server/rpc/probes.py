@@ -20,8 +20,8 @@ from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 
 from assay_core.server_address import ServerAddress
 from assay_server.rpc.binding import bound, group_called, places_taken
-from assay_server.rpc.concurrency import ConcurrencyLimit
 from assay_server.rpc.errors import abort
+from assay_server.rpc.quotas import ConcurrencyLimit
 
 Context = grpc.aio.ServicerContext[Any, Any]
 _Response = health_pb2.HealthCheckResponse

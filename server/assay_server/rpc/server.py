@@ -20,10 +20,9 @@ from assay_server.access.caller import Recognition
 from assay_server.access.table import services
 from assay_server.limits import DEFAULT_LIMITS, JOIN_LIMITS, CallLimits, Limits
 from assay_server.rpc.binding import bound, group_called, places_taken
-from assay_server.rpc.concurrency import ConcurrencyLimit
 from assay_server.rpc.interceptors import AccessInterceptor, CallMeter, LimitsInterceptor
 from assay_server.rpc.probes import HealthServicer
-from assay_server.rpc.quotas import Quotas
+from assay_server.rpc.quotas import ConcurrencyLimit, Quotas
 from assay_server.rpc.services import Handlers, add_services, join_service
 from assay_server.rpc.threads import Threads
 from assay_server.store.sql import MetadataStore

@@ -31,13 +31,13 @@ from assay_server.campaigns.ingest.segments import Ingest
 from assay_server.identity.enrolment import Enrolment
 from assay_server.identity.identified import Identified
 from assay_server.limits import DEFAULT_LIMITS, Limits
-from assay_server.rpc.concurrency import ConcurrencyLimit
 from assay_server.rpc.handlers.agents import AgentHandler
 from assay_server.rpc.handlers.archives import ArchiveHandler
 from assay_server.rpc.handlers.bundles import BundleHandler
 from assay_server.rpc.handlers.campaigns import CampaignHandler
 from assay_server.rpc.handlers.lab import LabHandler
 from assay_server.rpc.handlers.published import PublishedHandler
+from assay_server.rpc.quotas import ConcurrencyLimit
 from assay_server.rpc.threads import Threads, call, call_in_parts, call_with_chunks
 from assay_server.rpc.uploads import IngestServicer
 

@@ -15,8 +15,8 @@ import grpc
 
 from assay_sampling.errors import StorageError
 from assay_server.limits import Limits
-from assay_server.rpc.concurrency import ConcurrencyLimit
 from assay_server.rpc.errors import abort, patiently, send_in_time
+from assay_server.rpc.quotas import ConcurrencyLimit
 
 Request = TypeVar("Request")
 Answer = TypeVar("Answer")

@@ -14,8 +14,8 @@ from assay_sampling.errors import ParameterError, StorageError
 from assay_server.campaigns.ingest.segments import Ingest
 from assay_server.campaigns.ingest.upload import Answer, Upload
 from assay_server.limits import DEFAULT_LIMITS, Limits, UploadLimits
-from assay_server.rpc.concurrency import ConcurrencyLimit
 from assay_server.rpc.errors import abort
+from assay_server.rpc.quotas import ConcurrencyLimit
 from assay_server.rpc.threads import Context, Threads, one_of
 from assay_server.store.segments import LARGEST_PART_BYTES
 

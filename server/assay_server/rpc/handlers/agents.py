@@ -1,11 +1,19 @@
-"""Answers agents' requests from the scheduler. Plain functions of a record; all but heartbeats may block."""
+"""Answers agents' requests from the scheduler. Plain functions of a record; all but heartbeats may block.
+
+Texts, lists and numbers from agents are bounded before they are kept; the server sets what only it decides.
+"""
 
 from __future__ import annotations
 
+import json
+import math
+from collections.abc import Iterable
 from concurrent.futures import Future
 from dataclasses import replace
 
 from assay_core.program import distribution_version
+from assay_core.records.attempt import LONGEST_LOG_CHARACTERS, AttemptLog, bounded_text
+from assay_core.records.failure import Failure
 from assay_core.records.lease import (
     FailAnswer,
     FailedAttempt,
@@ -16,9 +24,11 @@ from assay_core.records.lease import (
     LeaseAnswer,
     LeaseRequest,
 )
-from assay_core.records.machine import Registered, Registration
+from assay_core.records.machine import InstalledDevice, Registered, Registration, Slot
+from assay_core.records.validity_flag import ValidityFlag
 from assay_core.records.work import Work
 from assay_sampling.errors import ParameterError
+from assay_sampling.running.attempt_facts import MOST_BYTES
 from assay_server.access.audit import note_nothing_new
 from assay_server.access.caller import current_caller
 from assay_server.campaigns.heartbeats import Heartbeats
@@ -27,10 +37,13 @@ from assay_server.campaigns.scheduling.coordinator import Coordinator
 from assay_server.campaigns.scheduling.leases import Lease
 from assay_server.identity.agent_names import require_free_name
 from assay_server.limits import DEFAULT_LIMITS, AgentLimits
-from assay_server.rpc.handlers.bounds import agent_of, bounded_failure, bounded_flags, bounded_log
 from assay_server.store.model import Agent
 from assay_server.store.sql import SqlTransaction
 from assay_server.store.transactions import repeated
+
+_LONGEST_NAME = 100
+_LONGEST_TEXT = 4096
+_MOST_ENTRIES = 1000
 
 
 class AgentHandler:
@@ -175,3 +188,92 @@ def _is_as_it_was(before: Agent, now: Agent) -> bool:
     """Whether only its process is another one."""
     then = replace(before, session_id=now.session_id, seen_at_ms=now.seen_at_ms, since_ms=now.since_ms)
     return then == now
+
+
+def bounded_failure(failure: Failure) -> Failure:
+    """A failure from an agent, its texts bounded."""
+    return replace(
+        failure,
+        failure_class=failure.failure_class[:_LONGEST_NAME],
+        subject=failure.subject[:_LONGEST_TEXT],
+        cause=failure.cause[:_LONGEST_TEXT],
+        remedy=failure.remedy[:_LONGEST_TEXT],
+    )
+
+
+def bounded_flags(flags: Iterable[ValidityFlag]) -> tuple[ValidityFlag, ...]:
+    """Validity flags from an agent, their texts bounded; the server's registry decides what they mean.
+
+    A flag that the registry does not know, say from a newer agent, is kept and invalidates.
+    """
+    return tuple(
+        ValidityFlag.of_kind(flag.name[:_LONGEST_NAME], flag.detail[:_LONGEST_TEXT])
+        for flag in list(flags)[:_MOST_ENTRIES]
+    )
+
+
+def bounded_log(log: AttemptLog) -> AttemptLog:
+    """An attempt's log; a text that is too long keeps its beginning and end."""
+    environment = {
+        name[:_LONGEST_TEXT]: log.environment[name][:_LONGEST_TEXT]
+        for name in sorted(log.environment)[:_MOST_ENTRIES]
+    }
+    return AttemptLog(
+        tuple(word[:_LONGEST_TEXT] for word in log.command[:_MOST_ENTRIES]),
+        environment,
+        bounded_text(log.text),
+        _json_object(log.telemetry_json, LONGEST_LOG_CHARACTERS),
+        log.wall_seconds if 0 <= log.wall_seconds < math.inf else 0.0,
+        _json_object(log.facts_json, MOST_BYTES),
+    )
+
+
+def _json_object(text: str, longest: int) -> str:
+    """The text, or "" if it is not a JSON object or is too long to keep."""
+    if len(text) > longest:
+        return ""
+    try:
+        return text if isinstance(json.loads(text), dict) else ""
+    except (ValueError, RecursionError):
+        return ""
+
+
+def agent_of(registration: Registration) -> Agent:
+    """The agent that registers; raises ParameterError for an invalid registration."""
+    slots = registration.slots
+    identifiers = {slot.slot_id for slot in slots}
+    if (
+        not registration.agent_id
+        or not registration.session_id
+        or len(identifiers) != len(slots)
+        or "" in identifiers
+    ):
+        raise ParameterError(
+            f"agent {registration.name!r}",
+            "its registration lacks an identifier, or names a slot twice",
+            "run the same release of Assay on agent and server",
+        )
+    devices = tuple(_bounded_device(device) for device in registration.inventory.devices)
+    return Agent(
+        agent_id=registration.agent_id,
+        session_id=registration.session_id,
+        name=_name(registration.name or registration.agent_id),
+        inventory=replace(registration.inventory, devices=devices),
+        slots=tuple(_bounded_slot(slot) for slot in slots),
+        seen_at_ms=0,
+        place=registration.place[:_LONGEST_TEXT],
+    )
+
+
+def _name(text: str) -> str:
+    """A name as it is shown to people: short, and without characters that could steer their terminal."""
+    return "".join(each if each.isprintable() else "?" for each in text[:_LONGEST_NAME])
+
+
+def _bounded_slot(slot: Slot) -> Slot:
+    device = None if slot.device is None else _bounded_device(slot.device)
+    return replace(slot, quarantine_reason=slot.quarantine_reason[:_LONGEST_TEXT], device=device)
+
+
+def _bounded_device(device: InstalledDevice) -> InstalledDevice:
+    return replace(device, problem=device.problem[:_LONGEST_TEXT], left_out=device.left_out[:_LONGEST_TEXT])

@@ -32,8 +32,8 @@ from assay_server.campaigns.scheduling.coordinator import Coordinator
 from assay_server.campaigns.scheduling.waiting import waiting_for
 from assay_server.campaigns.submit import submit
 from assay_server.limits import DEFAULT_LIMITS, QueryLimits
-from assay_server.rpc.handlers.status_board import StatusBoard
 from assay_server.rpc.handlers.statuses import (
+    StatusBoard,
     attempt_detail,
     campaign_status,
     run_status,
