@@ -7,13 +7,12 @@ import logging
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Self
 
 from assay_core.metrics.endpoint import MetricsEndpoint
 from assay_core.settings.reloading import reloaded
 from assay_server.access.audit import AuditedStore, AuditLog
-from assay_server.access.caller import Recognition
 from assay_server.access.directory import IdentityDirectory
 from assay_server.access.people import PeopleHandler
 from assay_server.campaigns.analysing.analyses import Analyses
@@ -58,13 +57,13 @@ from assay_server.rpc.handlers.bundles import BundleHandler
 from assay_server.rpc.handlers.campaigns import CampaignHandler
 from assay_server.rpc.handlers.lab import LabHandler
 from assay_server.rpc.handlers.published import PublishedHandler
+from assay_server.rpc.interceptors import Access
 from assay_server.rpc.probes import answering_not_serving
 from assay_server.rpc.server import RpcServer
 from assay_server.rpc.services import Handlers
 from assay_server.store.record_store import RecordStore
 from assay_server.store.sqlite import SqliteStore
 from assay_server.upkeep import Housekeeper, upkeep
-from assay_server.web_place import WebPlace
 from assay_server.writability import WritabilityWatch
 
 if TYPE_CHECKING:
@@ -74,16 +73,6 @@ if TYPE_CHECKING:
 __all__ = ["Server", "ServerSettings"]
 
 _log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class _Access:
-    """Who may call, and the record of who did what."""
-
-    metadata: AuditedStore
-    directory: IdentityDirectory
-    identified: Identified
-    audit: AuditLog
 
 
 class Server:
@@ -125,6 +114,7 @@ class Server:
         self._coordinator: Coordinator | None = None
         self._endpoint: MetricsEndpoint | None = None
         self._clock = clock
+        self._is_shared = False  # with a standby
         self._make_executor = make_executor
         self._is_ending = is_ending
         self.lead = LeadWatch(end)
@@ -163,73 +153,39 @@ class Server:
         return self._stopped.wait(seconds)
 
     def _start(self, resources: contextlib.ExitStack) -> None:
-        state = self.settings.state_dir
         settings = self.settings
-        place = checked_place(state, settings.asked_records)
-        database_settings = replace(
-            asked_database(settings.database, settings.database_file),
-            shared=bool(place.url or noted_records(state)),
-            joins=lambda number: are_of_state(state, place, number),
-            records=place.url,
-        )
-        database = opened_state(
-            state, database_settings, resources, Standby(self._is_ending, self._standing_by)
-        )
-        resources.enter_context(self.lead.watching(database, has_standby=database_settings.shared))
-        records = open_records(
-            state,
-            place,
-            lambda: number_of_state(database),
-            resources,
-            has_files=lambda: names_records(database),
-        )
-        folder = folder_of_records(state)
-        self.writability = writability = WritabilityWatch(state, self._writable)
-        access = self._access(AuditedStore(database), database, shared=database_settings.shared)
-        capacity = Capacity(folder, settings.records_limit_bytes, settings.minimum_free_bytes)
-        clock = self._clock or SteadyClock()
-        bundles = BundleStore(
-            state,
-            database,
-            records,
-            self._limits.bundles,
-            minimum_free_bytes=settings.minimum_free_bytes,
-            now_ms=clock.now_ms,
-        )
-        self._coordinator = coordinator = self._coordinate(
-            access.metadata, clock, records, writability, capacity=capacity, bundles=bundles
-        )
+        database, records = self._opened(resources)
+        self.writability = writability = WritabilityWatch(settings.state_dir, self._writable)
+        metadata = AuditedStore(database)
+        access = Access(metadata, IdentityDirectory(metadata), AuditLog(metadata, settings.audit_days))
+        self._coordinator = coordinator = self._coordinate(metadata, database, records)
         analyses = self._analyses(coordinator, resources)
         self.metrics.watch(coordinator, lambda: analyses.running)
         publisher, requests = Publisher(coordinator), RequestRunner(coordinator)
-        so_far, ingest = ProvisionalReports(coordinator, analyses.submit), Ingest(coordinator)
-        resources.callback(ingest.close)
-        heartbeats = Heartbeats(coordinator)
-        resources.callback(heartbeats.close)
-        limits = self._limits
-        handlers = Handlers(
-            agents=AgentHandler(coordinator, publisher, heartbeats, settings.heartbeat_ms, limits.agents),
-            archives=ArchiveHandler(coordinator, folder, capacity),
-            budgets=BudgetHandler(coordinator),
-            bundles=BundleHandler(coordinator, bundles),
-            campaigns=CampaignHandler(coordinator, limits.queries, requests, so_far),
-            identified=access.identified,
-            ingest=ingest,
-            lab=LabHandler(coordinator, limits.queries),
-            people=PeopleHandler(access.metadata, access.directory),
-            published=PublishedHandler(coordinator, limits.queries),
+        so_far = ProvisionalReports(coordinator, analyses.submit)
+        shared_by = database if self._is_shared else None
+        handlers = self._handlers(
+            coordinator,
+            publisher,
+            resources,
+            campaigns=CampaignHandler(coordinator, self._limits.queries, requests, so_far),
+            identified=identified(settings, metadata, access.directory, shared_by=shared_by),
+            people=PeopleHandler(metadata, access.directory),
         )
         if settings.web_place is not None:
-            self.page = page = self._page(settings.web_place, coordinator, handlers, access, so_far)
-            handlers = replace(handlers, web_link=page.link)
+            # Its libraries are needed only here.
+            from assay_server.web.page import LivePage  # noqa: PLC0415
+
+            self.page = LivePage(
+                settings.web_place, coordinator, handlers, access, limits=self._limits, reports=so_far
+            )
+            handlers = replace(handlers, web_link=self.page.link)
         self.rpc = server = RpcServer(
             [check_listen_address(address) for address in settings.listen],
             handlers,
-            recognition=Recognition(access.directory),
-            metadata=access.metadata,
-            audit=access.audit,
-            limits=limits,
-            meter=self.metrics,
+            access,
+            limits=self._limits,
+            metrics=self.metrics,
             socket_group=settings.socket_group,
         )
         resources.callback(server.stop)
@@ -240,7 +196,7 @@ class Server:
                 coordinator,
                 publisher,
                 requests,
-                Housekeeper(coordinator, self.settings.keep_logs_seconds),
+                Housekeeper(coordinator, settings.keep_logs_seconds),
                 audit=access.audit,
                 read_identities=access.directory.refresh if self.page is None else self.page.read_identities,
             )
@@ -253,6 +209,30 @@ class Server:
         analyses.look()
         resources.enter_context(analyses.watching())
 
+    def _opened(self, resources: contextlib.ExitStack) -> tuple[SqliteStore | PostgresqlStore, RecordStore]:
+        """The database, once this server leads it, and the records."""
+        state, settings = self.settings.state_dir, self.settings
+        place = checked_place(state, settings.asked_records)
+        self._is_shared = bool(place.url or noted_records(state))
+        database_settings = replace(
+            asked_database(settings.database, settings.database_file),
+            shared=self._is_shared,
+            joins=lambda number: are_of_state(state, place, number),
+            records=place.url,
+        )
+        database = opened_state(
+            state, database_settings, resources, Standby(self._is_ending, self._standing_by)
+        )
+        resources.enter_context(self.lead.watching(database, has_standby=self._is_shared))
+        records = open_records(
+            state,
+            place,
+            lambda: number_of_state(database),
+            resources,
+            has_files=lambda: names_records(database),
+        )
+        return database, records
+
     @contextlib.contextmanager
     def _standing_by(self) -> Iterator[None]:
         """Answer probes and tell metrics while the block waits for the lead."""
@@ -264,58 +244,56 @@ class Server:
             yield
             self.metrics.standing_by(False)
 
-    def _access(
-        self, metadata: AuditedStore, database: SqliteStore | PostgresqlStore, *, shared: bool
-    ) -> _Access:
-        directory = IdentityDirectory(metadata)
-        return _Access(
-            metadata,
-            directory,
-            identified(self.settings, metadata, directory, shared_by=database if shared else None),
-            AuditLog(metadata, self.settings.audit_days),
-        )
-
-    def _page(
-        self,
-        place: WebPlace,
-        coordinator: Coordinator,
-        handlers: Handlers,
-        access: _Access,
-        so_far: ProvisionalReports,
-    ) -> LivePage:
-        """The live page; it does not listen yet."""
-        # Its libraries are needed only here.
-        from assay_server.web.auth.admission import Admission  # noqa: PLC0415
-        from assay_server.web.auth.sessions import Sessions  # noqa: PLC0415
-        from assay_server.web.page import LivePage  # noqa: PLC0415
-
-        return LivePage(
-            place,
-            coordinator,
-            handlers,
-            admission=Admission(access.directory, access.metadata, access.audit),
-            sessions=Sessions(access.metadata, coordinator.clock.now_ms),
-            limits=self._limits,
-            reports=so_far,
-        )
-
     def _coordinate(
-        self,
-        metadata: AuditedStore,
-        clock: Clock,
-        records: RecordStore,
-        writability: WritabilityWatch,
-        *,
-        capacity: Capacity,
-        bundles: BundleStore,
+        self, metadata: AuditedStore, database: SqliteStore | PostgresqlStore, records: RecordStore
     ) -> Coordinator:
-        policy = _policy(self.settings)
+        settings, state, clock = self.settings, self.settings.state_dir, self._clock or SteadyClock()
+        refused = self.writability.refused
         coordinator = Coordinator(
-            metadata, records, policy, clock, meter=self.metrics, on_refusal=writability.refused
+            metadata, records, _policy(settings), clock, meter=self.metrics, on_refusal=refused
         )
-        coordinator.capacity, coordinator.bundles = capacity, bundles
+        coordinator.capacity = Capacity(
+            folder_of_records(state), settings.records_limit_bytes, settings.minimum_free_bytes
+        )
+        coordinator.bundles = BundleStore(
+            state,
+            database,
+            records,
+            self._limits.bundles,
+            minimum_free_bytes=settings.minimum_free_bytes,
+            now_ms=clock.now_ms,
+        )
         recover(coordinator)
         return coordinator
+
+    def _handlers(
+        self,
+        coordinator: Coordinator,
+        publisher: Publisher,
+        resources: contextlib.ExitStack,
+        *,
+        campaigns: CampaignHandler,
+        identified: Identified,
+        people: PeopleHandler,
+    ) -> Handlers:
+        ingest, heartbeats = Ingest(coordinator), Heartbeats(coordinator)
+        resources.callback(ingest.close)
+        resources.callback(heartbeats.close)
+        limits, heartbeat_ms = self._limits, self.settings.heartbeat_ms
+        assert coordinator.capacity is not None and coordinator.bundles is not None
+        folder = folder_of_records(self.settings.state_dir)
+        return Handlers(
+            agents=AgentHandler(coordinator, publisher, heartbeats, heartbeat_ms, limits.agents),
+            archives=ArchiveHandler(coordinator, folder, coordinator.capacity),
+            budgets=BudgetHandler(coordinator),
+            bundles=BundleHandler(coordinator, coordinator.bundles),
+            campaigns=campaigns,
+            identified=identified,
+            ingest=ingest,
+            lab=LabHandler(coordinator, limits.queries),
+            people=people,
+            published=PublishedHandler(coordinator, limits.queries),
+        )
 
     def _listen(self, server: RpcServer, resources: contextlib.ExitStack) -> None:
         state = self.settings.state_dir

@@ -20,12 +20,12 @@ from assay_core.records.lab import AuditAsked, AuditEntry, RoleChange
 from assay_protos import campaign_pb2
 from assay_sampling.errors import ParameterError, StorageError
 from assay_server.access.audit import AuditedStore, AuditLog, begin_note, forget_note, note_subject
-from assay_server.access.caller import OWNER_ID, Caller, Recognition, called_by
+from assay_server.access.caller import OWNER_ID, Caller, called_by
 from assay_server.access.directory import IdentityDirectory
 from assay_server.access.people import PeopleHandler
 from assay_server.access.rights import EVERY_PROJECT
 from assay_server.app import Server
-from assay_server.rpc.interceptors import AccessInterceptor, answer_of
+from assay_server.rpc.interceptors import Access, AccessInterceptor, answer_of
 from assay_server.store.people import Identity
 from assay_server.store.sql import MetadataStore
 from assay_server.store.sqlite import SqliteStore
@@ -163,7 +163,7 @@ class TestCalls:
             return grpc.unary_unary_rpc_method_handler(gone, campaign_pb2.CancelRequest.FromString)
 
         async def broken() -> None:
-            access = AccessInterceptor(Recognition(IdentityDirectory(store)), store, AuditLog(store, 1, 9))
+            access = AccessInterceptor(Access(store, IdentityDirectory(store), AuditLog(store, 1, 9)))
             details: Any = SimpleNamespace(method="/assay.v1.CampaignService/Cancel")
             guarded = await access.intercept_service(continuation, details)
             await answer_of(guarded)(b"", cast(Any, EndedCall(code)))

@@ -19,7 +19,7 @@ from assay_core.identity.roles import IdentityKind, Role
 from assay_core.records.error_metadata import ErrorMetadata
 from assay_protos import agent_pb2, campaign_pb2, ingest_pb2
 from assay_sampling.errors import NotIdentifiedError, NotPermittedError
-from assay_server.access.caller import OWNER_ID, Peer, Recognition
+from assay_server.access.caller import OWNER_ID, Peer, caller_of
 from assay_server.access.directory import IdentityDirectory
 from assay_server.access.rights import EVERY_PROJECT
 from assay_server.access.table import RULES
@@ -141,9 +141,9 @@ def test_a_stream_goes_on_after_a_change_that_leaves_it_allowed(
     serving(store, short_path, test)
 
 
-class TestRecognition:
+class TestTheCaller:
     def test_the_socket_is_its_owners(self, store: MetadataStore) -> None:
-        caller = Recognition(IdentityDirectory(store)).caller(Peer("unix:"))
+        caller = caller_of(IdentityDirectory(store), Peer("unix:"))
         assert (caller.identity_id, caller.name, caller.role) == (OWNER_ID, "owner", Role.ADMIN)
         assert caller.is_owner
 
@@ -152,20 +152,20 @@ class TestRecognition:
     )
     def test_nobody_else_without_a_certificate(self, store: MetadataStore, peer: Peer) -> None:
         with pytest.raises(NotIdentifiedError, match="it presented no certificate"):
-            Recognition(IdentityDirectory(store)).caller(peer)
+            caller_of(IdentityDirectory(store), peer)
 
     def test_expired_unknown_and_revoked_are_refused(self, store: MetadataStore) -> None:
         revoked = replace(VIEWER, identity_id="dd" * 16, revoked_at_ms=1)
         with store.transaction() as transaction:
             transaction.put_identity(revoked)
-        recognition = Recognition(IdentityDirectory(store))
+        directory = IdentityDirectory(store)
 
         def error(credentials: Credentials) -> str:
             with pytest.raises((NotIdentifiedError, NotPermittedError)) as caught:
-                recognition.caller(Peer("ipv4:1.2.3.4:5", credentials.certificate, True))
+                caller_of(directory, Peer("ipv4:1.2.3.4:5", credentials.certificate, True))
             return caught.value.cause
 
-        assert recognition.caller(Peer("x", credentials_of(VIEWER).certificate, True)).name == "vera"
+        assert caller_of(directory, Peer("x", credentials_of(VIEWER).certificate, True)).name == "vera"
         assert error(credentials_of(VIEWER, expired=True)) == "its certificate has expired"
         assert error(credentials_of(revoked)) == "its identity was revoked"
         unknown = replace(VIEWER, identity_id="ee" * 16)
@@ -175,7 +175,7 @@ class TestRecognition:
         key = new_key()
         server = shared_authority().issue_for_server(key.public_key(), DAY, now())
         with pytest.raises(NotIdentifiedError, match="it names no identity of Assay"):
-            recognition.caller(Peer("x", certificate_pem(server), True))
+            caller_of(directory, Peer("x", certificate_pem(server), True))
 
     def test_one_certificate_may_be_withdrawn(self, store: MetadataStore) -> None:
         viewer = credentials_of(VIEWER)
@@ -186,9 +186,9 @@ class TestRecognition:
                     issued.serial, VIEWER.identity_id, "0" * 64, 1, issued.not_after_ms, withdrawn_at_ms=2
                 )
             )
-        recognition = Recognition(IdentityDirectory(store))
+        directory = IdentityDirectory(store)
         with pytest.raises(NotPermittedError, match="its certificate was withdrawn"):
-            recognition.caller(Peer("x", viewer.certificate, True))
+            caller_of(directory, Peer("x", viewer.certificate, True))
 
 
 def test_a_certificate_of_another_authority_ends_in_the_handshake(

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import grpc
 from cryptography import x509
 
 from assay_core.identity.certificates import certificate_pem
 from assay_core.identity.keys import key_pem, new_key
-from assay_server.clock import wall_ms
 from assay_server.identity.authority import Authority
 
 
@@ -30,13 +29,10 @@ class ServerCertificate:
         page_validity: of certificates for the live page, which are exchanged.
     """
 
-    def __init__(
-        self, authority: Authority, page_validity: datetime.timedelta, now_ms: Callable[[], int] = wall_ms
-    ) -> None:
+    def __init__(self, authority: Authority, page_validity: datetime.timedelta) -> None:
         self._authority = authority
         self._page_validity = page_validity
-        self._now_ms = now_ms
-        key, now = new_key(), self._now()
+        key, now = new_key(), _now()
         self.certificate: x509.Certificate = authority.issue_for_server(
             key.public_key(), authority.not_after - now, now
         )
@@ -54,10 +50,9 @@ class ServerCertificate:
     def for_names(self, names: Sequence[str]) -> bytes:
         """Another certificate with its key, PEM, for hosts that browsers know: of the live page."""
         key = new_key()
-        certificate = self._authority.issue_for_hosts(
-            key.public_key(), names, self._page_validity, self._now()
-        )
+        certificate = self._authority.issue_for_hosts(key.public_key(), names, self._page_validity, _now())
         return key_pem(key) + certificate_pem(certificate)
 
-    def _now(self) -> datetime.datetime:
-        return datetime.datetime.fromtimestamp(self._now_ms() / 1000, datetime.UTC)
+
+def _now() -> datetime.datetime:
+    return datetime.datetime.now(datetime.UTC)

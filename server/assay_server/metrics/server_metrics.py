@@ -104,12 +104,14 @@ class ServerMetrics:
                 name = why.failure_class if why.failure_class in _CLASSES else OTHER
                 self._failures.labels(name).inc()
 
-    # The meter of calls.
+    # The meter of calls, on the event loop.
 
     def began(self, call: str) -> None:
+        """A call has arrived; ``call`` is the name of its RPC."""
         self._running_of(call).inc()
 
     def ended(self, call: str, code: str, seconds: float | None) -> None:
+        """It has ended with this status. ``seconds``: None for streams."""
         self._running_of(call).dec()
         self._calls_of(call, code).inc()
         if seconds is not None:

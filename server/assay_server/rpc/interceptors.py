@@ -15,7 +15,7 @@ import logging
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import grpc
 from google.protobuf.message import DecodeError
@@ -31,7 +31,15 @@ from assay_server.access.audit import (
     note_caller,
     note_request,
 )
-from assay_server.access.caller import Caller, Peer, Recognition, presented_certificate, set_caller
+from assay_server.access.caller import (
+    Caller,
+    Peer,
+    caller_of,
+    is_in_memory,
+    presented_certificate,
+    set_caller,
+)
+from assay_server.access.directory import IdentityDirectory
 from assay_server.access.rights import sight_of
 from assay_server.access.table import (
     Rule,
@@ -44,6 +52,7 @@ from assay_server.access.table import (
 )
 from assay_server.campaigns.errors import unknown_campaign, unknown_run
 from assay_server.limits import BAD_REQUESTS_LOGGED_PER_MINUTE
+from assay_server.metrics.server_metrics import ServerMetrics
 from assay_server.rpc.errors import abort
 from assay_server.rpc.lasting import RECHECK_SECONDS, LastingCalls, Recheck
 from assay_server.rpc.quotas import Quotas
@@ -90,24 +99,14 @@ _MAKE: dict[tuple[bool, bool], Callable[..., grpc.RpcMethodHandler[Any, Any]]] =
 }
 
 
-class CallMeter(Protocol):
-    """Hears of calls, on the event loop."""
-
-    def began(self, call: str) -> None:
-        """A call has arrived; ``call`` is the name of its RPC."""
-
-    def ended(self, call: str, code: str, seconds: float | None) -> None:
-        """It has ended with this status. ``seconds``: None for streams."""
-
-
 class LimitsInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
     """The first interceptor, so that what it refuses costs nothing else, and that it counts every refusal.
 
     Only calls that are served are counted: whoever calls others makes no new labels.
     """
 
-    def __init__(self, meter: CallMeter, quotas: Quotas) -> None:
-        self._meter = meter
+    def __init__(self, metrics: ServerMetrics, quotas: Quotas) -> None:
+        self._metrics = metrics
         self._quotas = quotas
         self._handlers: dict[str, Any] = {}  # of methods that are served, so callers cannot fill the memory
         self.busy = 0  # calls under way that are no streams
@@ -153,7 +152,7 @@ class LimitsInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
     def _counted(self, call: str, streams: bool, context: Context) -> Iterator[None]:
         began, code = time.perf_counter(), grpc.StatusCode.CANCELLED.name
         log_about_from_now(call=call, address=str(context.peer()).rstrip(":") or "unknown")
-        self._meter.began(call)
+        self._metrics.began(call)
         self.busy += not streams
         try:
             yield
@@ -163,7 +162,7 @@ class LimitsInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
             raise
         finally:
             self.busy -= not streams
-            self._meter.ended(call, code, None if streams else time.perf_counter() - began)
+            self._metrics.ended(call, code, None if streams else time.perf_counter() - began)
 
 
 def _quota_of(peer: Peer) -> str | None:
@@ -174,6 +173,15 @@ def _quota_of(peer: Peer) -> str | None:
         with contextlib.suppress(NotIdentifiedError):
             return presented_certificate(peer.certificate).identity_id
     return peer.address.rpartition(":")[0]
+
+
+@dataclass(frozen=True)
+class Access:
+    """Who may call, and the record of who did what: ``metadata`` has whose campaigns are."""
+
+    metadata: MetadataStore
+    directory: IdentityDirectory
+    audit: AuditLog
 
 
 @dataclass(frozen=True)
@@ -203,20 +211,16 @@ class AccessInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
 
     def __init__(
         self,
-        recognition: Recognition,
-        metadata: MetadataStore,
-        audit: AuditLog,
+        access: Access,
         *,
         recheck_seconds: float = RECHECK_SECONDS,
         joining: bool = False,
     ) -> None:
-        self._recognition = recognition
-        self._metadata = metadata
-        self._audit = audit
+        self._access = access
         self._joining = joining
         self._bad_requests = _BadRequestLog()
         self._lasting = LastingCalls(recheck_seconds)
-        recognition.directory.listen(self._lasting.changed)
+        access.directory.listen(self._lasting.changed)
 
     async def intercept_service(
         self, continuation: Continuation, handler_call_details: grpc.HandlerCallDetails
@@ -262,10 +266,10 @@ class AccessInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
             return None
         peer = _peer_of(context)
         try:
-            if self._recognition.is_known(peer):
-                caller = self._recognition.caller(peer)
+            if is_in_memory(self._access.directory, peer):
+                caller = caller_of(self._access.directory, peer)
             else:
-                caller = await asyncio.to_thread(self._recognition.caller, peer)
+                caller = await asyncio.to_thread(caller_of, self._access.directory, peer)
             note_caller(caller)
             require_allowed(call.rule, caller, call.method)
         except AssayError as error:
@@ -315,7 +319,7 @@ class AccessInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
         require_own_sender(rule, caller, message)
         if rule.looks_at_campaign(caller):
             about = campaign_named(rule, message), run_named(rule, message)
-            await asyncio.to_thread(require_belonging, self._metadata, rule, caller, *about)
+            await asyncio.to_thread(require_belonging, self._access.metadata, rule, caller, *about)
 
     def _recheck(self, call: _Call, context: Context) -> Recheck:
         """Ends a call whose caller may no longer make it, or may know of other campaigns than before."""
@@ -351,7 +355,7 @@ class AccessInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
         text = detail if isinstance(detail, str) else detail.decode(errors="replace")
         # The call may have been cancelled; its entry is written nevertheless.
         # It is handed to its thread at once: a task for it would be cancelled when the server ends.
-        end = asyncio.get_running_loop().run_in_executor(None, self._audit.end, note, outcome, text)
+        end = asyncio.get_running_loop().run_in_executor(None, self._access.audit.end, note, outcome, text)
         await asyncio.shield(end)
 
 

@@ -15,17 +15,15 @@ from grpc_health.v1 import health_pb2_grpc
 from assay_core.server_address import ServerAddress
 from assay_protos import identity_pb2_grpc
 from assay_sampling.errors import ParameterError
-from assay_server.access.audit import AuditLog
-from assay_server.access.caller import Recognition
 from assay_server.access.table import services
 from assay_server.limits import DEFAULT_LIMITS, JOIN_LIMITS, CallLimits, Limits
+from assay_server.metrics.server_metrics import ServerMetrics
 from assay_server.rpc.binding import bound, group_called, places_taken
-from assay_server.rpc.interceptors import AccessInterceptor, CallMeter, LimitsInterceptor
+from assay_server.rpc.interceptors import Access, AccessInterceptor, LimitsInterceptor
 from assay_server.rpc.probes import HealthServicer
 from assay_server.rpc.quotas import ConcurrencyLimit, Quotas
 from assay_server.rpc.services import Handlers, add_services, join_service
 from assay_server.rpc.threads import Threads
-from assay_server.store.sql import MetadataStore
 
 _log = logging.getLogger(__name__)
 
@@ -43,25 +41,21 @@ class RpcServer:
         self,
         listen: Sequence[ServerAddress],
         handlers: Handlers,
+        access: Access,
         *,
-        recognition: Recognition,
-        metadata: MetadataStore,
-        audit: AuditLog,
         limits: Limits = DEFAULT_LIMITS,
-        meter: CallMeter,
+        metrics: ServerMetrics,
         socket_group: str = "",
     ) -> None:
         self._limits = limits
-        self._meter = meter
+        self._metrics = metrics
         self._callers: list[LimitsInterceptor] = []
         self._health: HealthServicer | None = None
         self._draining = False
         self._listen = listen
         self._socket_group = group_called(socket_group) if socket_group else None
         self._handlers = handlers
-        self._recognition = recognition
-        self._metadata = metadata
-        self._audit = audit
+        self._access = access
         self.joins: tuple[str, ...] = ()
         self._listening: Future[tuple[str, ...]] = Future()
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -162,9 +156,9 @@ class RpcServer:
     def _server(self, *, joining: bool) -> grpc.aio.Server:
         limits = self._limits.calls
         options = _options(limits) | (_joining_options() if joining else {})
-        callers = LimitsInterceptor(self._meter, Quotas(self._limits.callers))
+        callers = LimitsInterceptor(self._metrics, Quotas(self._limits.callers))
         self._callers.append(callers)
-        access = AccessInterceptor(self._recognition, self._metadata, self._audit, joining=joining)
+        access = AccessInterceptor(self._access, joining=joining)
         return grpc.aio.server(
             interceptors=[callers, access],
             options=list(options.items()),

@@ -110,16 +110,23 @@ def agent_service(handler: AgentHandler, threads: Threads) -> Any:
 def campaign_service(handler: CampaignHandler, threads: Threads, limits: Limits = DEFAULT_LIMITS) -> Any:
     """The CampaignService: what people ask about campaigns."""
     people, stalled_seconds = threads.people, limits.queries.answer_stalled_seconds
+
+    def acting(action: runs.RunsAction) -> Any:
+        def carry_out(request: runs.RunsRequest) -> runs.RunsAnswer:
+            return handler.carry_out(action, request)
+
+        return call(people, carry_out, runs.RunsRequest)
+
     return _service(
         campaign_pb2_grpc.CampaignServiceServicer,
         Submit=call(threads.submit, handler.submit, campaign.Submission),
         ListCampaigns=call(threads.status, handler.list_campaigns, campaign.CampaignsPage),
         GetStatus=call(threads.status, handler.status, campaign.StatusRequest),
         Cancel=call(people, handler.cancel, campaign.NamedCampaign),
-        Pause=call(people, handler.pause, runs.RunsRequest),
-        Resume=call(people, handler.resume, runs.RunsRequest),
-        CancelRuns=call(people, handler.cancel_runs, runs.RunsRequest),
-        Retry=call(people, handler.retry, runs.RunsRequest),
+        Pause=acting(runs.RunsAction.PAUSE),
+        Resume=acting(runs.RunsAction.RESUME),
+        CancelRuns=acting(runs.RunsAction.CANCEL),
+        Retry=acting(runs.RunsAction.RETRY),
         GetRun=call(people, handler.run, runs.NamedRun),
         GetReport=call_in_parts(
             people, handler.report, campaign.ReportRequest, stalled_seconds=stalled_seconds

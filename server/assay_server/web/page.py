@@ -12,12 +12,12 @@ from assay_server.campaigns.analysing.executors.pool import WorkerPool
 from assay_server.campaigns.analysing.provisional import ProvisionalReports
 from assay_server.campaigns.scheduling.coordinator import Coordinator
 from assay_server.limits import Limits
+from assay_server.rpc.interceptors import Access
 from assay_server.rpc.quotas import Quotas
 from assay_server.rpc.services import Handlers
 from assay_server.rpc.threads import BoundedThreads
 from assay_server.web.activity import Pulse
 from assay_server.web.application import Application
-from assay_server.web.auth.admission import Admission
 from assay_server.web.auth.sessions import Sessions
 from assay_server.web.figures.conversion import Conversions
 from assay_server.web.figures.figure_worker import Studio
@@ -42,8 +42,7 @@ class LivePage:
         place: where.
         coordinator: store and scheduler.
         handlers: those of gRPC, which answer here, too.
-        admission: who may ask.
-        sessions: who has logged in.
+        access: who may ask.
         limits: bounds of callers and streams.
         reports: makes reports of campaigns that still run.
     """
@@ -53,15 +52,15 @@ class LivePage:
         place: WebPlace,
         coordinator: Coordinator,
         handlers: Handlers,
+        access: Access,
         *,
-        admission: Admission,
-        sessions: Sessions,
         limits: Limits,
         reports: ProvisionalReports,
     ) -> None:
         pulse = Pulse()
         coordinator.listen(pulse.heard)
-        self.admission, self.sessions = admission, sessions
+        self._directory = access.directory
+        self.sessions = Sessions(access.metadata, coordinator.clock.now_ms)
         self.live = LivePages(release())
         self._coordinator = coordinator
         self._threads = ThreadPoolExecutor(_THREADS, "assay-page")
@@ -78,8 +77,8 @@ class LivePage:
             pages=Pages(campaign, handlers.campaigns, handlers.lab, pulse),
             studio=studio,
             conversions=self._conversions,
-            admission=admission,
-            sessions=sessions,
+            access=access,
+            sessions=self.sessions,
             threads=self._threads,
             strangers=self._strangers,
             limits=limits,
@@ -111,7 +110,7 @@ class LivePage:
 
     def read_identities(self) -> None:
         """Read identities and sessions again, for changes by other programs."""
-        self.admission.directory.refresh()
+        self._directory.refresh()
         self.sessions.refresh()
 
     def start(self) -> str:

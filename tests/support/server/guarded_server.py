@@ -30,11 +30,11 @@ from assay_protos import (
 )
 from assay_sampling.errors import AssayError
 from assay_server.access.audit import AuditLog
-from assay_server.access.caller import Recognition, current_caller
+from assay_server.access.caller import current_caller
 from assay_server.access.directory import IdentityDirectory
 from assay_server.identity.authority import Authority
 from assay_server.rpc.errors import abort
-from assay_server.rpc.interceptors import AccessInterceptor
+from assay_server.rpc.interceptors import Access, AccessInterceptor
 from assay_server.store.people import Identity
 from assay_server.store.sql import MetadataStore
 from tests.support.identity.authorities import DAY, made_authority, made_credentials, now
@@ -91,10 +91,9 @@ async def guarded_server(
     store: MetadataStore, folder: Path, recheck_seconds: float = 20.0
 ) -> AsyncIterator[GuardedServer]:
     directory = IdentityDirectory(store)
-    access = AccessInterceptor(
-        Recognition(directory), store, AuditLog(store, 1, 5), recheck_seconds=recheck_seconds
-    )
-    server = grpc.aio.server(interceptors=[access])
+    access = Access(store, directory, AuditLog(store, 1, 5))
+    interceptor = AccessInterceptor(access, recheck_seconds=recheck_seconds)
+    server = grpc.aio.server(interceptors=[interceptor])
     answered: list[tuple[str, str]] = []
     for file in FILES:
         for service in file.DESCRIPTOR.services_by_name.values():

@@ -140,24 +140,12 @@ class CampaignHandler:
         self._requests.ask(RunsAction.CANCEL, RunsRequest(request.campaign_id))
         return self.status(StatusRequest(request.campaign_id))
 
-    def pause(self, request: RunsRequest) -> RunsAnswer:
-        """Hold runs; raises RefusedError if they have all ended."""
-        return self._carried_out(RunsAction.PAUSE, request)
+    def carry_out(self, action: RunsAction, runs_request: RunsRequest) -> RunsAnswer:
+        """The answer to a request about runs, once it is carried out.
 
-    def resume(self, request: RunsRequest) -> RunsAnswer:
-        """Let paused runs go on; raises RefusedError if they have all ended, or their campaign is paused."""
-        return self._carried_out(RunsAction.RESUME, request)
-
-    def cancel_runs(self, request: RunsRequest) -> RunsAnswer:
-        """Stop runs for good; those that have ended stay as they are."""
-        return self._carried_out(RunsAction.CANCEL, request)
-
-    def retry(self, request: RunsRequest) -> RunsAnswer:
-        """Let failed and cancelled runs wait again; raises RefusedError if there are none."""
-        return self._carried_out(RunsAction.RETRY, request)
-
-    def _carried_out(self, action: RunsAction, runs_request: RunsRequest) -> RunsAnswer:
-        """The answer to a request, once it is carried out."""
+        They are paused, resumed, stopped for good, or failed and cancelled ones wait again. Raises
+        RefusedError if there are none, to be paused and resumed also if their campaign is paused.
+        """
         request = self._requests.ask(action, runs_request)
         return RunsAnswer(
             self._board.status(runs_request.campaign_id),

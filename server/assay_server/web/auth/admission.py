@@ -7,26 +7,22 @@ and the ownership that the RPC asks for; a changing one leaves the same entry in
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TypeVar
 
 from assay_core.identity.roles import OWNER_NAME, Role
 from assay_sampling.errors import AssayError, NotIdentifiedError, NotPermittedError
 from assay_server.access.audit import (
     DONE,
-    AuditLog,
     begin_note,
     forget_note,
     note_caller,
     note_subject,
 )
 from assay_server.access.caller import OWNER_ID, Caller, How, called_by
-from assay_server.access.directory import IdentityDirectory
 from assay_server.access.table import require_allowed, rule_of
 from assay_server.rpc.errors import status_code
-from assay_server.rpc.interceptors import require_belonging
+from assay_server.rpc.interceptors import Access, require_belonging
 from assay_server.store.people import WebLogin
-from assay_server.store.sql import MetadataStore
 from assay_server.web.auth.sessions import is_owners
 
 Told = TypeVar("Told")
@@ -34,106 +30,94 @@ Told = TypeVar("Told")
 _LOG_IN = "log in again: assay lab login --web"
 
 
-@dataclass(frozen=True)
-class Admission:
-    """Recognises sessions, and lets calls pass. Thread-safe.
+def caller_of_session(access: Access, session: WebLogin | None, address: str) -> Caller:
+    """Whose session it is, as the identity is now; does not block.
+
+    Raises NotIdentifiedError without a session, NotPermittedError for one of a revoked identity.
+    """
+    if session is None:
+        raise NotIdentifiedError("session", "there is none, or it has ended", _LOG_IN)
+    if is_owners(session):
+        return Caller(OWNER_ID, OWNER_NAME, Role.ADMIN, how=How.WEB, address=address)
+    identity = access.directory.known(session.identity_id)
+    if identity is None:
+        raise NotIdentifiedError("session", "the server does not know its identity", _LOG_IN)
+    if identity.revoked_at_ms:
+        raise NotPermittedError(
+            f"{identity.kind} {identity.name}", "its identity was revoked", "ask an admin of the server"
+        )
+    if access.directory.is_withdrawn(session.serial):
+        raise NotPermittedError(
+            f"{identity.kind} {identity.name}", "the certificate of its link was withdrawn", _LOG_IN
+        )
+    return Caller(
+        identity.identity_id,
+        identity.name,
+        identity.role,
+        identity.project,
+        how=How.WEB,
+        address=address,
+        serial=session.serial,
+    )
+
+
+def call_as(
+    access: Access,
+    method: str,
+    caller: Caller,
+    answer: Callable[[], Told],
+    *,
+    campaign_id: str = "",
+    run_id: str = "",
+    about: str = "",
+) -> Told:
+    """What ``answer`` returns, called in the caller's name; may block.
 
     Args:
-        directory: the identities in memory; a session whose link was asked for with a certificate that was
-            withdrawn ends.
-        metadata: whose campaigns are.
-        audit: the log of who did what.
+        method: the call of the access table that it stands for, as ``assay.v1.Service/Name``.
+        caller: who calls.
+        answer: a handler with its request.
+        campaign_id, run_id: what the request is about.
+        about: what the audit log says it was about.
+
+    Raises what the rule refuses, and what the handler raises.
     """
+    rule = rule_of(method)
 
-    directory: IdentityDirectory
-    metadata: MetadataStore
-    audit: AuditLog
+    def answered() -> Told:
+        _require(access, method, caller, campaign_id, run_id)
+        return answer()
 
-    def caller(self, session: WebLogin | None, address: str) -> Caller:
-        """Whose session it is, as the identity is now; does not block.
-
-        Raises NotIdentifiedError without a session, NotPermittedError for one of a revoked identity.
-        """
-        if session is None:
-            raise NotIdentifiedError("session", "there is none, or it has ended", _LOG_IN)
-        if is_owners(session):
-            return Caller(OWNER_ID, OWNER_NAME, Role.ADMIN, how=How.WEB, address=address)
-        identity = self.directory.known(session.identity_id)
-        if identity is None:
-            raise NotIdentifiedError("session", "the server does not know its identity", _LOG_IN)
-        if identity.revoked_at_ms:
-            raise NotPermittedError(
-                f"{identity.kind} {identity.name}", "its identity was revoked", "ask an admin of the server"
-            )
-        if self.directory.is_withdrawn(session.serial):
-            raise NotPermittedError(
-                f"{identity.kind} {identity.name}", "the certificate of its link was withdrawn", _LOG_IN
-            )
-        return Caller(
-            identity.identity_id,
-            identity.name,
-            identity.role,
-            identity.project,
-            how=How.WEB,
-            address=address,
-            serial=session.serial,
-        )
-
-    def call(
-        self,
-        method: str,
-        caller: Caller,
-        answer: Callable[[], Told],
-        *,
-        campaign_id: str = "",
-        run_id: str = "",
-        about: str = "",
-    ) -> Told:
-        """What ``answer`` returns, called in the caller's name; may block.
-
-        Args:
-            method: the call of the access table that it stands for, as ``assay.v1.Service/Name``.
-            caller: who calls.
-            answer: a handler with its request.
-            campaign_id, run_id: what the request is about.
-            about: what the audit log says it was about.
-
-        Raises what the rule refuses, and what the handler raises.
-        """
-        rule = rule_of(method)
-
-        def answered() -> Told:
-            self._require(method, caller, campaign_id, run_id)
-            return answer()
-
-        with called_by(caller):
-            if rule is not None and not rule.audited:
-                return answered()
-            note = begin_note(method.rpartition("/")[2], caller.address)
-            note_caller(caller)
-            note_subject(about)
-            try:
-                result = answered()
-            except Exception as error:
-                forget_note()
-                known = isinstance(error, AssayError)
-                outcome = status_code(error).name.lower() if isinstance(error, AssayError) else "internal"
-                self.audit.end(note, outcome, str(error) if known else type(error).__name__)
-                raise
-            forget_note()
-            self.audit.end(note, DONE, "")
-            return result
-
-    def may(self, method: str, caller: Caller, campaign_id: str = "") -> bool:
-        """Whether a call would be let through; may block."""
+    with called_by(caller):
+        if rule is not None and not rule.audited:
+            return answered()
+        note = begin_note(method.rpartition("/")[2], caller.address)
+        note_caller(caller)
+        note_subject(about)
         try:
-            self._require(method, caller, campaign_id)
-        except AssayError:
-            return False
-        return True
+            result = answered()
+        except Exception as error:
+            forget_note()
+            known = isinstance(error, AssayError)
+            outcome = status_code(error).name.lower() if isinstance(error, AssayError) else "internal"
+            access.audit.end(note, outcome, str(error) if known else type(error).__name__)
+            raise
+        forget_note()
+        access.audit.end(note, DONE, "")
+        return result
 
-    def _require(self, method: str, caller: Caller, campaign_id: str, run_id: str = "") -> None:
-        rule = rule_of(method)
-        require_allowed(rule, caller, method)
-        if rule is not None and rule.looks_at_campaign(caller):
-            require_belonging(self.metadata, rule, caller, campaign_id, run_id)
+
+def may_call(access: Access, method: str, caller: Caller, campaign_id: str = "") -> bool:
+    """Whether a call would be let through; may block."""
+    try:
+        _require(access, method, caller, campaign_id)
+    except AssayError:
+        return False
+    return True
+
+
+def _require(access: Access, method: str, caller: Caller, campaign_id: str, run_id: str = "") -> None:
+    rule = rule_of(method)
+    require_allowed(rule, caller, method)
+    if rule is not None and rule.looks_at_campaign(caller):
+        require_belonging(access.metadata, rule, caller, campaign_id, run_id)

@@ -17,10 +17,11 @@ from starlette.responses import HTMLResponse, Response
 from assay_sampling.errors import NotPermittedError
 from assay_server.access.caller import Caller, set_caller
 from assay_server.limits import Limits
+from assay_server.rpc.interceptors import Access
 from assay_server.rpc.quotas import Quotas
 from assay_server.rpc.services import Handlers
 from assay_server.store.people import WebLogin
-from assay_server.web.auth.admission import Admission
+from assay_server.web.auth.admission import call_as, caller_of_session
 from assay_server.web.auth.sessions import Sessions, csrf_token, require_csrf
 from assay_server.web.figures.conversion import Conversions
 from assay_server.web.figures.figure_worker import Studio
@@ -46,7 +47,7 @@ class Asking:
         pages: the drawing of all pages.
         studio: the drawing of figures.
         conversions: other forms of reports.
-        admission: who may ask.
+        access: who may ask.
         sessions: links and cookies.
         threads: where handlers block.
         strangers: where logins and unknown cookies are looked up; it refuses what would wait for long.
@@ -60,7 +61,7 @@ class Asking:
     pages: Pages
     studio: Studio
     conversions: Conversions
-    admission: Admission
+    access: Access
     sessions: Sessions
     threads: Executor
     strangers: Executor
@@ -84,7 +85,7 @@ class Asking:
         """Who asks; counts the request as one of theirs. Raises NotIdentifiedError, StorageError."""
         client = request.client
         address = "web:unknown" if client is None else f"web:{client.host}:{client.port}"
-        caller = self.admission.caller(self.session(request), address)
+        caller = caller_of_session(self.access, self.session(request), address)
         with self.quotas.used(caller.identity_id, "web"):
             set_caller(caller)
         return caller
@@ -104,7 +105,7 @@ class Asking:
         self, call: str, caller: Caller, answer: Callable[[], Told], campaign_id: str
     ) -> Told:
         """What ``answer`` returns in the caller's name, as the call of the access table about a campaign."""
-        return await self.thread(partial(self.admission.call, call, caller, answer, campaign_id=campaign_id))
+        return await self.thread(partial(call_as, self.access, call, caller, answer, campaign_id=campaign_id))
 
     def frame(self, request: Request, caller: Caller | None) -> dict[str, Any]:
         """What the frame of every page needs."""

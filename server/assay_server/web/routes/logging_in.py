@@ -9,6 +9,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from assay_sampling.errors import AssayError
+from assay_server.web.auth.admission import caller_of_session
 from assay_server.web.auth.sessions import SESSION_MS
 from assay_server.web.routes.context import Asking
 from assay_server.web.views.templating import rendered
@@ -21,7 +22,7 @@ async def page(asking: Asking, request: Request) -> Response:
     if link:
         try:
             opens = await asking.of_stranger(partial(asking.sessions.of_link, link))
-            caller = asking.admission.caller(opens, "")
+            caller = caller_of_session(asking.access, opens, "")
         except AssayError as error:
             given["problem"] = f"This link cannot be used: {error.cause}."
             return HTMLResponse(rendered("login.html.j2", **frame, **given), 401)
@@ -34,7 +35,7 @@ async def log_in(asking: Asking, request: Request) -> Response:
     form = await asking.form(request)
     opened = partial(asking.sessions.opened, form.get("link", ""))
     cookie, session = await asking.of_stranger(opened)
-    asking.admission.caller(session, "")
+    caller_of_session(asking.access, session, "")
     answer = RedirectResponse("/", 303)
     answer.set_cookie(
         asking.cookie_name,

@@ -14,10 +14,12 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from assay_core.records.runs import RunsAction
 from assay_sampling.errors import AssayError, ParameterError
 from assay_server.access.caller import Caller
 from assay_server.access.rights import sight_of
 from assay_server.rpc.quotas import ConcurrencyLimit
+from assay_server.web.auth.admission import call_as, caller_of_session, may_call
 from assay_server.web.live import LivePages
 from assay_server.web.routes.acting import ACTIONS
 from assay_server.web.routes.context import Asking, number
@@ -60,11 +62,11 @@ class Watching:
         if request.query_params.get("release", "") != release():
             return Response(event("reload", "", {}), media_type="text/event-stream")
         seen = request.headers.get("last-event-id") or request.query_params.get("seen", "")
-        admission, sessions = self._asking.admission, self._asking.sessions
+        access, sessions = self._asking.access, self._asking.sessions
 
         def holds() -> bool:
             try:
-                now = admission.caller(session and sessions.alive(session), caller.address)
+                now = caller_of_session(access, session and sessions.alive(session), caller.address)
             except AssayError:
                 return False
             return (now.role, now.project) == (caller.role, caller.project)
@@ -75,17 +77,17 @@ class Watching:
     def _let_in(self, caller: Caller, page: PageAsked) -> bool:
         """Whether the page has buttons for the caller; raises what refuses it."""
         about = {"campaign_id": page.campaign_id, "run_id": page.run_id}
-        admission = self._asking.admission
-        admission.call(STANDS_FOR[page.kind], caller, lambda: None, **about)
+        access = self._asking.access
+        call_as(access, STANDS_FOR[page.kind], caller, lambda: None, **about)
         campaign_id = page.campaign_id or self._asking.pages.campaign_of(page.run_id)
-        return bool(campaign_id) and admission.may(ACTIONS["pause"], caller, campaign_id)
+        return bool(campaign_id) and may_call(access, ACTIONS[RunsAction.PAUSE], caller, campaign_id)
 
     def _shared(self, caller: Caller, page: PageAsked, acts: bool) -> tuple[Any, Any, Any]:
         """Key, drawing and version of a page in the form that all see who may see as much as the caller."""
         of_all = not (page.campaign_id or page.run_id)
         key = (page, acts, sight_of(caller) if of_all else None)
         about = {"campaign_id": page.campaign_id, "run_id": page.run_id}
-        pages, call = self._asking.pages, self._asking.admission.call
+        pages, call = self._asking.pages, partial(call_as, self._asking.access)
 
         def draw() -> Awaitable[Drawing]:
             drawn = partial(pages.drawn, page, acts)
