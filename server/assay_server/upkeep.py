@@ -49,15 +49,12 @@ class LeaseKeeper:
         looked = self._monotonic()
         away = looked - self._looked
         if away > self.pause_seconds + self._sleep_seconds:
-            self._begin_again(f"this server was stopped for {away:.0f} s")
+            _log.warning("this server was stopped for %.0f s: all leases start again", away)
+            with self._coordinator.schedule() as schedule:
+                schedule.extend_all()
         else:
             self._end()
         self._looked = looked  # only now: while the database is away, no sign of life is heard either
-
-    def _begin_again(self, why: str) -> None:
-        _log.warning("%s: all leases start again", why)
-        with self._coordinator.schedule() as schedule:
-            schedule.extend_all()
 
     def _end(self) -> None:
         now_ms = self._coordinator.clock.now_ms()

@@ -74,7 +74,9 @@ def joined_report(request: AnalysisRequest, parts: Sequence[WorkloadAnalysis]) -
         drawn.update(part.drawn)
         compared.add(part.compared)
     recommendations = compare_fairly(all_rows)
-    every_run = [with_facts_of_table(run) for run in _every_run(request)]
+    # Also those whose cycles are used by the next run.
+    all_runs = [each for run in request.runs for each in (run.cycles, run) if each is not None]
+    every_run = [with_facts_of_table(run) for run in all_runs]
     flag_differences([*all_rows, *compared.entries()], every_run)
     chosen = chosen_slices_entries(every_run)
     report = Report(
@@ -99,11 +101,6 @@ def joined_report(request: AnalysisRequest, parts: Sequence[WorkloadAnalysis]) -
         **{part: entries for part in COMPARISONS if (entries := getattr(compared, part))},
     )
     return judge(report)
-
-
-def _every_run(request: AnalysisRequest) -> list[RunData]:
-    """The runs in order, including those whose cycles are used by the next run."""
-    return [each for run in request.runs for each in (run.cycles, run) if each is not None]
 
 
 def _failed_run(run: FailedRun) -> FailedRunEntry:

@@ -81,7 +81,7 @@ def analyse_workload(
     """
     held = HeldRuns(load, request.memory_limit_bytes)
     work = _Work(request, HeldPairs(held, accept_invalid=request.accept_invalid))
-    for cell in _reference_first(cells, request.reference):
+    for cell in sorted(cells, key=lambda cell: cell.device_kind != request.reference):
         for method in methods:
             work.select(cell, method)
         work.release()
@@ -112,10 +112,6 @@ def _compared(work: _Work, runs: Sequence[RunData]) -> Comparisons:
         comparisons.overhead.extend(overhead_entries(device, held))
         comparisons.sequences.extend(sequence_entries(device, held))
     return comparisons
-
-
-def _reference_first(cells: Sequence[Cell], reference: str | None) -> list[Cell]:
-    return sorted(cells, key=lambda cell: cell.device_kind != reference)
 
 
 class _Work:

@@ -93,7 +93,10 @@ def export_campaign(coordinator: Coordinator, campaign_id: str) -> Iterator[byte
 
     Raises CampaignError before the first piece, and StorageError if a file is not as it was published.
     """
-    rows = _rows(coordinator, campaign_id)
+    with coordinator.snapshot() as store:
+        campaign = known_campaign(store.campaign(campaign_id), campaign_id)
+        require_ended(campaign, "exported")
+        rows = _rows_of(store, campaign, coordinator.snapshot)
     with tempfile.TemporaryDirectory(prefix="assay-export-") as folder:
         database = Path(folder) / METADATA
         _write_rows(database, rows)
@@ -108,11 +111,11 @@ def export_campaign(coordinator: Coordinator, campaign_id: str) -> Iterator[byte
             path = coordinator.records.report_path(campaign_id, form)
             sources.append((_file_entry(f"reports/{campaign_id}/{path.name}", path), _at(path)))
         bundles = coordinator.bundles
-        for sha256 in _named(rows.campaign) if bundles is not None else ():
+        for each in rows.campaign.compiled.bundles if bundles is not None else ():
             assert bundles is not None
-            with bundles.reading(sha256) as path:
-                kept_file = _file_entry(f"{BUNDLES}/{sha256}{PACKED}", path)
-            sources.append((kept_file, bundles.reading(sha256)))
+            with bundles.reading(each.sha256) as path:
+                kept_file = _file_entry(f"{BUNDLES}/{each.sha256}{PACKED}", path)
+            sources.append((kept_file, bundles.reading(each.sha256)))
         manifest = ArchiveManifest(
             campaign_id=campaign_id,
             release=distribution_version(),
@@ -129,18 +132,6 @@ def export_campaign(coordinator: Coordinator, campaign_id: str) -> Iterator[byte
 
 def _at(path: Path) -> contextlib.AbstractContextManager[Path]:
     return contextlib.nullcontext(path)
-
-
-def _named(campaign: Campaign) -> list[str]:
-    """The bundles that a campaign names."""
-    return [bundle.sha256 for bundle in campaign.compiled.bundles]
-
-
-def _rows(coordinator: Coordinator, campaign_id: str) -> CampaignRows:
-    with coordinator.snapshot() as store:
-        campaign = known_campaign(store.campaign(campaign_id), campaign_id)
-        require_ended(campaign, "exported")
-        return _rows_of(store, campaign, coordinator.snapshot)
 
 
 def _rows_of(

@@ -157,7 +157,8 @@ class _Check:
                     self._campaign(read, campaign_id, newest_token)
             for kept_bundle in read.bundles():
                 self._bundle(kept_bundle.bundle, kept_bundle.file)
-        self._unknown_files()
+        for file in sorted(set(self._records.listed()) - self._published_files):
+            self._find(FindingKind.UNKNOWN, f"records/{file}", "the database does not know it")
 
     @contextlib.contextmanager
     def _rows(self, subject: str) -> Iterator[None]:
@@ -242,7 +243,3 @@ class _Check:
                 except StorageError as error:
                     self._find(FindingKind.SEGMENT, str(attempt.key), error.cause)
                     break
-
-    def _unknown_files(self) -> None:
-        for file in sorted(set(self._records.listed()) - self._published_files):
-            self._find(FindingKind.UNKNOWN, f"records/{file}", "the database does not know it")

@@ -76,18 +76,16 @@ class QueueCollector(Collector):
             began = self._monotonic()
             if began >= self._fresh_until:
                 try:
-                    self._queue = self._read_queue()
+                    with self._coordinator.snapshot() as store:
+                        load, agents = store.load(), store.agents()
+                    now_ms = self._coordinator.clock.now_ms()
+                    self._queue = queue_of(load, agents, self._coordinator.resting(), now_ms)
                 except StorageError as error:
                     _log.warning("the queue cannot be counted: %s", error)
                     self._queue = Queue()  # no numbers rather than old ones
                 took = self._monotonic() - began
                 self._fresh_until = began + max(_FRESH_SECONDS, _REST * took)
             return self._queue
-
-    def _read_queue(self) -> Queue:
-        with self._coordinator.snapshot() as store:
-            load, agents = store.load(), store.agents()
-        return queue_of(load, agents, self._coordinator.resting(), self._coordinator.clock.now_ms())
 
 
 def queue_of(load: StoreLoad, agents: Iterable[Agent], resting: Row, now_ms: int) -> Queue:

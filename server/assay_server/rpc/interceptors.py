@@ -232,7 +232,8 @@ class AccessInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
         return self._guarded(_Call(method, rule_of(method), handler, answer_of(handler)))
 
     def _guarded(self, call: _Call) -> grpc.RpcMethodHandler[Any, Any]:
-        audited = self._audited if call.rule is None or call.rule.audited else _not_audited
+        is_audited = call.rule is None or call.rule.audited
+        audited = self._audited if is_audited else lambda _call, _context: contextlib.nullcontext()
 
         async def one(request: Any, context: Context) -> Any:
             async with audited(call, context):
@@ -357,10 +358,6 @@ class AccessInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
         # It is handed to its thread at once: a task for it would be cancelled when the server ends.
         end = asyncio.get_running_loop().run_in_executor(None, self._access.audit.end, note, outcome, text)
         await asyncio.shield(end)
-
-
-def _not_audited(_call: _Call, _context: Context) -> contextlib.AbstractAsyncContextManager[None]:
-    return contextlib.nullcontext()
 
 
 def _other_listener(call: _Call) -> AssayError:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from assay_server.campaigns.scheduling.transitions import Effects
@@ -23,13 +22,9 @@ class Ingest:
 
 
 class Pulse:
-    """Counts changes, of each campaign and of all; sums what is stored. Thread-safe.
+    """Counts changes, of each campaign and of all; sums what is stored. Thread-safe."""
 
-    ``monotonic``: seconds of a clock that never goes back.
-    """
-
-    def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
-        self._monotonic = monotonic
+    def __init__(self) -> None:
         self._lock = threading.Lock()
         self._changes: Counter[str] = Counter()
         self._all = 0
@@ -42,7 +37,7 @@ class Pulse:
             if len(self._changes) > _MOST_CAMPAIGNS:
                 self._changes.clear()  # pages look again every few seconds without any news, too
             self._changes.update(effects.campaigns)
-            now = self._monotonic()
+            now = time.monotonic()
             for each in effects.stored:
                 size = each.names_bytes + each.launches_bytes
                 self._stored.append((now, each.run_id, each.launches, size))
@@ -61,7 +56,7 @@ class Pulse:
     def ingest(self, campaign_id: str = "") -> Ingest:
         """How fast launches of a campaign come in; "": of all."""
         with self._lock:
-            self._forget(self._monotonic())
+            self._forget(time.monotonic())
             # A run's name begins with its campaign's.
             mine = [one for one in self._stored if not campaign_id or one[1].startswith(f"{campaign_id}.")]
         launches, size = sum(one[2] for one in mine), sum(one[3] for one in mine)

@@ -27,7 +27,6 @@ from assay_sampling.documents.common import ErrorDecomposition
 from assay_sampling.errors import AssayError, CounterUnavailableError, RefusedError
 from assay_sampling.launches.alignment import MatchKind, align_window, require_match
 from assay_sampling.launches.in_memory import Launches
-from assay_sampling.launches.table import Condition
 from assay_sampling.scoring.error_parts.decomposition import decompose, with_costs_elsewhere
 from assay_sampling.scoring.evaluation import cost_of
 from assay_sampling.scoring.two_conditions import (
@@ -61,7 +60,7 @@ def cold_start_entries(
     for flushed_runs in device.groups("detailed"):
         if flushed_runs[0].condition.cache != "all":
             continue
-        entry = _empty(device, flushed_runs[0].condition)
+        entry = device.entry(ColdStartEntry, flushed_runs[0].condition)
         try:
             flushed, warm = _pair(device, flushed_runs)
             window = _window(entry, flushed, warm, held)
@@ -79,13 +78,6 @@ class _Window:
     warm_rows: np.ndarray
     warm: np.ndarray
     flushed: np.ndarray
-
-
-def _empty(device: DeviceRuns, condition: Condition) -> ColdStartEntry:
-    return device.entry(
-        ColdStartEntry,
-        condition,
-    )
 
 
 def _pair(device: DeviceRuns, flushed: Sequence[RunData]) -> tuple[RunData, RunData]:

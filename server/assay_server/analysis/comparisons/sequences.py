@@ -26,7 +26,8 @@ _MOST_LAUNCHES = 1 << 40  # per process
 
 def sequence_entries(device: DeviceRuns, held: HeldPairs) -> Iterator[SequenceEntry]:
     """An entry for each run whose launches differ from the reference's; an AssayError becomes its status."""
-    runs = [run for run in device.runs if run.live and run.launches and _all_sms(run)]
+    on_all_sms = [run for run in device.runs if run.condition.sm_percent in (None, 100.0)]
+    runs = [run for run in on_all_sms if run.live and run.launches]
     reference = next((run for run in runs if run.level == "light"), None)
     if reference is None:
         return
@@ -36,10 +37,6 @@ def sequence_entries(device: DeviceRuns, held: HeldPairs) -> Iterator[SequenceEn
             if entry is not None:
                 yield entry
             held.release()
-
-
-def _all_sms(run: RunData) -> bool:
-    return run.condition.sm_percent in (None, 100.0)
 
 
 def _compared(device: DeviceRuns, reference: RunData, run: RunData, held: HeldPairs) -> SequenceEntry | None:
@@ -63,9 +60,10 @@ def _compared(device: DeviceRuns, reference: RunData, run: RunData, held: HeldPa
         return None
     entry.differing, entry.counts_differ = mismatch.differing, mismatch.counts_differ
     entry.first_difference = mismatch.first
+    first = mismatch.first
     detail = (
-        f"against {reference.run_id}: {mismatch.differing:,} launches differ, "
-        f"the first is {_difference_text(mismatch.first)}"
+        f"against {reference.run_id}: {mismatch.differing:,} launches differ, the first is launch "
+        f"{first.launch:,} of process {first.process}: {first.run} instead of {first.reference}"
     )
     name = "sequence_differs" if mismatch.counts_differ else "kernel_choice_differs"
     rows.flag(entry, run.run_id, name, detail)
@@ -134,7 +132,3 @@ def _described(launches: Launches, row: int | None) -> str:
     name = launches.names[record["kernel_id"]]
     shapes = ("x".join(str(record[f"{what}_{axis}"] or "?") for axis in "xyz") for what in ("grid", "block"))
     return f"{name} [{', '.join(shapes)}]"
-
-
-def _difference_text(first: FirstDifference) -> str:
-    return f"launch {first.launch:,} of process {first.process}: {first.run} instead of {first.reference}"

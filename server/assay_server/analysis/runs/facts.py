@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 
-from assay_sampling.running.attempt_facts import AttemptFacts, LibraryFact, ToolFact, parse_facts
+from assay_sampling.running.attempt_facts import AttemptFacts, LibraryFact, parse_facts
 from assay_server.analysis.runs.request import RunFacts
 
 
@@ -33,7 +33,7 @@ def _merged(attempts: Sequence[AttemptFacts]) -> RunFacts:
     return RunFacts(
         gpus=distinct_texts(facts.gpu for facts in attempts),
         drivers=distinct_texts(facts.driver for facts in attempts),
-        tools=tuple(dict.fromkeys(_plain(tool) for facts in attempts for tool in facts.tools)),
+        tools=tuple(dict.fromkeys((tool.name, tool.version) for facts in attempts for tool in facts.tools)),
         libraries=_by_name(library for facts in attempts for library in facts.libraries.found),
         library_notes=distinct_texts(facts.libraries.note for facts in attempts),
         bundles=distinct_texts(facts.bundle for facts in attempts),
@@ -45,10 +45,6 @@ def _merged(attempts: Sequence[AttemptFacts]) -> RunFacts:
 def distinct_texts(texts: Iterable[str]) -> tuple[str, ...]:
     """Each text once, in order of its first place, without empty ones."""
     return tuple(dict.fromkeys(text for text in texts if text))
-
-
-def _plain(tool: ToolFact) -> tuple[str, str]:
-    return tool.name, tool.version
 
 
 def _by_name(libraries: Iterable[LibraryFact]) -> dict[str, dict[str, str]]:

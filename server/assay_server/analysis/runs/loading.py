@@ -68,17 +68,12 @@ def load_plain_run(run: RunData, memory_limit_bytes: int) -> Launches:
     _check_against_plan(run, launches)
     if len(run.files) > 1:
         require_equal_clocks(launches)
-    notes.update(dict.fromkeys(_windows(run)))
+    for name, detail, _ in run.flags:
+        if name == "light_window":  # it was ended at its limit
+            notes[make_note("light_window", window=detail)] = None
     launches = replace(launches, notes=tuple(notes), ranges=ranges_with_gaps(extents))
     rows = rows_in_window(launches)
     return restricted(launches, rows) if len(rows) else launches
-
-
-def _windows(run: RunData) -> Iterator[Note]:
-    """That the run was ended at its limit."""
-    for name, detail, _ in run.flags:
-        if name == "light_window":
-            yield make_note("light_window", window=detail)
 
 
 def _refuse_gaps(run: RunData) -> None:
@@ -154,16 +149,14 @@ def _batches(
         extents.append({})
         with open_recording(path) as recording:
             for batch in recording.batches():
-                records = _of_rank(batch.records, run.rank)
+                records = batch.records
+                if run.rank is not None:
+                    records = records.filter(pc.equal(records["process"], run.rank))
                 if len(run.files) > 1:
                     held = (records["process"].to_numpy(), records["launch"].to_numpy())
                     extents[-1] = joined_extent(extents[-1], extent_of(*held))
                 yield LaunchBatch(_renumbered(records, ordinals, devices.schema), batch.new_names)
             notes.update(dict.fromkeys(recording.notes))
-
-
-def _of_rank(records: pa.RecordBatch, rank: int | None) -> pa.RecordBatch:
-    return records if rank is None else records.filter(pc.equal(records["process"], rank))
 
 
 def _renumbered(records: pa.RecordBatch, ordinals: dict[int, int], schema: pa.Schema) -> pa.RecordBatch:

@@ -147,7 +147,8 @@ class AgentHandler:
 
     def finish(self, attempt: FinishedAttempt) -> FinishAnswer:
         """Publish; answers once the slice's file is durable. After a StorageError the agent asks again."""
-        return FinishAnswer(self._publisher.finish(_bounded(attempt)))
+        bounded_attempt = replace(attempt, flags=bounded_flags(attempt.flags), log=bounded_log(attempt.log))
+        return FinishAnswer(self._publisher.finish(bounded_attempt))
 
     @repeated
     def fail(self, attempt: FailedAttempt) -> FailAnswer:
@@ -161,11 +162,6 @@ class AgentHandler:
 def work_of(lease: Lease, lease_remaining_ms: int) -> Work:
     """The work for a slot."""
     return Work.like(lease.attempt, lease.slice, lease.run, lease_remaining_ms=lease_remaining_ms)
-
-
-def _bounded(attempt: FinishedAttempt) -> FinishedAttempt:
-    """What is kept of an attempt's flags and log."""
-    return replace(attempt, flags=bounded_flags(attempt.flags), log=bounded_log(attempt.log))
 
 
 def idle_heartbeat_ms(heartbeat_ms: int, lease_ms: int) -> int:

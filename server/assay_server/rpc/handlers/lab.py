@@ -5,7 +5,7 @@ Runs of campaigns that the caller may not know of are in the queue and on slots,
 
 from __future__ import annotations
 
-from collections.abc import Sequence, Set
+from collections.abc import Set
 from dataclasses import dataclass, replace
 
 from assay_core.records.campaign import AttemptState, CampaignState, Estimate, RunState
@@ -118,7 +118,9 @@ class LabHandler:
         line = self._coordinator.line(store, campaign, [run for run, _ in progress.needs])
         costs = store.workload_costs(campaign.campaign_id, now_ms)
         hidden = not sight.sees(Belonging(campaign.owner, campaign.project))
-        return _Line(campaign, progress, _unnamed_costs(costs) if hidden else costs, line, hidden)
+        if hidden:  # what estimates say of it names no workload
+            costs = [replace(each, workload=_HIDDEN_WORKLOAD) for each in costs]
+        return _Line(campaign, progress, costs, line, hidden)
 
     def _queued(
         self, line: _Line, waiting: tuple[Run, int], lines: dict[str, _Line], candidates: Candidates, lab: Lab
@@ -232,8 +234,3 @@ def _unnamed(queued: QueuedRuns, hidden: Set[str]) -> QueuedRuns:
         reason="it is of another project",
         ahead=ahead,
     )
-
-
-def _unnamed_costs(costs: Sequence[WorkloadCost]) -> list[WorkloadCost]:
-    """The costs of a hidden campaign: what estimates say of them names no workload."""
-    return [replace(each, workload=_HIDDEN_WORKLOAD) for each in costs]

@@ -186,7 +186,8 @@ class StatusBoard:
             runs = [run for run, _ in progress.needs]
             line = self._coordinator.line(store, campaign, runs)
             earlier = self._earlier(store, campaign)
-            last_ended_ms, launches = _until_analysis(store, campaign)
+            is_analysed = campaign.state is CampaignState.ANALYSING
+            last_ended_ms, launches = store.measured(campaign_id) if is_analysed else (0, 0)
             measured = _measured(store, campaign_id) if line.budget_left_hours <= 0 else {}
         resting = self._coordinator.resting()
         status = campaign_status(campaign, counts, resting, paused)
@@ -245,11 +246,6 @@ def _earlier_of_name(store: SqlTransaction, campaign: Campaign, now_ms: int) -> 
             if analysed is None and earlier.has_report and earlier.ended_at_ms > ended_at_ms > 0:
                 analysed = Analysed((earlier.ended_at_ms - ended_at_ms) / 1000, launches)
     return Elsewhere(tuple(costs), analysed=analysed)
-
-
-def _until_analysis(store: SqlTransaction, campaign: Campaign) -> tuple[int, int]:
-    """Of a campaign that is analysed: when its last attempt ended, and its launches; zeros for others."""
-    return store.measured(campaign.campaign_id) if campaign.state is CampaignState.ANALYSING else (0, 0)
 
 
 def _eta(campaign: Campaign, costs: list[WorkloadCost], lab: Lab, elsewhere: Elsewhere) -> Estimate:

@@ -47,7 +47,8 @@ def _problem(asking: Asking, request: Request, error: AssayError) -> Response:
         return PlainTextResponse(f"{error}\n", code)
     frame = {**asking.frame(request, None), "kind": "", "stream": ""}
     if isinstance(error, NotIdentifiedError):
-        html = rendered("login.html.j2", **frame, title="Log in", link="", problem=_login_notice(request))
+        notice = "" if request.url.path == "/" else "You are not logged in, or your session has ended."
+        html = rendered("login.html.j2", **frame, title="Log in", link="", problem=notice)
         return HTMLResponse(html, 401)
     html = rendered(
         "message.html.j2",
@@ -80,7 +81,3 @@ def _back(request: Request) -> str:
     campaign_id = request.path_params.get("campaign_id")
     at_campaign = request.url.path == campaign_path(campaign_id or "")
     return campaign_path(campaign_id) if campaign_id and not at_campaign else "/"
-
-
-def _login_notice(request: Request) -> str:
-    return "" if request.url.path == "/" else "You are not logged in, or your session has ended."

@@ -202,7 +202,7 @@ class CampaignPage:
                 **given,
                 gpus=by_gpu(summary),
                 words=STANDINGS,
-                early=_lacking(summary),
+                early=sum(each.standing is Standing.TO_COME for each in summary),  # lack runs
                 of=len(summary),
             ),
             "now": _part("now", active=active, most=_MOST_RUNNING),
@@ -258,11 +258,6 @@ def _attention(campaign_id: str, run_reasons: Sequence[Reason]) -> str:
         most=MOST_REASONS,
         unlisted_runs=len(unlisted),
     )
-
-
-def _lacking(cells: Sequence[Cell]) -> int:
-    """How many cells lack runs that are still to come."""
-    return sum(each.standing is Standing.TO_COME for each in cells)
 
 
 def _part(name: str, **given: object) -> Region:

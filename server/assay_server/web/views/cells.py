@@ -145,18 +145,13 @@ def matching(cells: Sequence[Cell], cell_filter: Filter) -> list[Cell]:
 
 
 def _matches(cell: Cell, cell_filter: Filter) -> bool:
+    states = (each for each, number in cell.runs.items() if number)
     return (
         cell_filter.finds(cell.workload)
         and cell_filter.device in ("", cell.device)
         and (not cell_filter.flag or cell_filter.flag in cell.flags)
-        and (
-            not cell_filter.state or cell_filter.state == cell.standing or _has_runs(cell, cell_filter.state)
-        )
+        and (not cell_filter.state or cell_filter.state in (cell.standing, *states))
     )
-
-
-def _has_runs(cell: Cell, state: str) -> bool:
-    return any(each == state and number for each, number in cell.runs.items())
 
 
 @dataclass(frozen=True)
