@@ -9,6 +9,7 @@ import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol, Self, TypeVar
 
 import grpc
@@ -18,7 +19,6 @@ from assay_server.limits import Limits
 from assay_server.rpc.errors import abort, patiently, send_in_time
 from assay_server.rpc.quotas import ConcurrencyLimit
 
-Request = TypeVar("Request")
 Answer = TypeVar("Answer")
 Context = grpc.aio.ServicerContext[Any, Any]
 
@@ -100,38 +100,15 @@ class Sent(Protocol):
 
 
 async def answer(
-    context: Context,
-    executor: Executor,
-    handler: Callable[[Request], Answer],
-    read: Callable[[Any], Request],
-    request: Any,
+    context: Context, executor: Executor, handler: Callable[..., Any], work: Callable[[], Answer]
 ) -> Answer:
-    """The handler's answer, from a thread, to the record that ``read`` makes of a message.
-
-    Any error, including one of ``read``, ends the call.
-    """
+    """The result of ``work``, from a thread; any error ends the call, as one of the handler."""
     try:
         # In the thread, too, the handler can ask who is calling, and log lines name the call.
         run = contextvars.copy_context().run
-        return await asyncio.get_running_loop().run_in_executor(executor, run, lambda: handler(read(request)))
+        return await asyncio.get_running_loop().run_in_executor(executor, run, work)
     except Exception as error:  # noqa: BLE001 - the one place where errors of handlers become statuses
         await abort(context, error, handler.__name__)
-
-
-async def sent(
-    context: Context,
-    executor: Executor,
-    handler: Callable[[Request], Sent],
-    read: Callable[[Any], Request],
-    request: Any,
-) -> Any:
-    """The result of :func:`answer` as a message."""
-
-    def message(record: Request) -> Any:
-        return handler(record).to_proto()
-
-    message.__name__ = handler.__name__
-    return await answer(context, executor, message, read, request)
 
 
 def call(
@@ -150,7 +127,7 @@ def call(
 
     async def answered(message: Any, context: Context) -> Any:
         if at_once is None:
-            return await sent(context, executor, handler, read, message)
+            return await answer(context, executor, handler, lambda: handler(read(message)).to_proto())
         try:
             request = read(message)
             known = at_once(request)
@@ -159,14 +136,9 @@ def call(
             await abort(context, error, handler.__name__)
         if known is not None:
             return known.to_proto()
-        return await sent(context, executor, handler, as_it_is, request)
+        return await answer(context, executor, handler, lambda: handler(request).to_proto())
 
     return answered
-
-
-def as_it_is(record: Request) -> Request:
-    """The ``read`` of :func:`answer` for what is a record already."""
-    return record
 
 
 def call_in_parts(
@@ -187,8 +159,8 @@ def call_in_parts(
 
     async def answered(message: Any, context: Context) -> AsyncIterator[Any]:
         async with contextlib.nullcontext() if streams is None else one_of(streams, what, context):
-            parts = await answer(context, executor, handler, read, message)
-            while (part := await answer(context, executor, _next, as_it_is, parts)) is not None:
+            parts = await answer(context, executor, handler, lambda: handler(read(message)))
+            while (part := await answer(context, executor, handler, lambda: next(parts, None))) is not None:
                 await send_in_time(context, part.to_proto(), stalled_seconds)
         return
         yield  # gRPC takes parts from a generator, and this one sends them itself
@@ -220,15 +192,14 @@ def call_with_chunks(
 
     One that brings nothing for ``idle_seconds`` ends. ``streams`` bounds how many there are.
     """
-    read: Callable[[Any], Any] = record.from_proto
 
     async def answered(requests: AsyncIterator[Any], context: Context) -> AsyncIterator[Any]:
         async with one_of(streams, f"{what}s on their way", context):
-            arriving = _Arriving(handler)
+            arriving = _Arriving(handler, record)
             try:
                 async for message in patiently(requests, context, what=what, idle_seconds=idle_seconds):
-                    await answer(context, executor, arriving.take, read, message)
-                yield await sent(context, executor, _Arriving.finish, as_it_is, arriving)
+                    await answer(context, executor, arriving.take, partial(arriving.take, message))
+                yield await answer(context, executor, arriving.finish, arriving.finish)
             finally:
                 await asyncio.get_running_loop().run_in_executor(executor, arriving.close)
 
@@ -238,20 +209,22 @@ def call_with_chunks(
 class _Arriving:
     """What a call brings; the call may end while a thread still begins it."""
 
-    def __init__(self, handler: Taking) -> None:
+    def __init__(self, handler: Taking, record: type[Received]) -> None:
         self._handler = handler
+        self._record = record
         self._using = threading.Lock()
         self._ended = False
         self._incoming: Any = None
 
-    def take(self, chunk: Any) -> None:
+    def take(self, message: Any) -> None:
+        chunk = self._record.from_proto(message)
         self._begin(chunk)
         if self._incoming is not None:
             self._handler.feed(self._incoming, chunk)
 
-    def finish(self) -> Sent:
+    def finish(self) -> Any:
         self._begin(None)
-        return self._handler.finish(self._incoming)
+        return self._handler.finish(self._incoming).to_proto()
 
     def close(self) -> None:
         with self._using:
@@ -272,7 +245,3 @@ async def one_of(streams: ConcurrencyLimit, what: str, context: Context) -> Asyn
         if not begins:
             await abort(context, streams.refusal(what), what)
         yield
-
-
-def _next(parts: Iterator[Sent]) -> Sent | None:
-    return next(parts, None)
