@@ -18,8 +18,8 @@ from typer.testing import CliRunner
 
 from assay_sampling.errors import StorageError
 from assay_server.app import Server, ServerSettings
-from assay_server.cli.counting import bar
 from assay_server.cli.program import program
+from assay_server.cli.state import bar
 from assay_server.maintenance.check import check_state
 from assay_server.store.sqlite import SqliteStore
 from tests.support.server.made_segments import made_segments

@@ -69,7 +69,7 @@ def lab(make_server: Callable[..., Server], short_path: Path) -> WebLab:
 def every_route(lab: WebLab) -> Iterator[tuple[str, str, str]]:
     """Name, method and path of every route; one for each kind of page that can be watched."""
     assert lab.server.page is not None
-    for route in lab.server.page.application.routes:
+    for route in lab.server.page.routes:
         methods = (route.methods or set()) - {"HEAD"}
         [method] = methods
         path = route.path

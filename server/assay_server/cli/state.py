@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
-from collections.abc import Mapping
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
@@ -12,7 +15,6 @@ import typer
 
 from assay_core.settings.command_line import with_settings
 from assay_sampling.errors import StorageError
-from assay_server.cli.counting import counted
 from assay_server.clock import wall_ms
 from assay_server.config import ServerSettings
 
@@ -26,6 +28,9 @@ WithoutAuthorityOption = Annotated[
 ]
 # So many findings are printed; --json has all.
 _MOST_PRINTED = 50
+_SHOWN_AFTER_SECONDS = 2.0
+_SHOWN_EVERY_SECONDS = 0.2
+_WIDTH = 30
 
 
 @with_settings(ServerSettings, "state_dir", "database", "database_file")
@@ -157,3 +162,30 @@ def check(*, settings: ServerSettings, json_output: JsonOption = False) -> None:
 
 def _show(document: Mapping[str, Any], as_json: bool, text: str) -> None:
     typer.echo(json.dumps(document) if as_json else text)
+
+
+@contextlib.contextmanager
+def counted(what: str) -> Iterator[Callable[[int, int], None]]:
+    """Draws one line, cleared at the end; yields what to tell how many are done, and of how many."""
+    began, shown_at = time.monotonic(), 0.0
+
+    def done(number: int, of: int) -> None:
+        nonlocal shown_at
+        now = time.monotonic()
+        if now - began >= _SHOWN_AFTER_SECONDS and now - shown_at >= _SHOWN_EVERY_SECONDS:
+            shown_at = now
+            sys.stderr.write(f"\r{bar(number, of)} {number:,} of {of:,} {what}")
+            sys.stderr.flush()
+
+    try:
+        yield done if sys.stderr.isatty() else lambda number, of: None
+    finally:
+        if shown_at:
+            sys.stderr.write("\r\x1b[K")
+            sys.stderr.flush()
+
+
+def bar(number: int, of: int) -> str:
+    """How much of a line is full."""
+    full = _WIDTH * min(number, of) // max(of, 1)
+    return f"[{'#' * full}{'.' * (_WIDTH - full)}]"

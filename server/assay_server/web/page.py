@@ -1,8 +1,20 @@
-"""The live page as one object: its parts on the parts of the server."""
+"""The live page as one object: its parts on the parts of the server, and its routes.
+
+Each route stands for a call of the access table; only logging in is open.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from http import HTTPStatus
+from types import MappingProxyType
+
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import Route
 
 from assay_core.records.identity import WebLink, WebLinkAsked
 from assay_sampling.errors import NotIdentifiedError
@@ -17,26 +29,33 @@ from assay_server.rpc.quotas import Quotas
 from assay_server.rpc.services import Handlers
 from assay_server.rpc.threads import BoundedThreads
 from assay_server.web.activity import Pulse
-from assay_server.web.application import Application
+from assay_server.web.auth.guarding import Guarding
 from assay_server.web.auth.sessions import Sessions
 from assay_server.web.figures.conversion import Conversions
 from assay_server.web.figures.figure_worker import Studio
 from assay_server.web.live import LivePages
-from assay_server.web.routes.context import Asking
+from assay_server.web.routes import downloads, logging_in
+from assay_server.web.routes.acting import ACTIONS, act
+from assay_server.web.routes.context import Answering, Asking
+from assay_server.web.routes.problems import no_such_page, with_problems
+from assay_server.web.routes.watching import Watching
 from assay_server.web.service import WebService
+from assay_server.web.views import pages as kinds
 from assay_server.web.views.campaign_page import CampaignPage
 from assay_server.web.views.pages import Pages
 from assay_server.web.views.so_far import ResultsSoFar
-from assay_server.web.views.templating import release
+from assay_server.web.views.templating import release, static_files
 from assay_server.web_place import WebPlace
 
 _FOR_EVER_MS = 1 << 62
 _THREADS = 2
 _STRANGERS, _STRANGERS_WAITING = 2, 16
+_CACHED_FOR_EVER = {"Cache-Control": "public, max-age=31536000, immutable"}
+_MEDIA: Mapping[str, str] = MappingProxyType({"page.css": "text/css", "live.js": "text/javascript"})
 
 
 class LivePage:
-    """Serves the page at a place, and makes links to it; ``application`` is all of it but the socket.
+    """Serves the page at a place, and makes links to it.
 
     Args:
         place: where.
@@ -85,9 +104,14 @@ class LivePage:
             place=place,
             quotas=Quotas(limits.callers),
         )
-        self.application = Application(asking, self.live)
+        self.routes = _routes(asking, self.live)
+
+        async def missing(request: Request, _error: Exception) -> Response:
+            return no_such_page(asking, request)
+
+        pages = Starlette(routes=self.routes, exception_handlers={HTTPStatus.NOT_FOUND: missing})
         certificate = handlers.identified.certificate
-        self._service = WebService(place, self.application.asgi, certificate, self.live.end)
+        self._service = WebService(place, Guarding(pages, place.names, place.tls), certificate, self.live.end)
 
     @property
     def base(self) -> str:
@@ -125,3 +149,40 @@ class LivePage:
         self._studio.close()
         self._conversions.close()
         self._waiting.shutdown(wait=False, cancel_futures=True)
+
+
+def _routes(asking: Asking, live: LivePages) -> list[Route]:
+    watching = Watching(asking, live)
+
+    def route(path: str, name: str, answer: Answering, method: str = "GET") -> Route:
+        return Route(path, with_problems(asking, answer), methods=[method], name=name)
+
+    def page(path: str, kind: str) -> Route:
+        return route(path, kind, partial(watching.page, kind))
+
+    campaign = "/campaigns/{campaign_id}"
+    return [
+        route("/login", "login", partial(logging_in.page, asking)),
+        route("/login", "log in", partial(logging_in.log_in, asking), "POST"),
+        route("/logout", "log out", partial(logging_in.log_out, asking), "POST"),
+        route("/static/{release}/{name}", "static", _static),
+        page("/", kinds.CAMPAIGNS),
+        page(campaign, kinds.CAMPAIGN),
+        page(f"{campaign}/runs", kinds.RUNS),
+        page("/runs/{run_id}", kinds.RUN),
+        page("/gpus", kinds.GPUS),
+        page("/queue", kinds.QUEUE),
+        route("/events/{kind}", "events", watching.events),
+        route(campaign + "/report.{form}", "report", partial(downloads.report, asking)),
+        route(campaign + "/figures/{figure}.svg", "figure", partial(downloads.figure, asking)),
+        route(f"{campaign}/records", "records", partial(downloads.records, asking)),
+        route(campaign + "/records/{run_id}/{slice:int}.parquet", "file", partial(downloads.file, asking)),
+        *(route(f"{campaign}/{name}", name, partial(act, asking, name), "POST") for name in ACTIONS),
+    ]
+
+
+async def _static(request: Request) -> Response:
+    name = request.path_params["name"]
+    if request.path_params["release"] != release() or name not in static_files():
+        return PlainTextResponse("there is no such file\n", 404)
+    return Response(static_files()[name], media_type=_MEDIA[name], headers=_CACHED_FOR_EVER)

@@ -35,7 +35,7 @@ from assay_server.campaigns.heartbeats import Heartbeats
 from assay_server.campaigns.ingest.publish import Publisher
 from assay_server.campaigns.scheduling.coordinator import Coordinator
 from assay_server.campaigns.scheduling.leases import Lease
-from assay_server.identity.agent_names import require_free_name
+from assay_server.identity.admission import require_free_name
 from assay_server.limits import DEFAULT_LIMITS, AgentLimits
 from assay_server.store.model import Agent
 from assay_server.store.sql import SqlTransaction
