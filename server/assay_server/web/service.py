@@ -124,7 +124,6 @@ class WebService:
         self._loop = asyncio.get_running_loop()
         assert self._socket is not None
         self._socket.setblocking(False)
-        self._socket.listen(128)
         self._ready.set()
         acceptor = Acceptor(self._socket, self._protocol, self._context, _CONNECTIONS)
         beside = [asyncio.ensure_future(each) for each in (self._renew(), acceptor.run())]
@@ -190,23 +189,15 @@ def _load(context: ssl.SSLContext, place: WebPlace, certificate: ServerCertifica
 
 def _bound(place: WebPlace) -> tuple[socket.socket, str]:
     address = place.address
-    subject = f"web address {address.text!r}"
     try:
         addresses = socket.getaddrinfo(
             address.host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )
-        family, kind, protocol, _, bind_to = addresses[0]
-        made = socket.socket(family, kind, protocol)
-        try:
-            made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            if family == socket.AF_INET6:
-                made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
-            made.bind(bind_to)
-        except BaseException:
-            made.close()
-            raise
+        family, *_, bind_to = addresses[0]
+        dual = family == socket.AF_INET6
+        made = socket.create_server(bind_to, family=family, backlog=128, dualstack_ipv6=dual)
     except OSError as error:
-        raise address_taken(subject) from error
+        raise address_taken(f"web address {address.text!r}") from error
     return made, f"{address.text.rpartition(':')[0]}:{made.getsockname()[1]}"
 
 
