@@ -65,25 +65,21 @@ class IngestServicer(ingest_pb2_grpc.IngestServiceServicer):
 
     async def Upload(self, requests: AsyncIterator[Any], context: Context) -> AsyncIterator[Any]:
         async with one_of(self._streams, "uploads", context):
-            async for response in self._upload(requests, context):
-                yield response
-
-    async def _upload(self, requests: AsyncIterator[Any], context: Context) -> AsyncIterator[Any]:
-        stream = _Stream(self._ingest, self._threads, self._budget, self._limits)
-        reader = asyncio.create_task(stream.read(requests))
-        reader.add_done_callback(_seen)
-        try:
-            while (in_flight := await stream.answers.get()) is not None:
-                upload, future = in_flight
-                answer = await future
-                await stream.answered(upload)
-                yield SegmentAnswer(upload.key, upload.index, answer.duplicate, answer.refusal).to_proto()
-            await reader
-        except Exception as error:  # noqa: BLE001 - every error ends the stream with its status
-            await abort(context, error, "Upload")
-        finally:
-            reader.cancel()
-            await stream.give_back()
+            stream = _Stream(self._ingest, self._threads, self._budget, self._limits)
+            reader = asyncio.create_task(stream.read(requests))
+            reader.add_done_callback(_seen)
+            try:
+                while (in_flight := await stream.answers.get()) is not None:
+                    upload, future = in_flight
+                    answer = await future
+                    await stream.answered(upload)
+                    yield SegmentAnswer(upload.key, upload.index, answer.duplicate, answer.refusal).to_proto()
+                await reader
+            except Exception as error:  # noqa: BLE001 - every error ends the stream with its status
+                await abort(context, error, "Upload")
+            finally:
+                reader.cancel()
+                await stream.give_back()
 
 
 class _Stream:
@@ -109,9 +105,9 @@ class _Stream:
         """Read the whole stream; its end, for any reason, also ends the answers."""
         try:
             assembler = _Assembler(self._limits.upload_chunk_bytes)
-            messages = aiter(requests)
-            patience = _Patience(self._limits)
-            while (message := await patience.next_of(messages, in_segment=assembler.in_segment)) is not None:
+            messages, time = aiter(requests), asyncio.get_running_loop().time
+            segment_ends: float | None = None
+            while (message := await self._next(messages, segment_ends)) is not None:
                 piece = upload_of(message)
                 if isinstance(piece, AnnouncedSegment):
                     assembler.begin(piece)
@@ -121,8 +117,27 @@ class _Stream:
                     upload = assembler.add(piece)
                     if upload is not None:
                         await self._take(upload)
+                if not assembler.in_segment:
+                    segment_ends = None
+                elif segment_ends is None:
+                    segment_ends = time() + self._limits.upload_segment_seconds
         finally:
             self.answers.put_nowait(None)
+
+    async def _next(self, messages: AsyncIterator[Any], segment_ends: float | None) -> Any:
+        """The next message; None at the end. Raises ParameterError if it does not come in time: each has
+        some, and so has a whole segment from its header on."""
+        until = asyncio.get_running_loop().time() + self._limits.upload_idle_seconds
+        if segment_ends is not None:
+            until = min(until, segment_ends)
+        try:
+            async with asyncio.timeout_at(until):
+                return await anext(messages, None)
+        except TimeoutError:
+            cause = f"nothing came for {self._limits.upload_idle_seconds:g} s"
+            if until == segment_ends:
+                cause = f"a segment was not complete after {self._limits.upload_segment_seconds:g} s"
+            raise ParameterError("upload", cause, "send again what was not acknowledged") from None
 
     async def _take(self, upload: Upload) -> None:
         await self._in_flight.acquire()
@@ -150,39 +165,6 @@ def _seen(future: asyncio.Future[Any]) -> None:
         future.exception()
 
 
-class _Patience:
-    """How long to wait for a stream: for each message, and for a whole segment from its header on."""
-
-    def __init__(self, limits: UploadLimits) -> None:
-        self._limits = limits
-        self._segment_ends: float | None = None
-
-    async def next_of(self, messages: AsyncIterator[Any], *, in_segment: bool) -> Any:
-        """The next message; None at the end. Raises ParameterError if it does not come in time."""
-        now = asyncio.get_running_loop().time()
-        until = now + self._limits.upload_idle_seconds
-        if not in_segment:
-            self._segment_ends = None
-        elif self._segment_ends is None:
-            self._segment_ends = now + self._limits.upload_segment_seconds
-        if self._segment_ends is not None:
-            until = min(until, self._segment_ends)
-        try:
-            async with asyncio.timeout_at(until):
-                return await anext(messages)
-        except StopAsyncIteration:
-            return None
-        except TimeoutError:
-            raise self._too_slow(whole=until == self._segment_ends) from None
-
-    def _too_slow(self, *, whole: bool) -> ParameterError:
-        if whole:
-            cause = f"a segment was not complete after {self._limits.upload_segment_seconds:g} s"
-        else:
-            cause = f"nothing came for {self._limits.upload_idle_seconds:g} s"
-        return ParameterError("upload", cause, "send again what was not acknowledged")
-
-
 class _Pieces:
     """The pieces of a part so far; most parts come in one piece and are not copied."""
 
@@ -195,7 +177,7 @@ class _Pieces:
         self.size += len(piece)
 
     def joined(self) -> bytes:
-        return self._pieces[0] if len(self._pieces) == 1 else b"".join(self._pieces)
+        return b"".join(self._pieces)  # of one piece, that piece itself
 
 
 class _Assembler:
@@ -212,8 +194,8 @@ class _Assembler:
         """Whether a segment has begun but is not complete."""
         return self._announced is not None
 
-    def begin(self, announced: AnnouncedSegment) -> int:
-        """Begin a segment; returns its size in bytes."""
+    def begin(self, announced: AnnouncedSegment) -> None:
+        """Begin a segment."""
         header = announced.header
         if self._announced is not None:
             raise _protocol(f"{self._announced}: the next segment begins before its end")
@@ -223,7 +205,6 @@ class _Assembler:
         if header.launches_bytes == 0:
             raise _protocol(f"{announced}: it has no launches")
         self._announced = announced
-        return header.names_bytes + header.launches_bytes
 
     def add(self, chunk: SegmentChunk) -> Upload | None:
         """Add a chunk; returns the segment once it is complete."""
