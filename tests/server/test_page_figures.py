@@ -43,7 +43,7 @@ class Workshop:
     def __init__(self) -> None:
         self.executors: list[Counting] = []
         self.listed: list[str] = []
-        self.studio = Studio(self.make, lambda: None, self.listed.append)
+        self.studio = Studio(self.make, self.listed.append)
 
     def make(self) -> Executor:
         self.executors.append(Counting())

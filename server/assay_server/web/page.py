@@ -86,8 +86,7 @@ class LivePage:
         self._strangers = BoundedThreads(_STRANGERS, "assay-page-strangers", _STRANGERS_WAITING)
         self._waiting = ThreadPoolExecutor(1, "assay-page-so-far")
         self._conversions = Conversions()
-        pool = WorkerPool(1)
-        self._studio = studio = Studio(pool, pool.end, pulse.touch)
+        self._studio = studio = Studio(WorkerPool(1), pulse.touch)
         so_far = ResultsSoFar(coordinator, reports, self._waiting, version=pulse.version, made=pulse.touch)
         campaign = CampaignPage(coordinator, handlers.campaigns, pulse, so_far, studio)
         asking = Asking(

@@ -45,18 +45,11 @@ class Studio:
 
     Args:
         make_executor: makes the process, and another one after it broke or was ended.
-        end_executor: ends it.
         listed: called with the campaign whose figures have been listed, so that its page is drawn again.
     """
 
-    def __init__(
-        self,
-        make_executor: Callable[[], Executor],
-        end_executor: Callable[[], None],
-        listed: Callable[[str], None],
-    ) -> None:
+    def __init__(self, make_executor: Callable[[], Executor], listed: Callable[[str], None]) -> None:
         self._make_executor = make_executor
-        self._end_executor = end_executor
         self._listed = listed
         self._lock = threading.Lock()
         self._executor: Executor | None = None
@@ -125,8 +118,9 @@ class Studio:
         with self._lock:
             if self._ending is not None:
                 self._ending.cancel()
-            self._executor = None
-        self._end_executor()
+            executor, self._executor = self._executor, None
+        if executor is not None:
+            executor.shutdown(wait=True, cancel_futures=True)
 
     def _submit(self, work: Callable[[], Drawn]) -> Future[Drawn]:
         with self._lock:
