@@ -117,9 +117,12 @@ def counter_seconds(launches: int, seconds: float, slices_of_runs: Sequence[int]
         seconds: that its command ran for.
         slices_of_runs: how many slices each run with counters has, in its order: cycles, then features.
     """
-    from assay_server.campaign_file.live_spec import DetailedSpec  # noqa: PLC0415
-    from assay_server.campaign_file.slices.cost import LightPace, cost_from_light  # noqa: PLC0415
-    from assay_server.campaign_file.slices.windows import LEAST_SLICE_LAUNCHES  # noqa: PLC0415
+    from assay_server.campaign_file.slices import (  # noqa: PLC0415
+        LEAST_SLICE_LAUNCHES,
+        LightPace,
+        cost_from_light,
+    )
+    from assay_server.campaign_file.spec import DetailedSpec  # noqa: PLC0415
 
     sets = DetailedSpec().counters_of_sets()
     pace = LightPace(launches, seconds, 0.0)

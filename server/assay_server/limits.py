@@ -27,7 +27,7 @@ _LARGEST = 2**31 - 1
 class CampaignFileLimits:
     """Bounds of one campaign file (:mod:`assay_server.campaign_file.yaml_source`); larger ones are split.
 
-    What its numbers multiply to: :mod:`assay_server.campaign_file.sizes`.
+    What its numbers multiply to: :mod:`assay_server.campaign_file.faults.sizes`.
     """
 
     campaign_file_bytes: int = 1 * _MIB

@@ -23,8 +23,7 @@ from assay_core.records.campaign import CampaignState
 from assay_core.records.lease import LeaseRequest
 from assay_core.records.machine import InstalledDevice, Inventory, Slot
 from assay_core.records.work import CommandSource
-from assay_server.campaign_file.compiled import AnalysisSettings, CompiledCampaign
-from assay_server.campaign_file.placement import Placement
+from assay_server.campaign_file.compiled import AnalysisSettings, CompiledCampaign, Placement
 from assay_server.campaigns.heartbeats import Heartbeats
 from assay_server.campaigns.ingest.publish import Publisher
 from assay_server.campaigns.scheduling.coordinator import Coordinator

@@ -19,8 +19,8 @@ from assay_sampling.launches.unseen import signature_ordinals, unseen_time_perce
 from assay_sampling.scoring.carried import score_on
 from assay_sampling.scoring.selection import Selection
 from assay_server.campaign_file.compiled import Slicing
-from assay_server.campaign_file.live_spec import DetailedSpec
-from assay_server.campaign_file.slices.cost import LightPace, cost_from_light
+from assay_server.campaign_file.slices import LightPace, cost_from_light
+from assay_server.campaign_file.spec import DetailedSpec
 from assay_server.campaigns.slicing.by_light import LightTimes, chosen_slices
 from tests.fidelity.counted_workloads import CountedWorkload, virtual
 from tests.fidelity.section import Effort, Section

@@ -16,8 +16,7 @@ from assay_core.records.failure import failure
 from assay_core.records.lab import LabQuestion
 from assay_sampling.errors import CampaignError
 from assay_sampling.running.failures import FailureClass
-from assay_server.campaign_file.compiled import SchedulingRules
-from assay_server.campaign_file.placement import Placement, Requirements
+from assay_server.campaign_file.compiled import Placement, Requirements, SchedulingRules
 from assay_server.campaign_file.reading import load_campaign
 from assay_server.campaigns.planning.plan import plan_campaign
 from assay_server.campaigns.queue.fair_share import Account

@@ -11,8 +11,7 @@ from assay_core.records.attempt import AttemptKey
 from assay_core.records.campaign import CampaignState, RunState
 from assay_core.records.failure import Failure
 from assay_core.records.machine import InstalledDevice, Inventory, Slot
-from assay_server.campaign_file.compiling import compile_campaign
-from assay_server.campaign_file.reading import load_campaign
+from assay_server.campaign_file.reading import compile_campaign, load_campaign
 from assay_server.campaigns.planning.plan import plan_campaign
 from assay_server.campaigns.scheduling.schedule import Schedule
 from assay_server.campaigns.scheduling.transitions import Effects

@@ -16,10 +16,8 @@ from assay_core.records.campaign import QueueKind
 from assay_core.records.lab import LabQuestion, SlotHealth
 from assay_core.records.machine import InstalledDevice, Inventory, Slot
 from assay_sampling.errors import CampaignError, ParameterError
-from assay_server.campaign_file.compiled import SchedulingRules
-from assay_server.campaign_file.compiling import compile_campaign
-from assay_server.campaign_file.placement import Placement, Requirements
-from assay_server.campaign_file.reading import load_campaign
+from assay_server.campaign_file.compiled import Placement, Requirements, SchedulingRules
+from assay_server.campaign_file.reading import compile_campaign, load_campaign
 from assay_server.campaigns.planning.plan import plan_campaign
 from assay_server.campaigns.queue.fair_share import HALF_LIFE_MS
 from assay_server.campaigns.queue.fitting_slots import Lack, lacking

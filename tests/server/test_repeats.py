@@ -20,8 +20,7 @@ from assay_sampling.errors import CampaignError, StorageError
 from assay_sampling.launches.table import BASELINE, Condition
 from assay_server.analysis.comparisons.noise import interval_percent
 from assay_server.campaign_file.compiled import RepeatRule
-from assay_server.campaign_file.compiling import compile_campaign
-from assay_server.campaign_file.reading import load_campaign
+from assay_server.campaign_file.reading import compile_campaign, load_campaign
 from assay_server.campaigns.planning.plan import plan_campaign
 from assay_server.campaigns.planning.repeats import further_runs, repeats_wanted
 from assay_server.store.model import Campaign, Run

@@ -14,8 +14,7 @@ import pytest
 from assay_core.records.campaign import CampaignState, RunState
 from assay_sampling.errors import InputError
 from assay_server.analysis.runs.facts import RunFacts
-from assay_server.campaign_file.compiling import compile_campaign
-from assay_server.campaign_file.reading import load_campaign
+from assay_server.campaign_file.reading import compile_campaign, load_campaign
 from assay_server.campaigns.analysing.job import Pages
 from assay_server.campaigns.analysing.request_builder import analysis_request
 from assay_server.campaigns.errors import NotYetError

@@ -9,9 +9,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assay_server.campaign_file.compiled import Slicing
-from assay_server.campaign_file.slices.assumptions import Assumptions
-from assay_server.campaign_file.slices.cost import SliceCost, SliceSample, assumed_cost, fitted_cost
-from assay_server.campaign_file.slices.windows import LEAST_SLICE_LAUNCHES, MOST_SKIPPED_PERCENT, cut
+from assay_server.campaign_file.slices import (
+    LEAST_SLICE_LAUNCHES,
+    MOST_SKIPPED_PERCENT,
+    Assumptions,
+    SliceCost,
+    SliceSample,
+    assumed_cost,
+    cut,
+    fitted_cost,
+)
 
 PRIOR = assumed_cost(3, Assumptions())
 COSTS = st.builds(

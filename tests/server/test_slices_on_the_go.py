@@ -19,11 +19,9 @@ from assay_core.records.attempt import AttemptLog
 from assay_core.records.campaign import AttemptState, CampaignState, RunState
 from assay_core.records.failure import Failure
 from assay_core.records.machine import InstalledDevice, Inventory, Slot
-from assay_server.campaign_file.compiled import Slicing
-from assay_server.campaign_file.compiling import compile_campaign
-from assay_server.campaign_file.reading import load_campaign
-from assay_server.campaign_file.slices.chosen import SlicePlan
-from assay_server.campaign_file.slices.cost import SliceCost
+from assay_server.campaign_file.compiled import SlicePlan, Slicing
+from assay_server.campaign_file.reading import compile_campaign, load_campaign
+from assay_server.campaign_file.slices import SliceCost
 from assay_server.campaigns.planning.plan import plan_campaign
 from assay_server.campaigns.scheduling.attempt_results import FinishOutcome, SegmentOutcome
 from assay_server.campaigns.scheduling.leases import Lease

@@ -11,8 +11,7 @@ import pytest
 from assay_core.records.attempt import AttemptKey, AttemptLog
 from assay_core.records.campaign import AttemptState, CampaignState
 from assay_sampling.errors import StorageError
-from assay_server.campaign_file.compiling import compile_campaign
-from assay_server.campaign_file.reading import load_campaign
+from assay_server.campaign_file.reading import compile_campaign, load_campaign
 from assay_server.campaigns.planning.plan import plan_campaign
 from assay_server.store.model import Attempt, Campaign, Slice, SliceTime
 from assay_server.store.sql import MetadataStore

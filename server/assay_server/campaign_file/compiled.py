@@ -1,17 +1,139 @@
-"""The compiled campaign file, stored with the campaign so that later steps need not read the file again.
+"""What is stored of a campaign file, so that later steps need not read it again.
 
-It is JSON with a version, which changes with its form.
+With the campaign its compiled form, JSON with a version, which changes with the form; with each run its place
+and, where its slices were chosen from a light run, their plan.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 from pydantic import TypeAdapter
 
 from assay_core.records.upload import Bundle
+
+_adapter: Callable[[Any], TypeAdapter[Any]] = cache(TypeAdapter)  # made at first use
+
+
+class Stored:
+    """A dataclass that is stored as JSON."""
+
+    def to_document(self) -> dict[str, Any]:
+        """Its JSON."""
+        document: dict[str, Any] = _adapter(type(self)).dump_python(self, mode="json")
+        return document
+
+    @classmethod
+    def from_document(cls, document: Any) -> Self:
+        """From its JSON; raises pydantic's ValidationError (a ValueError)."""
+        stored: Self = _adapter(cls).validate_python(document)
+        return stored
+
+
+# What must be idle while a run is measured: other slots of its GPU, or all other GPUs of its box.
+Exclusive = Literal["", "gpu", "box"]
+
+
+@dataclass(frozen=True, order=True)
+class Requirements:
+    """What a slot must have besides the kind of GPU; empty and 0 ask for nothing.
+
+    ``architectures``: compute capabilities, one of which it must have ("9.0"). ``gpu``: a pattern of the
+    GPU's name, with ``*``. ``sm_count``, ``memory_gib`` and ``driver``: at least this. ``tools``: profilers
+    that it offers. ``labels``: of its agent. ``mig``: whether it is a MIG instance; "" if either will do.
+    """
+
+    architectures: tuple[str, ...] = ()
+    gpu: str = ""
+    sm_count: int = 0
+    memory_gib: float = 0.0
+    driver: str = ""
+    tools: tuple[str, ...] = ()
+    labels: tuple[str, ...] = ()
+    mig: Literal["", "yes", "no"] = ""
+
+
+NO_REQUIREMENTS = Requirements()
+
+
+@dataclass(frozen=True, order=True)
+class Placement(Stored):
+    """What a run asks of the place where it is made.
+
+    ``gang``: over how many GPUs of one box it runs, all of one kind.
+    """
+
+    requires: Requirements = NO_REQUIREMENTS
+    exclusive: Exclusive = ""
+    gang: int = 1
+
+    @property
+    def concerns_other_slots(self) -> bool:
+        """Whether a run takes more of its box than its own slot."""
+        return bool(self.exclusive) or self.gang > 1
+
+    def to_document(self) -> dict[str, Any]:
+        """The placement as JSON, without what it does not ask for."""
+        document: dict[str, Any] = _adapter(Placement).dump_python(self, mode="json", exclude_defaults=True)
+        return document
+
+    @classmethod
+    def from_document(cls, document: Any) -> Self:
+        return super().from_document(document or {})
+
+
+NOT_PLACED = Placement()
+
+
+# Why no further slice was chosen: little enough is unseen, the time is up, or a run may have no more.
+Ending = Literal["unseen", "budget", "slices"]
+
+
+@dataclass(frozen=True)
+class ChosenSlice:
+    """A slice and why it was chosen.
+
+    ``new_percent`` of the light time is in signatures that no earlier slice has and this one does;
+    ``unseen_percent`` is what it leaves; ``seconds`` is what the model expects it to take, in all runs.
+    """
+
+    launch_skip: int
+    launch_count: int
+    new_percent: float
+    unseen_percent: float
+    seconds: float
+
+
+@dataclass(frozen=True)
+class SlicePlan(Stored):
+    """The slices of the detailed runs of a workload on a GPU, the most unseen light time per second first.
+
+    Args:
+        light_run: the light run that they were chosen from, and its number of launches.
+        most_unseen_percent: the share of unseen light time to reach.
+        ending: why no further slice was chosen.
+        start_seconds, skip_seconds, launch_seconds: the model of the cost, summed over the runs: of starting,
+            per skipped launch, per profiled launch.
+        slices: in the order in which they are measured.
+    """
+
+    light_run: str
+    launches: int
+    most_unseen_percent: float
+    ending: Ending
+    start_seconds: float
+    skip_seconds: float
+    launch_seconds: float
+    slices: tuple[ChosenSlice, ...]
+
+    @property
+    def unseen_percent(self) -> float:
+        """The share of the light time that all its slices leave unseen."""
+        return self.slices[-1].unseen_percent if self.slices else 100.0
+
 
 COMPILED_VERSION: Literal[1] = 1
 
@@ -84,7 +206,7 @@ class RepeatRule:
 
 
 @dataclass(frozen=True)
-class SchedulingRules:
+class SchedulingRules(Stored):
     """What a campaign file says about its place in the queue (docs/scheduling.md).
 
     A campaign with a higher ``priority`` goes first. ``budget_gpu_hours`` 0: no limit. ``after``: by
@@ -95,22 +217,12 @@ class SchedulingRules:
     budget_gpu_hours: float = 0.0
     after: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
-    @classmethod
-    def from_document(cls, document: Any) -> SchedulingRules:
-        """The rules from their JSON; raises ValueError."""
-        return _rules_adapter().validate_python(document)
-
 
 DEFAULT_RULES = SchedulingRules()
 
 
-@cache
-def _rules_adapter() -> TypeAdapter[SchedulingRules]:
-    return TypeAdapter(SchedulingRules)
-
-
 @dataclass(frozen=True)
-class CompiledCampaign:
+class CompiledCampaign(Stored):
     """A compiled campaign, without its plan, which is stored as runs and slices.
 
     Args:
@@ -127,18 +239,3 @@ class CompiledCampaign:
     scheduling: SchedulingRules = DEFAULT_RULES
     bundles: tuple[Bundle, ...] = ()
     version: Literal[1] = COMPILED_VERSION
-
-    def to_document(self) -> dict[str, Any]:
-        """The campaign as JSON."""
-        document: dict[str, Any] = _adapter().dump_python(self, mode="json")
-        return document
-
-    @classmethod
-    def from_document(cls, document: Any) -> CompiledCampaign:
-        """The campaign from its JSON; raises pydantic's ValidationError (a ValueError)."""
-        return _adapter().validate_python(document)
-
-
-@cache
-def _adapter() -> TypeAdapter[CompiledCampaign]:
-    return TypeAdapter(CompiledCampaign)

@@ -1,12 +1,24 @@
-"""Reading a campaign file: from text to a checked campaign with its lines, or an error with lines."""
+"""Reading a campaign file: from text to a checked campaign with its lines, or an error with lines.
+
+A campaign that is submitted is also compiled for later steps, once.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from pydantic import ValidationError
 
+from assay_core.records.upload import Bundle
 from assay_sampling.errors import CampaignError
+from assay_server.campaign_file.compiled import (
+    AnalysisSettings,
+    CompiledCampaign,
+    Ranks,
+    RepeatRule,
+    SchedulingRules,
+)
 from assay_server.campaign_file.faults.meaning import campaign_faults
 from assay_server.campaign_file.faults.messages import error_of, fault_of
 from assay_server.campaign_file.spec import Campaign
@@ -61,3 +73,37 @@ def _decoded(text: str | bytes, file_name: str) -> str:
     except UnicodeDecodeError as error:
         line = error.object.count(b"\n", 0, error.start) + 1
         raise CampaignError(f"{file_name}:{line}", "it is not UTF-8 text", "save the file as UTF-8") from None
+
+
+def compile_campaign(campaign: Campaign, bundles: Iterable[Bundle] = ()) -> CompiledCampaign:
+    """The compiled form of a campaign; ``bundles``: those that it names."""
+    detailed, repeat = campaign.detailed, campaign.repeat
+    return CompiledCampaign(
+        AnalysisSettings(
+            seed=campaign.seed,
+            methods=tuple((method.name, dict(method.parameters)) for method in campaign.methods),
+            reference=campaign.analysis.reference,
+            memory_limit_bytes=campaign.analysis.memory_limit_bytes,
+            ranks=_ranks(campaign),
+            by_operation=tuple(one.name for one in campaign.workloads if one.unit == "operation"),
+        ),
+        slicing=None if detailed is None else detailed.slicing,
+        repeat=None if repeat is None else RepeatRule(repeat.until_interval_percent, repeat.at_most),
+        scheduling=SchedulingRules(
+            campaign.priority,
+            campaign.budget_gpu_hours or 0.0,
+            {workload.name: tuple(workload.after) for workload in campaign.workloads if workload.after},
+        ),
+        bundles=tuple(dict.fromkeys(bundles)),
+    )
+
+
+def _ranks(campaign: Campaign) -> dict[str, Ranks]:
+    """The workloads whose ranks are evaluated each alone, with the ranks that are."""
+    ranks: dict[str, Ranks] = {}
+    for workload in campaign.workloads:
+        if workload.ranks == "each":
+            ranks[workload.name] = "each"
+        elif workload.ranks != "together":
+            ranks[workload.name] = tuple(sorted(workload.ranks))
+    return ranks

@@ -12,8 +12,7 @@ from assay_server.access.audit import note_nothing_new, note_subject
 from assay_server.access.caller import Caller, current_caller
 from assay_server.access.rights import project_for, require_priority
 from assay_server.campaign_file.compiled import CompiledCampaign
-from assay_server.campaign_file.compiling import compile_campaign
-from assay_server.campaign_file.reading import read_campaign_file
+from assay_server.campaign_file.reading import compile_campaign, read_campaign_file
 from assay_server.campaign_file.spec import Campaign as CampaignSpec
 from assay_server.campaigns.arrivals import ORDINARY, OvertakenError, Pace, bring_in, turn
 from assay_server.campaigns.bundles.named import folders_named, sent_bundles

@@ -19,9 +19,13 @@ from assay_core.records.runs import RunsAction, RunsRequest
 from assay_core.records.upload import Bundle
 from assay_core.records.validity_flag import ValidityFlag
 from assay_core.records.work import CommandSource, RunSpec
-from assay_server.campaign_file.compiled import CompiledCampaign, SchedulingRules
-from assay_server.campaign_file.placement import NOT_PLACED, Placement
-from assay_server.campaign_file.slices.chosen import SlicePlan
+from assay_server.campaign_file.compiled import (
+    NOT_PLACED,
+    CompiledCampaign,
+    Placement,
+    SchedulingRules,
+    SlicePlan,
+)
 
 
 class SliceState(StrEnum):

@@ -12,8 +12,7 @@ from assay_core.records.campaign import CampaignState
 from assay_core.records.failure import Failure
 from assay_core.records.machine import Inventory, Slot
 from assay_server.campaign_file.compiled import CompiledCampaign
-from assay_server.campaign_file.compiling import compile_campaign
-from assay_server.campaign_file.reading import load_campaign
+from assay_server.campaign_file.reading import compile_campaign, load_campaign
 from assay_server.campaigns.planning.plan import Plan, plan_campaign
 from assay_server.campaigns.scheduling.attempt_results import FinishOutcome, SegmentOutcome
 from assay_server.campaigns.scheduling.leases import Lease

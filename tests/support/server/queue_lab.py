@@ -10,8 +10,13 @@ from assay_core.records.campaign import AttemptState, CampaignState
 from assay_core.records.failure import Failure
 from assay_core.records.machine import InstalledDevice, Inventory, Slot
 from assay_core.records.work import CommandSource
-from assay_server.campaign_file.compiled import AnalysisSettings, CompiledCampaign, SchedulingRules
-from assay_server.campaign_file.placement import NOT_PLACED, Placement
+from assay_server.campaign_file.compiled import (
+    NOT_PLACED,
+    AnalysisSettings,
+    CompiledCampaign,
+    Placement,
+    SchedulingRules,
+)
 from assay_server.campaigns.scheduling.coordinator import Coordinator
 from assay_server.campaigns.scheduling.leases import Lease
 from assay_server.campaigns.scheduling.transitions import SchedulePolicy

@@ -1,17 +1,27 @@
-"""Faults of live runs: their GPUs, conditions, counters and commands."""
+"""Faults of live runs: their GPUs, conditions, counters and commands; of gangs; of ``detailed: none``.
+
+Gangs are runs over several GPUs, some of which the tools cannot make truthfully. Sources: the command line
+reference of Nsight Compute 2026, "Mandatory Concurrent Kernels": kernels that wait for kernels of other
+processes make no progress if a profiler runs them one after the other, unless it launches them in lock-step.
+NVIDIA's MIG user guide: a process sees at most one instance.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import PurePosixPath
+from typing import TYPE_CHECKING
 
 from assay_sampling.counters.definitions import FEATURE_SETS, features_of
 from assay_sampling.launches.table import BASELINE, Condition
 from assay_sampling.running.identity import device_key
 from assay_server.campaign_file.faults.messages import Fault
-from assay_server.campaign_file.live_spec import DetailedSpec, LiveConditionSpec
-from assay_server.campaign_file.spec import Campaign
+from assay_server.campaign_file.spec import Campaign, DetailedSpec, LiveConditionSpec, WorkloadSpec
 from assay_server.campaign_file.yaml_source import Place
+
+if TYPE_CHECKING:
+    from assay_sampling.methods.needs import Needs
+
 
 _LIVE_KEYS = ("gpus", "detailed", "light", "conditions", "repeats", "bare", "repeat", "requires", "exclusive")
 
@@ -159,3 +169,61 @@ def _uncollected(features: str, detailed: DetailedSpec) -> tuple[str, ...]:
     """Counters that a feature set needs and that the campaign's detailed runs do not collect."""
     collected = {name for counters in detailed.counters_of_sets() for name in counters}
     return tuple(name for name in features_of(features) if name not in collected)
+
+
+def gang_faults(campaign: Campaign) -> Iterator[Fault]:
+    """What keeps workloads over several GPUs from being measured, each with the reason."""
+    for position, workload in enumerate(campaign.workloads):
+        if workload.gang is not None and workload.command is not None:
+            for cause in _causes(campaign, workload):
+                yield Fault(("workloads", position, "gang"), cause)
+
+
+def _causes(campaign: Campaign, workload: WorkloadSpec) -> Iterator[str]:
+    if campaign.detailed is not None:
+        yield (
+            "counters of several GPUs at once are not collected: Nsight Compute runs kernels one after the "
+            "other, so kernels that wait for those of other GPUs (NCCL) would hang; write 'detailed: none' "
+            "in the campaign, and measure its counters on one GPU in another one"
+        )
+    if campaign.light == "cupti":
+        yield "Assay's tracer records one GPU; leave out 'light: cupti'"
+    if workload.kineto is not None:
+        yield "a Kineto trace is of one process; leave out 'kineto', so that Nsight Systems records them all"
+    if any(condition.condition().sm_percent != 100 for condition in campaign.conditions):
+        yield "a share of the SMs (MPS) is that of one GPU; put it into another campaign"
+    requires = workload.requires or campaign.requires
+    if requires is not None and requires.mig:
+        yield "a process sees one MIG instance, so instances cannot work together; leave out 'mig: true'"
+
+
+def light_only_faults(campaign: Campaign) -> Iterator[Fault]:
+    """Detailed recordings, and methods that the analysis would have to refuse.
+
+    Raises ParameterError for a method or parameter that does not exist: check these first.
+    """
+    from assay_sampling.methods.registry import (  # noqa: PLC0415 - they need their extra
+        methods_without_counters,
+        needs,
+    )
+
+    for position, workload in enumerate(campaign.workloads):
+        for number, recording in enumerate(workload.recordings):
+            if recording.detailed is not None:
+                yield Fault(
+                    ("workloads", position, "recordings", number, "detailed"),
+                    "the campaign says 'detailed: none'; leave out one of the two",
+                )
+    for position, method in enumerate(campaign.methods):
+        method_needs = needs(method.name, method.parameters)
+        if method_needs is not None and not method_needs.nothing:
+            yield Fault(
+                ("analysis", "methods", position),
+                f"{method.name} needs {_counters(method_needs)}, and 'detailed: none' collects none; "
+                f"methods that need none are {', '.join(methods_without_counters())}",
+            )
+
+
+def _counters(method_needs: Needs) -> str:
+    names = method_needs.to_collect()
+    return f"the counter {names[0]}" if len(names) == 1 else f"{len(names)} counters"

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterator
 
 from pydantic import ValidationError
 
 from assay_sampling.errors import ParameterError
 from assay_sampling.launches.table import Condition
-from assay_server.campaign_file.faults.gangs import gang_faults
-from assay_server.campaign_file.faults.light_only import light_only_faults
-from assay_server.campaign_file.faults.live import command_faults, kineto_faults, live_faults
+from assay_server.campaign_file.faults.live import (
+    command_faults,
+    gang_faults,
+    kineto_faults,
+    light_only_faults,
+    live_faults,
+)
 from assay_server.campaign_file.faults.messages import Fault, shown
-from assay_server.campaign_file.faults.order import order_faults
-from assay_server.campaign_file.faults.ranks import rank_faults
 from assay_server.campaign_file.faults.sizes import size_faults
 from assay_server.campaign_file.spec import Campaign, MethodSpec, WorkloadSpec
 from assay_server.campaign_file.yaml_source import Place
@@ -141,3 +144,62 @@ def _method_faults(method: MethodSpec, place: Place) -> Iterator[Fault]:
                 )
     except ParameterError as error:
         yield Fault((*place, method.name), f"{error.cause}")
+
+
+def order_faults(campaign: Campaign) -> Iterator[Fault]:
+    """Faults of ``after``, and of keys about GPUs in workloads that use none."""
+    after = {workload.name: workload.after for workload in campaign.workloads}
+    wrong = False
+    for position, workload in enumerate(campaign.workloads):
+        for place, name in enumerate(workload.after):
+            if name not in after:
+                wrong = True
+                yield Fault(("workloads", position, "after", place), f"there is no workload {name!r}")
+        if workload.command is None:
+            for key in ("requires", "exclusive", "gang"):
+                if key in workload.model_fields_set:
+                    yield Fault(("workloads", position, key), "this key needs a 'command' in the workload")
+    if not wrong:
+        circle = _in_a_circle(after)
+        for position, workload in enumerate(campaign.workloads):
+            if workload.name in circle:
+                names = ", ".join(sorted(circle))
+                cause = f"it would wait for itself: {names} wait for one another"
+                yield Fault(("workloads", position, "after"), cause)
+                return
+
+
+def _in_a_circle(after: dict[str, list[str]]) -> set[str]:
+    """Workloads that could never begin: those left when all that can begin have ended, one after another."""
+    awaited = {name: set(first) for name, first in after.items()}
+    waiting: dict[str, list[str]] = {}
+    for name, first in awaited.items():
+        for each in first:
+            waiting.setdefault(each, []).append(name)
+    ended = [name for name, first in awaited.items() if not first]
+    for name in ended:  # grows as more of them can begin
+        for other in waiting.get(name, ()):
+            awaited[other].discard(name)
+            if not awaited[other]:
+                ended.append(other)
+    return set(after).difference(ended)
+
+
+# What a report calls a rank (assay_server.campaign_file.compiled.rank_name), and whose it is.
+_RANK = re.compile(r"(.*)\[rank \d+\]", re.DOTALL)
+
+
+def rank_faults(campaign: Campaign) -> Iterator[Fault]:
+    """Ranks that are named twice, and workloads that have the name of another one's rank."""
+    named: dict[str, list[str]] = {}
+    for workload in campaign.workloads:
+        if match := _RANK.fullmatch(workload.name):
+            named.setdefault(match[1], []).append(workload.name)
+    for position, workload in enumerate(campaign.workloads):
+        place = ("workloads", position, "ranks")
+        if isinstance(workload.ranks, list) and len({*workload.ranks}) < len(workload.ranks):
+            yield Fault(place, "a rank is named twice")
+        if workload.ranks == "together":
+            continue
+        for name in named.get(workload.name, ()):
+            yield Fault(place, f"a rank of {workload.name!r} would have the name of the workload {name!r}")

@@ -15,7 +15,7 @@ from assay_core.records.campaign import AttemptState
 from assay_core.records.lease import FinishedAttempt
 from assay_sampling.errors import AssayError, LaunchTableError
 from assay_server.analysis.runs.intact import RecordsChangedError
-from assay_server.campaign_file.slices.chosen import SlicePlan
+from assay_server.campaign_file.compiled import SlicePlan
 from assay_server.campaigns.ingest.arrival import refusal
 from assay_server.campaigns.ingest.content import AttemptContent
 from assay_server.campaigns.ingest.damaged_staging import staging_damaged

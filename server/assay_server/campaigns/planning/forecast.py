@@ -15,9 +15,14 @@ from typing import Any
 from assay_sampling.counters.replay_passes import replay_passes
 from assay_server.campaign_file.compiled import Slicing
 from assay_server.campaign_file.reading import CampaignFile
-from assay_server.campaign_file.slices.assumptions import Assumptions, assumptions
-from assay_server.campaign_file.slices.cost import cost_before
-from assay_server.campaign_file.slices.windows import MOST_SLICES_OF_A_RUN, Window, cut
+from assay_server.campaign_file.slices import (
+    MOST_SLICES_OF_A_RUN,
+    Assumptions,
+    Window,
+    assumptions,
+    cost_before,
+    cut,
+)
 from assay_server.campaigns.planning.plan import Plan, plan_campaign
 from assay_server.campaigns.slicing.learned import SliceCosts
 from assay_server.store.model import Run, Slice

@@ -13,11 +13,14 @@ from assay_core.records.work import CommandSource, RecordedSource
 from assay_sampling.counters.definitions import COST_COUNTERS
 from assay_sampling.errors import CampaignError
 from assay_sampling.running.identity import device_key
-from assay_server.campaign_file.condition_runs import condition_runs
-from assay_server.campaign_file.live_spec import LIGHT_PROFILERS, DetailedSpec
-from assay_server.campaign_file.place_spec import placement_of
-from assay_server.campaign_file.slices.windows import Window, planned_windows
-from assay_server.campaign_file.spec import Campaign, ConditionSpec, WorkloadSpec
+from assay_server.campaign_file.slices import Window, planned_windows
+from assay_server.campaign_file.spec import (
+    LIGHT_PROFILERS,
+    Campaign,
+    ConditionSpec,
+    DetailedSpec,
+    WorkloadSpec,
+)
 from assay_server.campaigns.slicing.learned import SliceCosts
 from assay_server.store.model import Hold, Run, Slice
 
@@ -64,7 +67,7 @@ def plan_campaign(
     A recording is one run per level. A live workload on a kind of GPU has, for each repeat: a bare run if
     asked for, a detailed run of the window in slices for each of its sets of counters (not with
     ``detailed: none``), a light run, and the runs of its conditions
-    (:func:`assay_server.campaign_file.condition_runs.condition_runs`). ``costs`` size slices whose
+    (:meth:`assay_server.campaign_file.spec.Campaign.condition_runs`). ``costs`` size slices whose
     number of launches the file does not give; None: the assumed costs. With ``detailed.first: auto`` detailed
     runs have no slices yet: these are chosen when the light run has ended. ``bundles``: by folder.
     """
@@ -115,15 +118,13 @@ def _live_runs(
     campaign: Campaign, workload: WorkloadSpec, base: _Base
 ) -> Iterator[tuple[Run, tuple[Window, ...]]]:
     command = _command(workload, base)
-    of_campaign = placement_of(campaign.requires, campaign.exclusive)
-    placement = placement_of(workload.requires, workload.exclusive, workload.gang, of_campaign)
     for gpu in campaign.gpus:
         on_gpu = {
             "workload": workload.name,
             "device_kind": gpu,
             "device_key": device_key(gpu),
             "command": command,
-            "placement": placement,
+            "placement": campaign.placement_of(workload),
         }
         profiler = KINETO_PROFILER if workload.kineto else LIGHT_PROFILERS[campaign.light]
         light = _run(campaign, base, level="light", profiler=profiler, **on_gpu)
@@ -138,7 +139,7 @@ def _live_runs(
             for run in detailed:
                 yield replace(run, repeat=repeat), _windows(campaign.detailed, run, base)
             yield replace(light, repeat=repeat), _WHOLE
-            for beside in condition_runs(campaign.conditions, light_only=campaign.light_only):
+            for beside in campaign.condition_runs():
                 changes: dict[str, Any] = {"condition": beside.condition, "repeat": repeat}
                 if beside.level == "light":
                     yield replace(light, under_mps=beside.under_mps, **changes), _WHOLE

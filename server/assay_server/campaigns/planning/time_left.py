@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from assay_core.records.campaign import Estimate
-from assay_server.campaign_file.slices.assumptions import Assumptions
+from assay_server.campaign_file.slices import Assumptions
 from assay_server.campaigns.planning.forecast import assumed_seconds
 from assay_server.store.model import Run
 from assay_server.store.overviews import WorkloadCost

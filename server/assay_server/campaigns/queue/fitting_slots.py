@@ -8,7 +8,7 @@ from enum import StrEnum
 from fnmatch import fnmatchcase
 
 from assay_core.records.machine import InstalledDevice, Slot
-from assay_server.campaign_file.placement import NO_REQUIREMENTS, Requirements
+from assay_server.campaign_file.compiled import NO_REQUIREMENTS, Requirements
 from assay_server.store.model import Agent, Attempt, Need, Run, need_of
 
 # Agents give a sign of life every few seconds; one that is away longer than this does not count.

@@ -12,7 +12,7 @@ import threading
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from assay_server.campaign_file.placement import Exclusive
+from assay_server.campaign_file.compiled import Exclusive
 from assay_server.store.model import Agent
 
 # A reservation that no slot renews ends: its box may be gone.

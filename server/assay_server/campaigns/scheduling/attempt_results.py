@@ -12,7 +12,7 @@ from assay_core.records.failure import Failure, failure
 from assay_core.records.validity_flag import ValidityFlag
 from assay_sampling.running.failures import FailureClass
 from assay_sampling.running.validity import FLAGS
-from assay_server.campaign_file.slices.chosen import SlicePlan
+from assay_server.campaign_file.compiled import SlicePlan
 from assay_server.campaigns.scheduling.resting import DoneSlot
 from assay_server.campaigns.scheduling.transitions import Transitions
 from assay_server.campaigns.slicing.kinds import LaunchKinds

@@ -10,7 +10,7 @@ from assay_core.records.campaign import ENDED_CAMPAIGNS, AttemptState, CampaignS
 from assay_core.records.failure import Failure, failure
 from assay_core.records.validity_flag import ValidityFlag
 from assay_sampling.running.failures import FailureClass
-from assay_server.campaign_file.slices.chosen import SlicePlan
+from assay_server.campaign_file.compiled import SlicePlan
 from assay_server.campaigns.queue.fitting_slots import elsewhere
 from assay_server.campaigns.queue.windows import Window
 from assay_server.campaigns.scheduling.lost_gpus import (

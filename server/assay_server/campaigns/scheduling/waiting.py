@@ -9,7 +9,7 @@ from enum import StrEnum
 
 from assay_core.records.campaign import RunState
 from assay_core.records.machine import Slot
-from assay_server.campaign_file.placement import Exclusive
+from assay_server.campaign_file.compiled import Exclusive
 from assay_server.campaigns.queue.fitting_slots import AWAY_AFTER_MS, Lack, lacking
 from assay_server.campaigns.queue.gangs import idle_together, lack_of_gangs
 from assay_server.campaigns.queue.reservations import rivals

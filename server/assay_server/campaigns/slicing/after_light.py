@@ -15,9 +15,13 @@ from assay_core.records.campaign import RunState
 from assay_core.records.validity_flag import ValidityFlag
 from assay_sampling.errors import AssayError
 from assay_sampling.launches.table import BASELINE
-from assay_server.campaign_file.slices.chosen import SlicePlan
-from assay_server.campaign_file.slices.cost import LightPace, cost_from_light
-from assay_server.campaign_file.slices.windows import MOST_SLICES_OF_A_RUN, planned_windows
+from assay_server.campaign_file.compiled import SlicePlan
+from assay_server.campaign_file.slices import (
+    MOST_SLICES_OF_A_RUN,
+    LightPace,
+    cost_from_light,
+    planned_windows,
+)
 from assay_server.campaigns.slicing.by_light import LightTimes, chosen_slices
 from assay_server.campaigns.slicing.learned import RECENT_SLICES, SliceCosts
 from assay_server.store.model import OPEN_RUNS, Run, Slice

@@ -2,7 +2,7 @@
 
 A slice is worth the light time of all launches whose signature it has and no earlier slice has; a signature
 that is seen once counts as seen. It costs what the model says, the launches that it skips included
-(:func:`assay_server.campaign_file.slices.cost.cost_from_light`). The best slice is taken, then the best of
+(:func:`assay_server.campaign_file.slices.cost_from_light`). The best slice is taken, then the best of
 what is left, until few enough is unseen. Equal ones: the earliest. Nothing here is drawn at random.
 
 Source: ours; docs/methods/two-level.md, "Which launches to profile". Memory: 70 bytes a launch.
@@ -15,10 +15,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from assay_server.campaign_file.compiled import Slicing
-from assay_server.campaign_file.slices.chosen import ChosenSlice, Ending, SlicePlan
-from assay_server.campaign_file.slices.cost import SliceCost
-from assay_server.campaign_file.slices.windows import LEAST_SLICE_LAUNCHES, MOST_SLICES_OF_A_RUN
+from assay_server.campaign_file.compiled import ChosenSlice, Ending, SlicePlan, Slicing
+from assay_server.campaign_file.slices import LEAST_SLICE_LAUNCHES, MOST_SLICES_OF_A_RUN, SliceCost
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from assay_sampling.counters.replay_passes import replay_passes
-from assay_server.campaign_file.slices.assumptions import Assumptions
-from assay_server.campaign_file.slices.cost import SliceCost, SliceSample, cost_before, fitted_cost
+from assay_server.campaign_file.slices import Assumptions, SliceCost, SliceSample, cost_before, fitted_cost
 from assay_server.store.model import Run, SliceTime
 
 # How many of the store's newest slices to learn from.

@@ -14,8 +14,7 @@ from dataclasses import dataclass, replace
 
 from assay_core.records.validity_flag import ValidityFlag
 from assay_server.campaign_file.compiled import Slicing
-from assay_server.campaign_file.slices.cost import SliceCost
-from assay_server.campaign_file.slices.windows import MOST_SKIPPED_PERCENT, SLICES_AHEAD, Window, cut
+from assay_server.campaign_file.slices import MOST_SKIPPED_PERCENT, SLICES_AHEAD, SliceCost, Window, cut
 from assay_server.campaigns.slicing.kinds import LaunchKinds
 from assay_server.campaigns.slicing.learned import RECENT_SLICES, SliceCosts
 from assay_server.store.model import ENDED_RUNS, Run, Slice, SliceState

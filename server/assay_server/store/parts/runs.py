@@ -18,8 +18,7 @@ from assay_core.records.upload import Bundle
 from assay_core.records.work import CommandSource, RecordedSource
 from assay_sampling.errors import StorageError
 from assay_sampling.launches.table import Condition
-from assay_server.campaign_file.placement import Placement
-from assay_server.campaign_file.slices.chosen import SlicePlan
+from assay_server.campaign_file.compiled import Placement, SlicePlan
 from assay_server.store import tables
 from assay_server.store.column_values import Row, documents_of, failure_of, flags_of, shallow
 from assay_server.store.model import Hold, Need, Run, Slice, SliceState, SliceTime, need_of

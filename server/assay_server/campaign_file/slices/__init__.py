@@ -1,1 +1,0 @@
-"""Cuts a window of launches into slices and estimates their cost; pure."""
