@@ -25,8 +25,8 @@ from assay_server.campaigns.carry_out import RequestRunner
 from assay_server.campaigns.heartbeats import Heartbeats
 from assay_server.campaigns.ingest.publish import Publisher
 from assay_server.campaigns.ingest.segments import Ingest
-from assay_server.campaigns.queue.windows import windows_of
 from assay_server.campaigns.scheduling.coordinator import Coordinator
+from assay_server.campaigns.scheduling.resting import windows_of
 from assay_server.campaigns.scheduling.retry import RetryPolicy
 from assay_server.campaigns.scheduling.transitions import SchedulePolicy
 from assay_server.clock import Clock, SteadyClock

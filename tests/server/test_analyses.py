@@ -25,6 +25,7 @@ from assay_server.campaigns.analysing.executors.pool import WorkerPool
 from assay_server.campaigns.analysing.parts import submit_analysis
 from assay_server.store.model import Campaign
 from tests.support.server.analysis_lab import HandExecutor, Lab
+from tests.support.server.cancelling import cancel
 from tests.support.server.server_support import eventually
 
 
@@ -149,7 +150,7 @@ def test_a_campaign_that_was_cancelled_meanwhile_is_not_analysed(
     lab, starter = started_by_hand
     lab.end_runs()
     with lab.coordinator.schedule() as schedule:
-        schedule.cancel("made-1")
+        cancel(schedule, "made-1")
     [start] = starter.functions
     start(*starter.calls[0])
     assert (lab.campaign().state, lab.futures) == (CampaignState.CANCELLED, [])

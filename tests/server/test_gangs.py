@@ -19,14 +19,15 @@ from assay_sampling.running.failures import FailureClass
 from assay_server.campaign_file.compiled import Placement, Requirements, SchedulingRules
 from assay_server.campaign_file.reading import load_campaign
 from assay_server.campaigns.planning.plan import plan_campaign
-from assay_server.campaigns.queue.fair_share import Account
-from assay_server.campaigns.queue.fitting_slots import Lack, lacking
+from assay_server.campaigns.scheduling.fair_share import Account
+from assay_server.campaigns.scheduling.fitting_slots import Lack, lacking
 from assay_server.campaigns.scheduling.queue import Queue
 from assay_server.campaigns.scheduling.transitions import SchedulePolicy
-from assay_server.campaigns.scheduling.waiting import WaitKind, WaitReason, wait_reasons
+from assay_server.campaigns.scheduling.waiting import Lab, Reason, wait_reasons
 from assay_server.rpc.handlers.lab import LabHandler
 from assay_server.rpc.handlers.statuses import attempt_detail
 from assay_server.store.model import Agent, Attempt, need_of
+from tests.support.server.cancelling import cancel
 from tests.support.server.queue_lab import QueueLab, agent_of, live_campaign
 
 HOUR_MS = 3_600_000
@@ -46,14 +47,14 @@ def without(agent: Agent, slot_id: str) -> Agent:
     return replace(agent, slots=tuple(slots))
 
 
-def reason(lab: QueueLab, run_id: str) -> WaitReason:
+def reason(lab: QueueLab, run_id: str) -> Reason:
     with lab.store.snapshot() as read:
         run = read.run(run_id)
         assert run is not None
         campaign = read.campaign(run.campaign_id)
         assert campaign is not None
         line = lab.coordinator.line(read, campaign, [run])
-        return wait_reasons([run], read.agents(), lab.clock.ms, line=line)[run_id]
+        return wait_reasons([run], Lab(read.agents(), lab.clock.ms), line)[run_id]
 
 
 def leased(lab: QueueLab) -> dict[str, tuple[str, ...]]:
@@ -81,7 +82,7 @@ def test_room_is_kept_for_a_gang_so_that_small_runs_cannot_keep_it_waiting() -> 
     assert all(lab.got(slot) for slot in ("a-0", "a-1", "b-0", "b-1"))
     lab.submit(*live_campaign(2, ["v100"], placement=PAIR))
     lab.submit(*live_campaign(3, ["v100"] * 9))
-    assert reason(lab, "c-2.0000").kind is WaitKind.GANG
+    assert reason(lab, "c-2.0000").kind is QueueKind.GANG
     lab.finish("a-0")
     assert lab.got("a-0") == ""  # c-2 is next, and takes two GPUs
     lab.finish("b-0")
@@ -124,11 +125,11 @@ def test_a_gang_that_no_box_can_hold_says_so() -> None:
     lab.submit(*live_campaign(1, ["v100"], placement=FOUR))
     assert lab.got("b-0") == ""
     told = reason(lab, "c-1.0000")
-    assert told.kind is WaitKind.NOT_OFFERED and "no box has more than 3 of them" in told.text
+    assert told.kind is QueueKind.NOT_OFFERED and "no box has more than 3 of them" in told.text
     lab.register(without(lab.agents["b"], "b-2"))
     assert "more than 2 of them" in reason(lab, "c-1.0000").text
     lab.register(box("c", 4))
-    assert reason(lab, "c-1.0000").kind is WaitKind.QUEUED
+    assert reason(lab, "c-1.0000").kind is QueueKind.QUEUED
     lab.agents["c"] = box("c", 4)
     assert lab.got("c-0") == "c-1.0000"
 
@@ -138,7 +139,7 @@ def test_agents_of_earlier_releases_and_instances_of_a_gpu_make_no_gangs() -> No
     campaign, [run] = live_campaign(1, ["v100"], placement=PAIR)
     lab.submit(campaign, [run])
     assert lab.got("a-0") == ""
-    assert reason(lab, "c-1.0000").kind is WaitKind.NOT_OFFERED
+    assert reason(lab, "c-1.0000").kind is QueueKind.NOT_OFFERED
     parts = box("m", 2)
     parts = replace(parts, slots=tuple(replace(s, slot_id=f"MIG-{s.slot_id}") for s in parts.slots))
     assert lacking(need_of(run), parts.slots[0], parts) is Lack.GANGS
@@ -179,7 +180,7 @@ def test_a_gang_counts_all_of_its_gpus_for_shares_and_budgets_also_after_a_resta
     lab.finish("a-0")
     assert lab.got("a-0") == ""
     lab.register(lab.agents["a"])
-    assert reason(lab, "c-1.0002").kind is WaitKind.BUDGET
+    assert reason(lab, "c-1.0002").kind is QueueKind.BUDGET
 
 
 def test_a_gang_that_lost_one_gpu_goes_on_with_others_and_gets_no_third() -> None:
@@ -332,7 +333,7 @@ class Gangs(RuleBasedStateMachine):
     def cancel(self, number: int) -> None:
         if number <= self.campaigns:
             with self.lab.coordinator.schedule() as schedule:
-                schedule.cancel(f"c-{number}")
+                cancel(schedule, f"c-{number}")
 
     @rule()
     def restart_the_server(self) -> None:

@@ -16,6 +16,7 @@ from assay_sampling.errors import StorageError
 from assay_server.campaigns.heartbeats import Heartbeats
 from assay_server.store.model import Agent, Attempt, Slice
 from assay_server.store.sqlite import SqliteStore
+from tests.support.server.cancelling import cancel
 from tests.support.server.ingest_box import Box
 from tests.support.server.stored_values import attempt as stored_attempt
 from tests.support.server.stored_values import campaign, run
@@ -112,7 +113,7 @@ def test_an_expired_attempt_comes_back_and_a_superseded_one_is_dropped(box, hear
     assert heartbeats.take(beat(box, box.key)).result(20) == HeartbeatAnswer()
     assert attempt(box, box.key).state is AttemptState.LEASED
     with box.coordinator.schedule() as schedule:
-        schedule.cancel("made-1")
+        cancel(schedule, "made-1")
     assert heartbeats.take(beat(box, box.key)).result(20) == HeartbeatAnswer((box.key,))
 
 

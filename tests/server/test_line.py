@@ -15,17 +15,16 @@ from assay_core.records.runs import RunsAction
 from assay_core.records.work import CommandSource
 from assay_protos import lab_pb2_grpc
 from assay_server.app import Server
-from assay_server.campaigns.queue.candidates import Candidates
-from assay_server.campaigns.queue_view import (
+from assay_server.campaigns.scheduling.queue import Candidates
+from assay_server.campaigns.scheduling.resting import Rest, Row
+from assay_server.campaigns.scheduling.waiting import (
     Lab,
     ahead_of,
-    held_lines,
     held_reason,
+    held_reasons,
     reason_of,
     slots_by_gpu,
 )
-from assay_server.campaigns.scheduling.resting import Rest, Row
-from assay_server.campaigns.scheduling.waiting import WaitKind
 from assay_server.store.model import Agent, Hold, Run
 from tests.support.server.desk import HANG, Desk
 from tests.support.server.made_segments import made_segments
@@ -68,10 +67,6 @@ def test_a_waiting_run_has_one_typed_reason(waiting: Run, lab: Lab, kind: QueueK
     assert (reason.kind, told in reason.text) == (kind, True), reason.text
 
 
-def test_every_reason_of_the_scheduler_can_be_told() -> None:
-    assert {kind.value for kind in WaitKind} <= {kind.value for kind in QueueKind}
-
-
 def test_a_pause_of_the_campaign_comes_before_all_other_reasons() -> None:
     waiting = live(holds=(Hold.PAUSED, Hold.AFTER))
     reason = held_reason(waiting, campaign_paused=True, awaits_light=True)
@@ -83,8 +78,8 @@ def test_a_pause_of_the_campaign_comes_before_all_other_reasons() -> None:
 
 def test_a_running_run_is_told_only_if_its_further_slices_are_held() -> None:
     runs = [live(0, state=RunState.RUNNING), live(1), live(2, state=RunState.RUNNING, holds=(Hold.PAUSED,))]
-    assert list(held_lines(runs, False, {"made-1.0001"})) == ["made-1.0001", "made-1.0002"]
-    assert list(held_lines(runs, False, ())) == ["made-1.0002"]
+    assert list(held_reasons(runs, False, {"made-1.0001"})) == ["made-1.0001", "made-1.0002"]
+    assert list(held_reasons(runs, False, ())) == ["made-1.0002"]
 
 
 def test_who_is_ahead_is_the_schedulers_own_order() -> None:

@@ -19,12 +19,12 @@ from assay_sampling.errors import CampaignError, ParameterError
 from assay_server.campaign_file.compiled import Placement, Requirements, SchedulingRules
 from assay_server.campaign_file.reading import compile_campaign, load_campaign
 from assay_server.campaigns.planning.plan import plan_campaign
-from assay_server.campaigns.queue.fair_share import HALF_LIFE_MS
-from assay_server.campaigns.queue.fitting_slots import Lack, lacking
-from assay_server.campaigns.queue.windows import windows_of
-from assay_server.campaigns.scheduling.lost_gpus import MOST_SLOTS_FAILED
+from assay_server.campaigns.scheduling.fair_share import HALF_LIFE_MS
+from assay_server.campaigns.scheduling.fitting_slots import Lack, lacking
+from assay_server.campaigns.scheduling.resting import windows_of
+from assay_server.campaigns.scheduling.retry import MOST_SLOTS_FAILED
 from assay_server.campaigns.scheduling.transitions import SchedulePolicy
-from assay_server.campaigns.scheduling.waiting import WaitKind, wait_reasons
+from assay_server.campaigns.scheduling.waiting import Lab, wait_reasons
 from assay_server.rpc.handlers.lab import LabHandler
 from assay_server.rpc.handlers.statuses import StatusBoard
 from assay_server.store.model import Agent, Hold, Need, Run, Slice
@@ -35,14 +35,14 @@ HOUR_MS = 3_600_000
 BOX, GPU = Placement(exclusive="box"), Placement(exclusive="gpu")
 
 
-def reason(lab: QueueLab, run_id: str) -> WaitKind:
+def reason(lab: QueueLab, run_id: str) -> QueueKind:
     with lab.store.snapshot() as read:
         run = read.run(run_id)
         assert run is not None
         campaign = read.campaign(run.campaign_id)
         assert campaign is not None
         line = lab.coordinator.line(read, campaign, [run])
-        return wait_reasons([run], read.agents(), lab.clock.ms, line=line)[run_id].kind
+        return wait_reasons([run], Lab(read.agents(), lab.clock.ms), line)[run_id].kind
 
 
 # --- shares and priorities
@@ -146,7 +146,7 @@ def test_requirements_decide_which_slot_gets_a_run() -> None:
     lab = QueueLab(small, large)
     lab.submit(*live_campaign(1, ["v100"], placement=Placement(Requirements(sm_count=80))))
     assert lab.got("small-0") == ""
-    assert reason(lab, "c-1.0000") is WaitKind.QUEUED
+    assert reason(lab, "c-1.0000") is QueueKind.QUEUED
     assert lab.got("large-0") == "c-1.0000"
 
 
@@ -214,7 +214,7 @@ def test_a_box_is_kept_free_for_a_run_that_needs_it_but_not_against_a_higher_pri
     assert [lab.got("v100-0"), lab.got("v100-1")] == ["c-1.0000", "c-1.0001"]
     lab.submit(*live_campaign(2, ["v100"], placement=BOX))
     lab.submit(*live_campaign(3, ["v100"] * 9))
-    assert reason(lab, "c-2.0000") is WaitKind.EXCLUSIVE
+    assert reason(lab, "c-2.0000") is QueueKind.EXCLUSIVE
     lab.finish("v100-0")
     assert lab.got("v100-0") == ""  # c-2 is next, and must be alone
     lab.submit(*live_campaign(4, ["v100"], SchedulingRules(1)))
@@ -262,7 +262,7 @@ def test_a_workload_begins_when_those_before_it_have_ended_with_any_outcome() ->
     after = {"b": ("a",), "c": ("a", "b")}
     lab.submit(*live_campaign(1, ["v100"] * 2, SchedulingRules(after=after), workloads=("a", "b", "c")))
     assert [lab.got("v100-0"), lab.got("v100-1")] == ["c-1.0000", "c-1.0001"]
-    assert reason(lab, "c-1.0002") is WaitKind.AFTER
+    assert reason(lab, "c-1.0002") is QueueKind.AFTER
     lab.finish("v100-0")
     assert lab.got("v100-0") == ""
     lab.fail("v100-1", replace(HANG, retryable=False))
@@ -347,8 +347,8 @@ def test_a_campaign_stops_at_its_budget_and_a_person_at_theirs() -> None:
     assert taken == ["c-1", "c-1", "c-2", "", "", ""]
     with lab.coordinator.schedule() as schedule:
         assert schedule.is_registered("v100", "session")
-    assert reason(lab, "c-1.0002") is WaitKind.BUDGET
-    assert reason(lab, "c-2.0001") is WaitKind.BUDGET
+    assert reason(lab, "c-1.0002") is QueueKind.BUDGET
+    assert reason(lab, "c-2.0001") is QueueKind.BUDGET
     lab.clock.ms += 31 * 24 * HOUR_MS
     assert lab.got("v100-0") == "c-2.0001"  # the last 30 days are free; the campaign's budget is spent
 
@@ -381,7 +381,7 @@ def test_an_agent_in_maintenance_gets_no_runs_until_it_ends() -> None:
     lab.submit(*live_campaign(1, ["v100"]))
     assert lab.clock.ms == 1_000_000
     assert lab.got("v100-0") == ""
-    assert reason(lab, "c-1.0000") is WaitKind.MAINTENANCE
+    assert reason(lab, "c-1.0000") is QueueKind.MAINTENANCE
     [told] = LabHandler(lab.coordinator).agents(LabQuestion()).agents[0].slots
     assert (told.health, told.maintenance_until_ms) == (SlotHealth.MAINTENANCE, HOUR_MS)
     assert told.why == "a maintenance window keeps new runs from it until 1970-01-01T01:00+00:00"

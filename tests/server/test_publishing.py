@@ -23,6 +23,7 @@ from assay_server.opening import recover
 from assay_server.store.model import Slice, SliceState
 from assay_server.store.records import LocalRecordStore
 from assay_server.store.sql import SqlTransaction
+from tests.support.server.cancelling import cancel
 from tests.support.server.ingest_box import Box
 from tests.support.server.made_segments import made_segments
 
@@ -121,7 +122,7 @@ def test_a_file_without_its_commit_is_replaced_by_the_attempt_that_wins(
         box.finish(1, 100)
     monkeypatch.undo()
     with box.coordinator.schedule() as schedule:
-        schedule.cancel("made-1")
+        cancel(schedule, "made-1")
     box.restart()
     recover(box.coordinator)
     assert files(box.state, "records") == []
@@ -201,7 +202,7 @@ def test_a_campaign_cancelled_while_it_is_published_leaves_no_file(
     def cancelled_meanwhile(self: LocalRecordStore, *arguments: object) -> object:
         published = publish(self, *arguments)  # type: ignore[arg-type]
         with box.coordinator.schedule() as schedule:
-            schedule.cancel("made-1")
+            cancel(schedule, "made-1")
         return published
 
     monkeypatch.setattr(LocalRecordStore, "publish", cancelled_meanwhile)

@@ -16,15 +16,17 @@ from assay_core.records.campaign import AttemptState, CampaignState
 from assay_core.records.lease import LeaseAnswer, LeaseRequest
 from assay_server.app import Server
 from assay_server.campaign_file.compiled import SchedulingRules
-from assay_server.campaigns.queue.candidates import Candidates
-from assay_server.campaigns.queue.fair_share import HALF_LIFE_MS, Account, Shares, Usage
-from assay_server.campaigns.scheduling.choice import Chooser, seat_of
+from assay_server.campaigns.scheduling.choice import Chooser
 from assay_server.campaigns.scheduling.coordinator import Coordinator
+from assay_server.campaigns.scheduling.fair_share import HALF_LIFE_MS, Account, Shares, Usage
+from assay_server.campaigns.scheduling.fitting_slots import seat_of
+from assay_server.campaigns.scheduling.queue import Candidates, Queue
 from assay_server.campaigns.scheduling.transitions import SchedulePolicy
 from assay_server.rpc.handlers.agents import AgentHandler
 from assay_server.store.model import Entrant, Hold, Lane, Need, Slice
 from assay_server.store.records import LocalRecordStore
 from assay_server.store.sqlite import SqliteStore
+from tests.support.server.cancelling import cancel
 from tests.support.server.playing_agent import PlayingAgent
 from tests.support.server.queue_lab import HANG, agent_of, live_campaign
 from tests.support.server.server_support import CAMPAIGN, HandClock, eventually
@@ -146,15 +148,13 @@ class KeptQueue(RuleBasedStateMachine):
     def lease(self, kind: str, number: int) -> None:
         agent = self.agents[kind]
         slot = agent.slots[number]
-        fresh = Candidates()
         with self.coordinator.schedule() as schedule:
             busy = schedule.store.attempts_in(
                 (AttemptState.LEASED,), agent_id=agent.agent_id, slot_id=slot.slot_id
             )
             if busy:
                 return
-            fresh.add(schedule.store.entrants())
-            chooser = Chooser(schedule.store, self.coordinator.slots, fresh, self.clock.ms)
+            chooser = Chooser(schedule.store, self.coordinator.slots, Queue(), self.clock.ms)
             expected = chooser.choose(seat_of(agent, slot))
             worth = self.coordinator.queue.may_serve(
                 agent.agent_id,
@@ -184,7 +184,7 @@ class KeptQueue(RuleBasedStateMachine):
     def cancel(self, number: int) -> None:
         with self.coordinator.schedule() as schedule:
             if schedule.store.campaign(f"c-{number}") is not None:
-                schedule.cancel(f"c-{number}")
+                cancel(schedule, f"c-{number}")
 
     @rule(number=st.integers(1, 4))
     def hold_or_release(self, number: int) -> None:

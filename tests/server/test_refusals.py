@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from assay_core.records.campaign import RunState
 from assay_core.records.failure import failure
 from assay_sampling.running.failures import FailureClass
-from assay_server.campaigns.queue.fitting_slots import AWAY_AFTER_MS
+from assay_server.campaigns.scheduling.fitting_slots import AWAY_AFTER_MS
 from assay_server.store.model import Run
 from tests.support.server.queue_lab import HANG, QueueLab, agent_of, live_campaign
 

@@ -17,12 +17,12 @@ from assay_server.campaigns.scheduling.coordinator import Coordinator
 from assay_server.campaigns.scheduling.resting import RestPolicy
 from assay_server.campaigns.scheduling.retry import RetryPolicy
 from assay_server.campaigns.scheduling.transitions import SchedulePolicy
-from assay_server.campaigns.scheduling.waiting import waiting_for
 from assay_server.campaigns.submit import submit
 from assay_server.store.model import Agent, PublishedFile, Run, Segment
 from assay_server.store.records import LocalRecordStore
 from assay_server.store.sqlite import SqliteStore
 from tests.support.server.server_support import HandClock
+from tests.support.server.waiting import waiting_for
 
 DISK_FULL = failure(FailureClass.DISK_FULL, "the spool", "no space is left")
 PERMISSION = failure(FailureClass.PERMISSION, "the driver")

@@ -17,8 +17,9 @@ from assay_core.records.validity_flag import ValidityFlag
 from assay_sampling.errors import ParameterError
 from assay_server.campaigns.errors import UnknownThingError
 from assay_server.campaigns.scheduling.attempt_results import FinishOutcome, SegmentOutcome
-from assay_server.campaigns.scheduling.state import campaign_state, run_state
+from assay_server.campaigns.scheduling.transitions import campaign_state, run_state
 from assay_server.store.model import SliceState
+from tests.support.server.cancelling import cancel
 from tests.support.server.desk import HANG, POLICY, Desk
 
 BROKEN = Failure("application_failed", "the workload", "exit status 1", "mend it", False)
@@ -353,16 +354,16 @@ def test_cancelling_ends_everything_that_has_not_ended(desk: Desk) -> None:
     desk.segment(publishing)
     desk.begin(publishing)
     leased = desk.must_lease()
-    desk.do(lambda s: s.cancel("made-1"))
+    desk.do(lambda s: cancel(s, "made-1"))
     assert desk.campaign().state is CampaignState.CANCELLED
     assert desk.run_states() == ["done", "cancelled", "cancelled"]
     assert set(desk.effects.dead) == {publishing, leased}
     assert not desk.do(lambda s: s.extend(leased))
     assert not desk.end(publishing)
     assert desk.lease() is None
-    desk.do(lambda s: s.cancel("made-1"))
+    desk.do(lambda s: cancel(s, "made-1"))
     with pytest.raises(UnknownThingError):
-        desk.do(lambda s: s.cancel("made-7"))
+        desk.do(lambda s: cancel(s, "made-7"))
 
 
 def finish_all(desk: Desk, *, fail: int | None = None) -> None:
@@ -409,7 +410,7 @@ def test_without_any_data_there_is_nothing_to_analyse(desk: Desk) -> None:
 
 def test_a_cancelled_campaign_stays_cancelled_when_its_analysis_ends(desk: Desk) -> None:
     finish_all(desk)
-    desk.do(lambda s: s.cancel("made-1"))
+    desk.do(lambda s: cancel(s, "made-1"))
     desk.do(lambda s: s.end_analysis("made-1", None))
     assert (desk.campaign().state, desk.campaign().has_report) == (CampaignState.CANCELLED, False)
 

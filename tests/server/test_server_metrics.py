@@ -22,8 +22,8 @@ from assay_protos import agent_pb2, archive_pb2, campaign_pb2, ingest_pb2
 from assay_sampling.errors import StorageError
 from assay_sampling.running.failures import FailureClass
 from assay_server.app import Server
-from assay_server.campaigns.queue.fitting_slots import AWAY_AFTER_MS
 from assay_server.campaigns.scheduling.coordinator import Coordinator
+from assay_server.campaigns.scheduling.fitting_slots import AWAY_AFTER_MS
 from assay_server.campaigns.scheduling.resting import Rest, Row
 from assay_server.campaigns.scheduling.transitions import SchedulePolicy
 from assay_server.metrics.queue import QueueCollector, queue_of
@@ -33,6 +33,7 @@ from assay_server.store.overviews import StoreLoad
 from assay_server.store.records import LocalRecordStore
 from assay_server.store.sqlite import SqliteStore
 from tests.support.metrics import fetched, label_values, samples_of, value
+from tests.support.server.cancelling import cancel
 from tests.support.server.desk import Desk
 from tests.support.server.made_segments import made_segments
 from tests.support.server.playing_agent import PlayingAgent
@@ -172,7 +173,7 @@ def test_the_store_counts_what_there_is_to_do() -> None:
     assert load.campaigns == {CampaignState.RUNNING: 2}
     assert load.runs == {RunState.WAITING: 4, RunState.RUNNING: 2}
     assert load.attempts == {AttemptState.LEASED: 2}
-    desk.do(lambda s: s.cancel("made-1"))
+    desk.do(lambda s: cancel(s, "made-1"))
     with desk.store.snapshot() as read:
         load = read.load()
     assert load.campaigns == {CampaignState.RUNNING: 1, CampaignState.CANCELLED: 1}

@@ -32,6 +32,7 @@ from assay_server.campaigns.slicing.kinds import LaunchKinds
 from assay_server.campaigns.slicing.learned import RECENT_SLICES, SliceCosts
 from assay_server.store.model import Agent, Campaign, PublishedFile, Run, Segment, Slice, SliceState
 from assay_server.store.sqlite import SqliteStore
+from tests.support.server.cancelling import cancel
 
 TEXT = """\
 campaign: lab
@@ -447,5 +448,5 @@ def test_a_run_that_waits_for_its_light_run_ends_with_its_campaign() -> None:
     lab = Lab(with_light=True)
     run_id = lab.submit(AUTO)
     with lab.schedule() as schedule:
-        schedule.cancel("lab-1")
+        cancel(schedule, "lab-1")
     assert lab.run(run_id).state is RunState.CANCELLED

@@ -13,6 +13,7 @@ from assay_core.records.campaign import AttemptState
 from assay_core.records.failure import Failure
 from assay_server.campaigns.ingest.upload import Answer
 from assay_server.opening import recover
+from tests.support.server.cancelling import cancel
 from tests.support.server.ingest_box import Box
 from tests.support.server.made_segments import made_segments
 
@@ -64,7 +65,7 @@ def test_nothing_is_kept_of_an_attempt_that_has_ended(box: Box, end: str) -> Non
             schedule.fail(box.key, Failure("application_failed", "x", "y", "z", True))
     elif end == "is cancelled":
         with box.coordinator.schedule() as schedule:
-            schedule.cancel("made-1")
+            cancel(schedule, "made-1")
     else:
         box.clock.ms += 1_001
         with box.coordinator.schedule() as schedule:

@@ -9,8 +9,9 @@ import pytest
 from assay_core.records.campaign import RunState
 from assay_core.records.machine import InstalledDevice, Inventory, Slot
 from assay_sampling.launches.table import Condition
-from assay_server.campaigns.scheduling.waiting import AWAY_AFTER_MS, waiting_for
+from assay_server.campaigns.scheduling.fitting_slots import AWAY_AFTER_MS
 from assay_server.store.model import Agent, Run
+from tests.support.server.waiting import waiting_for
 
 LIVE = Run(
     run_id="c-1.0000",

@@ -41,19 +41,19 @@ class QueueKind(StrEnum):
     """
 
     CAMPAIGN_PAUSED = "campaign_paused"
-    PAUSED = "paused"
+    PAUSED = "paused"  # until a person resumes it
     LIGHT_RUN = "light_run"
-    AFTER = "after"
+    AFTER = "after"  # for workloads that must end before it
     NO_AGENT = "no_agent"
-    NOT_OFFERED = "not_offered"
+    NOT_OFFERED = "not_offered"  # no agent ever offered what it needs
     AGENT_AWAY = "agent_away"
     OUT_OF_SERVICE = "out_of_service"
     MAINTENANCE = "maintenance"
     RESTING = "resting"
     BUDGET = "budget"
-    EXCLUSIVE = "exclusive"
-    GANG = "gang"
-    QUEUED = "queued"
+    EXCLUSIVE = "exclusive"  # for the rest of a GPU or box to be idle
+    GANG = "gang"  # for several GPUs of one box to be idle at once
+    QUEUED = "queued"  # for a slot: others are measured, or are ahead
 
 
 class AttemptState(StrEnum):

@@ -15,8 +15,8 @@ from prometheus_client.registry import Collector
 
 from assay_core.records.campaign import AttemptState, CampaignState
 from assay_sampling.errors import StorageError
-from assay_server.campaigns.queue.fitting_slots import AWAY_AFTER_MS
 from assay_server.campaigns.scheduling.coordinator import Coordinator
+from assay_server.campaigns.scheduling.fitting_slots import AWAY_AFTER_MS
 from assay_server.campaigns.scheduling.resting import Row
 from assay_server.store.model import OPEN_RUNS, Agent
 from assay_server.store.overviews import StoreLoad

@@ -13,7 +13,6 @@ from assay_core.records.validity_flag import ValidityFlag
 from assay_sampling.running.failures import FailureClass
 from assay_sampling.running.validity import FLAGS
 from assay_server.campaign_file.compiled import SlicePlan
-from assay_server.campaigns.scheduling.resting import DoneSlot
 from assay_server.campaigns.scheduling.transitions import Transitions
 from assay_server.campaigns.slicing.kinds import LaunchKinds
 from assay_server.campaigns.slicing.reslice import rest_after
@@ -138,7 +137,7 @@ class AttemptResults(Transitions):
         if attempt.state is not AttemptState.PUBLISHING:
             return attempt.state is AttemptState.PUBLISHED
         self.end_attempt(attempt, AttemptState.PUBLISHED, None)
-        self.effects.done += [DoneSlot(attempt.agent_id, slot_id, key.token) for slot_id in attempt.slots]
+        self.effects.done.append(attempt)
         done = replace(
             piece,
             state=SliceState.DONE,

@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from assay_core.records.campaign import AttemptState
-from assay_core.records.machine import Slot
-from assay_sampling.running.failures import Fault, failure_class_named
-from assay_server.campaigns.queue.candidates import Candidate, Candidates
-from assay_server.campaigns.queue.fair_share import NO_SHARES, Shares
-from assay_server.campaigns.queue.fitting_slots import elsewhere, lacking
-from assay_server.campaigns.queue.gangs import company
-from assay_server.campaigns.queue.reservations import KEPT_MS, Reservation, Reservations, rivals
+from assay_sampling.running.failures import Fault
+from assay_server.campaigns.scheduling.fitting_slots import Seat, company, elsewhere, rivals
+from assay_server.campaigns.scheduling.queue import KEPT_MS, Candidate, Candidates, Queue, Reservation
 from assay_server.campaigns.scheduling.resting import RestingSlots
 from assay_server.campaigns.scheduling.retry import is_blameless, refusals
-from assay_server.store.model import Agent, Attempt, Need, Run, Slice, need_of
+from assay_server.store.model import Attempt, Need, Run, Slice, need_of
 from assay_server.store.sql import SqlTransaction
 
 # A slice that failed in a slot is left to others for this long: they may have to end a long run first.
@@ -24,34 +20,6 @@ _LEFT_TO_OTHERS_MS = 600_000
 _MOST_PASSED = 16
 # A campaign beyond its budget is looked at again after this long: use of the last days grows less.
 _BUDGET_LOOK_MS = 60_000
-
-
-@dataclass(frozen=True)
-class Seat:
-    """A slot of an agent, as a place for runs; equal seats fit equal needs.
-
-    ``peers``: the agent's slots that take part in gangs now.
-    """
-
-    slot: Slot
-    driver_version: str
-    labels: tuple[str, ...]
-    agent: Agent = field(compare=False)
-    peers: tuple[str, ...] = ()
-
-    def fits(self, need: Need) -> bool:
-        """Whether the slot has what a need asks for."""
-        return lacking(need, self.slot, self.agent) is None
-
-    @property
-    def place(self) -> tuple[str, str]:
-        return self.agent.agent_id, self.slot.slot_id
-
-
-def seat_of(agent: Agent, slot: Slot) -> Seat:
-    """The seat of a slot."""
-    peers = tuple(s.slot_id for s in agent.slots if s.may_join_gangs and not s.quarantine_reason)
-    return Seat(slot, agent.inventory.driver_version, agent.labels, agent, peers)
 
 
 class Choice(NamedTuple):
@@ -66,24 +34,22 @@ class Choice(NamedTuple):
 _Busy = Mapping[str, frozenset[str]]
 
 
-def _never(_candidate: Candidate) -> bool:
-    return False
-
-
 @dataclass(frozen=True)
 class Chooser:
-    """One decision: the store at one moment, who stands in line, and what everybody has used.
+    """One decision: the store and the queue at one moment.
 
-    ``over_budget`` tells which campaigns must not begin another run.
+    ``person_gpu_hours``: what a person without a budget of their own may use; 0: no limit.
     """
 
     store: SqlTransaction
     resting: RestingSlots
-    candidates: Candidates
+    queue: Queue
     now_ms: int
-    shares: Shares = NO_SHARES
-    reservations: Reservations = field(default_factory=Reservations)
-    over_budget: Callable[[Candidate], bool] = _never
+    person_gpu_hours: float = 0.0
+
+    @property
+    def _candidates(self) -> Candidates:
+        return self.queue.candidates(self.store)
 
     def choose(self, seat: Seat) -> Choice | None:
         """The slice for a slot; None: nothing waits, or the slot is in a gang, rests or waits with its box.
@@ -114,7 +80,7 @@ class Chooser:
 
     def _busy(self, seat: Seat) -> _Busy:
         """The slots of the box that have a lease, each with the slots that must stay idle meanwhile."""
-        if seat.slot.device is None or not self.candidates.looks_at_boxes:
+        if seat.slot.device is None or not self._candidates.looks_at_boxes:
             return {}
         barred_by_slot = {}
         for attempt in self.store.attempts_in((AttemptState.LEASED,), agent_id=seat.agent.agent_id):
@@ -127,7 +93,7 @@ class Chooser:
 
     def _first(self, seat: Seat, busy: _Busy, untried_in: tuple[str, str] | None) -> Choice | None:
         passed: list[tuple[str, int]] = []
-        for candidate in self.candidates.in_order(seat, seat.fits, self.shares, self.now_ms):
+        for candidate in self._candidates.in_order(seat, seat.fits, self.queue.shares, self.now_ms):
             lanes = self._open_lanes(candidate, seat)
             while lanes:
                 head = self.store.first_waiting(tuple(lanes), self.now_ms, passed, untried_in)
@@ -149,7 +115,7 @@ class Chooser:
                     continue
                 earlier = self.store.attempts(head[0].run_id, head[1].index)
                 if not self._is_for_another(*head, earlier, seat.place):
-                    self.reservations.release(lane_id)
+                    self.queue.reservations.release(lane_id)
                     return Choice(*head, earlier, gang)
                 passed.append((head[0].run_id, head[1].index))
                 if len(passed) > _MOST_PASSED:
@@ -168,7 +134,7 @@ class Chooser:
             seat.agent,
             is_free=self._is_free(lane_id, candidate, seat, busy),
             rests=lambda slot_id: self.resting.at(seat.agent.agent_id, slot_id, self.now_ms) is not None,
-            reserved_slots=self.reservations.of_lane(lane_id, seat.agent.agent_id, self.now_ms),
+            reserved_slots=self.queue.reservations.of_lane(lane_id, seat.agent.agent_id, self.now_ms),
         )
 
     def _is_free(self, lane_id: int, candidate: Candidate, seat: Seat, busy: _Busy) -> Callable[[str], bool]:
@@ -177,7 +143,7 @@ class Chooser:
         def is_free(slot_id: str) -> bool:
             if slot_id in busy or _is_barred(slot_id, busy):
                 return False
-            reservation = self.reservations.of_slot(seat.agent.agent_id, slot_id, self.now_ms)
+            reservation = self.queue.reservations.of_slot(seat.agent.agent_id, slot_id, self.now_ms)
             return (
                 reservation is None
                 or reservation.lane_id == lane_id
@@ -189,14 +155,18 @@ class Chooser:
     def _open_lanes(self, candidate: Candidate, seat: Seat) -> dict[int, Need]:
         """The candidate's lanes that the slot may serve."""
         lanes = {lane.lane_id: lane.need for lane in candidate.lanes}
-        if self.over_budget(candidate):
+        if self._is_over_budget(candidate):
             for lane_id in lanes:
-                self.candidates.rest(lane_id, self.now_ms + _BUDGET_LOOK_MS)
+                self._candidates.rest(lane_id, self.now_ms + _BUDGET_LOOK_MS)
             return {}
-        waits_for = self.reservations.of_slot(*seat.place, self.now_ms)
+        waits_for = self.queue.reservations.of_slot(*seat.place, self.now_ms)
         if waits_for is None or candidate.entrant.rules.priority > waits_for.priority:
             return lanes
         return {lane: need for lane, need in lanes.items() if lane == waits_for.lane_id}
+
+    def _is_over_budget(self, candidate: Candidate) -> bool:
+        who, hours = candidate.entrant, self.person_gpu_hours
+        return self.queue.budget_left_hours(who.campaign_id, who.owner, who.rules, hours, self.now_ms) <= 0
 
     def _reserve(self, lane_id: int, kept_free: frozenset[str], candidate: Candidate, seat: Seat) -> bool:
         """Keep the slot and its rivals free until the first run of a lane can begin."""
@@ -208,7 +178,7 @@ class Chooser:
             candidate.entrant.rules.priority,
             self.now_ms + KEPT_MS,
         )
-        return self.reservations.reserve(reservation, self.now_ms)
+        return self.queue.reservations.reserve(reservation, self.now_ms)
 
     def _set_aside(self, campaign_id: str, lanes: Collection[int]) -> None:
         """No slice in these lanes is due, or their campaign does not run: they leave the line, or rest."""
@@ -216,10 +186,10 @@ class Chooser:
         for lane_id in lanes:
             due_ms = self.store.earliest_due_ms(lane_id) if is_running else None
             if due_ms is None:
-                self.candidates.drop(lane_id)
-                self.reservations.release(lane_id)
+                self._candidates.drop(lane_id)
+                self.queue.reservations.release(lane_id)
             elif due_ms > self.now_ms:
-                self.candidates.rest(lane_id, due_ms)
+                self._candidates.rest(lane_id, due_ms)
 
     def _is_for_another(
         self, run: Run, piece: Slice, earlier: Sequence[Attempt], place: tuple[str, str]
@@ -257,5 +227,5 @@ def _is_worth_another_slot(attempt: Attempt) -> bool:
     why = attempt.failure
     if why is None or is_blameless(why):
         return False
-    failure_class = failure_class_named(why.failure_class)
+    failure_class = why.known_class
     return failure_class.retryable or failure_class.fault is Fault.BOX

@@ -154,8 +154,8 @@ class Coordinator:
             self.slots.failed(attempt, why, self.clock.now_ms())
         for agent_id in effects.refused:
             self.slots.refused(agent_id)
-        for done in effects.done:
-            self.slots.succeeded(done)
+        for attempt in effects.done:
+            self.slots.succeeded(attempt)
 
     def _follow(self, effects: Effects) -> None:
         for key in dict.fromkeys(effects.dead):

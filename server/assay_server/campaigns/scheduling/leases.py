@@ -12,9 +12,8 @@ from assay_core.records.failure import failure
 from assay_core.records.machine import Slot
 from assay_sampling.errors import DuplicateIdentityError, ParameterError, StorageError
 from assay_sampling.running.failures import FailureClass
-from assay_server.campaigns.queue.candidates import Candidate
-from assay_server.campaigns.queue.windows import window_of
 from assay_server.campaigns.scheduling.choice import Choice, Chooser
+from assay_server.campaigns.scheduling.resting import window_of
 from assay_server.campaigns.scheduling.transitions import Transitions
 from assay_server.store.model import Agent, Attempt, Run, Slice, SliceState
 
@@ -108,24 +107,13 @@ class Leases(Transitions):
         held = self.store.attempts_in((AttemptState.LEASED,), agent_id=agent_id, slot_id=slot_id)
         if held:
             return None if held[0].confirmed else self._lease_of(held[0])
-        candidates, seat = self.queue.candidates(self.store), self.queue.seat(agent, slot)
+        self.queue.candidates(self.store)  # from now on it says in memory which slots need not ask again
+        seat = self.queue.seat(agent, slot)
         if window_of(self.policy.windows, agent, self.now_ms) is not None:
             return None
-        choice = Chooser(
-            self.store,
-            self.resting,
-            candidates,
-            self.now_ms,
-            self.queue.shares,
-            self.queue.reservations,
-            self._is_over_budget,
-        ).choose(seat)
+        chooser = Chooser(self.store, self.resting, self.queue, self.now_ms, self.policy.person_gpu_hours)
+        choice = chooser.choose(seat)
         return None if choice is None else self._give(choice, agent, slot)
-
-    def _is_over_budget(self, candidate: Candidate) -> bool:
-        who, hours = candidate.entrant, self.policy.person_gpu_hours
-        left = self.queue.budget_left_hours(who.campaign_id, who.owner, who.rules, hours, self.now_ms)
-        return left <= 0
 
     def _lease_of(self, attempt: Attempt) -> Lease:
         run = self.store.run(attempt.key.run_id)

@@ -1,33 +1,30 @@
-"""Slots that rest because their box failed attempts through no fault of the run.
+"""Slots that get no runs for a time: those whose box failed attempts, and agents in maintenance.
 
-Kept in memory only, by this process's clock: a restarted server tries each slot with one run, which costs
-that run nothing. A slot rests longer after each failure in a row and gets a run after each rest; a run that
-succeeds ends the row.
+A slot rests after attempts that failed through its box's fault and not the run's. That is kept in memory
+only, by this process's clock: a restarted server tries each slot with one run, which costs that run nothing.
+A slot rests longer after each failure in a row and gets a run after each rest; a run that succeeds ends the
+row.
+
+In a maintenance window agents get no new runs. Runs that have begun go on.
 """
 
 from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from fnmatch import fnmatchcase
 
 from assay_core.records.failure import Failure
-from assay_sampling.running.failures import Fault, failure_class_named
-from assay_server.store.model import Attempt
+from assay_sampling.errors import ParameterError
+from assay_sampling.running.failures import Fault
+from assay_server.store.model import Agent, Attempt
 
 _log = logging.getLogger(__name__)
 
 SlotKey = tuple[str, str]  # agent_id, slot_id
-
-
-@dataclass(frozen=True)
-class DoneSlot:
-    """A slot has done a run, so its box is in order; ``token`` is that of the attempt."""
-
-    agent_id: str
-    slot_id: str
-    token: int
 
 
 @dataclass(frozen=True)
@@ -116,16 +113,17 @@ class RestingSlots:
         )  # fmt: skip
         return rest
 
-    def succeeded(self, done: DoneSlot) -> None:
-        """A slot has done a run and no longer rests."""
-        key = (done.agent_id, done.slot_id)
-        with self._lock:
-            self._done[key] = max(done.token, self._done.get(key, 0))
-            rest = self._rests.pop(key, None)
-        if rest is not None:
-            _log.warning(
-                "slot %s of agent %s has done a run and no longer rests", rest.slot_id, rest.agent_name
-            )
+    def succeeded(self, attempt: Attempt) -> None:
+        """The slots of an attempt have done a run, so their box is in order: they no longer rest."""
+        for slot_id in attempt.slots:
+            key = (attempt.agent_id, slot_id)
+            with self._lock:
+                self._done[key] = max(attempt.key.token, self._done.get(key, 0))
+                rest = self._rests.pop(key, None)
+            if rest is not None:
+                _log.warning(
+                    "slot %s of agent %s has done a run and no longer rests", slot_id, rest.agent_name
+                )
 
     def restarted(self, agent_id: str, session_id: str, now_ms: int) -> None:
         """An agent was restarted, possibly on a repaired box: each of its slots may have a run."""
@@ -180,4 +178,64 @@ class RestingSlots:
 
 def is_of_box(why: Failure | None) -> bool:
     """Whether a failure is the box's fault."""
-    return why is not None and failure_class_named(why.failure_class).fault is Fault.BOX
+    return why is not None and why.known_class.fault is Fault.BOX
+
+
+_LABEL = "label:"
+_REMEDY = "write AGENT START/END (* for all), or label:LABEL START/END, with times like 2026-12-01T08:00Z"
+
+
+@dataclass(frozen=True)
+class Window:
+    """``agents``: a pattern of agents' names with ``*``, or ``label:`` and a label; times are Unix ms."""
+
+    agents: str
+    start_ms: int
+    end_ms: int
+
+    @property
+    def end(self) -> str:
+        """When it ends, ISO 8601."""
+        return datetime.fromtimestamp(self.end_ms / 1000, UTC).isoformat(timespec="minutes")
+
+    def covers(self, agent: Agent, now_ms: int) -> bool:
+        """Whether an agent gets no run now."""
+        if not self.start_ms <= now_ms < self.end_ms:
+            return False
+        if self.agents.startswith(_LABEL):
+            return self.agents.removeprefix(_LABEL) in agent.labels
+        return fnmatchcase(agent.name, self.agents)
+
+
+def window_of(windows: Sequence[Window], agent: Agent, now_ms: int) -> Window | None:
+    """The window that an agent is in, the one that ends last; None if it is in none."""
+    covering = [window for window in windows if window.covers(agent, now_ms)]
+    return max(covering, key=lambda window: window.end_ms, default=None)
+
+
+def windows_of(texts: Iterable[str]) -> tuple[Window, ...]:
+    """Windows from their texts, "box-1 2026-12-01T08:00Z/2026-12-01T12:00Z"; raises ParameterError."""
+    return tuple(_window(text) for text in texts)
+
+
+def _window(text: str) -> Window:
+    subject = f"maintenance window {text!r}"
+    agents, _, times = text.strip().rpartition(" ")
+    start, slash, end = times.partition("/")
+    agents = agents.strip()
+    if not agents or not slash:
+        raise ParameterError(subject, "it does not name agents and a time", _REMEDY)
+    if agents.startswith(_LABEL) and not agents.removeprefix(_LABEL).strip():
+        raise ParameterError(subject, "it names no label, so no agent would be in it", _REMEDY)
+    window = Window(agents, _moment(start, subject), _moment(end, subject))
+    if window.end_ms <= window.start_ms:
+        raise ParameterError(subject, "it ends before it begins", _REMEDY)
+    return window
+
+
+def _moment(text: str, subject: str) -> int:
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise ParameterError(subject, f"{text!r} is not a time", _REMEDY) from None
+    return int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)

@@ -1,8 +1,11 @@
-"""State transitions: how the end of an attempt changes its slice, run and campaign. In one transaction."""
+"""State transitions: how the end of an attempt changes its slice, run and campaign. In one transaction.
+
+A run's state follows from those of its slices, and a campaign's from those of its runs.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from assay_core.records.attempt import AttemptKey
@@ -11,27 +14,23 @@ from assay_core.records.failure import Failure, failure
 from assay_core.records.validity_flag import ValidityFlag
 from assay_sampling.running.failures import FailureClass
 from assay_server.campaign_file.compiled import SlicePlan
-from assay_server.campaigns.queue.fitting_slots import elsewhere
-from assay_server.campaigns.queue.windows import Window
-from assay_server.campaigns.scheduling.lost_gpus import (
+from assay_server.campaigns.scheduling.fitting_slots import elsewhere
+from assay_server.campaigns.scheduling.queue import GpuLease, Queue
+from assay_server.campaigns.scheduling.resting import RestingSlots, RestPolicy, Window, is_of_box
+from assay_server.campaigns.scheduling.retry import (
     MOST_SLOTS_FAILED,
+    RetryPolicy,
     given_up,
     gpus_lost,
+    is_refusal,
+    lost_gpu,
+    refusals,
+    refused_everywhere,
     set_aside,
     slots_failed,
     too_many,
     workload_runs,
 )
-from assay_server.campaigns.scheduling.queue import GpuLease, Queue
-from assay_server.campaigns.scheduling.resting import DoneSlot, RestingSlots, RestPolicy, is_of_box
-from assay_server.campaigns.scheduling.retry import (
-    RetryPolicy,
-    is_refusal,
-    lost_gpu,
-    refusals,
-    refused_everywhere,
-)
-from assay_server.campaigns.scheduling.state import campaign_state, failure_of_runs, run_state
 from assay_server.campaigns.slicing.after_light import flags_of_plan, slices_of, waiting_for_light
 from assay_server.store.model import (
     ENDED_RUNS,
@@ -45,6 +44,49 @@ from assay_server.store.model import (
     SliceState,
 )
 from assay_server.store.sql import SqlTransaction
+
+
+def run_state(slices: Collection[SliceState]) -> RunState:
+    """Failed or cancelled as soon as one slice is; done once all are; running once one has begun."""
+    if SliceState.FAILED in slices:
+        return RunState.FAILED
+    if SliceState.CANCELLED in slices:
+        return RunState.CANCELLED
+    if all(state is SliceState.DONE for state in slices):
+        return RunState.DONE
+    begun = any(state is not SliceState.WAITING for state in slices)
+    return RunState.RUNNING if begun else RunState.WAITING
+
+
+def campaign_state(runs: Collection[RunState]) -> CampaignState:
+    """Running until every run has ended; then analysing if any run has data, else failed.
+
+    Cancelled if a person cancelled every run.
+    """
+    if any(state not in ENDED_RUNS for state in runs):
+        return CampaignState.RUNNING
+    if RunState.DONE in runs:
+        return CampaignState.ANALYSING
+    return CampaignState.FAILED if RunState.FAILED in runs else CampaignState.CANCELLED
+
+
+def failure_of_runs(runs: Sequence[Run]) -> Failure | None:
+    """Why a campaign with these runs failed: the number of failed runs and the first; None if none failed."""
+    failed = [run for run in runs if run.state is RunState.FAILED]
+    if not failed:
+        return None
+    first = failed[0].failure
+    cause = f"{len(failed)} of {len(runs)} runs failed"
+    if first is None:
+        return Failure("internal", failed[0].run_id, cause)
+    return Failure(
+        first.failure_class,
+        failed[0].run_id,
+        f"{cause}; the first: {first.subject}: {first.cause}",
+        first.remedy,
+        False,
+    )
+
 
 # Runs that may still get launches: failed and cancelled ones are not measured again.
 HOPEFUL_RUNS = (RunState.WAITING, RunState.RUNNING, RunState.DONE)
@@ -77,7 +119,7 @@ class Effects:
     refused: list[str] = field(default_factory=list)  # agents whose policies refused a run
     leased: list[GpuLease] = field(default_factory=list)  # began
     freed: list[AttemptKey] = field(default_factory=list)  # gave their slots back
-    done: list[DoneSlot] = field(default_factory=list)
+    done: list[Attempt] = field(default_factory=list)  # published
     stored: list[Segment] = field(default_factory=list)  # they are durable
     ended: list[tuple[Attempt, AttemptState, Failure | None]] = field(default_factory=list)
     doubt: bool = False  # what the queue has in memory is read again

@@ -1,20 +1,32 @@
-"""Why a run waits: what the registered agents lack for it, or what keeps it from a slot that fits. Pure."""
+"""Who waits, why and behind whom: the queue as people see it. Pure.
+
+A run waits for what the registered agents lack for it, or for what keeps it from a slot that fits. The order
+is the scheduler's own (:mod:`assay_server.campaigns.scheduling.queue`).
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import StrEnum
 
-from assay_core.records.campaign import RunState
+from assay_core.records.campaign import QueueKind, RunState
 from assay_core.records.machine import Slot
 from assay_server.campaign_file.compiled import Exclusive
-from assay_server.campaigns.queue.fitting_slots import AWAY_AFTER_MS, Lack, lacking
-from assay_server.campaigns.queue.gangs import idle_together, lack_of_gangs
-from assay_server.campaigns.queue.reservations import rivals
-from assay_server.campaigns.queue.windows import Window, window_of
-from assay_server.campaigns.scheduling.resting import NO_RESTS, Row
+from assay_server.campaigns.scheduling.fair_share import NO_SHARES, Shares
+from assay_server.campaigns.scheduling.fitting_slots import (
+    AWAY_AFTER_MS,
+    Lack,
+    Seat,
+    idle_together,
+    lack_of_gangs,
+    lacking,
+    rivals,
+    seat_of,
+)
+from assay_server.campaigns.scheduling.queue import Candidates
+from assay_server.campaigns.scheduling.resting import NO_RESTS, Row, Window, window_of
 from assay_server.store.model import OPEN_RUNS, Agent, Hold, Run, need_of
 
 # Requested names that are not a profiler themselves.
@@ -28,28 +40,11 @@ _BUNDLES_NEED = "its agent's policy file must enable bundles: 'assay docs bundle
 _NOT_OFFERED = {Lack.PARTITIONS: _PARTITIONS_NEED, Lack.BUNDLES: _BUNDLES_NEED}
 
 
-class WaitKind(StrEnum):
-    """Why a run waits."""
-
-    PAUSED = "paused"  # until a person resumes it
-    AFTER = "after"  # for workloads that must end before it
-    NO_AGENT = "no_agent"
-    NOT_OFFERED = "not_offered"  # no agent ever offered what it needs
-    AGENT_AWAY = "agent_away"
-    OUT_OF_SERVICE = "out_of_service"
-    MAINTENANCE = "maintenance"
-    RESTING = "resting"
-    BUDGET = "budget"
-    EXCLUSIVE = "exclusive"  # for the rest of a GPU or box to be idle
-    GANG = "gang"  # for several GPUs of one box to be idle at once
-    QUEUED = "queued"  # for a slot: others are measured, or are ahead
-
-
 @dataclass(frozen=True)
-class WaitReason:
-    """Why a run waits, and what for, in words."""
+class Reason:
+    """Why runs wait, and what for; ``text`` for people."""
 
-    kind: WaitKind
+    kind: QueueKind
     text: str
 
 
@@ -71,14 +66,27 @@ class Line:
 NO_LINE = Line()
 
 
-def waiting_for(
-    runs: Iterable[Run], agents: Sequence[Agent], now_ms: int, resting: Row = NO_RESTS, line: Line = NO_LINE
-) -> dict[str, str]:
-    """By run: what a waiting run needs that it does not get from any present agent. Other runs are left out.
+@dataclass(frozen=True)
+class Lab:
+    """The places for runs at one moment: agents, and resting slots."""
 
-    A run that has begun also waits if every slot that could continue it is out of service, or rests.
-    """
-    return {run_id: why.text for run_id, why in worth_saying(runs, agents, now_ms, resting, line).items()}
+    agents: Sequence[Agent]
+    now_ms: int
+    resting: Row = NO_RESTS
+
+    def seats(self, run: Run) -> list[Seat]:
+        """The slots in service of present agents that fit a run."""
+        need = need_of(run)
+        return [seat for agent, slot in self.in_service() if (seat := seat_of(agent, slot)).fits(need)]
+
+    def has(self, agent: Agent) -> bool:
+        """Whether an agent is present."""
+        return self.now_ms - agent.seen_at_ms <= AWAY_AFTER_MS
+
+    def in_service(self) -> Iterator[tuple[Agent, Slot]]:
+        """The slots in service of present agents."""
+        for agent in filter(self.has, self.agents):
+            yield from ((agent, slot) for slot in agent.slots if not slot.quarantine_reason)
 
 
 def waiting_alike(needs: Iterable[tuple[Run, int]], line: Line) -> list[tuple[Run, int]]:
@@ -94,20 +102,12 @@ def waiting_alike(needs: Iterable[tuple[Run, int]], line: Line) -> list[tuple[Ru
     return list(groups.values())
 
 
-def worth_saying(
-    runs: Iterable[Run], agents: Sequence[Agent], now_ms: int, resting: Row = NO_RESTS, line: Line = NO_LINE
-) -> dict[str, WaitReason]:
-    """The reasons of :func:`waiting_for`, typed."""
-    reasons = wait_reasons(runs, agents, now_ms, resting, line)
-    unsaid = (WaitKind.QUEUED, WaitKind.PAUSED)
-    return {run_id: why for run_id, why in reasons.items() if why.kind not in unsaid}
+def wait_reasons(runs: Iterable[Run], lab: Lab, line: Line = NO_LINE) -> dict[str, Reason]:
+    """By run: why it waits. Runs that have ended, or have begun and can continue, are left out.
 
-
-def wait_reasons(
-    runs: Iterable[Run], agents: Sequence[Agent], now_ms: int, resting: Row = NO_RESTS, line: Line = NO_LINE
-) -> dict[str, WaitReason]:
-    """By run: why it waits. Runs that have ended, or have begun and can continue, are left out."""
-    by_need: dict[tuple[object, ...], WaitReason | None] = {}
+    A run that has begun also waits if every slot that could continue it is out of service, or rests.
+    """
+    by_need: dict[tuple[object, ...], Reason | None] = {}
     reasons = {}
     for run in runs:
         if run.state not in OPEN_RUNS:
@@ -115,82 +115,76 @@ def wait_reasons(
         blocked = (run.workload, run.holds) if run.holds else None
         need = (need_of(run), run.device_kind, run.synthetic, run.state, blocked)
         if need not in by_need:
-            by_need[need] = _wait_reason(run, agents, now_ms, resting, line)
+            by_need[need] = _wait_reason(run, lab, line)
         why = by_need[need]
         if why is not None:
             reasons[run.run_id] = why
     return reasons
 
 
-def _wait_reason(
-    run: Run, agents: Sequence[Agent], now_ms: int, resting: Row, line: Line
-) -> WaitReason | None:
+def _wait_reason(run: Run, lab: Lab, line: Line) -> Reason | None:
     if run.paused:
-        return WaitReason(WaitKind.PAUSED, f"it is paused; to go on: assay lab resume {run.campaign_id}")
+        return Reason(QueueKind.PAUSED, f"it is paused; to go on: assay lab resume {run.campaign_id}")
     if Hold.AFTER in run.holds:
         names = ", ".join(line.blocking.get(run.workload, ()))
-        return WaitReason(WaitKind.AFTER, f"{names or 'other workloads'} must end before it")
+        return Reason(QueueKind.AFTER, f"{names or 'other workloads'} must end before it")
     need = need_of(run)
-    offers = [(agent, slot) for agent in agents for slot in agent.slots if not lacking(need, slot, agent)]
-    present = [(agent, slot) for agent, slot in offers if now_ms - agent.seen_at_ms <= AWAY_AFTER_MS]
+    offers = [(agent, slot) for agent in lab.agents for slot in agent.slots if not lacking(need, slot, agent)]
+    present = [(agent, slot) for agent, slot in offers if lab.has(agent)]
     in_service = [(agent, slot) for agent, slot in present if not slot.quarantine_reason]
     if in_service:
-        return _not_served(run, in_service, now_ms, resting, line)
+        return _not_served(run, in_service, lab, line)
     if present:
         text = f"every {_kind_wanted(run)} is out of service: {'; '.join(_out_of_service(present))}"
-        return WaitReason(WaitKind.OUT_OF_SERVICE, text)
-    return _not_offered(run, agents, [agent for agent, _ in offers], now_ms)
+        return Reason(QueueKind.OUT_OF_SERVICE, text)
+    return _not_offered(run, lab, [agent for agent, _ in offers])
 
 
-def _not_offered(
-    run: Run, agents: Sequence[Agent], offering: Sequence[Agent], now_ms: int
-) -> WaitReason | None:
+def _not_offered(run: Run, lab: Lab, offering: Sequence[Agent]) -> Reason | None:
     """Why a run waits for which no present agent has a slot."""
     if run.state is not RunState.WAITING:
         return None
     if offering:
         agent = max(offering, key=lambda agent: agent.seen_at_ms)
-        minutes = (now_ms - agent.seen_at_ms) // 60_000
+        minutes = (lab.now_ms - agent.seen_at_ms) // 60_000
         text = f"agent {agent.name}, which offers {_wanted(run)}, was last seen {minutes:,} min ago"
-        return WaitReason(WaitKind.AGENT_AWAY, text)
-    if not agents:
-        return WaitReason(WaitKind.NO_AGENT, "no agent has registered")
-    nearest = lack_of_gangs(need_of(run), agents) or _nearest(run, agents)
-    return WaitReason(WaitKind.NOT_OFFERED, f"no agent offers {_wanted(run)}{nearest}")
+        return Reason(QueueKind.AGENT_AWAY, text)
+    if not lab.agents:
+        return Reason(QueueKind.NO_AGENT, "no agent has registered")
+    nearest = lack_of_gangs(need_of(run), lab.agents) or _nearest(run, lab.agents)
+    return Reason(QueueKind.NOT_OFFERED, f"no agent offers {_wanted(run)}{nearest}")
 
 
-def _not_served(
-    run: Run, offers: Sequence[tuple[Agent, Slot]], now_ms: int, resting: Row, line: Line
-) -> WaitReason | None:
+def _not_served(run: Run, offers: Sequence[tuple[Agent, Slot]], lab: Lab, line: Line) -> Reason | None:
     """Why a run waits although slots for it are present and in service."""
     if line.budget_left_hours <= 0:
-        return WaitReason(WaitKind.BUDGET, "its campaign or its owner has used all GPU hours of the budget")
-    windows = [window_of(line.windows, agent, now_ms) for agent, _ in offers]
+        return Reason(QueueKind.BUDGET, "its campaign or its owner has used all GPU hours of the budget")
+    windows = [window_of(line.windows, agent, lab.now_ms) for agent, _ in offers]
     if all(windows):
         first = min(filter(None, windows), key=lambda window: window.end_ms)
         text = f"every agent with {_wanted(run)} is in maintenance, the first until {first.end}"
-        return WaitReason(WaitKind.MAINTENANCE, text)
-    rests = _all_rest(run, offers, resting)
+        return Reason(QueueKind.MAINTENANCE, text)
+    rests = _all_rest(run, offers, lab.resting)
     if rests:
-        return WaitReason(WaitKind.RESTING, rests)
+        return Reason(QueueKind.RESTING, rests)
     if run.state is not RunState.WAITING:
         return None
-    return _without_room(run, offers, line) or WaitReason(
-        WaitKind.QUEUED, "slots that fit measure other runs, or other campaigns are ahead"
+    return _without_room(run, offers, line) or Reason(
+        QueueKind.QUEUED, "slots that fit measure other runs, or other campaigns are ahead"
     )
 
 
-def _without_room(run: Run, offers: Sequence[tuple[Agent, Slot]], line: Line) -> WaitReason | None:
+def _without_room(run: Run, offers: Sequence[tuple[Agent, Slot]], line: Line) -> Reason | None:
     """Whether every slot for a run that concerns other slots has to wait for them."""
     exclusive, gang = run.placement.exclusive, run.placement.gang
     if exclusive and all(_has_busy_rivals(exclusive, agent, slot, line) for agent, slot in offers):
         what = "GPU" if exclusive == "gpu" else "box"
         text = f"it needs a {what} alone, and every {what} that fits still measures other runs"
-        return WaitReason(WaitKind.EXCLUSIVE, text)
+        return Reason(QueueKind.EXCLUSIVE, text)
     need = need_of(run)
     if gang > 1 and all(idle_together(need, agent, slot, line.busy) < gang for agent, slot in offers):
         text = f"it needs {gang} GPUs of one box at once, and no box that fits has so many idle"
-        return WaitReason(WaitKind.GANG, text)
+        return Reason(QueueKind.GANG, text)
     return None
 
 
@@ -235,11 +229,8 @@ def _kind_wanted(run: Run) -> str:
     gang = f" and a gang of {run.placement.gang} such GPUs in one box" if run.placement.gang > 1 else ""
     partitions = " and static partitions of its SMs" if need_of(run).partitions else ""
     bundles = " and bundles" if need_of(run).bundles else ""
-    return f"{mark} {run.device_kind} with {_in_words(run.profiler)}{partitions}{bundles}{gang}"
-
-
-def _in_words(profiler: str) -> str:
-    return _PROFILERS.get(profiler, profiler)
+    profiler = _PROFILERS.get(run.profiler, run.profiler)
+    return f"{mark} {run.device_kind} with {profiler}{partitions}{bundles}{gang}"
 
 
 def _nearest(run: Run, agents: Sequence[Agent]) -> str:
@@ -259,14 +250,78 @@ def _nearest(run: Run, agents: Sequence[Agent]) -> str:
         if lacks is Lack.MARK:
             is_, must = ("synthetic", "measured") if slot.synthetic else ("measured", "synthetic")
             return f": {slot.device_name or 'its GPU'} is {is_} and the campaign {must}"
-    names = list(dict.fromkeys(_names(agents)))
+    names = dict.fromkeys(slot.device_name for slot, _ in slots if slot.device_name)
     if run.device_key:
         return f"; their GPUs are {', '.join(names)}" if names else "; they have no GPU"
     return ""
 
 
-def _names(agents: Sequence[Agent]) -> Iterator[str]:
-    for agent in agents:
-        for slot in agent.slots:
-            if slot.device_name:
-                yield slot.device_name
+def held_reason(run: Run, *, campaign_paused: bool = False, awaits_light: bool = False) -> Reason | None:
+    """Why a waiting run may not begin, whatever slots there are; None: it may."""
+    if campaign_paused:
+        text = f"its campaign is paused; let it go on with: assay lab resume {run.campaign_id}"
+        return Reason(QueueKind.CAMPAIGN_PAUSED, text)
+    if run.paused:
+        text = f"it is paused; let it go on with: assay lab resume {run.campaign_id} --run {run.run_id}"
+        return Reason(QueueKind.PAUSED, text)
+    if awaits_light:
+        text = f"the light run of {run.workload} on {run.device_kind} comes first: it decides the slices"
+        return Reason(QueueKind.LIGHT_RUN, text)
+    return None
+
+
+def reason_of(run: Run, lab: Lab, held: Reason | None, line: Line = NO_LINE) -> Reason:
+    """Why a waiting run waits now."""
+    next_up = Reason(QueueKind.QUEUED, "it is next, or its next try is not due yet")
+    return held or wait_reasons([run], lab, line).get(run.run_id, next_up)
+
+
+def told_reasons(
+    runs: Collection[Run],
+    lab: Lab,
+    line: Line = NO_LINE,
+    campaign_paused: bool = False,
+    awaiting_light: Collection[str] = (),
+) -> dict[str, Reason]:
+    """By run: why waiting runs wait, where there is more to say than that others are ahead."""
+    reasons = wait_reasons(runs, lab, line)
+    unsaid = (QueueKind.QUEUED, QueueKind.PAUSED)
+    told = {run_id: why for run_id, why in reasons.items() if why.kind not in unsaid}
+    return told | held_reasons(runs, campaign_paused, awaiting_light)
+
+
+def held_reasons(
+    runs: Iterable[Run], campaign_paused: bool, awaiting_light: Collection[str]
+) -> dict[str, Reason]:
+    """By run: why waiting runs may not begin, whatever slots there are. Other runs are left out."""
+    waiting = [run for run in runs if run.state is RunState.WAITING or run.paused]
+    reasons = (
+        (
+            run.run_id,
+            held_reason(run, campaign_paused=campaign_paused, awaits_light=run.run_id in awaiting_light),
+        )
+        for run in waiting
+    )
+    return {run_id: why for run_id, why in reasons if why is not None}
+
+
+def ahead_of(
+    campaign_id: str, seats: Sequence[Seat], candidates: Candidates, now_ms: int, shares: Shares = NO_SHARES
+) -> tuple[str, ...]:
+    """The campaigns that are given a slot before this one, the next of them first."""
+    if not seats:
+        return ()
+    campaigns: dict[str, None] = {}
+    for candidate in candidates.in_order(seats[0], seats[0].fits, shares, now_ms):
+        if candidate.campaign_id == campaign_id:
+            break
+        campaigns.setdefault(candidate.campaign_id)
+    return tuple(campaigns)
+
+
+def slots_by_gpu(lab: Lab) -> Counter[str]:
+    """How many slots in service of present agents there are, by the key of their GPU; "": every slot."""
+    counted: Counter[str] = Counter()
+    for _, slot in lab.in_service():
+        counted.update({slot.device_key, ""})
+    return counted

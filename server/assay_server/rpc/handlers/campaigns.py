@@ -27,9 +27,8 @@ from assay_server.campaigns.analysing.job import Pages
 from assay_server.campaigns.carry_out import RequestRunner
 from assay_server.campaigns.errors import NotYetError, known_campaign, unknown_run
 from assay_server.campaigns.ingest.lost_records import changed_files
-from assay_server.campaigns.queue_view import held_lines
 from assay_server.campaigns.scheduling.coordinator import Coordinator
-from assay_server.campaigns.scheduling.waiting import waiting_for
+from assay_server.campaigns.scheduling.waiting import Lab, told_reasons
 from assay_server.campaigns.submit import submit
 from assay_server.limits import DEFAULT_LIMITS, QueryLimits
 from assay_server.rpc.handlers.statuses import (
@@ -128,13 +127,12 @@ class CampaignHandler:
             runs = [overview.run for overview in overviews]
             line = self._coordinator.line(store, campaign, runs)
         open_runs = runs if campaign.state is CampaignState.RUNNING else []
-        now_ms, resting = self._coordinator.clock.now_ms(), self._coordinator.resting()
-        waiting = waiting_for(open_runs, agents, now_ms, resting, line)
+        lab = Lab(agents, self._coordinator.clock.now_ms(), self._coordinator.resting())
         # Only runs whose light run decides their slices have none.
         unsliced = {each.run.run_id for each in overviews if not each.slices}
-        waiting |= held_lines(open_runs, campaign.paused, unsliced)
+        waiting = told_reasons(open_runs, lab, line, campaign.paused, unsliced)
         status = self._board.status(request.campaign_id)
-        return status, [run_status(each, waiting.get(each.run.run_id, "")) for each in overviews]
+        return status, [run_status(each, waiting.get(each.run.run_id)) for each in overviews]
 
     def cancel(self, request: NamedCampaign) -> CampaignStatus:
         self._requests.ask(RunsAction.CANCEL, RunsRequest(request.campaign_id))
@@ -166,12 +164,10 @@ class CampaignHandler:
             agents = store.agents()
             campaign = known_campaign(store.campaign(run.campaign_id), run.campaign_id)
             line = self._coordinator.line(store, campaign, [run])
-        resting = self._coordinator.resting()
-        waiting = waiting_for([run], agents, self._coordinator.clock.now_ms(), resting, line)
-        if campaign.state is CampaignState.RUNNING:
-            waiting |= held_lines([run], campaign.paused, [] if slices else [run.run_id])
+        lab = Lab(agents, self._coordinator.clock.now_ms(), self._coordinator.resting())
+        waiting = told_reasons([run], lab, line, campaign.paused, [] if slices else [run.run_id])
         return RunDetail(
-            run=run_status(overview, waiting.get(run.run_id, "")),
+            run=run_status(overview, waiting.get(run.run_id)),
             attempts=tuple(attempt_detail(attempt) for attempt in attempts),
             files=tuple(f"records/{piece.file}" for piece in slices if piece.file),
         )

@@ -23,19 +23,19 @@ from assay_server.access.caller import current_caller
 from assay_server.access.rights import sight_of
 from assay_server.campaigns.gpu_samples import GpuSamples
 from assay_server.campaigns.planning.time_left import Elsewhere, estimate
-from assay_server.campaigns.queue.candidates import Candidates
-from assay_server.campaigns.queue.fitting_slots import AWAY_AFTER_MS
-from assay_server.campaigns.queue.windows import Window, window_of
-from assay_server.campaigns.queue_view import (
+from assay_server.campaigns.scheduling.coordinator import Coordinator
+from assay_server.campaigns.scheduling.fitting_slots import AWAY_AFTER_MS
+from assay_server.campaigns.scheduling.queue import Candidates
+from assay_server.campaigns.scheduling.resting import Row, Window, window_of
+from assay_server.campaigns.scheduling.waiting import (
     Lab,
+    Line,
     ahead_of,
     held_reason,
     reason_of,
     slots_by_gpu,
+    waiting_alike,
 )
-from assay_server.campaigns.scheduling.coordinator import Coordinator
-from assay_server.campaigns.scheduling.resting import Row
-from assay_server.campaigns.scheduling.waiting import Line, waiting_alike
 from assay_server.limits import DEFAULT_LIMITS, QueryLimits
 from assay_server.rpc.handlers.statuses import seen_runs
 from assay_server.store.model import Agent, Attempt, Belonging, Campaign, Run, Sight

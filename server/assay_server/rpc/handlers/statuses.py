@@ -25,10 +25,9 @@ from assay_core.records.campaign import (
 from assay_core.records.runs import AttemptDetail
 from assay_server.campaigns.errors import known_campaign
 from assay_server.campaigns.planning.time_left import Analysed, Elsewhere, estimate, estimate_of_analysis
-from assay_server.campaigns.queue_view import Lab, slots_by_gpu, told_reasons
 from assay_server.campaigns.scheduling.coordinator import Coordinator
 from assay_server.campaigns.scheduling.resting import NO_RESTS, Row
-from assay_server.campaigns.scheduling.waiting import waiting_alike
+from assay_server.campaigns.scheduling.waiting import Lab, Reason, slots_by_gpu, told_reasons, waiting_alike
 from assay_server.store.model import Attempt, Campaign, Hold, Need, Run, Sight, need_of
 from assay_server.store.overviews import CampaignOverview, RunOverview, WorkloadCost
 from assay_server.store.quarantine_files import MovedFiles
@@ -49,9 +48,9 @@ _MOST_KEPT = 256
 _Kind = tuple[Need, str, bool, RunState, Collection[Hold]]
 
 
-def run_status(overview: RunOverview, waiting_for: str = "") -> RunStatus:
-    """The status of a run; ``waiting_for``: what it needs and no agent offers."""
-    return RunStatus.like(overview, overview.run, waiting_for=waiting_for)
+def run_status(overview: RunOverview, why: Reason | None = None) -> RunStatus:
+    """The status of a run; ``why`` it waits, where there is more to say than that others are ahead."""
+    return RunStatus.like(overview, overview.run, waiting_for="" if why is None else why.text)
 
 
 def campaign_status(

@@ -1,14 +1,19 @@
-"""Slots that fit what a run needs, and what the others lack. Pure."""
+"""Slots that fit what a run needs, what the others lack, and which slots a run takes together. Pure.
+
+Gangs are runs over several GPUs of one box, which begin on all of them at once or not at all. The slot that
+asks leads. The run takes other slots of its agent; those that are idle come first, then those that are kept
+free for it already, so that every slot that becomes idle brings it nearer to its beginning.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from fnmatch import fnmatchcase
 
 from assay_core.records.machine import InstalledDevice, Slot
-from assay_server.campaign_file.compiled import NO_REQUIREMENTS, Requirements
+from assay_server.campaign_file.compiled import NO_REQUIREMENTS, Exclusive, Requirements
 from assay_server.store.model import Agent, Attempt, Need, Run, need_of
 
 # Agents give a sign of life every few seconds; one that is away longer than this does not count.
@@ -106,3 +111,92 @@ def elsewhere(run: Run, attempt: Attempt, agents: Sequence[Agent], now_ms: int) 
         and not slot.quarantine_reason
         and not (agent.agent_id == attempt.agent_id and slot.slot_id in attempt.slots)
     ]
+
+
+_NEED = (
+    "its agent makes no runs over several GPUs, or its GPUs are instances (MIG), of which a process sees one"
+)
+
+
+def company(
+    need: Need,
+    leader: Slot,
+    agent: Agent,
+    *,
+    is_free: Callable[[str], bool],
+    rests: Callable[[str], bool],
+    reserved_slots: Collection[str] = (),
+) -> tuple[str, ...] | None:
+    """The other slots of a gang that ``leader`` leads, some of which may not be free yet.
+
+    Slots that rest after a failure of their box are left out; None if too few others remain.
+    """
+    others = [slot for slot in companions(need, leader, agent) if not rests(slot.slot_id)]
+    if len(others) + 1 < need.placement.gang:
+        return None
+    ranked = sorted(others, key=lambda slot: (not is_free(slot.slot_id), slot.slot_id not in reserved_slots))
+    return tuple(slot.slot_id for slot in ranked[: need.placement.gang - 1])
+
+
+def idle_together(need: Need, agent: Agent, slot: Slot, busy: Collection[tuple[str, str]]) -> int:
+    """How many idle GPUs a gang that a slot leads could have; ``busy``: agent and slot of every lease."""
+    members = [slot, *companions(need, slot, agent)]
+    return sum((agent.agent_id, member.slot_id) not in busy for member in members)
+
+
+def lack_of_gangs(need: Need, agents: Sequence[Agent]) -> str:
+    """What boxes with a GPU that fits lack for a gang, for people; "" if there is no such GPU."""
+    if need.placement.gang == 1:
+        return ""
+    slots = [(agent, slot, lacking(need, slot, agent)) for agent in agents for slot in agent.slots]
+    small = [(agent, slot) for agent, slot, lacks in slots if lacks is Lack.GANG_SIZE]
+    if small:
+        most = max(len(companions(need, slot, agent)) + (not slot.quarantine_reason) for agent, slot in small)
+        return f": no box has more than {most} of them in service"
+    return f": {_NEED}" if any(lacks is Lack.GANGS for *_, lacks in slots) else ""
+
+
+def rivals(exclusive: Exclusive, taken: Collection[str], agent: Agent) -> frozenset[str]:
+    """The other slots that must be idle while an exclusive run is measured in the slots ``taken``.
+
+    Players of recordings use no GPU, so they never are rivals.
+    """
+    if not exclusive:
+        return frozenset()
+    gpus = {slot.device.index for slot in agent.slots if slot.slot_id in taken and slot.device is not None}
+    return frozenset(
+        other.slot_id
+        for other in agent.slots
+        if gpus
+        and other.slot_id not in taken
+        and other.device is not None
+        and (exclusive == "box" or other.device.index in gpus)
+    )
+
+
+@dataclass(frozen=True)
+class Seat:
+    """A slot of an agent, as a place for runs; equal seats fit equal needs.
+
+    ``peers``: the agent's slots that take part in gangs now.
+    """
+
+    slot: Slot
+    driver_version: str
+    labels: tuple[str, ...]
+    agent: Agent = field(compare=False)
+    peers: tuple[str, ...] = ()
+
+    def fits(self, need: Need) -> bool:
+        """Whether the slot has what a need asks for."""
+        return lacking(need, self.slot, self.agent) is None
+
+    @property
+    def place(self) -> tuple[str, str]:
+        return self.agent.agent_id, self.slot.slot_id
+
+
+def seat_of(agent: Agent, slot: Slot) -> Seat:
+    """The seat of a slot."""
+    peers = tuple(s.slot_id for s in agent.slots if s.may_join_gangs and not s.quarantine_reason)
+    return Seat(slot, agent.inventory.driver_version, agent.labels, agent, peers)

@@ -1,1 +1,0 @@
-"""Who is next: lines of campaigns by need, and what projects and people have used."""
