@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 
 from assay_core.files.durable import storage_errors, write_atomically
 from assay_core.files.private_folders import take_state_folder
-from assay_server.campaigns.ingest.lost_records import look_for_lost_records
-from assay_server.campaigns.ingest.sweeping import sweep
+from assay_server.campaigns.ingest.lost_records import look_for_lost_records, sweep
 from assay_server.campaigns.scheduling.coordinator import Coordinator
 from assay_server.clock import wall_ms
 from assay_server.database.opening import AskedDatabase, Standby, awaited_lead_of, open_database

@@ -26,7 +26,7 @@ def test_segments_are_checked_without_pandas_and_masked_arrays() -> None:
     [segment] = made_segments((9,))
     program = (
         "import sys\n"
-        "from assay_server.campaigns.ingest.ordinals import LaunchOrdinals\n"
+        "from assay_server.campaigns.ingest.content import LaunchOrdinals\n"
         "from assay_server.store.segments import check_named, decode_segment\n"
         "names, launches = (bytes.fromhex(line) for line in sys.stdin)\n"
         "content = decode_segment(names, launches, 'it')\n"

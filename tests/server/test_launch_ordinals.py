@@ -13,7 +13,7 @@ from assay_core.records.upload import SegmentAnswer
 from assay_sampling.errors import LaunchTableError
 from assay_sampling.launches.table import Level, Names, make_batch
 from assay_server.app import Server
-from assay_server.campaigns.ingest.ordinals import LaunchOrdinals
+from assay_server.campaigns.ingest.content import LaunchOrdinals
 from tests.support.server.made_segments import MadeSegment, made_batch, made_schema, packed, packed_names
 from tests.support.server.playing_agent import PlayingAgent
 

@@ -5,30 +5,22 @@ A heartbeat must never wait long: it is what keeps an agent's leases. So they ha
 
 from __future__ import annotations
 
-import logging
-import queue
-import threading
-import time
 from collections.abc import Sequence
 from concurrent.futures import Future
 
 from assay_core.records.attempt import AttemptKey
 from assay_core.records.campaign import AttemptState
 from assay_core.records.lease import Heartbeat, HeartbeatAnswer
-from assay_sampling.errors import AssayError, StorageError
 from assay_server.campaigns.scheduling.coordinator import Coordinator
 from assay_server.campaigns.scheduling.leases import SEEN_EVERY_MS
 from assay_server.campaigns.scheduling.schedule import Schedule
 from assay_server.store.model import Attempt
 from assay_server.store.sql import SqlTransaction
 from assay_server.store.transactions import repeated
-
-_log = logging.getLogger(__name__)
+from assay_server.threads.grouped import Grouped
 
 _GATHER_SECONDS = 0.05
 _MOST_TOGETHER = 256
-
-_Waiting = tuple[Heartbeat, "Future[HeartbeatAnswer]"]
 
 
 class Heartbeats:
@@ -36,56 +28,31 @@ class Heartbeats:
 
     def __init__(self, coordinator: Coordinator) -> None:
         self._coordinator = coordinator
-        self._waiting: queue.SimpleQueue[_Waiting | None] = queue.SimpleQueue()
-        self._thread = threading.Thread(target=self._run, name="assay-heartbeats", daemon=True)
-        self._thread.start()
+        self._group = Grouped(
+            self._heard,
+            name="assay-heartbeats",
+            most=_MOST_TOGETHER,
+            fault=("heartbeat", "it could not be noted"),
+            gather_seconds=_GATHER_SECONDS,
+        )
 
     def take(self, heartbeat: Heartbeat) -> Future[HeartbeatAnswer]:
         """The answer, as soon as it is durable; StorageError if the store refused."""
-        answer: Future[HeartbeatAnswer] = Future()
-        answer.set_running_or_notify_cancel()
-        self._waiting.put((heartbeat, answer))
-        return answer
+        return self._group.ask(heartbeat)
 
     def close(self) -> None:
         """Answer what was taken, then stop."""
-        self._waiting.put(None)
-        self._thread.join()
+        self._group.close()
 
-    def _run(self) -> None:
-        while (first := self._waiting.get()) is not None:
-            time.sleep(_GATHER_SECONDS)
-            group, ends = [first], False
-            while len(group) < _MOST_TOGETHER and not self._waiting.empty():
-                following = self._waiting.get()
-                if following is None:
-                    ends = True
-                    break
-                group.append(following)
-            self._answer(group)
-            if ends:
-                return
-
-    def _answer(self, group: list[_Waiting]) -> None:
-        try:
-            answers = self._answers([heartbeat for heartbeat, _ in group])
-        except Exception as error:  # noqa: BLE001 - whatever it is, somebody waits for the futures
-            if not isinstance(error, AssayError):
-                _log.exception("%d heartbeats failed", len(group))
-                error = StorageError("heartbeat", f"it could not be noted ({error})", "see the server's log")
-            for _, future in group:
-                future.set_exception(error)
-            return
+    def _heard(self, beats: Sequence[Heartbeat]) -> list[HeartbeatAnswer]:
+        """The answers; what the heartbeats say about their boxes is kept in memory."""
+        answers = self._answers(beats)
         now_ms = self._coordinator.clock.now_ms()
-        for (heartbeat, future), answer in zip(group, answers, strict=True):
+        for beat, answer in zip(beats, answers, strict=True):
             if not answer.register_again:
-                self._hear(heartbeat, now_ms)
-            future.set_result(answer)
-
-    def _hear(self, heartbeat: Heartbeat, now_ms: int) -> None:
-        """Keep in memory what it says about its box."""
-        self._coordinator.spools.note(heartbeat.agent_id, heartbeat.spool, now_ms)
-        self._coordinator.gpu_samples.note(heartbeat.agent_id, heartbeat.gpus, now_ms)
+                self._coordinator.spools.note(beat.agent_id, beat.spool, now_ms)
+                self._coordinator.gpu_samples.note(beat.agent_id, beat.gpus, now_ms)
+        return answers
 
     @repeated
     def _answers(self, beats: Sequence[Heartbeat]) -> list[HeartbeatAnswer]:

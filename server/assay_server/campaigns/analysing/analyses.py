@@ -18,7 +18,7 @@ from functools import partial
 from operator import attrgetter
 
 from assay_core.program_log import log_about
-from assay_core.records.campaign import CampaignState, ChangedFile
+from assay_core.records.campaign import CampaignState, ChangedFile, FileChange
 from assay_core.records.failure import Failure
 from assay_sampling.errors import AssayError, StorageError
 from assay_server.analysis.runs.intact import RecordsChangedError, unreadable_copy
@@ -28,8 +28,7 @@ from assay_server.campaigns.analysing.failing import failure_of_analysis, given_
 from assay_server.campaigns.analysing.job import Pages
 from assay_server.campaigns.analysing.parts import submit_analysis
 from assay_server.campaigns.analysing.request_builder import analysis_request
-from assay_server.campaigns.analysing.revalidate import look_again
-from assay_server.campaigns.ingest.lost_records import lose_records
+from assay_server.campaigns.ingest.lost_records import look_again, lose_records
 from assay_server.campaigns.planning.repeats import repeats_wanted
 from assay_server.campaigns.scheduling.coordinator import Coordinator
 from assay_server.campaigns.scheduling.transitions import Effects
@@ -333,17 +332,18 @@ class Analyses:
     def _changed_here(self, campaign_id: str, error: RecordsChangedError) -> tuple[ChangedFile, ...]:
         """The files to measure again. Raises StorageError if this server's disk does not give one now, and
         none of the others differs."""
-        seen = look_again(self._coordinator, error.files)
-        if seen.differing or not seen.unreadable:
-            return seen.differing
+        changed = look_again(self._coordinator, error.files)
+        differing = tuple(each for each in changed if each.what is not FileChange.UNREADABLE)
+        if differing or not changed:
+            return differing
         records = self._coordinator.records
         if records.place is not None:
-            for copy in seen.unreadable:
+            for copy in changed:
                 records.let_go(copy.file)
-            raise unreadable_copy(seen.unreadable[0].file)
+            raise unreadable_copy(changed[0].file)
         if self._refused[campaign_id] < _DISK_TRIES:
-            raise _unreadable_now(seen.unreadable[0])
-        return seen.unreadable
+            raise _unreadable_now(changed[0])
+        return tuple(changed)
 
     def _again_or_end(self, begun: AnalysisTry, error: BrokenExecutor) -> None:
         """A worker died and broke its whole pool: try once more; a second death fails the campaign."""

@@ -1,13 +1,118 @@
-"""Content of an attempt's segments, checked one after another as they are unpacked for publication."""
+"""Content of an attempt's segments, checked one after another as they are unpacked for publication.
+
+Of the launches that an attempt has sent, by process: no duplicates, and no gaps in measured ones. An agent
+numbers the launches that it measures without gaps, from the first launch of each process that it kept: a
+missing number is a launch that was lost between the profiler and here. A recording may hold only chosen
+launches, in any order, so its numbers may have gaps; duplicates are wrong in both.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+import numpy as np
 import pyarrow as pa
 
+from assay_sampling.arrays import values_of
 from assay_sampling.errors import LaunchTableError
-from assay_server.campaigns.ingest.ordinals import LaunchOrdinals
 from assay_server.store.model import Segment
 from assay_server.store.segments import SegmentContent, check_named
+
+_SPLIT = "give each recording once; a file with several recordings must be split"
+_REPORT = "look at the attempt's log; if it does not explain this, report it to the authors of Assay"
+
+
+class LaunchOrdinals:
+    """The launches of one attempt as intervals; one per process if they were numbered in order.
+
+    Memory: 24 bytes per interval. Time: a sort of the new launches, and a few passes over the intervals, for
+    any number of processes.
+    """
+
+    def __init__(self, *, may_skip: bool) -> None:
+        self._may_skip = may_skip
+        # Rows: process, first and last launch; columns ascending by process, then launch, and apart.
+        self._intervals = np.empty((3, 0), np.int64)
+
+    def add(self, batches: Sequence[pa.RecordBatch], subject: str) -> None:
+        """Add the launches of one more segment, or raise LaunchTableError and add none."""
+        new = _intervals_of(batches)
+        intervals = np.insert(self._intervals, _places(self._intervals, new), new, axis=1)
+        same = intervals[0, 1:] == intervals[0, :-1]
+        twice = np.flatnonzero(same & (intervals[1, 1:] <= intervals[2, :-1]))
+        if len(twice):
+            ordinal, first, _ = intervals[:, twice[0] + 1].tolist()
+            cause = f"launch {first} of process {ordinal} appears twice in its attempt"
+            raise LaunchTableError(subject, cause, _SPLIT if self._may_skip else _REPORT)
+        joined = _joined(intervals)
+        gaps = np.flatnonzero(joined[0, 1:] == joined[0, :-1])
+        if len(gaps) and not self._may_skip:
+            raise LaunchTableError(subject, _left_out(joined, int(gaps[0])), _REPORT)
+        self._intervals = joined
+
+
+def _intervals_of(batches: Sequence[pa.RecordBatch]) -> np.ndarray:
+    """The launches of a segment as sorted intervals; launches that come twice stay apart."""
+    return _new_intervals(
+        _together([values_of(batch.column("process")) for batch in batches]),
+        _together([values_of(batch.column("launch")) for batch in batches]),
+    )
+
+
+def _together(parts: Sequence[np.ndarray]) -> np.ndarray:
+    return parts[0] if len(parts) == 1 else np.concatenate([np.empty(0, np.int64), *parts])
+
+
+def _new_intervals(process: np.ndarray, launch: np.ndarray) -> np.ndarray:
+    if _is_one_piece(process, launch):
+        return np.array([process[:1], launch[:1], launch[-1:]], np.int64)
+    process = process.astype(np.int64)
+    if not _in_order(process, launch):
+        order = np.lexsort((launch, process))
+        process, launch = process[order], launch[order]
+    return _joined(np.stack([process, launch, launch]))
+
+
+def _is_one_piece(process: np.ndarray, launch: np.ndarray) -> bool:
+    """Whether they are launches of one process in order, without gaps: nearly all segments are."""
+    return (
+        len(launch) > 0
+        and bool((process == process[0]).all())
+        and bool((launch[1:] - launch[:-1] == 1).all())
+    )
+
+
+def _in_order(process: np.ndarray, launch: np.ndarray) -> bool:
+    """Whether they ascend by process, then launch: profilers of one process write them so."""
+    same = process[1:] == process[:-1]
+    return bool(np.all(np.where(same, launch[1:] >= launch[:-1], process[1:] > process[:-1])))
+
+
+def _left_out(intervals: np.ndarray, before: int) -> str:
+    ordinal, _, last = intervals[:, before].tolist()
+    missing = f"{int(intervals[1, before + 1]) - last - 1:,} launches of process {ordinal} from {last + 1}"
+    return f"{missing} on are missing, and launches that an agent measures have no gaps"
+
+
+def _joined(intervals: np.ndarray) -> np.ndarray:
+    """Sorted intervals with adjacent ones joined; duplicates stay."""
+    process, first, last = intervals
+    begins = np.ones(len(first), bool)
+    begins[1:] = (process[1:] != process[:-1]) | (first[1:] - 1 != last[:-1])
+    ends = np.ones(len(first), bool)
+    ends[:-1] = begins[1:]
+    return np.stack([process[begins], first[begins], last[ends]])
+
+
+def _places(known: np.ndarray, new: np.ndarray) -> np.ndarray:
+    """The known interval before which each new one belongs, by one binary search for all."""
+    low: np.ndarray = np.searchsorted(known[0], new[0], "left")
+    high = np.searchsorted(known[0], new[0], "right")
+    while (open_ := low < high).any():
+        middle = (low + high) // 2
+        behind = open_ & (known[1, np.minimum(middle, known.shape[1] - 1)] <= new[1])
+        low, high = np.where(behind, middle + 1, low), np.where(open_ & ~behind, middle, high)
+    return low
 
 
 class AttemptContent:

@@ -1,4 +1,8 @@
-"""Published files that are missing or changed: sets them aside, logs them, measures their slices again."""
+"""Files of records that are missing, changed, unreadable or unknown, and what becomes of them.
+
+Published files that are missing or changed are set aside and logged, and their slices measured again. At the
+start the files that no server needs are removed, and unknown ones set aside.
+"""
 
 from __future__ import annotations
 
@@ -8,13 +12,15 @@ from dataclasses import replace
 from pathlib import Path
 
 from assay_core.program_log import log_about
-from assay_core.records.campaign import ENDED_CAMPAIGNS, ChangedFile, FileChange
+from assay_core.records.campaign import ENDED_CAMPAIGNS, AttemptState, ChangedFile, FileChange
 from assay_core.records.failure import failure
 from assay_sampling.running.failures import FailureClass
 from assay_server.analysis.runs.intact import what_changed
 from assay_server.campaigns.scheduling.coordinator import Coordinator
+from assay_server.campaigns.scheduling.transitions import live_keys
 from assay_server.store.model import Slice
 from assay_server.store.quarantine_files import warn_of
+from assay_server.store.record_store import KnownFiles
 from assay_server.store.sql import SqlTransaction
 
 _log = logging.getLogger(__name__)
@@ -25,15 +31,37 @@ def lose_records(coordinator: Coordinator, changed: Collection[ChangedFile]) -> 
 
     Raises StorageError.
     """
-    # A file's name in its run is its own, wherever the one who found it has read it.
-    by_name = {(each.run_id, Path(each.file).name): each for each in changed}
+    for piece, change in _pieces(coordinator, changed):
+        _lose(coordinator, piece, change)
+
+
+def look_again(coordinator: Coordinator, named: Collection[ChangedFile]) -> list[ChangedFile]:
+    """What this server finds of files that an analysis found missing, changed or unreadable.
+
+    A worker without the shared folder misses every file, a disk may give a file the second time, and of a
+    bucket's file it may be the copy that cannot be read. Files that are as published are left out; names are
+    relative to the folder of records. Raises StorageError.
+    """
+    changes = []
+    for piece, was in _pieces(coordinator, named):
+        with coordinator.records.reading(piece.file) as path:
+            # Who missed a file says nothing of its bytes; otherwise this process's memory of them may be old.
+            now = what_changed(path, piece.content_hash, afresh=was.what is not FileChange.MISSING)
+        if now is not None:
+            changes.append(ChangedFile(piece.run_id, piece.file, now))
+    return changes
+
+
+def _pieces(coordinator: Coordinator, named: Collection[ChangedFile]) -> list[tuple[Slice, ChangedFile]]:
+    """The published slices that these files are of, each with its file as it was named.
+
+    A file's name in its run is its own, wherever the one who found it has read it.
+    """
+    by_name = {(each.run_id, Path(each.file).name): each for each in named}
     with coordinator.snapshot() as store:
-        run_ids = sorted({each.run_id for each in changed})
-        pieces = [piece for run_id in run_ids for piece in store.slices(run_id) if piece.file]
-    for piece in pieces:
-        change = by_name.get((piece.run_id, Path(piece.file).name))
-        if change is not None:
-            _lose(coordinator, piece, change)
+        slices = [piece for run_id in sorted({run for run, _ in by_name}) for piece in store.slices(run_id)]
+    named_slices = ((piece, by_name.get((piece.run_id, Path(piece.file).name))) for piece in slices)
+    return [(piece, change) for piece, change in named_slices if piece.file and change is not None]
 
 
 def _lose(coordinator: Coordinator, piece: Slice, change: ChangedFile) -> None:
@@ -98,3 +126,20 @@ def _has_ended(store: SqlTransaction, piece: Slice) -> bool:
     run = store.run(piece.run_id)
     campaign = None if run is None else store.campaign(run.campaign_id)
     return campaign is None or campaign.state in ENDED_CAMPAIGNS
+
+
+def sweep(coordinator: Coordinator) -> None:
+    """Clean up the files that no server needs, before this one writes any."""
+    with coordinator.snapshot() as store:
+        unended = store.attempts_in((AttemptState.LEASED, AttemptState.PUBLISHING, AttemptState.EXPIRED))
+        known = KnownFiles(
+            live=live_keys(unended),
+            publishing=[each.key for each in unended if each.state is AttemptState.PUBLISHING],
+            published=[piece.file for piece in store.published_slices()],
+            campaigns={campaign.campaign_id for campaign in store.campaigns()},
+            has_attempt=lambda *key: store.attempt(*key) is not None,
+            bundles={kept_bundle.file for kept_bundle in store.bundles()},
+        )
+        moved = coordinator.records.sweep(known)
+    if moved is not None:
+        warn_of(moved)

@@ -1,4 +1,7 @@
-"""From staged segments to the one file of a slice: repeatable until the metadata record it as done."""
+"""From staged segments to the one file of a slice: repeatable until the metadata record it as done.
+
+Staged segments that the server's disk changed or lost are kept for a look, told, and measured again.
+"""
 
 from __future__ import annotations
 
@@ -12,14 +15,15 @@ from weakref import WeakValueDictionary
 from assay_core.program_log import log_about
 from assay_core.records.attempt import AttemptKey
 from assay_core.records.campaign import AttemptState
+from assay_core.records.failure import failure
 from assay_core.records.lease import FinishedAttempt
-from assay_sampling.errors import AssayError, LaunchTableError
+from assay_sampling.errors import AssayError, LaunchTableError, StorageError
+from assay_sampling.running.failures import FailureClass
 from assay_server.analysis.runs.intact import RecordsChangedError
 from assay_server.campaign_file.compiled import SlicePlan
-from assay_server.campaigns.ingest.arrival import refusal
 from assay_server.campaigns.ingest.content import AttemptContent
-from assay_server.campaigns.ingest.damaged_staging import staging_damaged
 from assay_server.campaigns.ingest.lost_records import lose_records
+from assay_server.campaigns.ingest.upload import refusal
 from assay_server.campaigns.scheduling.attempt_results import FinishOutcome
 from assay_server.campaigns.scheduling.coordinator import Coordinator
 from assay_server.campaigns.slicing.after_light import decides_slices, plan_from
@@ -156,12 +160,23 @@ class Publisher:
         if moved is not None:
             warn_of(moved)
         if isinstance(error, DamagedSegmentError):
-            why = staging_damaged(self._coordinator, key, error)
+            self._set_aside_staged(key)
+            why = failure(FailureClass.STAGING_DAMAGED, error.subject, error.cause)
         else:
             why = refusal(error.subject, error.cause, error.remedy)
         with self._coordinator.schedule() as schedule:
             schedule.fail(key, why)
         return False
+
+    def _set_aside_staged(self, key: AttemptKey) -> None:
+        """What is left of an attempt's damaged segments is kept for a look, which the status tells."""
+        try:
+            moved = self._coordinator.records.set_aside_staged(key)
+            if moved is not None:
+                warn_of(moved)
+        except StorageError as refused:  # the disk is ill: the attempt must end nevertheless
+            with log_about(**key.log_fields):
+                _log.warning("the damaged segments cannot be set aside: %s", refused)
 
     def _slice_lock(self, key: AttemptKey) -> threading.Lock:
         """To be used in a ``with`` statement, which keeps the lock, and so its entry, alive."""
