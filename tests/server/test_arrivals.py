@@ -17,10 +17,9 @@ from assay_sampling.errors import CampaignError, ParameterError, StorageError
 from assay_server.access.audit import AuditedStore, begin_note, forget_note
 from assay_server.access.caller import Caller, called_by
 from assay_server.app import Server
-from assay_server.campaigns.arrivals import Pace, clear_arrivals
 from assay_server.campaigns.scheduling.coordinator import Coordinator
 from assay_server.campaigns.scheduling.transitions import SchedulePolicy
-from assay_server.campaigns.submit import submit
+from assay_server.campaigns.submit import Pace, clear_arrivals, submit
 from assay_server.store.model import Campaign, Run, Sight, Slice
 from assay_server.store.records import LocalRecordStore
 from assay_server.store.sql import MetadataStore, SqlTransaction

@@ -6,7 +6,7 @@ import math
 
 from assay_core.records.lease import Heartbeat
 from assay_core.records.machine import GpuSample
-from assay_server.campaigns.gpu_samples import GpuSamples
+from assay_server.campaigns.last_heard import GpuSamples
 
 WARM = GpuSample("GPU-1", 500, 61.5, 210.0, 99.0, 1530.0)
 
@@ -32,7 +32,7 @@ def test_agents_that_went_away_take_no_memory() -> None:
     for number in range(1_000):
         samples.note(f"agent-{number}", (WARM,), number * 10_000)
     assert sum(bool(samples.of(f"agent-{number}", 9_990_000)) for number in range(1_000)) == 12
-    assert len(samples._samples) <= 100
+    assert len(samples._samples._told) <= 100
 
 
 def test_numbers_that_are_not_numbers_and_long_names_are_not_kept() -> None:

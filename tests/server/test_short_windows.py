@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from assay_server.analysis.runs.request import RunData
-from assay_server.campaigns.analysing.short_windows import launches_asked, with_short_windows
+from assay_server.campaigns.analysing.request_builder import launches_asked, with_short_windows
 from assay_server.store.model import Slice
 
 

@@ -1,31 +1,62 @@
-"""Submitting a campaign: read, planned and stored as one, or refused."""
+"""Submitting a campaign: read, planned and stored as one, or refused.
+
+Large campaigns come in piece by piece, so that leases and heartbeats have their turn in between. Nobody sees
+a campaign before its last piece is there. One comes at a time, so whatever else has begun was left by a
+crash, and goes.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import secrets
+import time
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from assay_core.records.campaign import CampaignState, Submission, Submitted
 from assay_core.records.upload import Bundle
-from assay_sampling.errors import CampaignError, ParameterError
-from assay_server.access.audit import note_nothing_new, note_subject
+from assay_sampling.errors import CampaignError, ParameterError, StorageError
+from assay_server.access.audit import note_kept_back, note_nothing_new, note_subject
 from assay_server.access.caller import Caller, current_caller
 from assay_server.access.rights import project_for, require_priority
 from assay_server.campaign_file.compiled import CompiledCampaign
 from assay_server.campaign_file.reading import compile_campaign, read_campaign_file
 from assay_server.campaign_file.spec import Campaign as CampaignSpec
-from assay_server.campaigns.arrivals import ORDINARY, OvertakenError, Pace, bring_in, turn
 from assay_server.campaigns.bundles.named import folders_named, sent_bundles
 from assay_server.campaigns.planning.plan import Plan, next_number, plan_campaign
 from assay_server.campaigns.scheduling.coordinator import Coordinator
 from assay_server.campaigns.slicing.learned import RECENT_SLICES, SliceCosts
-from assay_server.store.model import Campaign
+from assay_server.store.model import Campaign, Run, Slice
 from assay_server.store.sql import SqlTransaction
 from assay_server.store.transactions import repeated
 
 _LONGEST_KEY = 100
 # Each run keeps the folder; messages repeat the name of the file.
 _LONGEST_PATH = 1024
+# Runs and slices of a piece: its transaction takes some 15 ms.
+PIECE_ROWS = 1_000
+# A run that goes takes all its slices with it.
+_RUNS_GIVEN_UP = 500
+# The rest after a piece, as a multiple of its time: others get the writer's lock between two pieces.
+_REST = 0.5
+_LEAST_REST_SECONDS = 0.002
+
+_Piece = tuple[Sequence[Run], Sequence[Slice]]
+
+
+@dataclass(frozen=True)
+class Pace:
+    """How large the pieces are, and how to rest between two of them."""
+
+    piece_rows: int = PIECE_ROWS
+    rest: Callable[[float], None] = time.sleep
+
+    def is_large(self, plan: Plan) -> bool:
+        """Whether a campaign comes in several pieces."""
+        return len(plan.runs) + len(plan.slices) > self.piece_rows
+
+
+ORDINARY = Pace()
 
 
 @repeated
@@ -33,7 +64,7 @@ def submit(coordinator: Coordinator, submission: Submission, pace: Pace = ORDINA
     """Plan and store a campaign of the caller's, or tell which folders' files must be sent first.
 
     A submission that its caller sent before, with the same key, is answered with the campaign that it
-    became. A large campaign is stored piece by piece (:mod:`assay_server.campaigns.arrivals`). Raises
+    became. A large campaign is stored piece by piece. Raises
     CampaignError naming line and field of each fault of the file, NotPermittedError if it names a
     project of others or a priority that the caller may not give, ParameterError for a key or path that is
     too long, and StorageError if there is no room for new work.
@@ -76,84 +107,184 @@ class _Asked:
     caller: Caller | None
     project: str
 
-    def planned(self, store: SqlTransaction) -> _Planned:
-        """Its plan, under the number that it gets if no other campaign of its name comes first."""
+    def planned(self, store: SqlTransaction, now_ms: int) -> tuple[Campaign, Plan]:
+        """Its campaign, under the number that it gets if no other one of its name comes first, and plan."""
         spec, sent = self.spec, self.submission
         number = next_number(store.campaign_numbers(spec.campaign))
-        campaign_id = f"{spec.campaign}-{number}"
         costs = SliceCosts(store.slice_times(RECENT_SLICES) if spec.live_workloads else ())
-        given = (spec, campaign_id, sent.base_directory, sent.file_name, costs)
-        return _Planned(number, campaign_id, plan_campaign(*given, bundles=self.bundles))
-
-    def campaign(self, planned: _Planned, now_ms: int) -> Campaign:
-        """Its campaign."""
-        return Campaign(
-            campaign_id=planned.campaign_id,
-            name=self.spec.campaign,
-            number=planned.number,
-            synthetic=self.spec.synthetic,
+        campaign = Campaign(
+            campaign_id=f"{spec.campaign}-{number}",
+            name=spec.campaign,
+            number=number,
+            synthetic=spec.synthetic,
             state=CampaignState.RUNNING,
-            text=self.submission.text,
-            file_name=self.submission.file_name,
-            base_directory=self.submission.base_directory,
+            text=sent.text,
+            file_name=sent.file_name,
+            base_directory=sent.base_directory,
             compiled=self.compiled,
             created_at_ms=now_ms,
             owner=_owner(self.caller),
             owner_name="" if self.caller is None else self.caller.name,
             project=self.project,
-            submission=self.submission.key,
+            submission=sent.key,
         )
+        given = (spec, campaign.campaign_id, sent.base_directory, sent.file_name, costs)
+        return campaign, plan_campaign(*given, bundles=self.bundles)
 
 
-@dataclass(frozen=True)
-class _Planned:
-    number: int
-    campaign_id: str
-    plan: Plan
-
-
-class _NumberTakenError(Exception):
-    """Another campaign of that name came first."""
+class _OvertakenError(Exception):
+    """Another campaign came first: one of that name, or, in another way, one under its owner's key."""
 
 
 def _stored(coordinator: Coordinator, request: _Asked, pace: Pace) -> Submitted:
     """The campaign, stored; planned again each time another one of its name or its key comes first."""
     while True:
-        with coordinator.snapshot() as store:
-            planned = request.planned(store)  # others do not wait for this
-        campaign = request.campaign(planned, coordinator.clock.now_ms())
-        note_subject(f"campaign {campaign.campaign_id}", f"{len(planned.plan.runs)} runs")
-        store_it = _brought_in if pace.is_large(planned.plan) else _added
-        with contextlib.suppress(_NumberTakenError, OvertakenError):
-            return store_it(coordinator, request, campaign, planned.plan, pace)
+        with coordinator.snapshot() as store:  # others do not wait for this
+            campaign, plan = request.planned(store, coordinator.clock.now_ms())
+        note_subject(f"campaign {campaign.campaign_id}", f"{len(plan.runs)} runs")
+        store_it = _brought_in if pace.is_large(plan) else _added
+        with contextlib.suppress(_OvertakenError):
+            before = store_it(coordinator, request, campaign, plan, pace)
+            return before or Submitted(campaign.campaign_id, len(plan.runs))
 
 
 def _added(
     coordinator: Coordinator, request: _Asked, campaign: Campaign, plan: Plan, _pace: Pace
-) -> Submitted:
-    """A campaign stored in one transaction."""
+) -> Submitted | None:
+    """Store a campaign in one transaction, unless it was sent before."""
     with coordinator.schedule() as schedule:
-        before = _sent_before(schedule.store, request.submission, request.caller)
-        if before is not None:
+        if before := _sent_before(schedule.store, request.submission, request.caller):
             return before
-        if campaign.number != next_number(schedule.store.campaign_numbers(campaign.name)):
-            raise _NumberTakenError
+        if not _has_number(schedule.store, campaign):
+            raise _OvertakenError
         schedule.add_campaign(campaign, plan.runs, plan.slices)
-    return Submitted(campaign.campaign_id, len(plan.runs))
+    return None
 
 
 def _brought_in(
     coordinator: Coordinator, request: _Asked, campaign: Campaign, plan: Plan, pace: Pace
-) -> Submitted:
-    """A campaign stored piece by piece."""
-    with turn(coordinator, pace):
+) -> Submitted | None:
+    """Store a campaign piece by piece, unless it was sent before; no other large one comes in meanwhile.
+
+    Raises StorageError if the disk refuses a piece, or if this server lost its turn and another one gave the
+    campaign up, and _OvertakenError if another one was quicker; then nothing of it counts.
+    """
+    with coordinator.arriving:
+        _clear(coordinator, pace)
         with coordinator.snapshot() as store:
             before = _sent_before(store, request.submission, request.caller)
         if before is not None:
             return before
-        if not bring_in(coordinator, campaign, plan, pace):
-            raise _NumberTakenError
-    return Submitted(campaign.campaign_id, len(plan.runs))
+        mark = secrets.token_hex(8)
+        with note_kept_back():
+            if not _begin(coordinator, campaign, mark):
+                raise _OvertakenError
+            for piece in _pieces(plan, pace.piece_rows):
+                began = time.monotonic()
+                _add(coordinator, campaign.campaign_id, mark, piece)
+                pace.rest(max(_LEAST_REST_SECONDS, _REST * (time.monotonic() - began)))
+        try:
+            _end(coordinator, campaign, mark)
+        except _OvertakenError:
+            _clear(coordinator, pace)
+            raise
+    return None
+
+
+def _has_number(store: SqlTransaction, campaign: Campaign) -> bool:
+    """Whether no other campaign of its name came first."""
+    return campaign.number == next_number(store.campaign_numbers(campaign.name))
+
+
+@repeated
+def _begin(coordinator: Coordinator, campaign: Campaign, mark: str) -> bool:
+    with coordinator.schedule() as schedule:
+        if not _has_number(schedule.store, campaign):
+            return False
+        schedule.store.begin_arrival(campaign, mark)
+        return True
+
+
+@repeated
+def _add(coordinator: Coordinator, campaign_id: str, mark: str, piece: _Piece) -> None:
+    runs, slices = piece
+    with coordinator.schedule() as schedule:
+        _require_arriving(schedule.store, campaign_id, mark)
+        if runs:
+            schedule.store.add_runs(runs, slices)
+        else:
+            schedule.store.replace_slices(slices[0].run_id, slices[0].index, slices)
+
+
+@repeated
+def _end(coordinator: Coordinator, campaign: Campaign, mark: str) -> None:
+    """Show a campaign that is there whole; raises _OvertakenError if another came under its key meanwhile.
+
+    A repeat may be small enough to be stored at once: plans change with the times that slices took.
+    """
+    with coordinator.schedule() as schedule:
+        _require_arriving(schedule.store, campaign.campaign_id, mark)
+        if campaign.submission and schedule.store.submitted_as(campaign.owner, campaign.submission):
+            raise _OvertakenError  # in the block, so that the audit log gets no entry either
+        schedule.end_arrival(campaign.campaign_id)
+
+
+def _require_arriving(store: SqlTransaction, campaign_id: str, mark: str) -> None:
+    if not store.is_arriving(campaign_id, mark):
+        cause = "this server lost the database for a while, and another one gave up what was there of it"
+        raise StorageError(f"campaign {campaign_id}", cause, "submit it again; nothing of it was kept")
+
+
+def clear_arrivals(coordinator: Coordinator, pace: Pace = ORDINARY) -> None:
+    """Remove what a crash or a full disk left of campaigns; returns at once while one comes in."""
+    if not coordinator.arriving.acquire(blocking=False):
+        return
+    try:
+        _clear(coordinator, pace)
+    finally:
+        coordinator.arriving.release()
+
+
+def _clear(coordinator: Coordinator, pace: Pace) -> None:
+    with coordinator.snapshot() as store:
+        left = store.arrivals()
+    with note_kept_back():
+        for campaign_id in left:
+            while not _give_up(coordinator, campaign_id):
+                pace.rest(_LEAST_REST_SECONDS)
+
+
+@repeated
+def _give_up(coordinator: Coordinator, campaign_id: str) -> bool:
+    with coordinator.schedule() as schedule:
+        return schedule.store.give_up_arrival(campaign_id, _RUNS_GIVEN_UP)
+
+
+def _pieces(plan: Plan, most_rows: int) -> Iterator[_Piece]:
+    """The runs of a plan in order, each with its slices, cut so that no piece has more rows than allowed.
+
+    The slices of a run that has very many go on in pieces of their own.
+    """
+    of_run: dict[str, list[Slice]] = {}
+    for piece in plan.slices:
+        of_run.setdefault(piece.run_id, []).append(piece)
+    runs: list[Run] = []
+    slices: list[Slice] = []
+    for run in plan.runs:
+        mine = of_run.get(run.run_id, [])
+        if runs and len(runs) + len(slices) + 1 + len(mine) > most_rows:
+            yield runs, slices
+            runs, slices = [], []
+        with_run = max(1, most_rows - 1)
+        runs.append(run)
+        slices += mine[:with_run]
+        if len(mine) > with_run:
+            yield runs, slices
+            runs, slices = [], []
+            for first in range(with_run, len(mine), most_rows):
+                yield [], mine[first : first + most_rows]
+    if runs:
+        yield runs, slices
 
 
 def _sent_before(store: SqlTransaction, submission: Submission, caller: Caller | None) -> Submitted | None:

@@ -19,12 +19,18 @@ from operator import attrgetter
 
 from assay_core.program_log import log_about
 from assay_core.records.campaign import CampaignState, ChangedFile, FileChange
-from assay_core.records.failure import Failure
-from assay_sampling.errors import AssayError, StorageError
+from assay_core.records.failure import Failure, failure
+from assay_sampling.errors import (
+    AssayError,
+    CounterUnavailableError,
+    InputError,
+    LaunchTableError,
+    StorageError,
+)
+from assay_sampling.running.failures import FailureClass
 from assay_server.analysis.runs.intact import RecordsChangedError, unreadable_copy
 from assay_server.analysis.runs.request import AnalysisRequest
 from assay_server.campaigns.analysing.executors.interface import ExecutorApart, WorkersAwayError
-from assay_server.campaigns.analysing.failing import failure_of_analysis, given_up
 from assay_server.campaigns.analysing.job import Pages
 from assay_server.campaigns.analysing.parts import submit_analysis
 from assay_server.campaigns.analysing.request_builder import analysis_request
@@ -240,15 +246,11 @@ class Analyses:
         return False
 
     def _start_after_refusal(self, begun: AnalysisTry, error: StorageError, *, away: bool) -> None:
-        """The campaign says why its analysis waits; the pauses grow. ``away``: the bucket is."""
-        self._forget(begun)
+        """``away``: the bucket is."""
         if not away:
             self._bucket_away.pop(begun.campaign_id, None)
         counted = self._bucket_away if away else self._refused
-        counted[begun.campaign_id] += 1
-        pause = _DISK_PAUSE_SECONDS * 2 ** min(counted[begun.campaign_id] - 1, 10)
-        pause = min(pause, _LONGEST_DISK_PAUSE_SECONDS)
-        self._pause(begun, pause, error)
+        self._wait(begun, error, counted, _DISK_PAUSE_SECONDS, _LONGEST_DISK_PAUSE_SECONDS)
 
     def _forget_refusals(self, campaign_id: str) -> None:
         """What went wrong until now does not count against the next analysis."""
@@ -257,29 +259,28 @@ class Analyses:
         self._broken.discard(campaign_id)
 
     def _wait_for_workers(self, begun: AnalysisTry, error: WorkersAwayError) -> None:
-        """Nobody can analyse now: the campaign says why, and it is tried again until somebody can."""
-        self._forget(begun)
-        self._away[begun.campaign_id] += 1
-        pause = _AWAY_PAUSE_SECONDS * 2 ** min(self._away[begun.campaign_id] - 1, 10)
-        pause = min(pause, _LONGEST_AWAY_PAUSE_SECONDS)
-        self._pause(begun, pause, error)
+        """Nobody can analyse now: it is tried again until somebody can."""
+        self._wait(begun, error, self._away, _AWAY_PAUSE_SECONDS, _LONGEST_AWAY_PAUSE_SECONDS)
 
-    def _pause(self, begun: AnalysisTry, pause: float, error: AssayError) -> None:
-        with log_about(campaign=begun.campaign_id):
+    def _wait(
+        self, begun: AnalysisTry, error: AssayError, counted: Counter[str], first: float, longest: float
+    ) -> None:
+        """The campaign says why its analysis waits, and it is tried again; the pauses grow."""
+        campaign_id = begun.campaign_id
+        self._forget(begun)
+        counted[campaign_id] += 1
+        pause = min(first * 2 ** min(counted[campaign_id] - 1, 10), longest)
+        with log_about(campaign=campaign_id):
             _log.warning("the analysis waits, and is tried again in %g s: %s", pause, error)
-        why = replace(failure_of_analysis(error, begun.campaign_id), retryable=True)
+        why = replace(failure_of_analysis(error, campaign_id), retryable=True)
         with contextlib.suppress(StorageError), self._coordinator.schedule() as schedule:
             if schedule.leave_analysis(begun):
-                schedule.tell_analysis(begun.campaign_id, why)
-        self._start_later(begun, pause)
-
-    def _start_later(self, begun: AnalysisTry, pause: float) -> None:
+                schedule.tell_analysis(campaign_id, why)
         with self._lock:
-            if self._closed:
-                return
-            timer = self._later[begun.campaign_id] = threading.Timer(pause, self.start, (begun.campaign_id,))
-            timer.daemon = True
-            timer.start()
+            if not self._closed:
+                timer = self._later[campaign_id] = threading.Timer(pause, self.start, (campaign_id,))
+                timer.daemon = True
+                timer.start()
 
     def _repeated(self, begun: AnalysisTry, document: bytes) -> bool:
         """Plan further repeats if the campaign asks for less noise than the report states."""
@@ -408,3 +409,42 @@ def _unreadable_now(change: ChangedFile) -> StorageError:
         "the server's disk does not give it",
         "check the disk; the analysis is tried again for about an hour, and then the file is measured again",
     )
+
+
+def failure_of_analysis(error: BaseException, campaign_id: str) -> Failure:
+    """The failure of an analysis, for good or for now."""
+    subject = f"analysis of {campaign_id}"
+    if isinstance(error, BrokenExecutor):
+        return Failure(
+            str(FailureClass.INTERNAL),
+            subject,
+            "its process died, most likely because the system ran out of memory and killed it",
+            "lower analysis.memory_limit_bytes in the campaign file, or give the server more memory",
+        )
+    if isinstance(error, WorkersAwayError):
+        return Failure(
+            str(FailureClass.ANALYSIS_WORKERS), error.subject, error.explained, error.remedy, retryable=True
+        )
+    if isinstance(error, AssayError):
+        return Failure(_class_of(error), error.subject, error.explained, error.remedy)
+    _log.error("%s failed", subject, exc_info=error)
+    cause = f"{type(error).__name__}: {error}"
+    return failure(FailureClass.INTERNAL, subject, cause)
+
+
+def given_up(begun: AnalysisTry) -> Failure:
+    """The failure of an analysis that outlived none of its servers."""
+    return Failure(
+        str(FailureClass.INTERNAL),
+        f"analysis of {begun.campaign_id}",
+        f"{begun.attempts - 1} servers in a row died, or stood still, while they made it",
+        "look into their logs for memory that ran out; then try it again: assay lab retry",
+    )
+
+
+def _class_of(error: AssayError) -> str:
+    if isinstance(error, InputError | LaunchTableError | CounterUnavailableError):
+        return str(FailureClass.INPUT_UNREADABLE)
+    if isinstance(error, StorageError):
+        return str(FailureClass.DISK_FULL)
+    return str(FailureClass.SERVER_REFUSED)

@@ -17,13 +17,12 @@ from assay_sampling.errors import StorageError
 from assay_server.analysis.runs.intact import ChangedRecords
 from assay_server.campaigns.bundles.stored import BundleStore
 from assay_server.campaigns.capacity import Capacity
-from assay_server.campaigns.gpu_samples import GpuSamples
+from assay_server.campaigns.last_heard import GpuSamples, Spools
 from assay_server.campaigns.scheduling.queue import Queue
 from assay_server.campaigns.scheduling.resting import RestingSlots, Row
 from assay_server.campaigns.scheduling.schedule import Schedule
 from assay_server.campaigns.scheduling.transitions import Effects, SchedulePolicy
 from assay_server.campaigns.scheduling.waiting import Line
-from assay_server.campaigns.spools import Spools
 from assay_server.clock import Clock
 from assay_server.store.model import Agent, Attempt, Campaign, Run
 from assay_server.store.record_store import RecordStore

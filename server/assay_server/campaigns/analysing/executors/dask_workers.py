@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from assay_sampling.errors import MissingExtraError
 from assay_server.analysis_place import AnalysisPlace
-from assay_server.campaigns.analysing.executors.interface import ExecutorApart, WorkersAwayError
+from assay_server.campaigns.analysing.executors.interface import ExecutorApart, Executors, WorkersAwayError
 from assay_server.campaigns.analysing.executors.on_worker import (
     differences,
     packages_in,
@@ -40,17 +40,15 @@ _PAUSE_SECONDS = 0.2
 _LOOKS_WITHOUT_WORKERS = 5
 
 
-class DaskWorkers:
-    """``Executors`` over a Dask scheduler. ``connect_seconds``: how long it is waited for."""
+class DaskWorkers(Executors):
+    """Executors over a Dask scheduler. ``connect_seconds``: how long it is waited for."""
 
     def __init__(self, place: AnalysisPlace, connect_seconds: float = _CONNECT_SECONDS) -> None:
         self._place = place
         self._connect_seconds = connect_seconds
-        self._last: _DaskExecutor | None = None
 
-    def __call__(self) -> _DaskExecutor:
-        """A connection to the scheduler, whose workers are checked; ends the earlier one."""
-        self.end()
+    def make(self) -> _DaskExecutor:
+        """A connection to the scheduler, whose workers are checked."""
         client = _connected(self._place, self._connect_seconds)
         try:
             usable, others = self._workers(client)
@@ -59,8 +57,7 @@ class DaskWorkers:
             raise
         for reason in others.values():
             _log.warning("%s: a worker gets no analyses: %s", self._place, reason)
-        self._last = _DaskExecutor(self._place, client, usable if others else None)
-        return self._last
+        return _DaskExecutor(self._place, client, usable if others else None)
 
     def _workers(self, client: Client) -> tuple[set[str], dict[str, str]]:
         """The usable workers and the others, once any is there: dead ones are replaced within seconds."""
@@ -74,12 +71,6 @@ class DaskWorkers:
             if time.monotonic() > deadline:
                 raise _no_workers(self._place)
             time.sleep(_PAUSE_SECONDS)
-
-    def end(self) -> None:
-        """End its tasks, and the connection."""
-        if self._last is not None:
-            self._last.shutdown(wait=False, cancel_futures=True)
-            self._last = None
 
 
 class _DaskExecutor(ExecutorApart):

@@ -7,8 +7,8 @@ died again and again with ``BrokenExecutor``, and with WorkersAwayError where it
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from concurrent.futures import Executor
-from typing import Protocol
 
 from assay_sampling.errors import NotReadyError
 
@@ -17,16 +17,37 @@ class WorkersAwayError(NotReadyError):
     """The workers that analyse cannot be reached, or none may be used; the analysis waits for them."""
 
 
-class Executors(Protocol):
+class Executors(ABC):
     """Makes the executor of analyses, and a new one after the earlier one broke.
 
     Making one, and submitting to it, raise WorkersAwayError.
     """
 
-    def __call__(self) -> Executor: ...
+    _last: Executor | None = None
+
+    def __call__(self) -> Executor:
+        """A new executor; ends the earlier one."""
+        self._end(wait=False)
+        self._last = self.make()
+        return self._last
+
+    @abstractmethod
+    def make(self) -> Executor:
+        """An executor of its own."""
 
     def end(self) -> None:
-        """End the last executor and its tasks, at once."""
+        """End the last executor and its tasks, at once.
+
+        Of processes, wait until their semaphores are unlinked. The threads of a pool may be daemons; if one
+        unlinked them while the process exits, it could be cut off half-way, and Python's resource tracker
+        would print a warning.
+        """
+        self._end(wait=True)
+
+    def _end(self, *, wait: bool) -> None:
+        if self._last is not None:
+            self._last.shutdown(wait=wait, cancel_futures=True)
+            self._last = None
 
 
 class ExecutorApart(Executor):

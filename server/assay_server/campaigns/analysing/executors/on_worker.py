@@ -1,14 +1,18 @@
-"""What runs on a worker that the server did not start: one task at a time, in the server's releases."""
+"""What runs on a worker that the server did not start: one task at a time, in the server's releases.
+
+A worker gets tasks only if it has the packages whose releases numbers may change with.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
+import os
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from typing import Any, TypeVar
 
-from assay_server.campaigns.analysing.computing_packages import computing_packages
-from assay_server.campaigns.analysing.executors.freed_memory import keep_freed_memory
 from assay_server.campaigns.analysing.executors.interface import WorkersAwayError
 
 Result = TypeVar("Result")
@@ -80,3 +84,36 @@ def _own_name() -> str:
 
     worker = get_worker()
     return f"worker {worker.name} ({worker.address})"
+
+
+# Besides Python. A report names some of them.
+_ALWAYS = ("assay-gpu", "numpy", "pyarrow", "scikit-learn", "scipy", "pydantic", "duckdb")
+
+
+def computing_packages() -> tuple[str, ...]:
+    """These packages, and those that bring a method that is installed here."""
+    from assay_sampling.methods.registry import methods_of_others, package_of  # noqa: PLC0415 - loads methods
+
+    brought = {package[0] for name in methods_of_others() if (package := package_of(name)) is not None}
+    return (*_ALWAYS, *sorted(brought.difference(_ALWAYS)))
+
+
+_VARIABLE, _SET_BY_NANNY = "MALLOC_TRIM_THRESHOLD_", "65536"
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # malloc.h
+_MAPPED_FROM_BYTES = 32 << 20  # the most that glibc allows
+
+
+@cache
+def keep_freed_memory() -> None:
+    """Undo what Dask's nanny does to the memory of its workers, unless a person chose another value.
+
+    With it, glibc gives every array back to the system when it is freed, and fetches it page by page when the
+    next one is made: a third of an analysis' CPU. These are the limits that glibc comes to by itself in a
+    process of the server. Source: distributed.dask.org, "Worker Memory Management"; mallopt(3).
+    """
+    if os.environ.get(_VARIABLE) != _SET_BY_NANNY:
+        return
+    with contextlib.suppress(OSError, AttributeError):  # not glibc
+        set_limit = ctypes.CDLL(None).mallopt
+        set_limit(_M_MMAP_THRESHOLD, _MAPPED_FROM_BYTES)
+        set_limit(_M_TRIM_THRESHOLD, 2 * _MAPPED_FROM_BYTES)

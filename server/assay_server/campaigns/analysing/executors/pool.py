@@ -8,34 +8,18 @@ from collections.abc import Callable
 from concurrent.futures import BrokenExecutor, Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
 from typing import Any
 
+from assay_server.campaigns.analysing.executors.interface import Executors
 from assay_server.campaigns.analysing.job import end_with_server
 
 
-class WorkerPool:
+class WorkerPool(Executors):
     """Makes executors of ``workers`` processes, which die with this process, however it dies."""
 
     def __init__(self, workers: int) -> None:
         self._workers = workers
-        self._executor: _Processes | None = None
 
-    def __call__(self) -> Executor:
-        """New processes; ends the earlier ones."""
-        self._end(wait=False)
-        self._executor = _Processes(self._workers)
-        return self._executor
-
-    def end(self) -> None:
-        """End the workers at once, and wait until their semaphores are unlinked.
-
-        The threads of a pool may be daemons; if one unlinked them while the process exits, it could be
-        cut off half-way, and Python's resource tracker would print a warning.
-        """
-        self._end(wait=True)
-
-    def _end(self, *, wait: bool) -> None:
-        if self._executor is not None:
-            self._executor.shutdown(wait=wait, cancel_futures=True)
-            self._executor = None
+    def make(self) -> Executor:
+        return _Processes(self._workers)
 
 
 class _Processes(Executor):
