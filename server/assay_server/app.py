@@ -248,9 +248,13 @@ class Server:
         self, metadata: AuditedStore, database: SqliteStore | PostgresqlStore, records: RecordStore
     ) -> Coordinator:
         settings, state, clock = self.settings, self.settings.state_dir, self._clock or SteadyClock()
-        refused = self.writability.refused
+
+        def refused() -> None:
+            self.metrics.not_stored()
+            self.writability.refused()
+
         coordinator = Coordinator(
-            metadata, records, _policy(settings), clock, meter=self.metrics, on_refusal=refused
+            metadata, records, _policy(settings), clock, on_stored=self.metrics.stored, on_refusal=refused
         )
         coordinator.capacity = Capacity(
             folder_of_records(state), settings.records_limit_bytes, settings.minimum_free_bytes

@@ -219,37 +219,25 @@ def test_reading_often_does_not_ask_the_store_often() -> None:
     assert coordinator.asked == 3
 
 
-class _Meter:
-    def __init__(self) -> None:
-        self.done: list[tuple[float, float, float]] = []
-        self.errors = 0
-
-    def stored(self, wait_seconds: float, work_seconds: float, commit_seconds: float) -> None:
-        self.done.append((wait_seconds, work_seconds, commit_seconds))
-
-    def not_stored(self) -> None:
-        self.errors += 1
-
-
 def test_a_transaction_that_the_store_refuses_is_told_apart(tmp_path: Path) -> None:
-    meter, refusals = _Meter(), list[str]()
+    done, refusals = list[tuple[float, ...]](), list[str]()
     coordinator = Coordinator(
         SqliteStore(None),
         LocalRecordStore(tmp_path),
         SchedulePolicy(),
         HandClock(),
-        meter=meter,
+        on_stored=lambda *seconds: done.append(seconds),
         on_refusal=lambda: refusals.append("refused"),
     )
     with coordinator.schedule() as schedule:
         schedule.store.next_token()
-    assert len(meter.done) == 1
-    assert all(0 <= seconds < 5 for seconds in meter.done[0])
+    assert len(done) == 1
+    assert all(0 <= seconds < 5 for seconds in done[0])
     with pytest.raises(StorageError), coordinator.schedule():
         raise StorageError("disk", "it is full", "free space")
     with pytest.raises(KeyError), coordinator.schedule():
         raise KeyError
-    assert (len(meter.done), meter.errors, refusals) == (1, 1, ["refused"])
+    assert (len(done), refusals) == (1, ["refused"])
 
 
 def test_lines_of_a_call_name_it_and_its_address(

@@ -313,9 +313,9 @@ def test_another_workload_teaches_nothing() -> None:
         costs = SliceCosts(read.slice_times(RECENT_SLICES))
         runs = [plan_campaign(load_campaign(text, "c"), "x-1", "/base", "c").runs[0] for text in
                 (other, TEXT.format(detailed="{sets: features}"))]  # fmt: skip
-        assert costs.measured(runs[0]) is None
-        known = costs.measured(runs[1])
-    assert known is not None and known.launch_seconds == pytest.approx(0.002, rel=0.1)
+        assert costs.of(runs[0]) == SliceCosts().of(runs[0])
+        known = costs.of(runs[1])
+    assert known.launch_seconds == pytest.approx(0.002, rel=0.1)
 
 
 @pytest.mark.parametrize(

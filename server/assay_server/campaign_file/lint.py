@@ -50,6 +50,12 @@ class Finding:
     remedy_here: str = ""
 
 
+def _finding(
+    file: CampaignFile, place: Place, cause: str, remedy: str, weight: Weight, *, remedy_here: str = ""
+) -> Finding:
+    return Finding(file.line(place), field_path(place), cause, remedy, weight, remedy_here)
+
+
 @dataclass(frozen=True)
 class Findings:
     """All doubtful entries of a valid campaign file, by line."""
@@ -111,21 +117,12 @@ def _gpus(file: CampaignFile, virtual_gpus: Sequence[str]) -> Iterator[Finding]:
         place: Place = ("gpus", position)
         hint = f" (did you mean {either(meant)}?)" if meant else ""
         if campaign.synthetic:
-            yield Finding(
-                file.line(place),
-                field_path(place),
-                f"there is no virtual GPU {kind!r}{hint}",
-                f"there are {', '.join(virtual_gpus)}",
-                Weight.CERTAIN,
-            )
+            cause, remedy = f"there is no virtual GPU {kind!r}{hint}", f"there are {', '.join(virtual_gpus)}"
+            yield _finding(file, place, cause, remedy, Weight.CERTAIN)
         else:
-            yield Finding(
-                file.line(place),
-                field_path(place),
-                f"no known GPU is called {kind!r}{hint}, and runs wait until an agent has one",
-                "name it in full, as 'assay-agent inventory' on the box does",
-                Weight.DOUBTFUL,
-            )
+            cause = f"no known GPU is called {kind!r}{hint}, and runs wait until an agent has one"
+            remedy = "name it in full, as 'assay-agent inventory' on the box does"
+            yield _finding(file, place, cause, remedy, Weight.DOUBTFUL)
 
 
 def _files(file: CampaignFile, folder: Path) -> Iterator[Finding]:
@@ -149,7 +146,7 @@ def _bundles(file: CampaignFile, folder: Path) -> Iterator[Finding]:
         except InputError as error:
             place: Place = ("workloads", position, "bundle")
             cause = f"its files cannot be sent: {error.subject}: {error.cause}"
-            yield Finding(file.line(place), field_path(place), cause, error.remedy, Weight.CERTAIN)
+            yield _finding(file, place, cause, error.remedy, Weight.CERTAIN)
 
 
 def _program(program: str, place: Place, file: CampaignFile, folder: Path) -> Iterator[Finding]:
@@ -160,10 +157,8 @@ def _program(program: str, place: Place, file: CampaignFile, folder: Path) -> It
         yield from _missing("program", program, place, file, folder)
         path = folder / program
         if path.is_file() and not os.access(path, os.X_OK):
-            yield Finding(
-                file.line(place), field_path(place), f"the program {path} is not executable",
-                f"chmod +x {program}", Weight.LOCAL,
-            )  # fmt: skip
+            cause = f"the program {path} is not executable"
+            yield _finding(file, place, cause, f"chmod +x {program}", Weight.LOCAL)
 
 
 def _missing(what: str, given: str, place: Place, file: CampaignFile, folder: Path) -> Iterator[Finding]:
@@ -179,11 +174,6 @@ def _missing(what: str, given: str, place: Place, file: CampaignFile, folder: Pa
         reason = "is not on this machine"
     close = difflib.get_close_matches(path.name, beside, n=1)
     hint = f" (did you mean {close[0]!r}?)" if close else ""
-    yield Finding(
-        file.line(place),
-        field_path(place),
-        f"the {what} {path} {reason}{hint}",
-        _ELSEWHERE,
-        Weight.LOCAL,
-        _HERE,
+    yield _finding(
+        file, place, f"the {what} {path} {reason}{hint}", _ELSEWHERE, Weight.LOCAL, remedy_here=_HERE
     )

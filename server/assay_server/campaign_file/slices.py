@@ -99,11 +99,6 @@ class SliceCost:
         return 100.0 * self.skip_seconds * launch_skip / seconds if seconds > 0 else 0.0
 
 
-def cost_before(counters: Sequence[str], assumed: Assumptions | None = None) -> SliceCost:
-    """The assumed cost of slices that collect these counters, before any was measured."""
-    return assumed_cost(replay_passes(counters).passes, assumed or Assumptions())
-
-
 def assumed_cost(passes: int, assumed: Assumptions) -> SliceCost:
     """The cost before anything is measured. One pass needs no copy of the memory."""
     restore = assumed.restore_milliseconds if passes > 1 else 0.0

@@ -11,8 +11,7 @@ from assay_core.records.runs import RunsAction, RunsRequest
 from assay_sampling.errors import StorageError
 from assay_server.campaigns.scheduling.coordinator import Coordinator
 from assay_server.campaigns.slicing.after_light import awaited_lights, plan_from
-from assay_server.store.model import PendingRequest, Run
-from assay_server.store.sql import SqlTransaction
+from assay_server.store.model import PendingRequest
 from assay_server.store.transactions import repeated
 
 # Runs of a piece: its transaction takes some milliseconds, which is as long as a heartbeat waits for it.
@@ -63,14 +62,15 @@ class RequestRunner:
             try:
                 self._carry_on_all()
                 if not self._looked_for_awaiting:
-                    self._start_all_awaiting()
+                    # A crash may have come between a retry and the slices of the runs it brought back.
+                    with self._coordinator.snapshot() as store:
+                        campaigns = store.campaigns()
+                    for campaign in campaigns:
+                        if campaign.state is CampaignState.RUNNING:
+                            self._start_awaiting(campaign.campaign_id)
                     self._looked_for_awaiting = True
             finally:
                 self._lock.release()
-
-    def _ending(self) -> StorageError:
-        cause = "it ends; its next start carries on what is left of the request"
-        return StorageError("server", cause, "start it again, then see: assay lab status")
 
     def _carry_on_all(self) -> None:
         with self._coordinator.snapshot() as store:
@@ -87,7 +87,8 @@ class RequestRunner:
     def _carry_on(self, request: PendingRequest) -> PendingRequest:
         while True:
             if self._closed:
-                raise self._ending()
+                cause = "it ends; its next start carries on what is left of the request"
+                raise StorageError("server", cause, "start it again, then see: assay lab status")
             began = time.monotonic()
             now, left = self._next_piece(request)
             request = now or request
@@ -98,13 +99,6 @@ class RequestRunner:
             self._start_awaiting(request.asked.campaign_id)
         return request
 
-    def _start_all_awaiting(self) -> None:
-        """After a start: a crash may have come between a retry and the slices of the runs it brought back."""
-        with self._coordinator.snapshot() as store:
-            running = [c.campaign_id for c in store.campaigns() if c.state is CampaignState.RUNNING]
-        for campaign_id in running:
-            self._start_awaiting(campaign_id)
-
     def _start_awaiting(self, campaign_id: str) -> None:
         """Give detailed runs that were tried again their slices if their light run has already ended."""
         with self._coordinator.snapshot() as store:
@@ -112,7 +106,9 @@ class RequestRunner:
         for light in lights:
             with self._coordinator.snapshot() as store:
                 plan = None
-                if file := _file_of(store, light):
+                is_done = light.state is RunState.DONE
+                files = [piece.file for piece in store.slices(light.run_id) if piece.file and is_done]
+                for file in files[:1]:
                     with self._coordinator.records.reading(file) as path:
                         plan = plan_from(store, light, path)
             with self._coordinator.schedule() as schedule:
@@ -122,10 +118,3 @@ class RequestRunner:
         """How many attempts of the requested runs are running."""
         with self._coordinator.snapshot() as store:
             return len(store.requested_attempts(runs_request, (AttemptState.LEASED, AttemptState.PUBLISHING)))
-
-
-def _file_of(store: SqlTransaction, light: Run) -> str:
-    """The published file of a light run that succeeded; "" if it did not."""
-    if light.state is not RunState.DONE:
-        return ""
-    return next((piece.file for piece in store.slices(light.run_id) if piece.file), "")

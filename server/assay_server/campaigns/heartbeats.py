@@ -58,42 +58,35 @@ class Heartbeats:
     def _answers(self, beats: Sequence[Heartbeat]) -> list[HeartbeatAnswer]:
         if not any(beat.attempts for beat in beats):
             with self._coordinator.snapshot() as store:
-                if _were_just_seen(store, beats, self._coordinator.clock.now_ms()):
-                    return [HeartbeatAnswer()] * len(beats)
+                seen_at_ms, now_ms = _seen_at_ms(store, beats), self._coordinator.clock.now_ms()
+            if all(at_ms is not None and now_ms - at_ms <= SEEN_EVERY_MS for at_ms in seen_at_ms):
+                return [HeartbeatAnswer()] * len(beats)
         with self._coordinator.schedule() as schedule:
             return _noted(schedule, beats)
 
 
-def _were_just_seen(store: SqlTransaction, beats: Sequence[Heartbeat], now_ms: int) -> bool:
-    """Whether the store knows all of these agents and has just seen them."""
-    known = store.sessions([beat.agent_id for beat in beats])
-    return all(
-        beat.agent_id in known
-        and known[beat.agent_id].session_id == beat.session_id
-        and now_ms - known[beat.agent_id].seen_at_ms <= SEEN_EVERY_MS
-        for beat in beats
-    )
+def _seen_at_ms(store: SqlTransaction, beats: Sequence[Heartbeat]) -> list[int | None]:
+    """When each of these agents was seen last; None: the store does not know this process of it."""
+    sessions = store.sessions([beat.agent_id for beat in beats])
+    known = ((beat, sessions.get(beat.agent_id)) for beat in beats)
+    return [
+        one.seen_at_ms if one is not None and one.session_id == beat.session_id else None
+        for beat, one in known
+    ]
 
 
 def _noted(schedule: Schedule, beats: Sequence[Heartbeat]) -> list[HeartbeatAnswer]:
     """Note that these agents were seen, and that their attempts live."""
     store, now_ms = schedule.store, schedule.now_ms
-    sessions = store.sessions([beat.agent_id for beat in beats])
     attempts = store.attempts_with(each.key for beat in beats for each in beat.attempts)
-    known = [
-        beat.agent_id in sessions and sessions[beat.agent_id].session_id == beat.session_id for beat in beats
-    ]
-    seen = [
-        beat.agent_id
-        for beat, is_known in zip(beats, known, strict=True)
-        if is_known and now_ms - sessions[beat.agent_id].seen_at_ms > SEEN_EVERY_MS
-    ]
-    store.saw_agents(seen, now_ms)
+    known = list(zip(beats, _seen_at_ms(store, beats), strict=True))
+    late = [b.agent_id for b, at_ms in known if at_ms is not None and now_ms - at_ms > SEEN_EVERY_MS]
+    store.saw_agents(late, now_ms)
     longer: list[tuple[AttemptKey, int]] = []
     answers: list[HeartbeatAnswer] = []
-    for beat, is_known in zip(beats, known, strict=True):
-        drop = () if not is_known else _to_drop(schedule, beat, attempts, longer)
-        answers.append(HeartbeatAnswer(drop, register_again=not is_known))
+    for beat, at_ms in known:
+        drop = () if at_ms is None else _to_drop(schedule, beat, attempts, longer)
+        answers.append(HeartbeatAnswer(drop, register_again=at_ms is None))
     store.extend_attempts(longer, now_ms + schedule.policy.lease_ms)
     return answers
 

@@ -120,8 +120,10 @@ class SetAsideFolder:
         return folder
 
 
-def warn_of(moved: MovedFiles) -> None:
-    """Log what was set aside: the first files, and their number."""
+def warn_of(moved: MovedFiles | None) -> None:
+    """Log what was set aside, if anything was: the first files, and their number."""
+    if moved is None:
+        return
     rest = len(moved.names) - _NAMED
     _log.warning(
         "%d files %s were moved to %s: %s%s; nothing was removed: look at them, then remove the folder",

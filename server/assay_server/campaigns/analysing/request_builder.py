@@ -33,6 +33,8 @@ def analysis_request(
     ``windows_so_far``: with detailed runs under way, as far as their slices go without a gap: they are
     shorter windows of the same workloads.
     """
+    from assay_server.analysis.runs.cycles_apart import paired  # noqa: PLC0415 - it loads the analysis
+
     campaign = store.campaign(campaign_id)
     if campaign is None:
         raise StorageError(campaign_id, "the store lost this campaign")
@@ -42,6 +44,14 @@ def analysis_request(
     there = [run for run in runs if run.state is RunState.DONE or run.run_id in windows]
     known = {run.run_id for run in there}
     failed_runs = tuple(_failed_run(run) for run in runs if run.run_id not in known)
+    # Attempts' logs, which are long, are read only of runs that are compared with a bare run.
+    compared = any(run.level == "bare" for run in runs)
+    runs_data = (
+        _timed(_run_data(run, campaign, store, records), store)
+        if compared and run.command is not None
+        else _run_data(run, campaign, store, records, windows.get(run.run_id))
+        for run in there
+    )
     return AnalysisRequest(
         records=records.place,
         campaign_id=campaign_id,
@@ -55,24 +65,10 @@ def analysis_request(
         memory_limit_bytes=settings.memory_limit_bytes,
         ranks=settings.ranks,
         by_operation=settings.by_operation,
-        runs=_paired(
-            failed_runs,
-            (
-                _timed(_run_data(run, campaign, store, records), store)
-                if _overheads_asked(run, runs)
-                else _run_data(run, campaign, store, records, windows.get(run.run_id))
-                for run in there
-            ),
-        ),
+        # Runs of features hold the runs that measured their cycles apart.
+        runs=paired(with_short_windows(tuple(runs_data)), failed_runs),
         failed_runs=failed_runs,
     )
-
-
-def _paired(failed_runs: Sequence[FailedRun], runs: Iterable[RunData]) -> tuple[RunData, ...]:
-    """The runs; those of features hold the runs that measured their cycles apart."""
-    from assay_server.analysis.runs.cycles_apart import paired  # noqa: PLC0415 - it loads the analysis
-
-    return paired(with_short_windows(tuple(runs)), failed_runs)
 
 
 def _windows_so_far(store: SqlTransaction, runs: Sequence[Run]) -> dict[str, list[Slice]]:
@@ -128,11 +124,6 @@ def _run_data(
             store.published_facts(run.run_id), measured=run.command is not None and not campaign.synthetic
         ),
     )
-
-
-def _overheads_asked(run: Run, runs: Sequence[Run]) -> bool:
-    """Whether a run is compared with a bare run. Otherwise attempts' logs, which are long, are not read."""
-    return run.command is not None and any(other.level == "bare" for other in runs)
 
 
 def _timed(run: RunData, store: SqlTransaction) -> RunData:

@@ -21,7 +21,6 @@ import secrets
 import shutil
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
@@ -162,7 +161,7 @@ class BundleStore:
             )
         if room <= 0:
             raise _no_room(self.limits, mine, total)
-        path = self._new_path() if part is None else part.path
+        path = self._incoming / f"{os.getpid()}-{next(_counter)}" if part is None else part.path
         incoming = Incoming(self, holder, bundle, reader, most_bytes=room, path=path)
         if part is not None:
             try:
@@ -190,7 +189,11 @@ class BundleStore:
 
     def keep(self, holder: str, bundle: Bundle, packed: Path) -> None:
         """Take a checked file in for its holder, durably; a second copy changes nothing but the holders."""
-        lost = self._lost(bundle.sha256)
+        with self._metadata.snapshot() as store:
+            kept_bundle = store.bundle(bundle.sha256)
+        # The name of its file if that is gone, and may be replaced.
+        has_file = kept_bundle is None or self._records.has_bundle(kept_bundle.file)
+        lost = "" if kept_bundle is None or has_file else kept_bundle.file
         if not self._claim(holder, bundle.sha256, lost):
             self._store(holder, bundle, packed, lost)
         with self._lock, storage_errors(packed):
@@ -198,16 +201,6 @@ class BundleStore:
             part = self._parts.pop((holder, bundle.sha256), None)
             if part is not None:
                 part.path.unlink(missing_ok=True)
-
-    def _lost(self, sha256: str) -> str:
-        """The name of a bundle's file that is gone, and may be replaced; "": it is not."""
-        with self._metadata.snapshot() as store:
-            kept_bundle = store.bundle(sha256)
-        return (
-            kept_bundle.file
-            if kept_bundle is not None and not self._records.has_bundle(kept_bundle.file)
-            else ""
-        )
 
     def _claim(self, holder: str, sha256: str, lost: str) -> bool:
         """Note who else sent a bundle that is there; whether it is."""
@@ -235,8 +228,11 @@ class BundleStore:
                 store.put_bundle(self._claimed(kept_bundle, holder))
             else:
                 store.delete_bundle(bundle.sha256)
-                quotas = store.bundle_bytes(holder)
-                has_room = self._has_room(quotas, size)
+                quotas = mine, total = store.bundle_bytes(holder)
+                has_room = (
+                    mine + size <= self.limits.bundle_identity_bytes
+                    and total + size <= self.limits.bundle_total_bytes
+                )
                 if has_room:
                     holders = {} if kept_bundle is None else kept_bundle.holders
                     store.put_bundle(self._claimed(KeptBundle(bundle, file, size, holders), holder))
@@ -246,14 +242,6 @@ class BundleStore:
             self._records.remove_bundle(file)
         if not has_room:
             raise _no_room(self.limits, *quotas)
-
-    def _has_room(self, quotas: tuple[int, int], size: int) -> bool:
-        """Whether so many bytes more keep within what an identity may have, and all."""
-        mine, total = quotas
-        return (
-            mine + size <= self.limits.bundle_identity_bytes
-            and total + size <= self.limits.bundle_total_bytes
-        )
 
     def stored_bytes(self, sha256: str) -> int:
         """The compressed bytes of a bundle; 0: it is not here."""
@@ -272,8 +260,7 @@ class BundleStore:
         if kept_bundle is None:
             cause = "the server has no such bundle"
             raise StorageError(f"bundle {sha256[:64]}", cause, "see what assay-server check finds")
-        reading: AbstractContextManager[Path] = self._records.reading_bundle(kept_bundle.file)
-        with reading as path:
+        with self._records.reading_bundle(kept_bundle.file) as path:
             yield path
 
     def pieces(self, sha256: str) -> Iterator[bytes]:
@@ -315,10 +302,6 @@ class BundleStore:
                 if part.at_ms < before:
                     del self._parts[key]
                     part.path.unlink(missing_ok=True)
-
-    def _new_path(self) -> Path:
-        """A new name for a file on its way in."""
-        return self._incoming / f"{os.getpid()}-{next(_counter)}"
 
 
 def bundle_fault(path: Path, bundle: Bundle) -> str:

@@ -17,7 +17,7 @@ from assay_core.records.failure import failure
 from assay_sampling.running.failures import FailureClass
 from assay_server.analysis.runs.intact import what_changed
 from assay_server.campaigns.scheduling.coordinator import Coordinator
-from assay_server.campaigns.scheduling.transitions import live_keys
+from assay_server.campaigns.scheduling.transitions import UNENDED_ATTEMPTS
 from assay_server.store.model import Slice
 from assay_server.store.quarantine_files import warn_of
 from assay_server.store.record_store import KnownFiles
@@ -68,9 +68,7 @@ def _lose(coordinator: Coordinator, piece: Slice, change: ChangedFile) -> None:
     with log_about(run=piece.run_id, slice=piece.index):
         _log.warning("%s is %s: its slice is measured again", _name(piece), change.what)
     # First the file: as soon as the slice waits, another attempt may publish it again.
-    moved = coordinator.records.set_aside(piece.file)
-    if moved is not None:
-        warn_of(moved)
+    warn_of(coordinator.records.set_aside(piece.file))
     cause = f"{_name(piece)} is {change.what} since it was published"
     why = failure(FailureClass.RECORDS_CHANGED, f"run {piece.run_id}", cause)
     with coordinator.schedule() as schedule:
@@ -131,9 +129,9 @@ def _has_ended(store: SqlTransaction, piece: Slice) -> bool:
 def sweep(coordinator: Coordinator) -> None:
     """Clean up the files that no server needs, before this one writes any."""
     with coordinator.snapshot() as store:
-        unended = store.attempts_in((AttemptState.LEASED, AttemptState.PUBLISHING, AttemptState.EXPIRED))
+        unended = store.attempts_in(UNENDED_ATTEMPTS)  # their segments may still be needed
         known = KnownFiles(
-            live=live_keys(unended),
+            live=[each.key for each in unended],
             publishing=[each.key for each in unended if each.state is AttemptState.PUBLISHING],
             published=[piece.file for piece in store.published_slices()],
             campaigns={campaign.campaign_id for campaign in store.campaigns()},
@@ -141,5 +139,4 @@ def sweep(coordinator: Coordinator) -> None:
             bundles={kept_bundle.file for kept_bundle in store.bundles()},
         )
         moved = coordinator.records.sweep(known)
-    if moved is not None:
-        warn_of(moved)
+    warn_of(moved)

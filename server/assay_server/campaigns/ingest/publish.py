@@ -9,7 +9,6 @@ import logging
 import threading
 import time
 from collections.abc import Callable
-from typing import NamedTuple, Self
 from weakref import WeakValueDictionary
 
 from assay_core.program_log import log_about
@@ -41,17 +40,13 @@ _log = logging.getLogger(__name__)
 _NO_FILE = PublishedFile("", 0, 0, "")
 
 
-class _Finished(NamedTuple):
-    """What is published of an attempt."""
+_Finished = tuple[Attempt | None, list[Segment], Run | None]
 
-    attempt: Attempt | None
-    segments: list[Segment]
-    run: Run | None
 
-    @classmethod
-    def read(cls, store: SqlTransaction, key: AttemptKey) -> Self:
-        attempt = store.attempt(key.run_id, key.slice_index, key.attempt)
-        return cls(attempt, store.segments(key), store.run(key.run_id))
+def _finished(store: SqlTransaction, key: AttemptKey) -> _Finished:
+    """What is published of an attempt, and its run."""
+    attempt = store.attempt(key.run_id, key.slice_index, key.attempt)
+    return attempt, store.segments(key), store.run(key.run_id)
 
 
 class Publisher:
@@ -80,7 +75,7 @@ class Publisher:
                 )
                 if outcome is not FinishOutcome.PUBLISH:
                     return outcome is FinishOutcome.ALREADY_PUBLISHED
-                finished = _Finished.read(schedule.store, key)
+                finished = _finished(schedule.store, key)
             return self._publish(key, finished)
 
     def resume(self) -> None:
@@ -91,19 +86,16 @@ class Publisher:
             if self._slice_lock(attempt.key).locked():
                 continue  # its agent waits in this lock
             try:
-                self._publish_again(attempt.key)
+                with self._slice_lock(attempt.key):
+                    with self._coordinator.snapshot() as store:
+                        finished = _finished(store, attempt.key)
+                    self._publish(attempt.key, finished)
             except AssayError as error:
                 with log_about(**attempt.key.log_fields):
                     _log.warning("finished but not published yet: %s", error)
             except Exception:  # noqa: BLE001 - a defect with one attempt must not keep the others waiting
                 with log_about(**attempt.key.log_fields):
                     _log.exception("finished but not published yet: an error that nobody expected")
-
-    def _publish_again(self, key: AttemptKey) -> None:
-        with self._slice_lock(key):
-            with self._coordinator.snapshot() as store:
-                finished = _Finished.read(store, key)
-            self._publish(key, finished)
 
     def _publish(self, key: AttemptKey, finished: _Finished) -> bool:
         """In the lock of its slice."""
@@ -156,9 +148,7 @@ class Publisher:
         if attempt is None or attempt.state is not AttemptState.PUBLISHING:
             return attempt is not None and attempt.state is AttemptState.PUBLISHED
         # The database may be older than the records: an existing file is not this attempt's.
-        moved = self._coordinator.records.make_way(key)
-        if moved is not None:
-            warn_of(moved)
+        warn_of(self._coordinator.records.make_way(key))
         if isinstance(error, DamagedSegmentError):
             self._set_aside_staged(key)
             why = failure(FailureClass.STAGING_DAMAGED, error.subject, error.cause)
@@ -171,9 +161,7 @@ class Publisher:
     def _set_aside_staged(self, key: AttemptKey) -> None:
         """What is left of an attempt's damaged segments is kept for a look, which the status tells."""
         try:
-            moved = self._coordinator.records.set_aside_staged(key)
-            if moved is not None:
-                warn_of(moved)
+            warn_of(self._coordinator.records.set_aside_staged(key))
         except StorageError as refused:  # the disk is ill: the attempt must end nevertheless
             with log_about(**key.log_fields):
                 _log.warning("the damaged segments cannot be set aside: %s", refused)

@@ -18,9 +18,8 @@ from assay_server.campaign_file.reading import CampaignFile
 from assay_server.campaign_file.slices import (
     MOST_SLICES_OF_A_RUN,
     Assumptions,
-    Window,
+    assumed_cost,
     assumptions,
-    cost_before,
     cut,
 )
 from assay_server.campaigns.planning.plan import Plan, plan_campaign
@@ -41,8 +40,12 @@ def forecast_campaign(file: CampaignFile, base_directory: str, given: Mapping[st
     plan = plan_campaign(campaign, campaign.campaign, base_directory, file.name, costs)
     # Without a detailed level there are no slices to cut.
     slicing = campaign.detailed.slicing if campaign.detailed is not None else Slicing(first=1)
-    runs = [_run_document(run, slices, slicing, assumed) for run, slices in _with_slices(plan)]
-    gpus = [_summed(kind, [r for r in runs if r["device"] == kind]) for kind in _kinds(runs)]
+    slices: dict[str, list[Slice]] = {run.run_id: [] for run in plan.runs}
+    for piece in plan.slices:
+        slices[piece.run_id].append(piece)
+    runs = [_run_document(run, slices[run.run_id], slicing, assumed) for run in plan.runs]
+    kinds = dict.fromkeys(run["device"] for run in runs)
+    gpus = [_summed(kind, [run for run in runs if run["device"] == kind]) for kind in kinds]
     return {
         "campaign": campaign.campaign,
         "synthetic": campaign.synthetic,
@@ -73,22 +76,18 @@ def missing_files(plan: Plan) -> list[str]:
     return [path for path in dict.fromkeys(named) if not Path(path).exists()]
 
 
-def _with_slices(plan: Plan) -> list[tuple[Run, list[Slice]]]:
-    slices: dict[str, list[Slice]] = {run.run_id: [] for run in plan.runs}
-    for piece in plan.slices:
-        slices[piece.run_id].append(piece)
-    return [(run, slices[run.run_id]) for run in plan.runs]
-
-
 def _run_document(run: Run, slices: list[Slice], slicing: Slicing, assumed: Assumptions) -> dict[str, Any]:
+    passes = replay_passes(run.counters)
+    cost = assumed_cost(passes.passes, assumed)
     planned = [(piece.launch_skip, piece.launch_count or assumed.launches) for piece in slices]
     if run.in_windows and slicing.is_open:
         # The window ends with the program at the latest.
         whole = replace(slicing, first=max(assumed.launches, 1))
-        planned = list(cut(whole, cost_before(run.counters, assumed), most=MOST_SLICES_OF_A_RUN))
+        planned = list(cut(whole, cost, most=MOST_SLICES_OF_A_RUN))
     # A window beyond the end of the program is empty.
     launches = sum(max(0, min(count, assumed.launches - skip)) for skip, count in planned)
-    passes = replay_passes(run.counters)
+    # The largest share of a slice's time that goes into launches before it.
+    skipped_percent = max((cost.skipped_percent(skip, count) for skip, count in planned), default=0.0)
     return {
         "run": run.ordinal,
         "workload": run.workload,
@@ -101,7 +100,7 @@ def _run_document(run: Run, slices: list[Slice], slicing: Slicing, assumed: Assu
         "slices": len(planned),
         # Launches, slices, hours and bytes are upper bounds.
         "at_most": run.in_windows and bool(slicing.is_open or slicing.time_budget_s),
-        "skipped_percent": _skipped_percent(run, planned, assumed) if run.in_windows else 0.0,
+        "skipped_percent": skipped_percent if run.in_windows else 0.0,
         "counters": len(run.counters),
         "passes": passes.passes,
         "passes_exact": passes.exact,
@@ -109,12 +108,6 @@ def _run_document(run: Run, slices: list[Slice], slicing: Slicing, assumed: Assu
         "hours": assumed_seconds(run, len(planned), launches, assumed) / _SECONDS_AN_HOUR,
         "bytes": round(launches * (assumed.launch_bytes + assumed.counter_bytes * len(run.counters))),
     }
-
-
-def _skipped_percent(run: Run, windows: list[Window], assumed: Assumptions) -> float:
-    """The largest share of a slice's time that goes into launches before it."""
-    cost = cost_before(run.counters, assumed)
-    return max((cost.skipped_percent(skip, count) for skip, count in windows), default=0.0)
 
 
 def assumed_seconds(run: Run, slices: int, launches: int, assumed: Assumptions) -> float:
@@ -132,10 +125,6 @@ def assumed_seconds(run: Run, slices: int, launches: int, assumed: Assumptions) 
     restore = assumed.restore_milliseconds if passes.passes > 1 else 0.0
     profiling = launches * (passes.passes * assumed.pass_milliseconds + restore) / 1000.0
     return slices * (assumed.start_seconds + assumed.program_seconds) + profiling
-
-
-def _kinds(runs: list[dict[str, Any]]) -> list[str]:
-    return list(dict.fromkeys(run["device"] for run in runs))
 
 
 def _summed(device: str, runs: list[dict[str, Any]]) -> dict[str, Any]:

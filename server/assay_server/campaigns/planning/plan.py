@@ -164,8 +164,17 @@ def _run(campaign: Campaign, base: _Base, **fields: Any) -> Run:
 
 def _command(workload: WorkloadSpec, base: _Base) -> CommandSource:
     """The command; a program given by a path is relative to the file's folder."""
-    if workload.bundle is not None:
-        return _bundled(workload, base.bundles.get(workload.bundle))
+    own = CommandSource(
+        argv=tuple(workload.command or ()),
+        environment=dict(workload.environment),
+        timeout_s=float(workload.timeout_s or 0.0),
+        memory_limit_bytes=workload.memory_limit_bytes or 0,
+        kineto_file=workload.kineto or "",
+        operations=workload.unit == "operation",
+        light_limit_s=workload.light_limit_s or 0,
+    )
+    if workload.bundle is not None:  # it runs in its files, wherever an agent unpacks them
+        return replace(own, bundle=base.bundles.get(workload.bundle))
     if not PurePosixPath(base.directory).is_absolute():
         raise CampaignError(
             base.file_name,
@@ -175,30 +184,11 @@ def _command(workload: WorkloadSpec, base: _Base) -> CommandSource:
     program, *arguments = workload.command or [""]
     if "/" in program or program.endswith(".toml"):
         program = resolved_path(program, base.directory, base.file_name)
-    return CommandSource(
+    return replace(
+        own,
         argv=(program, *arguments),
-        environment=dict(workload.environment),
         working_directory=base.directory,
-        timeout_s=float(workload.timeout_s or 0.0),
-        memory_limit_bytes=workload.memory_limit_bytes or 0,
-        kineto_file=workload.kineto or "",
         processes=workload.processes or 0,
-        operations=workload.unit == "operation",
-        light_limit_s=workload.light_limit_s or 0,
-    )
-
-
-def _bundled(workload: WorkloadSpec, bundle: Bundle | None) -> CommandSource:
-    """The command of a workload with files of its own, in which it runs, wherever an agent unpacks them."""
-    return CommandSource(
-        argv=tuple(workload.command or ()),
-        environment=dict(workload.environment),
-        timeout_s=float(workload.timeout_s or 0.0),
-        memory_limit_bytes=workload.memory_limit_bytes or 0,
-        kineto_file=workload.kineto or "",
-        bundle=bundle,
-        operations=workload.unit == "operation",
-        light_limit_s=workload.light_limit_s or 0,
     )
 
 

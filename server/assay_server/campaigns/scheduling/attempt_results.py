@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from enum import Enum
 
-from assay_core.records.attempt import AttemptKey, AttemptLog
+from assay_core.records.attempt import AttemptKey, AttemptLog, Claim
 from assay_core.records.campaign import AttemptState
 from assay_core.records.failure import Failure, failure
 from assay_core.records.validity_flag import ValidityFlag
@@ -16,7 +16,7 @@ from assay_server.campaign_file.compiled import SlicePlan
 from assay_server.campaigns.scheduling.transitions import Transitions
 from assay_server.campaigns.slicing.kinds import LaunchKinds
 from assay_server.campaigns.slicing.reslice import rest_after
-from assay_server.store.model import Attempt, PublishedFile, Segment, SliceState
+from assay_server.store.model import Attempt, PublishedFile, Run, Segment, SliceState
 
 
 class SegmentOutcome(Enum):
@@ -37,6 +37,12 @@ class FinishOutcome(Enum):
 
 class AttemptResults(Transitions):
     """Records what agents send for the attempts that they hold, and what is published from it."""
+
+    def is_held(self, claim: Claim) -> bool:
+        """Whether the claimant of an attempt holds its lease, or held it last: only it may write to it."""
+        key = claim.key
+        attempt = self.store.attempt(key.run_id, key.slice_index, key.attempt)
+        return attempt is not None and attempt.is_held_by(claim)
 
     def add_segments(self, segments: Sequence[Segment], key: AttemptKey) -> SegmentOutcome:
         """Record durable segments in order, the next of a live attempt: all of them or none."""
@@ -86,26 +92,22 @@ class AttemptResults(Transitions):
         if attempt.state is AttemptState.PUBLISHING:
             return FinishOutcome.PUBLISH
         attempt = replace(attempt, flags=flags, log=log)
-        wrong = None if self._is_bare(attempt) else _wrong_counts(attempt, segments, launches)
+        run = self.run_of(key.run_id)
+        is_bare = run.level == "bare" and not attempt.launches  # it must have none
+        wrong = None if is_bare else _wrong_counts(attempt, segments, launches)
         if wrong is not None:
             self.fail_attempt(attempt, wrong, AttemptState.FAILED)
             return FinishOutcome.NOT_WANTED
-        again = self._worth_another_try(attempt)
+        again = self._worth_another_try(attempt, run)
         if again is not None:
             self.fail_attempt(attempt, again, AttemptState.FAILED)
             return FinishOutcome.NOT_WANTED
         self.store.save_attempt(replace(attempt, state=AttemptState.PUBLISHING))
         return FinishOutcome.PUBLISH
 
-    def _is_bare(self, attempt: Attempt) -> bool:
-        """Whether its run is bare and so must have no launches."""
-        run = None if attempt.launches else self.store.run(attempt.key.run_id)
-        return run is not None and run.level == "bare"
-
-    def _worth_another_try(self, attempt: Attempt) -> Failure | None:
+    def _worth_another_try(self, attempt: Attempt, run: Run) -> Failure | None:
         """Why a live attempt's flags justify another try; None if they do not, or no try is left."""
-        run = self.store.run(attempt.key.run_id)
-        if run is None or run.command is None:  # a recording is always the same
+        if run.command is None:  # a recording is always the same
             return None
         for flag in attempt.flags:
             kind = FLAGS.get(flag.name)
@@ -131,15 +133,14 @@ class AttemptResults(Transitions):
         comes; ``plan`` is that of the detailed runs that wait for this light run, if any does.
         """
         attempt = self.store.attempt(key.run_id, key.slice_index, key.attempt)
-        piece = self.store.slice(key.run_id, key.slice_index)
-        if attempt is None or piece is None or attempt.key != key:
+        if attempt is None or attempt.key != key:
             return False
         if attempt.state is not AttemptState.PUBLISHING:
             return attempt.state is AttemptState.PUBLISHED
         self.end_attempt(attempt, AttemptState.PUBLISHED, None)
         self.effects.done.append(attempt)
         done = replace(
-            piece,
+            self.slice_of(key),
             state=SliceState.DONE,
             file=file.file,
             file_bytes=file.file_bytes,
@@ -147,17 +148,16 @@ class AttemptResults(Transitions):
             launches=file.launches,
         )
         self.store.save_slice(done)
-        run = self.store.run(key.run_id)
-        if run is not None:
-            rest = None if kinds is None else rest_after(self.store, run, kinds)
-            if rest is not None:
-                self.store.replace_slices(run.run_id, rest.index, rest.slices)
-                self.effects.work = True
-            flags = (*run.flags, *attempt.flags, *([rest.flag] if rest and rest.flag else []))
-            self.store.save_run(replace(run, flags=tuple(dict.fromkeys(flags))))
+        run = self.run_of(key.run_id)
+        rest = None if kinds is None else rest_after(self.store, run, kinds)
+        if rest is not None:
+            self.store.replace_slices(run.run_id, rest.index, rest.slices)
+            self.effects.work = True
+        flags = (*run.flags, *attempt.flags, *([rest.flag] if rest and rest.flag else []))
+        self.store.save_run(replace(run, flags=tuple(dict.fromkeys(flags))))
         # First cut the rest of the run, then set its state: it is done only if no slice follows.
         self.set_slice(done)
-        if run is not None and run.level == "light":
+        if run.level == "light":
             self.start_detailed(run, plan)
         return True
 

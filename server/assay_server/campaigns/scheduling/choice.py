@@ -85,9 +85,8 @@ class Chooser:
         barred_by_slot = {}
         for attempt in self.store.attempts_in((AttemptState.LEASED,), agent_id=seat.agent.agent_id):
             run = self.store.run(attempt.key.run_id)
-            barred = (
-                frozenset() if run is None else rivals(run.placement.exclusive, attempt.slots, seat.agent)
-            )
+            assert run is not None  # foreign keys keep it in the store
+            barred = rivals(run.placement.exclusive, attempt.slots, seat.agent)
             barred_by_slot.update(dict.fromkeys(attempt.slots, barred))
         return barred_by_slot
 

@@ -8,7 +8,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from typing import Protocol
 
 from assay_core.program_log import log_about
 from assay_core.records.campaign import AttemptState
@@ -34,28 +33,12 @@ _log = logging.getLogger(__name__)
 Listener = Callable[[Effects], None]
 
 
-class StoreMeter(Protocol):
-    """Hears of scheduler transactions, in their threads."""
-
-    def stored(self, wait_seconds: float, work_seconds: float, commit_seconds: float) -> None:
-        """A transaction is durable: it waited for the writer, worked, and was committed."""
-
-    def not_stored(self) -> None:
-        """A transaction was undone because the store, or something in it, refused."""
-
-
-class _NoMeter:
-    def stored(self, wait_seconds: float, work_seconds: float, commit_seconds: float) -> None:
-        """Nobody hears of it."""
-
-    def not_stored(self) -> None:
-        """Nobody hears of it."""
-
-
 class Coordinator:
     """The rest of the server's access to store and scheduler. Thread-safe.
 
-    ``on_refusal`` is called after each transaction that the store refused.
+    ``on_stored`` hears of each transaction that is durable: how many seconds it waited for the writer,
+    worked, and was committed. ``on_refusal`` is called after each that the store, or something in it,
+    refused.
     """
 
     def __init__(
@@ -65,7 +48,7 @@ class Coordinator:
         policy: SchedulePolicy,
         clock: Clock,
         *,
-        meter: StoreMeter | None = None,
+        on_stored: Callable[[float, float, float], None] = lambda *seconds: None,
         on_refusal: Callable[[], None] = lambda: None,
     ) -> None:
         self.records = records
@@ -80,7 +63,7 @@ class Coordinator:
         self.gpu_samples = GpuSamples()
         self.arriving = threading.Lock()  # held while a large campaign comes in, or what is left of one goes
         self._metadata = metadata
-        self._meter, self._on_refusal = meter or _NoMeter(), on_refusal
+        self._on_stored, self._on_refusal = on_stored, on_refusal
         self._change_numbers = itertools.count(1)
         self._last_changes: dict[str, int] = {}
         self._listeners: list[tuple[Listener, tuple[Callable[[Effects], object], ...]]] = []
@@ -110,11 +93,10 @@ class Coordinator:
                 yield schedule
                 ended = time.perf_counter()
         except StorageError as error:
-            self._meter.not_stored()
             self._on_refusal()
             self._doubt(error)
             raise
-        self._meter.stored(began - start, ended - began, time.perf_counter() - ended)
+        self._on_stored(began - start, ended - began, time.perf_counter() - ended)
         self._follow(schedule.effects)
 
     def _doubt(self, error: StorageError) -> None:

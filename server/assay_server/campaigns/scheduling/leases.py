@@ -6,11 +6,11 @@ import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from assay_core.records.attempt import AttemptKey, Claim
+from assay_core.records.attempt import AttemptKey
 from assay_core.records.campaign import AttemptState
 from assay_core.records.failure import failure
 from assay_core.records.machine import Slot
-from assay_sampling.errors import DuplicateIdentityError, ParameterError, StorageError
+from assay_sampling.errors import DuplicateIdentityError, ParameterError
 from assay_sampling.running.failures import FailureClass
 from assay_server.campaigns.scheduling.choice import Choice, Chooser
 from assay_server.campaigns.scheduling.resting import window_of
@@ -106,7 +106,8 @@ class Leases(Transitions):
             return None
         held = self.store.attempts_in((AttemptState.LEASED,), agent_id=agent_id, slot_id=slot_id)
         if held:
-            return None if held[0].confirmed else self._lease_of(held[0])
+            key = held[0].key
+            return None if held[0].confirmed else Lease(held[0], self.run_of(key.run_id), self.slice_of(key))
         self.queue.candidates(self.store)  # from now on it says in memory which slots need not ask again
         seat = self.queue.seat(agent, slot)
         if window_of(self.policy.windows, agent, self.now_ms) is not None:
@@ -114,13 +115,6 @@ class Leases(Transitions):
         chooser = Chooser(self.store, self.resting, self.queue, self.now_ms, self.policy.person_gpu_hours)
         choice = chooser.choose(seat)
         return None if choice is None else self._give(choice, agent, slot)
-
-    def _lease_of(self, attempt: Attempt) -> Lease:
-        run = self.store.run(attempt.key.run_id)
-        piece = self.store.slice(attempt.key.run_id, attempt.key.slice_index)
-        if run is None or piece is None:  # foreign keys prevent this
-            raise StorageError(attempt.key.run_id, "the store lost the run of this attempt")
-        return Lease(attempt, run, piece)
 
     def _give(self, choice: Choice, agent: Agent, slot: Slot) -> Lease:
         run, piece, earlier, gang = choice
@@ -187,12 +181,6 @@ class Leases(Transitions):
         before_ms = self.now_ms if before_ms is None else before_ms
         for attempt in self.store.attempts_in((AttemptState.LEASED,), lease_ended_before_ms=before_ms):
             self._lose(attempt, FailureClass.LEASE_EXPIRED, AttemptState.EXPIRED)
-
-    def is_held(self, claim: Claim) -> bool:
-        """Whether the claimant of an attempt holds its lease, or held it last: only it may write to it."""
-        key = claim.key
-        attempt = self.store.attempt(key.run_id, key.slice_index, key.attempt)
-        return attempt is not None and attempt.is_held_by(claim)
 
     def _lose(self, attempt: Attempt, failure_class: FailureClass, state: AttemptState) -> None:
         cause = failure(failure_class, f"agent {attempt.agent_name}")

@@ -58,11 +58,6 @@ class Rest:
     until_ms: int
     why: Failure
 
-    @property
-    def lasting(self) -> bool:
-        """Whether only a person can end it."""
-        return not self.why.retryable
-
 
 @dataclass(frozen=True)
 class Row:

@@ -45,7 +45,9 @@ class RetryPolicy:
     def delay_after(self, attempts: Sequence[Attempt], failure: Failure) -> int | None:
         """Milliseconds until the try after ``failure`` of the newest of ``attempts``; None: no more tries."""
         lost = sum(1 for attempt in attempts if is_loss(attempt.failure))
-        failed = sum(1 for attempt in attempts if attempt.failure and _counts(attempt.failure))
+        failed = sum(
+            1 for attempt in attempts if attempt.failure and attempt.failure.known_class.fault is Fault.RUN
+        )
         if is_loss(failure):
             return 0 if lost < self.most_losses else None
         if lost_gpu(failure):
@@ -78,10 +80,6 @@ def is_blameless(failure: Failure | None) -> bool:
 
 def _is_damage(failure: Failure | None) -> bool:
     return failure is not None and failure.failure_class in _DAMAGES
-
-
-def _counts(failure: Failure) -> bool:
-    return failure.known_class.fault is Fault.RUN
 
 
 def is_refusal(why: Failure | None) -> bool:

@@ -147,7 +147,10 @@ class RunsRequests(Transitions):
         if handed_back and handed_back == most - len(piece):
             self.store.save_request(now)
             return now
-        self._finish(now)
+        self.store.end_request(now.request_id)
+        if now.action in (RunsAction.RESUME, RunsAction.RETRY):
+            self.effects.work = True
+        self.advance(now.asked.campaign_id)
         return now
 
     def _next_runs(self, request: PendingRequest, most: int) -> list[tuple[int, str]]:
@@ -168,7 +171,10 @@ class RunsRequests(Transitions):
         elif request.action is RunsAction.CANCEL:
             ended = self._cancel_attempts(run_ids)
             self.store.cancel_runs(run_ids)
-            self._start_without_light(request)
+            # Detailed runs that wait for a light run that was cancelled alone begin at the first launch.
+            light = self.store.run(request.asked.run_id) if request.asked.run_id else None
+            if light is not None:
+                self.start_detailed(light, None)
         else:
             self.store.pause_runs(run_ids, request.action is RunsAction.PAUSE)
         self.effects.campaigns.add(request.asked.campaign_id)
@@ -180,12 +186,6 @@ class RunsRequests(Transitions):
             why = failure(FailureClass.CANCELLED, f"run {attempt.key.run_id}")
             self.end_attempt(attempt, AttemptState.CANCELLED, why)
         return len(attempts)
-
-    def _start_without_light(self, request: PendingRequest) -> None:
-        """Detailed runs that wait for a light run that was cancelled alone begin at the first launch."""
-        light = self.store.run(request.asked.run_id) if request.asked.run_id else None
-        if light is not None:
-            self.start_detailed(light, None)
 
     def _hand_back(self, request: PendingRequest, most: int) -> int:
         """End running attempts of runs that are paused at once; their slices wait."""
@@ -202,15 +202,9 @@ class RunsRequests(Transitions):
         remedy = "nothing: its slice waits until it is resumed"
         why = failure(FailureClass.CANCELLED, f"run {key.run_id}", cause, remedy)
         self.end_attempt(attempt, AttemptState.CANCELLED, why)
-        piece = self.store.slice(key.run_id, key.slice_index)
-        if piece is not None and piece.state is SliceState.LEASED:
+        piece = self.slice_of(key)
+        if piece.state is SliceState.LEASED:
             self.set_slice(replace(piece, state=SliceState.WAITING, not_before_ms=0))
-
-    def _finish(self, request: PendingRequest) -> None:
-        self.store.end_request(request.request_id)
-        if request.action in (RunsAction.RESUME, RunsAction.RETRY):
-            self.effects.work = True
-        self.advance(request.asked.campaign_id)
 
 
 def _is_whole(request: RunsRequest) -> bool:

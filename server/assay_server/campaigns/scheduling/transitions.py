@@ -5,13 +5,14 @@ A run's state follows from those of its slices, and a campaign's from those of i
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 
 from assay_core.records.attempt import AttemptKey
 from assay_core.records.campaign import ENDED_CAMPAIGNS, AttemptState, CampaignState, RunState
 from assay_core.records.failure import Failure, failure
 from assay_core.records.validity_flag import ValidityFlag
+from assay_sampling.errors import StorageError
 from assay_sampling.running.failures import FailureClass
 from assay_server.campaign_file.compiled import SlicePlan
 from assay_server.campaigns.scheduling.fitting_slots import elsewhere
@@ -147,6 +148,20 @@ class Transitions:
         self.effects = Effects()
         self._campaigns_of: dict[str, str | None] = {}
 
+    def run_of(self, run_id: str) -> Run:
+        """The run of a slice or attempt that this transaction has read: foreign keys keep it in the store."""
+        run = self.store.run(run_id)
+        if run is None:
+            raise StorageError(run_id, "the store lost this run")
+        return run
+
+    def slice_of(self, key: AttemptKey) -> Slice:
+        """The slice of an attempt that this transaction has read: foreign keys keep it in the store."""
+        piece = self.store.slice(key.run_id, key.slice_index)
+        if piece is None:
+            raise StorageError(key.run_id, "the store lost a slice of this run")
+        return piece
+
     def live_attempt(self, key: AttemptKey) -> Attempt | None:
         """The attempt of a key if it is still wanted (leased or publishing); an expired one is revived."""
         attempt = self.store.attempt(key.run_id, key.slice_index, key.attempt)
@@ -161,34 +176,30 @@ class Transitions:
                 lease_ends_at_ms=self.now_ms + self.policy.lease_ms,
             )
             self.store.save_attempt(attempt)
-            run = self.store.run(key.run_id)
-            if run is not None:
-                self.note_lease(key, run)
-            piece = self.store.slice(key.run_id, key.slice_index)
-            if piece is not None:
-                self.set_slice(replace(piece, state=SliceState.LEASED))
+            self.note_lease(key, self.run_of(key.run_id))
+            self.set_slice(replace(self.slice_of(key), state=SliceState.LEASED))
         return attempt if attempt.state in (AttemptState.LEASED, AttemptState.PUBLISHING) else None
 
     def _may_come_back(self, attempt: Attempt) -> bool:
         """Whether it expired, its slice waits, and its slots are free. A newer lease supersedes it."""
-        piece = self.store.slice(attempt.key.run_id, attempt.key.slice_index)
         leased = self.store.attempts_in((AttemptState.LEASED,), agent_id=attempt.agent_id)
         free = not any(set(attempt.slots) & set(other.slots) for other in leased)
-        return piece is not None and piece.state is SliceState.WAITING and free
+        return free and self.slice_of(attempt.key).state is SliceState.WAITING
 
     def fail_attempt(self, attempt: Attempt, why: Failure, state: AttemptState) -> None:
         """End a failed attempt; its slice waits for another try, or fails with its run."""
         key = attempt.key
         self.end_attempt(attempt, state, why)
-        piece = self.store.slice(key.run_id, key.slice_index)
-        if piece is None or piece.state is not SliceState.LEASED:
+        piece = self.slice_of(key)
+        if piece.state is not SliceState.LEASED:
             return
-        if lost_gpu(why) and self._give_up_workload(key.run_id, why):
+        run = self.run_of(key.run_id)
+        if lost_gpu(why) and self._give_up_workload(run, why):
             return
         if is_of_box(why) and not lost_gpu(why):
-            delay_ms, why = self._after_fault_of_box(attempt, why)
+            delay_ms, why = self._after_fault_of_box(attempt, run, why)
         elif is_refusal(why):
-            delay_ms, why = self._after_refusal(attempt, why)
+            delay_ms, why = self._after_refusal(attempt, run, why)
         else:
             delay_ms = self.policy.retry.delay_after(self.tries(key), why)
         if delay_ms is not None:
@@ -198,13 +209,12 @@ class Transitions:
         if state is AttemptState.EXPIRED:
             self.end_attempt(attempt, AttemptState.FAILED, why)
         self.set_slice(replace(piece, state=SliceState.FAILED), why)
-        self._set_workload_aside(key.run_id, why)
+        self._set_workload_aside(run, why)
 
-    def _set_workload_aside(self, run_id: str, why: Failure) -> None:
+    def _set_workload_aside(self, run: Run, why: Failure) -> None:
         """Fail the open runs of a workload that failed in many slots and of which nothing ever succeeded."""
-        run = self.store.run(run_id)
-        slots = () if run is None else slots_failed(self.store, run)
-        if run is None or len(slots) < MOST_SLOTS_FAILED:
+        slots = slots_failed(self.store, run)
+        if len(slots) < MOST_SLOTS_FAILED:
             return
         runs = workload_runs(self.store, run)
         if any(other.state is RunState.DONE for other in runs):
@@ -215,11 +225,10 @@ class Transitions:
 
     def tries(self, key: AttemptKey) -> list[Attempt]:
         """The attempts of a slice that count as its tries: those since a person last had it tried again."""
-        piece = self.store.slice(key.run_id, key.slice_index)
-        first = 1 if piece is None else piece.tries_from
+        first = self.slice_of(key).tries_from
         return [a for a in self.store.attempts(key.run_id, key.slice_index) if a.key.attempt >= first]
 
-    def _after_fault_of_box(self, attempt: Attempt, why: Failure) -> tuple[int | None, Failure]:
+    def _after_fault_of_box(self, attempt: Attempt, run: Run, why: Failure) -> tuple[int | None, Failure]:
         """Let the slot rest; returns RetryPolicy.delay_after's delay, and the failure if the run ends."""
         attempts = self.tries(attempt.key)
         if self.resting.run_is_to_blame(attempts):
@@ -227,27 +236,24 @@ class Transitions:
             slots = "1 slot" if tried == 1 else f"{tried} slots"
             cause = f"it failed like this on {slots} that did other runs since; the last time: {why.cause}"
             return None, replace(why, cause=cause, retryable=False)
-        run = self.store.run(attempt.key.run_id)
-        others = [] if run is None else elsewhere(run, attempt, self.store.agents(), self.now_ms)
-        if not why.retryable and all(self._is_stuck(agent_id, slot_id) for agent_id, slot_id in others):
+        others = elsewhere(run, attempt, self.store.agents(), self.now_ms)
+        # Whether they have done no run since they failed for a reason that only a person can fix.
+        stuck = (
+            (rest := self.resting.last(*other)) is not None and not rest.why.retryable for other in others
+        )
+        if not why.retryable and all(stuck):
             return None, why
         self.effects.rested.append((attempt, why))
         return 0, why
 
-    def _after_refusal(self, attempt: Attempt, why: Failure) -> tuple[int | None, Failure]:
+    def _after_refusal(self, attempt: Attempt, run: Run, why: Failure) -> tuple[int | None, Failure]:
         """Let other agents have the slice; returns the delay, and the failure if every one refused it."""
         self.effects.refused.append(attempt.agent_id)
         refused = refusals(self.tries(attempt.key))
-        run = self.store.run(attempt.key.run_id)
-        others = [] if run is None else elsewhere(run, attempt, self.store.agents(), self.now_ms)
+        others = elsewhere(run, attempt, self.store.agents(), self.now_ms)
         if any(agent_id not in refused for agent_id, _ in others):
             return 0, why
         return None, refused_everywhere(why, refused)
-
-    def _is_stuck(self, agent_id: str, slot_id: str) -> bool:
-        """Whether a slot has done no run since it failed for a reason that only a person can fix."""
-        rest = self.resting.last(agent_id, slot_id)
-        return rest is not None and rest.lasting
 
     def lose_record(self, piece: Slice, why: Failure) -> None:
         """The published file of a slice is missing or changed: the slice waits again, or fails.
@@ -283,11 +289,10 @@ class Transitions:
         gone = set(lost.flags if lost is not None else ()) - published_flags
         return tuple(flag for flag in run.flags if flag not in gone)
 
-    def _give_up_workload(self, run_id: str, why: Failure) -> bool:
+    def _give_up_workload(self, run: Run, why: Failure) -> bool:
         """Fail every open run of a workload that lost too many GPUs; False if it did not."""
-        run = self.store.run(run_id)
-        lost = () if run is None else gpus_lost(self.store, run)
-        if run is None or not too_many(lost):
+        lost = gpus_lost(self.store, run)
+        if not too_many(lost):
             return False
         for other in workload_runs(self.store, run):
             if other.state in OPEN_RUNS:
@@ -307,20 +312,19 @@ class Transitions:
 
     def end_attempt(self, attempt: Attempt, state: AttemptState, why: Failure | None) -> None:
         """Save an attempt that has ended; the caller decides about its slice."""
-        run = self.store.run(attempt.key.run_id)
         self.store.save_attempt(replace(attempt, state=state, failure=why, ended_at_ms=self.now_ms))
         self.effects.freed.append(attempt.key)
         self.effects.ended.append((attempt, state, why))
         if state is not AttemptState.EXPIRED:
             self.effects.dead.append(attempt.key)
         self.note_change(attempt.key.run_id)
-        if run is not None and run.placement.concerns_other_slots:
+        if self.run_of(attempt.key.run_id).placement.concerns_other_slots:
             self.effects.work = True  # its rivals were kept idle; the other slots of a gang are free
 
     def set_slice(self, piece: Slice, why: Failure | None = None) -> None:
         """Save a slice and update its run and campaign."""
-        run = self.store.run(piece.run_id)
-        if run is None or run.state in ENDED_RUNS:
+        run = self.run_of(piece.run_id)
+        if run.state in ENDED_RUNS:
             self.store.save_slice(piece)
             return
         # A run that has not ended has no slice that failed or was cancelled.
@@ -414,8 +418,3 @@ class Transitions:
             self._campaigns_of[run_id] = self.store.campaign_of(run_id)
         if (campaign_id := self._campaigns_of[run_id]) is not None:
             self.effects.campaigns.add(campaign_id)
-
-
-def live_keys(attempts: Iterable[Attempt]) -> list[AttemptKey]:
-    """Keys of attempts whose staged segments may still be needed."""
-    return [attempt.key for attempt in attempts if attempt.state in UNENDED_ATTEMPTS]

@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 
 from assay_core.records.campaign import QueueKind, RunState
 from assay_core.records.machine import Slot
-from assay_server.campaign_file.compiled import Exclusive
 from assay_server.campaigns.scheduling.fair_share import NO_SHARES, Shares
 from assay_server.campaigns.scheduling.fitting_slots import (
     AWAY_AFTER_MS,
@@ -177,7 +176,11 @@ def _not_served(run: Run, offers: Sequence[tuple[Agent, Slot]], lab: Lab, line: 
 def _without_room(run: Run, offers: Sequence[tuple[Agent, Slot]], line: Line) -> Reason | None:
     """Whether every slot for a run that concerns other slots has to wait for them."""
     exclusive, gang = run.placement.exclusive, run.placement.gang
-    if exclusive and all(_has_busy_rivals(exclusive, agent, slot, line) for agent, slot in offers):
+    has_busy_rivals = (
+        any((agent.agent_id, other) in line.busy for other in rivals(exclusive, (slot.slot_id,), agent))
+        for agent, slot in offers
+    )
+    if exclusive and all(has_busy_rivals):
         what = "GPU" if exclusive == "gpu" else "box"
         text = f"it needs a {what} alone, and every {what} that fits still measures other runs"
         return Reason(QueueKind.EXCLUSIVE, text)
@@ -186,10 +189,6 @@ def _without_room(run: Run, offers: Sequence[tuple[Agent, Slot]], line: Line) ->
         text = f"it needs {gang} GPUs of one box at once, and no box that fits has so many idle"
         return Reason(QueueKind.GANG, text)
     return None
-
-
-def _has_busy_rivals(exclusive: Exclusive, agent: Agent, slot: Slot, line: Line) -> bool:
-    return any((agent.agent_id, other) in line.busy for other in rivals(exclusive, (slot.slot_id,), agent))
 
 
 def _all_rest(run: Run, offers: Sequence[tuple[Agent, Slot]], resting: Row) -> str:

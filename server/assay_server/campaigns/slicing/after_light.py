@@ -184,13 +184,16 @@ _log = logging.getLogger(__name__)
 _NS_PER_S = 1e9
 
 
+def _slicing(store: SqlTransaction, campaign_id: str) -> Slicing | None:
+    """How a campaign's slices are chosen, if that is from a light run."""
+    campaign = store.campaign(campaign_id)
+    slicing = None if campaign is None else campaign.compiled.slicing
+    return slicing if slicing is not None and slicing.by_light else None
+
+
 def waiting_for_light(store: SqlTransaction, light: Run) -> list[Run]:
     """The detailed runs that have no slices until this run has ended; none if it is not their light run."""
-    if not decides_slices(light):
-        return []
-    campaign = store.campaign(light.campaign_id)
-    slicing = None if campaign is None else campaign.compiled.slicing
-    if slicing is None or not slicing.by_light or light.command is None:
+    if not decides_slices(light) or light.command is None or _slicing(store, light.campaign_id) is None:
         return []
     return [
         run
@@ -204,9 +207,7 @@ def waiting_for_light(store: SqlTransaction, light: Run) -> list[Run]:
 
 def awaited_lights(store: SqlTransaction, campaign_id: str) -> list[Run]:
     """The ended light runs for whose end runs of a campaign wait: a person had these tried again since."""
-    campaign = store.campaign(campaign_id)
-    slicing = None if campaign is None else campaign.compiled.slicing
-    if slicing is None or not slicing.by_light:
+    if _slicing(store, campaign_id) is None:
         return []
     runs = store.runs(campaign_id)
     waiting = {
@@ -232,8 +233,7 @@ def plan_from(store: SqlTransaction, light: Run, path: Path) -> SlicePlan | None
     None if none waits, or if its launches do not tell: they are of several processes, or without times.
     """
     waiting = waiting_for_light(store, light)
-    campaign = store.campaign(light.campaign_id) if waiting else None
-    slicing = None if campaign is None else campaign.compiled.slicing
+    slicing = _slicing(store, light.campaign_id) if waiting else None
     if slicing is None:
         return None
     try:
@@ -252,8 +252,7 @@ def slices_of(store: SqlTransaction, run: Run, plan: SlicePlan | None) -> tuple[
     if plan is not None:
         windows = [(piece.launch_skip, piece.launch_count) for piece in plan.slices]
     else:
-        campaign = store.campaign(run.campaign_id)
-        slicing = None if campaign is None else campaign.compiled.slicing
+        slicing = _slicing(store, run.campaign_id)
         assert slicing is not None  # else the run would not wait
         windows = planned_windows(slicing, SliceCosts(store.slice_times(RECENT_SLICES)).of(run))
     return tuple(Slice(run.run_id, index, *window) for index, window in enumerate(windows))

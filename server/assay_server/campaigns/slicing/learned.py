@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from assay_sampling.counters.replay_passes import replay_passes
-from assay_server.campaign_file.slices import Assumptions, SliceCost, SliceSample, cost_before, fitted_cost
+from assay_server.campaign_file.slices import Assumptions, SliceCost, SliceSample, assumed_cost, fitted_cost
 from assay_server.store.model import Run, SliceTime
 
 # How many of the store's newest slices to learn from.
@@ -29,20 +29,11 @@ class SliceCosts:
         return by_workload
 
     def of(self, run: Run) -> SliceCost:
-        """The cost of a run's slices, measured or assumed."""
-        return self.measured(run) or self.before(run)
-
-    def before(self, run: Run) -> SliceCost:
-        """The assumed cost of a run's slices before any is measured."""
-        return cost_before(run.counters, self.assumed)
-
-    def measured(self, run: Run) -> SliceCost | None:
-        """The cost of a run's slices from those of the same workload and kind of GPU; None without any."""
+        """The cost of a run's slices from those of the same workload and kind of GPU; assumed without any."""
         samples = [
             SliceSample(time.launch_skip, time.launches, replay_passes(time.counters).passes, time.seconds)
             for time in self._by_workload.get((run.device_key, run.workload), ())
             if time.command == run.command
         ]
-        if not samples:
-            return None
-        return fitted_cost(samples, replay_passes(run.counters).passes, self.before(run))
+        passes = replay_passes(run.counters).passes
+        return fitted_cost(samples, passes, assumed_cost(passes, self.assumed))
