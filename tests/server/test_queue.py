@@ -16,11 +16,10 @@ from assay_core.records.campaign import AttemptState, CampaignState
 from assay_core.records.lease import LeaseAnswer, LeaseRequest
 from assay_server.app import Server
 from assay_server.campaign_file.compiled import SchedulingRules
-from assay_server.campaigns.scheduling.choice import Chooser
 from assay_server.campaigns.scheduling.coordinator import Coordinator
 from assay_server.campaigns.scheduling.fair_share import HALF_LIFE_MS, Account, Shares, Usage
-from assay_server.campaigns.scheduling.fitting_slots import seat_of
-from assay_server.campaigns.scheduling.queue import Candidates, Queue
+from assay_server.campaigns.scheduling.leases import Chooser
+from assay_server.campaigns.scheduling.queue import Candidates, Queue, seat_of
 from assay_server.campaigns.scheduling.transitions import SchedulePolicy
 from assay_server.rpc.handlers.agents import AgentHandler
 from assay_server.store.model import Entrant, Hold, Lane, Need, Slice

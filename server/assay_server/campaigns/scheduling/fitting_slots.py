@@ -8,12 +8,12 @@ free for it already, so that every slot that becomes idle brings it nearer to it
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from enum import StrEnum
 from fnmatch import fnmatchcase
 
 from assay_core.records.machine import InstalledDevice, Slot
-from assay_server.campaign_file.compiled import NO_REQUIREMENTS, Exclusive, Requirements
+from assay_server.campaign_file.compiled import NO_REQUIREMENTS, Requirements
 from assay_server.store.model import Agent, Attempt, Need, Run, need_of
 
 # Agents give a sign of life every few seconds; one that is away longer than this does not count.
@@ -154,49 +154,3 @@ def lack_of_gangs(need: Need, agents: Sequence[Agent]) -> str:
         most = max(len(companions(need, slot, agent)) + (not slot.quarantine_reason) for agent, slot in small)
         return f": no box has more than {most} of them in service"
     return f": {_NEED}" if any(lacks is Lack.GANGS for *_, lacks in slots) else ""
-
-
-def rivals(exclusive: Exclusive, taken: Collection[str], agent: Agent) -> frozenset[str]:
-    """The other slots that must be idle while an exclusive run is measured in the slots ``taken``.
-
-    Players of recordings use no GPU, so they never are rivals.
-    """
-    if not exclusive:
-        return frozenset()
-    gpus = {slot.device.index for slot in agent.slots if slot.slot_id in taken and slot.device is not None}
-    return frozenset(
-        other.slot_id
-        for other in agent.slots
-        if gpus
-        and other.slot_id not in taken
-        and other.device is not None
-        and (exclusive == "box" or other.device.index in gpus)
-    )
-
-
-@dataclass(frozen=True)
-class Seat:
-    """A slot of an agent, as a place for runs; equal seats fit equal needs.
-
-    ``peers``: the agent's slots that take part in gangs now.
-    """
-
-    slot: Slot
-    driver_version: str
-    labels: tuple[str, ...]
-    agent: Agent = field(compare=False)
-    peers: tuple[str, ...] = ()
-
-    def fits(self, need: Need) -> bool:
-        """Whether the slot has what a need asks for."""
-        return lacking(need, self.slot, self.agent) is None
-
-    @property
-    def place(self) -> tuple[str, str]:
-        return self.agent.agent_id, self.slot.slot_id
-
-
-def seat_of(agent: Agent, slot: Slot) -> Seat:
-    """The seat of a slot."""
-    peers = tuple(s.slot_id for s in agent.slots if s.may_join_gangs and not s.quarantine_reason)
-    return Seat(slot, agent.inventory.driver_version, agent.labels, agent, peers)

@@ -18,17 +18,17 @@ import heapq
 import math
 import threading
 from bisect import insort
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from itertools import groupby
 
 from assay_core.records.attempt import AttemptKey
 from assay_core.records.machine import Slot
 from assay_sampling.errors import StorageError
-from assay_server.campaign_file.compiled import SchedulingRules
+from assay_server.campaign_file.compiled import Exclusive, SchedulingRules
 from assay_server.campaigns.scheduling.fair_share import Account, Ledger, Shares
-from assay_server.campaigns.scheduling.fitting_slots import Seat, seat_of
+from assay_server.campaigns.scheduling.fitting_slots import lacking
 from assay_server.campaigns.scheduling.resting import RestingSlots, Window, window_of
 from assay_server.store.model import Agent, Entrant, Lane, Need
 from assay_server.store.sql import SqlTransaction
@@ -44,18 +44,6 @@ class Turn:
     ordinal: int
     campaign_id: str
     lane_id: int
-
-
-@dataclass(frozen=True)
-class Candidate:
-    """A campaign that may have work for a slot, in these lanes."""
-
-    entrant: Entrant
-    lanes: tuple[Lane, ...]
-
-    @property
-    def campaign_id(self) -> str:
-        return self.entrant.campaign_id
 
 
 @dataclass(frozen=True)
@@ -111,8 +99,8 @@ class Candidates:
                 self._due[lane_id] = until_ms
                 heapq.heappush(self._wakes, (until_ms, lane_id))
 
-    def in_order(self, place: object, fits: Fits, shares: Shares, now_ms: int) -> Iterator[Candidate]:
-        """Campaigns that may have work for a place, who is next first.
+    def in_order(self, place: object, fits: Fits, shares: Shares, now_ms: int) -> Iterator[Entrant]:
+        """Campaigns that may have work for a place, with the lanes that fit it, who is next first.
 
         By priority; then the project that has used least, the person of it that has used least, the oldest
         campaign. ``fits`` is asked once for each place and need.
@@ -124,11 +112,11 @@ class Candidates:
                 if candidate is not None:
                     yield candidate
 
-    def _candidate(self, campaign_id: str, lane_ids: Iterable[int]) -> Candidate | None:
+    def _candidate(self, campaign_id: str, lane_ids: Iterable[int]) -> Entrant | None:
         with self._lock:
             lanes = [Lane(one, self._lanes[one][0]) for one in lane_ids if one in self._lanes]
             entrant = self._entrants.get(campaign_id)
-        return Candidate(entrant, tuple(lanes)) if lanes and entrant is not None else None
+        return replace(entrant, lanes=tuple(lanes)) if lanes and entrant is not None else None
 
     def account(self, campaign_id: str) -> Account:
         """Whom a campaign that stood in line is charged to."""
@@ -255,6 +243,52 @@ class Reservations:
     def _live(self, now_ms: int) -> list[Reservation]:
         self._of_lanes = {lane: r for lane, r in self._of_lanes.items() if now_ms < r.until_ms}
         return list(self._of_lanes.values())
+
+
+def rivals(exclusive: Exclusive, taken: Collection[str], agent: Agent) -> frozenset[str]:
+    """The other slots that must be idle while an exclusive run is measured in the slots ``taken``.
+
+    Players of recordings use no GPU, so they never are rivals.
+    """
+    if not exclusive:
+        return frozenset()
+    gpus = {slot.device.index for slot in agent.slots if slot.slot_id in taken and slot.device is not None}
+    return frozenset(
+        other.slot_id
+        for other in agent.slots
+        if gpus
+        and other.slot_id not in taken
+        and other.device is not None
+        and (exclusive == "box" or other.device.index in gpus)
+    )
+
+
+@dataclass(frozen=True)
+class Seat:
+    """A slot of an agent, as a place for runs; equal seats fit equal needs.
+
+    ``peers``: the agent's slots that take part in gangs now.
+    """
+
+    slot: Slot
+    driver_version: str
+    labels: tuple[str, ...]
+    agent: Agent = field(compare=False)
+    peers: tuple[str, ...] = ()
+
+    def fits(self, need: Need) -> bool:
+        """Whether the slot has what a need asks for."""
+        return lacking(need, self.slot, self.agent) is None
+
+    @property
+    def place(self) -> tuple[str, str]:
+        return self.agent.agent_id, self.slot.slot_id
+
+
+def seat_of(agent: Agent, slot: Slot) -> Seat:
+    """The seat of a slot."""
+    peers = tuple(s.slot_id for s in agent.slots if s.may_join_gangs and not s.quarantine_reason)
+    return Seat(slot, agent.inventory.driver_version, agent.labels, agent, peers)
 
 
 @dataclass(frozen=True)

@@ -17,14 +17,11 @@ from assay_server.campaigns.scheduling.fair_share import NO_SHARES, Shares
 from assay_server.campaigns.scheduling.fitting_slots import (
     AWAY_AFTER_MS,
     Lack,
-    Seat,
     idle_together,
     lack_of_gangs,
     lacking,
-    rivals,
-    seat_of,
 )
-from assay_server.campaigns.scheduling.queue import Candidates
+from assay_server.campaigns.scheduling.queue import Candidates, Seat, rivals, seat_of
 from assay_server.campaigns.scheduling.resting import NO_RESTS, Row, Window, window_of
 from assay_server.store.model import OPEN_RUNS, Agent, Hold, Run, need_of
 
