@@ -18,7 +18,7 @@ from assay_sampling.running.identity import origin_of
 from assay_server.campaigns.ingest.upload import Answer, Arrival, Upload, refusal
 from assay_server.campaigns.scheduling.attempt_results import SegmentOutcome, server_restored
 from assay_server.campaigns.scheduling.coordinator import Coordinator
-from assay_server.store.model import Attempt, Run, Segment
+from assay_server.store.model import Attempt, Segment
 from assay_server.store.sql import SqlTransaction
 from assay_server.store.transactions import repeated
 from assay_server.threads.grouped import Grouped
@@ -89,33 +89,6 @@ def _answer_of(arrival: Arrival, outcome: SegmentOutcome) -> Answer | StorageErr
     )
 
 
-@dataclass(frozen=True)
-class _StoredAttempt:
-    """What the store has of an attempt, read at one moment.
-
-    ``run``: only while the attempt has no segment. ``segments``: by number; the last, and those that came
-    again.
-    """
-
-    attempt: Attempt
-    run: Run | None
-    segments: dict[int, Segment]
-
-    @classmethod
-    def read(cls, store: SqlTransaction, arrivals: Sequence[Arrival]) -> _StoredAttempt | None:
-        """For arrivals of one attempt; None if no sender holds its lease."""
-        key = arrivals[0].upload.key
-        attempt = store.attempt(key.run_id, key.slice_index, key.attempt)
-        if attempt is None or not any(attempt.is_held_by(each.upload.claim) for each in arrivals):
-            return None
-        if not attempt.segments:
-            return cls(attempt, store.run(key.run_id), {})
-        last = attempt.segments - 1
-        indices = {last} | {each.upload.index for each in arrivals if each.upload.index < last}
-        read = {index: store.segment(attempt.key, index) for index in indices}
-        return cls(attempt, None, {i: segment for i, segment in read.items() if segment is not None})
-
-
 @dataclass
 class _DueSegment:
     """A segment to be stored next, and the arrivals that it answers."""
@@ -126,39 +99,41 @@ class _DueSegment:
 
 @dataclass
 class _ArrivalOrder:
-    """The arrivals of one attempt, sorted out in the order in which they came.
+    """The arrivals of one attempt, sorted out in the order in which they came, by what the store has of it.
 
     ``due``: to be stored. ``answers``: to those that change nothing. ``failure``: ends the attempt.
     """
 
     key: AttemptKey
-    stored: _StoredAttempt | None
+    store: SqlTransaction
+    attempt: Attempt | None
     due: dict[int, _DueSegment] = field(default_factory=dict)
     answers: list[tuple[Arrival, Answer | StorageError]] = field(default_factory=list)
     failure: Failure | None = None
 
     @classmethod
     def of(cls, store: SqlTransaction, arrivals: Sequence[Arrival]) -> _ArrivalOrder:
-        order = cls(arrivals[0].upload.key, _StoredAttempt.read(store, arrivals))
+        key = arrivals[0].upload.key
+        order = cls(key, store, store.attempt(key.run_id, key.slice_index, key.attempt))
         for arrival in arrivals:
             order._add(arrival)
         return order
 
     def _add(self, arrival: Arrival) -> None:
-        upload, stored = arrival.upload, self.stored
-        if stored is None or self.failure or not stored.attempt.is_held_by(upload.claim):
+        upload, attempt = arrival.upload, self.attempt
+        if attempt is None or self.failure or not attempt.is_held_by(upload.claim):
             self.answers.append((arrival, _not_wanted(upload)))
-        elif (same := self._segment(upload.index)) is not None:
+        elif (same := self._segment(attempt, upload.index)) is not None:
             self._add_again(arrival, same)
-        elif not stored.attempt.takes_segments_from(upload.claim):
+        elif not attempt.takes_segments_from(upload.claim):
             self.answers.append((arrival, _not_wanted(upload)))
         else:
-            self._add_new(arrival, stored)
+            self._add_new(arrival, attempt)
 
-    def _segment(self, index: int) -> Segment | None:
+    def _segment(self, attempt: Attempt, index: int) -> Segment | None:
         if index in self.due:
             return self.due[index].segment
-        return self.stored.segments.get(index) if self.stored else None
+        return self.store.segment(attempt.key, index) if 0 <= index < attempt.segments else None
 
     def _add_again(self, arrival: Arrival, same: Segment) -> None:
         if arrival.upload.hashes != (same.names_hash, same.launches_hash):
@@ -169,16 +144,37 @@ class _ArrivalOrder:
         else:
             self.answers.append((arrival, Answer(duplicate=True)))
 
-    def _add_new(self, arrival: Arrival, stored: _StoredAttempt) -> None:
-        upload, index = arrival.upload, stored.attempt.segments + len(self.due)
+    def _add_new(self, arrival: Arrival, attempt: Attempt) -> None:
+        upload, index = arrival.upload, attempt.segments + len(self.due)
         if upload.index > index and upload.follows:
             self.answers.append((arrival, _not_stored(upload)))
-        elif fault := _order_fault(upload, index) or arrival.fault or _table_fault(arrival, stored.run):
+        elif fault := _order_fault(upload, index) or arrival.fault or self._table_fault(arrival):
             self._refuse(arrival, fault)
         else:
-            previous = self._segment(index - 1)
+            previous = self._segment(attempt, index - 1)
             offset_bytes = previous.end_bytes if previous else 0
             self.due[index] = _DueSegment(_segment_of(upload, offset_bytes), [arrival])
+
+    def _table_fault(self, arrival: Arrival) -> Failure | None:
+        """The first segment's launch table is not of the run's kind."""
+        upload, metadata = arrival.upload, arrival.metadata
+        run = None if metadata is None else self.store.run(self.key.run_id)
+        if metadata is None or run is None:
+            return None
+        origin = origin_of(synthetic=run.synthetic)
+        if metadata.origin != origin:
+            return refusal(
+                str(upload),
+                f"its data is {metadata.origin} and the campaign's is {origin}",
+                "the two never mix: set 'synthetic:' in the campaign file to match the data",
+            )
+        if metadata.level != run.level:
+            return refusal(
+                str(upload),
+                f"it holds a {metadata.level} recording, but a {run.level} one is expected",
+                f"name it under '{metadata.level}' in the campaign file",
+            )
+        return None
 
     def _refuse(self, arrival: Arrival, why: Failure) -> None:
         self.failure = why
@@ -206,27 +202,6 @@ def _order_fault(upload: Upload, index: int) -> Failure | None:
     if upload.index < index:
         cause = f"it came instead of segment {index}, which is next"
         return refusal(str(upload), cause, retryable=True)
-    return None
-
-
-def _table_fault(arrival: Arrival, run: Run | None) -> Failure | None:
-    """The first segment's launch table is not of the run's kind."""
-    upload, metadata = arrival.upload, arrival.metadata
-    if metadata is None or run is None:
-        return None
-    origin = origin_of(synthetic=run.synthetic)
-    if metadata.origin != origin:
-        return refusal(
-            str(upload),
-            f"its data is {metadata.origin} and the campaign's is {origin}",
-            "the two never mix: set 'synthetic:' in the campaign file to match the data",
-        )
-    if metadata.level != run.level:
-        return refusal(
-            str(upload),
-            f"it holds a {metadata.level} recording, but a {run.level} one is expected",
-            f"name it under '{metadata.level}' in the campaign file",
-        )
     return None
 
 

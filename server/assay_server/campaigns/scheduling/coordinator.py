@@ -94,17 +94,14 @@ class Coordinator:
                 ended = time.perf_counter()
         except StorageError as error:
             self._on_refusal()
-            self._doubt(error)
+            if isinstance(error, OutcomeUnknownError):
+                # If it was kept, nobody follows its effects: what is kept in memory is read again.
+                self._follow_in_memory(Effects(work=True, doubt=True))
+            else:
+                self.queue.doubt()
             raise
         self._on_stored(began - start, ended - began, time.perf_counter() - ended)
         self._follow(schedule.effects)
-
-    def _doubt(self, error: StorageError) -> None:
-        if isinstance(error, OutcomeUnknownError):
-            # If it was kept, nobody follows its effects: what is kept in memory is read again.
-            self._follow_in_memory(Effects(work=True, doubt=True))
-        else:
-            self.queue.doubt()
 
     def resting(self) -> Row:
         """The slots that rest now."""

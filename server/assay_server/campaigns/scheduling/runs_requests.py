@@ -26,7 +26,7 @@ from assay_sampling.errors import ParameterError, RefusedError
 from assay_sampling.running.failures import FailureClass
 from assay_server.campaigns.errors import UnknownThingError, known_campaign
 from assay_server.campaigns.scheduling.transitions import UNENDED_ATTEMPTS, Transitions
-from assay_server.store.model import OPEN_RUNS, Attempt, Campaign, PendingRequest, SliceState
+from assay_server.store.model import OPEN_RUNS, Campaign, PendingRequest, SliceState
 
 RETRYABLE_RUNS = (RunState.FAILED, RunState.CANCELLED)
 # An attempt that is being published has ended its slice: there is nothing to hand back.
@@ -192,19 +192,15 @@ class RunsRequests(Transitions):
         if request.action is not RunsAction.PAUSE or not request.asked.at_once:
             return 0
         attempts = self.store.requested_attempts(request.asked, _HANDED_BACK)[:most]
-        for attempt in attempts:
-            self._give_up(attempt)
-        return len(attempts)
-
-    def _give_up(self, attempt: Attempt) -> None:
-        key = attempt.key
         cause = "a person paused it at once, so it was handed back"
         remedy = "nothing: its slice waits until it is resumed"
-        why = failure(FailureClass.CANCELLED, f"run {key.run_id}", cause, remedy)
-        self.end_attempt(attempt, AttemptState.CANCELLED, why)
-        piece = self.slice_of(key)
-        if piece.state is SliceState.LEASED:
-            self.set_slice(replace(piece, state=SliceState.WAITING, not_before_ms=0))
+        for attempt in attempts:
+            why = failure(FailureClass.CANCELLED, f"run {attempt.key.run_id}", cause, remedy)
+            self.end_attempt(attempt, AttemptState.CANCELLED, why)
+            piece = self.slice_of(attempt.key)
+            if piece.state is SliceState.LEASED:
+                self.set_slice(replace(piece, state=SliceState.WAITING, not_before_ms=0))
+        return len(attempts)
 
 
 def _is_whole(request: RunsRequest) -> bool:
