@@ -12,9 +12,9 @@ import pytest
 
 from assay_sampling.documents.selection import SelectionDocument
 from assay_sampling.methods.registry import samplers
-from assay_server.campaign_file.reading import load_campaign
 from assay_server.campaign_file.spec import Campaign
 from tests.support.client import hand_made
+from tests.support.server.campaign_files import load_campaign
 
 DOCS = Path(__file__).parents[2] / "docs"
 Assay = Callable[..., Any]

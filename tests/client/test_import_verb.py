@@ -15,11 +15,11 @@ from assay_sampling.errors import ParameterError
 from assay_sampling.files.synthetic_mark import SYNTHETIC_MARK
 from assay_sampling.readers.nsys.parquet_export import NsysParquetReader
 from assay_sampling.readers.opening import READERS, open_recording
-from assay_server.campaign_file.reading import load_campaign
 from assay_virtual.tools.ncu.command import run_ncu
 from assay_virtual.tools.nsys.command import run_nsys
 from tests.support.client import hand_made
 from tests.support.client.scripted_server import FakeServer, Script
+from tests.support.server.campaign_files import load_campaign
 
 Assay = Callable[..., Any]
 STENCIL = Path(__file__).resolve().parents[2] / "campaigns" / "virtual" / "stencil.toml"

@@ -12,8 +12,8 @@ import pytest
 
 from assay_client import new_campaign
 from assay_client.pages import suites
-from assay_server.campaign_file.reading import load_campaign
 from assay_server.campaign_file.spec import Campaign
+from tests.support.server.campaign_files import load_campaign
 
 Assay = Callable[..., Any]
 STENCIL = Path(__file__).parents[2] / "campaigns" / "virtual" / "stencil.toml"

@@ -11,8 +11,8 @@ import pytest
 
 from assay_client.campaign_template import CAMPAIGN_TEMPLATE
 from assay_client.local import campaign_schema
-from assay_server.campaign_file.reading import load_campaign
 from assay_server.campaign_file.spec import Campaign
+from tests.support.server.campaign_files import load_campaign
 
 Assay = Callable[..., Any]
 

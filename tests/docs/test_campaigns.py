@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from assay_server.campaign_file.reading import load_campaign, read_campaign_file
+from assay_server.campaign_file.reading import read_campaign_file
 from assay_server.campaigns.planning.forecast import forecast_campaign
 from assay_virtual.workloads.loading import load_workload
+from tests.support.server.campaign_files import load_campaign
 
 CAMPAIGNS = Path(__file__).resolve().parents[2] / "campaigns"
 REAL = ["parboil", "polybench", "pytorch", "rodinia"]

@@ -28,9 +28,9 @@ from assay_sampling.simulators.accel_sim.output import read_output
 from assay_sampling.simulators.accel_sim.trace import block_counts, read_blocks
 from assay_sampling.simulators.accel_sim.visualizer import IntervalLog
 from assay_sampling.simulators.macsim import read_kernel_config, read_traced_warps
-from assay_server.campaign_file.reading import load_campaign
 from tests.fuzz import seeds
 from tests.fuzz.mutations import mutate_bytes, mutate_parquet, mutate_sqlite, mutate_text
+from tests.support.server.campaign_files import load_campaign
 
 _MEMORY_LIMIT_BYTES = 512 << 20
 _ANY = ("gzip", "zstd")

@@ -15,12 +15,12 @@ from typing import Any
 
 import pytest
 
-from assay_server.campaign_file.reading import load_campaign
 from tests.gpu import carry, first_call, looks, plan
 from tests.gpu.__main__ import _parsed
 from tests.gpu.first_call import Ending, Step, made, pack, steps
 from tests.gpu.proof import not_proved_in
 from tests.support.integration.harness import wait_until
+from tests.support.server.campaign_files import load_campaign
 from tests.support.tracer.traced_runs import BuiltTracer
 
 pytest_plugins = ["tests.tracer.conftest"]

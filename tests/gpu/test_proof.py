@@ -16,13 +16,13 @@ from typing import Any
 
 import pytest
 
-from assay_server.campaign_file.reading import load_campaign
 from tests.gpu import build, plan
 from tests.gpu.__main__ import _parsed, _run_part, main
 from tests.gpu.box import with_tool_folders
 from tests.gpu.claims import Measured
 from tests.gpu.pack import pack_logs
 from tests.gpu.proof import Proof, Results, TimeLimit, merged
+from tests.support.server.campaign_files import load_campaign
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -30,7 +30,6 @@ from assay_core.records.attempt import AttemptKey
 from assay_core.records.work import CommandSource, Work
 from assay_sampling.launches.table import BASELINE
 from assay_sampling.readers.opening import open_recording
-from assay_server.campaign_file.reading import load_campaign
 from assay_virtual.gpu_models import MODELS
 from assay_virtual.model.gpu import VirtualGPU
 from assay_virtual.workloads.loading import load_workload
@@ -39,6 +38,7 @@ from tests.gpu.claims import Claim, Measured, agreement, claims_of, own_line
 from tests.gpu.pack import pack_recordings
 from tests.gpu.rehearsal.cuda_program import SYMBOLS
 from tests.gpu.rehearsal.traced import program_with
+from tests.support.server.campaign_files import load_campaign
 from tests.support.tracer.traced_runs import BuiltTracer
 
 pytest_plugins = ["tests.tracer.conftest"]

@@ -9,10 +9,10 @@ import pytest
 
 from assay_sampling.errors import CampaignError
 from assay_sampling.launches.table import Condition
-from assay_server.campaign_file.reading import load_campaign
 from assay_server.campaign_file.yaml_source import parse_yaml
 from assay_server.campaigns.planning.plan import resolved_path
 from assay_server.limits import CampaignFileLimits
+from tests.support.server.campaign_files import load_campaign
 
 GOOD = """\
 campaign: real-recordings

@@ -17,7 +17,6 @@ from assay_core.records.lab import LabQuestion
 from assay_sampling.errors import CampaignError
 from assay_sampling.running.failures import FailureClass
 from assay_server.campaign_file.compiled import Placement, Requirements, SchedulingRules
-from assay_server.campaign_file.reading import load_campaign
 from assay_server.campaigns.planning.plan import plan_campaign
 from assay_server.campaigns.scheduling.fair_share import Account
 from assay_server.campaigns.scheduling.fitting_slots import Lack, lacking
@@ -27,6 +26,7 @@ from assay_server.campaigns.scheduling.waiting import Lab, Reason, wait_reasons
 from assay_server.rpc.handlers.lab import LabHandler
 from assay_server.rpc.handlers.statuses import attempt_detail
 from assay_server.store.model import Agent, Attempt, need_of
+from tests.support.server.campaign_files import load_campaign
 from tests.support.server.cancelling import cancel
 from tests.support.server.queue_lab import QueueLab, agent_of, live_campaign
 

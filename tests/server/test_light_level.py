@@ -11,11 +11,11 @@ from assay_core.records.attempt import AttemptKey
 from assay_core.records.campaign import AttemptState
 from assay_core.records.work import CommandSource
 from assay_sampling.errors import CampaignError
-from assay_server.campaign_file.reading import load_campaign
 from assay_server.campaigns.planning.plan import plan_campaign
 from assay_server.campaigns.scheduling.leases import Lease
 from assay_server.rpc.handlers.agents import work_of
 from assay_server.store.model import Attempt
+from tests.support.server.campaign_files import load_campaign
 
 TEXT = """\
 campaign: lab

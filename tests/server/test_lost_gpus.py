@@ -11,13 +11,14 @@ from assay_core.records.attempt import AttemptKey
 from assay_core.records.campaign import CampaignState, RunState
 from assay_core.records.failure import Failure
 from assay_core.records.machine import InstalledDevice, Inventory, Slot
-from assay_server.campaign_file.reading import compile_campaign, load_campaign
+from assay_server.campaign_file.reading import compile_campaign
 from assay_server.campaigns.planning.plan import plan_campaign
 from assay_server.campaigns.scheduling.fitting_slots import AWAY_AFTER_MS
 from assay_server.campaigns.scheduling.schedule import Schedule
 from assay_server.campaigns.scheduling.transitions import Effects
 from assay_server.store.model import Agent, Campaign, Run
 from assay_server.store.sqlite import SqliteStore
+from tests.support.server.campaign_files import load_campaign
 from tests.support.server.desk import HANG, Desk
 from tests.support.server.server_support import HandClock
 from tests.support.server.waiting import waiting_for

@@ -17,7 +17,7 @@ from assay_core.records.lab import LabQuestion, SlotHealth
 from assay_core.records.machine import InstalledDevice, Inventory, Slot
 from assay_sampling.errors import CampaignError, ParameterError
 from assay_server.campaign_file.compiled import Placement, Requirements, SchedulingRules
-from assay_server.campaign_file.reading import compile_campaign, load_campaign
+from assay_server.campaign_file.reading import compile_campaign
 from assay_server.campaigns.planning.plan import plan_campaign
 from assay_server.campaigns.scheduling.fair_share import HALF_LIFE_MS
 from assay_server.campaigns.scheduling.fitting_slots import Lack, lacking
@@ -29,6 +29,7 @@ from assay_server.rpc.handlers.lab import LabHandler
 from assay_server.rpc.handlers.statuses import StatusBoard
 from assay_server.store.model import Agent, Hold, Need, Run, Slice
 from assay_server.store.people import Identity
+from tests.support.server.campaign_files import load_campaign
 from tests.support.server.queue_lab import HANG, QueueLab, agent_of, live_campaign
 
 HOUR_MS = 3_600_000

@@ -16,8 +16,9 @@ from assay_sampling.errors import CampaignError
 from assay_sampling.launches.table import BASELINE, Condition
 from assay_sampling.running.identity import device_key
 from assay_server.campaign_file.faults.sizes import most_runs, most_slices
-from assay_server.campaign_file.reading import compile_campaign, load_campaign
+from assay_server.campaign_file.reading import compile_campaign
 from assay_server.campaigns.planning.plan import next_number, plan_campaign
+from tests.support.server.campaign_files import load_campaign
 
 TEXT = """\
 campaign: lab

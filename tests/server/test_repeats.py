@@ -20,11 +20,12 @@ from assay_sampling.errors import CampaignError, StorageError
 from assay_sampling.launches.table import BASELINE, Condition
 from assay_server.analysis.comparisons.noise import interval_percent
 from assay_server.campaign_file.compiled import RepeatRule
-from assay_server.campaign_file.reading import compile_campaign, load_campaign
+from assay_server.campaign_file.reading import compile_campaign
 from assay_server.campaigns.planning.plan import plan_campaign
 from assay_server.campaigns.planning.repeats import further_runs, repeats_wanted
 from assay_server.store.model import Campaign, Run
 from tests.support.server.analysis_lab import Lab
+from tests.support.server.campaign_files import load_campaign
 from tests.support.server.desk import Desk
 from tests.support.server.server_support import eventually
 

@@ -14,13 +14,14 @@ import pytest
 from assay_core.records.campaign import CampaignState, RunState
 from assay_sampling.errors import InputError
 from assay_server.analysis.runs.facts import RunFacts
-from assay_server.campaign_file.reading import compile_campaign, load_campaign
+from assay_server.campaign_file.reading import compile_campaign
 from assay_server.campaigns.analysing.job import Pages
 from assay_server.campaigns.analysing.request_builder import analysis_request
 from assay_server.campaigns.errors import NotYetError
 from assay_server.campaigns.planning.plan import plan_campaign
 from assay_server.store.model import Campaign, Run, Slice, SliceState
 from assay_server.web.views.so_far import ResultsSoFar
+from tests.support.server.campaign_files import load_campaign
 from tests.support.server.made_reports import made_report, made_rows
 from tests.support.server.server_support import HandClock
 

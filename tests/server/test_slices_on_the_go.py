@@ -20,11 +20,13 @@ from assay_core.records.campaign import AttemptState, CampaignState, RunState
 from assay_core.records.failure import Failure
 from assay_core.records.machine import InstalledDevice, Inventory, Slot
 from assay_server.campaign_file.compiled import SlicePlan, Slicing
-from assay_server.campaign_file.reading import compile_campaign, load_campaign
+from assay_server.campaign_file.reading import compile_campaign
 from assay_server.campaign_file.slices import SliceCost
 from assay_server.campaigns.planning.plan import plan_campaign
 from assay_server.campaigns.scheduling.attempt_results import FinishOutcome, SegmentOutcome
 from assay_server.campaigns.scheduling.leases import Lease
+from assay_server.campaigns.scheduling.queue import Queue
+from assay_server.campaigns.scheduling.resting import RestingSlots
 from assay_server.campaigns.scheduling.schedule import Schedule
 from assay_server.campaigns.scheduling.transitions import SchedulePolicy
 from assay_server.campaigns.slicing.after_light import LightTimes, chosen_slices
@@ -32,6 +34,7 @@ from assay_server.campaigns.slicing.kinds import LaunchKinds
 from assay_server.campaigns.slicing.learned import RECENT_SLICES, SliceCosts
 from assay_server.store.model import Agent, Campaign, PublishedFile, Run, Segment, Slice, SliceState
 from assay_server.store.sqlite import SqliteStore
+from tests.support.server.campaign_files import load_campaign
 from tests.support.server.cancelling import cancel
 
 TEXT = """\
@@ -88,7 +91,9 @@ class Lab:
     @contextmanager
     def schedule(self) -> Iterator[Schedule]:
         with self.store.transaction() as transaction:
-            yield Schedule(transaction, SchedulePolicy(), 1000 + int(self.now_s * 1000))
+            yield Schedule(
+                transaction, SchedulePolicy(), 1000 + int(self.now_s * 1000), RestingSlots(), Queue()
+            )
 
     def submit(self, detailed: str) -> str:
         self.campaigns += 1

@@ -11,10 +11,11 @@ import pytest
 from assay_core.records.attempt import AttemptKey, AttemptLog
 from assay_core.records.campaign import AttemptState, CampaignState
 from assay_sampling.errors import StorageError
-from assay_server.campaign_file.reading import compile_campaign, load_campaign
+from assay_server.campaign_file.reading import compile_campaign
 from assay_server.campaigns.planning.plan import plan_campaign
 from assay_server.store.model import Attempt, Campaign, Slice, SliceTime
 from assay_server.store.sql import MetadataStore
+from tests.support.server.campaign_files import load_campaign
 from tests.support.server.metadata_stores import METADATA_STORES
 
 TEXT = """\

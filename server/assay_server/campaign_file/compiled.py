@@ -135,9 +135,6 @@ class SlicePlan(Stored):
         return self.slices[-1].unseen_percent if self.slices else 100.0
 
 
-COMPILED_VERSION: Literal[1] = 1
-
-
 # All ranks that launched kernels, or those with these ordinals.
 Ranks = Literal["each"] | tuple[int, ...]
 
@@ -238,4 +235,4 @@ class CompiledCampaign(Stored):
     repeat: RepeatRule | None = None
     scheduling: SchedulingRules = DEFAULT_RULES
     bundles: tuple[Bundle, ...] = ()
-    version: Literal[1] = COMPILED_VERSION
+    version: Literal[1] = 1

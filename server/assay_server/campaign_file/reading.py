@@ -60,11 +60,6 @@ def read_campaign_file(text: str | bytes, file_name: str) -> CampaignFile:
     return CampaignFile(file_name, campaign, document)
 
 
-def load_campaign(text: str | bytes, file_name: str) -> Campaign:
-    """The campaign in a file's text, without its lines; raises the errors of :func:`read_campaign_file`."""
-    return read_campaign_file(text, file_name).campaign
-
-
 def _decoded(text: str | bytes, file_name: str) -> str:
     if isinstance(text, str):
         return text.removeprefix("\ufeff")

@@ -10,7 +10,7 @@ from assay_server.campaign_file.spec import Campaign
 def campaign_schema() -> dict[str, Any]:
     """JSON Schema (2020-12) of a campaign file, as people write it.
 
-    It knows keys, types and ranges; :func:`load_campaign` checks rules between fields.
+    It knows keys, types and ranges; :mod:`assay_server.campaign_file.reading` checks rules between fields.
     """
     schema = Campaign.model_json_schema()
     definitions = schema["$defs"]

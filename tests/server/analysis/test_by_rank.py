@@ -14,7 +14,8 @@ from assay_sampling.errors import CampaignError
 from assay_server.analysis import pipeline
 from assay_server.analysis.runs.request import AnalysisRequest, RunData
 from assay_server.campaign_file.compiled import AnalysisSettings, CompiledCampaign
-from assay_server.campaign_file.reading import compile_campaign, load_campaign
+from assay_server.campaign_file.reading import compile_campaign
+from tests.support.server.campaign_files import load_campaign
 
 StoreRun = Callable[..., RunData]
 # Rank 0 launches kernel "a" alone; rank 2 a costly "b" every other time. There is no rank 1.

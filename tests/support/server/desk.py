@@ -12,15 +12,18 @@ from assay_core.records.campaign import CampaignState
 from assay_core.records.failure import Failure
 from assay_core.records.machine import Inventory, Slot
 from assay_server.campaign_file.compiled import CompiledCampaign
-from assay_server.campaign_file.reading import compile_campaign, load_campaign
+from assay_server.campaign_file.reading import compile_campaign
 from assay_server.campaigns.planning.plan import Plan, plan_campaign
 from assay_server.campaigns.scheduling.attempt_results import FinishOutcome, SegmentOutcome
 from assay_server.campaigns.scheduling.leases import Lease
+from assay_server.campaigns.scheduling.queue import Queue
+from assay_server.campaigns.scheduling.resting import RestingSlots
 from assay_server.campaigns.scheduling.retry import RetryPolicy
 from assay_server.campaigns.scheduling.schedule import Schedule
 from assay_server.campaigns.scheduling.transitions import Effects, SchedulePolicy
 from assay_server.store.model import Agent, Attempt, Campaign, PublishedFile, Segment
 from assay_server.store.sqlite import SqliteStore
+from tests.support.server.campaign_files import load_campaign
 from tests.support.server.server_support import CAMPAIGN, HandClock
 
 POLICY = SchedulePolicy(lease_ms=1000, retry=RetryPolicy(most_failures=3, most_losses=5, delay_ms=100))
@@ -60,7 +63,7 @@ class Desk:
     @contextmanager
     def schedule(self) -> Iterator[Schedule]:
         with self.store.transaction() as transaction:
-            schedule = Schedule(transaction, POLICY, self.clock.ms)
+            schedule = Schedule(transaction, POLICY, self.clock.ms, RestingSlots(), Queue())
             yield schedule
         self.effects = schedule.effects
 

@@ -15,7 +15,7 @@ from assay_server.campaign_file.faults.messages import Fault
 from assay_server.campaign_file.slices import MOST_SLICES_OF_A_RUN, most_windows
 from assay_server.campaign_file.spec import Campaign, WorkloadSpec
 from assay_server.campaign_file.yaml_source import Place
-from assay_server.limits import CAMPAIGN_FILE_LIMITS, CampaignFileLimits
+from assay_server.limits import CAMPAIGN_FILE_LIMITS as _LIMITS
 
 
 @dataclass(frozen=True)
@@ -111,27 +111,27 @@ def most_bytes(campaign: Campaign) -> int:
     return runs * sum(run_bytes(campaign, each) for each in campaign.workloads if each.command is not None)
 
 
-def size_faults(campaign: Campaign, limits: CampaignFileLimits = CAMPAIGN_FILE_LIMITS) -> Iterator[Fault]:
+def size_faults(campaign: Campaign) -> Iterator[Fault]:
     """What its numbers make too much of, the first of: runs, slices, bytes."""
     runs = most_runs(campaign)
-    if runs > limits.campaign_runs:
+    if runs > _LIMITS.campaign_runs:
         place, product = _factors(campaign)
         yield Fault(
             place,
-            f"{product} make {runs:,} runs, and a campaign has at most {limits.campaign_runs:,}; "
+            f"{product} make {runs:,} runs, and a campaign has at most {_LIMITS.campaign_runs:,}; "
             "lower them, or make several campaigns",
         )
         return
-    yield from _slice_faults(campaign, limits)
-    yield from _byte_faults(campaign, limits.campaign_runs_bytes)
+    yield from _slice_faults(campaign)
+    yield from _byte_faults(campaign)
 
 
-def _slice_faults(campaign: Campaign, limits: CampaignFileLimits) -> Iterator[Fault]:
-    limit = limits.campaign_slices
+def _slice_faults(campaign: Campaign) -> Iterator[Fault]:
+    limit = _LIMITS.campaign_slices
     place: Place = ("detailed",) if "detailed" in campaign.model_fields_set else ("workloads",)
     slices, of_light = most_slices(campaign), slices_of_a_light_run(campaign)
     of_a_run = 0 if campaign.detailed is None else slices_of_a_run(campaign.detailed.slicing)
-    if of_a_run > limits.campaign_run_slices or slices > limit:
+    if of_a_run > _LIMITS.campaign_run_slices or slices > limit:
         made = f"{of_a_run:,} in a run"
         if campaign.detailed is not None and campaign.detailed.slicing.slice_launches and of_a_run:
             slicing = campaign.detailed.slicing
@@ -140,7 +140,7 @@ def _slice_faults(campaign: Campaign, limits: CampaignFileLimits) -> Iterator[Fa
         yield Fault(
             place,
             f"it makes {slices:,} slices ({made}), and at most {limit:,} are planned, "
-            f"{limits.campaign_run_slices:,} in a run; "
+            f"{_LIMITS.campaign_run_slices:,} in a run; "
             "lower 'first', raise 'slice_launches', or make several campaigns",
         )
     elif of_light > limit:
@@ -152,8 +152,8 @@ def _slice_faults(campaign: Campaign, limits: CampaignFileLimits) -> Iterator[Fa
         )
 
 
-def _byte_faults(campaign: Campaign, limit: int) -> Iterator[Fault]:
-    size = most_bytes(campaign)
+def _byte_faults(campaign: Campaign) -> Iterator[Fault]:
+    size, limit = most_bytes(campaign), _LIMITS.campaign_runs_bytes
     if size <= limit:
         return
     live = [i for i, workload in enumerate(campaign.workloads) if workload.command is not None]

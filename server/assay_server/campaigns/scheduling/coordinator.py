@@ -154,8 +154,8 @@ class Coordinator:
             self.queue.doubt()
         if effects.work:
             self.queue.changed(effects.campaigns, self.snapshot)
-        for lease in effects.leased:
-            self.queue.began(lease, self.clock.now_ms())
+        for key, run in effects.leased:
+            self.queue.began(key, run, self.clock.now_ms())
         for key in effects.freed:
             self.queue.ended(key, self.clock.now_ms())
         for listener, about in self._listeners:

@@ -30,7 +30,7 @@ from assay_server.campaign_file.compiled import Exclusive, SchedulingRules
 from assay_server.campaigns.scheduling.fair_share import Account, Ledger, Shares
 from assay_server.campaigns.scheduling.fitting_slots import lacking
 from assay_server.campaigns.scheduling.resting import RestingSlots, Window, window_of
-from assay_server.store.model import Agent, Entrant, Lane, Need
+from assay_server.store.model import Agent, Entrant, Lane, Need, Run
 from assay_server.store.sql import SqlTransaction
 
 Fits = Callable[[Need], bool]
@@ -291,15 +291,6 @@ def seat_of(agent: Agent, slot: Slot) -> Seat:
     return Seat(slot, agent.inventory.driver_version, agent.labels, agent, peers)
 
 
-@dataclass(frozen=True)
-class GpuLease:
-    """An attempt got one or more GPUs, whose time counts for its campaign."""
-
-    key: AttemptKey
-    campaign_id: str
-    gpus: int
-
-
 class Queue:
     """One server's queue. Thread-safe."""
 
@@ -352,10 +343,10 @@ class Queue:
         with self._lock:
             self._built = False
 
-    def began(self, lease: GpuLease, now_ms: int) -> None:
-        """A run got its GPUs."""
-        account = self._candidates.account(lease.campaign_id)
-        self._ledger.began(lease.key, lease.campaign_id, account, now_ms, lease.gpus)
+    def began(self, key: AttemptKey, run: Run, now_ms: int) -> None:
+        """An attempt got its GPUs, whose time counts for its run's campaign."""
+        account = self._candidates.account(run.campaign_id)
+        self._ledger.began(key, run.campaign_id, account, now_ms, run.placement.gang)
 
     def ended(self, key: AttemptKey, now_ms: int) -> None:
         """An attempt gave its slot back."""

@@ -16,7 +16,7 @@ from assay_sampling.errors import StorageError
 from assay_sampling.running.failures import FailureClass
 from assay_server.campaign_file.compiled import SlicePlan
 from assay_server.campaigns.scheduling.fitting_slots import elsewhere
-from assay_server.campaigns.scheduling.queue import GpuLease, Queue
+from assay_server.campaigns.scheduling.queue import Queue
 from assay_server.campaigns.scheduling.resting import RestingSlots, RestPolicy, Window, is_of_box
 from assay_server.campaigns.scheduling.retry import (
     MOST_SLOTS_FAILED,
@@ -118,7 +118,7 @@ class Effects:
     dead: list[AttemptKey] = field(default_factory=list)  # their staged segments are no longer needed
     rested: list[tuple[Attempt, Failure]] = field(default_factory=list)  # failed through their boxes' fault
     refused: list[str] = field(default_factory=list)  # agents whose policies refused a run
-    leased: list[GpuLease] = field(default_factory=list)  # began
+    leased: list[tuple[AttemptKey, Run]] = field(default_factory=list)  # got GPUs
     freed: list[AttemptKey] = field(default_factory=list)  # gave their slots back
     done: list[Attempt] = field(default_factory=list)  # published
     stored: list[Segment] = field(default_factory=list)  # they are durable
@@ -137,14 +137,13 @@ class Transitions:
         transaction: SqlTransaction,
         policy: SchedulePolicy,
         now_ms: int,
-        resting: RestingSlots | None = None,
-        queue: Queue | None = None,
+        resting: RestingSlots,
+        queue: Queue,
     ) -> None:
         self.store = transaction
         self.policy = policy
         self.now_ms = now_ms
-        self.resting = resting if resting is not None else RestingSlots()
-        self.queue = queue if queue is not None else Queue()
+        self.resting, self.queue = resting, queue
         self.effects = Effects()
         self._campaigns_of: dict[str, str | None] = {}
 
@@ -410,7 +409,7 @@ class Transitions:
     def note_lease(self, key: AttemptKey, run: Run) -> None:
         """Note that an attempt of a run got its slots; only time on GPUs is counted."""
         if run.device_key:
-            self.effects.leased.append(GpuLease(key, run.campaign_id, run.placement.gang))
+            self.effects.leased.append((key, run))
 
     def note_change(self, run_id: str) -> None:
         """Note that this transaction changes the status of a run's campaign."""
