@@ -235,12 +235,12 @@ def _require_arriving(store: SqlTransaction, campaign_id: str, mark: str) -> Non
         raise StorageError(f"campaign {campaign_id}", cause, "submit it again; nothing of it was kept")
 
 
-def clear_arrivals(coordinator: Coordinator, pace: Pace = ORDINARY) -> None:
+def clear_arrivals(coordinator: Coordinator) -> None:
     """Remove what a crash or a full disk left of campaigns; returns at once while one comes in."""
     if not coordinator.arriving.acquire(blocking=False):
         return
     try:
-        _clear(coordinator, pace)
+        _clear(coordinator, ORDINARY)
     finally:
         coordinator.arriving.release()
 

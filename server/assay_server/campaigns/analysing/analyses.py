@@ -196,7 +196,9 @@ class Analyses:
     def _keep(self, begun: AnalysisTry, future: Future[Pages]) -> None:
         try:
             pages = future.result()
-            if not self._is_newest(begun):
+            with self._coordinator.snapshot() as store:
+                newest = store.analysis_try(begun.campaign_id)
+            if newest != begun:  # a server that stood still may have lost its lead
                 self._forget(begun)
                 return
             # Where nobody sees it.
@@ -217,11 +219,6 @@ class Analyses:
         else:
             if not self._repeated(begun, pages[0]):
                 self._end(begun, None)
-
-    def _is_newest(self, begun: AnalysisTry) -> bool:
-        """Whether no later try has begun: a server that stood still may have lost its lead."""
-        with self._coordinator.snapshot() as store:
-            return store.analysis_try(begun.campaign_id) == begun
 
     def _wait_for_storage(self, begun: AnalysisTry, error: StorageError) -> None:
         """Records cannot be read, or the report not written: a campaign of days must not fail for that.

@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 
 from assay_core.records.campaign import AttemptState, RunState
 from assay_core.records.validity_flag import ValidityFlag
@@ -39,7 +39,6 @@ def analysis_request(
     if campaign is None:
         raise StorageError(campaign_id, "the store lost this campaign")
     runs = store.runs(campaign_id)
-    settings = campaign.compiled.analysis
     windows = _windows_so_far(store, runs) if windows_so_far else {}
     there = [run for run in runs if run.state is RunState.DONE or run.run_id in windows]
     known = {run.run_id for run in there}
@@ -59,12 +58,7 @@ def analysis_request(
         owner_name=campaign.owner_name,
         project=campaign.project,
         synthetic=campaign.synthetic,
-        seed=settings.seed,
-        methods=settings.methods,
-        reference=settings.reference,
-        memory_limit_bytes=settings.memory_limit_bytes,
-        ranks=settings.ranks,
-        by_operation=settings.by_operation,
+        **vars(campaign.compiled.analysis),
         # Runs of features hold the runs that measured their cycles apart.
         runs=paired(with_short_windows(tuple(runs_data)), failed_runs),
         failed_runs=failed_runs,
@@ -167,16 +161,7 @@ def _content_hash(hashes: Sequence[str]) -> str:
 
 
 def _failed_run(run: Run) -> FailedRun:
-    return FailedRun(
-        run.run_id,
-        run.state,
-        run.failure,
-        run.workload,
-        run.device_kind,
-        run.level,
-        run.condition,
-        run.repeat,
-    )
+    return FailedRun(**{each.name: getattr(run, each.name) for each in fields(FailedRun)})
 
 
 _FLAG = "window_short"

@@ -139,14 +139,7 @@ class AttemptResults(Transitions):
             return attempt.state is AttemptState.PUBLISHED
         self.end_attempt(attempt, AttemptState.PUBLISHED, None)
         self.effects.done.append(attempt)
-        done = replace(
-            self.slice_of(key),
-            state=SliceState.DONE,
-            file=file.file,
-            file_bytes=file.file_bytes,
-            content_hash=file.content_hash,
-            launches=file.launches,
-        )
+        done = replace(self.slice_of(key), state=SliceState.DONE, **vars(file))
         self.store.save_slice(done)
         run = self.run_of(key.run_id)
         rest = None if kinds is None else rest_after(self.store, run, kinds)
