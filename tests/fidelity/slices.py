@@ -21,7 +21,7 @@ from assay_sampling.scoring.selection import Selection
 from assay_server.campaign_file.compiled import Slicing
 from assay_server.campaign_file.slices import LightPace, cost_from_light
 from assay_server.campaign_file.spec import DetailedSpec
-from assay_server.campaigns.slicing.after_light import LightTimes, chosen_slices
+from assay_server.campaigns.slicing.by_light import LightTimes, chosen_slices
 from tests.fidelity.counted_workloads import CountedWorkload, virtual
 from tests.fidelity.section import Effort, Section
 from tests.support.sampling.two_level_profiles import two_level_selection

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from assay_server.campaign_file.compiled import SlicePlan, Slicing
 from assay_server.campaign_file.slices import LightPace, SliceCost, cost_from_light
 from assay_server.campaign_file.spec import DetailedSpec
-from assay_server.campaigns.slicing.after_light import LightTimes, chosen_slices
+from assay_server.campaigns.slicing.by_light import LightTimes, chosen_slices
 
 COST = SliceCost(10.0, 0.01, 1.0)
 

@@ -10,7 +10,8 @@ from assay_core.records.campaign import AttemptState, CampaignState, RunState
 from assay_core.records.runs import RunsAction, RunsRequest
 from assay_sampling.errors import StorageError
 from assay_server.campaigns.scheduling.coordinator import Coordinator
-from assay_server.campaigns.slicing.after_light import awaited_lights, plan_from
+from assay_server.campaigns.slicing.by_light import plan_from
+from assay_server.campaigns.slicing.reslice import awaited_lights
 from assay_server.store.model import PendingRequest
 from assay_server.store.transactions import repeated
 

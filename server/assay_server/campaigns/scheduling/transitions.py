@@ -32,7 +32,7 @@ from assay_server.campaigns.scheduling.retry import (
     too_many,
     workload_runs,
 )
-from assay_server.campaigns.slicing.after_light import flags_of_plan, slices_of, waiting_for_light
+from assay_server.campaigns.slicing.reslice import flags_of_plan, slices_of, waiting_for_light
 from assay_server.store.model import (
     ENDED_RUNS,
     OPEN_RUNS,

@@ -1,9 +1,15 @@
-"""After the end of a slice, decides anew about the later slices that were never leased.
+"""Slices of runs while their campaign runs: those that wait for a light run, and the rest after each slice.
 
-Slices that the campaign file fixes stay as they are, and so do those that were chosen from a light run, until
-the time budget is spent. In other runs the rest is cut again with the measured
-cost of slices, continues while new kinds of launches come, and ends when the workload ends, nothing new
-comes, or the time budget is spent. Decided inside the transaction that publishes the slice.
+With ``detailed.first: auto`` the light run under the baseline comes first. Its launches decide the slices of
+every detailed run of the workload on that kind of GPU, of all repeats and conditions
+(:mod:`assay_server.campaigns.slicing.by_light`). Without it (it failed, or its launches do not tell) the
+slices begin at the first launch, and end when nothing new comes.
+
+After the end of a slice the later slices that were never leased are decided anew. Slices that the campaign
+file fixes stay as they are, and so do those that were chosen from a light run, until the time budget is
+spent. In other runs the rest is cut again with the measured cost of slices, continues while new kinds of
+launches come, and ends when the workload ends, nothing new comes, or the time budget is spent. Decided inside
+the transaction that publishes the slice.
 """
 
 from __future__ import annotations
@@ -12,16 +18,95 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from assay_core.records.campaign import RunState
 from assay_core.records.validity_flag import ValidityFlag
-from assay_server.campaign_file.compiled import Slicing
-from assay_server.campaign_file.slices import MOST_SKIPPED_PERCENT, SLICES_AHEAD, SliceCost, Window, cut
+from assay_sampling.launches.table import BASELINE
+from assay_server.campaign_file.compiled import SlicePlan, Slicing
+from assay_server.campaign_file.slices import (
+    MOST_SKIPPED_PERCENT,
+    MOST_SLICES_OF_A_RUN,
+    SLICES_AHEAD,
+    SliceCost,
+    Window,
+    cut,
+    planned_windows,
+)
 from assay_server.campaigns.slicing.kinds import LaunchKinds
 from assay_server.campaigns.slicing.learned import RECENT_SLICES, SliceCosts
-from assay_server.store.model import ENDED_RUNS, Run, Slice, SliceState
+from assay_server.store.model import ENDED_RUNS, OPEN_RUNS, Run, Slice, SliceState
 from assay_server.store.sql import SqlTransaction
 
 # An open run ends after this many slices in a row without a new kind of launch.
 QUIET_SLICES = 2
+
+
+def light_slicing(store: SqlTransaction, campaign_id: str) -> Slicing | None:
+    """How a campaign's slices are chosen, if that is from a light run."""
+    campaign = store.campaign(campaign_id)
+    slicing = None if campaign is None else campaign.compiled.slicing
+    return slicing if slicing is not None and slicing.by_light else None
+
+
+def waiting_for_light(store: SqlTransaction, light: Run) -> list[Run]:
+    """The detailed runs that have no slices until this run has ended; none if it is not their light run."""
+    if not decides_slices(light) or light.command is None or light_slicing(store, light.campaign_id) is None:
+        return []
+    return [
+        run
+        for run in store.runs(light.campaign_id)
+        if (run.workload, run.device_kind) == (light.workload, light.device_kind)
+        and _has_no_slices(store, run)
+    ]
+
+
+def _has_no_slices(store: SqlTransaction, run: Run) -> bool:
+    """Whether it waits for a light run to decide its slices."""
+    return run.in_windows and run.state is RunState.WAITING and not store.slices(run.run_id)
+
+
+def awaited_lights(store: SqlTransaction, campaign_id: str) -> list[Run]:
+    """The ended light runs for whose end runs of a campaign wait: a person had these tried again since."""
+    if light_slicing(store, campaign_id) is None:
+        return []
+    runs = store.runs(campaign_id)
+    waiting = {(run.workload, run.device_kind) for run in runs if _has_no_slices(store, run)}
+    return [
+        run
+        for run in runs
+        if (run.workload, run.device_kind) in waiting and decides_slices(run) and run.state not in OPEN_RUNS
+    ]
+
+
+def decides_slices(run: Run) -> bool:
+    """Whether detailed runs of its workload and GPU may wait for this run."""
+    return (run.level, run.condition, run.repeat, run.under_mps) == ("light", BASELINE, 0, False)
+
+
+def slices_of(store: SqlTransaction, run: Run, plan: SlicePlan | None) -> tuple[Slice, ...]:
+    """The slices of a run that waited for its light run: those of the plan, else those from the beginning."""
+    if plan is not None:
+        windows = [(piece.launch_skip, piece.launch_count) for piece in plan.slices]
+    else:
+        slicing = light_slicing(store, run.campaign_id)
+        assert slicing is not None  # else the run would not wait
+        windows = planned_windows(slicing, SliceCosts(store.slice_times(RECENT_SLICES)).of(run))
+    return tuple(Slice(run.run_id, index, *window) for index, window in enumerate(windows))
+
+
+def flags_of_plan(plan: SlicePlan | None, budget_s: float) -> tuple[ValidityFlag, ...]:
+    """The flag of a run whose plan ends before few enough is unseen."""
+    if plan is None or plan.ending == "unseen":
+        return ()
+    why = (
+        f"another slice would exceed the time budget of {budget_s:g} s"
+        if plan.ending == "budget"
+        else f"a run has at most {MOST_SLICES_OF_A_RUN} slices"
+    )
+    detail = (
+        f"{plan.unseen_percent:.2f} % of the light time stays unseen, more than "
+        f"{plan.most_unseen_percent:g} %: {why}"
+    )
+    return (ValidityFlag("window_cut", detail),)
 
 
 @dataclass(frozen=True)

@@ -1,12 +1,7 @@
-"""Detailed runs whose slices wait for a light run: which they are, and the plan that its launches give.
+"""Chooses slices from a light run: the most unseen light time per second of profiling first.
 
-With ``detailed.first: auto`` the light run under the baseline comes first. Its launches decide the slices of
-every detailed run of the workload on that kind of GPU, of all repeats and conditions. Without it (it failed,
-or its launches do not tell) the slices begin at the first launch, and end when nothing new comes.
-
-The most unseen light time per second of profiling comes first. A slice is worth the light time of all
-launches whose signature it has and no earlier slice has; a signature that is seen once counts as seen. It
-costs what the model says, the launches that it skips included
+A slice is worth the light time of all launches whose signature it has and no earlier slice has; a signature
+that is seen once counts as seen. It costs what the model says, the launches that it skips included
 (:func:`assay_server.campaign_file.slices.cost_from_light`). The best slice is taken, then the best of what is
 left, until few enough is unseen. Equal ones: the earliest. Nothing here is drawn at random.
 
@@ -23,10 +18,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from assay_core.records.campaign import RunState
-from assay_core.records.validity_flag import ValidityFlag
 from assay_sampling.errors import AssayError
-from assay_sampling.launches.table import BASELINE
 from assay_server.campaign_file.compiled import ChosenSlice, Ending, SlicePlan, Slicing
 from assay_server.campaign_file.slices import (
     LEAST_SLICE_LAUNCHES,
@@ -34,10 +26,9 @@ from assay_server.campaign_file.slices import (
     LightPace,
     SliceCost,
     cost_from_light,
-    planned_windows,
 )
-from assay_server.campaigns.slicing.learned import RECENT_SLICES, SliceCosts
-from assay_server.store.model import OPEN_RUNS, Run, Slice
+from assay_server.campaigns.slicing.reslice import light_slicing, waiting_for_light
+from assay_server.store.model import Run
 from assay_server.store.sql import SqlTransaction
 
 if TYPE_CHECKING:
@@ -184,56 +175,13 @@ _log = logging.getLogger(__name__)
 _NS_PER_S = 1e9
 
 
-def _slicing(store: SqlTransaction, campaign_id: str) -> Slicing | None:
-    """How a campaign's slices are chosen, if that is from a light run."""
-    campaign = store.campaign(campaign_id)
-    slicing = None if campaign is None else campaign.compiled.slicing
-    return slicing if slicing is not None and slicing.by_light else None
-
-
-def waiting_for_light(store: SqlTransaction, light: Run) -> list[Run]:
-    """The detailed runs that have no slices until this run has ended; none if it is not their light run."""
-    if not decides_slices(light) or light.command is None or _slicing(store, light.campaign_id) is None:
-        return []
-    return [
-        run
-        for run in store.runs(light.campaign_id)
-        if (run.workload, run.device_kind) == (light.workload, light.device_kind)
-        and run.in_windows
-        and run.state is RunState.WAITING
-        and not store.slices(run.run_id)
-    ]
-
-
-def awaited_lights(store: SqlTransaction, campaign_id: str) -> list[Run]:
-    """The ended light runs for whose end runs of a campaign wait: a person had these tried again since."""
-    if _slicing(store, campaign_id) is None:
-        return []
-    runs = store.runs(campaign_id)
-    waiting = {
-        (run.workload, run.device_kind)
-        for run in runs
-        if run.in_windows and run.state is RunState.WAITING and not store.slices(run.run_id)
-    }
-    return [
-        run
-        for run in runs
-        if (run.workload, run.device_kind) in waiting and decides_slices(run) and run.state not in OPEN_RUNS
-    ]
-
-
-def decides_slices(run: Run) -> bool:
-    """Whether detailed runs of its workload and GPU may wait for this run."""
-    return (run.level, run.condition, run.repeat, run.under_mps) == ("light", BASELINE, 0, False)
-
-
 def plan_from(store: SqlTransaction, light: Run, path: Path) -> SlicePlan | None:
     """The plan for the detailed runs that wait for ``light``, from its published file.
 
     None if none waits, or if its launches do not tell: they are of several processes, or without times.
     """
     waiting = waiting_for_light(store, light)
-    slicing = _slicing(store, light.campaign_id) if waiting else None
+    slicing = light_slicing(store, light.campaign_id) if waiting else None
     if slicing is None:
         return None
     try:
@@ -245,33 +193,6 @@ def plan_from(store: SqlTransaction, light: Run, path: Path) -> SlicePlan | None
         return None
     times, pace = read
     return chosen_slices(times, slicing, [cost_from_light(run.counters, pace) for run in waiting])
-
-
-def slices_of(store: SqlTransaction, run: Run, plan: SlicePlan | None) -> tuple[Slice, ...]:
-    """The slices of a run that waited for its light run: those of the plan, else those from the beginning."""
-    if plan is not None:
-        windows = [(piece.launch_skip, piece.launch_count) for piece in plan.slices]
-    else:
-        slicing = _slicing(store, run.campaign_id)
-        assert slicing is not None  # else the run would not wait
-        windows = planned_windows(slicing, SliceCosts(store.slice_times(RECENT_SLICES)).of(run))
-    return tuple(Slice(run.run_id, index, *window) for index, window in enumerate(windows))
-
-
-def flags_of_plan(plan: SlicePlan | None, budget_s: float) -> tuple[ValidityFlag, ...]:
-    """The flag of a run whose plan ends before few enough is unseen."""
-    if plan is None or plan.ending == "unseen":
-        return ()
-    why = (
-        f"another slice would exceed the time budget of {budget_s:g} s"
-        if plan.ending == "budget"
-        else f"a run has at most {MOST_SLICES_OF_A_RUN} slices"
-    )
-    detail = (
-        f"{plan.unseen_percent:.2f} % of the light time stays unseen, more than "
-        f"{plan.most_unseen_percent:g} %: {why}"
-    )
-    return (ValidityFlag("window_cut", detail),)
 
 
 def _read(path: Path, run_id: str) -> tuple[LightTimes, LightPace] | None:
