@@ -49,7 +49,7 @@ def light_slicing(store: SqlTransaction, campaign_id: str) -> Slicing | None:
 
 def waiting_for_light(store: SqlTransaction, light: Run) -> list[Run]:
     """The detailed runs that have no slices until this run has ended; none if it is not their light run."""
-    if not decides_slices(light) or light.command is None or light_slicing(store, light.campaign_id) is None:
+    if not decides_slices(light) or light_slicing(store, light.campaign_id) is None:
         return []
     return [
         run
@@ -79,7 +79,8 @@ def awaited_lights(store: SqlTransaction, campaign_id: str) -> list[Run]:
 
 def decides_slices(run: Run) -> bool:
     """Whether detailed runs of its workload and GPU may wait for this run."""
-    return (run.level, run.condition, run.repeat, run.under_mps) == ("light", BASELINE, 0, False)
+    of_baseline = (run.level, run.condition, run.repeat, run.under_mps) == ("light", BASELINE, 0, False)
+    return of_baseline and run.command is not None
 
 
 def slices_of(store: SqlTransaction, run: Run, plan: SlicePlan | None) -> tuple[Slice, ...]:
