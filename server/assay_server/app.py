@@ -19,7 +19,7 @@ from assay_server.campaigns.analysing.analyses import Analyses
 from assay_server.campaigns.analysing.executors.chosen import chosen_executors
 from assay_server.campaigns.analysing.provisional import ProvisionalReports
 from assay_server.campaigns.budgets import BudgetHandler
-from assay_server.campaigns.bundles.stored import BundleStore
+from assay_server.campaigns.bundles import BundleStore
 from assay_server.campaigns.capacity import Capacity
 from assay_server.campaigns.carry_out import RequestRunner
 from assay_server.campaigns.heartbeats import Heartbeats

@@ -132,7 +132,7 @@ class ArchiveLimits:
 
 @dataclass
 class BundleLimits:
-    """Bounds of bundles (:mod:`assay_server.campaigns.bundles.stored`).
+    """Bounds of bundles (:mod:`assay_server.campaigns.bundles`).
 
     Built in where clients of this release keep to them.
     """

@@ -28,8 +28,8 @@ from assay_sampling.errors import AssayError, CampaignError, InputError, Storage
 from assay_server.access.caller import OWNER_ID, Caller, called_by
 from assay_server.app import Server
 from assay_server.campaign_file.reading import read_campaign_file
-from assay_server.campaigns.bundles.named import folders_named, sent_bundles
-from assay_server.campaigns.bundles.stored import BundleStore
+from assay_server.campaigns.bundles import BundleStore
+from assay_server.campaigns.submit import folders_named, sent_bundles
 from assay_server.clock import wall_ms
 from assay_server.limits import DEFAULT_LIMITS, BundleLimits
 from assay_server.maintenance.backup import make_backup

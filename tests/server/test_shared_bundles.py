@@ -14,7 +14,7 @@ import pytest
 from assay_core.bundles.packing import pack_bundle
 from assay_core.records.upload import Bundle
 from assay_sampling.errors import InputError, StorageError
-from assay_server.campaigns.bundles.stored import BundleStore
+from assay_server.campaigns.bundles import BundleStore
 from assay_server.database.opening import AskedDatabase
 from assay_server.limits import BundleLimits
 from assay_server.maintenance.check import check_state

@@ -10,19 +10,19 @@ from __future__ import annotations
 import contextlib
 import secrets
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from assay_core.records.campaign import CampaignState, Submission, Submitted
+from assay_core.records.campaign import BundleFolder, CampaignState, Submission, Submitted
 from assay_core.records.upload import Bundle
 from assay_sampling.errors import CampaignError, ParameterError, StorageError
 from assay_server.access.audit import note_kept_back, note_nothing_new, note_subject
 from assay_server.access.caller import Caller, current_caller
 from assay_server.access.rights import project_for, require_priority
 from assay_server.campaign_file.compiled import CompiledCampaign
-from assay_server.campaign_file.reading import compile_campaign, read_campaign_file
+from assay_server.campaign_file.reading import CampaignFile, compile_campaign, read_campaign_file
 from assay_server.campaign_file.spec import Campaign as CampaignSpec
-from assay_server.campaigns.bundles.named import folders_named, sent_bundles
+from assay_server.campaigns.bundles import BundleStore, holder
 from assay_server.campaigns.planning.plan import Plan, next_number, plan_campaign
 from assay_server.campaigns.scheduling.coordinator import Coordinator
 from assay_server.campaigns.slicing.learned import RECENT_SLICES, SliceCosts
@@ -285,6 +285,40 @@ def _pieces(plan: Plan, most_rows: int) -> Iterator[_Piece]:
                 yield [], mine[first : first + most_rows]
     if runs:
         yield runs, slices
+
+
+def folders_named(file: CampaignFile, store: BundleStore | None) -> tuple[BundleFolder, ...]:
+    """The folders of bundles that a campaign file names, each once; raises CampaignError for too many."""
+    folders: dict[str, BundleFolder] = {}
+    for position, workload in enumerate(file.campaign.workloads):
+        if workload.bundle is not None:
+            line = file.line(("workloads", position, "bundle"))
+            folders.setdefault(workload.bundle, BundleFolder(workload.bundle, workload.name, line))
+    if store is not None and len(folders) > store.limits.campaign_bundles:
+        raise CampaignError(
+            file.name,
+            f"it names {len(folders):,} bundles; at most {store.limits.campaign_bundles:,} are taken",
+            "make several campaigns",
+        )
+    return tuple(folders.values())
+
+
+def sent_bundles(
+    folders: Iterable[BundleFolder], sent: Mapping[str, Bundle], store: BundleStore | None, file_name: str
+) -> dict[str, Bundle]:
+    """The bundle of each folder that a campaign names. Raises CampaignError, or InputError, for others."""
+    bundles: dict[str, Bundle] = {}
+    for each in folders:
+        if store is None or each.folder not in sent:
+            raise CampaignError(
+                f"{file_name or 'campaign file'}:{each.line}",
+                f"the files of the bundle {each.folder!r} were not sent",
+                "submit it with 'assay lab submit' of the server's release",
+            )
+        bundles[each.folder] = sent[each.folder]
+    if store is not None:
+        store.require(holder(), bundles.values())
+    return bundles
 
 
 def _sent_before(store: SqlTransaction, submission: Submission, caller: Caller | None) -> Submitted | None:

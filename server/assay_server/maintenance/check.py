@@ -20,7 +20,7 @@ from assay_core.records.upload import Bundle
 from assay_sampling.errors import AssayError, StorageError
 from assay_sampling.launches.checks import check_schema
 from assay_server.analysis.runs.intact import what_changed
-from assay_server.campaigns.bundles.stored import bundle_fault
+from assay_server.campaigns.bundles import bundle_fault
 from assay_server.database.opening import AskedDatabase
 from assay_server.identity.authority import read_authority
 from assay_server.maintenance.rules import (

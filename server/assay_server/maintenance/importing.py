@@ -18,7 +18,7 @@ from assay_core.records.archive import ImportedCampaign
 from assay_sampling.errors import AssayError, CampaignError, InputError, StorageError
 from assay_server.access.audit import note_subject
 from assay_server.access.caller import current_caller
-from assay_server.campaigns.bundles.named import holder
+from assay_server.campaigns.bundles import holder
 from assay_server.campaigns.scheduling.coordinator import Coordinator
 from assay_server.content_hash import fresh_hash_of
 from assay_server.maintenance.archives import (

@@ -20,7 +20,7 @@ from assay_core.files.durable import make_folder, storage_errors, sync_directory
 from assay_core.records.attempt import AttemptKey
 from assay_core.records.campaign import AttemptState
 from assay_sampling.errors import ParameterError, StorageError
-from assay_server.campaigns.bundles.stored import bundle_fault
+from assay_server.campaigns.bundles import bundle_fault
 from assay_server.content_hash import fresh_hash_of
 from assay_server.database.copying import Told
 from assay_server.database.opening import AskedDatabase, number_of_state, open_leading

@@ -14,7 +14,7 @@ from assay_core.records.campaign import AttemptState
 from assay_core.records.failure import Failure
 from assay_sampling.errors import StorageError
 from assay_server.analysis.runs.intact import ChangedRecords
-from assay_server.campaigns.bundles.stored import BundleStore
+from assay_server.campaigns.bundles import BundleStore
 from assay_server.campaigns.capacity import Capacity
 from assay_server.campaigns.last_heard import GpuSamples, Spools
 from assay_server.campaigns.scheduling.queue import Queue

@@ -14,7 +14,7 @@ from assay_core.records.archive import (
     ImportedCampaign,
 )
 from assay_sampling.errors import StorageError
-from assay_server.campaigns.bundles.named import named_bundles
+from assay_server.campaigns.bundles import named_bundles
 from assay_server.campaigns.capacity import Capacity
 from assay_server.campaigns.scheduling.coordinator import Coordinator
 from assay_server.maintenance.archives import export_campaign

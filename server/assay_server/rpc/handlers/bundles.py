@@ -14,8 +14,7 @@ from assay_core.records.upload import (
 )
 from assay_sampling.errors import InputError, NotPermittedError, ParameterError
 from assay_server.access.audit import note_subject
-from assay_server.campaigns.bundles.named import holder
-from assay_server.campaigns.bundles.stored import BundleStore, Incoming
+from assay_server.campaigns.bundles import BundleStore, Incoming, holder
 from assay_server.campaigns.scheduling.coordinator import Coordinator
 
 

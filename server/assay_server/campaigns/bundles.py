@@ -20,6 +20,7 @@ import os
 import secrets
 import shutil
 import threading
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -33,12 +34,13 @@ from assay_core.files.free_space import free_space
 from assay_core.files.private_folders import private_opener
 from assay_core.records.upload import Bundle, BundlePart
 from assay_sampling.errors import AssayError, InputError, StorageError
+from assay_server.access.caller import OWNER_ID, current_caller
 from assay_server.clock import wall_ms
 from assay_server.limits import DEFAULT_LIMITS, BundleLimits
 from assay_server.store.folders.bundles import BUNDLES, PACKED
 from assay_server.store.model import KeptBundle
 from assay_server.store.record_store import RecordStore
-from assay_server.store.sql import MetadataStore
+from assay_server.store.sql import MetadataStore, SqlTransaction
 
 _log = logging.getLogger(__name__)
 
@@ -427,3 +429,19 @@ def _no_room(limits: BundleLimits, mine: int, total: int) -> StorageError:
 def new_bundle_file(sha256: str) -> str:
     """A name that no other file of a bundle has or had, so that removing one never takes another away."""
     return f"{sha256}-{secrets.token_hex(8)}{PACKED}"
+
+
+def holder() -> str:
+    """Whose bundles the current call is about."""
+    caller = current_caller()
+    return OWNER_ID if caller is None else caller.identity_id
+
+
+def named_bundles(store: SqlTransaction) -> dict[str, frozenset[str]]:
+    """By bundle that a campaign names: the owners of such campaigns."""
+    owners: defaultdict[str, set[str]] = defaultdict(set)
+    for overview in store.campaigns():
+        campaign = store.campaign(overview.campaign_id)
+        for bundle in campaign.compiled.bundles if campaign is not None else ():
+            owners[bundle.sha256].add(overview.owner or OWNER_ID)
+    return {sha256: frozenset(bundle_owners) for sha256, bundle_owners in owners.items()}

@@ -1,1 +1,0 @@
-"""Bundles of submitters: kept on the disk by their hash, while a campaign names them."""
