@@ -28,6 +28,18 @@ from assay_sampling.counters.replay_passes import replay_passes
 from assay_sampling.errors import ParameterError
 from assay_server.campaign_file.compiled import Slicing
 
+# The weight of the assumptions against one measured slice: enough to settle what no slice shows.
+_PRIOR_WEIGHT = 1e-7
+MOST_SKIPPED_PERCENT = 20.0
+# Slices are cut for this share, so that a slightly different cost does not change them all.
+PLANNED_SKIPPED_PERCENT = 18.0
+# Slices planned before the first is made, for a window without a fixed end.
+SLICES_AHEAD = 2
+LEAST_SLICE_LAUNCHES = 500
+MOST_SLICES_OF_A_RUN = 200
+_MOST_LAUNCHES = 1 << 40  # of a slice, as of a campaign file
+_SHARE_OF_AN_OPEN_RUN = 50  # the next slice has at least 1/50 of the launches before it
+
 
 class Assumptions(BaseModel):
     """Assumptions of a forecast about programs, tools and disks: guesses of the order of magnitude."""
@@ -65,10 +77,6 @@ def assumptions(given: Mapping[str, str]) -> Assumptions:
         raise ParameterError(
             "--assume", cause, f"it is {Assumptions.model_fields[name].description}"
         ) from None
-
-
-# The weight of the assumptions against one measured slice: enough to settle what no slice shows.
-_PRIOR_WEIGHT = 1e-7
 
 
 @dataclass(frozen=True)
@@ -172,16 +180,6 @@ def _nonnegative(system: np.ndarray, target: np.ndarray) -> np.ndarray:
                 best[columns] = solution
     return best
 
-
-MOST_SKIPPED_PERCENT = 20.0
-# Slices are cut for this share, so that a slightly different cost does not change them all.
-PLANNED_SKIPPED_PERCENT = 18.0
-# Slices planned before the first is made, for a window without a fixed end.
-SLICES_AHEAD = 2
-LEAST_SLICE_LAUNCHES = 500
-MOST_SLICES_OF_A_RUN = 200
-_MOST_LAUNCHES = 1 << 40  # of a slice, as of a campaign file
-_SHARE_OF_AN_OPEN_RUN = 50  # the next slice has at least 1/50 of the launches before it
 
 Window = tuple[int, int]  # launches skipped, launches taken (0: all the rest)
 

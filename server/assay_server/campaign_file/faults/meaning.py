@@ -22,6 +22,9 @@ from assay_server.campaign_file.faults.sizes import size_faults
 from assay_server.campaign_file.spec import Campaign, MethodSpec, WorkloadSpec
 from assay_server.campaign_file.yaml_source import Place
 
+# What a report calls a rank (assay_server.campaign_file.compiled.rank_name), and whose it is.
+_RANK = re.compile(r"(.*)\[rank \d+\]", re.DOTALL)
+
 
 def campaign_faults(campaign: Campaign) -> Iterator[Fault]:
     """Faults that no single field shows: duplicate names, unknown devices and methods."""
@@ -183,10 +186,6 @@ def _in_a_circle(after: dict[str, list[str]]) -> set[str]:
             if not awaited[other]:
                 ended.append(other)
     return set(after).difference(ended)
-
-
-# What a report calls a rank (assay_server.campaign_file.compiled.rank_name), and whose it is.
-_RANK = re.compile(r"(.*)\[rank \d+\]", re.DOTALL)
 
 
 def rank_faults(campaign: Campaign) -> Iterator[Fault]:

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 Pages = tuple[bytes, bytes, bytes]
 """A report in the forms of :data:`assay_server.store.folders.reports.REPORT_FORMS`, in that order."""
 _SUBJECT = "records of an analysis"
+_SPARE_FILES = 256
 
 
 def analyse_campaign(request: AnalysisRequest) -> Pages:
@@ -109,9 +110,6 @@ def _wait_for_end(lifeline: Connection) -> None:
         lifeline.recv()
     except (EOFError, OSError):
         os._exit(1)
-
-
-_SPARE_FILES = 256
 
 
 @contextlib.contextmanager

@@ -24,6 +24,10 @@ from assay_server.store.model import Campaign, Run, Slice
 from assay_server.store.record_store import RecordStore
 from assay_server.store.sql import SqlTransaction
 
+_WINDOW_SHORT = "window_short"
+# The alignments' default: below it two runs did not launch the same kernels anyway.
+_LEAST_WINDOW_PERCENT = 99.0
+
 
 def analysis_request(
     store: SqlTransaction, campaign_id: str, records: RecordStore, *, windows_so_far: bool = False
@@ -164,11 +168,6 @@ def _failed_run(run: Run) -> FailedRun:
     return FailedRun(**{each.name: getattr(run, each.name) for each in fields(FailedRun)})
 
 
-_FLAG = "window_short"
-# The alignments' default: below it two runs did not launch the same kernels anyway.
-_LEAST_PERCENT = 99.0
-
-
 def launches_asked(slices: Sequence[Slice]) -> int:
     """Launches that the slices of a run should have together; 0: to the end of the workload."""
     counts = [piece.launch_count for piece in slices]
@@ -196,10 +195,10 @@ def _judged(run: RunData, runs: Sequence[RunData]) -> RunData:
     # The shortest light run counts: a workload's number of launches may vary.
     whole = min(light, key=lambda other: other.launches)
     window = min(run.launches_asked or whole.launches, whole.launches)
-    if 100.0 * run.launches >= _LEAST_PERCENT * window:
+    if 100.0 * run.launches >= _LEAST_WINDOW_PERCENT * window:
         return run
     detail = (
         f"{run.launches:,} of the first {window:,} launches have counters, and the light run {whole.run_id} "
         f"has {whole.launches:,} launches"
     )
-    return replace(run, flags=(*run.flags, (_FLAG, detail, invalidates(_FLAG))))
+    return replace(run, flags=(*run.flags, (_WINDOW_SHORT, detail, invalidates(_WINDOW_SHORT))))

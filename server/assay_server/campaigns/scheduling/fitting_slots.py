@@ -19,6 +19,9 @@ from assay_server.store.model import Agent, Attempt, Need, Run, need_of
 # Agents give a sign of life every few seconds; one that is away longer than this does not count.
 AWAY_AFTER_MS = 120_000
 _GIB = 1 << 30
+_GANGS_NEED = (
+    "its agent makes no runs over several GPUs, or its GPUs are instances (MIG), of which a process sees one"
+)
 
 
 class Lack(StrEnum):
@@ -113,11 +116,6 @@ def elsewhere(run: Run, attempt: Attempt, agents: Sequence[Agent], now_ms: int) 
     ]
 
 
-_NEED = (
-    "its agent makes no runs over several GPUs, or its GPUs are instances (MIG), of which a process sees one"
-)
-
-
 def company(
     need: Need,
     leader: Slot,
@@ -153,4 +151,4 @@ def lack_of_gangs(need: Need, agents: Sequence[Agent]) -> str:
     if small:
         most = max(len(companions(need, slot, agent)) + (not slot.quarantine_reason) for agent, slot in small)
         return f": no box has more than {most} of them in service"
-    return f": {_NEED}" if any(lacks is Lack.GANGS for *_, lacks in slots) else ""
+    return f": {_GANGS_NEED}" if any(lacks is Lack.GANGS for *_, lacks in slots) else ""

@@ -36,6 +36,8 @@ _LEFT_TO_OTHERS_MS = 600_000
 _MOST_PASSED = 16
 # A campaign beyond its budget is looked at again after this long: use of the last days grows less.
 _BUDGET_LOOK_MS = 60_000
+SEEN_EVERY_MS = 10_000
+_SECRET_BYTES = 32
 
 
 class Choice(NamedTuple):
@@ -246,10 +248,6 @@ def _is_worth_another_slot(attempt: Attempt) -> bool:
         return False
     failure_class = why.known_class
     return failure_class.retryable or failure_class.fault is Fault.BOX
-
-
-SEEN_EVERY_MS = 10_000
-_SECRET_BYTES = 32
 
 
 @dataclass(frozen=True)

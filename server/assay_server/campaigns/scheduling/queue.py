@@ -35,6 +35,8 @@ from assay_server.store.sql import SqlTransaction
 
 Fits = Callable[[Need], bool]
 _MOST_FITS = 4_096
+# A reservation that no slot renews ends: its box may be gone.
+KEPT_MS = 300_000
 
 
 @dataclass(frozen=True, order=True)
@@ -181,10 +183,6 @@ class Candidates:
         if not self._lines[need]:
             del self._lines[need]
             self._needs_version += 1
-
-
-# A reservation that no slot renews ends: its box may be gone.
-KEPT_MS = 300_000
 
 
 @dataclass(frozen=True)

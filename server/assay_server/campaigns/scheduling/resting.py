@@ -25,6 +25,10 @@ from assay_server.store.model import Agent, Attempt
 _log = logging.getLogger(__name__)
 
 SlotKey = tuple[str, str]  # agent_id, slot_id
+_WINDOW_LABEL = "label:"
+_WINDOW_REMEDY = (
+    "write AGENT START/END (* for all), or label:LABEL START/END, with times like 2026-12-01T08:00Z"
+)
 
 
 @dataclass(frozen=True)
@@ -176,10 +180,6 @@ def is_of_box(why: Failure | None) -> bool:
     return why is not None and why.known_class.fault is Fault.BOX
 
 
-_LABEL = "label:"
-_REMEDY = "write AGENT START/END (* for all), or label:LABEL START/END, with times like 2026-12-01T08:00Z"
-
-
 @dataclass(frozen=True)
 class Window:
     """``agents``: a pattern of agents' names with ``*``, or ``label:`` and a label; times are Unix ms."""
@@ -197,8 +197,8 @@ class Window:
         """Whether an agent gets no run now."""
         if not self.start_ms <= now_ms < self.end_ms:
             return False
-        if self.agents.startswith(_LABEL):
-            return self.agents.removeprefix(_LABEL) in agent.labels
+        if self.agents.startswith(_WINDOW_LABEL):
+            return self.agents.removeprefix(_WINDOW_LABEL) in agent.labels
         return fnmatchcase(agent.name, self.agents)
 
 
@@ -219,12 +219,12 @@ def _window(text: str) -> Window:
     start, slash, end = times.partition("/")
     agents = agents.strip()
     if not agents or not slash:
-        raise ParameterError(subject, "it does not name agents and a time", _REMEDY)
-    if agents.startswith(_LABEL) and not agents.removeprefix(_LABEL).strip():
-        raise ParameterError(subject, "it names no label, so no agent would be in it", _REMEDY)
+        raise ParameterError(subject, "it does not name agents and a time", _WINDOW_REMEDY)
+    if agents.startswith(_WINDOW_LABEL) and not agents.removeprefix(_WINDOW_LABEL).strip():
+        raise ParameterError(subject, "it names no label, so no agent would be in it", _WINDOW_REMEDY)
     window = Window(agents, _moment(start, subject), _moment(end, subject))
     if window.end_ms <= window.start_ms:
-        raise ParameterError(subject, "it ends before it begins", _REMEDY)
+        raise ParameterError(subject, "it ends before it begins", _WINDOW_REMEDY)
     return window
 
 
@@ -232,5 +232,5 @@ def _moment(text: str, subject: str) -> int:
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
-        raise ParameterError(subject, f"{text!r} is not a time", _REMEDY) from None
+        raise ParameterError(subject, f"{text!r} is not a time", _WINDOW_REMEDY) from None
     return int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)

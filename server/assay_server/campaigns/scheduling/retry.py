@@ -24,6 +24,8 @@ MOST_GPUS_LOST = 2
 _DAMAGES = (FailureClass.STAGING_DAMAGED, FailureClass.RECORDS_CHANGED)
 LONGEST_DELAY_MS = 60_000
 _MOST_NAMED = 5
+# A workload that failed in this many slots and never succeeded gets no other slot.
+MOST_SLOTS_FAILED = 3
 
 
 @dataclass(frozen=True)
@@ -101,10 +103,6 @@ def refused_everywhere(why: Failure, refused: Mapping[str, Attempt]) -> Failure:
     if len(causes) > _MOST_NAMED:
         reasons.append(f"and {len(causes) - _MOST_NAMED:,} more agents refuse it")
     return replace(why, cause="; ".join(reasons))
-
-
-# A workload that failed in this many slots and never succeeded gets no other slot.
-MOST_SLOTS_FAILED = 3
 
 
 def gpus_lost(store: SqlTransaction, run: Run) -> tuple[str, ...]:

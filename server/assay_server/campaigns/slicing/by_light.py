@@ -34,6 +34,8 @@ from assay_server.store.sql import SqlTransaction
 if TYPE_CHECKING:
     from assay_sampling.launches.in_memory import Launches
 
+_NS_PER_S = 1e9
+
 
 @dataclass(frozen=True)
 class LightTimes:
@@ -172,7 +174,6 @@ def _previous_of_equal(signature: np.ndarray) -> np.ndarray:
 
 
 _log = logging.getLogger(__name__)
-_NS_PER_S = 1e9
 
 
 def plan_from(store: SqlTransaction, light: Run, path: Path) -> SlicePlan | None:

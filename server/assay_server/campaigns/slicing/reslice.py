@@ -38,6 +38,7 @@ from assay_server.store.sql import SqlTransaction
 
 # An open run ends after this many slices in a row without a new kind of launch.
 QUIET_SLICES = 2
+_WORKLOAD_ENDED = ValidityFlag("")
 
 
 def light_slicing(store: SqlTransaction, campaign_id: str) -> Slicing | None:
@@ -162,9 +163,6 @@ def _places(store: SqlTransaction, run: Run) -> int:
         for agent in store.agents()
         for slot in agent.slots
     )
-
-
-_WORKLOAD_ENDED = ValidityFlag("")
 
 
 class _Progress:

@@ -21,6 +21,12 @@ Releases = Mapping[str, str | None]
 # An analysis limits the threads of numeric libraries for its whole process.
 _one_task = threading.Lock()
 
+# Besides Python. A report names some of them.
+_ALWAYS_NEEDED = ("assay-gpu", "numpy", "pyarrow", "scikit-learn", "scipy", "pydantic", "duckdb")
+_TRIM_VARIABLE, _SET_BY_NANNY = "MALLOC_TRIM_THRESHOLD_", "65536"
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # malloc.h
+_MAPPED_FROM_BYTES = 32 << 20  # the most that glibc allows
+
 
 @cache
 def releases_here() -> Releases:
@@ -86,21 +92,12 @@ def _own_name() -> str:
     return f"worker {worker.name} ({worker.address})"
 
 
-# Besides Python. A report names some of them.
-_ALWAYS = ("assay-gpu", "numpy", "pyarrow", "scikit-learn", "scipy", "pydantic", "duckdb")
-
-
 def computing_packages() -> tuple[str, ...]:
     """These packages, and those that bring a method that is installed here."""
     from assay_sampling.methods.registry import methods_of_others, package_of  # noqa: PLC0415 - loads methods
 
     brought = {package[0] for name in methods_of_others() if (package := package_of(name)) is not None}
-    return (*_ALWAYS, *sorted(brought.difference(_ALWAYS)))
-
-
-_VARIABLE, _SET_BY_NANNY = "MALLOC_TRIM_THRESHOLD_", "65536"
-_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # malloc.h
-_MAPPED_FROM_BYTES = 32 << 20  # the most that glibc allows
+    return (*_ALWAYS_NEEDED, *sorted(brought.difference(_ALWAYS_NEEDED)))
 
 
 @cache
@@ -111,7 +108,7 @@ def keep_freed_memory() -> None:
     next one is made: a third of an analysis' CPU. These are the limits that glibc comes to by itself in a
     process of the server. Source: distributed.dask.org, "Worker Memory Management"; mallopt(3).
     """
-    if os.environ.get(_VARIABLE) != _SET_BY_NANNY:
+    if os.environ.get(_TRIM_VARIABLE) != _SET_BY_NANNY:
         return
     with contextlib.suppress(OSError, AttributeError):  # not glibc
         set_limit = ctypes.CDLL(None).mallopt
