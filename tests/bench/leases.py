@@ -155,7 +155,7 @@ def vain_ms(coordinator: Coordinator, agents: int) -> np.ndarray:
     taken: list[tuple[float, float]] = []
     for number in range(agents):
         with timed(taken):
-            answer = handler.lease(LeaseRequest(f"agent-{number}", "session", f"GPU-{number}", 0))
+            answer = handler.lease(LeaseRequest(f"agent-{number}", "session", f"GPU-{number}"))
         assert answer.work is None
     return np.array(taken)
 

@@ -1,1 +1,0 @@
-"""Folders of a state directory or a shared place, each with files of one kind."""
