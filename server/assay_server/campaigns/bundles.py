@@ -37,9 +37,8 @@ from assay_sampling.errors import AssayError, InputError, StorageError
 from assay_server.access.caller import OWNER_ID, current_caller
 from assay_server.clock import wall_ms
 from assay_server.limits import DEFAULT_LIMITS, BundleLimits
-from assay_server.store.folders.bundles import BUNDLES, PACKED
 from assay_server.store.model import KeptBundle
-from assay_server.store.record_store import RecordStore
+from assay_server.store.record_store import BUNDLES, PACKED, RecordStore
 from assay_server.store.sql import MetadataStore, SqlTransaction
 
 _log = logging.getLogger(__name__)

@@ -32,10 +32,9 @@ from assay_server.campaigns.scheduling.coordinator import Coordinator
 from assay_server.content_hash import fresh_hash_of
 from assay_server.maintenance.manifest import MANIFEST, KeptFile
 from assay_server.maintenance.stored_files import METADATA
-from assay_server.store.folders.bundles import BUNDLES, PACKED
-from assay_server.store.folders.reports import REPORT_FORMS
 from assay_server.store.migrate import HEAD
 from assay_server.store.model import Attempt, Campaign, Run, Slice
+from assay_server.store.record_store import BUNDLES, PACKED, REPORT_FORMS
 from assay_server.store.sql import SqlTransaction
 from assay_server.store.sqlite import SqliteStore
 

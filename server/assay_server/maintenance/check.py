@@ -42,8 +42,8 @@ from assay_server.maintenance.stored_files import (
 )
 from assay_server.records.opening import look_at_records
 from assay_server.state_lock import locked_state
-from assay_server.store.folders.bundles import BUNDLES, PACKED
 from assay_server.store.model import Slice
+from assay_server.store.record_store import BUNDLES, PACKED
 from assay_server.store.sql import SqlTransaction
 from assay_server.store.sqlite import SqliteStore
 

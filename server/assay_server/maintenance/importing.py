@@ -32,8 +32,8 @@ from assay_server.maintenance.check import LaunchTables
 from assay_server.maintenance.manifest import MANIFEST, parse_manifest
 from assay_server.maintenance.rules import RunRows, broken_in_campaign, broken_in_run
 from assay_server.maintenance.stored_files import METADATA
-from assay_server.store.folders.bundles import BUNDLES, PACKED
 from assay_server.store.model import Slice
+from assay_server.store.record_store import BUNDLES, PACKED
 
 FOLDER = "importing"
 _SUBJECT = "archive"

@@ -15,9 +15,7 @@ from assay_sampling.errors import StorageError
 from assay_server.database.active import SQLITE_FILE, noted_database
 from assay_server.database.copying import copy_rows
 from assay_server.database.opening import AskedDatabase, open_database
-from assay_server.store.folders.bundles import BUNDLES, PACKED
-from assay_server.store.folders.reports import REPORT_FORMS
-from assay_server.store.record_store import RecordStore
+from assay_server.store.record_store import BUNDLES, PACKED, REPORT_FORMS, RecordStore
 from assay_server.store.sqlite import SqliteStore
 
 METADATA = SQLITE_FILE

@@ -11,8 +11,7 @@ from pathlib import Path
 from assay_core.files.durable import storage_errors, write_pieces
 from assay_core.records.attempt import AttemptKey
 from assay_server.records.opening import folder_of_records
-from assay_server.store.folders.bundles import BUNDLES, PACKED
-from assay_server.store.record_store import RecordStore
+from assay_server.store.record_store import BUNDLES, PACKED, RecordStore
 from assay_server.store.sqlite import SqliteStore
 
 _STAGED = re.compile(r"staging/([^/]+)/slice-(\d+)-attempt-(\d+)")

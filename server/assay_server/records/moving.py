@@ -36,10 +36,8 @@ from assay_server.records.opening import (
     shared_folder,
 )
 from assay_server.state_lock import locked_state
-from assay_server.store.folders.bundles import BUNDLES
-from assay_server.store.folders.reports import REPORT_FORMS
 from assay_server.store.model import KeptBundle, Slice
-from assay_server.store.record_store import RecordStore
+from assay_server.store.record_store import BUNDLES, REPORT_FORMS, RecordStore
 from assay_server.store.records import LocalRecordStore
 from assay_server.store.sql import MetadataStore, SqlTransaction
 

@@ -9,10 +9,23 @@ from pathlib import Path
 from typing import Protocol
 
 from assay_core.records.attempt import AttemptKey
+from assay_sampling.errors import ParameterError
 from assay_server.record_place import RecordsPlace
 from assay_server.store.model import PublishedFile, Segment, SegmentParts
 from assay_server.store.quarantine_files import MovedFiles
 from assay_server.store.segments import SegmentContent
+
+BUNDLES, PACKED = "bundles", ".tar.z"
+REPORT_FORMS = ("json", "html", "parquet")
+# A report that no campaign has yet; the name of its analysis and the file's own name follow.
+STAGED_REPORT = "staged-"
+
+
+def report_file(form: str) -> str:
+    """The name of a report's file. Raises ParameterError for a form that there is not."""
+    if form not in REPORT_FORMS:
+        raise ParameterError("report", f"there is no format {form!r}", f"use {' or '.join(REPORT_FORMS)}")
+    return f"report.{form}"
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ replaces the file of another attempt: which one is published, the metadata store
 from __future__ import annotations
 
 import contextlib
+import errno
 import itertools
 import os
 import re
@@ -24,7 +25,7 @@ import secrets
 import shutil
 import tempfile
 from collections import deque
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from pathlib import Path
 from threading import BoundedSemaphore
@@ -33,20 +34,27 @@ from assay_core.files.durable import (
     TEMPORARY,
     make_folder,
     remove_empty_parents,
+    replacing,
     storage_errors,
     sync_directory,
     temporary_of,
+    write_atomically,
     write_pieces,
 )
 from assay_core.files.launch_file import HashedContent, new_launch_file
 from assay_core.records.attempt import AttemptKey
 from assay_core.records.campaign import SetAsideReason
 from assay_sampling.errors import StorageError
-from assay_server.store.folders.bundles import PACKED, BundleFolder
-from assay_server.store.folders.reports import ReportFolder
 from assay_server.store.model import PublishedFile, Segment, SegmentParts
 from assay_server.store.quarantine_files import MovedFiles, SetAsideFolder
-from assay_server.store.record_store import CheckContent, KnownFiles
+from assay_server.store.record_store import (
+    BUNDLES,
+    PACKED,
+    STAGED_REPORT,
+    CheckContent,
+    KnownFiles,
+    report_file,
+)
 from assay_server.store.segments import SegmentContent, decode_segment, part_hash
 
 # Our own publications and reports that a crash cut short: nothing refers to them.
@@ -66,7 +74,7 @@ class DamagedSegmentError(StorageError):
     """A staged segment is missing or changed: the disk lost it. Its attempt must be run again."""
 
 
-class LocalRecordStore(ReportFolder, BundleFolder):
+class LocalRecordStore:
     """A ``RecordStore`` in a folder; ``make_folders`` False: it is only looked at.
 
     ``shared``: a standby may take over in the same folder while this server still writes. ``staged``: reads
@@ -85,14 +93,14 @@ class LocalRecordStore(ReportFolder, BundleFolder):
         self._read_segment = staged or self.staged
         self._staging = state_dir / "staging"
         self._records = state_dir / "records"
-        ReportFolder.__init__(self, state_dir / "reports")
-        BundleFolder.__init__(self, state_dir)
+        self._reports = state_dir / "reports"
+        self._bundles = state_dir / BUNDLES
         self._set_aside = SetAsideFolder(state_dir)
         # More at once would take memory and no less time.
         self._writing = BoundedSemaphore(max(2, len(os.sched_getaffinity(0))))
         self._stagers = ThreadPoolExecutor(_STAGED_TOGETHER, "assay-stage")
         with storage_errors(state_dir):
-            for folder in (self._staging, self._records, self.reports_folder) if make_folders else ():
+            for folder in (self._staging, self._records, self._reports) if make_folders else ():
                 make_folder(folder)
 
     @property
@@ -184,19 +192,17 @@ class LocalRecordStore(ReportFolder, BundleFolder):
 
     def sweep(self, known: KnownFiles) -> MovedFiles | None:
         with storage_errors(self._records):
-            for top in (self._records, self.reports_folder):
+            for top in (self._records, self._reports):
                 for file in list(top.glob(f"*/*{TEMPORARY}*")):
                     if _HALF_WRITTEN.fullmatch(file.name):
                         file.unlink(missing_ok=True)
-            for left in list(self.staged_reports()):
+            for left in list(self._reports.glob(f"*/{STAGED_REPORT}*")):
                 left.unlink(missing_ok=True)
             unknown = [*self._unknown_records(known), *self._unknown_staged(known)]
-            unknown += [
-                path for path in self.bundles_folder.glob(f"*{PACKED}*") if path.name not in known.bundles
-            ]
-            unknown += [p for p in self.reports_folder.iterdir() if p.name not in known.campaigns]
+            unknown += [path for path in self._bundles.glob(f"*{PACKED}*") if path.name not in known.bundles]
+            unknown += [p for p in self._reports.iterdir() if p.name not in known.campaigns]
             moved = self._set_aside.put(unknown, SetAsideReason.UNKNOWN)
-            for top in (self._staging, self._records, self.reports_folder):
+            for top in (self._staging, self._records, self._reports):
                 for folder in [p for p in top.iterdir() if p.is_dir()]:
                     remove_empty_parents(folder, top)
         return moved
@@ -285,6 +291,67 @@ class LocalRecordStore(ReportFolder, BundleFolder):
             os.link(source, path)  # never replaces a file
             source.unlink()
             sync_directory(path.parent)
+
+    def keep_bundle(self, file: str, source: Path) -> None:
+        path = self._bundles / file
+        with storage_errors(path):
+            make_folder(path.parent)
+            try:
+                os.link(source, path)
+            except OSError as error:
+                if error.errno not in (errno.EXDEV, errno.EPERM, errno.EOPNOTSUPP):
+                    raise
+                with source.open("rb") as content, replacing(path) as copy:  # of another disk
+                    shutil.copyfileobj(content, copy)
+            sync_directory(path.parent)
+
+    @contextlib.contextmanager
+    def reading_bundle(self, file: str) -> Iterator[Path]:
+        yield self._bundles / file
+
+    def has_bundle(self, file: str) -> bool:
+        with storage_errors(self._bundles):
+            return (self._bundles / file).exists()
+
+    def remove_bundle(self, file: str) -> None:
+        with storage_errors(self._bundles):
+            (self._bundles / file).unlink(missing_ok=True)
+
+    def write_report(self, campaign_id: str, form: str, data: bytes) -> None:
+        path = self.report_path(campaign_id, form)
+        with storage_errors(path):
+            make_folder(path.parent)
+            write_atomically(path, data)
+
+    def stage_report(self, campaign_id: str, name: str, forms: Mapping[str, bytes]) -> None:
+        for form, data in forms.items():
+            path = self._staged_report(campaign_id, form, name)
+            with storage_errors(path):
+                make_folder(path.parent)
+                write_atomically(path, data)
+
+    def put_report(self, campaign_id: str, name: str, forms: Collection[str]) -> None:
+        staged = {form: self._staged_report(campaign_id, form, name) for form in forms}
+        folder = self._reports / campaign_id
+        with storage_errors(folder):
+            # First the others: whoever stood still with one of them must not put it in the place of this one.
+            for other in folder.glob(f"{STAGED_REPORT}*"):
+                if other not in staged.values():
+                    other.unlink(missing_ok=True)
+            for form, path in staged.items():
+                path.replace(self.report_path(campaign_id, form))
+            sync_directory(folder)
+
+    def _staged_report(self, campaign_id: str, form: str, name: str) -> Path:
+        path = self.report_path(campaign_id, form)
+        return path.with_name(f"{STAGED_REPORT}{name}-{path.name}")
+
+    def report_path(self, campaign_id: str, form: str) -> Path:
+        return self._reports / campaign_id / report_file(form)
+
+    def delete_report(self, campaign_id: str) -> None:
+        with storage_errors(self._reports):
+            shutil.rmtree(self._reports / campaign_id, ignore_errors=True)
 
     def _contents(
         self, key: AttemptKey, segments: Sequence[Segment], check: CheckContent

@@ -23,8 +23,8 @@ from assay_server.campaigns.analysing.request_builder import analysis_request
 from assay_server.campaigns.scheduling.coordinator import Coordinator
 from assay_server.campaigns.scheduling.transitions import SchedulePolicy
 from assay_server.content_hash import hash_of_file
-from assay_server.store.folders.reports import REPORT_FORMS
 from assay_server.store.model import Slice, SliceState
+from assay_server.store.record_store import REPORT_FORMS
 from assay_server.store.records import LocalRecordStore
 from assay_server.store.sqlite import SqliteStore
 from tests.support.server.server_support import HandClock

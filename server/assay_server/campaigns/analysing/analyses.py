@@ -38,8 +38,8 @@ from assay_server.campaigns.ingest.lost_records import look_again, lose_records
 from assay_server.campaigns.planning.repeats import repeats_wanted
 from assay_server.campaigns.scheduling.coordinator import Coordinator
 from assay_server.campaigns.scheduling.transitions import Effects
-from assay_server.store.folders.reports import REPORT_FORMS
 from assay_server.store.model import AnalysisTry
+from assay_server.store.record_store import REPORT_FORMS
 from assay_server.threads.repeating import repeated_in_thread
 
 _log = logging.getLogger(__name__)

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 Pages = tuple[bytes, bytes, bytes]
-"""A report in the forms of :data:`assay_server.store.folders.reports.REPORT_FORMS`, in that order."""
+"""A report in the forms of :data:`assay_server.store.record_store.REPORT_FORMS`, in that order."""
 _SUBJECT = "records of an analysis"
 _SPARE_FILES = 256
 

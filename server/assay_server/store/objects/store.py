@@ -26,10 +26,7 @@ from pathlib import Path
 from assay_core.files.durable import storage_errors
 from assay_core.records.attempt import AttemptKey
 from assay_core.records.campaign import SetAsideReason
-from assay_sampling.errors import ParameterError
 from assay_server.record_place import RecordsPlace
-from assay_server.store.folders.bundles import BUNDLES
-from assay_server.store.folders.reports import REPORT_FORMS
 from assay_server.store.model import PublishedFile, Segment, SegmentParts
 from assay_server.store.objects.bucket import Bucket
 from assay_server.store.objects.cache import RecordFetcher
@@ -37,12 +34,10 @@ from assay_server.store.objects.probing import probe_bucket
 from assay_server.store.objects.quarantine import ObjectsAside
 from assay_server.store.objects.refusals import MissingObjectError
 from assay_server.store.quarantine_files import MovedFiles
-from assay_server.store.record_store import CheckContent, KnownFiles
+from assay_server.store.record_store import BUNDLES, STAGED_REPORT, CheckContent, KnownFiles, report_file
 from assay_server.store.records import DamagedSegmentError, LocalRecordStore, checked_parts
 
 _STAGED = re.compile(r"slice-(\d+)-attempt-(\d+)")
-# A report that no campaign has yet; the name of its analysis and the file's own name follow.
-_STAGED_REPORT = "staged-"
 _FEW = 16
 
 
@@ -116,7 +111,7 @@ class ObjectRecordStore:
             if each.rpartition("/")[0] not in live:
                 (ended if _has_attempt(known, each) else unknown).append(each)
         for each in self._names("reports"):
-            if each.split("/")[2].startswith(_STAGED_REPORT):
+            if each.split("/")[2].startswith(STAGED_REPORT):
                 ended.append(each)
             elif each.split("/")[1] not in known.campaigns:
                 unknown.append(each)
@@ -205,7 +200,7 @@ class ObjectRecordStore:
         folder = f"reports/{campaign_id}"
         listed = {each.name: each.size_bytes for each in self._bucket.listed(folder)}
         # First the others: whoever stood still with one of them must not put it in the place of this one.
-        others = [each for each in listed if each.startswith(f"{folder}/{_STAGED_REPORT}")]
+        others = [each for each in listed if each.startswith(f"{folder}/{STAGED_REPORT}")]
         self._bucket.remove([each for each in others if each not in staged.values()])
         for form, each in staged.items():
             self._bucket.copy(each, _report(campaign_id, form), listed.get(each, 0))
@@ -232,10 +227,8 @@ def _has_attempt(known: KnownFiles, name: str) -> bool:
 
 def _staged_report(campaign_id: str, name: str, form: str) -> str:
     folder, _, file = _report(campaign_id, form).rpartition("/")
-    return f"{folder}/{_STAGED_REPORT}{name}-{file}"
+    return f"{folder}/{STAGED_REPORT}{name}-{file}"
 
 
 def _report(campaign_id: str, form: str) -> str:
-    if form not in REPORT_FORMS:
-        raise ParameterError("report", f"there is no format {form!r}", f"use {' or '.join(REPORT_FORMS)}")
-    return f"reports/{campaign_id}/report.{form}"
+    return f"reports/{campaign_id}/{report_file(form)}"
