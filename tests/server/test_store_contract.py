@@ -989,8 +989,9 @@ def test_a_sweep_of_a_folder_removes_half_written_files_and_remembers_what_it_se
     records = LocalRecordStore(tmp_path)
     published = publish_in(records, KEY, stage(records, KEY, made_segments((10,))))
     records.write_report("made-1", "json", b"{}")
-    for orphan in ("records/made-1.0000/slice-00001.parquet.tmp-77", "reports/made-1/report.json.tmp-77"):
-        (tmp_path / orphan).write_bytes(b"half")
+    (tmp_path / "records/made-1.0000/slice-00001.parquet.tmp-77").write_bytes(b"half")
+    for form in ("json", "html", "parquet"):
+        (tmp_path / f"reports/made-1/report.{form}.tmp-77").write_bytes(b"half")
     moved = records.sweep(KnownFiles([KEY], [], [published.file], [], lambda *_: True))
     assert moved is not None and moved.names == ("reports/made-1/report.json",)
     assert list(tmp_path.rglob("*.tmp-*")) == []

@@ -50,6 +50,7 @@ from assay_server.store.quarantine_files import MovedFiles, SetAsideFolder
 from assay_server.store.record_store import (
     BUNDLES,
     PACKED,
+    REPORT_FORMS,
     STAGED_REPORT,
     CheckContent,
     KnownFiles,
@@ -59,7 +60,7 @@ from assay_server.store.segments import SegmentContent, decode_segment, part_has
 
 # Our own publications and reports that a crash cut short: nothing refers to them.
 _HALF_WRITTEN = re.compile(
-    rf"(slice-\d+(-\w+)*\.parquet|report\.(json|html)){re.escape(TEMPORARY)}\d+(-\w+)*"
+    rf"(slice-\d+(-\w+)*\.parquet|report\.({'|'.join(REPORT_FORMS)})){re.escape(TEMPORARY)}\d+(-\w+)*"
 )
 _HASH_DIGITS = 16  # of a content hash in a name
 _STAGED = re.compile(r"slice-(\d+)-attempt-(\d+)")
