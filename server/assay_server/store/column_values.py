@@ -9,8 +9,8 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
 
 import sqlalchemy as sa
 
@@ -19,6 +19,7 @@ from assay_core.records.validity_flag import ValidityFlag
 from assay_sampling.errors import StorageError
 from assay_sampling.launches.table import Condition
 
+Record = TypeVar("Record")
 Row = Mapping[Any, Any]  # by column
 
 NUL_SIGN = "␀"  # U+2400, symbol for null
@@ -98,6 +99,15 @@ class StoredNumber(sa.types.TypeDecorator[float]):
     def process_bind_param(self, value: float | None, dialect: sa.Dialect) -> float | None:
         """The number as it is stored; raises StorageError if it is not finite."""
         return None if value is None else finite(value)
+
+
+def parsed(parse: Callable[[Any], Record], document: Any, subject: str, what: str) -> Record:
+    """A document as ``parse`` reads it; raises StorageError if it cannot: ``what`` of ``subject`` it is."""
+    try:
+        return parse(document)
+    except ValueError as error:
+        cause = f"{what} is damaged, or of a newer release"
+        raise StorageError(subject, cause, "restore a backup") from error
 
 
 def failure_of(document: Any) -> Failure | None:

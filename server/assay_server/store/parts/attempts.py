@@ -16,7 +16,8 @@ from assay_core.records.failure import Failure
 from assay_server.store import tables
 from assay_server.store.column_values import Row, documents_of, failure_of, flags_of, shallow
 from assay_server.store.model import Attempt, Segment
-from assay_server.store.parts.known import KnownRows, insert_into
+from assay_server.store.parts.known import insert_into
+from assay_server.store.parts.state import StateRows
 from assay_server.store.statements import ATTEMPT_SECONDS, OF_CAMPAIGN, in_places, is_any
 
 # A token is an epoch, then a count of this many bits: milliseconds fit until the year 2109.
@@ -28,10 +29,10 @@ _FRUITLESS = (AttemptState.FAILED, AttemptState.SUPERSEDED, AttemptState.CANCELL
 _A, _C, _G, _R, _T = (
     each.c for each in (tables.attempts, tables.campaigns, tables.segments, tables.runs, tables.tokens)
 )
-_OF_LEASES = _T.name == "lease"
-_LAST_TOKEN = sa.select(_T.value).where(_OF_LEASES)
-_ADVANCE_TOKEN = sa.update(tables.tokens).where(_OF_LEASES).values(value=_T.value + 1).returning(_T.value)
-_KEEP_TOKEN = sa.update(tables.tokens).where(_OF_LEASES).values(value=sa.bindparam("value"))
+_LEASES = "lease"  # under this name the last token is kept
+_ADVANCE_TOKEN = (
+    sa.update(tables.tokens).where(_T.name == _LEASES).values(value=_T.value + 1).returning(_T.value)
+)
 _SEGMENTS_OF = (
     sa.select(tables.segments)
     .where(*(key == sa.bindparam(f"of_{key.name}") for key in (_G.run_id, _G.slice, _G.attempt)))
@@ -85,7 +86,7 @@ def _narrowed(given: Iterable[str]) -> Iterator[sa.ColumnElement[bool]]:
     return (conditions[name] for name in given)
 
 
-class AttemptRows(KnownRows):
+class AttemptRows(StateRows):
     """Attempts at slices, the fencing tokens of their leases, and their durable segments, in SQL."""
 
     def attempt(self, run_id: str, slice_index: int, attempt: int) -> Attempt | None:
@@ -210,7 +211,7 @@ class AttemptRows(KnownRows):
         token = self.driver.scalar(_ADVANCE_TOKEN, {})
         if token is not None:
             return int(token)
-        self._keep_token(1)
+        self.keep_number(_LEASES, 1)
         return 1
 
     def begin_epoch(self, now_ms: int) -> int:
@@ -219,14 +220,9 @@ class AttemptRows(KnownRows):
         Tokens of a state that a restored backup replaced never come again: the epoch is at least the
         millisecond of the start, and its first token is chosen at random.
         """
-        last_token = int(self.driver.scalar(_LAST_TOKEN, {}) or 0)
-        epoch, token = first_of_epoch(last_token, now_ms)
-        self._keep_token(token)
+        epoch, token = first_of_epoch(self.number(_LEASES) or 0, now_ms)
+        self.keep_number(_LEASES, token)
         return epoch
-
-    def _keep_token(self, token: int) -> None:
-        if not self.driver.write(_KEEP_TOKEN, {"value": token}):
-            self.driver.write(insert_into(tables.tokens), {"name": "lease", "value": token})
 
     def _attempts_from(self, rows: Sequence[Row]) -> list[Attempt]:
         """The attempts of these rows, which need not be read again."""

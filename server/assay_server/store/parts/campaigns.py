@@ -8,21 +8,20 @@ from typing import Any
 import sqlalchemy as sa
 
 from assay_core.records.campaign import CampaignState
-from assay_sampling.errors import StorageError
 from assay_server.campaign_file.compiled import CompiledCampaign
 from assay_server.store import tables
-from assay_server.store.column_values import Row, documents_of, failure_of, shallow
+from assay_server.store.column_values import Row, documents_of, failure_of, parsed, shallow
 from assay_server.store.model import EVERYTHING, AnalysisTry, Belonging, Campaign, Sight
 from assay_server.store.overviews import CampaignOverview
-from assay_server.store.parts.known import KnownRows
+from assay_server.store.parts.state import StateRows
 from assay_server.store.statements import IS_THERE
 
-_C, _T = tables.campaigns.c, tables.tokens.c
+_C = tables.campaigns.c
 # The highest number of deleted campaigns of a name is kept among the tokens, so that it is not given again.
 _NUMBER = "campaign:"
 
 
-class CampaignRows(KnownRows):
+class CampaignRows(StateRows):
     """Campaigns, and the newest try at the analysis of each, in SQL."""
 
     def campaign(self, campaign_id: str) -> Campaign | None:
@@ -50,7 +49,7 @@ class CampaignRows(KnownRows):
     def campaign_numbers(self, name: str) -> list[int]:
         """Numbers of campaigns of that name that were given: also the highest of those deleted since."""
         query = sa.select(_C.number).where(_C.name == name)
-        deleted = self._deleted_number(name)
+        deleted = self.number(_NUMBER + name)
         return [*self.connection.scalars(query), *([deleted] if deleted else [])]
 
     def submitted_as(self, owner: str, submission: str) -> str | None:
@@ -73,14 +72,8 @@ class CampaignRows(KnownRows):
     def delete_campaign(self, campaign: Campaign) -> None:
         """Delete a campaign whose runs were deleted. Its number is not given again."""
         self.write(sa.delete(tables.campaigns).where(_C.campaign_id == campaign.campaign_id))
-        number = max(self._deleted_number(campaign.name), campaign.number)
-        self.write(sa.delete(tables.tokens).where(_T.name == _NUMBER + campaign.name))
-        self.write(sa.insert(tables.tokens), [{"name": _NUMBER + campaign.name, "value": number}])
-
-    def _deleted_number(self, name: str) -> int:
-        """The highest number of a deleted campaign of that name; 0: none was deleted."""
-        query = sa.select(_T.value).where(_T.name == _NUMBER + name)
-        return int(self.connection.scalar(query) or 0)
+        name = _NUMBER + campaign.name
+        self.keep_number(name, max(self.number(name) or 0, campaign.number))
 
     def analysis_try(self, campaign_id: str) -> AnalysisTry | None:
         """The newest try at the analysis of a campaign."""
@@ -105,11 +98,8 @@ def _if_there(row: Row) -> Campaign | None:
 def campaign_of(row: Row) -> Campaign:
     """The campaign of a row; raises StorageError if its compiled form cannot be read."""
     values = {name: row[name] for name in row if name not in ("ordinal", "arriving")}
-    try:
-        values["compiled"] = CompiledCampaign.from_document(row["compiled"])
-    except ValueError as error:
-        cause = "its compiled form is damaged, or of a newer release"
-        raise StorageError(f"campaign {row['campaign_id']}", cause, "restore a backup") from error
+    subject = f"campaign {row['campaign_id']}"
+    values["compiled"] = parsed(CompiledCampaign.from_document, row["compiled"], subject, "its compiled form")
     values["state"] = CampaignState(row["state"])
     values["failure"] = failure_of(row["failure"])
     return Campaign(**values)

@@ -5,15 +5,13 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
-from typing import Any, TypeVar
+from typing import Any
 
 import sqlalchemy as sa
 
 from assay_sampling.errors import StorageError
-from assay_server.store.column_values import Row
+from assay_server.store.column_values import Record, Row
 from assay_server.store.prepared import Driver
-
-Record = TypeVar("Record")
 
 # The columns of fields that are not columns themselves, or are several.
 _COLUMNS: Mapping[str, tuple[str, ...]] = {

@@ -19,8 +19,9 @@ from assay_core.records.attempt import AttemptKey
 from assay_core.records.campaign import AttemptState
 from assay_server.campaign_file.compiled import SchedulingRules
 from assay_server.store import tables
+from assay_server.store.column_values import parsed
 from assay_server.store.model import Entrant, GpuUse, Lane, OpenEnds, Run, Slice
-from assay_server.store.parts.runs import RunRows, need_from, run_of, slice_of
+from assay_server.store.parts.runs import RunRows, need_adapter, run_of, slice_of
 from assay_server.store.statements import GPUS, IS_OPEN, OF_CAMPAIGN, RUNS_NOW
 
 _A, _C, _L, _Q, _R, _S = (
@@ -99,7 +100,9 @@ class QueueRows(RunRows):
                 entrants[campaign_id] = Entrant(
                     campaign_id, row["ordinal"], rules, (), row["owner"], row["project"]
                 )
-            lane = Lane(row["lane_id"], need_from(row["need"], campaign_id))
+            read = need_adapter().validate_json
+            need = parsed(read, row["need"], f"campaign {campaign_id}", "a need of its runs")
+            lane = Lane(row["lane_id"], need)
             entrants[campaign_id] = replace(entrants[campaign_id], lanes=(*entrants[campaign_id].lanes, lane))
         return list(entrants.values())
 

@@ -16,11 +16,10 @@ from pydantic import TypeAdapter
 from assay_core.records.campaign import AttemptState, RunState
 from assay_core.records.upload import Bundle
 from assay_core.records.work import CommandSource, RecordedSource
-from assay_sampling.errors import StorageError
 from assay_sampling.launches.table import Condition
 from assay_server.campaign_file.compiled import Placement, SlicePlan
 from assay_server.store import tables
-from assay_server.store.column_values import Row, documents_of, failure_of, flags_of, shallow
+from assay_server.store.column_values import Row, documents_of, failure_of, flags_of, parsed, shallow
 from assay_server.store.model import Hold, Need, Run, Slice, SliceState, SliceTime, need_of
 from assay_server.store.overviews import NotedRuns, RunsAlike
 from assay_server.store.parts.known import KnownRows, insert_into
@@ -204,7 +203,7 @@ class RunRows(KnownRows):
     def _lane(self, campaign_id: str, need: Need) -> int:
         """The lane of a need in a campaign, made at its first use."""
         # Without what it does not ask for, and sorted: equal needs have equal texts.
-        document = _need_adapter().dump_python(need, mode="json", exclude_defaults=True)
+        document = need_adapter().dump_python(need, mode="json", exclude_defaults=True)
         lane, values = (
             tables.lanes.c,
             {"campaign_id": campaign_id, "need": json.dumps(document, sort_keys=True)},
@@ -230,40 +229,19 @@ def run_of(row: Row) -> Run:
     values["state"] = RunState(row["state"])
     values["failure"] = failure_of(row["failure"])
     values["flags"] = flags_of(row["flags"])
-    values["plan"] = _plan(row)
-    values["placement"] = _placement(row)
+    subject = f"run {row['run_id']}"
+    if (plan := row["plan"]) is not None:
+        values["plan"] = parsed(SlicePlan.from_document, plan, subject, "its plan of slices")
+    place = row["placement"]
+    values["placement"] = parsed(Placement.from_document, place, subject, "what it asks of its place")
     values["holds"] = tuple(Hold(hold) for hold in row["holds"])
     return Run(**values)
 
 
-def need_from(text: str, campaign_id: str) -> Need:
-    """The need from its text; raises StorageError if a newer release wrote it."""
-    try:
-        return _need_adapter().validate_json(text)
-    except ValueError as error:
-        cause = "a need of its runs is damaged, or of a newer release"
-        raise StorageError(f"campaign {campaign_id}", cause, "restore a backup") from error
-
-
 @cache
-def _need_adapter() -> TypeAdapter[Need]:
+def need_adapter() -> TypeAdapter[Need]:
+    """Reads and writes needs."""
     return TypeAdapter(Need)
-
-
-def _plan(row: Row) -> SlicePlan | None:
-    try:
-        return None if row["plan"] is None else SlicePlan.from_document(row["plan"])
-    except ValueError as error:
-        cause = "its plan of slices is damaged, or of a newer release"
-        raise StorageError(f"run {row['run_id']}", cause, "restore a backup") from error
-
-
-def _placement(row: Row) -> Placement:
-    try:
-        return Placement.from_document(row["placement"])
-    except ValueError as error:
-        cause = "what it asks of its place is damaged, or of a newer release"
-        raise StorageError(f"run {row['run_id']}", cause, "restore a backup") from error
 
 
 def run_values(run: Run) -> dict[str, Any]:

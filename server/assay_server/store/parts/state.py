@@ -16,21 +16,26 @@ class StateRows(KnownRows):
 
     def state_number(self) -> int | None:
         """The number of the state whose metadata these are; None: it was given none."""
-        return self._number(STATE_NUMBER)
+        return self.number(STATE_NUMBER)
 
     def keep_state_number(self, number: int) -> None:
         """Give the state its number."""
-        self.write(sa.insert(tables.tokens), [{"name": STATE_NUMBER, "value": number}])
+        self.keep_number(STATE_NUMBER, number)
 
     def authority_mark(self) -> int | None:
         """What tells the certificate authority of the servers from others; None: they have none."""
-        return self._number(_AUTHORITY)
+        return self.number(_AUTHORITY)
 
     def keep_authority_mark(self, mark: int) -> None:
         """The servers have this authority from now on."""
-        self.write(sa.insert(tables.tokens), [{"name": _AUTHORITY, "value": mark}])
+        self.keep_number(_AUTHORITY, mark)
 
-    def _number(self, name: str) -> int | None:
+    def number(self, name: str) -> int | None:
+        """The number that is kept under this name."""
         t = tables.tokens.c
         number = self.connection.scalar(sa.select(t.value).where(t.name == name))
         return None if number is None else int(number)
+
+    def keep_number(self, name: str, number: int) -> None:
+        """Keep a number under this name, in the place of another one."""
+        self.put(tables.tokens, {"name": name, "value": number})
