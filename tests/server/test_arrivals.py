@@ -84,9 +84,9 @@ class _Counting:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._transaction, name)
 
-    def add_campaign(self, made: Campaign, runs: list[Run], slices: list[Slice]) -> None:
+    def add_campaign(self, made: Campaign, runs: list[Run], slices: list[Slice], arriving: str = "") -> None:
         self.rows += len(runs) + len(slices)
-        self._transaction.add_campaign(made, runs, slices)
+        self._transaction.add_campaign(made, runs, slices, arriving)
 
     def add_runs(self, runs: list[Run], slices: list[Slice]) -> None:
         self.rows += len(runs) + len(slices)
@@ -175,7 +175,7 @@ def test_nobody_sees_a_campaign_before_its_last_piece_and_others_write_between(
 def test_a_campaign_that_arrives_is_in_no_answer_of_the_store(metadata: MetadataStore) -> None:
     coming = campaign(submission="a key", owner="sam", project="vision")
     with metadata.transaction() as store:
-        store.begin_arrival(coming, "mark")
+        store.add_campaign(coming, (), (), "mark")
         store.add_runs([run(0)], [Slice(run(0).run_id, 0)])
     with metadata.snapshot() as store:
         assert store.campaign("made-1") is None and store.belongs_to("made-1") is None
@@ -206,7 +206,7 @@ def test_a_campaign_that_arrives_is_in_no_answer_of_the_store(metadata: Metadata
 
 def test_an_arrival_that_is_given_up_goes_in_pieces_and_leaves_its_number(metadata: MetadataStore) -> None:
     with metadata.transaction() as store:
-        store.begin_arrival(campaign(), "mark")
+        store.add_campaign(campaign(), (), (), "mark")
         store.add_runs([run(0), run(1), run(2)], [Slice(run(i).run_id, i) for i in range(3)])
     steps = []
     for _ in range(3):

@@ -201,7 +201,7 @@ def _begin(coordinator: Coordinator, campaign: Campaign, mark: str) -> bool:
     with coordinator.schedule() as schedule:
         if not _has_number(schedule.store, campaign):
             return False
-        schedule.store.begin_arrival(campaign, mark)
+        schedule.store.add_campaign(campaign, (), (), mark)
         return True
 
 

@@ -190,17 +190,19 @@ class OverviewRows(CampaignRows, RunRows):
             0 if leased is None else int(leased["gpus"]),
         )
 
-    def add_campaign(self, campaign: Campaign, runs: Sequence[Run], slices: Sequence[Slice]) -> None:
-        self._add(campaign)
-        self.add_runs(runs, slices)
-
-    def begin_arrival(self, campaign: Campaign, mark: str) -> None:
-        """Add a campaign that is brought in piece by piece by whoever has this mark.
+    def add_campaign(
+        self, campaign: Campaign, runs: Sequence[Run], slices: Sequence[Slice], arriving: str = ""
+    ) -> None:
+        """Add a campaign. ``arriving``: it is brought in piece by piece by whoever has this mark.
 
         Until :meth:`end_arrival` it takes its number, and nothing else: no list, count or search of
         campaigns shows it, and no slot is given its slices.
         """
-        self._add(campaign, mark)
+        last = self.connection.scalar(sa.select(sa.func.max(_C.ordinal)))
+        ordinal = 0 if last is None else last + 1
+        values = {**campaign_values(campaign), "ordinal": ordinal, "arriving": arriving}
+        self.write(sa.insert(tables.campaigns), [values])
+        self.add_runs(runs, slices)
 
     def is_arriving(self, campaign_id: str, mark: str) -> bool:
         """Whether a campaign is being brought in by whoever has this mark."""
@@ -226,13 +228,6 @@ class OverviewRows(CampaignRows, RunRows):
             return False
         self.write(sa.delete(tables.campaigns).where(*here))
         return True
-
-    def _add(self, campaign: Campaign, arriving: str = "") -> None:
-        self.known.clear()
-        last = self.connection.scalar(sa.select(sa.func.max(_C.ordinal)))
-        ordinal = 0 if last is None else last + 1
-        values = {**campaign_values(campaign), "ordinal": ordinal, "arriving": arriving}
-        self.write(sa.insert(tables.campaigns), [values])
 
 
 def _shown(campaign_id: str, chosen: RunFilter) -> list[sa.ColumnElement[bool]]:
