@@ -32,6 +32,7 @@ from assay_server.campaigns.scheduling.transitions import SchedulePolicy
 from assay_server.clock import Clock, SteadyClock
 from assay_server.config import ServerSettings, check_listen_address
 from assay_server.database.opening import Standby, asked_database, number_of_state
+from assay_server.database.state_notes import noted_records
 from assay_server.identity.identified import Identified, identified
 from assay_server.lead_watch import LeadWatch
 from assay_server.limits import (
@@ -43,7 +44,6 @@ from assay_server.limits import (
 )
 from assay_server.metrics.server_metrics import ServerMetrics
 from assay_server.opening import address_file, opened_state, recover
-from assay_server.records.active import noted_records
 from assay_server.records.opening import (
     are_of_state,
     checked_place,

@@ -19,8 +19,8 @@ from obstore.store import MemoryStore
 
 from assay_core.records.attempt import AttemptKey
 from assay_sampling.errors import ParameterError, StorageError
+from assay_server.database.state_notes import noted_records
 from assay_server.record_place import RecordsPlace, asked_records, bucket_and_prefix, read_credentials
-from assay_server.records.active import noted_records
 from assay_server.records.opening import open_records
 from assay_server.store.objects import bucket as buckets
 from assay_server.store.objects import cache as caches

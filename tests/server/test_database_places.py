@@ -10,8 +10,8 @@ import pytest
 import sqlalchemy as sa
 
 from assay_sampling.errors import ParameterError, StorageError
-from assay_server.database.active import forget_database, note_database, noted_database
 from assay_server.database.opening import AskedDatabase, open_database, place_in_force
+from assay_server.database.state_notes import forget_database, note_database, noted_database
 from assay_server.store.column_values import document_text
 from assay_server.store.postgresql.place import asked_place, place_of
 from assay_server.store.postgresql.refusals import refusal

@@ -13,8 +13,8 @@ import pytest
 from assay_sampling.errors import ParameterError, StorageError
 from assay_server.content_hash import fresh_hash_of
 from assay_server.database.opening import AskedDatabase
+from assay_server.database.state_notes import note_records, noted_records
 from assay_server.record_place import asked_records
-from assay_server.records.active import note_records, noted_records
 from assay_server.records.moving import MovedRecords, move_to_folder, move_to_place
 from assay_server.records.opening import checked_place, note_of
 from assay_server.store.model import Slice, SliceState

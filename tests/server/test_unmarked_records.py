@@ -16,8 +16,8 @@ import pytest
 from assay_sampling.errors import StorageError
 from assay_server.app import Server, ServerSettings
 from assay_server.database.opening import open_database
+from assay_server.database.state_notes import noted_records
 from assay_server.record_place import AskedRecords, asked_records
-from assay_server.records.active import noted_records
 from assay_server.records.opening import names_records, open_records
 from tests.support.server.buckets import TinyS3
 from tests.support.server.made_segments import made_segments

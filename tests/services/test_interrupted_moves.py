@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 
 from assay_sampling.errors import StorageError
-from assay_server.database.active import noted_database
 from assay_server.database.moving import Moved, move_to_postgresql, move_to_sqlite
 from assay_server.database.opening import AskedDatabase, open_database
+from assay_server.database.state_notes import noted_database
 from assay_server.store.model import Slice
 from assay_server.store.postgresql.place import place_of
 from assay_server.store.sqlite import SqliteStore

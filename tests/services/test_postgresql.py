@@ -18,9 +18,9 @@ from assay_core.files import durable
 from assay_core.records.campaign import RunState
 from assay_sampling.errors import ParameterError, StorageError
 from assay_server.database import moving, opening
-from assay_server.database.active import DatabaseInForce, noted_database
 from assay_server.database.moving import move_to_postgresql, move_to_sqlite
 from assay_server.database.opening import AskedDatabase, open_database, open_leading, opened_alone
+from assay_server.database.state_notes import DatabaseInForce, noted_database
 from assay_server.maintenance.stored_files import copy_database
 from assay_server.store.model import Slice
 from assay_server.store.postgresql.fitness import require_fit

@@ -14,14 +14,14 @@ from pathlib import Path
 
 from assay_core.files.durable import replace, storage_errors, sync_directory
 from assay_sampling.errors import ParameterError, StorageError
-from assay_server.database.active import (
+from assay_server.database.copying import Told, copy_rows, has_rows
+from assay_server.database.opening import AskedDatabase, number_of_state, open_leading, opened_alone
+from assay_server.database.state_notes import (
     SQLITE_FILE,
     forget_database,
     note_database,
     noted_database,
 )
-from assay_server.database.copying import Told, copy_rows, has_rows
-from assay_server.database.opening import AskedDatabase, number_of_state, open_leading, opened_alone
 from assay_server.state_lock import locked_state
 from assay_server.store.sqlite import SqliteStore
 from assay_server.store.transactions import NothingKeptError, OutcomeUnknownError

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
@@ -9,14 +10,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from assay_sampling.errors import StorageError
-from assay_server.database.active import (
+from assay_server.database.copying import has_rows
+from assay_server.database.state_notes import (
     SQLITE_FILE,
     DatabaseInForce,
-    new_state_number,
     note_database,
     noted_database,
 )
-from assay_server.database.copying import has_rows
 from assay_server.signals import StandbyEndedError
 from assay_server.store.postgresql.place import DatabasePlace, asked_place, require_driver
 from assay_server.store.sql import MetadataStore
@@ -123,7 +123,7 @@ def number_of_state(store: MetadataStore) -> int:
     with store.transaction() as write:
         number = write.state_number()
         if number is None:
-            number = new_state_number()
+            number = 1 + secrets.randbelow((1 << 62) - 1)  # which no other state has
             write.keep_state_number(number)
     return number
 

@@ -1,19 +1,103 @@
-"""Notes in a state folder: small documents that say where a part of the state is, if not in the folder."""
+"""Notes in a state folder: which database holds its metadata, and where its records are.
+
+Without a note they are in the folder: the metadata in SQLite's file. With one they are where it says: in a
+PostgreSQL database, in a bucket, or in a folder that servers share. The place knows the number of the state,
+too, so that a folder never serves with the campaigns or the records of another one.
+"""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import TypeVar
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from assay_core.files.durable import storage_errors, sync_directory, write_atomically
 from assay_sampling.errors import StorageError
+from assay_server.record_place import SCHEME
+from assay_server.store.postgresql.place import DatabasePlace, place_in_file, place_of
 
-Note = TypeVar("Note", bound=BaseModel)
+SQLITE_FILE = "metadata.sqlite"
+_DATABASE_NOTE, RECORDS_NOTE = "database.json", "records.json"
 
 
-def read_note(path: Path, kind: type[Note]) -> Note | None:
+class _Note(BaseModel):
+    """What every note has. ``state``: the number of the state, which the place has too."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+    version: int = Field(default=1, le=1)
+    url: str
+    state: int = Field(ge=1)
+
+
+class DatabaseInForce(_Note):
+    """The PostgreSQL database of a state folder.
+
+    ``url`` has no password; ``file``: the private file that named it, which has the whole URL.
+    """
+
+    file: str = ""
+
+    @property
+    def place(self) -> DatabasePlace:
+        """Where the database is. Raises the errors of a place."""
+        return place_in_file(Path(self.file)) if self.file else place_of(self.url)
+
+
+class RecordsInForce(_Note):
+    """Where records are. Keys are never in it.
+
+    ``url``: s3://BUCKET/PREFIX, or the path of a folder that servers share; ``endpoint``, ``region``: of
+    the bucket's server; ``credentials``: the private file with its keys.
+    """
+
+    endpoint: str = ""
+    region: str = ""
+    credentials: str = ""
+
+    @property
+    def in_bucket(self) -> bool:
+        return self.url.startswith(f"{SCHEME}://")
+
+
+Note = TypeVar("Note", bound=_Note)
+
+
+def noted_database(state: Path) -> DatabaseInForce | None:
+    """The note of a state folder; None: SQLite. Raises StorageError if it cannot be read."""
+    return _read_note(state / _DATABASE_NOTE, DatabaseInForce)
+
+
+def note_database(state: Path, place: DatabasePlace, file: Path | None, number: int) -> None:
+    """Put a database in force, durably. Raises StorageError."""
+    file_path = "" if file is None else str(file.absolute())
+    _write_note(
+        state / _DATABASE_NOTE, DatabaseInForce(url=place.without_secret, file=file_path, state=number)
+    )
+
+
+def forget_database(state: Path) -> None:
+    """Put SQLite in force, durably. Raises StorageError."""
+    _remove_note(state / _DATABASE_NOTE)
+
+
+def noted_records(state: Path) -> RecordsInForce | None:
+    """The note of a state folder; None: its records are in it. Raises StorageError if it cannot be read."""
+    return _read_note(state / RECORDS_NOTE, RecordsInForce)
+
+
+def note_records(state: Path, note: RecordsInForce) -> None:
+    """Put a place in force, durably. Raises StorageError."""
+    _write_note(state / RECORDS_NOTE, note)
+
+
+def forget_records(state: Path) -> None:
+    """Put the state folder itself in force, durably. Raises StorageError."""
+    _remove_note(state / RECORDS_NOTE)
+
+
+def _read_note(path: Path, kind: type[Note]) -> Note | None:
     """The note in a file; None if there is no such file. Raises StorageError if it cannot be read."""
     try:
         with storage_errors(path):
@@ -27,13 +111,13 @@ def read_note(path: Path, kind: type[Note]) -> Note | None:
         raise
 
 
-def write_note(path: Path, note: BaseModel) -> None:
+def _write_note(path: Path, note: _Note) -> None:
     """Put a note in force, durably. Raises StorageError."""
     with storage_errors(path):
         write_atomically(path, note.model_dump_json(indent=1) + "\n")
 
 
-def remove_note(path: Path) -> None:
+def _remove_note(path: Path) -> None:
     """Remove a note, if it is there, durably. Raises StorageError."""
     with storage_errors(path):
         path.unlink(missing_ok=True)

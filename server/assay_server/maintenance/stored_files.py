@@ -12,9 +12,9 @@ from pathlib import Path
 from assay_core.files.durable import storage_errors
 from assay_core.files.private_folders import private_opener
 from assay_sampling.errors import StorageError
-from assay_server.database.active import SQLITE_FILE, noted_database
 from assay_server.database.copying import copy_rows
 from assay_server.database.opening import AskedDatabase, open_database
+from assay_server.database.state_notes import SQLITE_FILE, noted_database
 from assay_server.store.record_store import BUNDLES, PACKED, REPORT_FORMS, RecordStore
 from assay_server.store.sqlite import SqliteStore
 

@@ -24,8 +24,8 @@ from assay_server.campaigns.bundles import bundle_fault
 from assay_server.content_hash import fresh_hash_of
 from assay_server.database.copying import Told
 from assay_server.database.opening import AskedDatabase, number_of_state, open_leading
+from assay_server.database.state_notes import forget_records, note_records, noted_records
 from assay_server.record_place import SCHEME, AskedRecords
-from assay_server.records.active import forget_records, note_records, noted_records
 from assay_server.records.opening import (
     UNDER_WAY,
     bucket_records,

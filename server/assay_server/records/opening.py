@@ -11,8 +11,8 @@ from pathlib import Path
 from assay_core.files.durable import make_folder, storage_errors, write_atomically
 from assay_core.records.campaign import AttemptState
 from assay_sampling.errors import ParameterError, StorageError
+from assay_server.database.state_notes import RecordsInForce, note_records, noted_records
 from assay_server.record_place import SCHEME, AskedRecords, RecordsPlace, bucket_and_prefix
-from assay_server.records.active import RecordsInForce, note_records, noted_records
 from assay_server.store.objects.bucket import opened_bucket
 from assay_server.store.objects.probing import (
     bind_bucket,
