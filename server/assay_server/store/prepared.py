@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 from typing import Any
 
 import sqlalchemy as sa
@@ -22,34 +22,21 @@ Statement = Reading | sa.Insert | sa.Update | sa.Delete
 
 
 @dataclass(frozen=True)
-class _Parameter:
-    """``value``: of a parameter that the statement itself gives."""
-
-    name: str
-    is_given: bool
-    value: Any
-    convert: Convert | None
-
-
-@dataclass(frozen=True)
 class Prepared:
-    """A statement in the driver's words: its parameters by place, and how to read its columns."""
+    """A statement in the driver's words: its parameters by place, and how to read its columns.
+
+    ``getters``: the value of each parameter among those that are given, as the driver takes it.
+    """
 
     sql: str
-    parameters: tuple[_Parameter, ...]
+    parameters: tuple[str, ...]
+    getters: tuple[Callable[[Mapping[str, Any]], Any], ...]
     names: tuple[str, ...]
     converted: tuple[tuple[str, Convert], ...]
 
     def values(self, given: Mapping[str, Any]) -> list[Any]:
         """The parameters in the order of the statement."""
-        return [
-            each.value
-            if each.is_given
-            else each.convert(given[each.name])
-            if each.convert is not None
-            else given[each.name]
-            for each in self.parameters
-        ]
+        return [get(given) for get in self.getters]
 
     def record(self, row: Sequence[Any]) -> dict[str, Any]:
         """A row by its columns' names."""
@@ -80,22 +67,23 @@ class PreparedStatements:
     def _prepare(self, statement: Statement, names: Sequence[str] | None) -> Prepared:
         columns = None if names is None else list(names)
         compiled: Any = statement.compile(dialect=self._dialect, column_keys=columns)
-        parameters = tuple(self._parameter(name, compiled.binds[name]) for name in compiled.positiontup or ())
-        read = _columns_read(statement)
+        parameters = tuple(compiled.positiontup or ())
+        read: list[sa.ColumnElement[Any]] = list(statement.exported_columns)
         converts = {column.name: self._reader(column.type) for column in read}
         return Prepared(
             str(compiled),
             parameters,
+            tuple(self._getter(name, compiled.binds[name]) for name in parameters),
             tuple(column.name for column in read),
             tuple((name, convert) for name, convert in converts.items() if convert is not None),
         )
 
-    def _parameter(self, name: str, bind: sa.BindParameter[Any]) -> _Parameter:
+    def _getter(self, name: str, bind: sa.BindParameter[Any]) -> Callable[[Mapping[str, Any]], Any]:
         convert = bind.type.dialect_impl(self._dialect).bind_processor(self._dialect)
-        if bind.required or bind.value is None:
-            return _Parameter(name, False, None, convert)
-        value = bind.effective_value
-        return _Parameter(name, True, value if convert is None else convert(value), None)
+        if not bind.required and bind.value is not None:  # the statement itself gives it
+            value = bind.effective_value if convert is None else convert(bind.effective_value)
+            return lambda given: value
+        return itemgetter(name) if convert is None else lambda given: convert(given[name])
 
     def _reader(self, kind: sa.types.TypeEngine[Any]) -> Convert | None:
         plain = kind.impl_instance if isinstance(kind, sa.types.TypeDecorator) else kind
@@ -177,21 +165,13 @@ class Driver:
         self._execute_many(prepared.sql, map(prepared.values, rows))
 
 
-def _columns_read(statement: Statement) -> list[sa.ColumnElement[Any]]:
-    """The columns that a statement returns."""
-    if isinstance(statement, sa.Select):
-        return list(statement.selected_columns)
-    return list(statement.exported_columns)
-
-
 def _copies(
     prepared: Prepared,
     records: Sequence[Any],
     values_of: Callable[[Any], Mapping[str, Any]],
     varying: Sequence[str],
 ) -> Iterator[list[Any]]:
-    names = [each.name for each in prepared.parameters]
-    places = [(names.index(name), name) for name in varying]
+    places = [(prepared.parameters.index(name), name) for name in varying]
     shared = attrgetter(*(item.name for item in fields(records[0]) if item.name not in varying))
     made: dict[tuple[int, ...], list[Any]] = {}
     for record in records:
