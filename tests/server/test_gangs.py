@@ -384,7 +384,7 @@ class Gangs(RuleBasedStateMachine):
 
     def open_runs(self) -> bool:
         with self.lab.store.snapshot() as read:
-            return any(read.open_runs(f"c-{number}") for number in range(1, self.campaigns + 1))
+            return any(read.open_ends(f"c-{number}").open_runs for number in range(1, self.campaigns + 1))
 
 
 TestGangs = Gangs.TestCase

@@ -202,7 +202,7 @@ class AloneOnABox(RuleBasedStateMachine):
             for attempt in self.lab.leased():
                 self.lab.finish(attempt.slot_id)
         with self.lab.store.snapshot() as read:
-            assert not any(read.open_runs(f"c-{number}") for number in range(1, self.campaigns + 1))
+            assert not any(read.open_ends(f"c-{number}").open_runs for number in range(1, self.campaigns + 1))
 
 
 TestAloneOnABox = AloneOnABox.TestCase

@@ -468,7 +468,7 @@ class RequestsAtAnyTime(RuleBasedStateMachine):
                 if campaign.state in (CampaignState.DONE, CampaignState.FAILED):
                     assert run.state not in (RunState.WAITING, RunState.RUNNING)
             if self.pending is None and campaign.state is CampaignState.RUNNING:
-                assert read.open_runs("made-1"), "it would never end"
+                assert read.open_ends("made-1").open_runs, "it would never end"
             if campaign.state not in (CampaignState.RUNNING, CampaignState.ANALYSING):
                 assert not campaign.paused
 

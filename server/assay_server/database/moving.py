@@ -120,8 +120,5 @@ def _nothing_moved(state: Path) -> Iterator[None]:
 
 def _remove(path: Path) -> None:
     with storage_errors(path):
-        for left in (
-            path,
-            *(path.with_name(f"{path.name}{suffix}") for suffix in ("-wal", "-shm", "-journal")),
-        ):
-            left.unlink(missing_ok=True)
+        for suffix in ("", "-wal", "-shm", "-journal"):
+            path.with_name(f"{path.name}{suffix}").unlink(missing_ok=True)

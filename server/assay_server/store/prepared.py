@@ -114,19 +114,19 @@ class Driver:
 
     def value_of(self, command: str) -> Any:
         """The last column of the first row of a command that returns rows."""
-        row = self._answer(command).fetchone()
+        row = self._execute(command).fetchone()
         return None if row is None else row[-1]
 
     def rows(self, statement: Reading, given: Mapping[str, Any]) -> list[dict[str, Any]]:
         """All rows of a query."""
         prepared = self.prepared.of(statement)
         record = prepared.record
-        return [record(row) for row in self._answer(prepared.sql, prepared.values(given)).fetchall()]
+        return [record(row) for row in self._execute(prepared.sql, prepared.values(given)).fetchall()]
 
     def first(self, statement: Reading, given: Mapping[str, Any]) -> dict[str, Any] | None:
         """The first row of a query, if there is one."""
         prepared = self.prepared.of(statement)
-        row = self._answer(prepared.sql, prepared.values(given)).fetchone()
+        row = self._execute(prepared.sql, prepared.values(given)).fetchone()
         return None if row is None else prepared.record(row)
 
     def scalar(self, statement: Reading, given: Mapping[str, Any]) -> Any:
@@ -137,11 +137,7 @@ class Driver:
     def write(self, statement: sa.Insert | sa.Update | sa.Delete, given: Mapping[str, Any]) -> int:
         """Change one record; returns how many rows were changed."""
         prepared = self.prepared.of(statement, tuple(given))
-        return int(self._answer(prepared.sql, prepared.values(given)).rowcount)
-
-    def _answer(self, command: str, values: Sequence[Any] = ()) -> Any:
-        """Execute a command; returns the cursor that has its rows and their number."""
-        return self._execute(command, values)
+        return int(self._execute(prepared.sql, prepared.values(given)).rowcount)
 
     def insert_copies(
         self,

@@ -180,16 +180,10 @@ class LocalRecordStore:
         return hashed.hexdigest()
 
     def withdraw(self, file: str) -> None:
-        path = self._records / file
-        with storage_errors(path):
-            path.unlink(missing_ok=True)
-            remove_empty_parents(path.parent, self._records)
+        _remove(self._records / file, self._records)
 
     def discard(self, key: AttemptKey) -> None:
-        path = self._staging_path(key)
-        with storage_errors(path):
-            path.unlink(missing_ok=True)
-            remove_empty_parents(path.parent, self._staging)
+        _remove(self._staging_path(key), self._staging)
 
     def sweep(self, known: KnownFiles) -> MovedFiles | None:
         with storage_errors(self._records):
@@ -232,26 +226,22 @@ class LocalRecordStore:
                     yield path
 
     def set_aside(self, file: str) -> MovedFiles | None:
-        return self._set_changed_aside(self._records / file)
+        return self._set_changed_aside(self._records / file, self._records)
 
     def make_way(self, key: AttemptKey) -> MovedFiles | None:
         if self._shared:  # the name of an attempt's file is its own
             return None
-        return self._set_changed_aside(self._published_path(key.run_id, key.slice_index))
+        return self._set_changed_aside(self._published_path(key.run_id, key.slice_index), self._records)
 
-    def _set_changed_aside(self, path: Path) -> MovedFiles | None:
+    def _set_changed_aside(self, path: Path, top: Path) -> MovedFiles | None:
         with storage_errors(path):
             paths = [path] if path.is_symlink() or path.exists() else []
             moved = self._set_aside.put(paths, SetAsideReason.CHANGED)
-            remove_empty_parents(path.parent, self._records)
+            remove_empty_parents(path.parent, top)
         return moved
 
     def set_aside_staged(self, key: AttemptKey) -> MovedFiles | None:
-        path = self._staging_path(key)
-        with storage_errors(path):
-            moved = self._set_aside.put([path] if path.exists() else [], SetAsideReason.CHANGED)
-            remove_empty_parents(path.parent, self._staging)
-        return moved
+        return self._set_changed_aside(self._staging_path(key), self._staging)
 
     def all_set_aside(self) -> list[MovedFiles]:
         return self._set_aside.all()
@@ -387,6 +377,12 @@ class LocalRecordStore:
             return lambda content_hash: path
         own = f"{path.stem}-{key.token:x}"
         return lambda content_hash: path.with_name(f"{own}-{content_hash[:_HASH_DIGITS]}{path.suffix}")
+
+
+def _remove(path: Path, top: Path) -> None:
+    with storage_errors(path):
+        path.unlink(missing_ok=True)
+        remove_empty_parents(path.parent, top)
 
 
 def _stage_file(staged: tuple[Path, list[tuple[int, bytes]]]) -> None:

@@ -31,7 +31,6 @@ _of_need = attrgetter("campaign_id", "profiler", "device_key", "synthetic", "con
 
 _A, _R, _S = tables.attempts.c, tables.runs.c, tables.slices.c
 _RUNS_OF = sa.select(tables.runs).where(OF_CAMPAIGN).order_by(_R.ordinal)
-_OPEN_RUNS_OF = sa.select(sa.func.count()).where(OF_CAMPAIGN, IS_OPEN)
 _CAMPAIGN_OF = sa.select(_R.campaign_id).where(_R.run_id == sa.bindparam("run_id"))
 _SLICES_OF = sa.select(*SLICE).where(_S.run_id == sa.bindparam("run_id")).order_by(_S.index)
 _STATES_BESIDE = (
@@ -105,10 +104,6 @@ class RunRows(KnownRows):
             NotedRuns(failure_of(failure and json.loads(failure)), flags_of(json.loads(flags)), tuple(runs))
             for (failure, flags), runs in alike.items()
         ]
-
-    def open_runs(self, campaign_id: str) -> int:
-        """How many runs of a campaign have not ended."""
-        return int(self.driver.scalar(_OPEN_RUNS_OF, {"campaign_id": campaign_id}) or 0)
 
     def open_workloads(self, campaign_id: str) -> set[str]:
         """The workloads of a campaign with runs that have not ended."""

@@ -90,7 +90,9 @@ def _wrong_rights(facts: sa.RowMapping) -> tuple[str, str] | None:
 
 def _require_sessions(connection: sa.Connection, subject: str) -> None:
     """Raise StorageError if a pooler gives two connections one session; call it outside of a transaction."""
-    if _session(connection) == _session_at_connect(connection):
+    raw = connection.connection.driver_connection
+    assert raw is not None
+    if _session(connection) == int(raw.info.backend_pid):  # told when the connection was made
         return  # no pooler is there
     with connection.engine.connect() as other:
         for _ in range(_TRIES):
@@ -105,10 +107,3 @@ def _require_sessions(connection: sa.Connection, subject: str) -> None:
 
 def _session(connection: sa.Connection) -> int:
     return int(connection.exec_driver_sql(_SESSION).scalar_one())
-
-
-def _session_at_connect(connection: sa.Connection) -> int:
-    """The number that was told when the connection was made."""
-    raw = connection.connection.driver_connection
-    assert raw is not None
-    return int(raw.info.backend_pid)
