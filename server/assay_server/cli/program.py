@@ -98,7 +98,10 @@ def _serve(settings: ServerSettings, again: Callable[[], ServerSettings], json_o
             set_up_log(server.settings.log_level, server.settings.log_format)
 
     with until_asked_to_end(reload) as ending:
-        server = _server_class()(settings, is_ending=ending.is_asked, end=ending.ask)
+        with server_extra(), loading():
+            from assay_server.app import Server  # noqa: PLC0415 - without its extra, the program says so
+
+        server = Server(settings, is_ending=ending.is_asked, end=ending.ask)
         try:
             with server:
                 _tell_addresses(server, json_output)
@@ -135,12 +138,6 @@ def _tell_addresses(server: Any, json_output: bool) -> None:
         text += f", page at {server.web_address}" if server.web_address else ""
     sys.stdout.write(f"{text}\n")
     sys.stdout.flush()
-
-
-def _server_class() -> Any:
-    with server_extra(), loading():
-        from assay_server.app import Server  # noqa: PLC0415 - without its extra, the program says so
-    return Server
 
 
 def run_program() -> None:

@@ -132,10 +132,8 @@ def documents_of(record: Any, *names: str) -> dict[str, Any]:
         value = getattr(record, name)
         if isinstance(value, tuple):
             documents[name] = [dataclasses.asdict(item) for item in value]
+        elif isinstance(value, Condition | Failure):
+            documents[name] = value.to_dict()
         else:
-            documents[name] = None if value is None else _document(value)
+            documents[name] = None if value is None else dataclasses.asdict(value)
     return documents
-
-
-def _document(value: Any) -> dict[str, Any]:
-    return value.to_dict() if isinstance(value, Condition | Failure) else dataclasses.asdict(value)

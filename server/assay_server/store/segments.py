@@ -11,7 +11,7 @@ import contextlib
 import functools
 import hashlib
 import struct
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -84,11 +84,6 @@ def decode_names(names: bytes) -> dict[int, str]:
     return dict(_names_again(names)) if len(names) <= _MOST_KEPT_NAMES_BYTES else _decoded_names(names)
 
 
-@functools.lru_cache(maxsize=16)
-def _names_again(names: bytes) -> Mapping[int, str]:
-    return _decoded_names(names)
-
-
 def _decoded_names(names: bytes) -> dict[int, str]:
     with _as_damage("table of names"):
         schema, batches = _read_stream(names)
@@ -99,6 +94,9 @@ def _decoded_names(names: bytes) -> dict[int, str]:
         if any(column.null_count for column in table.columns):
             raise LaunchTableError("table of names", "it has nulls", _REMEDY)
         return dict(Names.from_table(table).items())
+
+
+_names_again = functools.lru_cache(maxsize=16)(_decoded_names)
 
 
 def check_named(content: SegmentContent, known: Collection[int], subject: str) -> None:
@@ -158,13 +156,9 @@ def unpacked_as_stream(data: bytes) -> pa.Buffer:
     with pa.input_stream(pa.BufferReader(data), compression="zstd") as stream:
         content = pa.py_buffer(stream.read(LARGEST_UNPACKED_BYTES + 1))
     if content.size > LARGEST_UNPACKED_BYTES:
-        raise _too_much()
+        cause = f"it unpacks to more than {LARGEST_UNPACKED_BYTES:,} bytes"
+        raise LaunchTableError("segment", cause, "send smaller segments")
     return content
-
-
-def _too_much() -> LaunchTableError:
-    cause = f"it unpacks to more than {LARGEST_UNPACKED_BYTES:,} bytes"
-    return LaunchTableError("segment", cause, "send smaller segments")
 
 
 def _check_messages(stream: pa.Buffer) -> None:

@@ -59,7 +59,9 @@ class SqliteStore(SqlStore):
         self._folder = None if path is None else path.parent
         self._checkpoints: sa.Connection | None = None
         if path is not None:
-            _make_private(path)
+            # Before SQLite does: it holds environments, and its journals inherit its mode.
+            with storage_errors(path):
+                os.close(private_opener(str(path), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC))
         engine = _engine(path)
         database = Database(engine, PreparedStatements(engine.dialect), sqlite3.Error, self._refusal)
         reading = Transactions(database, ("BEGIN",), most_kept=_MOST_READERS, settings=_READING)
@@ -151,12 +153,6 @@ def _disk_failure(folder: Path) -> str:
         if error.errno in _FAILED_DISK:
             return f"{error.strerror} ({errno.errorcode[error.errno]})"
     return ""
-
-
-def _make_private(path: Path) -> None:
-    """Create the file before SQLite does: it holds environments, and its journals inherit its mode."""
-    with storage_errors(path):
-        os.close(private_opener(str(path), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC))
 
 
 def _engine(path: Path | None) -> sa.Engine:

@@ -137,7 +137,8 @@ class Transactions:
 
     def _begun(self) -> tuple[sa.Connection, Driver]:
         while True:
-            kept_pair = self._take_free()
+            with self._lock:
+                kept_pair = self._free.pop() if self._free else None
             connection, driver = kept_pair or self.opened()
             try:
                 for command in self._begin:
@@ -148,10 +149,6 @@ class Transactions:
                     continue
                 raise
             return connection, driver
-
-    def _take_free(self) -> tuple[sa.Connection, Driver] | None:
-        with self._lock:
-            return self._free.pop() if self._free else None
 
     def _undo(self, connection: sa.Connection, driver: Driver, *, keep: bool) -> None:
         is_undone = False
