@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import sqlalchemy as sa
 
 from assay_core.records.campaign import AttemptState
@@ -24,6 +26,18 @@ def _text(name: str) -> sa.Column[str]:
 
 def _integer(name: str) -> sa.Column[int]:
     return sa.Column(name, sa.BigInteger, nullable=False)
+
+
+def _of_campaign(*, primary_key: bool = False) -> sa.Column[str]:
+    """The campaign of a row that goes with it."""
+    campaign = sa.ForeignKey("campaigns.campaign_id", ondelete="CASCADE")
+    return sa.Column("campaign_id", StoredText, campaign, primary_key=primary_key, nullable=False)
+
+
+def _index_where(where: str, name: str, *columns: sa.Column[Any], unique: bool = False) -> None:
+    """An index of the rows alone for which this is true."""
+    condition = sa.text(where)
+    sa.Index(name, *columns, unique=unique, sqlite_where=condition, postgresql_where=condition)
 
 
 campaigns = sa.Table(
@@ -55,16 +69,8 @@ campaigns = sa.Table(
     sa.UniqueConstraint("name", "number"),
     sa.UniqueConstraint("ordinal"),
 )
-_ARRIVING = sa.text("arriving != ''")
-sa.Index("ix_campaigns_arriving", campaigns.c.arriving, sqlite_where=_ARRIVING, postgresql_where=_ARRIVING)
-_NAMED = sa.text("submission != ''")
-sa.Index(
-    "ix_campaigns_submission",
-    campaigns.c.owner,
-    campaigns.c.submission,
-    sqlite_where=_NAMED,
-    postgresql_where=_NAMED,
-)
+_index_where("arriving != ''", "ix_campaigns_arriving", campaigns.c.arriving)
+_index_where("submission != ''", "ix_campaigns_submission", campaigns.c.owner, campaigns.c.submission)
 
 runs = sa.Table(
     "runs",
@@ -100,12 +106,8 @@ lanes = sa.Table(
     "lanes",
     metadata,
     sa.Column("lane_id", sa.Integer, primary_key=True),
-    sa.Column(
-        "campaign_id", StoredText, sa.ForeignKey("campaigns.campaign_id", ondelete="CASCADE"), nullable=False
-    ),
-    sa.Column(
-        "need", StoredText, nullable=False
-    ),  # JSON with sorted keys, so that equal needs are equal texts
+    _of_campaign(),
+    _text("need"),  # JSON with sorted keys, so that equal needs are equal texts
     sa.UniqueConstraint("campaign_id", "need"),
 )
 
@@ -129,13 +131,8 @@ slices = sa.Table(
     sa.Column("tries_from", sa.BigInteger, nullable=False, server_default="1"),
     sa.Index(None, "run_id", "state", "index"),
 )
-_WAITING = sa.text("state = 'waiting'")
-sa.Index(
-    "ix_slices_waiting",
-    *(slices.c[name] for name in ("lane", "ordinal", "index", "not_before_ms")),
-    sqlite_where=_WAITING,
-    postgresql_where=_WAITING,
-)
+_QUEUE = (slices.c[name] for name in ("lane", "ordinal", "index", "not_before_ms"))
+_index_where("state = 'waiting'", "ix_slices_waiting", *_QUEUE)
 
 attempts = sa.Table(
     "attempts",
@@ -174,8 +171,8 @@ attempts = sa.Table(
 
 def _one_where(name: str, columns: tuple[str, ...], states: tuple[AttemptState, ...]) -> None:
     """At most one attempt in these states for each value of the columns; the database enforces it."""
-    where = sa.text(f"state IN ({', '.join(repr(str(s)) for s in states)})")
-    sa.Index(name, *(attempts.c[c] for c in columns), unique=True, sqlite_where=where, postgresql_where=where)
+    where = f"state IN ({', '.join(repr(str(s)) for s in states)})"
+    _index_where(where, name, *(attempts.c[c] for c in columns), unique=True)
 
 
 _one_where("ux_attempts_active_slice", ("run_id", "slice"), ACTIVE_ATTEMPTS)
@@ -230,9 +227,7 @@ requests = sa.Table(
     "requests",
     metadata,
     sa.Column("request_id", sa.BigInteger, primary_key=True, autoincrement=False),
-    sa.Column(
-        "campaign_id", StoredText, sa.ForeignKey("campaigns.campaign_id", ondelete="CASCADE"), nullable=False
-    ),
+    _of_campaign(),
     _text("action"),
     _text("workload"),
     _text("run_id"),
@@ -247,12 +242,7 @@ requests = sa.Table(
 analysis_tries = sa.Table(
     "analysis_tries",
     metadata,
-    sa.Column(
-        "campaign_id",
-        StoredText,
-        sa.ForeignKey("campaigns.campaign_id", ondelete="CASCADE"),
-        primary_key=True,
-    ),
+    _of_campaign(primary_key=True),
     _integer("token"),
     _integer("attempts"),
     _integer("retried"),

@@ -240,14 +240,8 @@ def attempt_of(row: Row) -> Attempt:
     """The attempt of a row."""
     values = dict(row)
     key = AttemptKey(*(values.pop(name) for name in ("run_id", "slice", "attempt", "token")))
-    log = AttemptLog(
-        tuple(values.pop("command")),
-        dict(values.pop("environment")),
-        values.pop("log"),
-        values.pop("telemetry"),
-        values.pop("wall_seconds"),
-        values.pop("facts"),
-    )
+    of_log = ("environment", "log", "telemetry", "wall_seconds", "facts")
+    log = AttemptLog(tuple(values.pop("command")), *(values.pop(name) for name in of_log))
     values["state"] = AttemptState(values["state"])
     values["failure"] = failure_of(values["failure"])
     values["flags"] = flags_of(values["flags"])

@@ -44,7 +44,12 @@ class CampaignRows(StateRows):
         query = query.order_by(_C.ordinal).limit(most)
         if not sight.everything:
             query = query.where(sa.or_(_C.owner == sight.identity_id, _C.project == sight.project))
-        return [campaign_overview_of(row) for row in self.rows(query)]
+        return [
+            CampaignOverview(
+                **{**row, "state": CampaignState(row["state"]), "failure": failure_of(row["failure"])}
+            )
+            for row in self.rows(query)
+        ]
 
     def campaign_numbers(self, name: str) -> list[int]:
         """Numbers of campaigns of that name that were given: also the highest of those deleted since."""
@@ -103,12 +108,6 @@ def campaign_of(row: Row) -> Campaign:
     values["state"] = CampaignState(row["state"])
     values["failure"] = failure_of(row["failure"])
     return Campaign(**values)
-
-
-def campaign_overview_of(row: Row) -> CampaignOverview:
-    """The overview of a row."""
-    values = {**row, "state": CampaignState(row["state"]), "failure": failure_of(row["failure"])}
-    return CampaignOverview(**values)
 
 
 def campaign_values(campaign: Campaign) -> dict[str, Any]:
