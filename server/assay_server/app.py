@@ -31,7 +31,7 @@ from assay_server.campaigns.scheduling.retry import RetryPolicy
 from assay_server.campaigns.scheduling.transitions import SchedulePolicy
 from assay_server.clock import Clock, SteadyClock
 from assay_server.config import ServerSettings, check_listen_address
-from assay_server.database.opening import Standby, asked_database, number_of_state
+from assay_server.database.opening import asked_database, number_of_state
 from assay_server.database.state_notes import noted_records
 from assay_server.identity.identified import Identified, identified
 from assay_server.lead_watch import LeadWatch
@@ -220,9 +220,7 @@ class Server:
             joins=lambda number: are_of_state(state, place, number),
             records=place.url,
         )
-        database = opened_state(
-            state, database_settings, resources, Standby(self._is_ending, self._standing_by)
-        )
+        database = opened_state(state, database_settings, resources, self._is_ending, self._standing_by)
         resources.enter_context(self.lead.watching(database, has_standby=self._is_shared))
         records = open_records(
             state,

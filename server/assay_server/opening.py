@@ -6,7 +6,7 @@ Servers that stand by for one another share a database and a place of records, a
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,7 +15,7 @@ from assay_core.files.private_folders import take_state_folder
 from assay_server.campaigns.ingest.lost_records import look_for_lost_records, sweep
 from assay_server.campaigns.scheduling.coordinator import Coordinator
 from assay_server.clock import wall_ms
-from assay_server.database.opening import AskedDatabase, Standby, awaited_lead_of, open_database
+from assay_server.database.opening import AskedDatabase, awaited_lead_of, open_database
 from assay_server.state_lock import locked_state
 from assay_server.store.sqlite import SqliteStore, written_back
 
@@ -24,7 +24,11 @@ if TYPE_CHECKING:
 
 
 def opened_state(
-    state: Path, settings: AskedDatabase, resources: contextlib.ExitStack, standby: Standby
+    state: Path,
+    settings: AskedDatabase,
+    resources: contextlib.ExitStack,
+    is_ending: Callable[[], bool],
+    standing_by: Callable[[], contextlib.AbstractContextManager[None]],
 ) -> SqliteStore | PostgresqlStore:
     """The database of a state folder, once this server leads it; ``resources`` closes it.
 
@@ -33,7 +37,7 @@ def opened_state(
     with storage_errors(state):
         take_state_folder(state)
     resources.enter_context(locked_state(state))
-    lead = awaited_lead_of(state, settings, standby)
+    lead = awaited_lead_of(state, settings, is_ending, standing_by)
     try:
         database = open_database(state, settings, lead)
     except BaseException:

@@ -10,10 +10,10 @@ import pytest
 import sqlalchemy as sa
 
 from assay_sampling.errors import ParameterError, StorageError
-from assay_server.database.opening import AskedDatabase, open_database, place_in_force
+from assay_server.database.opening import AskedDatabase, asked_database, open_database, place_in_force
 from assay_server.database.state_notes import forget_database, note_database, noted_database
 from assay_server.store.column_values import document_text
-from assay_server.store.postgresql.place import asked_place, place_of
+from assay_server.store.postgresql.place import place_of
 from assay_server.store.postgresql.refusals import refusal
 from assay_server.store.sqlite import SqliteStore
 
@@ -25,7 +25,7 @@ def test_a_place_shows_neither_password_nor_parameters(tmp_path: Path) -> None:
     file = tmp_path / "database"
     file.write_text(f"postgresql://assay:{SECRET}@db.lab:5433/queue?sslmode=require&sslpassword={SECRET}\n")
     file.chmod(0o600)
-    place = asked_place("", file)
+    place = asked_database("", file).place
     assert place is not None
     assert place.shown == "postgresql://assay@db.lab:5433/queue"
     assert place.without_secret == URL
@@ -55,15 +55,15 @@ def test_a_file_that_others_may_read_is_refused(tmp_path: Path) -> None:
     file.write_text(URL)
     file.chmod(0o640)
     with pytest.raises(ParameterError, match="others may read"):
-        asked_place("", file)
+        asked_database("", file)
     file.chmod(0o600)
     file.write_text("\n")
     with pytest.raises(ParameterError, match="is empty"):
-        asked_place("", file)
+        asked_database("", file)
     with pytest.raises(ParameterError, match="--database is given too"):
-        asked_place(URL, file)
+        asked_database(URL, file)
     with pytest.raises(StorageError, match="No such file"):
-        asked_place("", tmp_path / "missing")
+        asked_database("", tmp_path / "missing")
 
 
 def test_a_folder_notes_its_database_without_the_password(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from assay_sampling.errors import StorageError
+from assay_sampling.errors import ParameterError, StorageError
 from assay_server.database.copying import has_rows
 from assay_server.database.state_notes import (
     SQLITE_FILE,
@@ -18,21 +18,13 @@ from assay_server.database.state_notes import (
     noted_database,
 )
 from assay_server.signals import StandbyEndedError
-from assay_server.store.postgresql.place import DatabasePlace, asked_place, require_driver
+from assay_server.store.postgresql.place import DatabasePlace, place_in_file, place_of, require_driver
 from assay_server.store.sql import MetadataStore
 from assay_server.store.sqlite import SqliteStore
 
 if TYPE_CHECKING:
     from assay_server.store.postgresql.lead import Lead
     from assay_server.store.postgresql.store import PostgresqlStore
-
-
-@dataclass(frozen=True)
-class Standby:
-    """How a server stands by: until it is ending, and inside a block of its own."""
-
-    is_ending: Callable[[], bool] = lambda: False
-    standing_by: Callable[[], AbstractContextManager[None]] = nullcontext
 
 
 @dataclass(frozen=True)
@@ -53,7 +45,11 @@ class AskedDatabase:
 
 def asked_database(database: str, file: Path | None) -> AskedDatabase:
     """What the settings ``--database`` and ``--database-file`` ask for. Raises ParameterError."""
-    return AskedDatabase(asked_place(database, file), file)
+    if database and file is not None:
+        raise ParameterError("--database-file", "--database is given too", "give one of them")
+    if file is not None:
+        return AskedDatabase(place_in_file(file), file)
+    return AskedDatabase(place_of(database) if database else None)
 
 
 def place_in_force(state: Path, settings: AskedDatabase) -> DatabasePlace | None:
@@ -73,10 +69,16 @@ def place_in_force(state: Path, settings: AskedDatabase) -> DatabasePlace | None
     return settings.place
 
 
-def awaited_lead_of(state: Path, settings: AskedDatabase, standby: Standby = Standby()) -> Lead | None:
+def awaited_lead_of(
+    state: Path,
+    settings: AskedDatabase,
+    is_ending: Callable[[], bool] = lambda: False,
+    standing_by: Callable[[], AbstractContextManager[None]] = nullcontext,
+) -> Lead | None:
     """The lead of the database of a state folder; None if it has none: SQLite's folder is locked.
 
-    A server whose records others reach, too, stands by while another leads; any other is refused then. Raises
+    A server whose records others reach, too, stands by while another leads, until it is ending and inside the
+    block ``standing_by``; any other is refused then. Raises
     StorageError, and StandbyEndedError if the wait was ended.
     """
     place = place_in_force(state, settings)
@@ -87,7 +89,7 @@ def awaited_lead_of(state: Path, settings: AskedDatabase, standby: Standby = Sta
 
     if not settings.shared:
         return taken_lead(place)
-    lead = awaited_lead(place, standby.is_ending, standby.standing_by)
+    lead = awaited_lead(place, is_ending, standing_by)
     if lead is None:
         raise StandbyEndedError
     return lead

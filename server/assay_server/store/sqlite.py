@@ -156,23 +156,15 @@ def _disk_failure(folder: Path) -> str:
 
 
 def _engine(path: Path | None) -> sa.Engine:
-    # Errors must not quote the values of statements, which include the secrets of leases.
-    if path is None:
-        engine = sa.create_engine(
-            "sqlite://",
-            poolclass=StaticPool,
-            connect_args={"check_same_thread": False},
-            hide_parameters=True,
-            json_serializer=document_text,
-        )
-    else:
-        engine = sa.create_engine(
-            sa.URL.create("sqlite", database=str(path)),
-            poolclass=NullPool,  # whoever uses the engine keeps its connections
-            connect_args={"check_same_thread": False, "cached_statements": _STATEMENTS},
-            hide_parameters=True,
-            json_serializer=document_text,
-        )
+    engine = sa.create_engine(
+        sa.URL.create("sqlite", database=None if path is None else str(path)),
+        # Whoever uses the engine keeps its connections.
+        poolclass=StaticPool if path is None else NullPool,
+        connect_args={"check_same_thread": False, "cached_statements": _STATEMENTS},
+        # Errors must not quote the values of statements, which include the secrets of leases.
+        hide_parameters=True,
+        json_serializer=document_text,
+    )
     sa.event.listen(engine, "connect", _configure)
     return engine
 

@@ -94,15 +94,6 @@ def place_in_file(path: Path) -> DatabasePlace:
     return place_of(lines[0].strip(), "--database-file", with_secret=True)
 
 
-def asked_place(database: str, file: Path | None) -> DatabasePlace | None:
-    """The place that settings name; None: SQLite in the state folder. Raises ParameterError."""
-    if database and file is not None:
-        raise ParameterError("--database-file", "--database is given too", "give one of them")
-    if file is not None:
-        return place_in_file(file)
-    return place_of(database) if database else None
-
-
 def require_driver() -> None:
     """Raise MissingExtraError without the packages of this database."""
     try:
