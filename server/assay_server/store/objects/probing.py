@@ -44,7 +44,7 @@ def bind_bucket(bucket: Bucket, state: int) -> None:
 
     ``state``: the number of the state in its database. Raises StorageError.
     """
-    if bucket.look_at(_OWNER) is None:
+    if not _is_owned(bucket):
         if next(iter(bucket.listed("records")), None) is not None:
             raise _foreign(bucket)
         bucket.put_new(_OWNER, _document(state).encode())
@@ -58,7 +58,7 @@ def require_marked(bucket: Bucket, state: int) -> None:
     Ask before :func:`probe_bucket`: SeaweedFS makes the bucket that an object is written to, so a wrong name
     would be an empty place of records. Raises StorageError.
     """
-    if bucket.look_at(_OWNER) is None:
+    if not _is_owned(bucket):
         raise without_mark(bucket.shown, _OWNER, _document(state), "name the right bucket and prefix")
 
 
@@ -83,6 +83,14 @@ def owner_of_bucket(bucket: Bucket) -> int | None:
 
 def _document(state: int) -> str:
     return json.dumps({"version": 1, "state": state})
+
+
+def _is_owned(bucket: Bucket) -> bool:
+    try:
+        bucket.get(_OWNER)  # not looked at: only an answer with a body says that there is no such bucket
+    except MissingObjectError:
+        return False
+    return True
 
 
 def _foreign(bucket: Bucket) -> StorageError:
