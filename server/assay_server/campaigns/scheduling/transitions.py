@@ -311,13 +311,14 @@ class Transitions:
 
     def end_attempt(self, attempt: Attempt, state: AttemptState, why: Failure | None) -> None:
         """Save an attempt that has ended; the caller decides about its slice."""
+        run = self.run_of(attempt.key.run_id)  # first, so that what follows need not ask for its campaign
         self.store.save_attempt(replace(attempt, state=state, failure=why, ended_at_ms=self.now_ms))
         self.effects.freed.append(attempt.key)
         self.effects.ended.append((attempt, state, why))
         if state is not AttemptState.EXPIRED:
             self.effects.dead.append(attempt.key)
         self.note_change(attempt.key.run_id)
-        if self.run_of(attempt.key.run_id).placement.concerns_other_slots:
+        if run.placement.concerns_other_slots:
             self.effects.work = True  # its rivals were kept idle; the other slots of a gang are free
 
     def set_slice(self, piece: Slice, why: Failure | None = None) -> None:
