@@ -13,7 +13,9 @@ from typing import Any
 
 import pytest
 
+from assay_client.simulating.designs import Design
 from tests.support.agent.fake_server import wait_for
+from tests.support.client import simulate_bench
 from tests.support.client.simulate_bench import BLOCKS, Bench, made_bench, processes_in
 from tests.support.sampling.stand_in_simulator import CLUSTERS, cycles_of
 
@@ -102,6 +104,34 @@ def test_a_warm_up_is_replayed_and_shows_what_starting_cold_costs(small: Bench, 
         assert found["launches"] == found["of"] == len(small.weights)
     folder = small.output / "big" / f"launch-{max(small.weights)}-tail"
     assert folder.is_dir() and not list(folder.glob("kernel-mem-*"))
+
+
+def test_a_tail_is_as_long_as_each_design_needs(
+    tmp_path: Path, assay: Assay, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A launch of 400 blocks is before it, of 256 threads: 8 are on an SM of 2,048 threads."""
+    monkeypatch.setattr(simulate_bench, "BLOCKS", (8, 400) * 12)
+    bench = made_bench(tmp_path, assay, "systematic", "launches=1")
+    (number,) = bench.weights
+    sizes = "-gpgpu_n_cores_per_cluster 1 -gpgpu_shader_core_pipeline 2048:32 -gpgpu_shader_registers 65536"
+    options = f"{sizes} -gpgpu_shader_cta 32 -gpgpu_shmem_size 98304"
+    designs = ("--design", f"big=BIG:{options} -gpgpu_n_clusters 20", "--design", "small=SMALL")
+    document = document_of(assay(*bench.command(*designs, "--warm-up", "tail", "--json")))
+    replayed = {each["design"]: each["replayed_instructions"] for each in document["launches"]}
+    assert number == 3
+    assert replayed == {"big": 1000 * 240, "small": 1000 * 160}
+
+
+def test_options_of_a_design_stand_above_its_configuration(tmp_path: Path) -> None:
+    path = tmp_path / "gpgpusim.config"
+    path.write_text(
+        "# -gpgpu_n_clusters 7\n-gpgpu_n_clusters 80 # -gpgpu_n_mem 3\n-gpgpu_n_cores_per_cluster 1\n"
+    )
+    plain = Design("plain", tmp_path, (), (("gpgpusim.config", path),)).gpu()
+    assert (plain.sms, plain.memory_channels, plain.threads_per_sm) == (80, None, None)
+    options = ("-gpgpu_n_clusters", "20", "-gpgpu_n_mem", "8")
+    changed = Design("changed", tmp_path, options, (("gpgpusim.config", path),)).gpu()
+    assert (changed.sms, changed.memory_channels) == (20, 8)
 
 
 @pytest.mark.parametrize(

@@ -44,6 +44,12 @@ def test_a_block_ends_with_its_longest_warp() -> None:
     assert share([[100] * 4] * 3 + [[100] * 3 + [1000]], 2) == pytest.approx(900 / 2500)
 
 
+def test_slots_that_are_never_full_do_not_count_as_the_end() -> None:
+    # One block at once, of whose eight warps one is left at half of the throughput, as in the others.
+    alone = [100] * 7 + [1000]
+    assert share([alone] * 3, 1) == pytest.approx(0.2 / 3)
+
+
 @given(
     blocks=st.lists(st.lists(st.integers(0, 500), min_size=1, max_size=4), min_size=1, max_size=60),
     wave_ctas=st.integers(1, 20),

@@ -75,6 +75,14 @@ def test_the_ipc_of_the_two_halves_of_the_window_must_agree() -> None:
     assert project(drifting, sized(100, 50_000), waves(12)).stop.sample_index == 3
 
 
+def test_each_half_of_the_window_has_a_wave_and_a_half() -> None:
+    # Half a wave a sample. At sample 6 the halves have an IPC of 50 and 40, at sample 7 of 46.7 and 40.
+    slower = made([50, 50, 50, 50, *[40] * 16], [5] * 20)
+    found = project(slower, sized(100, 90_500), waves(20))
+    assert found.stop is not None and found.stop.sample_index == 7
+    assert project(slower, sized(100, 90_500), waves(26)).stop.sample_index == 6
+
+
 def test_a_phase_whose_blocks_execute_other_instructions_is_seen_coming() -> None:
     # 20 waves of 500 instructions a block, then 20 of 100 that take four times as long.
     ipc, ctas = [50.0] * 20 + [2.5] * 80, [10.0] * 20 + [2.5] * 80
