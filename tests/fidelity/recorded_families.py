@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import subprocess
+import warnings
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -108,7 +109,9 @@ def write_traces(data: Path, run: str, folder: Path, launches: list[int] | None 
     each = RUNS[run]
     made = generator.fam(each.family, each.kernel, list(each.waves), each.sm_blocks, SMS, **each.parameters)
     generator.APPS = {run: made}
-    generator.write(str(folder), run, launches)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)  # it leaves its list of kernels open
+        generator.write(str(folder), run, launches)
     return sorted(folder.glob("kernel-*.traceg"))
 
 
