@@ -167,7 +167,7 @@ def test_a_page_of_before_an_upgrade_is_told_to_reload_and_then_works(
     base = lab.base
     lab.server.stop()
     page.get_by_text("The server does not answer; trying again.").wait_for(timeout=60_000)
-    for module in ("routes.watching", "routes.context", "application", "page"):
+    for module in ("routes.watching", "routes.context", "page"):
         monkeypatch.setattr(f"assay_server.web.{module}.release", lambda: "9.9.9-upgraded")
     make_server(web=base.removeprefix("http://"))
     page.get_by_text("The server was upgraded.").wait_for(timeout=60_000)
