@@ -156,9 +156,8 @@ def project_run(
     chosen = parameters or ProjectionParameters()
     replays = set() if traces is None else read_details(run.output.path).replays
     for sampled in run.launches():
-        own = (
-            None if sampled.launch.uid in replays else traces
-        )  # a replay has the id of another launch's trace
+        # A replay has the id of a launch, but not its instructions.
+        own = None if sampled.launch.uid in replays else traces
         yield _project_launch(sampled, own, run, chosen, sms or run.config.sms)
 
 
