@@ -6,31 +6,43 @@
     reports/CAMPAIGN/report.json, report.html
     bundles/SHA256.tar.z   the files of its submitter that its workloads ran in
 
-The rows are a database of our own schema, so that a later release reads them with its migrations.
+The rows are a database of our own schema, so that a later release reads them with its migrations. An archive
+that comes in is checked before anything of it is stored, and comes whole or not at all.
 """
 
 from __future__ import annotations
 
 import contextlib
-import hashlib
+import itertools
 import json
+import os
+import re
+import secrets
+import shutil
 import tarfile
 import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
+from typing import IO, Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from assay_core.files.durable import storage_errors
+from assay_core.files.durable import make_folder, storage_errors, sync_file
+from assay_core.files.private_folders import private_opener
 from assay_core.program import distribution_version
+from assay_core.records.archive import ImportedCampaign
 from assay_core.records.campaign import ENDED_CAMPAIGNS
-from assay_sampling.errors import CampaignError, StorageError
+from assay_core.records.upload import Bundle
+from assay_sampling.errors import AssayError, CampaignError, InputError, StorageError
+from assay_server.access.audit import note_subject
+from assay_server.access.caller import current_caller
+from assay_server.campaigns.bundles import BundleStore, holder
 from assay_server.campaigns.errors import known_campaign
 from assay_server.campaigns.scheduling.coordinator import Coordinator
 from assay_server.content_hash import fresh_hash_of
-from assay_server.maintenance.manifest import MANIFEST, KeptFile
+from assay_server.maintenance.check import LaunchTables, broken_in_campaign, broken_in_run
+from assay_server.maintenance.manifest import MANIFEST, HashedReader, KeptFile, parse_manifest
 from assay_server.maintenance.stored_files import METADATA
 from assay_server.store.migrate import HEAD
 from assay_server.store.model import Attempt, Campaign, Run, Slice
@@ -41,6 +53,10 @@ from assay_server.store.sqlite import SqliteStore
 ARCHIVE_VERSION = 1
 _CHUNK_BYTES = 1 << 20
 _BLOCK = tarfile.BLOCKSIZE
+_IMPORTS = "importing"
+_SUBJECT = "archive"
+_BY_CHANCE = secrets.token_hex(6)  # servers in containers may have one process number
+_counter = itertools.count()
 
 
 class ArchiveManifest(BaseModel):
@@ -57,7 +73,7 @@ class ArchiveManifest(BaseModel):
 
 
 @dataclass(frozen=True)
-class CampaignRows:
+class _CampaignRows:
     """All rows of a campaign that matter once it has ended: segments do not.
 
     ``attempts``: those of one run; all together, with their logs, may be more than memory holds.
@@ -99,7 +115,9 @@ def export_campaign(coordinator: Coordinator, campaign_id: str) -> Iterator[byte
     with tempfile.TemporaryDirectory(prefix="assay-export-") as folder:
         database = Path(folder) / METADATA
         _write_rows(database, rows)
-        sources = [(_file_entry(METADATA, database), _at(database))]
+        sources: list[tuple[KeptFile, contextlib.AbstractContextManager[Path]]] = [
+            (_file_entry(METADATA, database), contextlib.nullcontext(database))
+        ]
         for piece in rows.slices:
             if piece.file:
                 kept_file = KeptFile(
@@ -108,12 +126,12 @@ def export_campaign(coordinator: Coordinator, campaign_id: str) -> Iterator[byte
                 sources.append((kept_file, coordinator.records.reading(piece.file)))
         for form in REPORT_FORMS if rows.campaign.has_report else ():
             path = coordinator.records.report_path(campaign_id, form)
-            sources.append((_file_entry(f"reports/{campaign_id}/{path.name}", path), _at(path)))
-        bundles = coordinator.bundles
-        for each in rows.campaign.compiled.bundles if bundles is not None else ():
-            assert bundles is not None
+            sources.append(
+                (_file_entry(f"reports/{campaign_id}/{path.name}", path), contextlib.nullcontext(path))
+            )
+        for bundles, each in _bundles(coordinator, campaign):
             with bundles.reading(each.sha256) as path:
-                kept_file = _file_entry(f"{BUNDLES}/{each.sha256}{PACKED}", path)
+                kept_file = _file_entry(_bundle_name(each), path)
             sources.append((kept_file, bundles.reading(each.sha256)))
         manifest = ArchiveManifest(
             campaign_id=campaign_id,
@@ -129,25 +147,30 @@ def export_campaign(coordinator: Coordinator, campaign_id: str) -> Iterator[byte
         yield bytes(2 * _BLOCK)
 
 
-def _at(path: Path) -> contextlib.AbstractContextManager[Path]:
-    return contextlib.nullcontext(path)
+def _bundles(coordinator: Coordinator, campaign: Campaign) -> list[tuple[BundleStore, Bundle]]:
+    store = coordinator.bundles
+    return [] if store is None else [(store, bundle) for bundle in campaign.compiled.bundles]
+
+
+def _bundle_name(bundle: Bundle) -> str:
+    return f"{BUNDLES}/{bundle.sha256}{PACKED}"
 
 
 def _rows_of(
     store: SqlTransaction,
     campaign: Campaign,
     snapshot: Callable[[], contextlib.AbstractContextManager[SqlTransaction]],
-) -> CampaignRows:
+) -> _CampaignRows:
     def attempts(run_id: str) -> list[Attempt]:
         with snapshot() as read:
             return read.attempts(run_id)
 
     runs = store.runs(campaign.campaign_id)
     slices = [piece for run in runs for piece in store.slices(run.run_id)]
-    return CampaignRows(campaign, tuple(runs), tuple(slices), attempts)
+    return _CampaignRows(campaign, tuple(runs), tuple(slices), attempts)
 
 
-def _write_rows(database: Path, rows: CampaignRows) -> None:
+def _write_rows(database: Path, rows: _CampaignRows) -> None:
     with contextlib.closing(SqliteStore(database)) as store, store.transaction() as transaction:
         transaction.add_campaign(rows.campaign, rows.runs, rows.slices)
         for run in rows.runs:
@@ -157,7 +180,7 @@ def _write_rows(database: Path, rows: CampaignRows) -> None:
 
 
 @contextlib.contextmanager
-def read_rows(database: Path) -> Iterator[CampaignRows]:
+def _read_rows(database: Path) -> Iterator[_CampaignRows]:
     """The rows of an archive, brought to this release's schema.
 
     Raises StorageError if a newer release wrote them, or they are not those of one campaign.
@@ -179,14 +202,12 @@ def _file_entry(name: str, path: Path) -> KeptFile:
 
 def _member(kept_file: KeptFile, path: Path) -> Iterator[bytes]:
     """A file as it is in the tar; raises StorageError if it is not as the manifest says."""
-    hashing, rest = hashlib.blake2b(digest_size=32), kept_file.bytes
     with storage_errors(path), path.open("rb") as file:
         yield _header(kept_file.name, kept_file.bytes)
-        while rest and (data := file.read(min(rest, _CHUNK_BYTES))):
-            hashing.update(data)
-            rest -= len(data)
+        reader = HashedReader(file, kept_file.bytes)
+        while data := reader.read(_CHUNK_BYTES):
             yield data
-        if rest or file.read(1) or hashing.hexdigest() != kept_file.hash:
+        if file.read(1) or reader.kept_file(kept_file.name) != kept_file:
             raise StorageError(
                 kept_file.name,
                 "it is not as it was published, so there is no archive of its campaign",
@@ -203,3 +224,182 @@ def _header(name: str, size: int) -> bytes:
 
 def _padding(size: int) -> bytes:
     return bytes(-size % _BLOCK)
+
+
+class Import:
+    """One archive on its way in: :meth:`write` its pieces, then :meth:`finish`, and :meth:`close` it."""
+
+    def __init__(self, coordinator: Coordinator, state: Path, most_bytes: int) -> None:
+        self._coordinator = coordinator
+        self._most_bytes = most_bytes
+        self._folder = state / _IMPORTS / f"{os.getpid()}-{_BY_CHANCE}-{next(_counter)}"
+        self._received = 0
+        with storage_errors(self._folder):
+            make_folder(self._folder)
+            # Open over several messages; closed by close().
+            self._file: IO[bytes] = open(  # noqa: SIM115
+                self._folder / "archive.tar", "xb", opener=private_opener
+            )
+
+    def close(self) -> None:
+        """Remove what was received; what was taken in stays."""
+        self._file.close()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def write(self, data: bytes) -> None:
+        """Take a piece. Raises StorageError if there is no room for it."""
+        self._received += len(data)
+        if self._received > self._most_bytes:
+            raise StorageError(
+                _SUBJECT,
+                f"it has more than {self._most_bytes:,} bytes, for which this server has room",
+                "free space, or raise --records-limit",
+            )
+        with storage_errors(_SUBJECT):
+            self._file.write(data)
+
+    def finish(self) -> ImportedCampaign:
+        """Check the archive and take it in. Raises InputError, CampaignError or StorageError."""
+        with storage_errors(_SUBJECT):
+            self._file.close()
+            files = self._folder / "files"
+            make_folder(files)
+            manifest = _unpacked(self._folder / "archive.tar", files)
+        with _read_rows(files / METADATA) as rows:
+            _check(rows, manifest, files)
+            return self._take_in(rows, files)
+
+    def _take_in(self, rows: _CampaignRows, files: Path) -> ImportedCampaign:
+        records, campaign = self._coordinator.records, rows.campaign
+        self._require_new(campaign.campaign_id)
+        placed: list[Slice] = []
+        try:
+            for piece in rows.slices:
+                if piece.file:
+                    source = files / "records" / piece.file
+                    with storage_errors(source):
+                        sync_file(source)
+                    records.take_in(source, piece.file)
+                    placed.append(piece)
+            for path in sorted((files / "reports" / campaign.campaign_id).glob("report.*")):
+                records.write_report(campaign.campaign_id, path.suffix[1:], path.read_bytes())
+            self._take_in_bundles(rows, files)
+            self._store(rows)
+        except BaseException:
+            for piece in placed:
+                records.withdraw(piece.file)
+            raise
+        return ImportedCampaign(campaign.campaign_id, len(rows.runs), rows.files, rows.published_bytes)
+
+    def _take_in_bundles(self, rows: _CampaignRows, files: Path) -> None:
+        """Each is checked as if somebody sent it."""
+        for store, bundle in _bundles(self._coordinator, rows.campaign):
+            with store.begin(holder(), bundle) as incoming:
+                path = files / _bundle_name(bundle)
+                with storage_errors(path), path.open("rb") as file:
+                    while data := file.read(_CHUNK_BYTES):
+                        incoming.feed(data)
+                incoming.finish()
+
+    def _require_new(self, campaign_id: str) -> None:
+        with self._coordinator.snapshot() as store:
+            if store.campaign(campaign_id) is not None:
+                raise CampaignError(
+                    f"campaign {campaign_id}",
+                    "this server has a campaign of that name already",
+                    "export and delete that one first; nothing was changed",
+                )
+
+    def _store(self, rows: _CampaignRows) -> None:
+        """The rows in one transaction; attempts get new tokens, for theirs may be taken here."""
+        caller = current_caller()
+        owner, name = ("", "") if caller is None else (caller.identity_id, caller.name)
+        campaign = replace(rows.campaign, owner=owner, owner_name=name, submission="")
+        note_subject(f"campaign {campaign.campaign_id}", f"{len(rows.runs)} runs")
+        with self._coordinator.schedule() as schedule:
+            schedule.store.add_campaign(campaign, rows.runs, rows.slices)
+            for run in rows.runs:
+                for attempt in sorted(rows.attempts(run.run_id), key=lambda each: each.key.token):
+                    key = replace(attempt.key, token=schedule.store.next_token())
+                    schedule.store.add_attempt(replace(attempt, key=key))
+            schedule.effects.campaigns.add(campaign.campaign_id)
+
+
+def remove_leftovers(state: Path) -> None:
+    """Remove what a crash left of archives on their way in; call this before anything is imported."""
+    shutil.rmtree(state / _IMPORTS, ignore_errors=True)
+
+
+def _unpacked(archive: Path, files: Path) -> ArchiveManifest:
+    """Unpack an archive whose files are exactly those of its manifest."""
+    try:
+        with tarfile.open(archive) as tar:
+            tar.extractall(files, filter="data")
+    except (tarfile.TarError, EOFError) as error:
+        raise _not_ours(f"it is not a tar file, or cut off ({error})") from error
+    if not (files / MANIFEST).is_file():
+        raise _not_ours(f"it has no {MANIFEST}")
+    manifest = parse_manifest(
+        (files / MANIFEST).read_bytes(), ArchiveManifest, Path(_SUBJECT), ARCHIVE_VERSION
+    )
+    names = {str(path.relative_to(files)) for path in files.rglob("*") if not path.is_dir()} - {MANIFEST}
+    named = {kept_file.name: kept_file for kept_file in manifest.files}
+    if names != set(named):
+        raise _not_ours(f"it does not hold the files of its manifest ({sorted(names ^ set(named))[0]})")
+    for kept_file in manifest.files:
+        path = files / kept_file.name
+        if (
+            path.is_symlink()
+            or path.stat().st_size != kept_file.bytes
+            or fresh_hash_of(path) != kept_file.hash
+        ):
+            raise _not_ours(f"{kept_file.name} has changed since it was exported")
+    return manifest
+
+
+def _check(rows: _CampaignRows, manifest: ArchiveManifest, files: Path) -> None:
+    """Raises InputError unless the rows hold to their rules and name exactly the files that are there."""
+    campaign = rows.campaign
+    require_ended(campaign, "imported")
+    if campaign.campaign_id != manifest.campaign_id:
+        raise _not_ours(f"its rows are of campaign {campaign.campaign_id}")
+    broken = list(broken_in_campaign(campaign, rows.runs))
+    slices: dict[str, list[Slice]] = {run.run_id: [] for run in rows.runs}
+    for piece in rows.slices:
+        slices[piece.run_id].append(piece)
+    for run in rows.runs:
+        if not run.run_id.startswith(f"{campaign.campaign_id}."):
+            raise _not_ours(f"its run {run.run_id} is of another campaign")
+        broken += broken_in_run(run, slices[run.run_id], rows.attempts(run.run_id))
+    if broken:
+        raise _not_ours(f"{broken[0].subject}: {broken[0].cause}")
+    _check_files(rows, manifest, files)
+    named = {kept_file.name for kept_file in manifest.files}
+    for bundle in campaign.compiled.bundles:
+        if _bundle_name(bundle) not in named:
+            raise _not_ours(f"it lacks the bundle {bundle.sha256}, which its campaign names")
+
+
+def _check_files(rows: _CampaignRows, manifest: ArchiveManifest, files: Path) -> None:
+    """Raises InputError unless every published slice has its file under its name, as it was published."""
+    hashes, tables = {kept_file.name: kept_file.hash for kept_file in manifest.files}, LaunchTables()
+    for piece in rows.slices:
+        if not piece.file:
+            continue
+        if not _is_name_of(piece):
+            raise _not_ours(f"the file of slice {piece.index} of run {piece.run_id} is {piece.file!r}")
+        if hashes.get(f"records/{piece.file}") != piece.content_hash:
+            raise _not_ours(f"records/{piece.file} is not what was published")
+        fault = tables.fault(files / "records" / piece.file, piece)
+        if fault:
+            raise _not_ours(f"records/{piece.file}: {fault}")
+
+
+def _is_name_of(piece: Slice) -> bool:
+    """Whether a published file has a name that a server gives it, alone or beside others."""
+    name = re.escape(f"{piece.run_id}/slice-{piece.index:05d}")
+    return re.fullmatch(rf"{name}(-[0-9a-f]+-[0-9a-f]+)?\.parquet", piece.file) is not None
+
+
+def _not_ours(cause: str) -> AssayError:
+    return InputError(_SUBJECT, cause, "export the campaign again; nothing was changed")

@@ -9,13 +9,15 @@ from __future__ import annotations
 import contextlib
 import json
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from assay_core.records.campaign import AttemptState
+from assay_core.records.campaign import AttemptState, CampaignState, RunState
 from assay_core.records.upload import Bundle
 from assay_sampling.errors import AssayError, StorageError
 from assay_sampling.launches.checks import check_schema
@@ -23,16 +25,6 @@ from assay_server.analysis.runs.intact import what_changed
 from assay_server.campaigns.bundles import bundle_fault
 from assay_server.database.opening import AskedDatabase
 from assay_server.identity.authority import read_authority
-from assay_server.maintenance.rules import (
-    Checked,
-    Finding,
-    FindingKind,
-    RunRows,
-    broken_in_campaign,
-    broken_in_run,
-    broken_tokens,
-    rows_of,
-)
 from assay_server.maintenance.stored_files import (
     METADATA,
     copy_database,
@@ -40,16 +32,72 @@ from assay_server.maintenance.stored_files import (
     has_metadata,
     last_token,
 )
-from assay_server.records.opening import look_at_records
+from assay_server.records.opening import UNDER_WAY, look_at_records
 from assay_server.state_lock import locked_state
-from assay_server.store.model import Slice
+from assay_server.store.model import ACTIVE_ATTEMPTS, OPEN_RUNS, Attempt, Campaign, Run, Slice, SliceState
 from assay_server.store.record_store import BUNDLES, PACKED
 from assay_server.store.sql import SqlTransaction
 from assay_server.store.sqlite import SqliteStore
 
 LookedAt = Callable[[int, int], None]
 _COLUMNS = b"ARROW:schema"  # the key under which Arrow keeps a table's whole schema in Parquet
-_UNDER_WAY = (AttemptState.LEASED, AttemptState.PUBLISHING, AttemptState.EXPIRED)
+
+
+class FindingKind(StrEnum):
+    """What is wrong; docs/server-state.md has the table."""
+
+    DATABASE = "database"
+    ROW = "row"
+    RULE = "rule"
+    MISSING = "missing"
+    CHANGED = "changed"
+    UNREADABLE = "unreadable"
+    SEGMENT = "segment"
+    REPORT = "report"
+    UNKNOWN = "unknown"
+    AUTHORITY = "authority"
+
+    @property
+    def remedy(self) -> str:
+        return _REMEDIES[self]
+
+
+_MEASURED_AGAIN = (
+    "check the disk; a start of the server, or the campaign's analysis, measures it again; if the campaign "
+    "has ended, restore the file from a backup"
+)
+_REMEDIES = {
+    FindingKind.DATABASE: "check the disk, then: assay-server restore BACKUP --state DIR",
+    FindingKind.ROW: "restore a backup, or ask the authors of Assay with this message",
+    FindingKind.RULE: "restore a backup, or ask the authors of Assay with this message",
+    FindingKind.MISSING: _MEASURED_AGAIN,
+    FindingKind.CHANGED: _MEASURED_AGAIN,
+    FindingKind.UNREADABLE: _MEASURED_AGAIN,
+    FindingKind.SEGMENT: "check the disk; its attempt fails when it is published, and is made again",
+    FindingKind.REPORT: "restore it from a backup",
+    FindingKind.UNKNOWN: "the next start of the server moves it to set-aside, and removes nothing",
+    FindingKind.AUTHORITY: "restore the folder 'authority' from a backup",
+}
+
+
+@dataclass(frozen=True)
+class Finding:
+    """``subject``: a file of the state folder, or a record of the database."""
+
+    kind: FindingKind
+    subject: str
+    cause: str
+
+
+@dataclass(frozen=True)
+class Checked:
+    """What was looked at, and what is wrong with it."""
+
+    campaigns: int
+    runs: int
+    files: int
+    file_bytes: int
+    findings: tuple[Finding, ...]
 
 
 def check_state(
@@ -67,13 +115,8 @@ def check_state(
         return checked
     again = _checked(state, looked_at, settings)
     first_findings = set(checked.findings)
-    return Checked(
-        again.campaigns,
-        again.runs,
-        again.files,
-        again.file_bytes,
-        tuple(finding for finding in again.findings if finding in first_findings),
-    )
+    findings = tuple(finding for finding in again.findings if finding in first_findings)
+    return replace(again, findings=findings)
 
 
 def _checked(state: Path, looked_at: LookedAt, settings: AskedDatabase | None) -> Checked:
@@ -184,13 +227,13 @@ class _Check:
             self._runs += 1
             self._looked_at(self._runs, self._all_runs)
             with self._rows(f"run {run.run_id}"):
-                rows = rows_of(store, run)
-                self._findings += broken_in_run(rows)
-                self._findings += broken_tokens(list(rows.attempts), newest_token)
-                for piece in rows.slices:
+                slices, attempts = store.slices(run.run_id), store.attempts(run.run_id)
+                self._findings += broken_in_run(run, slices, attempts)
+                self._findings += _broken_tokens(attempts, newest_token)
+                for piece in slices:
                     if piece.file:
                         self._published(piece)
-                self._staged(store, rows)
+                self._staged(store, attempts)
 
     def _report(self, campaign_id: str) -> None:
         path = self._records.report_path(campaign_id, "json")
@@ -228,10 +271,10 @@ class _Check:
         if fault:
             self._find(FindingKind.UNREADABLE, name, fault)
 
-    def _staged(self, store: SqlTransaction, rows: RunRows) -> None:
+    def _staged(self, store: SqlTransaction, attempts: Sequence[Attempt]) -> None:
         """The segments of attempts under way: numbered without a gap, each as it was acknowledged."""
-        for attempt in rows.attempts:
-            if attempt.state not in _UNDER_WAY:
+        for attempt in attempts:
+            if attempt.state not in UNDER_WAY:
                 continue
             segments = store.segments(attempt.key)
             if [each.index for each in segments] != list(range(attempt.segments)):
@@ -243,3 +286,57 @@ class _Check:
                 except StorageError as error:
                     self._find(FindingKind.SEGMENT, str(attempt.key), error.cause)
                     break
+
+
+def broken_in_campaign(campaign: Campaign, runs: Sequence[Run]) -> Iterator[Finding]:
+    """The rules of a campaign and its runs' states."""
+    if campaign.state in (CampaignState.DONE, CampaignState.FAILED, CampaignState.ANALYSING):
+        for run in runs:
+            if run.state in OPEN_RUNS:
+                yield _broken(f"run {run.run_id}", f"it is {run.state}, but its campaign is {campaign.state}")
+    if campaign.state is CampaignState.DONE and not campaign.has_report:
+        yield _broken(f"campaign {campaign.campaign_id}", "it is done and has no report")
+
+
+def broken_in_run(run: Run, slices: Sequence[Slice], attempts: Sequence[Attempt]) -> Iterator[Finding]:
+    """The rules of a run, its slices and their attempts."""
+    states = {piece.state for piece in slices}
+    if run.state is RunState.DONE and states != {SliceState.DONE}:
+        yield _broken(f"run {run.run_id}", "it is done, but not all of its slices are")
+    if run.state in OPEN_RUNS and SliceState.FAILED in states:
+        yield _broken(f"run {run.run_id}", f"it is {run.state}, but a slice of it has failed")
+    if [piece.index for piece in slices] != list(range(len(slices))):
+        yield _broken(f"run {run.run_id}", "its slices are not numbered from 0 without a gap")
+    for piece in slices:
+        mine = [attempt for attempt in attempts if attempt.key.slice_index == piece.index]
+        yield from _broken_in_slice(piece, mine)
+
+
+def _broken_in_slice(piece: Slice, attempts: Sequence[Attempt]) -> Iterator[Finding]:
+    subject = f"slice {piece.index} of run {piece.run_id}"
+    published = [attempt for attempt in attempts if attempt.state is AttemptState.PUBLISHED]
+    active = [attempt for attempt in attempts if attempt.state in ACTIVE_ATTEMPTS]
+    if (piece.state is SliceState.DONE) != (len(published) == 1):
+        yield _broken(subject, f"it is {piece.state} with {len(published)} published attempts")
+    if piece.file and piece.state is not SliceState.DONE:
+        yield _broken(subject, f"it is {piece.state} and has a published file")
+    if piece.state is SliceState.DONE and bool(piece.file) != bool(piece.launches):
+        yield _broken(subject, f"it has {piece.launches:,} launches and the file {piece.file!r}")
+    if (piece.state is SliceState.LEASED) != bool(active):
+        yield _broken(subject, f"it is {piece.state} with {len(active)} attempts under way")
+    for attempt in published:
+        if attempt.launches != piece.launches:
+            yield _broken(
+                subject, f"it has {piece.launches:,} launches, its published attempt {attempt.launches:,}"
+            )
+
+
+def _broken_tokens(attempts: Sequence[Attempt], last_token: int) -> Iterator[Finding]:
+    """Attempts with a fencing token that was never given out."""
+    for attempt in attempts:
+        if attempt.key.token > last_token:
+            yield _broken(str(attempt.key), f"its token {attempt.key.token} is after the last, {last_token}")
+
+
+def _broken(subject: str, cause: str) -> Finding:
+    return Finding(FindingKind.RULE, subject, cause)

@@ -5,8 +5,9 @@ Hashes are BLAKE2b-256 in hexadecimal, as everywhere in the state folder.
 
 from __future__ import annotations
 
+import hashlib
 from pathlib import Path, PurePosixPath
-from typing import Annotated, Literal, TypeVar
+from typing import IO, Annotated, Literal, TypeVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
@@ -32,6 +33,27 @@ class KeptFile(BaseModel):
     name: Annotated[str, AfterValidator(_inside)]
     bytes: int = Field(ge=0)
     hash: str = Field(pattern=r"^[0-9a-f]{64}$")
+
+
+class HashedReader:
+    """Reads a file, at most ``most_bytes`` of it (None: all), and hashes what was read."""
+
+    def __init__(self, file: IO[bytes], most_bytes: int | None = None) -> None:
+        self._file, self._most_bytes = file, most_bytes
+        self._bytes, self._hash = 0, hashlib.blake2b(digest_size=32)
+
+    def read(self, size: int = -1) -> bytes:
+        if self._most_bytes is not None:
+            rest = self._most_bytes - self._bytes
+            size = rest if size < 0 else min(size, rest)
+        data = self._file.read(size)
+        self._hash.update(data)
+        self._bytes += len(data)
+        return data
+
+    def kept_file(self, name: str) -> KeptFile:
+        """What was read so far, as a file of this name."""
+        return KeptFile(name=name, bytes=self._bytes, hash=self._hash.hexdigest())
 
 
 class BackupFault(BaseModel):

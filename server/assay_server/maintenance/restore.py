@@ -15,15 +15,22 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from assay_core.files.durable import make_folder, storage_errors, sync_directory
+from assay_core.files.durable import make_folder, storage_errors, sync_directory, sync_file
+from assay_core.files.private_folders import private_opener
 from assay_sampling.errors import InputError, ParameterError, StorageError
 from assay_server.clock import wall_ms
 from assay_server.identity.authority import write_authority
 from assay_server.maintenance.authority_key import CERTIFICATE, ENCRYPTED_KEY, decrypted_authority
-from assay_server.maintenance.manifest import BACKUP_VERSION, MANIFEST, BackupManifest, parse_manifest
+from assay_server.maintenance.manifest import (
+    BACKUP_VERSION,
+    MANIFEST,
+    BackupManifest,
+    HashedReader,
+    KeptFile,
+    parse_manifest,
+)
 from assay_server.maintenance.revocations import Memberships, memberships_of, take_over
 from assay_server.maintenance.stored_files import METADATA
-from assay_server.maintenance.targets import copy_checked
 from assay_server.state_lock import locked_state
 from assay_server.store.sqlite import SqliteStore
 
@@ -54,7 +61,7 @@ def restore_backup(
     A folder that is there is refused, or with ``replace`` moved beside; one in use is always refused. Raises
     ParameterError, InputError if ``place`` is not a backup, StorageError if it is damaged or a disk refuses.
     """
-    with storage_errors(state), _opened(place, state) as backup, _place_for(state, replace=replace) as taken:
+    with storage_errors(state), _opened(place, state) as backup, _locked_place(state, replace=replace):
         manifest = _manifest(backup, place)
         if manifest.authority and passphrase is None and not without_authority:
             raise ParameterError(
@@ -67,13 +74,13 @@ def restore_backup(
         try:
             for file in manifest.files:
                 if file.name not in (CERTIFICATE, ENCRYPTED_KEY):
-                    copy_checked(file, backup / file.name, working / file.name)
+                    _copy_checked(file, backup / file.name, working / file.name)
             if manifest.authority and passphrase is not None and not without_authority:
                 data = [(backup / name).read_bytes() for name in (CERTIFICATE, ENCRYPTED_KEY)]
                 write_authority(decrypted_authority(data[0], data[1], passphrase, backup), working)
-            newer = memberships_of(state) if taken.is_used else None
+            newer = memberships_of(state) if _is_used(state) else None
             revocations = _begin_epoch(working, newer)
-            replaced = taken.give()
+            replaced = _make_way(state)
             working.rename(state)
             sync_directory(state.parent)
         except BaseException:
@@ -90,6 +97,20 @@ def _manifest(backup: Path, place: Path) -> BackupManifest:
             str(place), f"it is not a whole backup: it has no {MANIFEST}", "name what 'backup' made"
         ) from error
     return parse_manifest(data, BackupManifest, place, BACKUP_VERSION)
+
+
+def _copy_checked(kept_file: KeptFile, source: Path, target: Path) -> None:
+    """Copy a file of a backup; raises StorageError if it is not as it was kept."""
+    make_folder(target.parent)
+    try:
+        with source.open("rb") as read, open(target, "xb", opener=private_opener) as written:
+            reader = HashedReader(read)
+            shutil.copyfileobj(reader, written)
+    except FileNotFoundError as error:
+        raise StorageError(str(source), "it is missing from the backup", "use another backup") from error
+    sync_file(target)
+    if reader.kept_file(kept_file.name) != kept_file:
+        raise StorageError(str(source), "it has changed since the backup was made", "use another backup")
 
 
 def _begin_epoch(state: Path, newer: Memberships | None) -> int | None:
@@ -123,36 +144,12 @@ def _opened(place: Path, state: Path) -> Iterator[Path]:
         shutil.rmtree(unpacked, ignore_errors=True)
 
 
-class _Place:
-    """The place of the state folder, held against servers."""
-
-    def __init__(self, state: Path) -> None:
-        self._state = state
-
-    @property
-    def is_used(self) -> bool:
-        """Whether there is a state folder that will go."""
-        return self._state.exists() and _is_used(self._state)
-
-    def give(self) -> Path | None:
-        """Make the place free; returns where the folder went that was there."""
-        if not self._state.exists():
-            return None
-        if not _is_used(self._state):
-            for left in self._state.iterdir():
-                left.unlink()
-            self._state.rmdir()
-            return None
-        aside = self._state.with_name(f"{self._state.name}.replaced-{datetime.now(UTC):%Y-%m-%dT%H-%M-%SZ}")
-        self._state.rename(aside)
-        return aside
-
-
 @contextlib.contextmanager
-def _place_for(state: Path, *, replace: bool) -> Iterator[_Place]:
+def _locked_place(state: Path, *, replace: bool) -> Iterator[None]:
+    """Hold the place of the state folder against servers; raises StorageError if there is one to stay."""
     if not state.exists():
         make_folder(state.parent)
-        yield _Place(state)
+        yield
         return
     with locked_state(state):
         if _is_used(state) and not replace:
@@ -161,8 +158,21 @@ def _place_for(state: Path, *, replace: bool) -> Iterator[_Place]:
                 "there is a state folder already",
                 "name a new one, or give --replace: then this one is moved beside it, and nothing is removed",
             )
-        yield _Place(state)
+        yield
+
+
+def _make_way(state: Path) -> Path | None:
+    """Make the place of the state folder free; returns where the folder went that was there."""
+    if not state.exists():
+        return None
+    if not _is_used(state):
+        (state / "lock").unlink(missing_ok=True)
+        state.rmdir()
+        return None
+    aside = state.with_name(f"{state.name}.replaced-{datetime.now(UTC):%Y-%m-%dT%H-%M-%SZ}")
+    state.rename(aside)
+    return aside
 
 
 def _is_used(state: Path) -> bool:
-    return any(path.name != "lock" for path in state.iterdir())
+    return state.exists() and any(path.name != "lock" for path in state.iterdir())

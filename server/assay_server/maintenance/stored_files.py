@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterator
-from contextlib import closing
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
-from assay_core.files.durable import storage_errors
+from assay_core.files.durable import storage_errors, write_pieces
 from assay_core.files.private_folders import private_opener
+from assay_core.records.attempt import AttemptKey
 from assay_sampling.errors import StorageError
 from assay_server.database.copying import copy_rows
 from assay_server.database.opening import AskedDatabase, open_database
 from assay_server.database.state_notes import SQLITE_FILE, noted_database
+from assay_server.records.opening import folder_of_records, look_at_records
 from assay_server.store.record_store import BUNDLES, PACKED, REPORT_FORMS, RecordStore
 from assay_server.store.sqlite import SqliteStore
 
@@ -32,10 +36,12 @@ WHERE a.state IN (?, ?, ?) GROUP BY a.run_id, a.slice, a.attempt
 class StoredFile:
     """A file of the state folder; ``content_hash`` "": the database has none of it.
 
+    ``reading``: where it is on this machine until a block ends, also if it is an object of a bucket.
     ``fixed``: it is never written to in place. ``most_bytes``: how much of it the database knows; None: all.
     """
 
     name: str
+    reading: Callable[[], AbstractContextManager[Path]]
     content_hash: str = ""
     fixed: bool = True
     most_bytes: int | None = None
@@ -101,41 +107,67 @@ def _copy_sqlite(source: Path, target: Path) -> None:
         )
 
 
-def files_named(database: Path, records: RecordStore) -> StoredFiles:
-    """The files that a copied database names. Raises StorageError if it is not a database of ours."""
+def files_named(state: Path, database: Path) -> StoredFiles:
+    """The files that a copy of a state's database names. Raises StorageError if it is not one of ours."""
     try:
         with closing(sqlite3.connect(database)) as connection:
             [revision] = connection.execute("SELECT version_num FROM alembic_version").fetchone()
             [campaigns] = connection.execute("SELECT COUNT(*) FROM campaigns").fetchone()
-            return StoredFiles(str(revision), int(campaigns), tuple(_named(connection, records)))
+            return StoredFiles(str(revision), int(campaigns), tuple(_named(state, database, connection)))
     except (sqlite3.Error, TypeError) as error:
         raise StorageError(
             str(database), f"it is not the database of an assay-server ({error})", "name another state folder"
         ) from error
 
 
-def _named(connection: sqlite3.Connection, records: RecordStore) -> Iterator[StoredFile]:
+def _named(state: Path, database: Path, connection: sqlite3.Connection) -> Iterator[StoredFile]:
+    records = look_at_records(state)
     for file, content_hash in connection.execute("SELECT file, content_hash FROM slices WHERE file != ''"):
-        yield StoredFile(f"records/{file}", content_hash)
+        yield StoredFile(f"records/{file}", partial(records.reading, file), content_hash)
     for run_id, piece, attempt, size in connection.execute(_STAGED, _LIVE):
         name = f"staging/{run_id}/slice-{piece:05d}-attempt-{attempt:04d}"
-        yield StoredFile(name, fixed=False, most_bytes=size)
-    yield from _bundles(connection)
+        key, path = AttemptKey(run_id, piece, attempt, 0), folder_of_records(state) / name
+        reading = partial(_staged, records, database, key, path)
+        yield StoredFile(name, reading, fixed=False, most_bytes=size)
+    for file in _bundles(connection):
+        yield StoredFile(f"{BUNDLES}/{file}", partial(records.reading_bundle, file))
     for (campaign_id,) in connection.execute("SELECT campaign_id FROM campaigns WHERE has_report"):
         for form in sorted(REPORT_FORMS):
             path = records.report_path(campaign_id, form)
             if path.exists():
-                yield StoredFile(f"reports/{campaign_id}/{path.name}")
+                # A copy of a bucket's report may have made way for others by then.
+                name = f"reports/{campaign_id}/{path.name}"
+                yield StoredFile(name, partial(_report, records, campaign_id, form))
 
 
-def _bundles(connection: sqlite3.Connection) -> Iterator[StoredFile]:
-    """All bundles that are there, and those that campaigns name."""
+def _report(records: RecordStore, campaign_id: str, form: str) -> AbstractContextManager[Path]:
+    return nullcontext(records.report_path(campaign_id, form))
+
+
+@contextmanager
+def _staged(records: RecordStore, database: Path, key: AttemptKey, path: Path) -> Iterator[Path]:
+    """The staged segments of an attempt in one file, which a folder has at ``path``; without any: none."""
+    if records.place is None:
+        yield path
+        return
+    with closing(SqliteStore(database)) as store, store.snapshot() as read:
+        segments = read.segments(key)
+    with tempfile.TemporaryDirectory(prefix="assay-staged-", dir=database.parent) as folder:
+        path = Path(folder) / "staged"
+        with storage_errors(path):
+            for segment in segments:
+                parts = records.staged(segment)
+                write_pieces(path, [(segment.offset_bytes, parts.names + parts.launches)])
+        yield path
+
+
+def _bundles(connection: sqlite3.Connection) -> list[str]:
+    """The files of all bundles that are there, and of those that campaigns name."""
     compiled = connection.execute("SELECT compiled FROM campaigns")
     names = {str(each["sha256"]) for (text,) in compiled for each in json.loads(text).get("bundles") or ()}
     rows = connection.execute("SELECT sha256, file FROM bundles ORDER BY sha256").fetchall()
-    yield from (StoredFile(f"{BUNDLES}/{file}") for _, file in rows)
     missing = sorted(names - {sha256 for sha256, _ in rows})
-    yield from (StoredFile(f"{BUNDLES}/{sha256}{PACKED}") for sha256 in missing)
+    return [*(file for _, file in rows), *(f"{sha256}{PACKED}" for sha256 in missing)]
 
 
 def foreign_keys_broken(database: Path) -> list[str]:

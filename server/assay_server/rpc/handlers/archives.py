@@ -17,9 +17,8 @@ from assay_sampling.errors import StorageError
 from assay_server.campaigns.bundles import named_bundles
 from assay_server.campaigns.capacity import Capacity
 from assay_server.campaigns.scheduling.coordinator import Coordinator
-from assay_server.maintenance.archives import export_campaign
+from assay_server.maintenance.archives import Import, export_campaign, remove_leftovers
 from assay_server.maintenance.deleting import delete_campaign
-from assay_server.maintenance.importing import Import, remove_leftovers
 
 
 class ArchiveHandler:
