@@ -212,7 +212,7 @@ class Server:
     def _opened(self, resources: contextlib.ExitStack) -> tuple[SqliteStore | PostgresqlStore, RecordStore]:
         """The database, once this server leads it, and the records."""
         state, settings = self.settings.state_dir, self.settings
-        place = checked_place(state, settings.asked_records)
+        place = checked_place(state, settings.records_place)
         self._is_shared = bool(place.url or noted_records(state))
         database_settings = replace(
             asked_database(settings.database, settings.database_file),

@@ -21,10 +21,16 @@ from assay_core.program_log import LogFormat, LogLevel
 from assay_core.server_address import ServerAddress, default_address, parse_address
 from assay_core.settings.declaration import ProgramSettings, Setting
 from assay_sampling.errors import ParameterError
-from assay_server.analysis_place import AnalysisPlace, analysis_place
 from assay_server.limits import limits_asked
-from assay_server.record_place import DEFAULT_CACHE_BYTES, AskedRecords, asked_records
-from assay_server.web_place import WebPlace, web_place
+from assay_server.places import (
+    DEFAULT_CACHE_BYTES,
+    AnalysisPlace,
+    RecordsPlace,
+    WebPlace,
+    analysis_place,
+    records_place,
+    web_place,
+)
 
 
 class ServerSettings(ProgramSettings):
@@ -254,7 +260,7 @@ class ServerSettings(ProgramSettings):
         for address in self.listen:
             check_listen_address(address)
         limits_asked(self.limits)  # raises if they are not limits
-        _ = self.asked_records  # raises if they are not a place
+        _ = self.records_place  # raises if they are not a place
         _ = self.metrics_place  # raises if it is not an address, or not safe
         _ = self.web_place  # the same of the live page
         if self.analysis_place is not None and not self.state_dir.is_absolute():
@@ -293,9 +299,9 @@ class ServerSettings(ProgramSettings):
         return analysis_place(self.analysis, self.analysis_ca, self.analysis_certificate, self.analysis_key)
 
     @property
-    def asked_records(self) -> AskedRecords:
+    def records_place(self) -> RecordsPlace:
         """Where records are asked to be."""
-        return asked_records(
+        return records_place(
             self.records,
             self.records_endpoint,
             self.records_credentials,

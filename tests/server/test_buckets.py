@@ -20,13 +20,12 @@ from obstore.store import MemoryStore
 from assay_core.records.attempt import AttemptKey
 from assay_sampling.errors import ParameterError, StorageError
 from assay_server.database.state_notes import noted_records
-from assay_server.record_place import RecordsPlace, asked_records, bucket_and_prefix, read_credentials
-from assay_server.records.opening import open_records
+from assay_server.places import RecordsPlace, bucket_and_prefix, read_credentials, records_place
+from assay_server.records.opening import bind_bucket, open_records
 from assay_server.store.objects import bucket as buckets
 from assay_server.store.objects import cache as caches
-from assay_server.store.objects.bucket import Bucket, opened_bucket
+from assay_server.store.objects.bucket import Bucket, opened_bucket, probe_bucket
 from assay_server.store.objects.cache import CacheFolder, RecordFetcher
-from assay_server.store.objects.probing import bind_bucket, probe_bucket
 from assay_server.store.objects.store import ObjectRecordStore
 from assay_server.store.records import LocalRecordStore
 from tests.support.server.buckets import TinyS3
@@ -57,7 +56,7 @@ def briefly(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def bucket_of(server: TinyS3, folder: Path) -> Bucket:
-    return opened_bucket(RecordsPlace("lab", "one", folder, server.endpoint))
+    return opened_bucket(RecordsPlace("s3://lab/one", server.endpoint, cache=folder))
 
 
 def test_a_bucket_that_ignores_conditions_is_refused(tmp_path: Path) -> None:
@@ -136,7 +135,7 @@ def test_each_refusal_says_its_cause_and_remedy(
 
 @pytest.mark.usefixtures("briefly")
 def test_a_server_that_is_not_there_and_one_without_tls(tiny: TinyS3, tmp_path: Path) -> None:
-    without_tls = RecordsPlace("lab", "", tmp_path, tiny.endpoint.replace("http:", "https:"))
+    without_tls = RecordsPlace("s3://lab", tiny.endpoint.replace("http:", "https:"), cache=tmp_path)
     with pytest.raises(StorageError, match="TLS with the object store failed"):
         opened_bucket(without_tls).get("a")
     with TinyS3() as gone:
@@ -281,7 +280,7 @@ class TestCache:
         file = f"r/slice-00000-1f-{hashlib.blake2b(data, digest_size=32).hexdigest()[:16]}.parquet"
         objects = MemoryStore()
         obstore.put(objects, f"records/{file}", data)
-        fetcher = RecordFetcher(Bucket(objects, "b"), tmp_path, 1 << 20)
+        fetcher = RecordFetcher(Bucket(objects, "b"), RecordsPlace("s3://b", cache=tmp_path))
         with fetcher.reading(f"records/{file}") as path:
             # Open, so that no later file gets its inode.
             broken, real = path.open("rb"), caches.hash_of_file
@@ -377,7 +376,7 @@ def two_stores(kind: str, folder: Path) -> list[LocalRecordStore | ObjectRecordS
         return [LocalRecordStore(folder / "shared", shared=True) for _ in range(2)]
     objects = MemoryStore()
     return [
-        ObjectRecordStore(Bucket(objects, "b"), RecordsPlace("b", "", folder / str(number)))
+        ObjectRecordStore(Bucket(objects, "b"), RecordsPlace("s3://b", cache=folder / str(number)))
         for number in range(2)
     ]
 
@@ -403,7 +402,7 @@ def test_two_servers_share_records(kind: str, tmp_path: Path) -> None:
 
 def test_a_copy_that_this_disk_changed_is_fetched_again_and_a_changed_object_is_seen(tmp_path: Path) -> None:
     objects = MemoryStore()
-    store = ObjectRecordStore(Bucket(objects, "b"), RecordsPlace("b", "", tmp_path))
+    store = ObjectRecordStore(Bucket(objects, "b"), RecordsPlace("s3://b", cache=tmp_path))
     made = publish_in(store, KEY, staged(store, KEY))
     with store.reading(made.file) as path:
         right = path.read_bytes()
@@ -420,23 +419,23 @@ def test_a_place_is_noted_and_another_one_refused(tmp_path: Path) -> None:
     state, shared = tmp_path / "state", tmp_path / "shared"
     state.mkdir()
     with ExitStack() as resources:
-        open_records(state, asked_records(str(shared)), lambda: 5, resources)
-        again = open_records(state, asked_records(""), lambda: 5, resources)
+        open_records(state, records_place(str(shared)), lambda: 5, resources)
+        again = open_records(state, records_place(""), lambda: 5, resources)
         assert again.location("x") == f"{shared}/records/x"
         found = noted_records(state)
         assert found is not None and (found.url, found.state) == (str(shared), 5)
         with pytest.raises(StorageError, match="move them"):
-            open_records(state, asked_records(str(tmp_path / "else")), lambda: 5, resources)
+            open_records(state, records_place(str(tmp_path / "else")), lambda: 5, resources)
         other = tmp_path / "other"
         other.mkdir()
         with pytest.raises(StorageError, match="another state folder"):
-            open_records(other, asked_records(str(shared)), lambda: 6, resources)
+            open_records(other, records_place(str(shared)), lambda: 6, resources)
         full = tmp_path / "full"
         LocalRecordStore(full).write_report("made-1", "json", b"{}")
         with pytest.raises(StorageError, match="its records are in the folder"):
-            open_records(full, asked_records(str(tmp_path / "new")), lambda: 5, resources)
+            open_records(full, records_place(str(tmp_path / "new")), lambda: 5, resources)
     with pytest.raises(ParameterError, match="is neither"):
-        asked_records("somewhere")
+        records_place("somewhere")
 
 
 def test_a_servers_note_of_a_bucket_has_no_key(tiny: TinyS3, tmp_path: Path) -> None:
@@ -444,6 +443,6 @@ def test_a_servers_note_of_a_bucket_has_no_key(tiny: TinyS3, tmp_path: Path) -> 
     state.mkdir()
     tiny.objects["/lab/one/state.json"] = b'{"state": 5}'
     with ExitStack() as resources:
-        open_records(state, asked_records("s3://lab/one", tiny.endpoint), lambda: 5, resources)
+        open_records(state, records_place("s3://lab/one", tiny.endpoint), lambda: 5, resources)
     text = (state / "records.json").read_text()
     assert "nobody-may-see" not in text and os.environ["AWS_ACCESS_KEY_ID"] not in text

@@ -15,13 +15,13 @@ import pytest
 from assay_sampling.errors import ParameterError
 from assay_sampling.methods import registry
 from assay_server.analysis.versions import versions
-from assay_server.analysis_place import analysis_place
 from assay_server.campaigns.analysing.executors import on_worker
 from assay_server.campaigns.analysing.executors.interface import ExecutorApart
 from assay_server.campaigns.analysing.executors.on_worker import differences
 from assay_server.campaigns.analysing.executors.pool import WorkerPool
 from assay_server.campaigns.analysing.parts import submit_analysis
 from assay_server.config import ServerSettings
+from assay_server.places import analysis_place
 from tests.support.server.analysis_lab import HandExecutor
 from tests.support.server.executor_contract import ExecutorContract
 from tests.support.server.worker_tasks import die_first, wait_for

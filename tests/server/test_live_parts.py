@@ -19,6 +19,7 @@ from assay_core.records.campaign import CampaignState
 from assay_sampling.errors import ParameterError
 from assay_server.access.caller import Caller
 from assay_server.app import Server
+from assay_server.places import web_place
 from assay_server.store.sqlite import SqliteStore
 from assay_server.web.auth.guarding import host_of
 from assay_server.web.auth.sessions import csrf_token
@@ -26,7 +27,6 @@ from assay_server.web.live import LivePages
 from assay_server.web.views.region import Drawing, Region, difference
 from assay_server.web.views.results import results_of
 from assay_server.web.views.words import amount, span
-from assay_server.web_place import web_place
 from tests.support.identity.tls_lab import authority_of
 from tests.support.server.made_reports import HOSTILE, made_report, made_rows
 from tests.support.server.web_lab import web_lab

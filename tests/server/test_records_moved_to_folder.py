@@ -14,7 +14,7 @@ from assay_sampling.errors import ParameterError, StorageError
 from assay_server.content_hash import fresh_hash_of
 from assay_server.database.opening import AskedDatabase
 from assay_server.database.state_notes import note_records, noted_records
-from assay_server.record_place import asked_records
+from assay_server.places import records_place
 from assay_server.records.moving import MovedRecords, move_to_folder, move_to_place
 from assay_server.records.opening import checked_place, note_of
 from assay_server.store.model import Slice, SliceState
@@ -47,7 +47,7 @@ def state_with_a_published_file(state: Path) -> str:
 
 
 def moved_to(state: Path, folder: Path) -> MovedRecords:
-    return move_to_place(state, asked_records(str(folder)), AskedDatabase(), nothing)
+    return move_to_place(state, records_place(str(folder)), AskedDatabase(), nothing)
 
 
 def test_records_move_to_a_shared_folder_and_back_each_as_it_was(tmp_path: Path) -> None:
@@ -83,12 +83,12 @@ def test_records_do_not_move_into_the_folder_of_another_state_nor_where_they_are
 
 def test_records_that_an_earlier_release_took_into_the_state_folder_stay_in_force(tmp_path: Path) -> None:
     inside = str(tmp_path / "records")
-    asked = asked_records(inside)
+    asked = records_place(inside)
     with pytest.raises(ParameterError, match="within the state folder"):
         checked_place(tmp_path, asked)
     note_records(tmp_path, note_of(asked, 1))
     assert checked_place(tmp_path, asked) == asked
-    assert checked_place(tmp_path, asked_records("")) == asked_records("")
+    assert checked_place(tmp_path, records_place("")) == records_place("")
 
 
 def test_a_file_that_was_altered_is_not_moved(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from assay_server.campaigns.bundles import BundleStore
 from assay_server.database.opening import AskedDatabase
 from assay_server.limits import BundleLimits
 from assay_server.maintenance.check import check_state
-from assay_server.record_place import asked_records
+from assay_server.places import records_place
 from assay_server.records.moving import move_to_folder, move_to_place
 from assay_server.records.opening import open_records
 from assay_server.store.objects import bucket as buckets
@@ -238,14 +238,14 @@ def test_bundles_move_with_the_records_and_back(tmp_path: Path) -> None:
     state, one, other = tmp_path / "state", packed(tmp_path), packed(tmp_path, "exit 1\n")
     state.mkdir(mode=0o700)
     put_on_disk(state, one, other)
-    asked = asked_records("s3://lab/one", "http://127.0.0.1:1")
+    asked = records_place("s3://lab/one", "http://127.0.0.1:1")
     moved = move_to_place(state, asked, AskedDatabase(), lambda _what, _number: None)
     assert moved.bundles == 2 and not (state / "bundles").exists()
 
     def whole() -> None:
         metadata = SqliteStore(state / "metadata.sqlite")
         with ExitStack() as resources:
-            records = open_records(state, asked_records(""), lambda: 0, resources)
+            records = open_records(state, records_place(""), lambda: 0, resources)
             store = BundleStore(state, metadata, records)
             for bundle, data in (one, other):
                 assert store.missing("ann", [bundle]) == () and b"".join(store.pieces(bundle.sha256)) == data
@@ -262,7 +262,7 @@ def test_bundles_move_to_a_shared_folder(tmp_path: Path) -> None:
     state, (bundle, data) = tmp_path / "state", packed(tmp_path)
     state.mkdir(mode=0o700)
     put_on_disk(state, (bundle, data))
-    asked = asked_records(str(tmp_path / "shared"))
+    asked = records_place(str(tmp_path / "shared"))
     moved = move_to_place(state, asked, AskedDatabase(), lambda _what, _number: None)
     assert moved.bundles == 1 and check_state(state).findings == ()
     metadata = SqliteStore(state / "metadata.sqlite")

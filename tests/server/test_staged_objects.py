@@ -12,7 +12,7 @@ from obstore.store import MemoryStore
 
 from assay_core.records.attempt import AttemptKey
 from assay_sampling.errors import StorageError
-from assay_server.record_place import RecordsPlace
+from assay_server.places import RecordsPlace
 from assay_server.store.model import Segment, SegmentParts
 from assay_server.store.objects.bucket import Bucket, FoundObject
 from assay_server.store.objects.store import ObjectRecordStore
@@ -58,7 +58,7 @@ def objects() -> MemoryStore:
 
 def server(objects: MemoryStore, folder: Path) -> tuple[ObjectRecordStore, CountedBucket]:
     bucket = CountedBucket(objects)
-    return ObjectRecordStore(bucket, RecordsPlace("b", "", folder)), bucket
+    return ObjectRecordStore(bucket, RecordsPlace("s3://b", cache=folder)), bucket
 
 
 def records_of(key: AttemptKey, made: Sequence[MadeSegment] = MADE) -> list[Segment]:

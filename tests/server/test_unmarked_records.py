@@ -17,7 +17,7 @@ from assay_sampling.errors import StorageError
 from assay_server.app import Server, ServerSettings
 from assay_server.database.opening import open_database
 from assay_server.database.state_notes import noted_records
-from assay_server.record_place import AskedRecords, asked_records
+from assay_server.places import RecordsPlace, records_place
 from assay_server.records.opening import names_records, open_records
 from tests.support.server.buckets import TinyS3
 from tests.support.server.made_segments import made_segments
@@ -43,7 +43,7 @@ def state(tmp_path: Path) -> Path:
     return made
 
 
-def opened(state: Path, asked: AskedRecords, *, has_files: bool) -> None:
+def opened(state: Path, asked: RecordsPlace, *, has_files: bool) -> None:
     with ExitStack() as resources:
         open_records(state, asked, lambda: 5, resources, has_files=lambda: has_files)
 
@@ -52,12 +52,12 @@ def opened(state: Path, asked: AskedRecords, *, has_files: bool) -> None:
 def test_a_wrong_bucket_or_prefix_is_refused_before_anything_is_written_there(
     tiny: TinyS3, state: Path, url: str
 ) -> None:
-    right = asked_records("s3://lab/one", tiny.endpoint)
+    right = records_place("s3://lab/one", tiny.endpoint)
     opened(state, right, has_files=True)
     (state / "records.json").unlink()  # as in a folder that was put together by hand
     before = dict(tiny.objects)
     with pytest.raises(StorageError, match=r"has no state\.json") as told:
-        opened(state, asked_records(url, tiny.endpoint), has_files=True)
+        opened(state, records_place(url, tiny.endpoint), has_files=True)
     assert told.value.subject == f"{url} at {tiny.endpoint}"
     assert "name the right bucket and prefix with --records" in told.value.remedy
     assert tiny.objects == before and noted_records(state) is None
@@ -65,18 +65,18 @@ def test_a_wrong_bucket_or_prefix_is_refused_before_anything_is_written_there(
 
 
 def test_a_bucket_at_another_endpoint_than_before_is_refused(tiny: TinyS3, state: Path) -> None:
-    right = asked_records("s3://lab/one", tiny.endpoint)
+    right = records_place("s3://lab/one", tiny.endpoint)
     opened(state, right, has_files=True)
     with TinyS3() as other, pytest.raises(StorageError, match=r"has no state\.json"):
-        opened(state, asked_records("s3://lab/one", other.endpoint), has_files=True)
+        opened(state, records_place("s3://lab/one", other.endpoint), has_files=True)
     assert other.objects == {}
-    opened(state, asked_records(""), has_files=True)  # by the note, which still names the right one
+    opened(state, records_place(""), has_files=True)  # by the note, which still names the right one
 
 
 def test_whose_records_are_lost_goes_on_with_the_mark_that_the_message_gives(
     tiny: TinyS3, state: Path
 ) -> None:
-    asked = asked_records("s3://lab/one", tiny.endpoint)
+    asked = records_place("s3://lab/one", tiny.endpoint)
     opened(state, asked, has_files=True)
     tiny.objects.clear()
     with pytest.raises(StorageError, match="measures again what campaigns under way") as told:

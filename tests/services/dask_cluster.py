@@ -24,7 +24,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from assay_server.analysis_place import AnalysisPlace, analysis_place
+from assay_server.places import AnalysisPlace, analysis_place
 
 _ROOT = Path(__file__).parents[2]
 _SECONDS = 90.0

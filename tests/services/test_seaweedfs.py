@@ -16,10 +16,9 @@ from typing import TypeVar
 import pytest
 
 from assay_sampling.errors import StorageError
-from assay_server.record_place import RecordsPlace, asked_records
+from assay_server.places import RecordsPlace, records_place
 from assay_server.records.opening import open_records
-from assay_server.store.objects.bucket import Bucket, opened_bucket
-from assay_server.store.objects.probing import probe_bucket
+from assay_server.store.objects.bucket import Bucket, opened_bucket, probe_bucket
 from tests.chaos.site.gate import Gate, Mood
 from tests.services.needed import needs_seaweedfs
 from tests.services.seaweedfs import KEY, SECRET, OwnSeaweedfs
@@ -72,7 +71,7 @@ def server() -> Iterator[OwnSeaweedfs]:
 
 
 def bucket_of(server: OwnSeaweedfs, prefix: str, folder: Path) -> Bucket:
-    return opened_bucket(RecordsPlace("lab", prefix, folder, server.endpoint))
+    return opened_bucket(RecordsPlace(f"s3://lab/{prefix}", server.endpoint, cache=folder))
 
 
 def test_what_was_stored_is_there_after_a_kill_and_many_writers_have_one_winner(
@@ -122,7 +121,9 @@ def way(server: OwnSeaweedfs) -> Iterator[Gate]:
 def test_each_request_is_done_though_answers_are_halved_cut_or_503(
     mood: Mood, way: Gate, tmp_path: Path
 ) -> None:
-    bucket = opened_bucket(RecordsPlace("lab", f"each-{mood}", tmp_path, f"http://127.0.0.1:{way.port}"))
+    bucket = opened_bucket(
+        RecordsPlace(f"s3://lab/each-{mood}", f"http://127.0.0.1:{way.port}", cache=tmp_path)
+    )
     names, data = [f"some/{number}" for number in range(3)], os.urandom(200_000)
 
     def disturbed(request: Callable[[], T]) -> T:
@@ -291,7 +292,7 @@ def test_a_wrong_bucket_or_prefix_of_a_lab_with_files_is_refused_and_not_made(
         state = tmp_path / url.replace("/", "-")
         state.mkdir(exist_ok=True)
         with ExitStack() as resources:
-            asked = asked_records(url, server.endpoint)
+            asked = records_place(url, server.endpoint)
             open_records(state, asked, lambda: 5, resources, has_files=lambda: has_files)
 
     opened("s3://made-with-its-first-object/right", has_files=False)  # of a new lab
@@ -304,7 +305,7 @@ def test_a_wrong_bucket_or_prefix_of_a_lab_with_files_is_refused_and_not_made(
 
 
 def test_a_bucket_of_another_state_is_refused(server: OwnSeaweedfs, tmp_path: Path) -> None:
-    asked = asked_records("s3://lab/one", server.endpoint)
+    asked = records_place("s3://lab/one", server.endpoint)
     for number, name in ((5, "first"), (6, "second")):
         state = tmp_path / name
         state.mkdir()

@@ -82,7 +82,7 @@ def move(
 
 def _move_records(settings: ServerSettings, state: Path, to: str, *, json_output: bool) -> None:
     from assay_server.database.opening import asked_database  # noqa: PLC0415
-    from assay_server.record_place import asked_records, bucket_and_prefix  # noqa: PLC0415
+    from assay_server.places import bucket_and_prefix, records_place  # noqa: PLC0415
     from assay_server.records.moving import move_to_folder, move_to_place  # noqa: PLC0415
 
     database = asked_database(settings.database, settings.database_file)
@@ -90,10 +90,10 @@ def _move_records(settings: ServerSettings, state: Path, to: str, *, json_output
         if to == _FOLDER:
             moved = move_to_folder(state, database, progress)
         elif Path(to).is_absolute():
-            moved = move_to_place(state, asked_records(to), database, progress)
+            moved = move_to_place(state, records_place(to), database, progress)
         else:
             bucket_and_prefix(to, "--records-to")
-            place = asked_records(to, settings.records_endpoint, settings.records_credentials)
+            place = records_place(to, settings.records_endpoint, settings.records_credentials)
             moved = move_to_place(state, place, database, progress)
     if json_output:
         typer.echo(json.dumps({"state": str(state), **asdict(moved)}))

@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from assay_core.files.durable import storage_errors, sync_directory, write_atomically
 from assay_sampling.errors import StorageError
-from assay_server.record_place import SCHEME
+from assay_server.places import SCHEME
 from assay_server.store.postgresql.place import DatabasePlace, place_in_file, place_of
 
 SQLITE_FILE = "metadata.sqlite"

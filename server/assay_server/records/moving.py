@@ -25,13 +25,13 @@ from assay_server.content_hash import fresh_hash_of
 from assay_server.database.copying import Told
 from assay_server.database.opening import AskedDatabase, number_of_state, open_leading
 from assay_server.database.state_notes import forget_records, note_records, noted_records
-from assay_server.record_place import SCHEME, AskedRecords
+from assay_server.places import RecordsPlace
 from assay_server.records.opening import (
     UNDER_WAY,
+    bucket_of,
     bucket_records,
     look_at_records,
     note_of,
-    place_of,
     require_elsewhere,
     shared_folder,
 )
@@ -62,7 +62,7 @@ class MovedRecords:
 
 
 def move_to_place(
-    state: Path, settings: AskedRecords, database: AskedDatabase, progress: Told
+    state: Path, settings: RecordsPlace, database: AskedDatabase, progress: Told
 ) -> MovedRecords:
     """Move a state's records from its folder to a bucket, or to a folder that a standby reaches, too.
 
@@ -73,14 +73,13 @@ def move_to_place(
         raise ParameterError(
             "--records-to", "the records are elsewhere already", "move them to 'folder' first"
         )
-    in_bucket = settings.url.startswith(f"{SCHEME}:")
-    if not in_bucket:
+    if not settings.in_bucket:
         require_elsewhere(state, Path(settings.url), "--records-to", "name a folder elsewhere")
     with _stopped(state, database) as metadata, contextlib.ExitStack() as resources:
         note = note_of(settings, number_of_state(metadata))
         target: RecordStore
-        if in_bucket:
-            place = place_of(state, note, settings)
+        if settings.in_bucket:
+            place = bucket_of(state, note, settings)
             target, to = bucket_records(place, note.state, resources), place.shown
         else:
             target, to = shared_folder(Path(note.url), note.state), note.url
@@ -154,7 +153,7 @@ def _require_there(path: Path, piece: Slice) -> None:
 def _folder_of(target: RecordStore) -> Path:
     """A folder on the disk that takes a file in."""
     place = target.place
-    folder = Path(target.location("")) if place is None else place.cache
+    folder = Path(target.location("")) if place is None else place.cache_folder
     make_folder(folder)
     return folder
 

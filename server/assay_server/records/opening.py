@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -12,33 +13,26 @@ from assay_core.files.durable import make_folder, storage_errors, write_atomical
 from assay_core.records.campaign import AttemptState
 from assay_sampling.errors import ParameterError, StorageError
 from assay_server.database.state_notes import RecordsInForce, note_records, noted_records
-from assay_server.record_place import SCHEME, AskedRecords, RecordsPlace, bucket_and_prefix
-from assay_server.store.objects.bucket import opened_bucket
-from assay_server.store.objects.probing import (
-    bind_bucket,
-    owner_of_bucket,
-    probe_bucket,
-    require_marked,
-    without_mark,
-)
+from assay_server.places import RecordsPlace
+from assay_server.store.objects.bucket import Bucket, opened_bucket, probe_bucket
+from assay_server.store.objects.refusals import MissingObjectError
 from assay_server.store.objects.store import ObjectRecordStore
 from assay_server.store.record_store import RecordStore
 from assay_server.store.records import LocalRecordStore
 from assay_server.store.sql import MetadataStore
 
 CACHE = "records-cache"
-_OWNER = "state-number"
-_REGION = "us-east-1"
+# A place of records has the number of the one state that they belong to.
+_BUCKET_OWNER, _FOLDER_OWNER = "state.json", "state-number"
 UNDER_WAY = (AttemptState.LEASED, AttemptState.PUBLISHING, AttemptState.EXPIRED)
 
 
-def checked_place(state: Path, settings: AskedRecords) -> AskedRecords:
+def checked_place(state: Path, settings: RecordsPlace) -> RecordsPlace:
     """The place that settings ask for; the state folder itself is where records are without any setting.
 
     Raises ParameterError for a folder within the state folder.
     """
-    in_bucket = settings.url.startswith(f"{SCHEME}:")
-    if not settings.url or in_bucket or noted_records(state) is not None:
+    if not settings.url or settings.in_bucket or noted_records(state) is not None:
         return settings
     if Path(settings.url).resolve() == state.resolve():
         return replace(settings, url="")
@@ -62,7 +56,7 @@ def names_records(metadata: MetadataStore) -> bool:
 
 def open_records(
     state: Path,
-    settings: AskedRecords,
+    settings: RecordsPlace,
     state_number: Callable[[], int],
     resources: ExitStack,
     *,
@@ -88,26 +82,22 @@ def open_records(
         )
     place = _noted(settings, noted, state_number())
     if place.in_bucket:
-        in_bucket = place_of(state, place, settings)
-        store: RecordStore = bucket_records(in_bucket, place.state, resources, has_files)
+        bucket = bucket_of(state, place, settings)
+        store: RecordStore = bucket_records(bucket, place.state, resources, has_files)
     else:
-        if has_files():
-            _require_marked_folder(Path(place.url), place.state)
-        store = shared_folder(Path(place.url), place.state)
+        store = shared_folder(Path(place.url), place.state, has_files)
     if place != noted:
         note_records(state, place)
     return store
 
 
-def are_of_state(state: Path, settings: AskedRecords, number: int) -> bool:
+def are_of_state(state: Path, settings: RecordsPlace, number: int) -> bool:
     """Whether a place of records that servers share belongs to a state already. Raises StorageError."""
     noted = noted_records(state)
     note = noted if noted is not None and not settings.url else note_of(settings, number)
     if note.in_bucket:
-        return owner_of_bucket(opened_bucket(place_of(state, note, settings))) == number
-    owner = Path(note.url) / _OWNER
-    with storage_errors(owner):
-        return owner.exists() and owner.read_text("ascii").strip() == str(number)
+        return owner_of_bucket(opened_bucket(bucket_of(state, note, settings))) == number
+    return _owner_of_folder(Path(note.url)) == str(number)
 
 
 def look_at_records(state: Path, cache: Path | None = None) -> RecordStore:
@@ -120,7 +110,7 @@ def look_at_records(state: Path, cache: Path | None = None) -> RecordStore:
         return LocalRecordStore(state, make_folders=False)
     if not noted.in_bucket:
         return LocalRecordStore(Path(noted.url), make_folders=False, shared=True)
-    place = place_of(state, noted, AskedRecords(cache=cache))
+    place = bucket_of(state, noted, RecordsPlace(cache=cache))
     return ObjectRecordStore(opened_bucket(place), place)
 
 
@@ -130,28 +120,30 @@ def folder_of_records(state: Path) -> Path:
     return state if noted is None or noted.in_bucket else Path(noted.url)
 
 
-def place_of(state: Path, note: RecordsInForce, settings: AskedRecords) -> RecordsPlace:
-    """The bucket that a note names. Raises ParameterError."""
-    bucket, prefix = bucket_and_prefix(note.url)
-    place = RecordsPlace(bucket, prefix, settings.cache or state / CACHE, note.endpoint)
-    if note.region:
-        place = replace(place, region=note.region)
-    credentials = settings.credentials or (Path(note.credentials) if note.credentials else None)
-    return replace(place, credentials=credentials, cache_bytes=settings.cache_bytes)
+def bucket_of(state: Path, note: RecordsInForce, settings: RecordsPlace) -> RecordsPlace:
+    """The bucket that a note names, with the rest of the settings."""
+    return replace(
+        settings,
+        url=note.url,
+        endpoint=note.endpoint,
+        region=note.region or settings.region,
+        credentials=settings.credentials or (Path(note.credentials) if note.credentials else None),
+        cache=settings.cache or state / CACHE,
+    )
 
 
-def note_of(settings: AskedRecords, state_number: int) -> RecordsInForce:
+def note_of(settings: RecordsPlace, state_number: int) -> RecordsInForce:
     """The note of the place that settings ask for."""
     return RecordsInForce(
         url=settings.url,
         endpoint=settings.endpoint,
-        region=os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION") or _REGION,
+        region=os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION") or settings.region,
         credentials="" if settings.credentials is None else str(settings.credentials.absolute()),
         state=state_number,
     )
 
 
-def _noted(settings: AskedRecords, noted: RecordsInForce | None, state_number: int) -> RecordsInForce:
+def _noted(settings: RecordsPlace, noted: RecordsInForce | None, state_number: int) -> RecordsInForce:
     if not settings.url:
         assert noted is not None
         return noted
@@ -172,8 +164,11 @@ def bucket_records(
 ) -> ObjectRecordStore:
     """The records in a bucket, which belongs to one state, for its server, as :func:`open_records` says."""
     bucket = opened_bucket(place)
-    if has_files():
-        require_marked(bucket, state_number)
+    # Before the probe: SeaweedFS makes the bucket that an object is written to, so a wrong name would be an
+    # empty place of records.
+    if has_files() and not _is_marked(bucket):
+        content = _mark_of_bucket(state_number)
+        raise _without_mark(bucket.shown, _BUCKET_OWNER, content, "name the right bucket and prefix")
     probe_bucket(bucket)
     bind_bucket(bucket, state_number)
     store = ObjectRecordStore(bucket, place)
@@ -181,31 +176,81 @@ def bucket_records(
     return store
 
 
-def _require_marked_folder(folder: Path, state_number: int) -> None:
-    """Make sure, without a write, that a folder is some state's: an empty mount point is not."""
-    with storage_errors(folder):
-        is_marked = (folder / _OWNER).exists()
-    if not is_marked:
-        remedy = "see that its disk is mounted, or name the right folder"
-        raise without_mark(str(folder), _OWNER, str(state_number), remedy)
+def bind_bucket(bucket: Bucket, state_number: int) -> None:
+    """Make sure that the prefix has the records of this state; an empty one belongs to it from now on.
+
+    Raises StorageError.
+    """
+    is_free = not _is_marked(bucket) and next(iter(bucket.listed("records")), None) is None
+    if is_free:
+        bucket.put_new(_BUCKET_OWNER, _mark_of_bucket(state_number).encode())
+    if owner_of_bucket(bucket) != state_number:
+        raise StorageError(
+            bucket.shown,
+            "it has the records of another state folder",
+            "name the right bucket and prefix; to start anew, name a prefix that is not used",
+        )
 
 
-def shared_folder(folder: Path, state_number: int) -> LocalRecordStore:
+def owner_of_bucket(bucket: Bucket) -> int | None:
+    """The number of the state whose records a prefix has; None: of none that can be read."""
+    try:
+        return int(json.loads(bucket.get(_BUCKET_OWNER))["state"])
+    except (MissingObjectError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _is_marked(bucket: Bucket) -> bool:
+    try:
+        bucket.get(
+            _BUCKET_OWNER
+        )  # not looked at: only an answer with a body says that there is no such bucket
+    except MissingObjectError:
+        return False
+    return True
+
+
+def _mark_of_bucket(state_number: int) -> str:
+    return json.dumps({"version": 1, "state": state_number})
+
+
+def shared_folder(
+    folder: Path, state_number: int, has_files: Callable[[], bool] = lambda: False
+) -> LocalRecordStore:
     """The records in a folder that servers share, which belongs to one state as a bucket does."""
-    owner = folder / _OWNER
-    with storage_errors(owner):
+    if has_files() and not _owner_of_folder(folder):  # as an empty mount point
+        remedy = "see that its disk is mounted, or name the right folder"
+        raise _without_mark(str(folder), _FOLDER_OWNER, str(state_number), remedy)
+    with storage_errors(folder):
         make_folder(folder)
-        if not owner.exists() and not _has_records(folder):
-            write_atomically(owner, f"{state_number}\n")
-        owner_number = owner.read_text("ascii").strip() if owner.exists() else ""
-    if owner_number != str(state_number):
+        if not (folder / _FOLDER_OWNER).exists() and not _has_records(folder):
+            write_atomically(folder / _FOLDER_OWNER, f"{state_number}\n")
+    if _owner_of_folder(folder) != str(state_number):
         raise StorageError(
             str(folder), "it has the records of another state folder", "name the right folder, or a new one"
         )
     return LocalRecordStore(folder, shared=True)
 
 
+def _owner_of_folder(folder: Path) -> str:
+    """The number of the state whose records a folder has; "": it has no mark."""
+    owner = folder / _FOLDER_OWNER
+    with storage_errors(owner):
+        return owner.read_text("ascii").strip() if owner.exists() else ""
+
+
 def _has_records(state: Path) -> bool:
     with storage_errors(state):
         tops = (state / name for name in ("records", "staging", "reports"))
         return any(any(top.iterdir()) for top in tops if top.is_dir())
+
+
+def _without_mark(shown: str, mark: str, content: str, remedy: str) -> StorageError:
+    """The refusal of a place without a mark, by a state whose database names files in its records."""
+    return StorageError(
+        shown,
+        f"the records that the database names are not there: it has no {mark}, which marks a lab's records",
+        f"{remedy} with --records; if they were moved or lost, put back all of their last copy, {mark} too; "
+        f"without a copy, make {mark} there with the content {content}: the server then measures again what "
+        "campaigns under way have lost",
+    )

@@ -10,7 +10,7 @@ from typing import Protocol
 
 from assay_core.records.attempt import AttemptKey
 from assay_sampling.errors import ParameterError
-from assay_server.record_place import RecordsPlace
+from assay_server.places import RecordsPlace
 from assay_server.store.model import PublishedFile, Segment, SegmentParts
 from assay_server.store.quarantine_files import MovedFiles
 from assay_server.store.segments import SegmentContent

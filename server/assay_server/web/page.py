@@ -24,6 +24,7 @@ from assay_server.campaigns.analysing.executors.pool import WorkerPool
 from assay_server.campaigns.analysing.provisional import ProvisionalReports
 from assay_server.campaigns.scheduling.coordinator import Coordinator
 from assay_server.limits import Limits
+from assay_server.places import WebPlace
 from assay_server.rpc.interceptors import Access
 from assay_server.rpc.quotas import Quotas
 from assay_server.rpc.services import Handlers
@@ -45,7 +46,6 @@ from assay_server.web.views.campaign_page import CampaignPage
 from assay_server.web.views.pages import Pages
 from assay_server.web.views.so_far import ResultsSoFar
 from assay_server.web.views.templating import release, static_files
-from assay_server.web_place import WebPlace
 
 _FOR_EVER_MS = 1 << 62
 _THREADS = 2

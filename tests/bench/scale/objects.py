@@ -19,7 +19,7 @@ from pathlib import Path
 import psutil
 
 from assay_core.records.attempt import AttemptKey
-from assay_server.record_place import RecordsPlace
+from assay_server.places import RecordsPlace
 from assay_server.store.model import Segment
 from assay_server.store.objects.bucket import opened_bucket
 from assay_server.store.objects.store import ObjectRecordStore
@@ -50,7 +50,7 @@ def objects_page(size: ScaleSize, goals: list[Goal]) -> Iterator[str]:
         for number in range(size.rounds):
             top = Path(folder) / str(number)
             disk.append(_took(weed, LocalRecordStore(top / "disk"), segments, attempts))
-            place = RecordsPlace("bench", str(number), top / "cache", server.endpoint)
+            place = RecordsPlace(f"s3://bench/{number}", server.endpoint, cache=top / "cache")
             bucket.append(_took(weed, ObjectRecordStore(opened_bucket(place), place), segments, attempts))
     yield "| records | launches a second | of the local disk | our CPU, ms an attempt | SeaweedFS's |"
     yield "|---|---:|---:|---:|---:|"

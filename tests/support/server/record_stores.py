@@ -11,7 +11,7 @@ from typing import Any, Protocol
 import obstore
 from obstore.store import LocalStore, MemoryStore, S3Store
 
-from assay_server.record_place import RecordsPlace
+from assay_server.places import RecordsPlace
 from assay_server.store.objects.bucket import Bucket
 from assay_server.store.objects.store import ObjectRecordStore
 from assay_server.store.quarantine_files import MANIFEST
@@ -62,7 +62,7 @@ class BucketBench:
     def __init__(self, folder: Path, store: Any = None) -> None:
         self.store = store or MemoryStore()
         self.records: RecordStore = ObjectRecordStore(
-            Bucket(self.store, "the bucket"), RecordsPlace("bucket", "", folder / "cache")
+            Bucket(self.store, "the bucket"), RecordsPlace("s3://bucket", cache=folder / "cache")
         )
 
     def read(self, name: str) -> bytes:

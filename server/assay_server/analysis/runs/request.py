@@ -12,7 +12,7 @@ from assay_sampling.launches.in_memory import DEFAULT_MEMORY_LIMIT_BYTES
 from assay_sampling.launches.table import BASELINE, Condition
 from assay_sampling.running.identity import RunLevel
 from assay_server.campaign_file.compiled import Ranks, SlicePlan
-from assay_server.record_place import RecordsPlace
+from assay_server.places import RecordsPlace
 
 DEFAULT_METHODS: tuple[tuple[str, Mapping[str, Any]], ...] = (("pks", {}), ("random", {}), ("systematic", {}))
 

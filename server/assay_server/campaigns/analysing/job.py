@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from assay_core.files.durable import storage_error, storage_fails
 from assay_server.analysis.runs.intact import require_intact
 from assay_server.analysis.runs.request import AnalysisRequest, RunData
-from assay_server.record_place import RecordsPlace
+from assay_server.places import RecordsPlace
 from assay_server.store.objects.bucket import opened_bucket
 from assay_server.store.objects.cache import RecordFetcher
 
@@ -141,7 +141,7 @@ def at_hand(
 
 @lru_cache(maxsize=1)
 def _fetcher(place: RecordsPlace) -> RecordFetcher:
-    return RecordFetcher(opened_bucket(place), place.cache, place.cache_bytes)
+    return RecordFetcher(opened_bucket(place), place)
 
 
 def _allow_open_files(files: int) -> None:

@@ -11,6 +11,7 @@ silence and are sent again, on another connection; large ones have two minutes, 
 from __future__ import annotations
 
 import mmap
+import secrets
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
@@ -21,11 +22,12 @@ from pathlib import Path
 from typing import IO, Any, TypeVar
 
 from assay_sampling.errors import StorageError
-from assay_server.record_place import RecordsPlace, read_credentials, require_client
+from assay_server.places import RecordsPlace, bucket_and_prefix, read_credentials, require_client
 from assay_server.store.objects.refusals import BrokenOffError, MissingObjectError, bucket_error
 
 Answer = TypeVar("Answer")
 
+PROBES = "probes"  # the folder of objects that check a bucket
 # A whole object in one request can be made only if it is absent; larger ones are sent in parts.
 MOST_AT_ONCE_BYTES = 256 << 20
 _READ_BYTES = 8 << 20
@@ -247,17 +249,43 @@ def opened_bucket(place: RecordsPlace) -> Bucket:
     require_client()
     from obstore.store import S3Store  # noqa: PLC0415
 
-    keys = {} if place.credentials is None else read_credentials(place.credentials)
+    bucket, prefix = bucket_and_prefix(place.url)
+    keys: dict[str, Any] = {} if place.credentials is None else read_credentials(place.credentials)
     options: Any = {"connect_timeout": "5s", "timeout": "120s"}
-    given: dict[str, Any] = {**keys, "region": place.region, "conditional_put": "etag"}
+    address: dict[str, Any] = {"region": place.region, "conditional_put": "etag"}
     if place.endpoint:
-        given["endpoint"] = place.endpoint
         options["allow_http"] = place.endpoint.startswith("http://")
-        given["virtual_hosted_style_request"] = False
+        address |= {"endpoint": place.endpoint, "virtual_hosted_style_request": False}
     # A request is silent until its answer begins, also while its content is sent.
     impatient: Any = {**options, "read_timeout": timedelta(seconds=_MOST_SILENCE_SECONDS)}
     small, patient = (
-        S3Store(place.bucket, prefix=place.prefix or None, client_options=each, retry_config=_RETRY, **given)
+        S3Store(bucket, prefix=prefix or None, client_options=each, retry_config=_RETRY, **keys, **address)
         for each in (impatient, options)
     )
     return Bucket(small, place.shown, patient)
+
+
+def probe_bucket(bucket: Bucket) -> None:
+    """Check that the bucket makes objects only if they are absent. Raises StorageError.
+
+    Two gateways in the field ignore If-None-Match without a word (rclone serve s3, juicefs gateway), so that
+    two servers would replace each other's files. A bucket that does is refused.
+    """
+    name = f"{PROBES}/{secrets.token_hex(8)}"
+    first, second = secrets.token_bytes(16), secrets.token_bytes(16)
+    bucket.put_new(name, first)
+    try:
+        try:
+            bucket.put_new(name, second)
+        except StorageError:
+            replaced = bucket.get(name) != first
+        else:
+            replaced = True
+        if replaced or bucket.look_at(name) is None:
+            raise StorageError(
+                bucket.shown,
+                "it ignores If-None-Match: a second object of a name replaces the first one in silence",
+                "take a store that keeps conditions (Amazon S3, SeaweedFS, MinIO, Ceph), not this gateway",
+            )
+    finally:
+        bucket.remove([name])

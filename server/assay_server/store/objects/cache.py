@@ -24,6 +24,7 @@ from typing import IO
 from assay_core.files.durable import TEMPORARY, storage_errors, storage_fails
 from assay_core.files.private_folders import make_private_folder, private_opener
 from assay_server.content_hash import hash_of_file
+from assay_server.places import RecordsPlace
 from assay_server.store.objects.bucket import Bucket
 from assay_server.store.objects.refusals import MissingObjectError
 
@@ -205,9 +206,9 @@ class CacheFolder:
 class RecordFetcher:
     """Reads the records of a bucket. Thread-safe; several processes may share the folder."""
 
-    def __init__(self, bucket: Bucket, folder: Path, most_bytes: int) -> None:
+    def __init__(self, bucket: Bucket, place: RecordsPlace) -> None:
         self._bucket = bucket
-        self.cache = CacheFolder(folder / "files", most_bytes)
+        self.cache = CacheFolder(place.cache_folder / "files", place.cache_bytes)
 
     def reading(self, name: str, copy: str = "") -> contextlib.AbstractContextManager[Path]:
         """An object, which stays until the block ends; nothing at the path: there is none.

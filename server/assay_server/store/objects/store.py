@@ -17,28 +17,33 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import json
 import re
 import secrets
 import shutil
+import threading
+import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import asdict
+from datetime import UTC, datetime
 from pathlib import Path
 
 from assay_core.files.durable import storage_errors
 from assay_core.records.attempt import AttemptKey
 from assay_core.records.campaign import SetAsideReason
-from assay_server.record_place import RecordsPlace
+from assay_server.places import RecordsPlace
 from assay_server.store.model import PublishedFile, Segment, SegmentParts
-from assay_server.store.objects.bucket import Bucket
+from assay_server.store.objects.bucket import PROBES, Bucket, probe_bucket
 from assay_server.store.objects.cache import RecordFetcher
-from assay_server.store.objects.probing import probe_bucket
-from assay_server.store.objects.quarantine import ObjectsAside
 from assay_server.store.objects.refusals import MissingObjectError
-from assay_server.store.quarantine_files import MovedFiles
+from assay_server.store.quarantine_files import MANIFEST, MovedFiles
 from assay_server.store.record_store import BUNDLES, STAGED_REPORT, CheckContent, KnownFiles, report_file
 from assay_server.store.records import DamagedSegmentError, LocalRecordStore, checked_parts
 
 _STAGED = re.compile(r"slice-(\d+)-attempt-(\d+)")
 _FEW = 16
+_ASIDE = "set-aside"
+_LISTED_EVERY_SECONDS = 30.0
 
 
 class ObjectRecordStore:
@@ -47,9 +52,9 @@ class ObjectRecordStore:
     def __init__(self, bucket: Bucket, place: RecordsPlace) -> None:
         self._place = place
         self._bucket, self._url = bucket, place.url
-        self._fetcher = RecordFetcher(bucket, place.cache, place.cache_bytes)
-        self._aside = ObjectsAside(bucket)
-        self._making_folder = place.cache / f"making-{secrets.token_hex(6)}"
+        self._fetcher = RecordFetcher(bucket, place)
+        self._aside = _ObjectsAside(bucket)
+        self._making_folder = place.cache_folder / f"making-{secrets.token_hex(6)}"
         self._making = LocalRecordStore(self._making_folder, shared=True, staged=self.staged)
 
     def close(self) -> None:
@@ -118,7 +123,7 @@ class ObjectRecordStore:
         bundle_names = {f"{BUNDLES}/{file}" for file in known.bundles}
         unknown += [each for each in self._names(BUNDLES) if each not in bundle_names]
         self._bucket.remove(ended)
-        self._bucket.remove(self._names("probes"))
+        self._bucket.remove(self._names(PROBES))
         return self._aside.put(unknown, SetAsideReason.UNKNOWN)
 
     def _names(self, folder: str) -> list[str]:
@@ -208,6 +213,70 @@ class ObjectRecordStore:
 
     def report_path(self, campaign_id: str, form: str) -> Path:
         return self._fetcher.report(_report(campaign_id, form))
+
+
+class _ObjectsAside:
+    """``set-aside/`` of a bucket. Thread-safe.
+
+    Objects are copied there, then removed from their place. As in a folder
+    (:mod:`assay_server.store.quarantine_files`): a manifest names them before they are moved, and nothing
+    here removes them.
+    """
+
+    def __init__(self, bucket: Bucket) -> None:
+        self._bucket = bucket
+        self._lock = threading.Lock()
+        self._listed: list[MovedFiles] = []
+        self._due = 0.0
+
+    def put(self, names: Sequence[str], reason: SetAsideReason) -> MovedFiles | None:
+        """Move objects; None if there are none. Raises StorageError."""
+        sizes = {
+            name: bucket_object.size_bytes
+            for name in sorted(names)
+            if (bucket_object := self._bucket.look_at(name))
+        }
+        if not sizes:
+            return None
+        now = datetime.now(UTC)
+        folder = f"{_ASIDE}/{now:%Y-%m-%dT%H-%M-%SZ}-{reason}-{secrets.token_hex(3)}"
+        moved = MovedFiles(folder, reason, int(now.timestamp() * 1000), sum(sizes.values()), tuple(sizes))
+        self._bucket.put_new(f"{folder}/{MANIFEST}", json.dumps(asdict(moved), indent=1).encode())
+        for name, size_bytes in sizes.items():
+            self._bucket.copy(name, f"{folder}/{name}", size_bytes)
+        self._bucket.remove(list(sizes))
+        with self._lock:
+            self._due = 0.0
+        return moved
+
+    def all(self) -> list[MovedFiles]:
+        """What is there, oldest first, as listed within the last half minute. Raises StorageError."""
+        with self._lock:
+            if time.monotonic() >= self._due:
+                self._listed = self._look()
+                self._due = time.monotonic() + _LISTED_EVERY_SECONDS
+            return list(self._listed)
+
+    def _look(self) -> list[MovedFiles]:
+        there: dict[str, dict[str, int]] = {}
+        for each in self._bucket.listed(_ASIDE):
+            _, folder, name = each.name.split("/", 2)
+            there.setdefault(folder, {})[name] = each.size_bytes
+        moved_files = []
+        for folder in sorted(name for name, files in there.items() if len(files) > 1):
+            files = {name: size for name, size in there[folder].items() if name != MANIFEST}
+            reason, at_ms = self._manifest_entries(f"{_ASIDE}/{folder}")
+            moved_files.append(
+                MovedFiles(f"{_ASIDE}/{folder}", reason, at_ms, sum(files.values()), tuple(sorted(files)))
+            )
+        return sorted(moved_files, key=lambda each: each.set_aside_at_ms)
+
+    def _manifest_entries(self, folder: str) -> tuple[SetAsideReason, int]:
+        try:
+            document = json.loads(self._bucket.get(f"{folder}/{MANIFEST}"))
+            return SetAsideReason(document["reason"]), int(document["set_aside_at_ms"])
+        except (ValueError, KeyError, TypeError):
+            return SetAsideReason.UNKNOWN, 0
 
 
 def _staging_folder(key: AttemptKey) -> str:

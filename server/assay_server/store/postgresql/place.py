@@ -5,14 +5,13 @@ A password is never part of what programs print, log or show in a list of proces
 
 from __future__ import annotations
 
-import stat
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from assay_core.files.durable import storage_errors
 from assay_sampling.errors import MissingExtraError, ParameterError
+from assay_server.places import private_lines
 
 if TYPE_CHECKING:
     from sqlalchemy import URL
@@ -84,11 +83,7 @@ def place_in_file(path: Path) -> DatabasePlace:
 
     Raises ParameterError if others may read the file, StorageError if it cannot be read.
     """
-    with storage_errors(path):
-        mode = path.stat().st_mode
-        lines = path.read_text("utf-8").splitlines()
-    if stat.S_IMODE(mode) & 0o077:
-        raise ParameterError("--database-file", f"others may read {path}", f"run: chmod 600 {path}")
+    lines = private_lines(path, "--database-file")
     if not lines or not lines[0].strip():
         raise ParameterError("--database-file", f"{path} is empty", _REMEDY)
     return place_of(lines[0].strip(), "--database-file", with_secret=True)

@@ -17,6 +17,7 @@ from starlette.responses import HTMLResponse, Response
 from assay_sampling.errors import NotPermittedError
 from assay_server.access.caller import Caller, set_caller
 from assay_server.limits import Limits
+from assay_server.places import WebPlace
 from assay_server.rpc.interceptors import Access
 from assay_server.rpc.quotas import Quotas
 from assay_server.rpc.services import Handlers
@@ -29,7 +30,6 @@ from assay_server.web.views.campaign_page import CampaignPage
 from assay_server.web.views.pages import Pages
 from assay_server.web.views.region import Drawing
 from assay_server.web.views.templating import release, rendered, trusted
-from assay_server.web_place import WebPlace
 
 Told = TypeVar("Told")
 Answering = Callable[[Request], Awaitable[Response]]

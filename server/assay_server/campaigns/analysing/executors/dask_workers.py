@@ -17,7 +17,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from assay_sampling.errors import MissingExtraError
-from assay_server.analysis_place import AnalysisPlace
 from assay_server.campaigns.analysing.executors.interface import ExecutorApart, Executors, WorkersAwayError
 from assay_server.campaigns.analysing.executors.on_worker import (
     differences,
@@ -27,6 +26,7 @@ from assay_server.campaigns.analysing.executors.on_worker import (
     releases_of,
     run_task,
 )
+from assay_server.places import AnalysisPlace
 
 if TYPE_CHECKING:
     from distributed import Client
