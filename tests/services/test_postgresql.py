@@ -23,7 +23,7 @@ from assay_server.database.opening import AskedDatabase, open_database, open_lea
 from assay_server.database.state_notes import DatabaseInForce, noted_database
 from assay_server.maintenance.stored_files import copy_database
 from assay_server.store.model import Slice
-from assay_server.store.postgresql.fitness import require_fit
+from assay_server.store.postgresql.connections import require_fit
 from assay_server.store.postgresql.place import place_of
 from assay_server.store.postgresql.store import PostgresqlStore
 from assay_server.store.sql import MetadataStore

@@ -16,9 +16,8 @@ from assay_sampling.errors import StorageError
 from assay_server.database.opening import opened_alone
 from assay_server.store import transactions
 from assay_server.store.model import Agent
-from assay_server.store.postgresql.commits import NumberedCommits
 from assay_server.store.postgresql.place import place_of
-from assay_server.store.postgresql.store import PostgresqlStore, new_engine
+from assay_server.store.postgresql.store import NumberedCommits, PostgresqlStore, new_engine
 from assay_server.store.prepared import Driver, PreparedStatements
 from assay_server.store.transactions import NothingKeptError, OutcomeUnknownError, repeated
 from tests.services.postgresql import OwnPostgresql

@@ -26,8 +26,12 @@ import sqlalchemy as sa
 
 from assay_sampling.errors import StorageError
 from assay_server.store.migrate import upgrade
-from assay_server.store.postgresql.engine import END_WRITERS, TAKE_WRITER_LOCK, new_engine
-from assay_server.store.postgresql.fitness import require_fit
+from assay_server.store.postgresql.connections import (
+    END_WRITERS,
+    TAKE_WRITER_LOCK,
+    new_engine,
+    require_fit,
+)
 from assay_server.store.postgresql.place import DatabasePlace
 from assay_server.store.postgresql.refusals import refusal
 
@@ -151,21 +155,18 @@ def taken_lead(place: DatabasePlace) -> Lead:
     Waits for a renewal, or until the lead of a server that was killed has expired.
     """
     with _prepared(place) as connection:
-        before = row = _read(connection, place)
-        epoch = _taken(connection, row) if row.was_released else None
+        row, epoch = _looked(connection, place, None)
+        first_expires_at = row.expires_at
         while epoch is None:
-            if row.expires_at > before.expires_at:
+            if row.expires_at > first_expires_at:
                 raise StorageError(
                     place.shown,
                     f"another assay-server uses this database ({row.holder})",
                     "stop that server, or give this one a database of its own; servers that are both started "
                     "with --records stand by for one another",
                 )
-            had_expired = row.has_expired
-            time.sleep(_LOOK_SECONDS if had_expired else _LOOK_AGAIN_SECONDS)
-            row = _read(connection, place)
-            if had_expired or row.was_released:
-                epoch = _taken(connection, row)
+            time.sleep(_LOOK_SECONDS if row.has_expired else _LOOK_AGAIN_SECONDS)
+            row, epoch = _looked(connection, place, row)
     return Lead(place, epoch)
 
 
@@ -179,8 +180,7 @@ def awaited_lead(
     Raises StorageError if the database cannot be used at the start; after that a standby waits for it.
     """
     with _prepared(place) as connection:
-        row = _read(connection, place)
-        epoch = _taken(connection, row) if row.was_released else None
+        row, epoch = _looked(connection, place, None)
     if epoch is None:
         with standing_by():
             epoch = _awaited(place, row, is_ending)
@@ -194,25 +194,24 @@ def _awaited(place: DatabasePlace, row: _Row | None, is_ending: Callable[[], boo
             holder = row.holder
             _log.warning("standing by: %s leads %s", holder, place.shown)
         time.sleep(_LOOK_SECONDS)
-        row, epoch = _looked(place, row)
+        try:
+            with _asking(place) as connection:
+                row, epoch = _looked(connection, place, row)
+        except StorageError as error:
+            if row is not None:
+                _log.warning("standing by: %s", error)
+            row = None
     return epoch
 
 
-def _looked(place: DatabasePlace, before: _Row | None) -> tuple[_Row | None, int | None]:
+def _looked(connection: sa.Connection, place: DatabasePlace, before: _Row | None) -> tuple[_Row, int | None]:
     """The row, and the epoch of the lead if it was left, or had expired at the look before, too.
 
-    So a leader that lost the database for as long as the standby did can renew first.
+    So a leader that lost the database for as long as a standby did can renew first.
     """
-    try:
-        with _asking(place) as connection:
-            row = _read(connection, place)
-            if row.was_released or (before is not None and before.has_expired):
-                return row, _taken(connection, row)
-            return row, None
-    except StorageError as error:
-        if before is not None:
-            _log.warning("standing by: %s", error)
-        return None, None
+    row = _read(connection, place)
+    may_take = row.was_released or (before is not None and before.has_expired)
+    return row, _taken(connection, row) if may_take else None
 
 
 def _read(connection: sa.Connection, place: DatabasePlace) -> _Row:
