@@ -13,7 +13,7 @@ import typer
 from assay_core.settings.declaration import DeclaredSetting, ProgramSettings
 from assay_core.settings.settling import settle
 
-_CONFIG, _AGAIN = "config", "again"
+_CONFIG, _SETTINGS, _AGAIN = "config", "settings", "again"
 
 
 def with_settings(
@@ -23,7 +23,7 @@ def with_settings(
 
     ``fields`` names the settings that the command uses, the others keep their defaults; without ``fields``
     it has them all. The command is called with keyword arguments only. If it takes ``again``, it gets a
-    function that settles the settings once more: same flags, the file as it is then.
+    function that settles the settings (once more): same flags, the file as it is then.
     """
 
     def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -39,10 +39,12 @@ def with_settings(
 
             if _AGAIN in own.parameters:
                 given[_AGAIN] = again
-            return command(settings=again(), **given)
+            if _SETTINGS in own.parameters:
+                given[_SETTINGS] = again()
+            return command(**given)
 
         own = inspect.signature(command, eval_str=True)
-        others = [parameter for name, parameter in own.parameters.items() if name not in ("settings", _AGAIN)]
+        others = [parameter for name, parameter in own.parameters.items() if name not in (_SETTINGS, _AGAIN)]
         added = [_parameter(setting) for setting in shown]
         _take_signature(
             called, [*others[: _positional(others)], *added, _config(model), *others[_positional(others) :]]

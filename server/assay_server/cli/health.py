@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Annotated
 
 import typer
@@ -14,6 +13,7 @@ from assay_core.server_address import (
     require_our_socket,
 )
 from assay_sampling.errors import NotReadyError, ParameterError, ServerUnreachableError
+from assay_server.cli.output import JsonOption, show
 
 _SECONDS = 5.0
 
@@ -32,7 +32,7 @@ def health(
             help="User whose server with --socket-group is trusted.",
         ),
     ] = "",
-    json_output: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+    json_output: JsonOption = False,
 ) -> None:
     """Check the health of a server on this machine.
 
@@ -46,10 +46,8 @@ def health(
         )
     require_our_socket(place, "ADDRESS", socket_owner)
     serving = _is_serving(place.text)
-    if json_output:
-        typer.echo(json.dumps({"address": place.text, "serving": serving}))
-    else:
-        typer.echo(f"{place.text}: {'serving' if serving else 'not serving'}")
+    text = f"{place.text}: {'serving' if serving else 'not serving'}"
+    show({"address": place.text, "serving": serving}, text, as_json=json_output)
     if not serving:
         raise NotReadyError(
             place.text,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-import json
 from typing import Annotated
 
 import typer
@@ -12,6 +11,7 @@ from assay_core.files.durable import storage_errors
 from assay_core.files.private_folders import take_state_folder
 from assay_core.settings.command_line import with_settings
 from assay_core.settings.quantities import parse_span_seconds
+from assay_server.cli.output import JsonOption, show
 from assay_server.config import ServerSettings
 from assay_server.identity.authority import (
     authority_folder,
@@ -33,7 +33,7 @@ def init(
     if_needed: Annotated[
         bool, typer.Option("--if-needed", help="Keep an existing authority instead of failing.")
     ] = False,
-    json_output: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+    json_output: JsonOption = False,
 ) -> None:
     """Create the lab's certificate authority, once; the server can then listen on HOST:PORT.
 
@@ -54,10 +54,8 @@ def init(
         "valid_until": f"{authority.not_after:%Y-%m-%dT%H:%M:%SZ}",
         "folder": str(authority_folder(state)),
     }
-    if json_output:
-        typer.echo(json.dumps(document))
-    else:
-        typer.echo(
-            f"authority {document['authority']!r} in {document['folder']}, valid until "
-            f"{document['valid_until']}\nfingerprint {document['fingerprint']}"
-        )
+    text = (
+        f"authority {document['authority']!r} in {document['folder']}, valid until "
+        f"{document['valid_until']}\nfingerprint {document['fingerprint']}"
+    )
+    show(document, text, as_json=json_output)

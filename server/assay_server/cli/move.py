@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -15,7 +14,7 @@ import typer
 
 from assay_core.settings.command_line import with_settings
 from assay_sampling.errors import ParameterError
-from assay_server.cli.extras import server_extra
+from assay_server.cli.output import JsonOption, server_extra, show
 from assay_server.config import ServerSettings
 
 _SQLITE, _FOLDER = "sqlite", "folder"
@@ -45,7 +44,7 @@ def move(
             help="s3://BUCKET/PREFIX for the records, the path of a shared folder, or folder.",
         ),
     ] = "",
-    json_output: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+    json_output: JsonOption = False,
 ) -> None:
     """Move a stopped server's metadata to PostgreSQL, or its records to a bucket or folder, or back.
 
@@ -70,14 +69,11 @@ def move(
         else:
             moved = move_to_postgresql(state, asked_database(to, to_file), progress)
     old_database = None if moved.kept is None else str(moved.kept)
-    if json_output:
-        typer.echo(
-            json.dumps({"state": str(state), "rows": moved.rows, "to": moved.to, "kept": old_database})
-        )
-        return
-    typer.echo(f"{moved.rows:,} rows moved to {moved.to}, each as it was")
+    text = f"{moved.rows:,} rows moved to {moved.to}, each as it was"
     if old_database is not None:
-        typer.echo(f"the old database is kept as {old_database}; remove it when you no longer want it")
+        text += f"\nthe old database is kept as {old_database}; remove it when you no longer want it"
+    document = {"state": str(state), "rows": moved.rows, "to": moved.to, "kept": old_database}
+    show(document, text, as_json=json_output)
 
 
 def _move_records(settings: ServerSettings, state: Path, to: str, *, json_output: bool) -> None:
@@ -95,13 +91,11 @@ def _move_records(settings: ServerSettings, state: Path, to: str, *, json_output
             bucket_and_prefix(to, "--records-to")
             place = records_place(to, settings.records_endpoint, settings.records_credentials)
             moved = move_to_place(state, place, database, progress)
-    if json_output:
-        typer.echo(json.dumps({"state": str(state), **asdict(moved)}))
-        return
-    typer.echo(
+    text = (
         f"{moved.files:,} files, {moved.segments:,} segments and {moved.reports:,} reports moved to "
         f"{moved.to}, each as it was; the old ones are still in {moved.kept}"
     )
+    show({"state": str(state), **asdict(moved)}, text, as_json=json_output)
 
 
 @contextlib.contextmanager

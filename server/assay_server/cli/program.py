@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import functools
-import inspect
 import json
 import logging
 import os
@@ -18,10 +16,10 @@ from assay_core.program import CONTEXT_SETTINGS, distribution_version, version_o
 from assay_core.program_log import log_crashes, set_up_log
 from assay_core.settings.command_line import with_settings
 from assay_sampling.errors import AssayError, ParameterError
-from assay_server.cli.extras import server_extra
 from assay_server.cli.health import health
 from assay_server.cli.init import init
 from assay_server.cli.move import move
+from assay_server.cli.output import server_extra
 from assay_server.cli.state import backup, check, restore
 from assay_server.cli.token import token
 from assay_server.config import ServerSettings
@@ -34,15 +32,20 @@ program = typer.Typer(
 )
 
 
+@program.callback(invoke_without_command=True)
 @with_settings(ServerSettings)
-def _serve_options(
+def serve(
+    context: typer.Context,
     *,
-    settings: ServerSettings,
     again: Callable[[], ServerSettings],
     json_output: Annotated[bool, typer.Option("--json", help="Print the addresses as JSON.")] = False,
     version: Annotated[bool, version_option("assay-server")] = False,
 ) -> None:
     """Serve campaigns until SIGTERM or Ctrl-C: plan, lease, store, analyse."""
+    if context.invoked_subcommand is not None:
+        _require_no_options(context, context.invoked_subcommand)
+        return
+    settings = _absolute(again())
     set_up_log(settings.log_level, settings.log_format)
     log_crashes()
     # gRPC's own messages on standard error only help its authors; our errors say what people need.
@@ -50,23 +53,15 @@ def _serve_options(
     # Arrow reads this as it is loaded. Its own allocator gives memory back to the kernel between row groups
     # and fetches it again, which is a tenth of the time of ingest.
     os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
-    _serve(_absolute(settings), lambda: _absolute(again()), json_output)
+    _serve(settings, lambda: _absolute(again()), json_output)
 
 
 def _absolute(settings: ServerSettings) -> ServerSettings:
     return settings.model_copy(update={"state_dir": settings.state_dir.absolute()})
 
 
-@functools.wraps(_serve_options)
-def serve(context: typer.Context, **given: Any) -> None:
-    """Serve, unless a verb was given.
-
-    A verb has options of its own and sees none that stand before it, so those are refused.
-    """
-    verb = context.invoked_subcommand
-    if verb is None:
-        _serve_options(**given)
-        return
+def _require_no_options(context: typer.Context, verb: str) -> None:
+    """Raise ParameterError for an option before a verb, which has its own and does not see these."""
     for option in context.command.params:
         source = context.get_parameter_source(option.name or "")
         if source is not None and source.name == "COMMANDLINE":
@@ -78,12 +73,6 @@ def serve(context: typer.Context, **given: Any) -> None:
             )
 
 
-_served = inspect.signature(_serve_options).parameters
-_context = inspect.Parameter("context", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=typer.Context)
-serve.__signature__ = inspect.Signature([_context, *_served.values()])  # type: ignore[attr-defined]
-serve.__annotations__ = {"context": typer.Context, **_serve_options.__annotations__}
-del serve.__wrapped__
-program.callback(invoke_without_command=True)(serve)
 for _verb in (init, token, backup, restore, check, move, health):
     program.command()(_verb)
 

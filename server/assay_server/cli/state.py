@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from assay_core.settings.command_line import with_settings
 from assay_sampling.errors import StorageError
+from assay_server.cli.output import JsonOption, show
 from assay_server.clock import wall_ms
 from assay_server.config import ServerSettings
 
-JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 PassphraseOption = Annotated[
     Path | None,
     typer.Option(metavar="FILE", help="Its first line encrypts the certificate authority's key."),
@@ -72,12 +71,8 @@ def backup(
         "authority": manifest.authority,
         "faults": [fault.model_dump() for fault in manifest.faults],
     }
-    _show(
-        document,
-        json_output,
-        f"{document['campaigns']:,} campaigns, {document['files']:,} files ({document['bytes']:,} bytes) in "
-        f"{target}",
-    )
+    text = f"{document['campaigns']:,} campaigns, {document['files']:,} files "
+    show(document, f"{text}({document['bytes']:,} bytes) in {target}", as_json=json_output)
     if manifest.faults:
         first = manifest.faults[0]
         raise StorageError(
@@ -124,7 +119,7 @@ def restore(
         text += f"; the previous state is in  {restored.replaced}"
     if document["authority"]:
         text += f"\n{_revoked_again(restored.revocations)}"
-    _show(document, json_output, text)
+    show(document, text, as_json=json_output)
 
 
 def _revoked_again(revocations: int | None) -> str:
@@ -153,15 +148,11 @@ def check(*, settings: ServerSettings, json_output: JsonOption = False) -> None:
     text = f"{checked.campaigns:,} campaigns, {checked.runs:,} runs, {checked.files:,} files looked at"
     text += "" if findings else "; nothing is missing or damaged"
     lines = [f"{each['subject']}: {each['cause']} [{each['kind']}]" for each in findings[:_MOST_PRINTED]]
-    _show(document, json_output, "\n".join([*lines, text]))
+    show(document, "\n".join([*lines, text]), as_json=json_output)
     if findings:
         first = findings[0]
         more = f"; {len(findings) - 1:,} more findings" if len(findings) > 1 else ""
         raise StorageError(str(first["subject"]), f"{first['cause']}{more}", str(first["remedy"]))
-
-
-def _show(document: Mapping[str, Any], as_json: bool, text: str) -> None:
-    typer.echo(json.dumps(document) if as_json else text)
 
 
 @contextlib.contextmanager

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from contextlib import closing
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated
@@ -14,7 +13,7 @@ from assay_core.records.identity import TokenAsked
 from assay_core.settings.command_line import with_settings
 from assay_core.settings.quantities import parse_span_seconds
 from assay_sampling.errors import NotReadyError
-from assay_server.cli.extras import server_extra
+from assay_server.cli.output import JsonOption, server_extra, show
 from assay_server.clock import wall_ms
 from assay_server.config import ServerSettings
 from assay_server.identity.authority import Authority, read_authority
@@ -36,7 +35,7 @@ def token(
     ] = None,
     uses: Annotated[int, typer.Option(metavar="NUMBER", min=1, help="How often it can be used.")] = 1,
     valid: Annotated[str, typer.Option(metavar="SPAN", help="How long it can be used.")] = "1h",
-    json_output: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+    json_output: JsonOption = False,
 ) -> None:
     """Make a join token; anyone who has it can join, so hand it over in private.
 
@@ -84,13 +83,11 @@ def _show(made: MadeToken, fingerprint: str, join_at: str, as_json: bool) -> Non
         "expires_at": f"{until:%Y-%m-%dT%H:%M:%SZ}",
         "join_address": join_at or None,
     }
-    if as_json:
-        typer.echo(json.dumps(document))
-    else:
-        typer.echo(
-            f"{made.text}\nid {made.stored.token_id}, valid until  {document['expires_at']}\n"
-            f"authority {fingerprint}"
-        )
-        if join_at:
-            verb = "assay-agent join" if made.stored.role is Role.AGENT else "assay lab login"
-            typer.echo(f"{verb} {join_at} --token TOKEN")
+    text = (
+        f"{made.text}\nid {made.stored.token_id}, valid until  {document['expires_at']}\n"
+        f"authority {fingerprint}"
+    )
+    if join_at:
+        verb = "assay-agent join" if made.stored.role is Role.AGENT else "assay lab login"
+        text += f"\n{verb} {join_at} --token TOKEN"
+    show(document, text, as_json=as_json)
