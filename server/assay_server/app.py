@@ -34,7 +34,6 @@ from assay_server.config import ServerSettings, check_listen_address
 from assay_server.database.opening import asked_database, number_of_state
 from assay_server.database.state_notes import noted_records
 from assay_server.identity.identified import Identified, identified
-from assay_server.lead_watch import LeadWatch
 from assay_server.limits import (
     DEFAULT_LIMITS,
     Limits,
@@ -64,7 +63,7 @@ from assay_server.rpc.services import Handlers
 from assay_server.store.record_store import RecordStore
 from assay_server.store.sqlite import SqliteStore
 from assay_server.upkeep import Housekeeper, upkeep
-from assay_server.writability import WritabilityWatch
+from assay_server.watches import LeadWatch, WritabilityWatch
 
 if TYPE_CHECKING:
     from assay_server.store.postgresql.store import PostgresqlStore

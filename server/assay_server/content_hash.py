@@ -6,29 +6,28 @@ flips bits after that, without a write to the file, only another process that ha
 
 from __future__ import annotations
 
+import functools
 import hashlib
-import threading
-from collections import OrderedDict
 from pathlib import Path
 
-_MOST_REMEMBERED = 65_536
-_lock = threading.Lock()
-_hashes: OrderedDict[tuple[str, tuple[int, ...]], str] = OrderedDict()
+
+class _ChangedError(Exception):
+    """A file was written to while it was read, so this hash must not be cached."""
 
 
 def hash_of_file(path: Path) -> str:
     """The hash of a file's current bytes. Raises OSError."""
-    key = (str(path), _state(path))
-    with _lock:
-        known = _hashes.get(key)
-    if known is not None:
-        return known
+    try:
+        return _hash_of_state(path, _state(path))
+    except _ChangedError:
+        return fresh_hash_of(path)
+
+
+@functools.lru_cache(maxsize=65_536)
+def _hash_of_state(path: Path, state: tuple[int, ...]) -> str:
     content_hash = fresh_hash_of(path)
-    if _state(path) == key[1]:  # no write while it was read
-        with _lock:
-            _hashes[key] = content_hash
-            while len(_hashes) > _MOST_REMEMBERED:
-                _hashes.popitem(last=False)
+    if _state(path) != state:
+        raise _ChangedError
     return content_hash
 
 

@@ -90,17 +90,12 @@ class Housekeeper:
                 schedule.effects.work = True
 
     def forget_bundles(self) -> None:
-        """Remove bundles that no campaign names any more."""
-        if self._coordinator.bundles is None:
-            return
-        with self._coordinator.snapshot() as store:
-            named = named_bundles(store)
-        self._coordinator.bundles.forget(named)
-
-    def forget_parts(self) -> None:
-        """Remove what broken uploads of bundles left on this server long ago."""
-        if self._coordinator.bundles is not None:
-            self._coordinator.bundles.forget_parts()
+        """Remove bundles that no campaign names any more, and what broken uploads left long ago."""
+        bundles = self._coordinator.bundles
+        if bundles is not None:
+            with self._coordinator.snapshot() as store:
+                named = named_bundles(store)
+            bundles.forget(named)
 
     def forget_logs(self) -> None:
         """Replace old logs, a few at a time, so that leases have their turn in between."""
@@ -139,7 +134,6 @@ def upkeep(
         repeated_in_thread("assay-capacity", house.look, _CAPACITY_SECONDS),
         repeated_in_thread("assay-arrivals", lambda: clear_arrivals(coordinator), _ARRIVALS_SECONDS),
         repeated_in_thread("assay-bundles", house.forget_bundles, _HOUR_SECONDS),
-        repeated_in_thread("assay-bundle-parts", house.forget_parts, _HOUR_SECONDS),
         repeated_in_thread("assay-logs", house.forget_logs, _HOUR_SECONDS),
     ):
         yield

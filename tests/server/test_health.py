@@ -32,7 +32,7 @@ from assay_server.cli.program import program
 from assay_server.store.records import LocalRecordStore
 from assay_server.store.sql import MetadataStore
 from assay_server.store.sqlite import SqliteStore
-from assay_server.writability import WritabilityWatch
+from assay_server.watches import WritabilityWatch
 from tests.support.metrics import value
 from tests.support.server.server_support import eventually
 
@@ -79,7 +79,7 @@ def test_whoever_watches_hears_of_a_disk_that_refuses_and_of_its_recovery(
             raise OSError(28, "No space left on device", str(path))
         path.write_bytes(data)
 
-    monkeypatch.setattr("assay_server.writability.write_atomically", write)
+    monkeypatch.setattr("assay_server.watches.write_atomically", write)
     with health_of(server) as health:
         watch = health.Watch(asked(), timeout=60)
         assert next(watch).status == SERVING
