@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import errno
+import io
 import json
 import os
 import shutil
 import sqlite3
+import sys
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -18,8 +20,8 @@ from typer.testing import CliRunner
 
 from assay_sampling.errors import StorageError
 from assay_server.app import Server, ServerSettings
+from assay_server.cli.output import progress_shown
 from assay_server.cli.program import program
-from assay_server.cli.state import bar
 from assay_server.maintenance.check import check_state
 from assay_server.store.sqlite import SqliteStore
 from tests.support.server.made_segments import made_segments
@@ -209,5 +211,20 @@ def test_a_check_says_how_far_it_is(state: Path) -> None:
     told: list[tuple[int, int]] = []
     checked = check_state(state, lambda runs, of: told.append((runs, of)))
     assert told == [(number + 1, checked.runs) for number in range(checked.runs)]
-    assert bar(1, 3) == "[" + "#" * 10 + "." * 20 + "]"
-    assert bar(0, 0) == "[" + "." * 30 + "]"
+
+
+class _Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize(("screen", "drawn"), [(_Terminal(), True), (io.StringIO(), False)])
+def test_progress_is_drawn_at_a_terminal_only(
+    screen: io.StringIO, drawn: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setattr(sys, "stderr", screen)
+    with progress_shown() as done:
+        done("runs looked at", 1, 3)
+    assert ("1/3 runs looked at" in screen.getvalue()) == drawn
+    assert drawn or not screen.getvalue()

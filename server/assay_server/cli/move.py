@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import sys
-import time
-from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
@@ -14,11 +10,10 @@ import typer
 
 from assay_core.settings.command_line import with_settings
 from assay_sampling.errors import ParameterError
-from assay_server.cli.output import JsonOption, server_extra, show
+from assay_server.cli.output import JsonOption, progress_shown, server_extra, show
 from assay_server.config import ServerSettings
 
 _SQLITE, _FOLDER = "sqlite", "folder"
-_EVERY_SECONDS = 2.0
 
 
 @with_settings(
@@ -63,7 +58,7 @@ def move(
         raise ParameterError(
             "--to", "it must name one database", "give --to URL, --to sqlite, or --to-file FILE"
         )
-    with _progress_printer() as progress:
+    with progress_shown() as progress:
         if to == _SQLITE:
             moved = move_to_sqlite(state, asked_database(settings.database, settings.database_file), progress)
         else:
@@ -82,7 +77,7 @@ def _move_records(settings: ServerSettings, state: Path, to: str, *, json_output
     from assay_server.records.moving import move_to_folder, move_to_place  # noqa: PLC0415
 
     database = asked_database(settings.database, settings.database_file)
-    with _progress_printer("copied and compared") as progress:
+    with progress_shown() as progress:
         if to == _FOLDER:
             moved = move_to_folder(state, database, progress)
         elif Path(to).is_absolute():
@@ -96,17 +91,3 @@ def _move_records(settings: ServerSettings, state: Path, to: str, *, json_output
         f"{moved.to}, each as it was; the old ones are still in {moved.kept}"
     )
     show({"state": str(state), **asdict(moved)}, text, as_json=json_output)
-
-
-@contextlib.contextmanager
-def _progress_printer(done: str = "rows copied") -> Iterator[Callable[[str, int], None]]:
-    """Tells people at a terminal from time to time which table is being copied."""
-    shown_at = time.monotonic()
-
-    def print_progress(table: str, rows: int) -> None:
-        nonlocal shown_at
-        if time.monotonic() - shown_at >= _EVERY_SECONDS and sys.stderr.isatty():
-            shown_at = time.monotonic()
-            sys.stderr.write(f"{table}: {rows:,} {done}\n")
-
-    yield print_progress

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
-import sys
-import time
-from collections.abc import Callable, Iterator
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -14,7 +11,7 @@ import typer
 
 from assay_core.settings.command_line import with_settings
 from assay_sampling.errors import StorageError
-from assay_server.cli.output import JsonOption, show
+from assay_server.cli.output import JsonOption, progress_shown, show
 from assay_server.clock import wall_ms
 from assay_server.config import ServerSettings
 
@@ -27,9 +24,6 @@ WithoutAuthorityOption = Annotated[
 ]
 # So many findings are printed; --json has all.
 _MOST_PRINTED = 50
-_SHOWN_AFTER_SECONDS = 2.0
-_SHOWN_EVERY_SECONDS = 0.2
-_WIDTH = 30
 
 
 @with_settings(ServerSettings, "state_dir", "database", "database_file")
@@ -139,8 +133,9 @@ def check(*, settings: ServerSettings, json_output: JsonOption = False) -> None:
     from assay_server.maintenance.check import check_state  # noqa: PLC0415
 
     state = settings.state_dir.absolute()
-    with counted("runs looked at") as looked_at:
+    with progress_shown() as show_progress:
         database = asked_database(settings.database, settings.database_file)
+        looked_at = partial(show_progress, "runs looked at")
         checked = check_state(state, looked_at, database)
     note_done(state, Task.CHECK, Done(ended_at_ms=wall_ms(), faults=len(checked.findings)))
     findings = [{**asdict(each), "remedy": each.kind.remedy} for each in checked.findings]
@@ -153,30 +148,3 @@ def check(*, settings: ServerSettings, json_output: JsonOption = False) -> None:
         first = findings[0]
         more = f"; {len(findings) - 1:,} more findings" if len(findings) > 1 else ""
         raise StorageError(str(first["subject"]), f"{first['cause']}{more}", str(first["remedy"]))
-
-
-@contextlib.contextmanager
-def counted(what: str) -> Iterator[Callable[[int, int], None]]:
-    """Draws one line, cleared at the end; yields what to tell how many are done, and of how many."""
-    began, shown_at = time.monotonic(), 0.0
-
-    def done(number: int, of: int) -> None:
-        nonlocal shown_at
-        now = time.monotonic()
-        if now - began >= _SHOWN_AFTER_SECONDS and now - shown_at >= _SHOWN_EVERY_SECONDS:
-            shown_at = now
-            sys.stderr.write(f"\r{bar(number, of)} {number:,} of {of:,} {what}")
-            sys.stderr.flush()
-
-    try:
-        yield done if sys.stderr.isatty() else lambda number, of: None
-    finally:
-        if shown_at:
-            sys.stderr.write("\r\x1b[K")
-            sys.stderr.flush()
-
-
-def bar(number: int, of: int) -> str:
-    """How much of a line is full."""
-    full = _WIDTH * min(number, of) // max(of, 1)
-    return f"[{'#' * full}{'.' * (_WIDTH - full)}]"
