@@ -43,8 +43,8 @@ WORDS_OF_OTHERS = {
         "_without_code",
     ): "libpq, which gives no code where a connection was not made",
     (
-        "server/assay_server/store/objects/refusals.py",
-        "bucket_error",
+        "server/assay_server/store/objects/bucket.py",
+        "_bucket_error",
     ): "obstore, whose errors carry no status, and the object store's answer in them",
     ("sampling/assay_sampling/readers/base.py", "said_by_profiler"): "what a profiler wrote into its file",
     (

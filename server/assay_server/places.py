@@ -1,27 +1,41 @@
-"""Places that settings name: of the records, of the analyses, and of the live page.
+"""Places that settings name: of the metadata, of the records, of the analyses, and of the live page.
 
-Credentials of a bucket are never part of its place: they come from the environment (``AWS_ACCESS_KEY_ID`` and
-its like) or from a private file, whose path alone is kept. Source: docs/security.md, "Workers of analyses",
-"The live page".
+A password is never part of what programs print, log or show in a list of processes. Credentials of a bucket
+are never part of its place: they come from the environment (``AWS_ACCESS_KEY_ID`` and its like) or from a
+private file, whose path alone is kept. Source: docs/security.md, "Workers of analyses", "The live page".
 """
 
 from __future__ import annotations
 
+import importlib
 import ipaddress
 import re
 import stat
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from assay_core.files.durable import storage_errors
 from assay_core.server_address import ServerAddress, parse_address
 from assay_sampling.errors import MissingExtraError, ParameterError
 
+if TYPE_CHECKING:
+    from sqlalchemy import URL
+
+DATABASE_SCHEME = "postgresql"
+_SECRETS = ("password", "sslpassword")
+_DATABASE_REMEDY = (
+    "give postgresql://USER@HOST:PORT/NAME, or postgresql:///NAME?host=/run/postgresql for a socket"
+)
+_SECRET_REMEDY = (
+    "write the whole URL into a file that only the server's user may read, and give --database-file; "
+    "or leave it out of the URL, and use PGPASSFILE or PGPASSWORD"
+)
 SCHEME = "s3"
 DEFAULT_CACHE_BYTES = 20 << 30
-_REMEDY = "give s3://BUCKET or s3://BUCKET/PREFIX, and the server's address with --records-endpoint"
+_BUCKET_REMEDY = "give s3://BUCKET or s3://BUCKET/PREFIX, and the server's address with --records-endpoint"
 _BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
 _PREFIX = re.compile(r"[A-Za-z0-9._-]+(/[A-Za-z0-9._-]+)*")
 _KEYS = {
@@ -33,6 +47,70 @@ _DASK, _DASK_TLS = "dask://", "dask+tls://"
 _LOOPBACK_NAMES = ("localhost", "127.0.0.1", "::1")
 _HOST_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9-]{0,62}\.?)*")
 _LONGEST_NAME = 253
+
+
+@dataclass(frozen=True)
+class DatabasePlace:
+    """A database; its text and representation have no password."""
+
+    url: URL
+
+    @property
+    def shown(self) -> str:
+        """The URL without its password and its parameters, which may hold another."""
+        return self._rendered({})
+
+    @property
+    def without_secret(self) -> str:
+        """The URL that reaches the database if the password comes from elsewhere."""
+        query = {name: value for name, value in self.url.query.items() if name not in _SECRETS}
+        return self._rendered(query)
+
+    def _rendered(self, query: Mapping[str, str | tuple[str, ...]]) -> str:
+        url = self.url  # set() cannot take a password away
+        made = type(url).create(DATABASE_SCHEME, url.username, None, url.host, url.port, url.database, query)
+        return made.render_as_string()
+
+    def __repr__(self) -> str:
+        return f"DatabasePlace({self.shown})"
+
+    __str__ = __repr__
+
+
+def database_place(text: str, option: str = "--database", *, with_secret: bool = False) -> DatabasePlace:
+    """The place that a URL names. ``with_secret``: it may have a password.
+
+    Raises ParameterError if it is none, MissingExtraError without the packages of this database.
+    """
+    import sqlalchemy as sa  # noqa: PLC0415 - verbs that need no database do not load it
+
+    try:
+        url = sa.make_url(text)
+    except (sa.exc.ArgumentError, ValueError):
+        # Its text is not shown: it may have a password in an unexpected place.
+        raise ParameterError(option, "it is not the URL of a database", _DATABASE_REMEDY) from None
+    if url.drivername != DATABASE_SCHEME:
+        kind = url.drivername.partition("+")[0]
+        raise ParameterError(option, f"{kind!r} is not a kind of database that Assay knows", _DATABASE_REMEDY)
+    if not url.database:
+        raise ParameterError(option, "it names no database", _DATABASE_REMEDY)
+    secret = url.password is not None or any(name in url.query for name in _SECRETS)
+    if secret and not with_secret:
+        raise ParameterError(
+            option, "a password here is seen by everybody who lists processes", _SECRET_REMEDY
+        )
+    return DatabasePlace(url.set(drivername=f"{DATABASE_SCHEME}+psycopg"))
+
+
+def database_place_in_file(path: Path) -> DatabasePlace:
+    """The place that the first line of a private file names, which may have a password.
+
+    Raises ParameterError if others may read the file, StorageError if it cannot be read.
+    """
+    lines = private_lines(path, "--database-file")
+    if not lines or not lines[0].strip():
+        raise ParameterError("--database-file", f"{path} is empty", _DATABASE_REMEDY)
+    return database_place(lines[0].strip(), "--database-file", with_secret=True)
 
 
 @dataclass(frozen=True)
@@ -103,13 +181,13 @@ def bucket_and_prefix(url: str, option: str = "--records") -> tuple[str, str]:
     """The parts of ``s3://BUCKET/PREFIX``; the prefix has no slash at its ends. Raises ParameterError."""
     parts = urlsplit(url)
     if parts.scheme != SCHEME or parts.query or parts.fragment or "@" in parts.netloc:
-        raise ParameterError(option, f"{url[:100]!r} does not name a bucket", _REMEDY)
+        raise ParameterError(option, f"{url[:100]!r} does not name a bucket", _BUCKET_REMEDY)
     prefix = parts.path.strip("/")
     if not _BUCKET.fullmatch(parts.netloc):
         cause = f"{parts.netloc[:100]!r} cannot be a bucket: 3 to 63 small letters, digits, dots and hyphens"
-        raise ParameterError(option, cause, _REMEDY)
+        raise ParameterError(option, cause, _BUCKET_REMEDY)
     if (prefix and not _PREFIX.fullmatch(prefix)) or ".." in prefix:
-        raise ParameterError(option, f"{prefix[:100]!r} cannot be a prefix of objects' names", _REMEDY)
+        raise ParameterError(option, f"{prefix[:100]!r} cannot be a prefix of objects' names", _BUCKET_REMEDY)
     return parts.netloc, prefix
 
 
@@ -142,12 +220,12 @@ def read_credentials(path: Path) -> dict[str, str]:
     return credentials
 
 
-def require_client() -> None:
-    """Raise MissingExtraError without the package of object stores."""
+def require_package(package: str, extra: str) -> None:
+    """Raise MissingExtraError without the package of a database or of object stores."""
     try:
-        import obstore  # noqa: F401, PLC0415 - only servers with a bucket load it
+        importlib.import_module(package)  # only servers that need it load it
     except ImportError as error:
-        raise MissingExtraError("assay-server", error.name or "obstore", "object-store") from None
+        raise MissingExtraError("assay-server", error.name or package, extra) from None
 
 
 @dataclass(frozen=True)

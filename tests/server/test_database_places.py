@@ -12,8 +12,8 @@ import sqlalchemy as sa
 from assay_sampling.errors import ParameterError, StorageError
 from assay_server.database.opening import AskedDatabase, asked_database, open_database, place_in_force
 from assay_server.database.state_notes import forget_database, note_database, noted_database
+from assay_server.places import database_place
 from assay_server.store.column_values import document_text
-from assay_server.store.postgresql.place import place_of
 from assay_server.store.postgresql.refusals import refusal
 from assay_server.store.sqlite import SqliteStore
 
@@ -46,7 +46,7 @@ def test_a_place_shows_neither_password_nor_parameters(tmp_path: Path) -> None:
 )
 def test_a_url_that_cannot_be_is_refused_without_its_password(text: str, cause: str) -> None:
     with pytest.raises(ParameterError, match=cause) as caught:
-        place_of(text)
+        database_place(text)
     assert SECRET not in str(caught.value)
 
 
@@ -69,11 +69,11 @@ def test_a_file_that_others_may_read_is_refused(tmp_path: Path) -> None:
 def test_a_folder_notes_its_database_without_the_password(tmp_path: Path) -> None:
     assert noted_database(tmp_path) is None
     assert place_in_force(tmp_path, AskedDatabase()) is None
-    note_database(tmp_path, place_of(f"{URL}&sslpassword={SECRET}", with_secret=True), None, 77)
+    note_database(tmp_path, database_place(f"{URL}&sslpassword={SECRET}", with_secret=True), None, 77)
     noted = noted_database(tmp_path)
     assert noted is not None and (noted.url, noted.state) == (URL, 77)
     assert SECRET not in (tmp_path / "database.json").read_text()
-    assert place_in_force(tmp_path, AskedDatabase()) == place_of(URL)
+    assert place_in_force(tmp_path, AskedDatabase()) == database_place(URL)
     forget_database(tmp_path)
     forget_database(tmp_path)
     assert noted_database(tmp_path) is None
@@ -89,11 +89,11 @@ def test_a_note_of_a_newer_release_is_refused(tmp_path: Path, text: str) -> None
 def test_campaigns_in_sqlite_are_not_left_behind_in_silence(tmp_path: Path) -> None:
     SqliteStore(tmp_path / "metadata.sqlite").close()
     with pytest.raises(StorageError, match="assay-server move --to URL"):
-        open_database(tmp_path, AskedDatabase(place_of(URL)))
+        open_database(tmp_path, AskedDatabase(database_place(URL)))
 
 
 def test_a_database_that_does_not_answer_is_said_with_its_remedy(tmp_path: Path) -> None:
-    asked = AskedDatabase(place_of("postgresql://assay@127.0.0.1:1/queue"))
+    asked = AskedDatabase(database_place("postgresql://assay@127.0.0.1:1/queue"))
     with pytest.raises(StorageError, match="the database does not answer") as caught:
         open_database(tmp_path, asked)
     assert caught.value.subject == "postgresql://assay@127.0.0.1:1/queue"

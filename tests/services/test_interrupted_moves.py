@@ -17,8 +17,8 @@ from assay_sampling.errors import StorageError
 from assay_server.database.moving import Moved, move_to_postgresql, move_to_sqlite
 from assay_server.database.opening import AskedDatabase, open_database
 from assay_server.database.state_notes import noted_database
+from assay_server.places import database_place
 from assay_server.store.model import Slice
-from assay_server.store.postgresql.place import place_of
 from assay_server.store.sqlite import SqliteStore
 from tests.services.postgresql import OwnPostgresql
 from tests.support.server.stored_values import campaign, run
@@ -29,7 +29,7 @@ import os, signal, sys
 from pathlib import Path
 from assay_server.database.moving import move_to_postgresql, move_to_sqlite
 from assay_server.database.opening import AskedDatabase
-from assay_server.store.postgresql.place import place_of
+from assay_server.places import database_place
 
 def die(table, rows):
     if rows == 200:
@@ -39,7 +39,7 @@ state, url = Path(sys.argv[1]), sys.argv[2]
 if url == "sqlite":
     move_to_sqlite(state, AskedDatabase(), die)
 else:
-    move_to_postgresql(state, AskedDatabase(place_of(url)), die)
+    move_to_postgresql(state, AskedDatabase(database_place(url)), die)
 """
 Told = Callable[[str, int], None]
 
@@ -56,7 +56,7 @@ def state(tmp_path: Path) -> Path:
 def move(state: Path, url: str, told: Told = lambda table, rows: None) -> Moved:
     if url == "sqlite":
         return move_to_sqlite(state, AskedDatabase(), told)
-    return move_to_postgresql(state, AskedDatabase(place_of(url)), told)
+    return move_to_postgresql(state, AskedDatabase(database_place(url)), told)
 
 
 def kept(state: Path) -> int:

@@ -22,9 +22,9 @@ from assay_server.database.moving import move_to_postgresql, move_to_sqlite
 from assay_server.database.opening import AskedDatabase, open_database, open_leading, opened_alone
 from assay_server.database.state_notes import DatabaseInForce, noted_database
 from assay_server.maintenance.stored_files import copy_database
+from assay_server.places import database_place
 from assay_server.store.model import Slice
 from assay_server.store.postgresql.connections import require_fit
-from assay_server.store.postgresql.place import place_of
 from assay_server.store.postgresql.store import PostgresqlStore
 from assay_server.store.sql import MetadataStore
 from assay_server.store.sqlite import SqliteStore
@@ -50,7 +50,7 @@ def url(server: OwnPostgresql) -> str:
 
 
 def asked(url: str) -> AskedDatabase:
-    return AskedDatabase(place_of(url))
+    return AskedDatabase(database_place(url))
 
 
 def nothing(_table: str, _rows: int) -> None:
@@ -67,7 +67,7 @@ def fill(store: MetadataStore) -> None:
 def test_a_killed_database_is_a_typed_error_and_the_store_goes_on_by_itself(
     server: OwnPostgresql, url: str
 ) -> None:
-    store = opened_alone(place_of(url))
+    store = opened_alone(database_place(url))
     fill(store)
     with store.snapshot() as read:
         before = read.runs("made-1")
@@ -86,7 +86,7 @@ def test_a_killed_database_is_a_typed_error_and_the_store_goes_on_by_itself(
     with store.transaction() as write:
         write.save_run(run(0, state=RunState.DONE))
     with pytest.raises(StorageError, match="another assay-server uses this database"):
-        opened_alone(place_of(url))  # the lock was taken again
+        opened_alone(database_place(url))  # the lock was taken again
     store.close()
 
 
@@ -179,7 +179,7 @@ def test_a_database_with_the_campaigns_of_another_folder_is_refused(url: str, tm
 def test_programs_that_open_an_empty_database_at_one_moment_give_it_one_number(
     url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    PostgresqlStore(place_of(url)).close()  # the tables are there
+    PostgresqlStore(database_place(url)).close()  # the tables are there
     both, has_rows = Barrier(2), opening.has_rows
 
     def both_found_it_empty(connection: sa.Connection, **told: bool) -> bool:
@@ -242,7 +242,7 @@ def test_databases_that_are_not_fit_are_refused_each_with_its_remedy(
 
     def refused(place: str, match: str) -> None:
         with pytest.raises(StorageError, match=match) as caught:
-            PostgresqlStore(place_of(place))
+            PostgresqlStore(database_place(place))
         assert caught.value.remedy
 
     refused(server.url("latin"), "its encoding is LATIN1")
@@ -251,7 +251,7 @@ def test_databases_that_are_not_fit_are_refused_each_with_its_remedy(
     refused(server.url("one", "nobody"), "the database has no such user")
     server.administrate("CREATE TABLE photos (id integer)", database="bare")
     refused(server.url("bare"), "it is another program's database")
-    PostgresqlStore(place_of(url)).close()
+    PostgresqlStore(database_place(url)).close()
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute("UPDATE alembic_version SET version_num = '9999'")
     refused(url, "another version of Assay wrote it")
@@ -259,7 +259,7 @@ def test_databases_that_are_not_fit_are_refused_each_with_its_remedy(
 
 def refused(place: str, match: str) -> StorageError:
     with pytest.raises(StorageError, match=match) as caught:
-        PostgresqlStore(place_of(place, with_secret=True))
+        PostgresqlStore(database_place(place, with_secret=True))
     assert caught.value.remedy
     return caught.value
 
@@ -275,7 +275,7 @@ def test_a_wrong_password_is_refused_and_never_shown(
         error = refused(with_password, "the database refused the user or the password")
         assert "mistaken" not in str(error) and "PGPASSFILE" in error.remedy
     monkeypatch.setenv("PGPASSWORD", "right")
-    PostgresqlStore(place_of(place)).close()
+    PostgresqlStore(database_place(place)).close()
 
 
 def test_a_database_that_is_only_read_is_refused(server: OwnPostgresql, url: str) -> None:
@@ -283,14 +283,14 @@ def test_a_database_that_is_only_read_is_refused(server: OwnPostgresql, url: str
     error = refused(url, "somebody set it to be only read")
     assert "RESET default_transaction_read_only" in error.remedy
     server.administrate("ALTER DATABASE one RESET default_transaction_read_only")
-    PostgresqlStore(place_of(url)).close()
+    PostgresqlStore(database_place(url)).close()
     with server.as_standby():
         assert refused(url, "it is a standby").remedy == "name the primary server"
-    PostgresqlStore(place_of(url)).close()
+    PostgresqlStore(database_place(url)).close()
 
 
 def test_a_store_whose_database_becomes_only_read_tells_so(server: OwnPostgresql, url: str) -> None:
-    store = opened_alone(place_of(url))
+    store = opened_alone(database_place(url))
     fill(store)
     with server.as_standby():
         with (
@@ -308,7 +308,7 @@ def test_a_store_whose_database_becomes_only_read_tells_so(server: OwnPostgresql
 
 def test_a_server_that_is_too_old_is_refused_by_what_it_reports(url: str) -> None:
     """No server of PostgreSQL 14 is at hand: the number that a newer one reports is replaced."""
-    engine = sa.create_engine(place_of(url).url, isolation_level="AUTOCOMMIT")
+    engine = sa.create_engine(database_place(url).url, isolation_level="AUTOCOMMIT")
 
     @sa.event.listens_for(engine, "before_cursor_execute", retval=True)
     def older(_c: Any, _cursor: Any, statement: str, parameters: Any, *_others: Any) -> tuple[str, Any]:

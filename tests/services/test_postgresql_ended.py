@@ -14,9 +14,9 @@ import pytest
 from assay_core.records.machine import Inventory
 from assay_sampling.errors import StorageError
 from assay_server.database.opening import opened_alone
+from assay_server.places import database_place
 from assay_server.store import transactions
 from assay_server.store.model import Agent
-from assay_server.store.postgresql.place import place_of
 from assay_server.store.postgresql.store import NumberedCommits, PostgresqlStore, new_engine
 from assay_server.store.prepared import Driver, PreparedStatements
 from assay_server.store.transactions import NothingKeptError, OutcomeUnknownError, repeated
@@ -25,7 +25,7 @@ from tests.services.postgresql import OwnPostgresql
 
 @pytest.fixture
 def store(fresh_database: str) -> Iterator[PostgresqlStore]:
-    with closing(opened_alone(place_of(fresh_database))) as made:
+    with closing(opened_alone(database_place(fresh_database))) as made:
         with made.transaction() as write:
             write.begin_epoch(1)
             for name in ("a", "b"):
@@ -216,7 +216,7 @@ class Writer:
     """Commits beside a store: one connection writes, another asks what became of that."""
 
     def __init__(self, url: str, stack: ExitStack) -> None:
-        engine = new_engine(place_of(url))
+        engine = new_engine(database_place(url))
         stack.callback(engine.dispose)
         prepared = PreparedStatements(engine.dialect, by_cursor=True)
         self.slow, self.looking = (Driver(stack.enter_context(engine.connect()), prepared) for _ in range(2))

@@ -12,9 +12,9 @@ import pytest
 
 from assay_sampling.errors import StorageError
 from assay_server.database.opening import opened_alone
+from assay_server.places import DatabasePlace, database_place
 from assay_server.store.postgresql import lead as leads
 from assay_server.store.postgresql.lead import LEAD_SECONDS, Lead, LeadLostError, awaited_lead, taken_lead
-from assay_server.store.postgresql.place import DatabasePlace, place_of
 from assay_server.store.postgresql.store import PostgresqlStore
 from tests.chaos.wire import FAIR, Weather, Wire
 from tests.services.postgresql import OwnPostgresql
@@ -24,7 +24,7 @@ from tests.support.server.stored_values import campaign, run
 
 @pytest.fixture
 def place(fresh_database: str) -> DatabasePlace:
-    return place_of(fresh_database)
+    return database_place(fresh_database)
 
 
 def expire(url: str) -> None:

@@ -17,7 +17,7 @@ import pytest
 
 from assay_sampling.errors import StorageError
 from assay_server.database.opening import opened_alone
-from assay_server.store.postgresql.place import place_of
+from assay_server.places import database_place
 from assay_server.store.postgresql.store import PostgresqlStore
 from assay_server.store.transactions import NothingKeptError
 from tests.services.postgresql import OwnPostgresql
@@ -51,7 +51,7 @@ def make_user(own_postgresql: OwnPostgresql) -> MakeUser:
 
 def refused(url: str, match: str) -> StorageError:
     with pytest.raises(StorageError, match=match) as caught:
-        PostgresqlStore(place_of(url))
+        PostgresqlStore(database_place(url))
     assert caught.value.remedy
     return caught.value
 
@@ -85,7 +85,7 @@ def test_settings_of_the_user_that_would_end_sessions_or_statements_do_not_count
         "SET default_transaction_isolation = 'serializable'", "SET default_transaction_deferrable = on",
         "SET standard_conforming_strings = off", "SET timezone = 'Asia/Kathmandu'",
     )  # fmt: skip
-    with closing(opened_alone(place_of(url))) as store:
+    with closing(opened_alone(database_place(url))) as store:
         sessions = "SELECT array_agg(pid ORDER BY pid) FROM pg_stat_activity WHERE datname = 'of_user'"
         with closing(psycopg.connect(url.replace("of_user", "postgres").replace(USER, "assay"))) as watching:
             watching.autocommit = True
@@ -98,7 +98,7 @@ def test_settings_of_the_user_that_would_end_sessions_or_statements_do_not_count
             assert watching.execute(sessions).fetchone() == before, "a session ended"
             write_and_read(store, 2)
         with pytest.raises(StorageError, match="another assay-server uses this database"):
-            opened_alone(place_of(url))
+            opened_alone(database_place(url))
     assert not [each for each in caplog.records if each.levelno >= logging.ERROR]
 
 
@@ -109,7 +109,7 @@ def test_a_search_path_names_the_schema_or_is_said_to_name_none(
     error = refused(url, "may use no schema of those that it looks in .search_path: assay_lab.")
     assert "CREATE SCHEMA" in error.remedy and "RESET search_path" in error.remedy
     own_postgresql.administrate(f"CREATE SCHEMA assay_lab AUTHORIZATION {USER}", database="of_user")
-    with closing(opened_alone(place_of(url))) as store:
+    with closing(opened_alone(database_place(url))) as store:
         write_and_read(store, 1)
 
 
@@ -117,7 +117,9 @@ def test_tables_of_another_user_are_refused_with_a_remedy_that_helps(
     own_postgresql: OwnPostgresql, make_user: MakeUser
 ) -> None:
     url = make_user()
-    PostgresqlStore(place_of(own_postgresql.url("of_user"))).close()  # as a dump that a superuser restored
+    PostgresqlStore(
+        database_place(own_postgresql.url("of_user"))
+    ).close()  # as a dump that a superuser restored
     error = refused(url, "the database's user lacks a right")
     assert "owns its tables" in error.remedy and "--no-owner --role" in error.remedy
 
@@ -127,7 +129,7 @@ def test_a_database_without_a_connection_left_says_so_and_the_store_goes_on(
     own_postgresql: OwnPostgresql, make_user: MakeUser, limited: str
 ) -> None:
     url = make_user()
-    with closing(PostgresqlStore(place_of(url))) as store:
+    with closing(PostgresqlStore(database_place(url))) as store:
         write_and_read(store, 1)
         own_postgresql.administrate(
             f"ALTER {limited} CONNECTION LIMIT 0",
@@ -194,9 +196,9 @@ def test_a_pooler_that_keeps_no_sessions_is_refused_and_one_that_does_serves(
             for _ in range(3):
                 assert "pool_mode = session" in refused(url, "keeps no sessions").remedy
             # What was refused left no lock in the pooler's own connections.
-            opened_alone(place_of(fresh_database)).close()
+            opened_alone(database_place(fresh_database)).close()
             return
-        with closing(opened_alone(place_of(url))) as store:
+        with closing(opened_alone(database_place(url))) as store:
             write_and_read(store, 1)
             with pytest.raises(StorageError, match="another assay-server uses this database"):
-                opened_alone(place_of(url))
+                opened_alone(database_place(url))

@@ -15,7 +15,7 @@ from assay_server.campaigns.heartbeats import Heartbeats
 from assay_server.campaigns.scheduling.coordinator import Coordinator
 from assay_server.campaigns.scheduling.transitions import SchedulePolicy
 from assay_server.clock import SteadyClock
-from assay_server.store.postgresql.place import place_of
+from assay_server.places import database_place
 from assay_server.store.postgresql.store import PostgresqlStore
 from assay_server.store.records import LocalRecordStore
 from tests.bench.leases import made_agent, submit
@@ -65,7 +65,10 @@ class CountedLoad(Load):
 
 def test_each_call_sends_few_statements(fresh_database: str, monkeypatch: pytest.MonkeyPatch) -> None:
     counted, policy = Counted(monkeypatch), SchedulePolicy(lease_ms=600_000_000)
-    with closing(PostgresqlStore(place_of(fresh_database))) as store, tempfile.TemporaryDirectory() as folder:
+    with (
+        closing(PostgresqlStore(database_place(fresh_database))) as store,
+        tempfile.TemporaryDirectory() as folder,
+    ):
         coordinator = Coordinator(store, LocalRecordStore(Path(folder)), policy, SteadyClock())
         submit(coordinator, "made-1", 3 * AGENTS)  # the campaign does not end here
         for number in range(AGENTS):
@@ -102,7 +105,10 @@ def test_no_call_reads_more_of_a_larger_campaign(
         return execute(cursor, query, values, **kwargs)
 
     monkeypatch.setattr(psycopg.Cursor, "execute", noted)  # a connection keeps the method that it finds
-    with closing(PostgresqlStore(place_of(fresh_database))) as store, tempfile.TemporaryDirectory() as folder:
+    with (
+        closing(PostgresqlStore(database_place(fresh_database))) as store,
+        tempfile.TemporaryDirectory() as folder,
+    ):
         coordinator = Coordinator(store, LocalRecordStore(Path(folder)), SchedulePolicy(), SteadyClock())
         submit(coordinator, "made-1", 5_000)
         submit(coordinator, "absent-1", 5_000, "B200")

@@ -25,9 +25,9 @@ from assay_server.campaigns.scheduling.coordinator import Coordinator
 from assay_server.campaigns.scheduling.transitions import SchedulePolicy
 from assay_server.database.opening import opened_alone
 from assay_server.opening import recover
+from assay_server.places import database_place
 from assay_server.store.model import Attempt, PublishedFile, Run, Segment, Slice
 from assay_server.store.postgresql.lead import LeadLostError
-from assay_server.store.postgresql.place import place_of
 from assay_server.store.postgresql.store import PostgresqlStore
 from assay_server.store.records import LocalRecordStore
 from tests.bench.leases import made_agent, submit
@@ -65,7 +65,7 @@ class Site:
             self.register(agent)
 
     def _started(self) -> tuple[Coordinator, Heartbeats]:
-        store = self._stack.enter_context(closing(opened_alone(place_of(self._url))))
+        store = self._stack.enter_context(closing(opened_alone(database_place(self._url))))
         server = Coordinator(store, LocalRecordStore(self._folder, shared=True), SchedulePolicy(), self.clock)
         recover(server)
         return server, self._stack.enter_context(closing(Heartbeats(server)))
@@ -193,7 +193,7 @@ class Site:
 
     def visit(self, _agent: int) -> None:
         """Another program comes, writes and goes."""
-        with closing(PostgresqlStore(place_of(self._url))) as store, store.transaction() as write:
+        with closing(PostgresqlStore(database_place(self._url))) as store, store.transaction() as write:
             for each in write.attempts_in((AttemptState.LEASED,))[:1]:
                 write.save_attempt(replace(each, launches_spooled=each.launches_spooled + 1))
 
@@ -221,7 +221,7 @@ ROUND = [(step, agent) for step in ("lease", "beat", "finish") for agent in rang
 def template(own_postgresql: OwnPostgresql) -> str:
     """A database with empty tables, which takes long to make and little to copy."""
     own_postgresql.administrate("CREATE DATABASE made", database="postgres")
-    PostgresqlStore(place_of(own_postgresql.url("made"))).close()
+    PostgresqlStore(database_place(own_postgresql.url("made"))).close()
     return "made"
 
 

@@ -25,8 +25,8 @@ from assay_server.database.opening import AskedDatabase, open_database
 from assay_server.maintenance.backup import make_backup
 from assay_server.maintenance.check import check_state
 from assay_server.maintenance.restore import restore_backup
+from assay_server.places import database_place
 from assay_server.store.model import SliceState
-from assay_server.store.postgresql.place import place_of
 from tests.services.needed import needs_seaweedfs
 from tests.services.postgresql import OwnPostgresql
 from tests.services.seaweedfs import KEY, SECRET, OwnSeaweedfs
@@ -269,7 +269,7 @@ def test_the_verbs_backup_is_one_moment_and_moves_up_to_an_empty_database(site: 
         done(agent, campaign_id)
     restore_backup(kept, again)
     site.postgresql.administrate("DROP DATABASE IF EXISTS again WITH (FORCE)", "CREATE DATABASE again")
-    database = AskedDatabase(place_of(site.postgresql.url("again")))
+    database = AskedDatabase(database_place(site.postgresql.url("again")))
     move_to_postgresql(again, database, lambda table, rows: None)
     assert check_state(again).findings == ()
     assert sorted(published(InFolder(again).files()).values()) == sorted(before.values())

@@ -17,8 +17,8 @@ from assay_server.database.state_notes import (
     note_database,
     noted_database,
 )
+from assay_server.places import DatabasePlace, database_place, database_place_in_file, require_package
 from assay_server.signals import StandbyEndedError
-from assay_server.store.postgresql.place import DatabasePlace, place_in_file, place_of, require_driver
 from assay_server.store.sql import MetadataStore
 from assay_server.store.sqlite import SqliteStore
 
@@ -48,8 +48,8 @@ def asked_database(database: str, file: Path | None) -> AskedDatabase:
     if database and file is not None:
         raise ParameterError("--database-file", "--database is given too", "give one of them")
     if file is not None:
-        return AskedDatabase(place_in_file(file), file)
-    return AskedDatabase(place_of(database) if database else None)
+        return AskedDatabase(database_place_in_file(file), file)
+    return AskedDatabase(database_place(database) if database else None)
 
 
 def place_in_force(state: Path, settings: AskedDatabase) -> DatabasePlace | None:
@@ -84,7 +84,7 @@ def awaited_lead_of(
     place = place_in_force(state, settings)
     if place is None:
         return None
-    require_driver()
+    require_package("psycopg", "postgresql")
     from assay_server.store.postgresql.lead import awaited_lead, taken_lead  # noqa: PLC0415 - loads libpq
 
     if not settings.shared:
@@ -132,7 +132,7 @@ def number_of_state(store: MetadataStore) -> int:
 
 def opened_place(place: DatabasePlace, lead: Lead | None = None) -> PostgresqlStore:
     """A PostgreSQL database. Raises StorageError, and MissingExtraError without its packages."""
-    require_driver()
+    require_package("psycopg", "postgresql")
     from assay_server.store.postgresql.store import PostgresqlStore  # noqa: PLC0415 - loads libpq
 
     return PostgresqlStore(place, lead=lead)
@@ -140,7 +140,7 @@ def opened_place(place: DatabasePlace, lead: Lead | None = None) -> PostgresqlSt
 
 def opened_alone(place: DatabasePlace) -> PostgresqlStore:
     """A PostgreSQL database for who works alone on it. Raises StorageError, also if a server has it."""
-    require_driver()
+    require_package("psycopg", "postgresql")
     from assay_server.store.postgresql.lead import taken_lead  # noqa: PLC0415 - loads libpq
 
     return opened_place(place, taken_lead(place))

@@ -14,8 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from assay_core.files.durable import storage_errors, sync_directory, write_atomically
 from assay_sampling.errors import StorageError
-from assay_server.places import SCHEME
-from assay_server.store.postgresql.place import DatabasePlace, place_in_file, place_of
+from assay_server.places import SCHEME, DatabasePlace, database_place, database_place_in_file
 
 SQLITE_FILE = "metadata.sqlite"
 _DATABASE_NOTE, RECORDS_NOTE = "database.json", "records.json"
@@ -42,7 +41,7 @@ class DatabaseInForce(_Note):
     @property
     def place(self) -> DatabasePlace:
         """Where the database is. Raises the errors of a place."""
-        return place_in_file(Path(self.file)) if self.file else place_of(self.url)
+        return database_place_in_file(Path(self.file)) if self.file else database_place(self.url)
 
 
 class RecordsInForce(_Note):

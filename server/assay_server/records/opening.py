@@ -14,8 +14,7 @@ from assay_core.records.campaign import AttemptState
 from assay_sampling.errors import ParameterError, StorageError
 from assay_server.database.state_notes import RecordsInForce, note_records, noted_records
 from assay_server.places import RecordsPlace
-from assay_server.store.objects.bucket import Bucket, opened_bucket, probe_bucket
-from assay_server.store.objects.refusals import MissingObjectError
+from assay_server.store.objects.bucket import Bucket, MissingObjectError, opened_bucket, probe_bucket
 from assay_server.store.objects.store import ObjectRecordStore
 from assay_server.store.record_store import RecordStore
 from assay_server.store.records import LocalRecordStore

@@ -27,8 +27,8 @@ from assay_server.campaigns.scheduling.leases import Lease
 from assay_server.campaigns.scheduling.transitions import SchedulePolicy
 from assay_server.clock import SteadyClock
 from assay_server.database.opening import opened_alone
+from assay_server.places import DATABASE_SCHEME, database_place
 from assay_server.store.model import PublishedFile, Segment
-from assay_server.store.postgresql.place import SCHEME, place_of
 from assay_server.store.records import LocalRecordStore
 from assay_server.store.sql import MetadataStore
 from assay_server.store.sqlite import SqliteStore
@@ -40,8 +40,8 @@ ROUNDS_BEFORE = 3
 
 def opened(place: str) -> MetadataStore:
     """The store of a place, for one process at a time."""
-    if place.startswith(SCHEME):
-        return opened_alone(place_of(place))
+    if place.startswith(DATABASE_SCHEME):
+        return opened_alone(database_place(place))
     return SqliteStore(Path(place) / "metadata.sqlite")
 
 
@@ -113,7 +113,7 @@ def main() -> None:
     """One process."""
     place, agents, seconds = sys.argv[1], int(sys.argv[2]), float(sys.argv[3])
     store = opened(place)
-    folder = Path(place) if not place.startswith(SCHEME) else Path.cwd()
+    folder = Path(place) if not place.startswith(DATABASE_SCHEME) else Path.cwd()
     coordinator = Coordinator(store, LocalRecordStore(folder), SchedulePolicy(), SteadyClock())
     with ExitStack() as stack:
         stack.callback(store.close)

@@ -14,8 +14,8 @@ from typing import Any
 import psycopg
 import sqlalchemy as sa
 
+from assay_server.places import DatabasePlace, database_place
 from assay_server.store import tables
-from assay_server.store.postgresql.place import DatabasePlace, place_of
 from assay_server.store.postgresql.store import PostgresqlStore
 
 VARIABLE = "ASSAY_POSTGRESQL"
@@ -31,7 +31,7 @@ def server_url() -> str:
 def place_in_schema(schema: str) -> DatabasePlace:
     """The place of a schema of the server's database."""
     url = sa.make_url(server_url()).update_query_dict({"options": f"-csearch_path={schema}"})
-    return place_of(url.render_as_string(hide_password=False), with_secret=True)
+    return database_place(url.render_as_string(hide_password=False), with_secret=True)
 
 
 def administrate(*commands: str) -> None:

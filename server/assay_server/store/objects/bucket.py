@@ -11,6 +11,7 @@ silence and are sent again, on another connection; large ones have two minutes, 
 from __future__ import annotations
 
 import mmap
+import re
 import secrets
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -22,8 +23,7 @@ from pathlib import Path
 from typing import IO, Any, TypeVar
 
 from assay_sampling.errors import StorageError
-from assay_server.places import RecordsPlace, bucket_and_prefix, read_credentials, require_client
-from assay_server.store.objects.refusals import BrokenOffError, MissingObjectError, bucket_error
+from assay_server.places import RecordsPlace, bucket_and_prefix, read_credentials, require_package
 
 Answer = TypeVar("Answer")
 
@@ -47,6 +47,70 @@ _RETRY: Any = {
     "retry_timeout": timedelta(seconds=_LONGEST_SECONDS),
     "backoff": {"init_backoff": timedelta(seconds=0.2), "max_backoff": timedelta(seconds=5), "base": 2},
 }
+
+
+# Of an error's text: the address that was asked for, which holds names, and the client's own settings.
+_NOT_TELLING = re.compile(r"uri: Some\(\s*\S+\s*\)|\w*_timeout: \S+|<(Resource|Key|BucketName)>[^<]*")
+_TELL_ADMIN = "nothing already stored is lost, and agents keep what they measure until it answers"
+_NO_ANSWER = "the object store does not answer"
+_SEE_THAT_IT_RUNS = f"see that it runs and that --records-endpoint names it; {_TELL_ADMIN}"
+# After it obstore does not send a PUT that makes an object again, because the first may have made it.
+_SILENT = re.compile("kind: Timeout")
+_BROKEN_OFF = re.compile(
+    r"kind: Interrupted|UnexpectedEof|Incomplete(Body|Message)|BrokenPipe|ConnectionReset"
+)
+# What a part of an error's text says, most telling first. Source: Amazon S3 API Reference, "Error responses".
+_MEANINGS: tuple[tuple[str, str, str], ...] = (
+    (
+        r"RequestTimeTooSkewed|RequestExpired",
+        "this machine's clock and the object store's differ too much",
+        "set both clocks, with NTP",
+    ),
+    (r"NoSuchBucket", "there is no such bucket", "correct its name in --records, or make the bucket"),
+    (
+        r"InvalidAccessKeyId|SignatureDoesNotMatch|InvalidToken|ExpiredToken|Unauthenticated",
+        "the object store does not accept these credentials",
+        "check AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or the file of --records-credentials",
+    ),
+    (
+        r"AccessDenied|PermissionDenied|403 Forbidden|AllAccessDisabled",
+        "the object store denies access",
+        "let these credentials read, write, list and remove objects below the prefix",
+    ),
+    (
+        r"[Cc]ertificate|UnknownIssuer|TlsError|tls handshake|InvalidContentType",
+        "TLS with the object store failed: its certificate is not trusted, or it speaks no TLS",
+        "check --records-endpoint, and name its authority's certificate with the variable SSL_CERT_FILE",
+    ),
+    (
+        r"InsufficientStorage|XMinioStorageFull|507 |QuotaExceeded",
+        "the object store is full",
+        "free space in it",
+    ),
+    (
+        r"SlowDown|ServiceUnavailable|503 Service|server error|50[0-9] ",
+        "the object store cannot serve now (5xx)",
+        f"see its logs; {_TELL_ADMIN}",
+    ),
+    (
+        r"[Cc]onnection|connect error|error sending request|timed? ?out|dns error|[Tt]imeout",
+        _NO_ANSWER,
+        _SEE_THAT_IT_RUNS,
+    ),
+    (
+        r"169\.254|credential",
+        "there are no credentials for the object store",
+        "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or give --records-credentials FILE",
+    ),
+)
+
+
+class MissingObjectError(StorageError):
+    """There is no object of that name."""
+
+
+class _BrokenOffError(StorageError):
+    """The connection ended within an answer, or none came: whether the request was done is not known."""
 
 
 @dataclass(frozen=True)
@@ -76,9 +140,8 @@ class Bucket:
 
     def put_new(self, name: str, data: bytes) -> None:
         """Make an object. One of this content that is there already will do; of another: StorageError."""
-        store = self._store_for(len(data))
         try:
-            self._tried(name, lambda: self._client.put(store, name, data, mode="create", use_multipart=False))
+            self._put(self._store_for(len(data)), name, data, mode="create", use_multipart=False)
         except _AlreadyThere:
             if self.get(name) != data:
                 raise self._other_content(name) from None
@@ -106,29 +169,20 @@ class Bucket:
             return
         if size > MOST_AT_ONCE_BYTES:
             if not self._is_file(name, path):
-                self._tried(
-                    name,
-                    lambda: self._client.put(
-                        self._patient, name, path, chunk_size=_PART_BYTES, max_concurrency=_PARTS_TOGETHER
-                    ),
-                )
+                self._put(self._patient, name, path, chunk_size=_PART_BYTES, max_concurrency=_PARTS_TOGETHER)
             return
         with path.open("rb") as file:
             # obstore reads it where it is; a thread of its own may let it go only after the answer.
             content = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
         try:
-            self._tried(
-                name,
-                lambda: self._client.put(self._patient, name, content, mode="create", use_multipart=False),
-            )
+            self._put(self._patient, name, content, mode="create", use_multipart=False)
         except _AlreadyThere:
             if not self._is_file(name, path):
                 raise self._other_content(name) from None
 
     def replace(self, name: str, data: bytes) -> None:
         """Make an object, or replace it whole."""
-        store = self._store_for(len(data))
-        self._tried(name, lambda: self._client.put(store, name, data, use_multipart=False))
+        self._put(self._store_for(len(data)), name, data, use_multipart=False)
 
     def get(self, name: str) -> bytes:
         """The content of an object. Raises MissingObjectError."""
@@ -191,6 +245,9 @@ class Bucket:
                     for each in some:
                         self.remove([each])
 
+    def _put(self, store: Any, name: str, content: Any, **options: Any) -> None:
+        self._tried(name, lambda: self._client.put(store, name, content, **options))
+
     def _store_for(self, size_bytes: int) -> Any:
         return self._store if size_bytes <= _SMALL_BYTES else self._patient
 
@@ -218,7 +275,7 @@ class Bucket:
             try:
                 with self._errors(name):
                     return request()
-            except BrokenOffError:
+            except _BrokenOffError:
                 if time.monotonic() > until:
                     raise
                 time.sleep(pause_seconds)
@@ -233,7 +290,7 @@ class Bucket:
         except exceptions.AlreadyExistsError as error:
             raise _AlreadyThere from error
         except (exceptions.BaseError, OSError, ValueError) as error:
-            raise bucket_error(self.shown, name, error) from error
+            raise _bucket_error(self.shown, name, error) from error
 
 
 class _AlreadyThere(Exception):
@@ -246,7 +303,7 @@ def _found_object(meta: Any) -> FoundObject:
 
 def opened_bucket(place: RecordsPlace) -> Bucket:
     """The bucket of a place; nothing is asked of it yet. Raises ParameterError, MissingExtraError."""
-    require_client()
+    require_package("obstore", "object-store")
     from obstore.store import S3Store  # noqa: PLC0415
 
     bucket, prefix = bucket_and_prefix(place.url)
@@ -289,3 +346,23 @@ def probe_bucket(bucket: Bucket) -> None:
             )
     finally:
         bucket.remove([name])
+
+
+def _bucket_error(shown: str, name: str, error: BaseException) -> StorageError:
+    """The typed error behind one of obstore's, whose text may be long and name keys."""
+    text = _NOT_TELLING.sub("", str(error))
+    subject = f"{shown}: {name}" if name else shown
+    if isinstance(error, FileNotFoundError) and "NoSuchBucket" not in text:
+        return MissingObjectError(subject, "there is no such object", "see what assay-server check finds")
+    if _BROKEN_OFF.search(text):
+        return _BrokenOffError(
+            subject, "its answer broke off", f"see the network and the object store's logs; {_TELL_ADMIN}"
+        )
+    if _SILENT.search(text):
+        return _BrokenOffError(subject, _NO_ANSWER, _SEE_THAT_IT_RUNS)
+    for pattern, cause, remedy in _MEANINGS:
+        if re.search(pattern, text):
+            return StorageError(subject, cause, remedy)
+    code_match = re.search(r"<Code>(\w+)</Code>", text)
+    why = code_match[1] if code_match else type(error).__name__
+    return StorageError(subject, f"the object store refused ({why})", f"see its logs; {_TELL_ADMIN}")

@@ -25,8 +25,7 @@ from assay_core.files.durable import TEMPORARY, storage_errors, storage_fails
 from assay_core.files.private_folders import make_private_folder, private_opener
 from assay_server.content_hash import hash_of_file
 from assay_server.places import RecordsPlace
-from assay_server.store.objects.bucket import Bucket
-from assay_server.store.objects.refusals import MissingObjectError
+from assay_server.store.objects.bucket import Bucket, MissingObjectError
 
 _USED_EVERY_SECONDS = 60.0
 _LOOK_EVERY = 64

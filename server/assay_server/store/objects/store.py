@@ -33,9 +33,8 @@ from assay_core.records.attempt import AttemptKey
 from assay_core.records.campaign import SetAsideReason
 from assay_server.places import RecordsPlace
 from assay_server.store.model import PublishedFile, Segment, SegmentParts
-from assay_server.store.objects.bucket import PROBES, Bucket, probe_bucket
+from assay_server.store.objects.bucket import PROBES, Bucket, MissingObjectError, probe_bucket
 from assay_server.store.objects.cache import RecordFetcher
-from assay_server.store.objects.refusals import MissingObjectError
 from assay_server.store.quarantine_files import MANIFEST, MovedFiles
 from assay_server.store.record_store import BUNDLES, STAGED_REPORT, CheckContent, KnownFiles, report_file
 from assay_server.store.records import DamagedSegmentError, LocalRecordStore, checked_parts

@@ -16,8 +16,8 @@ import sqlalchemy as sa
 from sqlalchemy.pool import NullPool
 
 from assay_sampling.errors import StorageError
+from assay_server.places import DatabasePlace
 from assay_server.store.column_values import document_text
-from assay_server.store.postgresql.place import DatabasePlace
 
 _log = logging.getLogger(__name__)
 

@@ -25,6 +25,7 @@ import psycopg
 import sqlalchemy as sa
 
 from assay_sampling.errors import StorageError
+from assay_server.places import DatabasePlace
 from assay_server.store.migrate import upgrade
 from assay_server.store.postgresql.connections import (
     END_WRITERS,
@@ -32,7 +33,6 @@ from assay_server.store.postgresql.connections import (
     new_engine,
     require_fit,
 )
-from assay_server.store.postgresql.place import DatabasePlace
 from assay_server.store.postgresql.refusals import refusal
 
 _log = logging.getLogger(__name__)

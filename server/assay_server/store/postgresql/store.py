@@ -15,6 +15,7 @@ import psycopg
 import sqlalchemy as sa
 
 from assay_sampling.errors import StorageError
+from assay_server.places import DatabasePlace
 from assay_server.store.migrate import upgrade
 from assay_server.store.postgresql.connections import (
     TAKE_WRITER_LOCK,
@@ -23,7 +24,6 @@ from assay_server.store.postgresql.connections import (
     warn_of_risks,
 )
 from assay_server.store.postgresql.lead import Lead
-from assay_server.store.postgresql.place import DatabasePlace
 from assay_server.store.postgresql.refusals import refusal
 from assay_server.store.prepared import Driver, PreparedStatements
 from assay_server.store.sql import SqlStore
