@@ -386,10 +386,11 @@ def test_an_agent_in_maintenance_gets_no_runs_until_it_ends() -> None:
     [told] = LabHandler(lab.coordinator).agents(LabQuestion()).agents[0].slots
     assert (told.health, told.maintenance_until_ms) == (SlotHealth.MAINTENANCE, HOUR_MS)
     assert told.why == "a maintenance window keeps new runs from it until 1970-01-01T01:00+00:00"
-    slot = ("v100", "session", "v100-0")
+    seat = lab.coordinator.queue.idle_seat("v100", "session", "v100-0")
+    assert seat is not None
     asked = {"resting": lab.coordinator.slots, "windows": windows}
-    assert not lab.coordinator.queue.may_serve(*slot, **asked, now_ms=lab.clock.ms)
-    assert lab.coordinator.queue.may_serve(*slot, **asked, now_ms=HOUR_MS)
+    assert not lab.coordinator.queue.may_serve(seat, **asked, now_ms=lab.clock.ms)
+    assert lab.coordinator.queue.may_serve(seat, **asked, now_ms=HOUR_MS)
     lab.clock.ms = HOUR_MS
     lab.register(replace(lab.agents["v100"], seen_at_ms=HOUR_MS))
     [told] = LabHandler(lab.coordinator).agents(LabQuestion()).agents[0].slots

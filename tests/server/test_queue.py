@@ -19,7 +19,7 @@ from assay_server.campaign_file.compiled import SchedulingRules
 from assay_server.campaigns.scheduling.coordinator import Coordinator
 from assay_server.campaigns.scheduling.fair_share import HALF_LIFE_MS, Account, Shares, Usage
 from assay_server.campaigns.scheduling.leases import Chooser
-from assay_server.campaigns.scheduling.queue import Candidates, Queue, seat_of
+from assay_server.campaigns.scheduling.queue import Candidates, Queue, Seat
 from assay_server.campaigns.scheduling.transitions import SchedulePolicy
 from assay_server.rpc.handlers.agents import AgentHandler
 from assay_server.store.model import Entrant, Hold, Lane, Need, Slice
@@ -42,7 +42,7 @@ def entrant(
 
 
 def line_up(candidates: Candidates, shares: Shares, kind: str = "v100", now_ms: int = 0) -> list[str]:
-    found = candidates.in_order(kind, lambda need: need.device_key == kind, shares, now_ms)
+    found = candidates.in_order(lambda need: need.device_key == kind, shares, now_ms)
     return [candidate.campaign_id for candidate in found]
 
 
@@ -153,15 +153,11 @@ class KeptQueue(RuleBasedStateMachine):
             )
             if busy:
                 return
-            chooser = Chooser(schedule.store, self.coordinator.slots, Queue(), self.clock.ms)
-            expected = chooser.choose(seat_of(agent, slot))
+            seat = Seat(agent, slot)
+            chooser = Chooser(schedule.store, self.coordinator.slots, Queue(), self.clock.ms, seat)
+            expected = chooser.choose()
             worth = self.coordinator.queue.may_serve(
-                agent.agent_id,
-                "session",
-                slot.slot_id,
-                resting=self.coordinator.slots,
-                windows=(),
-                now_ms=self.clock.ms,
+                seat, resting=self.coordinator.slots, windows=(), now_ms=self.clock.ms
             )
             lease = schedule.lease(agent.agent_id, slot.slot_id)
             campaign = None if lease is None else schedule.store.campaign(lease.run.campaign_id)

@@ -125,7 +125,7 @@ class Coordinator:
     def restarted(self, agent: Agent) -> None:
         """An agent has registered, possibly with a new process."""
         self.slots.restarted(agent.agent_id, agent.session_id, self.clock.now_ms())
-        self.queue.saw(agent)
+        self.queue.registered(agent.agent_id)
 
     def _tell_slots(self, effects: Effects) -> None:
         for attempt, why in effects.rested:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property, partial
 from typing import NamedTuple
 
 from assay_core.records.attempt import AttemptKey
@@ -49,12 +50,9 @@ class Choice(NamedTuple):
     gang: tuple[str, ...] = ()
 
 
-_Busy = Mapping[str, frozenset[str]]
-
-
 @dataclass(frozen=True)
 class Chooser:
-    """One decision: the store and the queue at one moment.
+    """One decision about a slot: the store and the queue at one moment.
 
     ``person_gpu_hours``: what a person without a budget of their own may use; 0: no limit.
     """
@@ -63,140 +61,128 @@ class Chooser:
     resting: RestingSlots
     queue: Queue
     now_ms: int
+    seat: Seat
     person_gpu_hours: float = 0.0
 
     @property
     def _candidates(self) -> Candidates:
         return self.queue.candidates(self.store)
 
-    def choose(self, seat: Seat) -> Choice | None:
-        """The slice for a slot; None: nothing waits, or the slot is in a gang, rests or waits with its box.
+    def choose(self) -> Choice | None:
+        """The slice for the slot; None: nothing waits, or the slot is in a gang, rests or waits with its box.
 
         A slice that failed in the slot is left to another slot for a while. A slot that has done no run since
         a failure of its box first gets slices that have not failed there.
         """
-        if self.resting.at(*seat.place, self.now_ms) is not None:
+        if self._rests(*self.seat.place) or not self._is_idle(self.seat.slot.slot_id):
             return None
-        busy = self._busy(seat)
-        if seat.slot.slot_id in busy or _is_barred(seat.slot.slot_id, busy):
-            return None
-        untried_in = self._first_untried_in(seat)
-        if untried_in is not None:
-            choice = self._first(seat, busy, untried_in)
-            if choice is not None:
-                return choice
-        return self._first(seat, busy, None)
+        untried_in = self._first_untried_in()
+        return (self._first(untried_in) if untried_in is not None else None) or self._first(None)
 
-    def _first_untried_in(self, seat: Seat) -> tuple[str, str] | None:
+    def _rests(self, agent_id: str, slot_id: str) -> bool:
+        return self.resting.at(agent_id, slot_id, self.now_ms) is not None
+
+    def _first_untried_in(self) -> tuple[str, str] | None:
         """Agent and slot ("": any) where a slice must not have failed to be given first."""
-        if self.resting.last(*seat.place) is not None:
+        if self.resting.last(*self.seat.place) is not None:
             # Such a slice shows whether the slot is at fault. Otherwise a run that breaks every box would be
             # tried for ever, ahead of all other runs.
-            return seat.place
+            return self.seat.place
         # What its policy refused waits for other agents, and must not hide what it allows.
-        return (seat.agent.agent_id, "") if self.resting.has_refused(seat.agent.agent_id) else None
+        agent_id = self.seat.agent.agent_id
+        return (agent_id, "") if self.resting.has_refused(agent_id) else None
 
-    def _busy(self, seat: Seat) -> _Busy:
+    @cached_property
+    def _busy(self) -> Mapping[str, frozenset[str]]:
         """The slots of the box that have a lease, each with the slots that must stay idle meanwhile."""
-        if seat.slot.device is None or not self._candidates.looks_at_boxes:
+        agent = self.seat.agent
+        if self.seat.slot.device is None or not self._candidates.looks_at_boxes:
             return {}
         barred_by_slot = {}
-        for attempt in self.store.attempts_in((AttemptState.LEASED,), agent_id=seat.agent.agent_id):
+        for attempt in self.store.attempts_in((AttemptState.LEASED,), agent_id=agent.agent_id):
             run = self.store.run(attempt.key.run_id)
             assert run is not None  # foreign keys keep it in the store
-            barred = rivals(run.placement.exclusive, attempt.slots, seat.agent)
+            barred = rivals(run.placement.exclusive, attempt.slots, agent)
             barred_by_slot.update(dict.fromkeys(attempt.slots, barred))
         return barred_by_slot
 
-    def _first(self, seat: Seat, busy: _Busy, untried_in: tuple[str, str] | None) -> Choice | None:
+    def _is_idle(self, slot_id: str) -> bool:
+        """Whether a slot of the box has no lease, and none of its box keeps it idle."""
+        return slot_id not in self._busy and not any(slot_id in barred for barred in self._busy.values())
+
+    def _first(self, untried_in: tuple[str, str] | None) -> Choice | None:
         passed: list[tuple[str, int]] = []
-        for candidate in self._candidates.in_order(seat, seat.fits, self.queue.shares, self.now_ms):
-            lanes = self._open_lanes(candidate, seat)
+        for candidate in self._candidates.in_order(self.seat.fits, self.queue.shares, self.now_ms):
+            lanes = self._open_lanes(candidate)
             while lanes:
                 head = self.store.first_waiting(tuple(lanes), self.now_ms, passed, untried_in)
                 if head is None:
                     self._set_aside(candidate.campaign_id, lanes)
                     break
-                lane_id = _lane_of(head[0], lanes)
-                gang = self._gang(head[0], lane_id, candidate, seat, busy)
+                run, piece = head
+                need = need_of(run)
+                lane_id = next(lane_id for lane_id, each in lanes.items() if each == need)
+                is_free = partial(self._is_free, lane_id, candidate.rules.priority)
+                gang = self._gang(need, lane_id, is_free)
                 if gang is None:
                     del lanes[lane_id]
                     continue
-                taken = (seat.slot.slot_id, *gang)
-                kept_free = rivals(head[0].placement.exclusive, taken, seat.agent)
-                is_free = self._is_free(lane_id, candidate, seat, busy)
-                if kept_free & busy.keys() or not all(map(is_free, gang)):
-                    if self._reserve(lane_id, kept_free.union(gang), candidate, seat):
+                kept_free = rivals(run.placement.exclusive, (self.seat.slot.slot_id, *gang), self.seat.agent)
+                if kept_free & self._busy.keys() or not all(map(is_free, gang)):
+                    if self._reserve(lane_id, kept_free.union(gang), candidate.rules.priority):
                         return None
                     del lanes[lane_id]
                     continue
-                earlier = self.store.attempts(head[0].run_id, head[1].index)
-                if not self._is_for_another(*head, earlier, seat.place):
+                earlier = self.store.attempts(run.run_id, piece.index)
+                if not self._is_for_another(run, piece, earlier):
                     self.queue.reservations.release(lane_id)
-                    return Choice(*head, earlier, gang)
-                passed.append((head[0].run_id, head[1].index))
+                    return Choice(run, piece, earlier, gang)
+                passed.append((run.run_id, piece.index))
                 if len(passed) > _MOST_PASSED:
                     return None
         return None
 
-    def _gang(
-        self, run: Run, lane_id: int, candidate: Entrant, seat: Seat, busy: _Busy
-    ) -> tuple[str, ...] | None:
+    def _gang(self, need: Need, lane_id: int, is_free: Callable[[str], bool]) -> tuple[str, ...] | None:
         """The other slots for a run over several GPUs; None if too many of them rest."""
-        if run.placement.gang == 1:
+        if need.placement.gang == 1:
             return ()
+        agent = self.seat.agent
         return company(
-            need_of(run),
-            seat.slot,
-            seat.agent,
-            is_free=self._is_free(lane_id, candidate, seat, busy),
-            rests=lambda slot_id: self.resting.at(seat.agent.agent_id, slot_id, self.now_ms) is not None,
-            reserved_slots=self.queue.reservations.of_lane(lane_id, seat.agent.agent_id, self.now_ms),
+            need,
+            self.seat.slot,
+            agent,
+            is_free=is_free,
+            rests=partial(self._rests, agent.agent_id),
+            reserved_slots=self.queue.reservations.of_lane(lane_id, agent.agent_id, self.now_ms),
         )
 
-    def _is_free(self, lane_id: int, candidate: Entrant, seat: Seat, busy: _Busy) -> Callable[[str], bool]:
-        """Whether another slot of the box may join a run of this lane now."""
+    def _is_free(self, lane_id: int, priority: int, slot_id: str) -> bool:
+        """Whether another slot of the box may join a run of a lane now."""
+        if not self._is_idle(slot_id):
+            return False
+        reserved = self.queue.reservations.of_slot(self.seat.agent.agent_id, slot_id, self.now_ms)
+        return reserved is None or reserved.lane_id == lane_id or reserved.priority < priority
 
-        def is_free(slot_id: str) -> bool:
-            if slot_id in busy or _is_barred(slot_id, busy):
-                return False
-            reservation = self.queue.reservations.of_slot(seat.agent.agent_id, slot_id, self.now_ms)
-            return (
-                reservation is None
-                or reservation.lane_id == lane_id
-                or reservation.priority < candidate.rules.priority
-            )
-
-        return is_free
-
-    def _open_lanes(self, candidate: Entrant, seat: Seat) -> dict[int, Need]:
+    def _open_lanes(self, candidate: Entrant) -> dict[int, Need]:
         """The candidate's lanes that the slot may serve."""
         lanes = {lane.lane_id: lane.need for lane in candidate.lanes}
-        if self._is_over_budget(candidate):
+        left_hours = self.queue.budget_left_hours(
+            candidate.campaign_id, candidate.owner, candidate.rules, self.person_gpu_hours, self.now_ms
+        )
+        if left_hours <= 0:
             for lane_id in lanes:
                 self._candidates.rest(lane_id, self.now_ms + _BUDGET_LOOK_MS)
             return {}
-        waits_for = self.queue.reservations.of_slot(*seat.place, self.now_ms)
+        waits_for = self.queue.reservations.of_slot(*self.seat.place, self.now_ms)
         if waits_for is None or candidate.rules.priority > waits_for.priority:
             return lanes
         return {lane: need for lane, need in lanes.items() if lane == waits_for.lane_id}
 
-    def _is_over_budget(self, candidate: Entrant) -> bool:
-        left = self.queue.budget_left_hours(
-            candidate.campaign_id, candidate.owner, candidate.rules, self.person_gpu_hours, self.now_ms
-        )
-        return left <= 0
-
-    def _reserve(self, lane_id: int, kept_free: frozenset[str], candidate: Entrant, seat: Seat) -> bool:
+    def _reserve(self, lane_id: int, kept_free: frozenset[str], priority: int) -> bool:
         """Keep the slot and its rivals free until the first run of a lane can begin."""
-        agent_id, slot_id = seat.place
-        reservation = Reservation(
-            agent_id,
-            kept_free | {slot_id},
-            lane_id,
-            candidate.rules.priority,
-            self.now_ms + KEPT_MS,
-        )
+        agent_id, slot_id = self.seat.place
+        until_ms = self.now_ms + KEPT_MS
+        reservation = Reservation(agent_id, kept_free | {slot_id}, lane_id, priority, until_ms)
         return self.queue.reservations.reserve(reservation, self.now_ms)
 
     def _set_aside(self, campaign_id: str, lanes: Collection[int]) -> None:
@@ -210,35 +196,24 @@ class Chooser:
             elif due_ms > self.now_ms:
                 self._candidates.rest(lane_id, due_ms)
 
-    def _is_for_another(
-        self, run: Run, piece: Slice, earlier: Sequence[Attempt], place: tuple[str, str]
-    ) -> bool:
+    def _is_for_another(self, run: Run, piece: Slice, earlier: Sequence[Attempt]) -> bool:
         """Whether a slice last failed in this place, and a place where it has not failed is there; or the
         policy of this agent refused it, and an agent is there that did not."""
         failed = [attempt for attempt in earlier if attempt.state is AttemptState.FAILED]
         if not failed:
             return False
         refused = refusals(a for a in failed if a.key.attempt >= piece.tries_from)
-        if (mine := refused.get(place[0])) is not None:
+        if (mine := refused.get(self.seat.agent.agent_id)) is not None:
             others = elsewhere(run, mine, self.store.agents(), self.now_ms)
             return any(agent_id not in refused for agent_id, _ in others)
-        if (failed[-1].agent_id, failed[-1].slot_id) != place:
+        if (failed[-1].agent_id, failed[-1].slot_id) != self.seat.place:
             return False
         age_ms = self.now_ms - failed[-1].ended_at_ms
         if age_ms > _LEFT_TO_OTHERS_MS or not _is_worth_another_slot(failed[-1]):
             return False
         tried = {(a.agent_id, a.slot_id) for a in failed}
         others = elsewhere(run, failed[-1], self.store.agents(), self.now_ms)
-        return any(other not in tried and self.resting.at(*other, self.now_ms) is None for other in others)
-
-
-def _is_barred(slot_id: str, busy: _Busy) -> bool:
-    return any(slot_id in barred for barred in busy.values())
-
-
-def _lane_of(run: Run, lanes: Mapping[int, Need]) -> int:
-    need = need_of(run)
-    return next(lane_id for lane_id, each in lanes.items() if each == need)
+        return any(other not in tried and not self._rests(*other) for other in others)
 
 
 def _is_worth_another_slot(attempt: Attempt) -> bool:
@@ -246,8 +221,7 @@ def _is_worth_another_slot(attempt: Attempt) -> bool:
     why = attempt.failure
     if why is None or is_blameless(why):
         return False
-    failure_class = why.known_class
-    return failure_class.retryable or failure_class.fault is Fault.BOX
+    return why.known_class.retryable or why.known_class.fault is Fault.BOX
 
 
 @dataclass(frozen=True)
@@ -319,11 +293,12 @@ class Leases(Transitions):
             self.store.saw_agents([agent_id], self.now_ms)
         return True
 
-    def lease(self, agent_id: str, slot_id: str) -> Lease | None:
+    def lease(self, agent_id: str, slot_id: str, *, has_room: bool = True) -> Lease | None:
         """Work for a slot of a registered agent, or None; a slot that is out of service gets none.
 
         If the agent has not confirmed the slot's attempt, the earlier answer was lost, and the slot gets the
-        same attempt again. Raises ParameterError for a slot that the agent did not register.
+        same attempt again. ``has_room``: whether there is room for the records of new work. Raises
+        ParameterError for a slot that the agent did not register.
         """
         agent = self.store.agent(agent_id)
         slot = next((s for s in agent.slots if s.slot_id == slot_id), None) if agent else None
@@ -331,19 +306,25 @@ class Leases(Transitions):
             raise ParameterError(
                 f"slot {slot_id!r}", f"agent {agent_id!r} did not register it", "register the agent again"
             )
-        if slot.quarantine_reason:
-            return None
-        held = self.store.attempts_in((AttemptState.LEASED,), agent_id=agent_id, slot_id=slot_id)
-        if held:
-            key = held[0].key
-            return None if held[0].confirmed else Lease(held[0], self.run_of(key.run_id), self.slice_of(key))
+        seat = Seat(agent, slot)
+        lease = self._lease(seat) if has_room and not slot.quarantine_reason else None
+        self.queue.answered(seat, with_work=lease is not None)
+        return lease
+
+    def _lease(self, seat: Seat) -> Lease | None:
+        agent_id, slot_id = seat.place
+        leased = self.store.attempts_in((AttemptState.LEASED,), agent_id=agent_id, slot_id=slot_id)
+        if leased:
+            key = leased[0].key
+            if leased[0].confirmed:
+                return None
+            return Lease(leased[0], self.run_of(key.run_id), self.slice_of(key))
         self.queue.candidates(self.store)  # from now on it says in memory which slots need not ask again
-        seat = self.queue.seat(agent, slot)
-        if window_of(self.policy.windows, agent, self.now_ms) is not None:
+        if window_of(self.policy.windows, seat.agent, self.now_ms) is not None:
             return None
-        chooser = Chooser(self.store, self.resting, self.queue, self.now_ms, self.policy.person_gpu_hours)
-        choice = chooser.choose(seat)
-        return None if choice is None else self._give(choice, agent, slot)
+        hours = self.policy.person_gpu_hours
+        choice = Chooser(self.store, self.resting, self.queue, self.now_ms, seat, hours).choose()
+        return None if choice is None else self._give(choice, *seat)
 
     def _give(self, choice: Choice, agent: Agent, slot: Slot) -> Lease:
         run, piece, earlier, gang = choice

@@ -18,10 +18,12 @@ import heapq
 import math
 import threading
 from bisect import insort
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import groupby
+from typing import NamedTuple
 
 from assay_core.records.attempt import AttemptKey
 from assay_core.records.machine import Slot
@@ -34,13 +36,11 @@ from assay_server.store.model import Agent, Entrant, Lane, Need, Run
 from assay_server.store.sql import SqlTransaction
 
 Fits = Callable[[Need], bool]
-_MOST_FITS = 4_096
 # A reservation that no slot renews ends: its box may be gone.
 KEPT_MS = 300_000
 
 
-@dataclass(frozen=True, order=True)
-class Turn:
+class Turn(NamedTuple):
     """A lane in the line of its account; older campaigns come first."""
 
     ordinal: int
@@ -48,8 +48,7 @@ class Turn:
     lane_id: int
 
 
-@dataclass(frozen=True)
-class _Group:
+class _Group(NamedTuple):
     """Campaigns that differ only in age stand in one line."""
 
     priority: int
@@ -61,14 +60,11 @@ class Candidates:
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
-        self._lines: dict[Need, dict[_Group, list[Turn]]] = {}
+        self._lines: defaultdict[Need, dict[_Group, list[Turn]]] = defaultdict(dict)
         self._entrants: dict[str, Entrant] = {}
         self._lanes: dict[int, tuple[Need, _Group, Turn]] = {}
-        self._due: dict[int, int] = {}  # lanes outside the lines until this moment
-        self._wakes: list[tuple[int, int]] = []  # a heap of (moment, lane)
-        self._needs_version = 0
+        self._due: dict[int, int] = {}  # when lanes that rest are due (Unix time, ms)
         self.looks_at_boxes = False  # whether any run may have asked for more than its own slot
-        self._fits: dict[object, tuple[int, tuple[Need, ...]]] = {}
 
     def add(self, entrants: Iterable[Entrant]) -> None:
         """Campaigns whose lanes may have work now; lanes that rest are looked at again."""
@@ -78,41 +74,64 @@ class Candidates:
                 group = _Group(entrant.rules.priority, Account(entrant.project, entrant.owner))
                 for lane in entrant.lanes:
                     self.looks_at_boxes |= lane.need.placement.concerns_other_slots
-                    stands = (lane.need, group, Turn(entrant.ordinal, entrant.campaign_id, lane.lane_id))
-                    if self._lanes.get(lane.lane_id) == stands and lane.lane_id not in self._due:
-                        continue
+                    turn = Turn(entrant.ordinal, entrant.campaign_id, lane.lane_id)
                     self.drop(lane.lane_id)
-                    self._lanes[lane.lane_id] = stands
-                    self._enter(lane.lane_id)
+                    self._lanes[lane.lane_id] = lane.need, group, turn
+                    insort(self._lines[lane.need].setdefault(group, []), turn)
 
     def drop(self, lane_id: int) -> None:
         """No slice waits in this lane any more."""
         with self._lock:
-            if lane_id in self._lanes and lane_id not in self._due:
-                self._leave(lane_id)
             self._due.pop(lane_id, None)
-            self._lanes.pop(lane_id, None)
+            if lane_id not in self._lanes:
+                return
+            need, group, turn = self._lanes.pop(lane_id)
+            lines = self._lines[need]
+            lines[group].remove(turn)
+            if not lines[group]:
+                del lines[group]
+            if not lines:
+                del self._lines[need]
 
     def rest(self, lane_id: int, until_ms: int) -> None:
         """All slices of this lane rest until a moment."""
         with self._lock:
-            if lane_id in self._lanes and lane_id not in self._due:
-                self._leave(lane_id)
+            if lane_id in self._lanes:
                 self._due[lane_id] = until_ms
-                heapq.heappush(self._wakes, (until_ms, lane_id))
 
-    def in_order(self, place: object, fits: Fits, shares: Shares, now_ms: int) -> Iterator[Entrant]:
-        """Campaigns that may have work for a place, with the lanes that fit it, who is next first.
+    def in_order(self, fits: Fits, shares: Shares, now_ms: int) -> Iterator[Entrant]:
+        """Campaigns that may have work for a slot, with the lanes that fit it, who is next first.
 
         By priority; then the project that has used least, the person of it that has used least, the oldest
-        campaign. ``fits`` is asked once for each place and need.
+        campaign.
         """
-        for lines in self._ranked(place, fits, shares, now_ms):
-            together = heapq.merge(*lines)
+        lines_by_group = self._due_lines(fits, now_ms)
+
+        def rank(group: _Group) -> tuple[float | Turn, ...]:
+            used = shares.rank(group.account, now_ms)
+            return (-group.priority, *used, min(line[0] for line in lines_by_group[group]))
+
+        for group in sorted(lines_by_group, key=rank):
+            together = heapq.merge(*lines_by_group[group])
             for campaign_id, turns in groupby(together, key=lambda turn: turn.campaign_id):
                 candidate = self._candidate(campaign_id, [turn.lane_id for turn in turns])
                 if candidate is not None:
                     yield candidate
+
+    def _due_lines(self, fits: Fits, now_ms: int) -> dict[_Group, list[list[Turn]]]:
+        """The lines of each group whose lanes fit and are due.
+
+        They are copies: the caller looks into the store while others change the lines.
+        """
+        lines_by_group: dict[_Group, list[list[Turn]]] = {}
+        with self._lock:
+            self._due = {lane_id: due_ms for lane_id, due_ms in self._due.items() if due_ms > now_ms}
+            for need, lines in self._lines.items():
+                if fits(need):
+                    for group, line in lines.items():
+                        if due := [turn for turn in line if turn.lane_id not in self._due]:
+                            lines_by_group.setdefault(group, []).append(due)
+        return lines_by_group
 
     def _candidate(self, campaign_id: str, lane_ids: Iterable[int]) -> Entrant | None:
         with self._lock:
@@ -125,64 +144,9 @@ class Candidates:
         entrant = self._entrants.get(campaign_id)
         return Account() if entrant is None else Account(entrant.project, entrant.owner)
 
-    def may_serve(self, place: object, fits: Fits, now_ms: int) -> bool:
-        """Whether any lane that fits a place may have work now."""
-        with self._lock:
-            self._wake(now_ms)
-            return bool(self._fitting(place, fits))
-
-    def _ranked(self, place: object, fits: Fits, shares: Shares, now_ms: int) -> list[list[list[Turn]]]:
-        """The lines of each group, the next group first.
-
-        They are copies: the caller looks into the store while others change the lines.
-        """
-        with self._lock:
-            self._wake(now_ms)
-            groups: dict[_Group, list[list[Turn]]] = {}
-            for need in self._fitting(place, fits):
-                for group, line in self._lines[need].items():
-                    groups.setdefault(group, []).append(line)
-            ranked = sorted(
-                (-group.priority, *shares.rank(group.account, now_ms), min(line[0] for line in lines), number)
-                for number, (group, lines) in enumerate(groups.items())
-            )
-            in_line = list(groups.values())
-            return [[line.copy() for line in in_line[number]] for *_, number in ranked]
-
-    def _fitting(self, place: object, fits: Fits) -> tuple[Need, ...]:
-        known = self._fits.get(place)
-        if known is not None and known[0] == self._needs_version:
-            return known[1]
-        if len(self._fits) >= _MOST_FITS:
-            self._fits.clear()
-        needs = tuple(need for need in self._lines if fits(need))
-        self._fits[place] = (self._needs_version, needs)
-        return needs
-
-    def _wake(self, now_ms: int) -> None:
-        while self._wakes and self._wakes[0][0] <= now_ms:
-            at_ms, lane_id = heapq.heappop(self._wakes)
-            if self._due.get(lane_id) == at_ms:
-                del self._due[lane_id]
-                self._enter(lane_id)
-
-    def _enter(self, lane_id: int) -> None:
-        need, group, turn = self._lanes[lane_id]
-        if need not in self._lines:
-            self._lines[need] = {}
-            self._needs_version += 1
-        insort(self._lines[need].setdefault(group, []), turn)
-
-    def _leave(self, lane_id: int) -> None:
-        need, group, turn = self._lanes[lane_id]
-        line = self._lines[need][group]
-        line.remove(turn)
-        if line:
-            return
-        del self._lines[need][group]
-        if not self._lines[need]:
-            del self._lines[need]
-            self._needs_version += 1
+    def may_serve(self, fits: Fits, now_ms: int) -> bool:
+        """Whether any lane that fits a slot may have work now."""
+        return bool(self._due_lines(fits, now_ms))
 
 
 @dataclass(frozen=True)
@@ -261,18 +225,11 @@ def rivals(exclusive: Exclusive, taken: Collection[str], agent: Agent) -> frozen
     )
 
 
-@dataclass(frozen=True)
-class Seat:
-    """A slot of an agent, as a place for runs; equal seats fit equal needs.
+class Seat(NamedTuple):
+    """A slot of an agent, as a place for runs."""
 
-    ``peers``: the agent's slots that take part in gangs now.
-    """
-
+    agent: Agent
     slot: Slot
-    driver_version: str
-    labels: tuple[str, ...]
-    agent: Agent = field(compare=False)
-    peers: tuple[str, ...] = ()
 
     def fits(self, need: Need) -> bool:
         """Whether the slot has what a need asks for."""
@@ -281,12 +238,6 @@ class Seat:
     @property
     def place(self) -> tuple[str, str]:
         return self.agent.agent_id, self.slot.slot_id
-
-
-def seat_of(agent: Agent, slot: Slot) -> Seat:
-    """The seat of a slot."""
-    peers = tuple(s.slot_id for s in agent.slots if s.may_join_gangs and not s.quarantine_reason)
-    return Seat(slot, agent.inventory.driver_version, agent.labels, agent, peers)
 
 
 class Queue:
@@ -299,9 +250,7 @@ class Queue:
         self._ledger = Ledger()
         self._budgets: dict[str, float] = {}
         self.reservations = Reservations()
-        self._seats: dict[tuple[str, str], Seat] = {}
-        self._sessions: dict[str, str] = {}
-        self._empty_handed: dict[tuple[str, str], str] = {}
+        self._idle: dict[tuple[str, str], Seat] = {}  # slots that got nothing when they asked last
 
     @property
     def shares(self) -> Shares:
@@ -317,9 +266,9 @@ class Queue:
                 self._ledger.load(uses := store.gpu_uses())
                 own = ((each.identity_id, each.budget_gpu_hours) for each in store.identities())
                 self._budgets = {person: hours for person, hours in own if hours is not None}
-                held = (store.run(use.key.run_id) for use in uses if use.key is not None)
+                leased = (store.run(use.key.run_id) for use in uses if use.key is not None)
                 self._candidates.looks_at_boxes |= any(
-                    run and run.placement.concerns_other_slots for run in held
+                    run and run.placement.concerns_other_slots for run in leased
                 )
                 self._built = True
         return self._candidates
@@ -372,54 +321,29 @@ class Queue:
         self.candidates(store)
         return self._ledger.person_seconds(person, now_ms) / 3600
 
-    def saw(self, agent: Agent) -> None:
-        """An agent registered: its slots as they are now."""
+    def registered(self, agent_id: str) -> None:
+        """An agent registered, perhaps with other slots: each of them asks the store first."""
         with self._lock:
-            for place in [place for place in self._seats if place[0] == agent.agent_id]:
-                del self._seats[place]
-                self._empty_handed.pop(place, None)
-            self._sessions[agent.agent_id] = agent.session_id
-            for slot in agent.slots:
-                self._seats[agent.agent_id, slot.slot_id] = seat_of(agent, slot)
+            self._idle = {place: seat for place, seat in self._idle.items() if place[0] != agent_id}
 
-    def seat(self, agent: Agent, slot: Slot) -> Seat:
-        """The seat of a slot that asks, as the store has it now."""
-        seat = seat_of(agent, slot)
-        with self._lock:
-            self._seats[seat.place] = seat
-            self._sessions[agent.agent_id] = agent.session_id
-        return seat
-
-    def answered(self, agent_id: str, session_id: str, slot_id: str, *, with_work: bool) -> None:
+    def answered(self, seat: Seat, *, with_work: bool) -> None:
         """A slot's request for work was decided in the store."""
         with self._lock:
-            if with_work:
-                self._empty_handed.pop((agent_id, slot_id), None)
-            else:
-                self._empty_handed[agent_id, slot_id] = session_id
+            self._idle.pop(seat.place, None)
+            if not with_work:
+                self._idle[seat.place] = seat
 
-    def got_nothing_before(self, agent_id: str, session_id: str, slot_id: str) -> bool:
-        """Whether a slot asked, and was given nothing since: it holds no lease whose answer was lost."""
-        return self._empty_handed.get((agent_id, slot_id)) == session_id
+    def idle_seat(self, agent_id: str, session_id: str, slot_id: str) -> Seat | None:
+        """The slot if it asked, and was given nothing since: it holds no lease whose answer was lost."""
+        seat = self._idle.get((agent_id, slot_id))
+        return seat if seat is not None and seat.agent.session_id == session_id else None
 
-    def may_serve(
-        self,
-        agent_id: str,
-        session_id: str,
-        slot_id: str,
-        *,
-        resting: RestingSlots,
-        windows: Sequence[Window],
-        now_ms: int,
-    ) -> bool:
+    def may_serve(self, seat: Seat, *, resting: RestingSlots, windows: Sequence[Window], now_ms: int) -> bool:
         """Whether a slot that got nothing may get work now; looks only in memory."""
-        if not self._built or self._sessions.get(agent_id) != session_id:
+        if not self._built:
             return True
-        seat = self._seats.get((agent_id, slot_id))
-        if seat is None:
-            return True
-        if seat.slot.quarantine_reason or resting.at(agent_id, slot_id, now_ms) is not None:
+        if seat.slot.quarantine_reason or resting.at(*seat.place, now_ms) is not None:
             return False
         if window_of(windows, seat.agent, now_ms) is not None:
             return False
-        return self._candidates.may_serve(seat, seat.fits, now_ms)
+        return self._candidates.may_serve(seat.fits, now_ms)

@@ -21,7 +21,7 @@ from assay_server.campaigns.scheduling.fitting_slots import (
     lack_of_gangs,
     lacking,
 )
-from assay_server.campaigns.scheduling.queue import Candidates, Seat, rivals, seat_of
+from assay_server.campaigns.scheduling.queue import Candidates, Seat, rivals
 from assay_server.campaigns.scheduling.resting import NO_RESTS, Row, Window, window_of
 from assay_server.store.model import OPEN_RUNS, Agent, Hold, Run, need_of
 
@@ -73,7 +73,7 @@ class Lab:
     def seats(self, run: Run) -> list[Seat]:
         """The slots in service of present agents that fit a run."""
         need = need_of(run)
-        return [seat for agent, slot in self.in_service() if (seat := seat_of(agent, slot)).fits(need)]
+        return [seat for agent, slot in self.in_service() if (seat := Seat(agent, slot)).fits(need)]
 
     def has(self, agent: Agent) -> bool:
         """Whether an agent is present."""
@@ -308,7 +308,7 @@ def ahead_of(
     if not seats:
         return ()
     campaigns: dict[str, None] = {}
-    for candidate in candidates.in_order(seats[0], seats[0].fits, shares, now_ms):
+    for candidate in candidates.in_order(seats[0].fits, shares, now_ms):
         if candidate.campaign_id == campaign_id:
             break
         campaigns.setdefault(candidate.campaign_id)

@@ -113,12 +113,10 @@ class AgentHandler:
 
         Raises ParameterError for a slot that the agent did not register.
         """
-        slot = request.agent_id, request.session_id, request.slot_id
         with self._coordinator.schedule() as schedule:
             if not schedule.is_registered(request.agent_id, request.session_id):
                 return LeaseAnswer(register_again=True)
-            lease = None if self._is_full() else schedule.lease(request.agent_id, request.slot_id)
-            self._coordinator.queue.answered(*slot, with_work=lease is not None)
+            lease = schedule.lease(request.agent_id, request.slot_id, has_room=not self._is_full())
         return LeaseAnswer(None if lease is None else work_of(lease, self._coordinator.policy.lease_ms))
 
     def _is_full(self) -> bool:
@@ -132,18 +130,20 @@ class AgentHandler:
 
     def lease_from_memory(self, request: LeaseRequest) -> LeaseAnswer | None:
         """That nothing waits for a slot, if that is known without a look into the store; else None."""
+        if self._draining:
+            return LeaseAnswer()
         coordinator = self._coordinator
-        slot = request.agent_id, request.session_id, request.slot_id
-        must_ask = not coordinator.queue.got_nothing_before(*slot) or (
+        seat = coordinator.queue.idle_seat(request.agent_id, request.session_id, request.slot_id)
+        must_ask = seat is None or (
             not self._is_full()
             and coordinator.queue.may_serve(
-                *slot,
+                seat,
                 resting=coordinator.slots,
                 windows=coordinator.policy.windows,
                 now_ms=coordinator.clock.now_ms(),
             )
         )
-        return None if must_ask and not self._draining else LeaseAnswer()
+        return None if must_ask else LeaseAnswer()
 
     def finish(self, attempt: FinishedAttempt) -> FinishAnswer:
         """Publish; answers once the slice's file is durable. After a StorageError the agent asks again."""
